@@ -1,0 +1,136 @@
+"""The typed API object: what every kind has in common, and its way to and from JSON."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import msgspec
+
+from mooring.kube.errors import DecodeError
+from mooring.kube.objects.meta import ObjectMeta, OwnerReference
+from mooring.kube.part import Part
+
+__all__ = [
+    "Key",
+    "Object",
+    "Resource",
+    "controller_of",
+    "decode",
+    "encode",
+    "key_of",
+    "owner_reference",
+    "to_dict",
+]
+
+
+class Key(NamedTuple):
+    """Namespace and name of an object; the namespace of a cluster-scoped one is ``""``."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class Resource(NamedTuple):
+    """Where a kind lives in the API."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """``apps/v1``, or ``v1`` in the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The URL path of the collection, of one object, or of its subresource."""
+        parts = [f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"]
+        if namespace and self.namespaced:
+            parts.append(f"namespaces/{namespace}")
+        parts.append(self.plural)
+        if name:
+            parts.append(name)
+        if subresource:
+            parts.append(subresource)
+        return "/".join(parts)
+
+
+class Object(Part, frozen=True, kw_only=True):
+    """An API object: a subclass names its :class:`Resource` and declares ``spec``, ``status`` or others.
+
+    ``api_version`` and ``kind`` need not be given; :func:`to_dict` and :func:`encode` fill them from the
+    resource. Objects are immutable: change one with :func:`msgspec.structs.replace`.
+    """
+
+    resource: ClassVar[Resource]
+
+    api_version: str | None = None
+    kind: str | None = None
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+
+
+T = TypeVar("T", bound=Object)
+
+_encoder = msgspec.json.Encoder()
+
+
+@cache
+def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    return msgspec.json.Decoder(kind, strict=True)
+
+
+def to_dict(value: Part) -> dict[str, Any]:
+    """The JSON form of an object or of a part of one; absent fields are left out."""
+    plain: dict[str, Any] = msgspec.to_builtins(value)
+    if isinstance(value, Object):
+        head = {"apiVersion": value.resource.api_version, "kind": value.resource.kind}
+        plain = {**head, **plain} if value.kind is None or value.api_version is None else plain
+        plain.update(head)
+    return plain
+
+
+def encode(value: Part) -> bytes:
+    """JSON bytes of :func:`to_dict`."""
+    return _encoder.encode(to_dict(value))
+
+
+def decode(data: bytes | str | dict[str, Any], kind: type[T]) -> T:
+    """Read an object of ``kind``; raises :class:`DecodeError` naming the field that does not fit."""
+    try:
+        if isinstance(data, dict):
+            return msgspec.convert(data, kind)
+        return _decoder(kind).decode(data)
+    except msgspec.MsgspecError as error:
+        raise DecodeError(f"{kind.resource.kind}: {error}") from error
+
+
+def key_of(value: Object) -> Key:
+    """Namespace and name of an object."""
+    meta = value.metadata
+    return Key(meta.namespace or "", meta.name or "")
+
+
+def owner_reference(owner: Object, *, controller: bool = True) -> OwnerReference:
+    """A reference that makes ``owner`` the (controlling) owner of another object."""
+    return OwnerReference(
+        api_version=owner.resource.api_version,
+        kind=owner.resource.kind,
+        name=owner.metadata.name,
+        uid=owner.metadata.uid,
+        controller=controller,
+        block_owner_deletion=True,
+    )
+
+
+def controller_of(value: Object) -> OwnerReference | None:
+    """The owner that controls this object, if any."""
+    for reference in value.metadata.owner_references or ():
+        if reference.controller:
+            return reference
+    return None
