@@ -18,14 +18,15 @@ def invalid_object(errors: Sequence[FieldError], *, group: str, kind: str, name:
     details: dict[str, object] = {"name": name, "group": group, "kind": kind}
     details = {key: value for key, value in details.items() if value}
     details["causes"] = [error.cause() for error in errors]
-    return Invalid(422, "Invalid", f'{qualified} "{name}" is invalid: {listed}', details)
+    return Invalid(
+        f'{qualified} "{name}" is invalid: {listed}', status=422, reason="Invalid", details=details
+    )
 
 
 def cannot_be_handled(kind: str, version: str, cause: str) -> BadRequest:
     """Return the 400 for a body of a built-in kind that cannot be decoded."""
-    return BadRequest(
-        400, "BadRequest", f'{kind} in version "{version}" cannot be handled as a {kind}: {cause}'
-    )
+    message = f'{kind} in version "{version}" cannot be handled as a {kind}: {cause}'
+    return BadRequest(message, status=400, reason="BadRequest")
 
 
 def strict_decoding(causes: Sequence[str]) -> str:

@@ -21,7 +21,6 @@ __all__ = [
     "not_supported",
     "render",
     "required",
-    "too_few",
     "too_long",
     "too_many",
     "type_invalid",
@@ -46,8 +45,6 @@ _WITHOUT_VALUE = {
     "FieldValueRequired",
     "FieldValueForbidden",
     "FieldValueTooLong",
-    "FieldValueTooMany",
-    "FieldValueTooFew",
     "InternalError",
 }
 
@@ -130,17 +127,14 @@ def forbidden(field: str, detail: str) -> FieldError:
 
 def too_long(field: str, limit: int) -> FieldError:
     """A text is longer than `limit` bytes."""
-    return FieldError("FieldValueTooLong", field, "", f"may not be more than {limit} bytes")
+    unit = "byte" if limit == 1 else "bytes"
+    return FieldError("FieldValueTooLong", field, "", f"may not be more than {limit} {unit}")
 
 
 def too_many(field: str, actual: int, limit: int) -> FieldError:
     """A list holds `actual` items where `limit` are allowed."""
-    return FieldError("FieldValueTooMany", field, actual, f"must have at most {limit} items")
-
-
-def too_few(field: str, detail: str) -> FieldError:
-    """A list holds fewer items than it must."""
-    return FieldError("FieldValueTooFew", field, "", detail)
+    unit = "item" if limit == 1 else "items"
+    return FieldError("FieldValueTooMany", field, actual, f"must have at most {limit} {unit}")
 
 
 def internal(field: str, detail: str) -> FieldError:

@@ -1,0 +1,388 @@
+"""The form built-in objects take when Go has decoded and encoded them.
+
+A real server turns every built-in object into Go structs and back. That drops nulls, unknown fields
+and empty optional values, adds structs that are never left out (`resources: {}`), and rewrites
+quantities (`0.5` becomes `500m`) and times. managedFields, no-op detection and every client see that
+form, so this module produces it, with the decoder's errors.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import re
+from dataclasses import dataclass
+from decimal import ROUND_UP, Decimal
+from functools import lru_cache
+from typing import Any, Final
+
+from mooring.local.api.schema import Schema
+
+__all__ = ["Decoded", "WireError", "canonical_quantity", "canonical_time", "decode"]
+
+Json = Any
+JsonObject = dict[str, Any]
+
+
+class WireError(ValueError):
+    """A value that Go cannot decode; the text is Go's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A built-in object in its canonical form, and the paths of the fields that were dropped as unknown."""
+
+    value: JsonObject
+    unknown: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What a struct's fields ask for, by key: the schema, the Go type, and when it may be left out."""
+
+    fields: dict[str, tuple[Schema, str, bool]]
+    always: tuple[tuple[str, Json], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a value stands: the struct's Go name and the path, both for error texts only."""
+
+    struct: str
+    path: str
+    go: str
+
+
+def decode(obj: JsonObject, schema: Schema) -> Decoded:
+    """Return the canonical form of a built-in object; the value is `obj` itself when it already is.
+
+    Raises WireError with Go's text for a value of a wrong type, for example
+    `json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32`.
+    """
+    unknown: list[str] = []
+    if not isinstance(obj, dict):
+        raise WireError(f"json: cannot unmarshal {_described(obj)} into Go value of type v1.{schema.go}")
+    return Decoded(_struct(obj, schema, "", unknown), tuple(unknown))
+
+
+# --- structs ------------------------------------------------------------------------------------------
+
+
+def _plan(schema: Schema) -> _Plan:
+    if schema.plan is None:
+        fields = {}
+        always = []
+        for key, child in schema.properties.items():
+            go, flags = schema.fields.get(key, ("", "pe"))
+            fields[key] = (child, go, "e" in flags and "p" not in flags and child.kind in _EMPTY)
+            if (kept := _kept(child, go, flags)) is not _LEFT_OUT:
+                always.append((key, kept))
+        schema.plan = _Plan(fields, tuple(always))
+    plan: _Plan = schema.plan
+    return plan
+
+
+_LEFT_OUT: Final = object()
+_EMPTY: Final = frozenset(("string", "integer", "number", "boolean", "list", "map", "any"))
+_ZERO: Final[dict[str, Json]] = {
+    "string": "", "integer": 0, "number": 0, "boolean": False, "quantity": "0", "int-or-string": 0,
+}  # fmt: skip
+
+
+def _kept(schema: Schema, go: str, flags: str) -> Json:
+    """Return what Go prints for a field that is not set, _LEFT_OUT when it prints nothing."""
+    if "z" in flags or (
+        "e" in flags and ("p" in flags or schema.kind in _EMPTY or go.startswith(("[]", "map[")))
+    ):
+        return _LEFT_OUT
+    if "p" in flags or schema.kind in ("list", "map", "any", "raw", "time", "microtime"):
+        return None
+    if schema.kind == "struct":
+        return dict(_plan(schema).always)
+    return _ZERO[schema.kind]
+
+
+def _struct(value: JsonObject, schema: Schema, path: str, unknown: list[str]) -> JsonObject:
+    plan = _plan(schema)
+    prefix = f"{path}." if path else ""
+    result: JsonObject | None = None
+    for key, item in value.items():
+        field = plan.fields.get(key)
+        if field is None:
+            unknown.append(prefix + key)
+            result = dict(value) if result is None else result
+            del result[key]
+            continue
+        child, go, omit = field
+        kind = child.kind
+        decoded: Json
+        if item is None:
+            decoded = None
+        elif kind == "string" and type(item) is str and go != "[]uint8":
+            decoded = item
+        elif kind == "struct" and type(item) is dict:
+            decoded = _struct(item, child, prefix + key, unknown)
+        else:
+            decoded = _value(item, child, _Place(schema.go, prefix + key, go), unknown)
+        if decoded is None or (omit and not decoded):
+            result = dict(value) if result is None else result
+            del result[key]
+        elif decoded is not item:
+            result = dict(value) if result is None else result
+            result[key] = decoded
+    for key, kept in plan.always:
+        if key not in (value if result is None else result) and not (kept is None and key in value):
+            result = dict(value) if result is None else result
+            result[key] = kept
+        elif kept is None and key in value and result is not None and key not in result:
+            result[key] = None
+    return value if result is None else result
+
+
+# --- values -------------------------------------------------------------------------------------------
+
+
+def _described(value: Json) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, (int, float)):
+        return "number"
+    return "array" if isinstance(value, list) else "object"
+
+
+def _wrong(value: Json, place: _Place, described: str = "") -> WireError:
+    field = re.sub(r"\[[^\]]*\]", "", place.path)
+    text = described or _described(value)
+    return WireError(
+        f"json: cannot unmarshal {text} into Go struct field {place.struct}.{field} of type {place.go}"
+    )
+
+
+def _element(place: _Place, index: object) -> _Place:
+    go = place.go.removeprefix("[]") if place.go.startswith("[]") else place.go.removeprefix("map[string]")
+    return _Place(place.struct, f"{place.path}[{index}]", go)
+
+
+def _value(value: Json, schema: Schema, place: _Place, unknown: list[str]) -> Json:
+    kind = schema.kind
+    if kind == "struct":
+        if isinstance(value, dict):
+            return _struct(value, schema, place.path, unknown)
+        raise _wrong(value, place)
+    if kind == "list":
+        return _list(value, schema, place, unknown)
+    if kind == "map":
+        return _map(value, schema, place, unknown)
+    return _SCALARS[kind](value, place)
+
+
+def _list(value: Json, schema: Schema, place: _Place, unknown: list[str]) -> Json:
+    if not isinstance(value, list):
+        raise _wrong(value, place)
+    items = schema.items
+    if items is None:
+        return value
+    result: list[Json] | None = None
+    for index, item in enumerate(value):
+        if item is None:
+            decoded = _zero(items)
+        elif items.kind == "string" and type(item) is str:
+            continue
+        elif items.kind == "struct" and type(item) is dict:
+            decoded = _struct(item, items, f"{place.path}[{index}]", unknown)
+        else:
+            decoded = _value(item, items, _element(place, index), unknown)
+        if decoded is not item:
+            result = list(value) if result is None else result
+            result[index] = decoded
+    return value if result is None else result
+
+
+def _map(value: Json, schema: Schema, place: _Place, unknown: list[str]) -> Json:
+    if not isinstance(value, dict):
+        raise _wrong(value, place)
+    values = schema.additional
+    if values is None:
+        return value
+    result: JsonObject | None = None
+    for key, item in value.items():
+        if values.kind == "string" and type(item) is str and place.go != "map[string][]uint8":
+            continue
+        decoded = _zero(values) if item is None else _value(item, values, _element(place, key), unknown)
+        if decoded is not item:
+            result = dict(value) if result is None else result
+            result[key] = decoded
+    return value if result is None else result
+
+
+def _zero(schema: Schema) -> Json:
+    return dict(_plan(schema).always) if schema.kind == "struct" else _ZERO.get(schema.kind)
+
+
+def _string(value: Json, place: _Place) -> Json:
+    if not isinstance(value, str):
+        raise _wrong(value, place)
+    if place.go == "[]uint8":
+        _check_base64(value)
+    return value
+
+
+def _check_base64(text: str) -> None:
+    try:
+        base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True)
+    except ValueError:
+        found = re.match(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", text)
+        at = found.end() if found else 0
+        rest = re.match(r"[A-Za-z0-9+/]*", text[at:])
+        offset = at + (rest.end() if rest else 0)
+        if offset == len(text):
+            offset = at
+        raise WireError(f"illegal base64 data at input byte {offset}") from None
+
+
+_RANGES: Final = {"int32": 2**31, "int64": 2**63, "int": 2**63, "uint32": 2**32}
+
+
+def _integer(value: Json, place: _Place) -> Json:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise _wrong(value, place)
+    limit = _RANGES.get(place.go, 2**63)
+    if isinstance(value, float) or not -limit <= value < limit:
+        raise _wrong(value, place, f"number {value}")
+    return value
+
+
+def _number(value: Json, place: _Place) -> Json:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise _wrong(value, place)
+    return value
+
+
+def _boolean(value: Json, place: _Place) -> Json:
+    if not isinstance(value, bool):
+        raise _wrong(value, place)
+    return value
+
+
+def _quantity(value: Json, place: _Place) -> Json:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise WireError(_QUANTITY_TEXT)
+    canonical = canonical_quantity(str(value))
+    return value if value == canonical else canonical
+
+
+def _int_or_string(value: Json, place: _Place) -> Json:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int):
+        described = f"number {value}" if isinstance(value, float) else _described(value)
+        raise WireError(f"json: cannot unmarshal {described} into Go value of type int32")
+    if not -(2**31) <= value < 2**31:
+        raise WireError(f"json: cannot unmarshal number {value} into Go value of type int32")
+    return value
+
+
+def _time(value: Json, place: _Place) -> Json:
+    if not isinstance(value, str):
+        raise WireError(f"json: cannot unmarshal {_described(value)} into Go value of type string")
+    canonical = canonical_time(value)
+    return value if value == canonical else canonical
+
+
+def _microtime(value: Json, place: _Place) -> Json:
+    if not isinstance(value, str):
+        raise WireError(f"json: cannot unmarshal {_described(value)} into Go value of type string")
+    canonical = canonical_time(value, micro=True)
+    return value if value == canonical else canonical
+
+
+def _raw(value: Json, place: _Place) -> Json:
+    return value
+
+
+_SCALARS: Final = {
+    "string": _string,
+    "integer": _integer,
+    "number": _number,
+    "boolean": _boolean,
+    "quantity": _quantity,
+    "int-or-string": _int_or_string,
+    "time": _time,
+    "microtime": _microtime,
+    "raw": _raw,
+    "any": _raw,
+}
+
+# --- quantities and times -----------------------------------------------------------------------------
+
+_QUANTITY_TEXT: Final = (
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
+_QUANTITY: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i|)")
+_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_DECIMAL_SUFFIX: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+_BINARY: Final = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
+_BINARY_SUFFIX: Final = {0: "", **{power: suffix for suffix, power in _BINARY.items()}}
+
+
+@lru_cache(maxsize=8192)
+def canonical_quantity(text: str) -> str:
+    """Return a quantity as Kubernetes prints it: `0.5` is `500m`, `1024Mi` is `1Gi`; raises WireError."""
+    found = _QUANTITY.fullmatch(text.strip())
+    if found is None:
+        raise WireError(_QUANTITY_TEXT)
+    number, suffix = Decimal(found[1]), found[2]
+    if suffix in _BINARY:
+        number *= 1024 ** _BINARY[suffix]
+    else:
+        number = number.scaleb(int(suffix[1:]) if suffix not in _DECIMAL else _DECIMAL[suffix])
+    number = number.quantize(Decimal("1e-9"), rounding=ROUND_UP) if number % Decimal("1e-9") else number
+    if not number:
+        return "0"
+    if suffix in _BINARY and abs(number) >= 1024 and number == number.to_integral_value():
+        return _binary(int(number))
+    return _decimal(number, exponent_form=suffix not in _BINARY and suffix not in _DECIMAL)
+
+
+def _binary(number: int) -> str:
+    power = 0
+    while number % 1024 == 0 and power < 6:
+        number //= 1024
+        power += 1
+    return f"{number}{_BINARY_SUFFIX[power]}"
+
+
+def _decimal(number: Decimal, *, exponent_form: bool) -> str:
+    sign, digits, exponent = number.normalize().as_tuple()
+    assert isinstance(exponent, int)
+    mantissa = int("".join(map(str, digits))) * 10 ** (exponent % 3)
+    exponent -= exponent % 3
+    suffix = (
+        (f"e{exponent}" if exponent else "")
+        if exponent_form
+        else _DECIMAL_SUFFIX.get(exponent, f"e{exponent}")
+    )
+    return f"{'-' if sign else ''}{mantissa}{suffix}"
+
+
+_TIME: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)")
+
+
+@lru_cache(maxsize=2048)
+def canonical_time(text: str, *, micro: bool = False) -> str:
+    """Return an RFC 3339 time in UTC with whole seconds (or microseconds); raises WireError."""
+    found = _TIME.fullmatch(text)
+    layout = "2006-01-02T15:04:05.000000Z07:00" if micro else "2006-01-02T15:04:05Z07:00"
+    if found is None:
+        raise WireError(f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "2006"')
+    fraction = (found[2] or "")[:7]
+    try:
+        moment = datetime.datetime.fromisoformat(
+            found[1] + fraction.ljust(7, "0" if fraction else "") + found[3]
+        )
+    except ValueError:
+        raise WireError(f'parsing time "{text}": day out of range') from None
+    utc = moment.astimezone(datetime.UTC)
+    return utc.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
