@@ -1,0 +1,410 @@
+"""Informers: a store that keeps itself current, shared by everyone in the process who reads that kind.
+
+An `Informer` owns a store and the reflector that feeds it, and tells handlers of every transition, whatever
+its source. `InformerSet` makes one informer per (kind, namespace, selectors) and runs them.
+
+Guarantees: a handler sees every object at least once, and its last state always; states in between may be
+merged. ``old`` and ``new`` are exactly what readers saw before and see now. Handlers run on the event loop,
+must not block, and one that raises harms nobody else.
+Non-guarantees: events of different kinds are not ordered among each other; a deletion may be told by a list
+(`Transition.final_state_unknown`), long after the fact.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+import structlog
+
+from mooring.cache.clock import Clock, SystemClock
+from mooring.cache.errors import BadObject, NotCached, OutsideFilter
+from mooring.cache.reflector import Reflector
+from mooring.cache.store import Store, Transition
+from mooring.kube.client import Client, Undecodable, WatchEvent
+from mooring.kube.object import Key, Object, key_of
+from mooring.kube.selectors import FieldRequirement, parse_field_selector, parse_selector
+
+__all__ = ["Handler", "Informer", "InformerSet", "selects"]
+
+T = TypeVar("T", bound=Object)
+
+Handler = Callable[[Transition[T]], object]
+BadHandler = Callable[[Undecodable], object]
+
+log = structlog.get_logger("mooring.cache")
+
+#: Seconds without any sign of life after which an informer no longer counts as healthy.
+STALE = 150.0
+
+
+class Informer(Generic[T]):
+    """The current objects of one kind, in one namespace or all, under one selector."""
+
+    def __init__(
+        self,
+        client: Client,
+        kind: type[T],
+        *,
+        clock: Clock | None = None,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        watch_list: bool = False,
+    ) -> None:
+        self.kind = kind
+        self.namespace = namespace
+        self.label_selector = label_selector
+        self.field_selector = field_selector
+        self.synced = asyncio.Event()
+        self.decode_errors = 0
+        self.handler_errors = 0
+        self._clock = clock or SystemClock()
+        self._names = _field(field_selector, "metadata.name")
+        self._namespaces = _field(field_selector, "metadata.namespace") or ([namespace] if namespace else [])
+        self._store: Store[T] = Store(selects=selects(label_selector, field_selector))
+        self._handlers: list[Handler[T]] = []
+        self._bad_handlers: list[BadHandler] = []
+        self._bad: dict[Key, Undecodable] = {}
+        self._reflector = Reflector(
+            client,
+            kind,
+            self,
+            clock=self._clock,
+            namespace=namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            watch_list=watch_list,
+        )
+        self._task: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        scope = self.namespace or "all namespaces"
+        selector = ", ".join(filter(None, (self.label_selector, self.field_selector)))
+        return f"<Informer {self.kind.resource.kind} in {scope}{' where ' + selector if selector else ''}>"
+
+    def __len__(self) -> int:
+        return len(self._store)
+
+    # --- reading
+
+    def get(self, key: Key) -> T | None:
+        """The newest known state, ``None`` when there is no such object (in this informer's selection).
+
+        Raises `OutsideFilter` when the key can never be in it, `BadObject` when the object is there but its
+        current version could not be decoded.
+        """
+        namespaces, names = self._namespaces, self._names
+        if (namespaces and key.namespace not in namespaces) or (names and key.name not in names):
+            raise OutsideFilter(f"{self.kind.resource.kind} {key} is outside {self!r}; read it live")
+        if self._bad and key in self._bad:
+            raise BadObject(f"{self.kind.resource.kind} {key} cannot be read: {self._bad[key].error}")
+        return self._store.get(key)
+
+    def by_index(self, name: str, value: str) -> list[T]:
+        """The objects an index files under ``value``; see `Store.by_index` for the built-in ones."""
+        return self._store.by_index(name, value)
+
+    def owned_by(self, owner: Object) -> list[T]:
+        """The objects whose controlling owner is ``owner``, by UID."""
+        return self._store.by_index("owner", owner.metadata.uid or "")
+
+    def list(self, namespace: str | None = None) -> list[T]:
+        """All objects, or those of one namespace; one that cannot be decoded shows its last sound state."""
+        if namespace is None or namespace == "":
+            return self._store.values()
+        if self._namespaces and namespace not in self._namespaces:
+            raise OutsideFilter(f"namespace {namespace} is outside {self!r}")
+        if self._namespaces == [namespace]:
+            return self._store.values()
+        return self._store.by_index("namespace", namespace)
+
+    def add_index(self, name: str, function: Callable[[T], Iterable[str]]) -> None:
+        """Add an index; ``function`` gives the strings under which an object is filed."""
+        self._store.add_index(name, function)
+
+    @property
+    def undecodable(self) -> dict[Key, Undecodable]:
+        """Objects whose current version does not fit the type."""
+        return dict(self._bad)
+
+    # --- handlers
+
+    def add_handler(self, handler: Handler[T], *, on_bad: BadHandler | None = None) -> None:
+        """Call ``handler`` for every transition from now on, and at once for every object already here.
+
+        ``on_bad`` is told of objects that could not be decoded.
+        """
+        self._handlers.append(handler)
+        if on_bad is not None:
+            self._bad_handlers.append(on_bad)
+            for bad in self._bad.values():
+                on_bad(bad)
+        for obj in self._store.values():
+            self._call(handler, Transition(key_of(obj), None, obj, "list"))
+
+    def remove_handler(self, handler: Handler[T]) -> None:
+        """Stop calling a handler."""
+        self._handlers.remove(handler)
+
+    def _emit(self, change: Transition[T] | None) -> None:
+        if change is not None:
+            for handler in self._handlers:
+                self._call(handler, change)
+
+    def _call(self, handler: Handler[T], change: Transition[T]) -> None:
+        try:
+            handler(change)
+        except Exception:
+            self.handler_errors += 1
+            log.exception("an informer's handler failed", kind=self.kind.resource.kind, key=str(change.key))
+
+    # --- what the reflector tells (Sink)
+
+    @property
+    def last_version(self) -> int:
+        """Everything up to this version is known."""
+        return self._store.last_version
+
+    def on_list(
+        self, items: Sequence[T], undecodable: Sequence[Undecodable], *, version: int, reset: bool
+    ) -> None:
+        """See `reflector.Sink`."""
+        self._bad.clear()
+        changes = self._store.replace(items, version, keep=[bad.key for bad in undecodable], reset=reset)
+        for bad in undecodable:
+            self._remember_bad(bad)
+        for change in changes:
+            self._emit(change)
+        self.synced.set()
+
+    def on_event(self, event: WatchEvent[T]) -> None:
+        """See `reflector.Sink`."""
+        obj, bad = event.object, event.undecodable
+        if obj is not None:
+            if self._bad:
+                self._bad.pop(key_of(obj), None)
+            self._emit(
+                self._store.remove(obj) if event.type == "DELETED" else self._store.apply(obj, "watch")
+            )
+        elif bad is not None and event.type == "DELETED":
+            self._bad.pop(bad.key, None)
+            version = int(bad.resource_version or 0)
+            self._emit(self._store.remove_key(bad.key, uid="", version=version))
+        elif bad is not None:
+            self._store.progress(int(bad.resource_version or 0))
+            self._remember_bad(bad)
+
+    def on_bookmark(self, version: int) -> None:
+        """See `reflector.Sink`."""
+        self._store.progress(version)
+
+    def _remember_bad(self, bad: Undecodable) -> None:
+        self._bad[bad.key] = bad
+        self.decode_errors += 1
+        kind = self.kind.resource.kind
+        log.error("an object does not fit its type", kind=kind, key=str(bad.key), error=str(bad.error))
+        for handler in self._bad_handlers:
+            try:
+                handler(bad)
+            except Exception:
+                self.handler_errors += 1
+                log.exception("an informer's handler failed", kind=kind, key=str(bad.key))
+
+    # --- read your writes
+
+    def wrote(self, obj: T) -> None:
+        """Take the answer to a write of ours, as if the watch had brought it already."""
+        if self._covers(obj.metadata.namespace or ""):
+            if self._bad:
+                self._bad.pop(key_of(obj), None)
+            self._emit(self._store.apply(obj, "write"))
+
+    def gone(self, key: Key, uid: str) -> None:
+        """Take the answer that the object of this UID is no more."""
+        if self._covers(key.namespace):
+            self._emit(self._store.gone(key, uid))
+
+    def peek(self, key: Key) -> T | None:
+        """As `get`, but ``None`` also where `get` raises; for comparing, never for deciding to create."""
+        return self._store.get(key)
+
+    def _covers(self, namespace: str) -> bool:
+        return not self.namespace or namespace == self.namespace
+
+    # --- life
+
+    @property
+    def healthy(self) -> bool:
+        """Synced, and the server was heard of in the last two and a half minutes."""
+        return self.synced.is_set() and self.age < STALE
+
+    @property
+    def age(self) -> float:
+        """Seconds since the server was last heard of."""
+        return self._clock.monotonic() - self._reflector.last_activity
+
+    @property
+    def relists(self) -> int:
+        """How many complete lists were taken, the first included."""
+        return self._reflector.relists
+
+    @property
+    def last_error(self) -> str:
+        """Why the informer is not following at the moment; empty when it is."""
+        return self._reflector.last_error
+
+    def start(self) -> None:
+        """Begin to follow; a second call does nothing."""
+        if self._task is None:
+            self._task = asyncio.create_task(
+                self._reflector.run(), name=f"informer {self.kind.resource.plural}"
+            )
+
+    async def stop(self) -> None:
+        """Stop following; the objects stay readable."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+Scope = tuple[type[Object], str, str, str]
+
+
+class InformerSet:
+    """All informers of a process; one per kind, namespace and selectors, started once.
+
+    ``watch_list``: see `Reflector`. Used as an async context manager it starts and stops them.
+    """
+
+    def __init__(self, client: Client, clock: Clock | None = None, *, watch_list: bool = False) -> None:
+        self.client = client
+        self.clock = clock or SystemClock()
+        self._watch_list = watch_list
+        self._informers: dict[Scope, Informer[Any]] = {}
+        self._by_kind: dict[type[Object], list[Informer[Any]]] = {}
+        self._running = False
+
+    def __iter__(self) -> Iterator[Informer[Any]]:
+        return iter(self._informers.values())
+
+    def of(
+        self, kind: type[T], *, namespace: str = "", label_selector: str = "", field_selector: str = ""
+    ) -> Informer[T]:
+        """The shared informer of that scope; made, and if the set runs started, when first asked for."""
+        scope = (kind, namespace, label_selector, field_selector)
+        informer = self._informers.get(scope)
+        if informer is None:
+            informer = Informer(
+                self.client,
+                kind,
+                clock=self.clock,
+                namespace=namespace,
+                label_selector=label_selector,
+                field_selector=field_selector,
+                watch_list=self._watch_list,
+            )
+            self._informers[scope] = informer
+            self._by_kind.setdefault(kind, []).append(informer)
+            if self._running:
+                informer.start()
+        return cast("Informer[T]", informer)
+
+    def every(self, kind: type[T]) -> Sequence[Informer[T]]:
+        """All informers of a kind, filtered ones included."""
+        return self._by_kind.get(kind, ())
+
+    def reading(self, kind: type[T], namespace: str) -> Informer[T]:
+        """The informer that answers for every object of the kind in a namespace ("": in all).
+
+        Raises `OutsideFilter` when there are only informers that see a part, `NotCached` when there is none
+        or it is not synced yet.
+        """
+        informers = self._by_kind.get(kind, ())
+        for informer in informers:
+            if informer.label_selector or informer.field_selector:
+                continue
+            if informer.namespace in ("", namespace):
+                if not informer.synced.is_set():
+                    raise NotCached(
+                        f"{informer!r} is not synced yet: {informer.last_error or 'still listing'}"
+                    )
+                return cast("Informer[T]", informer)
+        where = f"in namespace {namespace}" if namespace else "in all namespaces"
+        if informers:
+            seen = ", ".join(map(repr, informers))
+            raise OutsideFilter(f"{kind.resource.kind} {where}: only a part is cached ({seen}); read it live")
+        raise NotCached(f"{kind.resource.kind}: no informer; watch the kind, or read it through client.live")
+
+    def start(self) -> None:
+        """Start every informer, now and later ones."""
+        self._running = True
+        for informer in self._informers.values():
+            informer.start()
+
+    async def wait_synced(self, timeout: float = 120.0) -> None:
+        """Wait until every informer holds a complete list; then move them out of the collector's way.
+
+        Raises TimeoutError after ``timeout`` seconds, naming the informers that are missing and why.
+        """
+        try:
+            async with self.clock.deadline(timeout):
+                for informer in list(self._informers.values()):
+                    await informer.synced.wait()
+        except TimeoutError:
+            late = [i for i in self._informers.values() if not i.synced.is_set()]
+            reasons = "; ".join(f"{i!r}: {i.last_error or 'no answer yet'}" for i in late)
+            raise TimeoutError(f"caches not synced after {timeout:.0f} s: {reasons}") from None
+        gc.collect()
+        gc.freeze()
+
+    @property
+    def healthy(self) -> bool:
+        """Whether every informer is synced and was fed recently."""
+        return all(informer.healthy for informer in self._informers.values())
+
+    async def stop(self) -> None:
+        """Stop every informer."""
+        self._running = False
+        await asyncio.gather(*(informer.stop() for informer in self._informers.values()))
+
+    async def __aenter__(self) -> InformerSet:
+        self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+
+def selects(label_selector: str, field_selector: str) -> Callable[[Object], bool] | None:
+    """A function telling whether an object is in a selection; ``None`` when everything is."""
+    if not label_selector and not field_selector:
+        return None
+    labels = parse_selector(label_selector)
+    fields = parse_field_selector(field_selector)
+    return lambda obj: labels.matches(obj.metadata.labels) and all(_matches(obj, f) for f in fields)
+
+
+def _matches(obj: Object, requirement: FieldRequirement) -> bool:
+    value: Any = obj
+    for name in requirement.path.split("."):
+        value = _attribute(value, name)
+    text = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return (text == requirement.value) is not requirement.negated
+
+
+def _attribute(value: Any, json_name: str) -> Any:
+    if not isinstance(value, msgspec.Struct):
+        return None
+    for attribute, encoded in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True):
+        if encoded == json_name:
+            return getattr(value, attribute)
+    return None
+
+
+def _field(field_selector: str, path: str) -> list[str]:
+    return [f.value for f in parse_field_selector(field_selector) if f.path == path and not f.negated]
