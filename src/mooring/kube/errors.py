@@ -141,7 +141,9 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 }
 
 
-def api_error(status: int, body: bytes | Mapping[str, Any], headers: Mapping[str, str] | None = None) -> ApiError:
+def api_error(
+    status: int, body: bytes | Mapping[str, Any], headers: Mapping[str, str] | None = None
+) -> ApiError:
     """The exception for an answer with an error status; ``body`` need not be a Status."""
     fields: Mapping[str, Any] = {}
     if isinstance(body, Mapping):

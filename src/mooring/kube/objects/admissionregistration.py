@@ -43,40 +43,40 @@ __all__ = [
 ]
 
 
-class ApplyConfiguration(Part):
+class ApplyConfiguration(Part, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.ApplyConfiguration`."""
 
     expression: str | None = None
 
 
-class AuditAnnotation(Part):
+class AuditAnnotation(Part, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.AuditAnnotation`."""
 
     key: str | None = None
     value_expression: str | None = None
 
 
-class ExpressionWarning(Part):
+class ExpressionWarning(Part, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.ExpressionWarning`."""
 
     field_ref: str | None = None
     warning: str | None = None
 
 
-class JSONPatch(Part):
+class JSONPatch(Part, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.JSONPatch`."""
 
     expression: str | None = None
 
 
-class MatchCondition(Part):
+class MatchCondition(Part, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.MatchCondition`."""
 
     expression: str | None = None
     name: str | None = None
 
 
-class MatchResources(Part):
+class MatchResources(Part, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.MatchResources`."""
 
     exclude_resource_rules: list[NamedRuleWithOperations] | None = None
@@ -86,7 +86,7 @@ class MatchResources(Part):
     resource_rules: list[NamedRuleWithOperations] | None = None
 
 
-class MutatingAdmissionPolicy(Object):
+class MutatingAdmissionPolicy(Object, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.MutatingAdmissionPolicy`."""
 
     resource: ClassVar[Resource] = Resource(
@@ -95,7 +95,7 @@ class MutatingAdmissionPolicy(Object):
     spec: MutatingAdmissionPolicySpec | None = None
 
 
-class MutatingAdmissionPolicyBinding(Object):
+class MutatingAdmissionPolicyBinding(Object, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.MutatingAdmissionPolicyBinding`."""
 
     resource: ClassVar[Resource] = Resource(
@@ -108,7 +108,7 @@ class MutatingAdmissionPolicyBinding(Object):
     spec: MutatingAdmissionPolicyBindingSpec | None = None
 
 
-class MutatingAdmissionPolicyBindingSpec(Part):
+class MutatingAdmissionPolicyBindingSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.MutatingAdmissionPolicyBindingSpec`."""
 
     match_resources: MatchResources | None = None
@@ -116,7 +116,7 @@ class MutatingAdmissionPolicyBindingSpec(Part):
     policy_name: str | None = None
 
 
-class MutatingAdmissionPolicySpec(Part):
+class MutatingAdmissionPolicySpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.MutatingAdmissionPolicySpec`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {"matchConditions": ("name",)}
@@ -129,7 +129,7 @@ class MutatingAdmissionPolicySpec(Part):
     variables: list[Variable] | None = None
 
 
-class MutatingWebhook(Part):
+class MutatingWebhook(Part, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.MutatingWebhook`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {"matchConditions": ("name",)}
@@ -147,7 +147,7 @@ class MutatingWebhook(Part):
     timeout_seconds: int | None = None
 
 
-class MutatingWebhookConfiguration(Object):
+class MutatingWebhookConfiguration(Object, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.MutatingWebhookConfiguration`."""
 
     resource: ClassVar[Resource] = Resource(
@@ -161,7 +161,7 @@ class MutatingWebhookConfiguration(Object):
     webhooks: list[MutatingWebhook] | None = None
 
 
-class Mutation(Part):
+class Mutation(Part, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.Mutation`."""
 
     apply_configuration: ApplyConfiguration | None = None
@@ -169,7 +169,7 @@ class Mutation(Part):
     patch_type: str | None = None
 
 
-class NamedRuleWithOperations(Part):
+class NamedRuleWithOperations(Part, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.NamedRuleWithOperations`."""
 
     api_groups: list[str] | None = None
@@ -180,14 +180,14 @@ class NamedRuleWithOperations(Part):
     scope: str | None = None
 
 
-class ParamKind(Part):
+class ParamKind(Part, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.ParamKind`."""
 
     api_version: str | None = None
     kind: str | None = None
 
 
-class ParamRef(Part):
+class ParamRef(Part, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.ParamRef`."""
 
     name: str | None = None
@@ -196,7 +196,7 @@ class ParamRef(Part):
     selector: meta.LabelSelector | None = None
 
 
-class RuleWithOperations(Part):
+class RuleWithOperations(Part, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.RuleWithOperations`."""
 
     api_groups: list[str] | None = None
@@ -206,7 +206,7 @@ class RuleWithOperations(Part):
     scope: str | None = None
 
 
-class ServiceReference(Part):
+class ServiceReference(Part, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.ServiceReference`."""
 
     name: str | None = None
@@ -215,13 +215,13 @@ class ServiceReference(Part):
     port: int | None = None
 
 
-class TypeChecking(Part):
+class TypeChecking(Part, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.TypeChecking`."""
 
     expression_warnings: list[ExpressionWarning] | None = None
 
 
-class ValidatingAdmissionPolicy(Object):
+class ValidatingAdmissionPolicy(Object, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicy`."""
 
     resource: ClassVar[Resource] = Resource(
@@ -235,7 +235,7 @@ class ValidatingAdmissionPolicy(Object):
     status: ValidatingAdmissionPolicyStatus | None = None
 
 
-class ValidatingAdmissionPolicyBinding(Object):
+class ValidatingAdmissionPolicyBinding(Object, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyBinding`."""
 
     resource: ClassVar[Resource] = Resource(
@@ -248,7 +248,7 @@ class ValidatingAdmissionPolicyBinding(Object):
     spec: ValidatingAdmissionPolicyBindingSpec | None = None
 
 
-class ValidatingAdmissionPolicyBindingSpec(Part):
+class ValidatingAdmissionPolicyBindingSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec`."""
 
     match_resources: MatchResources | None = None
@@ -257,7 +257,7 @@ class ValidatingAdmissionPolicyBindingSpec(Part):
     validation_actions: list[str] | None = None
 
 
-class ValidatingAdmissionPolicySpec(Part):
+class ValidatingAdmissionPolicySpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicySpec`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {"matchConditions": ("name",), "variables": ("name",)}
@@ -270,7 +270,7 @@ class ValidatingAdmissionPolicySpec(Part):
     variables: list[Variable] | None = None
 
 
-class ValidatingAdmissionPolicyStatus(Part):
+class ValidatingAdmissionPolicyStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyStatus`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {"conditions": ("type",)}
@@ -279,7 +279,7 @@ class ValidatingAdmissionPolicyStatus(Part):
     type_checking: TypeChecking | None = None
 
 
-class ValidatingWebhook(Part):
+class ValidatingWebhook(Part, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.ValidatingWebhook`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {"matchConditions": ("name",)}
@@ -296,7 +296,7 @@ class ValidatingWebhook(Part):
     timeout_seconds: int | None = None
 
 
-class ValidatingWebhookConfiguration(Object):
+class ValidatingWebhookConfiguration(Object, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.ValidatingWebhookConfiguration`."""
 
     resource: ClassVar[Resource] = Resource(
@@ -310,7 +310,7 @@ class ValidatingWebhookConfiguration(Object):
     webhooks: list[ValidatingWebhook] | None = None
 
 
-class Validation(Part):
+class Validation(Part, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.Validation`."""
 
     expression: str | None = None
@@ -319,14 +319,14 @@ class Validation(Part):
     reason: str | None = None
 
 
-class Variable(Part):
+class Variable(Part, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.Variable`."""
 
     expression: str | None = None
     name: str | None = None
 
 
-class WebhookClientConfig(Part):
+class WebhookClientConfig(Part, frozen=True, kw_only=True):
     """`io.k8s.api.admissionregistration.v1.WebhookClientConfig`."""
 
     ca_bundle: str | None = None

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 
-class CustomResourceColumnDefinition(Part):
+class CustomResourceColumnDefinition(Part, frozen=True, kw_only=True):
     """`io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceColumnDefinition`."""
 
     description: str | None = None
@@ -42,14 +42,14 @@ class CustomResourceColumnDefinition(Part):
     type: str | None = None
 
 
-class CustomResourceConversion(Part):
+class CustomResourceConversion(Part, frozen=True, kw_only=True):
     """`io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceConversion`."""
 
     strategy: str | None = None
     webhook: WebhookConversion | None = None
 
 
-class CustomResourceDefinition(Object):
+class CustomResourceDefinition(Object, frozen=True, kw_only=True):
     """`io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition`."""
 
     resource: ClassVar[Resource] = Resource(
@@ -59,7 +59,7 @@ class CustomResourceDefinition(Object):
     status: CustomResourceDefinitionStatus | None = None
 
 
-class CustomResourceDefinitionCondition(Part):
+class CustomResourceDefinitionCondition(Part, frozen=True, kw_only=True):
     """`io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionCondition`."""
 
     last_transition_time: str | None = None
@@ -70,7 +70,7 @@ class CustomResourceDefinitionCondition(Part):
     type: str | None = None
 
 
-class CustomResourceDefinitionNames(Part):
+class CustomResourceDefinitionNames(Part, frozen=True, kw_only=True):
     """`io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionNames`."""
 
     categories: list[str] | None = None
@@ -81,7 +81,7 @@ class CustomResourceDefinitionNames(Part):
     singular: str | None = None
 
 
-class CustomResourceDefinitionSpec(Part):
+class CustomResourceDefinitionSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionSpec`."""
 
     conversion: CustomResourceConversion | None = None
@@ -92,7 +92,7 @@ class CustomResourceDefinitionSpec(Part):
     versions: list[CustomResourceDefinitionVersion] | None = None
 
 
-class CustomResourceDefinitionStatus(Part):
+class CustomResourceDefinitionStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionStatus`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {"conditions": ("type",)}
@@ -102,7 +102,7 @@ class CustomResourceDefinitionStatus(Part):
     stored_versions: list[str] | None = None
 
 
-class CustomResourceDefinitionVersion(Part):
+class CustomResourceDefinitionVersion(Part, frozen=True, kw_only=True):
     """`io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionVersion`."""
 
     additional_printer_columns: list[CustomResourceColumnDefinition] | None = None
@@ -116,7 +116,7 @@ class CustomResourceDefinitionVersion(Part):
     subresources: CustomResourceSubresources | None = None
 
 
-class CustomResourceSubresourceScale(Part):
+class CustomResourceSubresourceScale(Part, frozen=True, kw_only=True):
     """`io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceSubresourceScale`."""
 
     label_selector_path: str | None = None
@@ -124,37 +124,37 @@ class CustomResourceSubresourceScale(Part):
     status_replicas_path: str | None = None
 
 
-class CustomResourceSubresourceStatus(Part):
+class CustomResourceSubresourceStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceSubresourceStatus`."""
 
 
-class CustomResourceSubresources(Part):
+class CustomResourceSubresources(Part, frozen=True, kw_only=True):
     """`io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceSubresources`."""
 
     scale: CustomResourceSubresourceScale | None = None
     status: CustomResourceSubresourceStatus | None = None
 
 
-class CustomResourceValidation(Part):
+class CustomResourceValidation(Part, frozen=True, kw_only=True):
     """`io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceValidation`."""
 
     open_apiv3_schema: Any = field(default=None, name="openAPIV3Schema")
 
 
-class ExternalDocumentation(Part):
+class ExternalDocumentation(Part, frozen=True, kw_only=True):
     """`io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.ExternalDocumentation`."""
 
     description: str | None = None
     url: str | None = None
 
 
-class SelectableField(Part):
+class SelectableField(Part, frozen=True, kw_only=True):
     """`io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.SelectableField`."""
 
     json_path: str | None = None
 
 
-class ServiceReference(Part):
+class ServiceReference(Part, frozen=True, kw_only=True):
     """`io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.ServiceReference`."""
 
     name: str | None = None
@@ -163,7 +163,7 @@ class ServiceReference(Part):
     port: int | None = None
 
 
-class ValidationRule(Part):
+class ValidationRule(Part, frozen=True, kw_only=True):
     """`io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.ValidationRule`."""
 
     field_path: str | None = None
@@ -174,7 +174,7 @@ class ValidationRule(Part):
     rule: str | None = None
 
 
-class WebhookClientConfig(Part):
+class WebhookClientConfig(Part, frozen=True, kw_only=True):
     """`io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.WebhookClientConfig`."""
 
     ca_bundle: str | None = None
@@ -182,7 +182,7 @@ class WebhookClientConfig(Part):
     url: str | None = None
 
 
-class WebhookConversion(Part):
+class WebhookConversion(Part, frozen=True, kw_only=True):
     """`io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.WebhookConversion`."""
 
     client_config: WebhookClientConfig | None = None

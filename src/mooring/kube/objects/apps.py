@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-class ControllerRevision(Object):
+class ControllerRevision(Object, frozen=True, kw_only=True):
     """`io.k8s.api.apps.v1.ControllerRevision`."""
 
     resource: ClassVar[Resource] = Resource("apps", "v1", "ControllerRevision", "controllerrevisions", True)
@@ -48,7 +48,7 @@ class ControllerRevision(Object):
     revision: int | None = None
 
 
-class DaemonSet(Object):
+class DaemonSet(Object, frozen=True, kw_only=True):
     """`io.k8s.api.apps.v1.DaemonSet`."""
 
     resource: ClassVar[Resource] = Resource("apps", "v1", "DaemonSet", "daemonsets", True)
@@ -56,7 +56,7 @@ class DaemonSet(Object):
     status: DaemonSetStatus | None = None
 
 
-class DaemonSetCondition(Part):
+class DaemonSetCondition(Part, frozen=True, kw_only=True):
     """`io.k8s.api.apps.v1.DaemonSetCondition`."""
 
     last_transition_time: str | None = None
@@ -66,7 +66,7 @@ class DaemonSetCondition(Part):
     type: str | None = None
 
 
-class DaemonSetSpec(Part):
+class DaemonSetSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.apps.v1.DaemonSetSpec`."""
 
     min_ready_seconds: int | None = None
@@ -76,7 +76,7 @@ class DaemonSetSpec(Part):
     update_strategy: DaemonSetUpdateStrategy | None = None
 
 
-class DaemonSetStatus(Part):
+class DaemonSetStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.apps.v1.DaemonSetStatus`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {"conditions": ("type",)}
@@ -92,14 +92,14 @@ class DaemonSetStatus(Part):
     updated_number_scheduled: int | None = None
 
 
-class DaemonSetUpdateStrategy(Part):
+class DaemonSetUpdateStrategy(Part, frozen=True, kw_only=True):
     """`io.k8s.api.apps.v1.DaemonSetUpdateStrategy`."""
 
     rolling_update: RollingUpdateDaemonSet | None = None
     type: str | None = None
 
 
-class Deployment(Object):
+class Deployment(Object, frozen=True, kw_only=True):
     """`io.k8s.api.apps.v1.Deployment`."""
 
     resource: ClassVar[Resource] = Resource("apps", "v1", "Deployment", "deployments", True)
@@ -107,7 +107,7 @@ class Deployment(Object):
     status: DeploymentStatus | None = None
 
 
-class DeploymentCondition(Part):
+class DeploymentCondition(Part, frozen=True, kw_only=True):
     """`io.k8s.api.apps.v1.DeploymentCondition`."""
 
     last_transition_time: str | None = None
@@ -118,7 +118,7 @@ class DeploymentCondition(Part):
     type: str | None = None
 
 
-class DeploymentSpec(Part):
+class DeploymentSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.apps.v1.DeploymentSpec`."""
 
     min_ready_seconds: int | None = None
@@ -131,7 +131,7 @@ class DeploymentSpec(Part):
     template: core.PodTemplateSpec | None = None
 
 
-class DeploymentStatus(Part):
+class DeploymentStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.apps.v1.DeploymentStatus`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {"conditions": ("type",)}
@@ -146,14 +146,14 @@ class DeploymentStatus(Part):
     updated_replicas: int | None = None
 
 
-class DeploymentStrategy(Part):
+class DeploymentStrategy(Part, frozen=True, kw_only=True):
     """`io.k8s.api.apps.v1.DeploymentStrategy`."""
 
     rolling_update: RollingUpdateDeployment | None = None
     type: str | None = None
 
 
-class ReplicaSet(Object):
+class ReplicaSet(Object, frozen=True, kw_only=True):
     """`io.k8s.api.apps.v1.ReplicaSet`."""
 
     resource: ClassVar[Resource] = Resource("apps", "v1", "ReplicaSet", "replicasets", True)
@@ -161,7 +161,7 @@ class ReplicaSet(Object):
     status: ReplicaSetStatus | None = None
 
 
-class ReplicaSetCondition(Part):
+class ReplicaSetCondition(Part, frozen=True, kw_only=True):
     """`io.k8s.api.apps.v1.ReplicaSetCondition`."""
 
     last_transition_time: str | None = None
@@ -171,7 +171,7 @@ class ReplicaSetCondition(Part):
     type: str | None = None
 
 
-class ReplicaSetSpec(Part):
+class ReplicaSetSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.apps.v1.ReplicaSetSpec`."""
 
     min_ready_seconds: int | None = None
@@ -180,7 +180,7 @@ class ReplicaSetSpec(Part):
     template: core.PodTemplateSpec | None = None
 
 
-class ReplicaSetStatus(Part):
+class ReplicaSetStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.apps.v1.ReplicaSetStatus`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {"conditions": ("type",)}
@@ -193,28 +193,28 @@ class ReplicaSetStatus(Part):
     terminating_replicas: int | None = None
 
 
-class RollingUpdateDaemonSet(Part):
+class RollingUpdateDaemonSet(Part, frozen=True, kw_only=True):
     """`io.k8s.api.apps.v1.RollingUpdateDaemonSet`."""
 
     max_surge: int | str | None = None
     max_unavailable: int | str | None = None
 
 
-class RollingUpdateDeployment(Part):
+class RollingUpdateDeployment(Part, frozen=True, kw_only=True):
     """`io.k8s.api.apps.v1.RollingUpdateDeployment`."""
 
     max_surge: int | str | None = None
     max_unavailable: int | str | None = None
 
 
-class RollingUpdateStatefulSetStrategy(Part):
+class RollingUpdateStatefulSetStrategy(Part, frozen=True, kw_only=True):
     """`io.k8s.api.apps.v1.RollingUpdateStatefulSetStrategy`."""
 
     max_unavailable: int | str | None = None
     partition: int | None = None
 
 
-class StatefulSet(Object):
+class StatefulSet(Object, frozen=True, kw_only=True):
     """`io.k8s.api.apps.v1.StatefulSet`."""
 
     resource: ClassVar[Resource] = Resource("apps", "v1", "StatefulSet", "statefulsets", True)
@@ -222,7 +222,7 @@ class StatefulSet(Object):
     status: StatefulSetStatus | None = None
 
 
-class StatefulSetCondition(Part):
+class StatefulSetCondition(Part, frozen=True, kw_only=True):
     """`io.k8s.api.apps.v1.StatefulSetCondition`."""
 
     last_transition_time: str | None = None
@@ -232,20 +232,20 @@ class StatefulSetCondition(Part):
     type: str | None = None
 
 
-class StatefulSetOrdinals(Part):
+class StatefulSetOrdinals(Part, frozen=True, kw_only=True):
     """`io.k8s.api.apps.v1.StatefulSetOrdinals`."""
 
     start: int | None = None
 
 
-class StatefulSetPersistentVolumeClaimRetentionPolicy(Part):
+class StatefulSetPersistentVolumeClaimRetentionPolicy(Part, frozen=True, kw_only=True):
     """`io.k8s.api.apps.v1.StatefulSetPersistentVolumeClaimRetentionPolicy`."""
 
     when_deleted: str | None = None
     when_scaled: str | None = None
 
 
-class StatefulSetSpec(Part):
+class StatefulSetSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.apps.v1.StatefulSetSpec`."""
 
     min_ready_seconds: int | None = None
@@ -261,7 +261,7 @@ class StatefulSetSpec(Part):
     volume_claim_templates: list[core.PersistentVolumeClaim] | None = None
 
 
-class StatefulSetStatus(Part):
+class StatefulSetStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.apps.v1.StatefulSetStatus`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {"conditions": ("type",)}
@@ -277,7 +277,7 @@ class StatefulSetStatus(Part):
     updated_replicas: int | None = None
 
 
-class StatefulSetUpdateStrategy(Part):
+class StatefulSetUpdateStrategy(Part, frozen=True, kw_only=True):
     """`io.k8s.api.apps.v1.StatefulSetUpdateStrategy`."""
 
     rolling_update: RollingUpdateStatefulSetStrategy | None = None

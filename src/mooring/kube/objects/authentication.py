@@ -7,11 +7,16 @@ from typing import Any, ClassVar
 from msgspec import field
 
 from mooring.kube.object import Object, Resource
+from mooring.kube.objects import meta
 from mooring.kube.part import Part
 
 __all__ = [
+    "BoundObjectReference",
     "SelfSubjectReview",
     "SelfSubjectReviewStatus",
+    "TokenRequest",
+    "TokenRequestSpec",
+    "TokenRequestStatus",
     "TokenReview",
     "TokenReviewSpec",
     "TokenReviewStatus",
@@ -19,7 +24,16 @@ __all__ = [
 ]
 
 
-class SelfSubjectReview(Object):
+class BoundObjectReference(Part, frozen=True, kw_only=True):
+    """`io.k8s.api.authentication.v1.BoundObjectReference`."""
+
+    api_version: str | None = None
+    kind: str | None = None
+    name: str | None = None
+    uid: str | None = None
+
+
+class SelfSubjectReview(Object, frozen=True, kw_only=True):
     """`io.k8s.api.authentication.v1.SelfSubjectReview`."""
 
     resource: ClassVar[Resource] = Resource(
@@ -28,13 +42,38 @@ class SelfSubjectReview(Object):
     status: SelfSubjectReviewStatus | None = None
 
 
-class SelfSubjectReviewStatus(Part):
+class SelfSubjectReviewStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.authentication.v1.SelfSubjectReviewStatus`."""
 
     user_info: UserInfo | None = None
 
 
-class TokenReview(Object):
+class TokenRequest(Part, frozen=True, kw_only=True):
+    """`io.k8s.api.authentication.v1.TokenRequest`."""
+
+    api_version: str | None = None
+    kind: str | None = None
+    metadata: meta.ObjectMeta | None = None
+    spec: TokenRequestSpec | None = None
+    status: TokenRequestStatus | None = None
+
+
+class TokenRequestSpec(Part, frozen=True, kw_only=True):
+    """`io.k8s.api.authentication.v1.TokenRequestSpec`."""
+
+    audiences: list[str] | None = None
+    bound_object_ref: BoundObjectReference | None = None
+    expiration_seconds: int | None = None
+
+
+class TokenRequestStatus(Part, frozen=True, kw_only=True):
+    """`io.k8s.api.authentication.v1.TokenRequestStatus`."""
+
+    expiration_timestamp: str | None = None
+    token: str | None = None
+
+
+class TokenReview(Object, frozen=True, kw_only=True):
     """`io.k8s.api.authentication.v1.TokenReview`."""
 
     resource: ClassVar[Resource] = Resource(
@@ -44,14 +83,14 @@ class TokenReview(Object):
     status: TokenReviewStatus | None = None
 
 
-class TokenReviewSpec(Part):
+class TokenReviewSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.authentication.v1.TokenReviewSpec`."""
 
     audiences: list[str] | None = None
     token: str | None = None
 
 
-class TokenReviewStatus(Part):
+class TokenReviewStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.authentication.v1.TokenReviewStatus`."""
 
     audiences: list[str] | None = None
@@ -60,7 +99,7 @@ class TokenReviewStatus(Part):
     user: UserInfo | None = None
 
 
-class UserInfo(Part):
+class UserInfo(Part, frozen=True, kw_only=True):
     """`io.k8s.api.authentication.v1.UserInfo`."""
 
     extra: dict[str, list[str]] | None = None

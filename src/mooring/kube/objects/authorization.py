@@ -29,21 +29,21 @@ __all__ = [
 ]
 
 
-class FieldSelectorAttributes(Part):
+class FieldSelectorAttributes(Part, frozen=True, kw_only=True):
     """`io.k8s.api.authorization.v1.FieldSelectorAttributes`."""
 
     raw_selector: str | None = None
     requirements: list[meta.FieldSelectorRequirement] | None = None
 
 
-class LabelSelectorAttributes(Part):
+class LabelSelectorAttributes(Part, frozen=True, kw_only=True):
     """`io.k8s.api.authorization.v1.LabelSelectorAttributes`."""
 
     raw_selector: str | None = None
     requirements: list[meta.LabelSelectorRequirement] | None = None
 
 
-class LocalSubjectAccessReview(Object):
+class LocalSubjectAccessReview(Object, frozen=True, kw_only=True):
     """`io.k8s.api.authorization.v1.LocalSubjectAccessReview`."""
 
     resource: ClassVar[Resource] = Resource(
@@ -53,21 +53,21 @@ class LocalSubjectAccessReview(Object):
     status: SubjectAccessReviewStatus | None = None
 
 
-class NonResourceAttributes(Part):
+class NonResourceAttributes(Part, frozen=True, kw_only=True):
     """`io.k8s.api.authorization.v1.NonResourceAttributes`."""
 
     path: str | None = None
     verb: str | None = None
 
 
-class NonResourceRule(Part):
+class NonResourceRule(Part, frozen=True, kw_only=True):
     """`io.k8s.api.authorization.v1.NonResourceRule`."""
 
     non_resource_urls: list[str] | None = field(default=None, name="nonResourceURLs")
     verbs: list[str] | None = None
 
 
-class ResourceAttributes(Part):
+class ResourceAttributes(Part, frozen=True, kw_only=True):
     """`io.k8s.api.authorization.v1.ResourceAttributes`."""
 
     field_selector: FieldSelectorAttributes | None = None
@@ -81,7 +81,7 @@ class ResourceAttributes(Part):
     version: str | None = None
 
 
-class ResourceRule(Part):
+class ResourceRule(Part, frozen=True, kw_only=True):
     """`io.k8s.api.authorization.v1.ResourceRule`."""
 
     api_groups: list[str] | None = None
@@ -90,7 +90,7 @@ class ResourceRule(Part):
     verbs: list[str] | None = None
 
 
-class SelfSubjectAccessReview(Object):
+class SelfSubjectAccessReview(Object, frozen=True, kw_only=True):
     """`io.k8s.api.authorization.v1.SelfSubjectAccessReview`."""
 
     resource: ClassVar[Resource] = Resource(
@@ -100,14 +100,14 @@ class SelfSubjectAccessReview(Object):
     status: SubjectAccessReviewStatus | None = None
 
 
-class SelfSubjectAccessReviewSpec(Part):
+class SelfSubjectAccessReviewSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.authorization.v1.SelfSubjectAccessReviewSpec`."""
 
     non_resource_attributes: NonResourceAttributes | None = None
     resource_attributes: ResourceAttributes | None = None
 
 
-class SelfSubjectRulesReview(Object):
+class SelfSubjectRulesReview(Object, frozen=True, kw_only=True):
     """`io.k8s.api.authorization.v1.SelfSubjectRulesReview`."""
 
     resource: ClassVar[Resource] = Resource(
@@ -117,13 +117,13 @@ class SelfSubjectRulesReview(Object):
     status: SubjectRulesReviewStatus | None = None
 
 
-class SelfSubjectRulesReviewSpec(Part):
+class SelfSubjectRulesReviewSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.authorization.v1.SelfSubjectRulesReviewSpec`."""
 
     namespace: str | None = None
 
 
-class SubjectAccessReview(Object):
+class SubjectAccessReview(Object, frozen=True, kw_only=True):
     """`io.k8s.api.authorization.v1.SubjectAccessReview`."""
 
     resource: ClassVar[Resource] = Resource(
@@ -133,7 +133,7 @@ class SubjectAccessReview(Object):
     status: SubjectAccessReviewStatus | None = None
 
 
-class SubjectAccessReviewSpec(Part):
+class SubjectAccessReviewSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.authorization.v1.SubjectAccessReviewSpec`."""
 
     extra: dict[str, list[str]] | None = None
@@ -144,7 +144,7 @@ class SubjectAccessReviewSpec(Part):
     user: str | None = None
 
 
-class SubjectAccessReviewStatus(Part):
+class SubjectAccessReviewStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.authorization.v1.SubjectAccessReviewStatus`."""
 
     allowed: bool | None = None
@@ -153,7 +153,7 @@ class SubjectAccessReviewStatus(Part):
     reason: str | None = None
 
 
-class SubjectRulesReviewStatus(Part):
+class SubjectRulesReviewStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.authorization.v1.SubjectRulesReviewStatus`."""
 
     evaluation_error: str | None = None

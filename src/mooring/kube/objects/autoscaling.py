@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 
-class ContainerResourceMetricSource(Part):
+class ContainerResourceMetricSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.autoscaling.v2.ContainerResourceMetricSource`."""
 
     container: str | None = None
@@ -45,7 +45,7 @@ class ContainerResourceMetricSource(Part):
     target: MetricTarget | None = None
 
 
-class ContainerResourceMetricStatus(Part):
+class ContainerResourceMetricStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.autoscaling.v2.ContainerResourceMetricStatus`."""
 
     container: str | None = None
@@ -53,7 +53,7 @@ class ContainerResourceMetricStatus(Part):
     name: str | None = None
 
 
-class CrossVersionObjectReference(Part):
+class CrossVersionObjectReference(Part, frozen=True, kw_only=True):
     """`io.k8s.api.autoscaling.v2.CrossVersionObjectReference`."""
 
     api_version: str | None = None
@@ -61,21 +61,21 @@ class CrossVersionObjectReference(Part):
     name: str | None = None
 
 
-class ExternalMetricSource(Part):
+class ExternalMetricSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.autoscaling.v2.ExternalMetricSource`."""
 
     metric: MetricIdentifier | None = None
     target: MetricTarget | None = None
 
 
-class ExternalMetricStatus(Part):
+class ExternalMetricStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.autoscaling.v2.ExternalMetricStatus`."""
 
     current: MetricValueStatus | None = None
     metric: MetricIdentifier | None = None
 
 
-class HPAScalingPolicy(Part):
+class HPAScalingPolicy(Part, frozen=True, kw_only=True):
     """`io.k8s.api.autoscaling.v2.HPAScalingPolicy`."""
 
     period_seconds: int | None = None
@@ -83,7 +83,7 @@ class HPAScalingPolicy(Part):
     value: int | None = None
 
 
-class HPAScalingRules(Part):
+class HPAScalingRules(Part, frozen=True, kw_only=True):
     """`io.k8s.api.autoscaling.v2.HPAScalingRules`."""
 
     policies: list[HPAScalingPolicy] | None = None
@@ -92,7 +92,7 @@ class HPAScalingRules(Part):
     tolerance: int | float | str | None = None
 
 
-class HorizontalPodAutoscaler(Object):
+class HorizontalPodAutoscaler(Object, frozen=True, kw_only=True):
     """`io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler`."""
 
     resource: ClassVar[Resource] = Resource(
@@ -102,14 +102,14 @@ class HorizontalPodAutoscaler(Object):
     status: HorizontalPodAutoscalerStatus | None = None
 
 
-class HorizontalPodAutoscalerBehavior(Part):
+class HorizontalPodAutoscalerBehavior(Part, frozen=True, kw_only=True):
     """`io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerBehavior`."""
 
     scale_down: HPAScalingRules | None = None
     scale_up: HPAScalingRules | None = None
 
 
-class HorizontalPodAutoscalerCondition(Part):
+class HorizontalPodAutoscalerCondition(Part, frozen=True, kw_only=True):
     """`io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerCondition`."""
 
     last_transition_time: str | None = None
@@ -119,7 +119,7 @@ class HorizontalPodAutoscalerCondition(Part):
     type: str | None = None
 
 
-class HorizontalPodAutoscalerSpec(Part):
+class HorizontalPodAutoscalerSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerSpec`."""
 
     behavior: HorizontalPodAutoscalerBehavior | None = None
@@ -129,7 +129,7 @@ class HorizontalPodAutoscalerSpec(Part):
     scale_target_ref: CrossVersionObjectReference | None = None
 
 
-class HorizontalPodAutoscalerStatus(Part):
+class HorizontalPodAutoscalerStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerStatus`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {"conditions": ("type",)}
@@ -141,14 +141,14 @@ class HorizontalPodAutoscalerStatus(Part):
     observed_generation: int | None = None
 
 
-class MetricIdentifier(Part):
+class MetricIdentifier(Part, frozen=True, kw_only=True):
     """`io.k8s.api.autoscaling.v2.MetricIdentifier`."""
 
     name: str | None = None
     selector: meta.LabelSelector | None = None
 
 
-class MetricSpec(Part):
+class MetricSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.autoscaling.v2.MetricSpec`."""
 
     container_resource: ContainerResourceMetricSource | None = None
@@ -159,7 +159,7 @@ class MetricSpec(Part):
     type: str | None = None
 
 
-class MetricStatus(Part):
+class MetricStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.autoscaling.v2.MetricStatus`."""
 
     container_resource: ContainerResourceMetricStatus | None = None
@@ -170,7 +170,7 @@ class MetricStatus(Part):
     type: str | None = None
 
 
-class MetricTarget(Part):
+class MetricTarget(Part, frozen=True, kw_only=True):
     """`io.k8s.api.autoscaling.v2.MetricTarget`."""
 
     average_utilization: int | None = None
@@ -179,7 +179,7 @@ class MetricTarget(Part):
     value: int | float | str | None = None
 
 
-class MetricValueStatus(Part):
+class MetricValueStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.autoscaling.v2.MetricValueStatus`."""
 
     average_utilization: int | None = None
@@ -187,7 +187,7 @@ class MetricValueStatus(Part):
     value: int | float | str | None = None
 
 
-class ObjectMetricSource(Part):
+class ObjectMetricSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.autoscaling.v2.ObjectMetricSource`."""
 
     described_object: CrossVersionObjectReference | None = None
@@ -195,7 +195,7 @@ class ObjectMetricSource(Part):
     target: MetricTarget | None = None
 
 
-class ObjectMetricStatus(Part):
+class ObjectMetricStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.autoscaling.v2.ObjectMetricStatus`."""
 
     current: MetricValueStatus | None = None
@@ -203,28 +203,28 @@ class ObjectMetricStatus(Part):
     metric: MetricIdentifier | None = None
 
 
-class PodsMetricSource(Part):
+class PodsMetricSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.autoscaling.v2.PodsMetricSource`."""
 
     metric: MetricIdentifier | None = None
     target: MetricTarget | None = None
 
 
-class PodsMetricStatus(Part):
+class PodsMetricStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.autoscaling.v2.PodsMetricStatus`."""
 
     current: MetricValueStatus | None = None
     metric: MetricIdentifier | None = None
 
 
-class ResourceMetricSource(Part):
+class ResourceMetricSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.autoscaling.v2.ResourceMetricSource`."""
 
     name: str | None = None
     target: MetricTarget | None = None
 
 
-class ResourceMetricStatus(Part):
+class ResourceMetricStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.autoscaling.v2.ResourceMetricStatus`."""
 
     current: MetricValueStatus | None = None

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-class CronJob(Object):
+class CronJob(Object, frozen=True, kw_only=True):
     """`io.k8s.api.batch.v1.CronJob`."""
 
     resource: ClassVar[Resource] = Resource("batch", "v1", "CronJob", "cronjobs", True)
@@ -38,7 +38,7 @@ class CronJob(Object):
     status: CronJobStatus | None = None
 
 
-class CronJobSpec(Part):
+class CronJobSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.batch.v1.CronJobSpec`."""
 
     concurrency_policy: str | None = None
@@ -51,7 +51,7 @@ class CronJobSpec(Part):
     time_zone: str | None = None
 
 
-class CronJobStatus(Part):
+class CronJobStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.batch.v1.CronJobStatus`."""
 
     active: list[core.ObjectReference] | None = None
@@ -59,7 +59,7 @@ class CronJobStatus(Part):
     last_successful_time: str | None = None
 
 
-class Job(Object):
+class Job(Object, frozen=True, kw_only=True):
     """`io.k8s.api.batch.v1.Job`."""
 
     resource: ClassVar[Resource] = Resource("batch", "v1", "Job", "jobs", True)
@@ -67,7 +67,7 @@ class Job(Object):
     status: JobStatus | None = None
 
 
-class JobCondition(Part):
+class JobCondition(Part, frozen=True, kw_only=True):
     """`io.k8s.api.batch.v1.JobCondition`."""
 
     last_probe_time: str | None = None
@@ -78,7 +78,7 @@ class JobCondition(Part):
     type: str | None = None
 
 
-class JobSpec(Part):
+class JobSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.batch.v1.JobSpec`."""
 
     active_deadline_seconds: int | None = None
@@ -99,7 +99,7 @@ class JobSpec(Part):
     ttl_seconds_after_finished: int | None = None
 
 
-class JobStatus(Part):
+class JobStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.batch.v1.JobStatus`."""
 
     active: int | None = None
@@ -115,20 +115,20 @@ class JobStatus(Part):
     uncounted_terminated_pods: UncountedTerminatedPods | None = None
 
 
-class JobTemplateSpec(Part):
+class JobTemplateSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.batch.v1.JobTemplateSpec`."""
 
     metadata: meta.ObjectMeta | None = None
     spec: JobSpec | None = None
 
 
-class PodFailurePolicy(Part):
+class PodFailurePolicy(Part, frozen=True, kw_only=True):
     """`io.k8s.api.batch.v1.PodFailurePolicy`."""
 
     rules: list[PodFailurePolicyRule] | None = None
 
 
-class PodFailurePolicyOnExitCodesRequirement(Part):
+class PodFailurePolicyOnExitCodesRequirement(Part, frozen=True, kw_only=True):
     """`io.k8s.api.batch.v1.PodFailurePolicyOnExitCodesRequirement`."""
 
     container_name: str | None = None
@@ -136,14 +136,14 @@ class PodFailurePolicyOnExitCodesRequirement(Part):
     values: list[int] | None = None
 
 
-class PodFailurePolicyOnPodConditionsPattern(Part):
+class PodFailurePolicyOnPodConditionsPattern(Part, frozen=True, kw_only=True):
     """`io.k8s.api.batch.v1.PodFailurePolicyOnPodConditionsPattern`."""
 
     status: str | None = None
     type: str | None = None
 
 
-class PodFailurePolicyRule(Part):
+class PodFailurePolicyRule(Part, frozen=True, kw_only=True):
     """`io.k8s.api.batch.v1.PodFailurePolicyRule`."""
 
     action: str | None = None
@@ -151,20 +151,20 @@ class PodFailurePolicyRule(Part):
     on_pod_conditions: list[PodFailurePolicyOnPodConditionsPattern] | None = None
 
 
-class SuccessPolicy(Part):
+class SuccessPolicy(Part, frozen=True, kw_only=True):
     """`io.k8s.api.batch.v1.SuccessPolicy`."""
 
     rules: list[SuccessPolicyRule] | None = None
 
 
-class SuccessPolicyRule(Part):
+class SuccessPolicyRule(Part, frozen=True, kw_only=True):
     """`io.k8s.api.batch.v1.SuccessPolicyRule`."""
 
     succeeded_count: int | None = None
     succeeded_indexes: str | None = None
 
 
-class UncountedTerminatedPods(Part):
+class UncountedTerminatedPods(Part, frozen=True, kw_only=True):
     """`io.k8s.api.batch.v1.UncountedTerminatedPods`."""
 
     failed: list[str] | None = None

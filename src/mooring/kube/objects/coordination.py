@@ -15,14 +15,14 @@ __all__ = [
 ]
 
 
-class Lease(Object):
+class Lease(Object, frozen=True, kw_only=True):
     """`io.k8s.api.coordination.v1.Lease`."""
 
     resource: ClassVar[Resource] = Resource("coordination.k8s.io", "v1", "Lease", "leases", True)
     spec: LeaseSpec | None = None
 
 
-class LeaseSpec(Part):
+class LeaseSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.coordination.v1.LeaseSpec`."""
 
     acquire_time: str | None = None

@@ -201,6 +201,8 @@ __all__ = [
     "TCPSocketAction",
     "Taint",
     "Toleration",
+    "TopologySelectorLabelRequirement",
+    "TopologySelectorTerm",
     "TopologySpreadConstraint",
     "TypedLocalObjectReference",
     "TypedObjectReference",
@@ -218,7 +220,7 @@ __all__ = [
 ]
 
 
-class AWSElasticBlockStoreVolumeSource(Part):
+class AWSElasticBlockStoreVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.AWSElasticBlockStoreVolumeSource`."""
 
     fs_type: str | None = None
@@ -227,7 +229,7 @@ class AWSElasticBlockStoreVolumeSource(Part):
     volume_id: str | None = field(default=None, name="volumeID")
 
 
-class Affinity(Part):
+class Affinity(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.Affinity`."""
 
     node_affinity: NodeAffinity | None = None
@@ -235,21 +237,21 @@ class Affinity(Part):
     pod_anti_affinity: PodAntiAffinity | None = None
 
 
-class AppArmorProfile(Part):
+class AppArmorProfile(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.AppArmorProfile`."""
 
     localhost_profile: str | None = None
     type: str | None = None
 
 
-class AttachedVolume(Part):
+class AttachedVolume(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.AttachedVolume`."""
 
     device_path: str | None = None
     name: str | None = None
 
 
-class AzureDiskVolumeSource(Part):
+class AzureDiskVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.AzureDiskVolumeSource`."""
 
     caching_mode: str | None = None
@@ -260,7 +262,7 @@ class AzureDiskVolumeSource(Part):
     read_only: bool | None = None
 
 
-class AzureFilePersistentVolumeSource(Part):
+class AzureFilePersistentVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.AzureFilePersistentVolumeSource`."""
 
     read_only: bool | None = None
@@ -269,7 +271,7 @@ class AzureFilePersistentVolumeSource(Part):
     share_name: str | None = None
 
 
-class AzureFileVolumeSource(Part):
+class AzureFileVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.AzureFileVolumeSource`."""
 
     read_only: bool | None = None
@@ -277,14 +279,14 @@ class AzureFileVolumeSource(Part):
     share_name: str | None = None
 
 
-class Binding(Object):
+class Binding(Object, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.Binding`."""
 
     resource: ClassVar[Resource] = Resource("", "v1", "Binding", "bindings", True)
     target: ObjectReference | None = None
 
 
-class CSIPersistentVolumeSource(Part):
+class CSIPersistentVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.CSIPersistentVolumeSource`."""
 
     controller_expand_secret_ref: SecretReference | None = None
@@ -299,7 +301,7 @@ class CSIPersistentVolumeSource(Part):
     volume_handle: str | None = None
 
 
-class CSIVolumeSource(Part):
+class CSIVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.CSIVolumeSource`."""
 
     driver: str | None = None
@@ -309,14 +311,14 @@ class CSIVolumeSource(Part):
     volume_attributes: dict[str, str] | None = None
 
 
-class Capabilities(Part):
+class Capabilities(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.Capabilities`."""
 
     add: list[str] | None = None
     drop: list[str] | None = None
 
 
-class CephFSPersistentVolumeSource(Part):
+class CephFSPersistentVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.CephFSPersistentVolumeSource`."""
 
     monitors: list[str] | None = None
@@ -327,7 +329,7 @@ class CephFSPersistentVolumeSource(Part):
     user: str | None = None
 
 
-class CephFSVolumeSource(Part):
+class CephFSVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.CephFSVolumeSource`."""
 
     monitors: list[str] | None = None
@@ -338,7 +340,7 @@ class CephFSVolumeSource(Part):
     user: str | None = None
 
 
-class CinderPersistentVolumeSource(Part):
+class CinderPersistentVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.CinderPersistentVolumeSource`."""
 
     fs_type: str | None = None
@@ -347,7 +349,7 @@ class CinderPersistentVolumeSource(Part):
     volume_id: str | None = field(default=None, name="volumeID")
 
 
-class CinderVolumeSource(Part):
+class CinderVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.CinderVolumeSource`."""
 
     fs_type: str | None = None
@@ -356,13 +358,13 @@ class CinderVolumeSource(Part):
     volume_id: str | None = field(default=None, name="volumeID")
 
 
-class ClientIPConfig(Part):
+class ClientIPConfig(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ClientIPConfig`."""
 
     timeout_seconds: int | None = None
 
 
-class ClusterTrustBundleProjection(Part):
+class ClusterTrustBundleProjection(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ClusterTrustBundleProjection`."""
 
     label_selector: meta.LabelSelector | None = None
@@ -372,7 +374,7 @@ class ClusterTrustBundleProjection(Part):
     signer_name: str | None = None
 
 
-class ComponentCondition(Part):
+class ComponentCondition(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ComponentCondition`."""
 
     error: str | None = None
@@ -381,7 +383,7 @@ class ComponentCondition(Part):
     type: str | None = None
 
 
-class ComponentStatus(Object):
+class ComponentStatus(Object, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ComponentStatus`."""
 
     resource: ClassVar[Resource] = Resource("", "v1", "ComponentStatus", "componentstatuses", False)
@@ -389,7 +391,7 @@ class ComponentStatus(Object):
     conditions: list[ComponentCondition] | None = None
 
 
-class ConfigMap(Object):
+class ConfigMap(Object, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ConfigMap`."""
 
     resource: ClassVar[Resource] = Resource("", "v1", "ConfigMap", "configmaps", True)
@@ -398,14 +400,14 @@ class ConfigMap(Object):
     immutable: bool | None = None
 
 
-class ConfigMapEnvSource(Part):
+class ConfigMapEnvSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ConfigMapEnvSource`."""
 
     name: str | None = None
     optional: bool | None = None
 
 
-class ConfigMapKeySelector(Part):
+class ConfigMapKeySelector(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ConfigMapKeySelector`."""
 
     key: str | None = None
@@ -413,7 +415,7 @@ class ConfigMapKeySelector(Part):
     optional: bool | None = None
 
 
-class ConfigMapNodeConfigSource(Part):
+class ConfigMapNodeConfigSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ConfigMapNodeConfigSource`."""
 
     kubelet_config_key: str | None = None
@@ -423,7 +425,7 @@ class ConfigMapNodeConfigSource(Part):
     uid: str | None = None
 
 
-class ConfigMapProjection(Part):
+class ConfigMapProjection(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ConfigMapProjection`."""
 
     items: list[KeyToPath] | None = None
@@ -431,7 +433,7 @@ class ConfigMapProjection(Part):
     optional: bool | None = None
 
 
-class ConfigMapVolumeSource(Part):
+class ConfigMapVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ConfigMapVolumeSource`."""
 
     default_mode: int | None = None
@@ -440,7 +442,7 @@ class ConfigMapVolumeSource(Part):
     optional: bool | None = None
 
 
-class Container(Part):
+class Container(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.Container`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -476,7 +478,7 @@ class Container(Part):
     working_dir: str | None = None
 
 
-class ContainerExtendedResourceRequest(Part):
+class ContainerExtendedResourceRequest(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ContainerExtendedResourceRequest`."""
 
     container_name: str | None = None
@@ -484,14 +486,14 @@ class ContainerExtendedResourceRequest(Part):
     resource_name: str | None = None
 
 
-class ContainerImage(Part):
+class ContainerImage(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ContainerImage`."""
 
     names: list[str] | None = None
     size_bytes: int | None = None
 
 
-class ContainerPort(Part):
+class ContainerPort(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ContainerPort`."""
 
     container_port: int | None = None
@@ -501,28 +503,28 @@ class ContainerPort(Part):
     protocol: str | None = None
 
 
-class ContainerResizePolicy(Part):
+class ContainerResizePolicy(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ContainerResizePolicy`."""
 
     resource_name: str | None = None
     restart_policy: str | None = None
 
 
-class ContainerRestartRule(Part):
+class ContainerRestartRule(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ContainerRestartRule`."""
 
     action: str | None = None
     exit_codes: ContainerRestartRuleOnExitCodes | None = None
 
 
-class ContainerRestartRuleOnExitCodes(Part):
+class ContainerRestartRuleOnExitCodes(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ContainerRestartRuleOnExitCodes`."""
 
     operator: str | None = None
     values: list[int] | None = None
 
 
-class ContainerState(Part):
+class ContainerState(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ContainerState`."""
 
     running: ContainerStateRunning | None = None
@@ -530,13 +532,13 @@ class ContainerState(Part):
     waiting: ContainerStateWaiting | None = None
 
 
-class ContainerStateRunning(Part):
+class ContainerStateRunning(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ContainerStateRunning`."""
 
     started_at: str | None = None
 
 
-class ContainerStateTerminated(Part):
+class ContainerStateTerminated(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ContainerStateTerminated`."""
 
     container_id: str | None = field(default=None, name="containerID")
@@ -548,14 +550,14 @@ class ContainerStateTerminated(Part):
     started_at: str | None = None
 
 
-class ContainerStateWaiting(Part):
+class ContainerStateWaiting(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ContainerStateWaiting`."""
 
     message: str | None = None
     reason: str | None = None
 
 
-class ContainerStatus(Part):
+class ContainerStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ContainerStatus`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -579,25 +581,25 @@ class ContainerStatus(Part):
     volume_mounts: list[VolumeMountStatus] | None = None
 
 
-class ContainerUser(Part):
+class ContainerUser(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ContainerUser`."""
 
     linux: LinuxContainerUser | None = None
 
 
-class DaemonEndpoint(Part):
+class DaemonEndpoint(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.DaemonEndpoint`."""
 
     port: int | None = field(default=None, name="Port")
 
 
-class DownwardAPIProjection(Part):
+class DownwardAPIProjection(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.DownwardAPIProjection`."""
 
     items: list[DownwardAPIVolumeFile] | None = None
 
 
-class DownwardAPIVolumeFile(Part):
+class DownwardAPIVolumeFile(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.DownwardAPIVolumeFile`."""
 
     field_ref: ObjectFieldSelector | None = None
@@ -606,21 +608,21 @@ class DownwardAPIVolumeFile(Part):
     resource_field_ref: ResourceFieldSelector | None = None
 
 
-class DownwardAPIVolumeSource(Part):
+class DownwardAPIVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.DownwardAPIVolumeSource`."""
 
     default_mode: int | None = None
     items: list[DownwardAPIVolumeFile] | None = None
 
 
-class EmptyDirVolumeSource(Part):
+class EmptyDirVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.EmptyDirVolumeSource`."""
 
     medium: str | None = None
     size_limit: int | float | str | None = None
 
 
-class EndpointAddress(Part):
+class EndpointAddress(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.EndpointAddress`."""
 
     hostname: str | None = None
@@ -629,7 +631,7 @@ class EndpointAddress(Part):
     target_ref: ObjectReference | None = None
 
 
-class EndpointPort(Part):
+class EndpointPort(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.EndpointPort`."""
 
     app_protocol: str | None = None
@@ -638,7 +640,7 @@ class EndpointPort(Part):
     protocol: str | None = None
 
 
-class EndpointSubset(Part):
+class EndpointSubset(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.EndpointSubset`."""
 
     addresses: list[EndpointAddress] | None = None
@@ -646,14 +648,14 @@ class EndpointSubset(Part):
     ports: list[EndpointPort] | None = None
 
 
-class Endpoints(Object):
+class Endpoints(Object, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.Endpoints`."""
 
     resource: ClassVar[Resource] = Resource("", "v1", "Endpoints", "endpoints", True)
     subsets: list[EndpointSubset] | None = None
 
 
-class EnvFromSource(Part):
+class EnvFromSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.EnvFromSource`."""
 
     config_map_ref: ConfigMapEnvSource | None = None
@@ -661,7 +663,7 @@ class EnvFromSource(Part):
     secret_ref: SecretEnvSource | None = None
 
 
-class EnvVar(Part):
+class EnvVar(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.EnvVar`."""
 
     name: str | None = None
@@ -669,7 +671,7 @@ class EnvVar(Part):
     value_from: EnvVarSource | None = None
 
 
-class EnvVarSource(Part):
+class EnvVarSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.EnvVarSource`."""
 
     config_map_key_ref: ConfigMapKeySelector | None = None
@@ -679,7 +681,7 @@ class EnvVarSource(Part):
     secret_key_ref: SecretKeySelector | None = None
 
 
-class EphemeralContainer(Part):
+class EphemeralContainer(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.EphemeralContainer`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -716,13 +718,13 @@ class EphemeralContainer(Part):
     working_dir: str | None = None
 
 
-class EphemeralVolumeSource(Part):
+class EphemeralVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.EphemeralVolumeSource`."""
 
     volume_claim_template: PersistentVolumeClaimTemplate | None = None
 
 
-class Event(Object):
+class Event(Object, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.Event`."""
 
     resource: ClassVar[Resource] = Resource("", "v1", "Event", "events", True)
@@ -742,27 +744,27 @@ class Event(Object):
     type: str | None = None
 
 
-class EventSeries(Part):
+class EventSeries(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.EventSeries`."""
 
     count: int | None = None
     last_observed_time: str | None = None
 
 
-class EventSource(Part):
+class EventSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.EventSource`."""
 
     component: str | None = None
     host: str | None = None
 
 
-class ExecAction(Part):
+class ExecAction(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ExecAction`."""
 
     command: list[str] | None = None
 
 
-class FCVolumeSource(Part):
+class FCVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.FCVolumeSource`."""
 
     fs_type: str | None = None
@@ -772,7 +774,7 @@ class FCVolumeSource(Part):
     wwids: list[str] | None = None
 
 
-class FileKeySelector(Part):
+class FileKeySelector(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.FileKeySelector`."""
 
     key: str | None = None
@@ -781,7 +783,7 @@ class FileKeySelector(Part):
     volume_name: str | None = None
 
 
-class FlexPersistentVolumeSource(Part):
+class FlexPersistentVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.FlexPersistentVolumeSource`."""
 
     driver: str | None = None
@@ -791,7 +793,7 @@ class FlexPersistentVolumeSource(Part):
     secret_ref: SecretReference | None = None
 
 
-class FlexVolumeSource(Part):
+class FlexVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.FlexVolumeSource`."""
 
     driver: str | None = None
@@ -801,14 +803,14 @@ class FlexVolumeSource(Part):
     secret_ref: LocalObjectReference | None = None
 
 
-class FlockerVolumeSource(Part):
+class FlockerVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.FlockerVolumeSource`."""
 
     dataset_name: str | None = None
     dataset_uuid: str | None = field(default=None, name="datasetUUID")
 
 
-class GCEPersistentDiskVolumeSource(Part):
+class GCEPersistentDiskVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.GCEPersistentDiskVolumeSource`."""
 
     fs_type: str | None = None
@@ -817,14 +819,14 @@ class GCEPersistentDiskVolumeSource(Part):
     read_only: bool | None = None
 
 
-class GRPCAction(Part):
+class GRPCAction(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.GRPCAction`."""
 
     port: int | None = None
     service: str | None = None
 
 
-class GitRepoVolumeSource(Part):
+class GitRepoVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.GitRepoVolumeSource`."""
 
     directory: str | None = None
@@ -832,7 +834,7 @@ class GitRepoVolumeSource(Part):
     revision: str | None = None
 
 
-class GlusterfsPersistentVolumeSource(Part):
+class GlusterfsPersistentVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.GlusterfsPersistentVolumeSource`."""
 
     endpoints: str | None = None
@@ -841,7 +843,7 @@ class GlusterfsPersistentVolumeSource(Part):
     read_only: bool | None = None
 
 
-class GlusterfsVolumeSource(Part):
+class GlusterfsVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.GlusterfsVolumeSource`."""
 
     endpoints: str | None = None
@@ -849,7 +851,7 @@ class GlusterfsVolumeSource(Part):
     read_only: bool | None = None
 
 
-class HTTPGetAction(Part):
+class HTTPGetAction(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.HTTPGetAction`."""
 
     host: str | None = None
@@ -859,34 +861,34 @@ class HTTPGetAction(Part):
     scheme: str | None = None
 
 
-class HTTPHeader(Part):
+class HTTPHeader(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.HTTPHeader`."""
 
     name: str | None = None
     value: str | None = None
 
 
-class HostAlias(Part):
+class HostAlias(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.HostAlias`."""
 
     hostnames: list[str] | None = None
     ip: str | None = None
 
 
-class HostIP(Part):
+class HostIP(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.HostIP`."""
 
     ip: str | None = None
 
 
-class HostPathVolumeSource(Part):
+class HostPathVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.HostPathVolumeSource`."""
 
     path: str | None = None
     type: str | None = None
 
 
-class ISCSIPersistentVolumeSource(Part):
+class ISCSIPersistentVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ISCSIPersistentVolumeSource`."""
 
     chap_auth_discovery: bool | None = None
@@ -902,7 +904,7 @@ class ISCSIPersistentVolumeSource(Part):
     target_portal: str | None = None
 
 
-class ISCSIVolumeSource(Part):
+class ISCSIVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ISCSIVolumeSource`."""
 
     chap_auth_discovery: bool | None = None
@@ -918,20 +920,20 @@ class ISCSIVolumeSource(Part):
     target_portal: str | None = None
 
 
-class ImageVolumeSource(Part):
+class ImageVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ImageVolumeSource`."""
 
     pull_policy: str | None = None
     reference: str | None = None
 
 
-class ImageVolumeStatus(Part):
+class ImageVolumeStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ImageVolumeStatus`."""
 
     image_ref: str | None = None
 
 
-class KeyToPath(Part):
+class KeyToPath(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.KeyToPath`."""
 
     key: str | None = None
@@ -939,7 +941,7 @@ class KeyToPath(Part):
     path: str | None = None
 
 
-class Lifecycle(Part):
+class Lifecycle(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.Lifecycle`."""
 
     post_start: LifecycleHandler | None = None
@@ -947,7 +949,7 @@ class Lifecycle(Part):
     stop_signal: str | None = None
 
 
-class LifecycleHandler(Part):
+class LifecycleHandler(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.LifecycleHandler`."""
 
     exec: ExecAction | None = None
@@ -956,14 +958,14 @@ class LifecycleHandler(Part):
     tcp_socket: TCPSocketAction | None = None
 
 
-class LimitRange(Object):
+class LimitRange(Object, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.LimitRange`."""
 
     resource: ClassVar[Resource] = Resource("", "v1", "LimitRange", "limitranges", True)
     spec: LimitRangeSpec | None = None
 
 
-class LimitRangeItem(Part):
+class LimitRangeItem(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.LimitRangeItem`."""
 
     default: dict[str, int | float | str] | None = None
@@ -974,13 +976,13 @@ class LimitRangeItem(Part):
     type: str | None = None
 
 
-class LimitRangeSpec(Part):
+class LimitRangeSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.LimitRangeSpec`."""
 
     limits: list[LimitRangeItem] | None = None
 
 
-class LinuxContainerUser(Part):
+class LinuxContainerUser(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.LinuxContainerUser`."""
 
     gid: int | None = None
@@ -988,7 +990,7 @@ class LinuxContainerUser(Part):
     uid: int | None = None
 
 
-class LoadBalancerIngress(Part):
+class LoadBalancerIngress(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.LoadBalancerIngress`."""
 
     hostname: str | None = None
@@ -997,33 +999,33 @@ class LoadBalancerIngress(Part):
     ports: list[PortStatus] | None = None
 
 
-class LoadBalancerStatus(Part):
+class LoadBalancerStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.LoadBalancerStatus`."""
 
     ingress: list[LoadBalancerIngress] | None = None
 
 
-class LocalObjectReference(Part):
+class LocalObjectReference(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.LocalObjectReference`."""
 
     name: str | None = None
 
 
-class LocalVolumeSource(Part):
+class LocalVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.LocalVolumeSource`."""
 
     fs_type: str | None = None
     path: str | None = None
 
 
-class ModifyVolumeStatus(Part):
+class ModifyVolumeStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ModifyVolumeStatus`."""
 
     status: str | None = None
     target_volume_attributes_class_name: str | None = None
 
 
-class NFSVolumeSource(Part):
+class NFSVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.NFSVolumeSource`."""
 
     path: str | None = None
@@ -1031,7 +1033,7 @@ class NFSVolumeSource(Part):
     server: str | None = None
 
 
-class Namespace(Object):
+class Namespace(Object, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.Namespace`."""
 
     resource: ClassVar[Resource] = Resource("", "v1", "Namespace", "namespaces", False)
@@ -1039,7 +1041,7 @@ class Namespace(Object):
     status: NamespaceStatus | None = None
 
 
-class NamespaceCondition(Part):
+class NamespaceCondition(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.NamespaceCondition`."""
 
     last_transition_time: str | None = None
@@ -1049,13 +1051,13 @@ class NamespaceCondition(Part):
     type: str | None = None
 
 
-class NamespaceSpec(Part):
+class NamespaceSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.NamespaceSpec`."""
 
     finalizers: list[str] | None = None
 
 
-class NamespaceStatus(Part):
+class NamespaceStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.NamespaceStatus`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {"conditions": ("type",)}
@@ -1063,7 +1065,7 @@ class NamespaceStatus(Part):
     phase: str | None = None
 
 
-class Node(Object):
+class Node(Object, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.Node`."""
 
     resource: ClassVar[Resource] = Resource("", "v1", "Node", "nodes", False)
@@ -1071,21 +1073,21 @@ class Node(Object):
     status: NodeStatus | None = None
 
 
-class NodeAddress(Part):
+class NodeAddress(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.NodeAddress`."""
 
     address: str | None = None
     type: str | None = None
 
 
-class NodeAffinity(Part):
+class NodeAffinity(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.NodeAffinity`."""
 
     preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTerm] | None = None
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
 
 
-class NodeAllocatableResourceClaimStatus(Part):
+class NodeAllocatableResourceClaimStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.NodeAllocatableResourceClaimStatus`."""
 
     containers: list[str] | None = None
@@ -1093,7 +1095,7 @@ class NodeAllocatableResourceClaimStatus(Part):
     resources: dict[str, int | float | str] | None = None
 
 
-class NodeCondition(Part):
+class NodeCondition(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.NodeCondition`."""
 
     last_heartbeat_time: str | None = None
@@ -1104,13 +1106,13 @@ class NodeCondition(Part):
     type: str | None = None
 
 
-class NodeConfigSource(Part):
+class NodeConfigSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.NodeConfigSource`."""
 
     config_map: ConfigMapNodeConfigSource | None = None
 
 
-class NodeConfigStatus(Part):
+class NodeConfigStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.NodeConfigStatus`."""
 
     active: NodeConfigSource | None = None
@@ -1119,39 +1121,39 @@ class NodeConfigStatus(Part):
     last_known_good: NodeConfigSource | None = None
 
 
-class NodeDaemonEndpoints(Part):
+class NodeDaemonEndpoints(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.NodeDaemonEndpoints`."""
 
     kubelet_endpoint: DaemonEndpoint | None = None
 
 
-class NodeFeatures(Part):
+class NodeFeatures(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.NodeFeatures`."""
 
     supplemental_groups_policy: bool | None = None
 
 
-class NodeRuntimeHandler(Part):
+class NodeRuntimeHandler(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.NodeRuntimeHandler`."""
 
     features: NodeRuntimeHandlerFeatures | None = None
     name: str | None = None
 
 
-class NodeRuntimeHandlerFeatures(Part):
+class NodeRuntimeHandlerFeatures(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.NodeRuntimeHandlerFeatures`."""
 
     recursive_read_only_mounts: bool | None = None
     user_namespaces: bool | None = None
 
 
-class NodeSelector(Part):
+class NodeSelector(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.NodeSelector`."""
 
     node_selector_terms: list[NodeSelectorTerm] | None = None
 
 
-class NodeSelectorRequirement(Part):
+class NodeSelectorRequirement(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.NodeSelectorRequirement`."""
 
     key: str | None = None
@@ -1159,14 +1161,14 @@ class NodeSelectorRequirement(Part):
     values: list[str] | None = None
 
 
-class NodeSelectorTerm(Part):
+class NodeSelectorTerm(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.NodeSelectorTerm`."""
 
     match_expressions: list[NodeSelectorRequirement] | None = None
     match_fields: list[NodeSelectorRequirement] | None = None
 
 
-class NodeSpec(Part):
+class NodeSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.NodeSpec`."""
 
     config_source: NodeConfigSource | None = None
@@ -1178,7 +1180,7 @@ class NodeSpec(Part):
     unschedulable: bool | None = None
 
 
-class NodeStatus(Part):
+class NodeStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.NodeStatus`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {"addresses": ("type",), "conditions": ("type",)}
@@ -1198,13 +1200,13 @@ class NodeStatus(Part):
     volumes_in_use: list[str] | None = None
 
 
-class NodeSwapStatus(Part):
+class NodeSwapStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.NodeSwapStatus`."""
 
     capacity: int | None = None
 
 
-class NodeSystemInfo(Part):
+class NodeSystemInfo(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.NodeSystemInfo`."""
 
     architecture: str | None = None
@@ -1220,14 +1222,14 @@ class NodeSystemInfo(Part):
     system_uuid: str | None = field(default=None, name="systemUUID")
 
 
-class ObjectFieldSelector(Part):
+class ObjectFieldSelector(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ObjectFieldSelector`."""
 
     api_version: str | None = None
     field_path: str | None = None
 
 
-class ObjectReference(Part):
+class ObjectReference(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ObjectReference`."""
 
     api_version: str | None = None
@@ -1239,7 +1241,7 @@ class ObjectReference(Part):
     uid: str | None = None
 
 
-class PersistentVolume(Object):
+class PersistentVolume(Object, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PersistentVolume`."""
 
     resource: ClassVar[Resource] = Resource("", "v1", "PersistentVolume", "persistentvolumes", False)
@@ -1247,7 +1249,7 @@ class PersistentVolume(Object):
     status: PersistentVolumeStatus | None = None
 
 
-class PersistentVolumeClaim(Object):
+class PersistentVolumeClaim(Object, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PersistentVolumeClaim`."""
 
     resource: ClassVar[Resource] = Resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", True)
@@ -1255,7 +1257,7 @@ class PersistentVolumeClaim(Object):
     status: PersistentVolumeClaimStatus | None = None
 
 
-class PersistentVolumeClaimCondition(Part):
+class PersistentVolumeClaimCondition(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PersistentVolumeClaimCondition`."""
 
     last_probe_time: str | None = None
@@ -1266,7 +1268,7 @@ class PersistentVolumeClaimCondition(Part):
     type: str | None = None
 
 
-class PersistentVolumeClaimSpec(Part):
+class PersistentVolumeClaimSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PersistentVolumeClaimSpec`."""
 
     access_modes: list[str] | None = None
@@ -1280,7 +1282,7 @@ class PersistentVolumeClaimSpec(Part):
     volume_name: str | None = None
 
 
-class PersistentVolumeClaimStatus(Part):
+class PersistentVolumeClaimStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PersistentVolumeClaimStatus`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {"conditions": ("type",)}
@@ -1294,21 +1296,21 @@ class PersistentVolumeClaimStatus(Part):
     phase: str | None = None
 
 
-class PersistentVolumeClaimTemplate(Part):
+class PersistentVolumeClaimTemplate(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PersistentVolumeClaimTemplate`."""
 
     metadata: meta.ObjectMeta | None = None
     spec: PersistentVolumeClaimSpec | None = None
 
 
-class PersistentVolumeClaimVolumeSource(Part):
+class PersistentVolumeClaimVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PersistentVolumeClaimVolumeSource`."""
 
     claim_name: str | None = None
     read_only: bool | None = None
 
 
-class PersistentVolumeSpec(Part):
+class PersistentVolumeSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PersistentVolumeSpec`."""
 
     access_modes: list[str] | None = None
@@ -1344,7 +1346,7 @@ class PersistentVolumeSpec(Part):
     vsphere_volume: VsphereVirtualDiskVolumeSource | None = None
 
 
-class PersistentVolumeStatus(Part):
+class PersistentVolumeStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PersistentVolumeStatus`."""
 
     last_phase_transition_time: str | None = None
@@ -1353,14 +1355,14 @@ class PersistentVolumeStatus(Part):
     reason: str | None = None
 
 
-class PhotonPersistentDiskVolumeSource(Part):
+class PhotonPersistentDiskVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PhotonPersistentDiskVolumeSource`."""
 
     fs_type: str | None = None
     pd_id: str | None = field(default=None, name="pdID")
 
 
-class Pod(Object):
+class Pod(Object, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.Pod`."""
 
     resource: ClassVar[Resource] = Resource("", "v1", "Pod", "pods", True)
@@ -1368,14 +1370,14 @@ class Pod(Object):
     status: PodStatus | None = None
 
 
-class PodAffinity(Part):
+class PodAffinity(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PodAffinity`."""
 
     preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] | None = None
     required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
 
 
-class PodAffinityTerm(Part):
+class PodAffinityTerm(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PodAffinityTerm`."""
 
     label_selector: meta.LabelSelector | None = None
@@ -1386,14 +1388,14 @@ class PodAffinityTerm(Part):
     topology_key: str | None = None
 
 
-class PodAntiAffinity(Part):
+class PodAntiAffinity(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PodAntiAffinity`."""
 
     preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] | None = None
     required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
 
 
-class PodCertificateProjection(Part):
+class PodCertificateProjection(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PodCertificateProjection`."""
 
     certificate_chain_path: str | None = None
@@ -1405,7 +1407,7 @@ class PodCertificateProjection(Part):
     user_annotations: dict[str, str] | None = None
 
 
-class PodCondition(Part):
+class PodCondition(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PodCondition`."""
 
     last_probe_time: str | None = None
@@ -1417,7 +1419,7 @@ class PodCondition(Part):
     type: str | None = None
 
 
-class PodDNSConfig(Part):
+class PodDNSConfig(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PodDNSConfig`."""
 
     nameservers: list[str] | None = None
@@ -1425,39 +1427,39 @@ class PodDNSConfig(Part):
     searches: list[str] | None = None
 
 
-class PodDNSConfigOption(Part):
+class PodDNSConfigOption(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PodDNSConfigOption`."""
 
     name: str | None = None
     value: str | None = None
 
 
-class PodExtendedResourceClaimStatus(Part):
+class PodExtendedResourceClaimStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PodExtendedResourceClaimStatus`."""
 
     request_mappings: list[ContainerExtendedResourceRequest] | None = None
     resource_claim_name: str | None = None
 
 
-class PodIP(Part):
+class PodIP(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PodIP`."""
 
     ip: str | None = None
 
 
-class PodOS(Part):
+class PodOS(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PodOS`."""
 
     name: str | None = None
 
 
-class PodReadinessGate(Part):
+class PodReadinessGate(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PodReadinessGate`."""
 
     condition_type: str | None = None
 
 
-class PodResourceClaim(Part):
+class PodResourceClaim(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PodResourceClaim`."""
 
     name: str | None = None
@@ -1465,26 +1467,26 @@ class PodResourceClaim(Part):
     resource_claim_template_name: str | None = None
 
 
-class PodResourceClaimStatus(Part):
+class PodResourceClaimStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PodResourceClaimStatus`."""
 
     name: str | None = None
     resource_claim_name: str | None = None
 
 
-class PodSchedulingGate(Part):
+class PodSchedulingGate(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PodSchedulingGate`."""
 
     name: str | None = None
 
 
-class PodSchedulingGroup(Part):
+class PodSchedulingGroup(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PodSchedulingGroup`."""
 
     pod_group_name: str | None = None
 
 
-class PodSecurityContext(Part):
+class PodSecurityContext(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PodSecurityContext`."""
 
     app_armor_profile: AppArmorProfile | None = None
@@ -1502,7 +1504,7 @@ class PodSecurityContext(Part):
     windows_options: WindowsSecurityContextOptions | None = None
 
 
-class PodSpec(Part):
+class PodSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PodSpec`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -1560,7 +1562,7 @@ class PodSpec(Part):
     volumes: list[Volume] | None = None
 
 
-class PodStatus(Part):
+class PodStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PodStatus`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -1591,21 +1593,21 @@ class PodStatus(Part):
     start_time: str | None = None
 
 
-class PodTemplate(Object):
+class PodTemplate(Object, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PodTemplate`."""
 
     resource: ClassVar[Resource] = Resource("", "v1", "PodTemplate", "podtemplates", True)
     template: PodTemplateSpec | None = None
 
 
-class PodTemplateSpec(Part):
+class PodTemplateSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PodTemplateSpec`."""
 
     metadata: meta.ObjectMeta | None = None
     spec: PodSpec | None = None
 
 
-class PortStatus(Part):
+class PortStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PortStatus`."""
 
     error: str | None = None
@@ -1613,7 +1615,7 @@ class PortStatus(Part):
     protocol: str | None = None
 
 
-class PortworxVolumeSource(Part):
+class PortworxVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PortworxVolumeSource`."""
 
     fs_type: str | None = None
@@ -1621,14 +1623,14 @@ class PortworxVolumeSource(Part):
     volume_id: str | None = field(default=None, name="volumeID")
 
 
-class PreferredSchedulingTerm(Part):
+class PreferredSchedulingTerm(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.PreferredSchedulingTerm`."""
 
     preference: NodeSelectorTerm | None = None
     weight: int | None = None
 
 
-class Probe(Part):
+class Probe(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.Probe`."""
 
     exec: ExecAction | None = None
@@ -1643,14 +1645,14 @@ class Probe(Part):
     timeout_seconds: int | None = None
 
 
-class ProjectedVolumeSource(Part):
+class ProjectedVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ProjectedVolumeSource`."""
 
     default_mode: int | None = None
     sources: list[VolumeProjection] | None = None
 
 
-class QuobyteVolumeSource(Part):
+class QuobyteVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.QuobyteVolumeSource`."""
 
     group: str | None = None
@@ -1661,7 +1663,7 @@ class QuobyteVolumeSource(Part):
     volume: str | None = None
 
 
-class RBDPersistentVolumeSource(Part):
+class RBDPersistentVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.RBDPersistentVolumeSource`."""
 
     fs_type: str | None = None
@@ -1674,7 +1676,7 @@ class RBDPersistentVolumeSource(Part):
     user: str | None = None
 
 
-class RBDVolumeSource(Part):
+class RBDVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.RBDVolumeSource`."""
 
     fs_type: str | None = None
@@ -1687,7 +1689,7 @@ class RBDVolumeSource(Part):
     user: str | None = None
 
 
-class ReplicationController(Object):
+class ReplicationController(Object, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ReplicationController`."""
 
     resource: ClassVar[Resource] = Resource("", "v1", "ReplicationController", "replicationcontrollers", True)
@@ -1695,7 +1697,7 @@ class ReplicationController(Object):
     status: ReplicationControllerStatus | None = None
 
 
-class ReplicationControllerCondition(Part):
+class ReplicationControllerCondition(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ReplicationControllerCondition`."""
 
     last_transition_time: str | None = None
@@ -1705,7 +1707,7 @@ class ReplicationControllerCondition(Part):
     type: str | None = None
 
 
-class ReplicationControllerSpec(Part):
+class ReplicationControllerSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ReplicationControllerSpec`."""
 
     min_ready_seconds: int | None = None
@@ -1714,7 +1716,7 @@ class ReplicationControllerSpec(Part):
     template: PodTemplateSpec | None = None
 
 
-class ReplicationControllerStatus(Part):
+class ReplicationControllerStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ReplicationControllerStatus`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {"conditions": ("type",)}
@@ -1726,14 +1728,14 @@ class ReplicationControllerStatus(Part):
     replicas: int | None = None
 
 
-class ResourceClaim(Part):
+class ResourceClaim(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ResourceClaim`."""
 
     name: str | None = None
     request: str | None = None
 
 
-class ResourceFieldSelector(Part):
+class ResourceFieldSelector(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ResourceFieldSelector`."""
 
     container_name: str | None = None
@@ -1741,7 +1743,7 @@ class ResourceFieldSelector(Part):
     resource: str | None = None
 
 
-class ResourceHealth(Part):
+class ResourceHealth(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ResourceHealth`."""
 
     health: str | None = None
@@ -1749,7 +1751,7 @@ class ResourceHealth(Part):
     resource_id: str | None = field(default=None, name="resourceID")
 
 
-class ResourceQuota(Object):
+class ResourceQuota(Object, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ResourceQuota`."""
 
     resource: ClassVar[Resource] = Resource("", "v1", "ResourceQuota", "resourcequotas", True)
@@ -1757,7 +1759,7 @@ class ResourceQuota(Object):
     status: ResourceQuotaStatus | None = None
 
 
-class ResourceQuotaSpec(Part):
+class ResourceQuotaSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ResourceQuotaSpec`."""
 
     hard: dict[str, int | float | str] | None = None
@@ -1765,14 +1767,14 @@ class ResourceQuotaSpec(Part):
     scopes: list[str] | None = None
 
 
-class ResourceQuotaStatus(Part):
+class ResourceQuotaStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ResourceQuotaStatus`."""
 
     hard: dict[str, int | float | str] | None = None
     used: dict[str, int | float | str] | None = None
 
 
-class ResourceRequirements(Part):
+class ResourceRequirements(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ResourceRequirements`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {"claims": ("name",)}
@@ -1781,7 +1783,7 @@ class ResourceRequirements(Part):
     requests: dict[str, int | float | str] | None = None
 
 
-class ResourceStatus(Part):
+class ResourceStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ResourceStatus`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {"resources": ("resourceID",)}
@@ -1789,7 +1791,7 @@ class ResourceStatus(Part):
     resources: list[ResourceHealth] | None = None
 
 
-class SELinuxOptions(Part):
+class SELinuxOptions(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.SELinuxOptions`."""
 
     level: str | None = None
@@ -1798,7 +1800,7 @@ class SELinuxOptions(Part):
     user: str | None = None
 
 
-class ScaleIOPersistentVolumeSource(Part):
+class ScaleIOPersistentVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ScaleIOPersistentVolumeSource`."""
 
     fs_type: str | None = None
@@ -1813,7 +1815,7 @@ class ScaleIOPersistentVolumeSource(Part):
     volume_name: str | None = None
 
 
-class ScaleIOVolumeSource(Part):
+class ScaleIOVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ScaleIOVolumeSource`."""
 
     fs_type: str | None = None
@@ -1828,13 +1830,13 @@ class ScaleIOVolumeSource(Part):
     volume_name: str | None = None
 
 
-class ScopeSelector(Part):
+class ScopeSelector(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ScopeSelector`."""
 
     match_expressions: list[ScopedResourceSelectorRequirement] | None = None
 
 
-class ScopedResourceSelectorRequirement(Part):
+class ScopedResourceSelectorRequirement(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ScopedResourceSelectorRequirement`."""
 
     operator: str | None = None
@@ -1842,14 +1844,14 @@ class ScopedResourceSelectorRequirement(Part):
     values: list[str] | None = None
 
 
-class SeccompProfile(Part):
+class SeccompProfile(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.SeccompProfile`."""
 
     localhost_profile: str | None = None
     type: str | None = None
 
 
-class Secret(Object):
+class Secret(Object, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.Secret`."""
 
     resource: ClassVar[Resource] = Resource("", "v1", "Secret", "secrets", True)
@@ -1859,14 +1861,14 @@ class Secret(Object):
     type: str | None = None
 
 
-class SecretEnvSource(Part):
+class SecretEnvSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.SecretEnvSource`."""
 
     name: str | None = None
     optional: bool | None = None
 
 
-class SecretKeySelector(Part):
+class SecretKeySelector(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.SecretKeySelector`."""
 
     key: str | None = None
@@ -1874,7 +1876,7 @@ class SecretKeySelector(Part):
     optional: bool | None = None
 
 
-class SecretProjection(Part):
+class SecretProjection(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.SecretProjection`."""
 
     items: list[KeyToPath] | None = None
@@ -1882,14 +1884,14 @@ class SecretProjection(Part):
     optional: bool | None = None
 
 
-class SecretReference(Part):
+class SecretReference(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.SecretReference`."""
 
     name: str | None = None
     namespace: str | None = None
 
 
-class SecretVolumeSource(Part):
+class SecretVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.SecretVolumeSource`."""
 
     default_mode: int | None = None
@@ -1898,7 +1900,7 @@ class SecretVolumeSource(Part):
     secret_name: str | None = None
 
 
-class SecurityContext(Part):
+class SecurityContext(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.SecurityContext`."""
 
     allow_privilege_escalation: bool | None = None
@@ -1915,7 +1917,7 @@ class SecurityContext(Part):
     windows_options: WindowsSecurityContextOptions | None = None
 
 
-class Service(Object):
+class Service(Object, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.Service`."""
 
     resource: ClassVar[Resource] = Resource("", "v1", "Service", "services", True)
@@ -1923,7 +1925,7 @@ class Service(Object):
     status: ServiceStatus | None = None
 
 
-class ServiceAccount(Object):
+class ServiceAccount(Object, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ServiceAccount`."""
 
     resource: ClassVar[Resource] = Resource("", "v1", "ServiceAccount", "serviceaccounts", True)
@@ -1933,7 +1935,7 @@ class ServiceAccount(Object):
     secrets: list[ObjectReference] | None = None
 
 
-class ServiceAccountTokenProjection(Part):
+class ServiceAccountTokenProjection(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ServiceAccountTokenProjection`."""
 
     audience: str | None = None
@@ -1941,7 +1943,7 @@ class ServiceAccountTokenProjection(Part):
     path: str | None = None
 
 
-class ServicePort(Part):
+class ServicePort(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ServicePort`."""
 
     app_protocol: str | None = None
@@ -1952,7 +1954,7 @@ class ServicePort(Part):
     target_port: int | str | None = None
 
 
-class ServiceSpec(Part):
+class ServiceSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ServiceSpec`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {"ports": ("port", "protocol")}
@@ -1978,7 +1980,7 @@ class ServiceSpec(Part):
     type: str | None = None
 
 
-class ServiceStatus(Part):
+class ServiceStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.ServiceStatus`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {"conditions": ("type",)}
@@ -1986,19 +1988,19 @@ class ServiceStatus(Part):
     load_balancer: LoadBalancerStatus | None = None
 
 
-class SessionAffinityConfig(Part):
+class SessionAffinityConfig(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.SessionAffinityConfig`."""
 
     client_ip: ClientIPConfig | None = field(default=None, name="clientIP")
 
 
-class SleepAction(Part):
+class SleepAction(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.SleepAction`."""
 
     seconds: int | None = None
 
 
-class StorageOSPersistentVolumeSource(Part):
+class StorageOSPersistentVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.StorageOSPersistentVolumeSource`."""
 
     fs_type: str | None = None
@@ -2008,7 +2010,7 @@ class StorageOSPersistentVolumeSource(Part):
     volume_namespace: str | None = None
 
 
-class StorageOSVolumeSource(Part):
+class StorageOSVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.StorageOSVolumeSource`."""
 
     fs_type: str | None = None
@@ -2018,21 +2020,21 @@ class StorageOSVolumeSource(Part):
     volume_namespace: str | None = None
 
 
-class Sysctl(Part):
+class Sysctl(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.Sysctl`."""
 
     name: str | None = None
     value: str | None = None
 
 
-class TCPSocketAction(Part):
+class TCPSocketAction(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.TCPSocketAction`."""
 
     host: str | None = None
     port: int | str | None = None
 
 
-class Taint(Part):
+class Taint(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.Taint`."""
 
     effect: str | None = None
@@ -2041,7 +2043,7 @@ class Taint(Part):
     value: str | None = None
 
 
-class Toleration(Part):
+class Toleration(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.Toleration`."""
 
     effect: str | None = None
@@ -2051,7 +2053,20 @@ class Toleration(Part):
     value: str | None = None
 
 
-class TopologySpreadConstraint(Part):
+class TopologySelectorLabelRequirement(Part, frozen=True, kw_only=True):
+    """`io.k8s.api.core.v1.TopologySelectorLabelRequirement`."""
+
+    key: str | None = None
+    values: list[str] | None = None
+
+
+class TopologySelectorTerm(Part, frozen=True, kw_only=True):
+    """`io.k8s.api.core.v1.TopologySelectorTerm`."""
+
+    match_label_expressions: list[TopologySelectorLabelRequirement] | None = None
+
+
+class TopologySpreadConstraint(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.TopologySpreadConstraint`."""
 
     label_selector: meta.LabelSelector | None = None
@@ -2064,7 +2079,7 @@ class TopologySpreadConstraint(Part):
     when_unsatisfiable: str | None = None
 
 
-class TypedLocalObjectReference(Part):
+class TypedLocalObjectReference(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.TypedLocalObjectReference`."""
 
     api_group: str | None = None
@@ -2072,7 +2087,7 @@ class TypedLocalObjectReference(Part):
     name: str | None = None
 
 
-class TypedObjectReference(Part):
+class TypedObjectReference(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.TypedObjectReference`."""
 
     api_group: str | None = None
@@ -2081,7 +2096,7 @@ class TypedObjectReference(Part):
     namespace: str | None = None
 
 
-class Volume(Part):
+class Volume(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.Volume`."""
 
     aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
@@ -2117,14 +2132,14 @@ class Volume(Part):
     vsphere_volume: VsphereVirtualDiskVolumeSource | None = None
 
 
-class VolumeDevice(Part):
+class VolumeDevice(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.VolumeDevice`."""
 
     device_path: str | None = None
     name: str | None = None
 
 
-class VolumeMount(Part):
+class VolumeMount(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.VolumeMount`."""
 
     mount_path: str | None = None
@@ -2136,7 +2151,7 @@ class VolumeMount(Part):
     sub_path_expr: str | None = None
 
 
-class VolumeMountStatus(Part):
+class VolumeMountStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.VolumeMountStatus`."""
 
     mount_path: str | None = None
@@ -2146,13 +2161,13 @@ class VolumeMountStatus(Part):
     volume_status: VolumeStatus | None = None
 
 
-class VolumeNodeAffinity(Part):
+class VolumeNodeAffinity(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.VolumeNodeAffinity`."""
 
     required: NodeSelector | None = None
 
 
-class VolumeProjection(Part):
+class VolumeProjection(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.VolumeProjection`."""
 
     cluster_trust_bundle: ClusterTrustBundleProjection | None = None
@@ -2163,20 +2178,20 @@ class VolumeProjection(Part):
     service_account_token: ServiceAccountTokenProjection | None = None
 
 
-class VolumeResourceRequirements(Part):
+class VolumeResourceRequirements(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.VolumeResourceRequirements`."""
 
     limits: dict[str, int | float | str] | None = None
     requests: dict[str, int | float | str] | None = None
 
 
-class VolumeStatus(Part):
+class VolumeStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.VolumeStatus`."""
 
     image: ImageVolumeStatus | None = None
 
 
-class VsphereVirtualDiskVolumeSource(Part):
+class VsphereVirtualDiskVolumeSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.VsphereVirtualDiskVolumeSource`."""
 
     fs_type: str | None = None
@@ -2185,14 +2200,14 @@ class VsphereVirtualDiskVolumeSource(Part):
     volume_path: str | None = None
 
 
-class WeightedPodAffinityTerm(Part):
+class WeightedPodAffinityTerm(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.WeightedPodAffinityTerm`."""
 
     pod_affinity_term: PodAffinityTerm | None = None
     weight: int | None = None
 
 
-class WindowsSecurityContextOptions(Part):
+class WindowsSecurityContextOptions(Part, frozen=True, kw_only=True):
     """`io.k8s.api.core.v1.WindowsSecurityContextOptions`."""
 
     gmsa_credential_spec: str | None = None

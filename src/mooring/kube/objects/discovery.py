@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 
-class Endpoint(Part):
+class Endpoint(Part, frozen=True, kw_only=True):
     """`io.k8s.api.discovery.v1.Endpoint`."""
 
     addresses: list[str] | None = None
@@ -34,7 +34,7 @@ class Endpoint(Part):
     zone: str | None = None
 
 
-class EndpointConditions(Part):
+class EndpointConditions(Part, frozen=True, kw_only=True):
     """`io.k8s.api.discovery.v1.EndpointConditions`."""
 
     ready: bool | None = None
@@ -42,14 +42,14 @@ class EndpointConditions(Part):
     terminating: bool | None = None
 
 
-class EndpointHints(Part):
+class EndpointHints(Part, frozen=True, kw_only=True):
     """`io.k8s.api.discovery.v1.EndpointHints`."""
 
     for_nodes: list[ForNode] | None = None
     for_zones: list[ForZone] | None = None
 
 
-class EndpointPort(Part):
+class EndpointPort(Part, frozen=True, kw_only=True):
     """`io.k8s.api.discovery.v1.EndpointPort`."""
 
     app_protocol: str | None = None
@@ -58,7 +58,7 @@ class EndpointPort(Part):
     protocol: str | None = None
 
 
-class EndpointSlice(Object):
+class EndpointSlice(Object, frozen=True, kw_only=True):
     """`io.k8s.api.discovery.v1.EndpointSlice`."""
 
     resource: ClassVar[Resource] = Resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", True)
@@ -67,13 +67,13 @@ class EndpointSlice(Object):
     ports: list[EndpointPort] | None = None
 
 
-class ForNode(Part):
+class ForNode(Part, frozen=True, kw_only=True):
     """`io.k8s.api.discovery.v1.ForNode`."""
 
     name: str | None = None
 
 
-class ForZone(Part):
+class ForZone(Part, frozen=True, kw_only=True):
     """`io.k8s.api.discovery.v1.ForZone`."""
 
     name: str | None = None

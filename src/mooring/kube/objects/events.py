@@ -16,7 +16,7 @@ __all__ = [
 ]
 
 
-class Event(Object):
+class Event(Object, frozen=True, kw_only=True):
     """`io.k8s.api.events.v1.Event`."""
 
     resource: ClassVar[Resource] = Resource("events.k8s.io", "v1", "Event", "events", True)
@@ -36,7 +36,7 @@ class Event(Object):
     type: str | None = None
 
 
-class EventSeries(Part):
+class EventSeries(Part, frozen=True, kw_only=True):
     """`io.k8s.api.events.v1.EventSeries`."""
 
     count: int | None = None

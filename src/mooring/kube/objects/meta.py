@@ -11,6 +11,7 @@ from mooring.kube.part import Part
 __all__ = [
     "Condition",
     "DeleteOptions",
+    "FieldSelectorRequirement",
     "LabelSelector",
     "LabelSelectorRequirement",
     "ListMeta",
@@ -24,7 +25,7 @@ __all__ = [
 ]
 
 
-class Condition(Part):
+class Condition(Part, frozen=True, kw_only=True):
     """`io.k8s.apimachinery.pkg.apis.meta.v1.Condition`."""
 
     last_transition_time: str | None = None
@@ -35,7 +36,7 @@ class Condition(Part):
     type: str | None = None
 
 
-class DeleteOptions(Part):
+class DeleteOptions(Part, frozen=True, kw_only=True):
     """`io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions`."""
 
     api_version: str | None = None
@@ -48,14 +49,22 @@ class DeleteOptions(Part):
     propagation_policy: str | None = None
 
 
-class LabelSelector(Part):
+class FieldSelectorRequirement(Part, frozen=True, kw_only=True):
+    """`io.k8s.apimachinery.pkg.apis.meta.v1.FieldSelectorRequirement`."""
+
+    key: str | None = None
+    operator: str | None = None
+    values: list[str] | None = None
+
+
+class LabelSelector(Part, frozen=True, kw_only=True):
     """`io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector`."""
 
     match_expressions: list[LabelSelectorRequirement] | None = None
     match_labels: dict[str, str] | None = None
 
 
-class LabelSelectorRequirement(Part):
+class LabelSelectorRequirement(Part, frozen=True, kw_only=True):
     """`io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement`."""
 
     key: str | None = None
@@ -63,7 +72,7 @@ class LabelSelectorRequirement(Part):
     values: list[str] | None = None
 
 
-class ListMeta(Part):
+class ListMeta(Part, frozen=True, kw_only=True):
     """`io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta`."""
 
     continue_: str | None = None
@@ -73,7 +82,7 @@ class ListMeta(Part):
     shard_info: ShardInfo | None = None
 
 
-class ObjectMeta(Part):
+class ObjectMeta(Part, frozen=True, kw_only=True):
     """`io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {"ownerReferences": ("uid",)}
@@ -93,7 +102,7 @@ class ObjectMeta(Part):
     uid: str | None = None
 
 
-class OwnerReference(Part):
+class OwnerReference(Part, frozen=True, kw_only=True):
     """`io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference`."""
 
     api_version: str | None = None
@@ -104,20 +113,20 @@ class OwnerReference(Part):
     uid: str | None = None
 
 
-class Preconditions(Part):
+class Preconditions(Part, frozen=True, kw_only=True):
     """`io.k8s.apimachinery.pkg.apis.meta.v1.Preconditions`."""
 
     resource_version: str | None = None
     uid: str | None = None
 
 
-class ShardInfo(Part):
+class ShardInfo(Part, frozen=True, kw_only=True):
     """`io.k8s.apimachinery.pkg.apis.meta.v1.ShardInfo`."""
 
     selector: str | None = None
 
 
-class Status(Part):
+class Status(Part, frozen=True, kw_only=True):
     """`io.k8s.apimachinery.pkg.apis.meta.v1.Status`."""
 
     api_version: str | None = None
@@ -130,7 +139,7 @@ class Status(Part):
     status: str | None = None
 
 
-class StatusCause(Part):
+class StatusCause(Part, frozen=True, kw_only=True):
     """`io.k8s.apimachinery.pkg.apis.meta.v1.StatusCause`."""
 
     field: str | None = None
@@ -138,7 +147,7 @@ class StatusCause(Part):
     reason: str | None = None
 
 
-class StatusDetails(Part):
+class StatusDetails(Part, frozen=True, kw_only=True):
     """`io.k8s.apimachinery.pkg.apis.meta.v1.StatusDetails`."""
 
     causes: list[StatusCause] | None = None

@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 
-class HTTPIngressPath(Part):
+class HTTPIngressPath(Part, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.HTTPIngressPath`."""
 
     backend: IngressBackend | None = None
@@ -52,33 +52,33 @@ class HTTPIngressPath(Part):
     path_type: str | None = None
 
 
-class HTTPIngressRuleValue(Part):
+class HTTPIngressRuleValue(Part, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.HTTPIngressRuleValue`."""
 
     paths: list[HTTPIngressPath] | None = None
 
 
-class IPAddress(Object):
+class IPAddress(Object, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.IPAddress`."""
 
     resource: ClassVar[Resource] = Resource("networking.k8s.io", "v1", "IPAddress", "ipaddresses", False)
     spec: IPAddressSpec | None = None
 
 
-class IPAddressSpec(Part):
+class IPAddressSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.IPAddressSpec`."""
 
     parent_ref: ParentReference | None = None
 
 
-class IPBlock(Part):
+class IPBlock(Part, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.IPBlock`."""
 
     cidr: str | None = None
     except_: list[str] | None = None
 
 
-class Ingress(Object):
+class Ingress(Object, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.Ingress`."""
 
     resource: ClassVar[Resource] = Resource("networking.k8s.io", "v1", "Ingress", "ingresses", True)
@@ -86,14 +86,14 @@ class Ingress(Object):
     status: IngressStatus | None = None
 
 
-class IngressBackend(Part):
+class IngressBackend(Part, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.IngressBackend`."""
 
     resource: core.TypedLocalObjectReference | None = None
     service: IngressServiceBackend | None = None
 
 
-class IngressClass(Object):
+class IngressClass(Object, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.IngressClass`."""
 
     resource: ClassVar[Resource] = Resource(
@@ -102,7 +102,7 @@ class IngressClass(Object):
     spec: IngressClassSpec | None = None
 
 
-class IngressClassParametersReference(Part):
+class IngressClassParametersReference(Part, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.IngressClassParametersReference`."""
 
     api_group: str | None = None
@@ -112,14 +112,14 @@ class IngressClassParametersReference(Part):
     scope: str | None = None
 
 
-class IngressClassSpec(Part):
+class IngressClassSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.IngressClassSpec`."""
 
     controller: str | None = None
     parameters: IngressClassParametersReference | None = None
 
 
-class IngressLoadBalancerIngress(Part):
+class IngressLoadBalancerIngress(Part, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.IngressLoadBalancerIngress`."""
 
     hostname: str | None = None
@@ -127,13 +127,13 @@ class IngressLoadBalancerIngress(Part):
     ports: list[IngressPortStatus] | None = None
 
 
-class IngressLoadBalancerStatus(Part):
+class IngressLoadBalancerStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.IngressLoadBalancerStatus`."""
 
     ingress: list[IngressLoadBalancerIngress] | None = None
 
 
-class IngressPortStatus(Part):
+class IngressPortStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.IngressPortStatus`."""
 
     error: str | None = None
@@ -141,21 +141,21 @@ class IngressPortStatus(Part):
     protocol: str | None = None
 
 
-class IngressRule(Part):
+class IngressRule(Part, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.IngressRule`."""
 
     host: str | None = None
     http: HTTPIngressRuleValue | None = None
 
 
-class IngressServiceBackend(Part):
+class IngressServiceBackend(Part, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.IngressServiceBackend`."""
 
     name: str | None = None
     port: ServiceBackendPort | None = None
 
 
-class IngressSpec(Part):
+class IngressSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.IngressSpec`."""
 
     default_backend: IngressBackend | None = None
@@ -164,20 +164,20 @@ class IngressSpec(Part):
     tls: list[IngressTLS] | None = None
 
 
-class IngressStatus(Part):
+class IngressStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.IngressStatus`."""
 
     load_balancer: IngressLoadBalancerStatus | None = None
 
 
-class IngressTLS(Part):
+class IngressTLS(Part, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.IngressTLS`."""
 
     hosts: list[str] | None = None
     secret_name: str | None = None
 
 
-class NetworkPolicy(Object):
+class NetworkPolicy(Object, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.NetworkPolicy`."""
 
     resource: ClassVar[Resource] = Resource(
@@ -186,21 +186,21 @@ class NetworkPolicy(Object):
     spec: NetworkPolicySpec | None = None
 
 
-class NetworkPolicyEgressRule(Part):
+class NetworkPolicyEgressRule(Part, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.NetworkPolicyEgressRule`."""
 
     ports: list[NetworkPolicyPort] | None = None
     to: list[NetworkPolicyPeer] | None = None
 
 
-class NetworkPolicyIngressRule(Part):
+class NetworkPolicyIngressRule(Part, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.NetworkPolicyIngressRule`."""
 
     from_: list[NetworkPolicyPeer] | None = None
     ports: list[NetworkPolicyPort] | None = None
 
 
-class NetworkPolicyPeer(Part):
+class NetworkPolicyPeer(Part, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.NetworkPolicyPeer`."""
 
     ip_block: IPBlock | None = None
@@ -208,7 +208,7 @@ class NetworkPolicyPeer(Part):
     pod_selector: meta.LabelSelector | None = None
 
 
-class NetworkPolicyPort(Part):
+class NetworkPolicyPort(Part, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.NetworkPolicyPort`."""
 
     end_port: int | None = None
@@ -216,7 +216,7 @@ class NetworkPolicyPort(Part):
     protocol: str | None = None
 
 
-class NetworkPolicySpec(Part):
+class NetworkPolicySpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.NetworkPolicySpec`."""
 
     egress: list[NetworkPolicyEgressRule] | None = None
@@ -225,7 +225,7 @@ class NetworkPolicySpec(Part):
     policy_types: list[str] | None = None
 
 
-class ParentReference(Part):
+class ParentReference(Part, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.ParentReference`."""
 
     group: str | None = None
@@ -234,14 +234,14 @@ class ParentReference(Part):
     resource: str | None = None
 
 
-class ServiceBackendPort(Part):
+class ServiceBackendPort(Part, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.ServiceBackendPort`."""
 
     name: str | None = None
     number: int | None = None
 
 
-class ServiceCIDR(Object):
+class ServiceCIDR(Object, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.ServiceCIDR`."""
 
     resource: ClassVar[Resource] = Resource("networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs", False)
@@ -249,13 +249,13 @@ class ServiceCIDR(Object):
     status: ServiceCIDRStatus | None = None
 
 
-class ServiceCIDRSpec(Part):
+class ServiceCIDRSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.ServiceCIDRSpec`."""
 
     cidrs: list[str] | None = None
 
 
-class ServiceCIDRStatus(Part):
+class ServiceCIDRStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.networking.v1.ServiceCIDRStatus`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {"conditions": ("type",)}

@@ -11,13 +11,23 @@ from mooring.kube.objects import meta
 from mooring.kube.part import Part
 
 __all__ = [
+    "Eviction",
     "PodDisruptionBudget",
     "PodDisruptionBudgetSpec",
     "PodDisruptionBudgetStatus",
 ]
 
 
-class PodDisruptionBudget(Object):
+class Eviction(Part, frozen=True, kw_only=True):
+    """`io.k8s.api.policy.v1.Eviction`."""
+
+    api_version: str | None = None
+    delete_options: meta.DeleteOptions | None = None
+    kind: str | None = None
+    metadata: meta.ObjectMeta | None = None
+
+
+class PodDisruptionBudget(Object, frozen=True, kw_only=True):
     """`io.k8s.api.policy.v1.PodDisruptionBudget`."""
 
     resource: ClassVar[Resource] = Resource(
@@ -27,7 +37,7 @@ class PodDisruptionBudget(Object):
     status: PodDisruptionBudgetStatus | None = None
 
 
-class PodDisruptionBudgetSpec(Part):
+class PodDisruptionBudgetSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.policy.v1.PodDisruptionBudgetSpec`."""
 
     max_unavailable: int | str | None = None
@@ -36,7 +46,7 @@ class PodDisruptionBudgetSpec(Part):
     unhealthy_pod_eviction_policy: str | None = None
 
 
-class PodDisruptionBudgetStatus(Part):
+class PodDisruptionBudgetStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.policy.v1.PodDisruptionBudgetStatus`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {"conditions": ("type",)}

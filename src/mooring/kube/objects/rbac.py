@@ -22,13 +22,13 @@ __all__ = [
 ]
 
 
-class AggregationRule(Part):
+class AggregationRule(Part, frozen=True, kw_only=True):
     """`io.k8s.api.rbac.v1.AggregationRule`."""
 
     cluster_role_selectors: list[meta.LabelSelector] | None = None
 
 
-class ClusterRole(Object):
+class ClusterRole(Object, frozen=True, kw_only=True):
     """`io.k8s.api.rbac.v1.ClusterRole`."""
 
     resource: ClassVar[Resource] = Resource(
@@ -38,7 +38,7 @@ class ClusterRole(Object):
     rules: list[PolicyRule] | None = None
 
 
-class ClusterRoleBinding(Object):
+class ClusterRoleBinding(Object, frozen=True, kw_only=True):
     """`io.k8s.api.rbac.v1.ClusterRoleBinding`."""
 
     resource: ClassVar[Resource] = Resource(
@@ -48,7 +48,7 @@ class ClusterRoleBinding(Object):
     subjects: list[Subject] | None = None
 
 
-class PolicyRule(Part):
+class PolicyRule(Part, frozen=True, kw_only=True):
     """`io.k8s.api.rbac.v1.PolicyRule`."""
 
     api_groups: list[str] | None = None
@@ -58,14 +58,14 @@ class PolicyRule(Part):
     verbs: list[str] | None = None
 
 
-class Role(Object):
+class Role(Object, frozen=True, kw_only=True):
     """`io.k8s.api.rbac.v1.Role`."""
 
     resource: ClassVar[Resource] = Resource("rbac.authorization.k8s.io", "v1", "Role", "roles", True)
     rules: list[PolicyRule] | None = None
 
 
-class RoleBinding(Object):
+class RoleBinding(Object, frozen=True, kw_only=True):
     """`io.k8s.api.rbac.v1.RoleBinding`."""
 
     resource: ClassVar[Resource] = Resource(
@@ -75,7 +75,7 @@ class RoleBinding(Object):
     subjects: list[Subject] | None = None
 
 
-class RoleRef(Part):
+class RoleRef(Part, frozen=True, kw_only=True):
     """`io.k8s.api.rbac.v1.RoleRef`."""
 
     api_group: str | None = None
@@ -83,7 +83,7 @@ class RoleRef(Part):
     name: str | None = None
 
 
-class Subject(Part):
+class Subject(Part, frozen=True, kw_only=True):
     """`io.k8s.api.rbac.v1.Subject`."""
 
     api_group: str | None = None

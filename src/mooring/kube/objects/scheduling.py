@@ -14,7 +14,7 @@ __all__ = [
 ]
 
 
-class PriorityClass(Object):
+class PriorityClass(Object, frozen=True, kw_only=True):
     """`io.k8s.api.scheduling.v1.PriorityClass`."""
 
     resource: ClassVar[Resource] = Resource(

@@ -30,14 +30,14 @@ __all__ = [
 ]
 
 
-class CSIDriver(Object):
+class CSIDriver(Object, frozen=True, kw_only=True):
     """`io.k8s.api.storage.v1.CSIDriver`."""
 
     resource: ClassVar[Resource] = Resource("storage.k8s.io", "v1", "CSIDriver", "csidrivers", False)
     spec: CSIDriverSpec | None = None
 
 
-class CSIDriverSpec(Part):
+class CSIDriverSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.storage.v1.CSIDriverSpec`."""
 
     attach_required: bool | None = None
@@ -53,14 +53,14 @@ class CSIDriverSpec(Part):
     volume_lifecycle_modes: list[str] | None = None
 
 
-class CSINode(Object):
+class CSINode(Object, frozen=True, kw_only=True):
     """`io.k8s.api.storage.v1.CSINode`."""
 
     resource: ClassVar[Resource] = Resource("storage.k8s.io", "v1", "CSINode", "csinodes", False)
     spec: CSINodeSpec | None = None
 
 
-class CSINodeDriver(Part):
+class CSINodeDriver(Part, frozen=True, kw_only=True):
     """`io.k8s.api.storage.v1.CSINodeDriver`."""
 
     allocatable: VolumeNodeResources | None = None
@@ -69,14 +69,14 @@ class CSINodeDriver(Part):
     topology_keys: list[str] | None = None
 
 
-class CSINodeSpec(Part):
+class CSINodeSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.storage.v1.CSINodeSpec`."""
 
     list_keys: ClassVar[dict[str, tuple[str, ...]]] = {"drivers": ("name",)}
     drivers: list[CSINodeDriver] | None = None
 
 
-class CSIStorageCapacity(Object):
+class CSIStorageCapacity(Object, frozen=True, kw_only=True):
     """`io.k8s.api.storage.v1.CSIStorageCapacity`."""
 
     resource: ClassVar[Resource] = Resource(
@@ -88,7 +88,7 @@ class CSIStorageCapacity(Object):
     storage_class_name: str | None = None
 
 
-class StorageClass(Object):
+class StorageClass(Object, frozen=True, kw_only=True):
     """`io.k8s.api.storage.v1.StorageClass`."""
 
     resource: ClassVar[Resource] = Resource("storage.k8s.io", "v1", "StorageClass", "storageclasses", False)
@@ -101,14 +101,14 @@ class StorageClass(Object):
     volume_binding_mode: str | None = None
 
 
-class TokenRequest(Part):
+class TokenRequest(Part, frozen=True, kw_only=True):
     """`io.k8s.api.storage.v1.TokenRequest`."""
 
     audience: str | None = None
     expiration_seconds: int | None = None
 
 
-class VolumeAttachment(Object):
+class VolumeAttachment(Object, frozen=True, kw_only=True):
     """`io.k8s.api.storage.v1.VolumeAttachment`."""
 
     resource: ClassVar[Resource] = Resource(
@@ -118,14 +118,14 @@ class VolumeAttachment(Object):
     status: VolumeAttachmentStatus | None = None
 
 
-class VolumeAttachmentSource(Part):
+class VolumeAttachmentSource(Part, frozen=True, kw_only=True):
     """`io.k8s.api.storage.v1.VolumeAttachmentSource`."""
 
     inline_volume_spec: core.PersistentVolumeSpec | None = None
     persistent_volume_name: str | None = None
 
 
-class VolumeAttachmentSpec(Part):
+class VolumeAttachmentSpec(Part, frozen=True, kw_only=True):
     """`io.k8s.api.storage.v1.VolumeAttachmentSpec`."""
 
     attacher: str | None = None
@@ -133,7 +133,7 @@ class VolumeAttachmentSpec(Part):
     source: VolumeAttachmentSource | None = None
 
 
-class VolumeAttachmentStatus(Part):
+class VolumeAttachmentStatus(Part, frozen=True, kw_only=True):
     """`io.k8s.api.storage.v1.VolumeAttachmentStatus`."""
 
     attach_error: VolumeError | None = None
@@ -142,7 +142,7 @@ class VolumeAttachmentStatus(Part):
     detach_error: VolumeError | None = None
 
 
-class VolumeAttributesClass(Object):
+class VolumeAttributesClass(Object, frozen=True, kw_only=True):
     """`io.k8s.api.storage.v1.VolumeAttributesClass`."""
 
     resource: ClassVar[Resource] = Resource(
@@ -152,7 +152,7 @@ class VolumeAttributesClass(Object):
     parameters: dict[str, str] | None = None
 
 
-class VolumeError(Part):
+class VolumeError(Part, frozen=True, kw_only=True):
     """`io.k8s.api.storage.v1.VolumeError`."""
 
     error_code: int | None = None
@@ -160,7 +160,7 @@ class VolumeError(Part):
     time: str | None = None
 
 
-class VolumeNodeResources(Part):
+class VolumeNodeResources(Part, frozen=True, kw_only=True):
     """`io.k8s.api.storage.v1.VolumeNodeResources`."""
 
     count: int | None = None

@@ -1,0 +1,214 @@
+"""Requests and streams to an API server, over HTTP or within one process.
+
+:class:`Transport` is small so that others can stand in for it: the embedded API server answers in the
+same process, the runtime wraps one with its fence and its metrics, tests inject faults.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import aiohttp
+
+from mooring.kube.config import Config, Credentials
+from mooring.kube.errors import TransportError
+
+__all__ = ["HttpTransport", "Response", "StreamResponse", "Transport"]
+
+USER_AGENT = "mooring"
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A complete answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class StreamResponse(Protocol):
+    """An answer that arrives line by line, such as a watch."""
+
+    status: int
+    headers: Mapping[str, str]
+
+    async def read(self) -> bytes:
+        """The rest of the body; for error answers."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """The lines, without their newline; raises :class:`TransportError` when the stream breaks."""
+        ...
+
+
+class Transport(Protocol):
+    """How requests reach an API server. Raises :class:`TransportError` when there is no answer."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Response:
+        """Send one request and read its whole answer; ``timeout`` is in seconds, 30 by default."""
+        ...
+
+    def stream(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> AbstractAsyncContextManager[StreamResponse]:
+        """Open a stream; ``timeout`` bounds the wait for its head only."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
+        ...
+
+
+class _HttpStream:
+    def __init__(self, answer: aiohttp.ClientResponse) -> None:
+        self.status = answer.status
+        self.headers: Mapping[str, str] = answer.headers
+        self._answer = answer
+
+    async def read(self) -> bytes:
+        return await self._answer.read()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        rest = b""
+        try:
+            async for chunk in self._answer.content.iter_any():
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    if line:
+                        yield line
+        except (aiohttp.ClientError, ConnectionError, TimeoutError) as error:
+            raise TransportError(f"stream broke: {_describe(error)}") from error
+        if rest:
+            yield rest
+
+
+class HttpTransport:
+    """HTTP/1.1 over pooled connections; one more connection per stream.
+
+    A read that meets a connection the server had already closed is sent once more; a write never is,
+    since nobody can know whether it was carried out.
+    """
+
+    #: Seconds for a request without a ``timeout`` of its own.
+    TIMEOUT = 30.0
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._credentials = Credentials(config)
+        self._session: aiohttp.ClientSession | None = None
+        self._context: ssl.SSLContext | None = None
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None or self._session.closed:
+            self._context = self._config.ssl_context()
+            connector = aiohttp.TCPConnector(limit=0, ssl=self._context or True, keepalive_timeout=60)
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
+                timeout=aiohttp.ClientTimeout(total=None),
+                auto_decompress=True,
+            )
+        return self._session
+
+    async def _headers(self, extra: Mapping[str, str] | None) -> dict[str, str]:
+        headers = {"Accept": "application/json", **(extra or {})}
+        if token := await self._credentials.token():
+            headers["Authorization"] = f"Bearer {token}"
+        return headers
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Response:
+        """See :meth:`Transport.request`."""
+        attempts = 2 if method == "GET" else 1
+        while True:
+            attempts -= 1
+            try:
+                async with self._open().request(
+                    method,
+                    self._config.server + path,
+                    params=query,
+                    data=body,
+                    headers=await self._headers(headers),
+                    timeout=aiohttp.ClientTimeout(total=timeout or self.TIMEOUT),
+                    server_hostname=self._config.tls_server_name,
+                ) as answer:
+                    content = await answer.read()
+            except (aiohttp.ServerDisconnectedError, ConnectionResetError) as error:
+                if attempts:
+                    continue
+                raise TransportError(f"{method} {path}: {_describe(error)}") from error
+            except (aiohttp.ClientError, OSError, TimeoutError) as error:
+                raise TransportError(f"{method} {path}: {_describe(error)}") from error
+            if answer.status == 401:
+                self._credentials.expire()
+            return Response(answer.status, answer.headers, content)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[StreamResponse]:
+        """See :meth:`Transport.stream`."""
+        try:
+            async with asyncio.timeout(timeout or self.TIMEOUT):
+                answer = await self._open().request(
+                    method,
+                    self._config.server + path,
+                    params=query,
+                    headers=await self._headers(headers),
+                    server_hostname=self._config.tls_server_name,
+                )
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise TransportError(f"{method} {path}: {_describe(error)}") from error
+        try:
+            if answer.status == 401:
+                self._credentials.expire()
+            yield _HttpStream(answer)
+        finally:
+            answer.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+
+def _describe(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return str(error) or type(error).__name__
