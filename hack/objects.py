@@ -167,9 +167,8 @@ class Module:
         if kind:
             plural, namespaced = resources[identity]
             group, version, name = identity
-            lines.append(
-                f'    resource: ClassVar[Resource] = Resource("{group}", "{version}", "{name}", "{plural}", {namespaced})'
-            )
+            place = f'Resource("{group}", "{version}", "{name}", "{plural}", {namespaced})'
+            lines.append(f"    resource: ClassVar[Resource] = {place}")
         keyed = {
             json_name: tuple(value["x-kubernetes-list-map-keys"])
             for json_name, value in sorted(properties.items())

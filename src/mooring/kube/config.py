@@ -165,7 +165,7 @@ def _plugin(section: dict[str, Any] | None) -> ExecPlugin | None:
         command=section["command"],
         args=tuple(section.get("args") or ()),
         env=tuple((e["name"], e["value"]) for e in section.get("env") or ()),
-        api_version=section.get("apiVersion") or ExecPlugin.api_version,
+        api_version=section.get("apiVersion") or "client.authentication.k8s.io/v1",
     )
 
 

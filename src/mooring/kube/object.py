@@ -105,7 +105,8 @@ def decode(data: bytes | str | dict[str, Any], kind: type[T]) -> T:
     try:
         if isinstance(data, dict):
             return msgspec.convert(data, kind)
-        return _decoder(kind).decode(data)
+        decoder: msgspec.json.Decoder[T] = _decoder(kind)
+        return decoder.decode(data)
     except msgspec.MsgspecError as error:
         raise DecodeError(f"{kind.resource.kind}: {error}") from error
 
