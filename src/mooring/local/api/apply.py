@@ -1,26 +1,274 @@
-"""Server-side apply and the managedFields of every other write, as structured-merge-diff keeps them."""
+"""Server-side apply and the managedFields of every other write, as a real API server keeps them.
+
+A manager is who wrote (`manager`), how (`operation`: Apply or Update) and through which subresource.
+Each owns a set of fields. An apply owns exactly what its configuration gives, takes away what it gave
+before and nobody else owns, and conflicts with others over values it would change. An update owns what
+it changed. All versions of a custom resource have one structure here (conversion changes apiVersion
+only), so sets of other versions are used as they are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final
 
+from mooring.kube.errors import BadRequest, Conflict, ServerError
+from mooring.local.api.constraints import same
+from mooring.local.api.fieldset import (
+    FieldSet,
+    difference,
+    field_set,
+    has,
+    intersection,
+    is_field_set,
+    paths,
+    render,
+    union,
+    without,
+)
+from mooring.local.api.merge import TypedError, check, compare, field_set_of, merge, named, remove
 from mooring.local.api.schema import Schema
+from mooring.local.api.wire import decode
 
-__all__ = ["Writer", "apply", "restore_times", "track"]
+__all__ = ["Writer", "apply", "reset_fields", "restore_times", "track", "zero"]
 
 JsonObject = dict[str, Any]
+
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_MAX_UPDATERS: Final = 10
+_STRIPPED: Final = field_set(
+    "apiVersion", "kind", "metadata", "metadata.name", "metadata.namespace", "metadata.creationTimestamp",
+    "metadata.selfLink", "metadata.uid", "metadata.clusterName", "metadata.generation",
+    "metadata.managedFields", "metadata.resourceVersion",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Who writes: field manager, API version of the request, time (RFC 3339), subresource ("" or "status")."""
+    """Who writes: field manager, API version of the request, time (RFC 3339), subresource or ""."""
 
     manager: str
     api_version: str
     time: str
     subresource: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One entry of managedFields."""
+
+    manager: str
+    operation: str
+    api_version: str
+    subresource: str
+    time: str | None
+    fields: FieldSet
+
+    @property
+    def identity(self) -> tuple[str, str, str, str]:
+        """Appliers keep their entry from version to version, updaters have one per version."""
+        version = "" if self.operation == "Apply" else self.api_version
+        return (self.operation, self.manager, version, self.subresource)
+
+    def encode(self) -> JsonObject:
+        entry = {"manager": self.manager, "operation": self.operation, "apiVersion": self.api_version}
+        entry |= {"time": self.time} if self.time else {}
+        encoded: JsonObject = {**entry, "fieldsType": "FieldsV1", "fieldsV1": self.fields}
+        if self.subresource:
+            encoded["subresource"] = self.subresource
+        return encoded
+
+
+_Managers = dict[tuple[str, str, str, str], _Entry]
+
+
+# --- managedFields, read and written ------------------------------------------------------------------
+
+
+def _decode(entries: Any) -> _Managers | None:
+    """Read managedFields; None when they are invalid."""
+    managers: _Managers = {}
+    for entry in entries or ():
+        fields = entry.get("fieldsV1") or {}
+        valid = entry.get("operation") in ("Apply", "Update") and entry.get("apiVersion")
+        if not valid or entry.get("fieldsType") != "FieldsV1" or not is_field_set(fields):
+            return None
+        read = _Entry(
+            manager=entry.get("manager", ""),
+            operation=entry["operation"],
+            api_version=entry["apiVersion"],
+            subresource=entry.get("subresource", ""),
+            time=entry.get("time"),
+            fields=fields,
+        )
+        managers[read.identity] = read
+    return managers
+
+
+def _encode(managers: _Managers) -> list[JsonObject]:
+    entries = sorted(
+        managers.values(), key=lambda e: (e.operation, e.time or "", e.manager, e.api_version, e.subresource)
+    )
+    return [entry.encode() for entry in entries]
+
+
+def _with_managers(obj: JsonObject, managers: _Managers) -> JsonObject:
+    metadata = dict(obj.get("metadata") or {})
+    metadata.pop("managedFields", None)
+    if managers:
+        metadata["managedFields"] = _encode(managers)
+    return {**obj, "metadata": metadata}
+
+
+def _bare(obj: JsonObject) -> JsonObject:
+    metadata = obj.get("metadata")
+    if not metadata or "managedFields" not in metadata:
+        return obj
+    rest = {key: value for key, value in metadata.items() if key != "managedFields"}
+    return {**obj, "metadata": rest}
+
+
+def _live_or_new(live: JsonObject, new: JsonObject, subresource: str) -> _Managers:
+    """Read the managers a write starts from: those the client sent, when they are valid."""
+    stored = (live.get("metadata") or {}).get("managedFields")
+    sent = (new.get("metadata") or {}).get("managedFields")
+    if subresource or sent is stored:
+        return _decode(stored) or {}
+    if sent == [] or (isinstance(sent, list) and len(sent) == 1 and not any(sent[0].values())):
+        return {}
+    return _decode(sent) or _decode(stored) or {}
+
+
+# --- the fields a request cannot change ---------------------------------------------------------------
+
+_NO_STATUS: Final = frozenset(
+    ("CertificateSigningRequest", "CronJob", "CustomResourceDefinition", "DaemonSet", "Deployment",
+     "FlowSchema", "HorizontalPodAutoscaler", "Ingress", "Job", "Namespace", "Node", "PersistentVolume",
+     "PersistentVolumeClaim", "Pod", "PodDisruptionBudget", "PriorityLevelConfiguration", "ReplicaSet",
+     "ReplicationController", "ResourceClaim", "ResourceQuota", "Service", "ServiceCIDR", "StatefulSet",
+     "ValidatingAdmissionPolicy", "VolumeAttachment", "APIService")
+)  # fmt: skip
+_STATUS_ONLY: Final = frozenset(
+    ("FlowSchema", "PriorityLevelConfiguration", "ResourceClaim", "ServiceCIDR",
+     "ValidatingAdmissionPolicy", "VolumeAttachment")
+)  # fmt: skip
+
+
+def reset_fields(
+    kind: str, subresource: str = "", *, custom: bool = False, status: bool = True
+) -> tuple[str, ...]:
+    """Return the fields a request to a resource resets, so that no manager comes to own them.
+
+    `custom`: a custom resource; `status`: it has the status subresource.
+    """
+    if subresource == "status":
+        if custom or kind in _STATUS_ONLY:
+            return ("metadata", "spec")
+        if kind == "Pod":
+            return ("spec", "metadata.deletionTimestamp", "metadata.ownerReferences")
+        return ("spec", "metadata.labels") if kind == "Deployment" else ("spec",)
+    if subresource == "finalize":
+        return ("status",)
+    return ("status",) if (status if custom else kind in _NO_STATUS) else ()
+
+
+@lru_cache(maxsize=64)
+def _reset_set(reset: tuple[str, ...]) -> FieldSet:
+    return field_set(*reset)
+
+
+# --- create, update, patch ----------------------------------------------------------------------------
+
+
+def zero(schema: Schema, api_version: str, kind: str) -> JsonObject:
+    """Return the object that is compared with when there is none: an empty Go struct, printed."""
+    base = {"apiVersion": api_version, "kind": kind}
+    return decode(base, schema).value if schema.fields else base
+
+
+def track(
+    live: JsonObject | None, new: JsonObject, schema: Schema, writer: Writer, *, reset: Sequence[str] = ()
+) -> JsonObject:
+    """Return `new` with managedFields as after a create (live None), update or patch by the writer.
+
+    `new` is defaulted. The result's managedFields derive from the live object's, or from those the
+    client sent when they are valid (an empty list resets them).
+    """
+    old = live if live is not None else zero(schema, writer.api_version, new.get("kind", ""))
+    managers = _live_or_new(old, new, writer.subresource)
+    if not managers and live is not None:
+        return _with_managers(new, {})
+    try:
+        managers = _update(_bare(old), _bare(new), schema, managers, writer=writer, reset=tuple(reset))
+    except TypedError:
+        return _with_managers(new, {})
+    return _with_managers(new, _capped(managers))
+
+
+def _update(
+    old: JsonObject,
+    new: JsonObject,
+    schema: Schema,
+    managers: _Managers,
+    *,
+    writer: Writer,
+    reset: tuple[str, ...],
+) -> _Managers:
+    ignored = _reset_set(reset)
+    change = compare(old, new, schema)
+    taken = without(union(change.modified, change.added), ignored)
+    lost = union(taken, without(change.removed, ignored))
+    result = _less(managers, lost) if lost else dict(managers)
+    gained = difference(taken, _STRIPPED)
+    if gained:
+        entry = _Entry(
+            writer.manager or "unknown", "Update", writer.api_version, writer.subresource, writer.time, gained
+        )
+        previous = result.get(entry.identity)
+        fields = union(gained, previous.fields) if previous else gained
+        result[entry.identity] = replace(entry, fields=fields)
+    return result
+
+
+def _less(managers: _Managers, lost: FieldSet, *, but: object = None) -> _Managers:
+    """Return the managers without some fields (but one of them), those that keep none left out."""
+    result: _Managers = {}
+    for identity, entry in managers.items():
+        fields = entry.fields if identity == but else difference(entry.fields, lost)
+        if fields:
+            result[identity] = entry if fields is entry.fields else replace(entry, fields=fields)
+    return result
+
+
+def _capped(managers: _Managers) -> _Managers:
+    """Merge the oldest update entries of a version when there are more than ten."""
+    updaters = sorted(
+        (entry for entry in managers.values() if entry.operation == "Update"),
+        key=lambda e: (e.time or "", e.identity),
+    )
+    count = len(updaters)
+    if count <= _MAX_UPDATERS:
+        return managers
+    result = dict(managers)
+    first: dict[str, _Entry] = {}
+    for entry in updaters:
+        if count <= _MAX_UPDATERS:
+            break
+        if entry.api_version not in first:
+            first[entry.api_version] = entry
+            continue
+        bucket = _Entry("ancient-changes", "Update", entry.api_version, "", entry.time, {})
+        known = result.get(bucket.identity) or result.pop(first[entry.api_version].identity)
+        del result[entry.identity]
+        result[bucket.identity] = replace(bucket, fields=union(entry.fields, known.fields))
+        count -= 1
+    return result
+
+
+# --- apply --------------------------------------------------------------------------------------------
 
 
 def apply(
@@ -37,22 +285,222 @@ def apply(
     managedFields are updated; `reset` names paths the request cannot change ("status", "spec",
     "metadata.ownerReferences"), which no manager comes to own. The very `live` comes back when nothing
     changed. Raises Conflict (409, causes FieldManagerConflict) unless `force`, BadRequest for a bad config.
-    The caller then defaults, validates and stores; see `restore_times`.
+    The caller then decodes (built-in), defaults, validates and stores; see `restore_times`.
     """
-    raise NotImplementedError
+    if "managedFields" in (config.get("metadata") or {}):
+        raise BadRequest("metadata.managedFields must be nil", status=400, reason="BadRequest")
+    try:
+        check(config, schema)
+    except TypedError as error:
+        raise _server_error(f"failed to create typed patch object ({_described(config)}): {error}") from None
+    kind = config.get("kind", "")
+    old = live if live is not None else zero(schema, writer.api_version, kind)
+    managers = _decode((old.get("metadata") or {}).get("managedFields")) or {}
+    state = _State(schema=schema, writer=writer, reset=tuple(reset))
+    bare = _bare(old)
+    if not managers and live is not None:
+        before = replace(writer, manager="before-first-apply")
+        managers = _update(
+            zero(schema, writer.api_version, kind), bare, schema, {}, writer=before, reset=state.reset
+        )
+    try:
+        return _apply(live, bare, config, managers, state=state, force=force)
+    except TypedError as error:
+        raise _server_error(str(error)) from None
 
 
-def track(
-    live: JsonObject | None, new: JsonObject, schema: Schema, writer: Writer, *, reset: Sequence[str] = ()
+@dataclass(frozen=True, slots=True)
+class _State:
+    schema: Schema
+    writer: Writer
+    reset: tuple[str, ...]
+
+
+def _apply(
+    live: JsonObject | None,
+    old: JsonObject,
+    config: JsonObject,
+    managers: _Managers,
+    *,
+    state: _State,
+    force: bool,
 ) -> JsonObject:
-    """Return `new` with managedFields as after a create (live None), update or patch by the writer.
+    schema, writer = state.schema, state.writer
+    ignored = _reset_set(state.reset)
+    merged = merge(old, config, schema)
+    entry = _Entry(writer.manager, "Apply", writer.api_version, writer.subresource, None, {})
+    last = managers.get(entry.identity)
+    owned = without(field_set_of(config, schema), ignored)
+    kept = difference(owned, _STRIPPED)
+    if last is not None and last.fields != kept:
+        merged = _pruned(merged, last.fields, owned, _others(managers, entry), schema=schema)
+    change = compare(old, merged, schema)
+    taken = without(union(change.modified, change.added), ignored)
+    lost = union(taken, without(change.removed, ignored))
+    conflicts = _conflicts(managers, taken, but=entry)
+    if conflicts and not force:
+        conflicts = _not_last_applied(conflicts, old, state)
+        if conflicts:
+            raise _conflict(conflicts)
+    result = _less(managers, lost, but=entry.identity) if lost else dict(managers)
+    changed = merged is not old and not same(merged, old)
+    result.pop(entry.identity, None)
+    if kept:
+        time = writer.time if changed else last.time if last is not None else None
+        result[entry.identity] = replace(entry, fields=kept, time=time)
+    if writer.manager == "kubectl" and _last_applied(merged):
+        merged = _with_last_applied(merged, config)
+        changed = True
+    return _result(live, merged if changed else old, result)
 
-    `new` is defaulted. The result's managedFields derive from the live object's, or from those the
-    client sent when they are valid (an empty list resets them).
-    """
-    raise NotImplementedError
+
+def _result(live: JsonObject | None, merged: JsonObject, managers: _Managers) -> JsonObject:
+    result = _with_managers(merged, managers)
+    if live is not None and same(result, live):
+        return live
+    return result
+
+
+def _others(managers: _Managers, entry: _Entry) -> Iterable[FieldSet]:
+    return [other.fields for identity, other in managers.items() if identity != entry.identity]
+
+
+def _pruned(
+    merged: JsonObject, last: FieldSet, owned: FieldSet, others: Iterable[FieldSet], *, schema: Schema
+) -> JsonObject:
+    """Take away what this manager applied before, does not apply now, and nobody else owns."""
+    gone = difference(named(last, schema), named(owned, schema))
+    if not gone:
+        return merged
+    pruned = remove(merged, named(last, schema), schema)
+    managed = owned
+    for fields in others:
+        managed = union(managed, fields)
+    merged_set = named(field_set_of(merged, schema), schema)
+    pruned_set = named(field_set_of(pruned, schema), schema)
+    pruned = remove(merged, difference(merged_set, union(pruned_set, named(managed, schema))), schema)
+    pruned_set = named(field_set_of(pruned, schema), schema)
+    dangling = intersection(difference(merged_set, pruned_set), named(last, schema))
+    result: JsonObject = remove(merged, dangling, schema)
+    return result
+
+
+# --- conflicts ----------------------------------------------------------------------------------------
+
+_Conflicts = list[tuple[_Entry, FieldSet]]
+
+
+def _conflicts(managers: _Managers, taken: FieldSet, *, but: _Entry) -> _Conflicts:
+    found = []
+    for identity, entry in managers.items():
+        if identity != but.identity and (common := intersection(entry.fields, taken)):
+            found.append((entry, common))
+    return found
+
+
+def _name(entry: _Entry) -> str:
+    text = json.dumps(entry.manager, ensure_ascii=False)
+    if entry.subresource:
+        text += f' with subresource "{entry.subresource}"'
+    return f"{text} using {entry.api_version}" if entry.operation == "Update" else text
+
+
+def _conflict(conflicts: _Conflicts) -> Conflict:
+    """Word the conflicts; `using v1` says that the other manager did not apply, it updated."""
+    listed = [(entry, [render(path) for path in paths(fields)]) for entry, fields in conflicts]
+    listed.sort(key=lambda pair: _name(pair[0]))
+    causes = [
+        {"reason": "FieldManagerConflict", "message": f"conflict with {_name(entry)}", "field": path}
+        for entry, found in listed
+        for path in found
+    ]
+    if len(causes) == 1:
+        text = f"Apply failed with 1 conflict: {causes[0]['message']}: {causes[0]['field']}"
+    else:
+        groups = [
+            "\n".join([f"conflicts with {_name(e)}:", *(f"- {path}" for path in found)])
+            for e, found in listed
+        ]
+        text = f"Apply failed with {len(causes)} conflicts: " + "\n".join(groups)
+    return Conflict(text, status=409, reason="Conflict", details={"causes": causes})
+
+
+def _last_applied(obj: Mapping[str, Any]) -> str:
+    text: str = ((obj.get("metadata") or {}).get("annotations") or {}).get(_LAST_APPLIED) or ""
+    return text
+
+
+def _with_last_applied(merged: JsonObject, config: JsonObject) -> JsonObject:
+    """Keep the annotation of client-side apply in step, so that a user may go back to it."""
+    applied = _without_annotation(config)
+    text = json.dumps(applied, ensure_ascii=False, separators=(",", ":"), sort_keys=True) + "\n"
+    metadata = merged["metadata"]
+    annotations = {**metadata["annotations"], _LAST_APPLIED: text}
+    return {**merged, "metadata": {**metadata, "annotations": annotations}}
+
+
+def _without_annotation(config: JsonObject) -> JsonObject:
+    metadata = config.get("metadata") or {}
+    if _LAST_APPLIED not in (metadata.get("annotations") or {}):
+        return config
+    rest = {key: value for key, value in metadata["annotations"].items() if key != _LAST_APPLIED}
+    return {**config, "metadata": {**metadata, "annotations": rest}}
+
+
+def _not_last_applied(conflicts: _Conflicts, old: JsonObject, state: _State) -> _Conflicts:
+    """Drop the conflicts over fields that kubectl itself set by client-side apply before."""
+    text = _last_applied(old)
+    if state.writer.manager != "kubectl" or not text:
+        return conflicts
+    try:
+        applied = json.loads(text)
+        if applied.get("apiVersion") != state.writer.api_version:
+            return conflicts
+        fields = field_set_of(applied, state.schema)
+        change = compare(applied, old, state.schema)
+    except (ValueError, AttributeError):
+        return conflicts
+    mine = difference(difference(difference(fields, change.modified), change.added), change.removed)
+    rest = []
+    for entry, common in conflicts:
+        left: FieldSet = {}
+        for path in paths(common):
+            if not has(mine, path):
+                node: FieldSet = {}
+                for key in reversed(path):
+                    node = {key: node}
+                left = union(left, node)
+        if left:
+            rest.append((entry, left))
+    return rest
+
+
+# --- the rest -----------------------------------------------------------------------------------------
+
+
+def _described(config: JsonObject) -> str:
+    metadata = config.get("metadata") or {}
+    group, _, version = str(config.get("apiVersion", "")).rpartition("/")
+    place = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+    return f"{place}; {group}/{version}, Kind={config.get('kind', '')}"
+
+
+def _server_error(text: str) -> ServerError:
+    return ServerError(text, status=500, reason="")
 
 
 def restore_times(new: JsonObject, live: JsonObject) -> JsonObject:
     """Return `live` itself when `new` differs from it in nothing but times of managedFields, else `new`."""
-    raise NotImplementedError
+    if new is live:
+        return live
+    mine = (new.get("metadata") or {}).get("managedFields") or []
+    theirs = (live.get("metadata") or {}).get("managedFields") or []
+    if len(mine) != len(theirs):
+        return new
+    if not all(same(_timeless(a), _timeless(b)) for a, b in zip(mine, theirs, strict=True)):
+        return new
+    return live if same(_bare(new), _bare(live)) else new
+
+
+def _timeless(entry: JsonObject) -> JsonObject:
+    return {key: value for key, value in entry.items() if key != "time"}

@@ -379,9 +379,7 @@ def canonical_time(text: str, *, micro: bool = False) -> str:
         raise WireError(f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "2006"')
     fraction = (found[2] or "")[:7]
     try:
-        moment = datetime.datetime.fromisoformat(
-            found[1] + fraction.ljust(7, "0" if fraction else "") + found[3]
-        )
+        moment = datetime.datetime.fromisoformat(found[1] + fraction + found[3])
     except ValueError:
         raise WireError(f'parsing time "{text}": day out of range') from None
     utc = moment.astimezone(datetime.UTC)
