@@ -52,7 +52,7 @@ class _Go:
 def cache_root() -> Path:
     """The directory of everything Mooring can make again: the same one the launcher uses."""
     if chosen := os.environ.get("MOORING_CACHE"):
-        return Path(chosen)
+        return Path(chosen).absolute()
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.environ.get("HOME", "/var/tmp"), ".cache")
     return Path(base) / "mooring"
 

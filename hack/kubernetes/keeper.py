@@ -1,0 +1,328 @@
+"""The keeper: the one process that owns the servers of a run directory.
+
+    python -m hack.kubernetes.keeper DIR --programs DIR [--audit LEVEL] [--bound]
+
+controlplane.py starts it. The kernel kills the servers when the keeper dies, and the keeper ends when
+SIGTERM says so or, with --bound, when its standard input closes: that is, when the process that started
+it is gone, however it went. Ending is SIGKILL, since the data is thrown away.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import functools
+import http.client
+import os
+import random
+import select
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+import yaml
+from hack.kubernetes.pki import Authority, Pair, service_account_key, write_private
+from hack.kubernetes.process import Process, spawn_bound
+from hack.kubernetes.rundir import ETCD_PEER_SOCKET, ETCD_SOCKET, StartError, State, clear, tail
+
+__all__ = ["READY_DEADLINE", "Keeper"]
+
+READY_DEADLINE = 120.0
+"""Seconds for each step of a start: API server ready, default ServiceAccount made. 3 s in all is usual."""
+
+_SERVICES = "10.96.0.0/16"
+_POLL = 0.05
+_PORT_ATTEMPTS = 5
+
+
+class Keeper:
+    """Starts the three servers of one run directory and holds them until the end."""
+
+    def __init__(self, directory: Path, *, programs: Path, audit: str | None, bound: bool) -> None:
+        self._directory = directory
+        self._programs = programs
+        self._audit = audit
+        self._bound = bound
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._state = State(phase="starting", step="making keys", keeper=Process.of(os.getpid()))
+
+    def run(self) -> None:
+        """Start, then hold; every way out ends the servers."""
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        try:
+            try:
+                self.start()
+                self._hold()
+            finally:
+                self.end()
+        except StartError as failed:
+            self._say("failed", str(failed))
+            if not self._bound:
+                sys.exit(1)
+        if self._bound:
+            self._wait_for_parent()
+            clear(self._directory)
+
+    def end(self) -> None:
+        """Kill the servers and wait until they are gone."""
+        for child in self._children.values():
+            child.kill()
+            child.wait(timeout=15)
+
+    def start(self) -> None:
+        """Start the servers, each when it can; returns when all of them work (StartError)."""
+        began = time.monotonic()
+        self._say("starting", "making keys")
+        keys = _write_pki(self._directory / "pki")
+        if self._audit:
+            (self._directory / "audit.yaml").write_text(_audit_policy(self._audit))
+        self._spawn("etcd", _etcd_arguments())
+        port = self._start_apiserver(keys.context)
+        self._state.server = f"https://127.0.0.1:{port}"
+        for path, client in (
+            ("kubeconfig", keys.admin),
+            ("pki/controller-manager.kubeconfig", keys.controller_manager),
+        ):
+            config = _kubeconfig(self._state.server, authority=keys.authority, client=client)
+            write_private(self._directory / path, config.encode())
+        self._spawn("kube-controller-manager", _controller_manager_arguments())
+        account = functools.partial(
+            _answers, port, "/api/v1/namespaces/default/serviceaccounts/default", keys.context
+        )
+        self._wait("ServiceAccount default/default", account, log="kube-controller-manager")
+        self._state.ready_seconds = round(time.monotonic() - began, 2)
+        self._say("ready", "")
+
+    def _start_apiserver(self, context: ssl.SSLContext) -> int:
+        """Start the API server on a free port; should another process take the port first, on another."""
+        for _ in range(_PORT_ATTEMPTS):
+            port = _free_port()
+            self._spawn("kube-apiserver", _apiserver_arguments(port, audit=bool(self._audit)))
+            ready = functools.partial(_answers, port, "/readyz", context)
+            try:
+                self._wait("kube-apiserver /readyz", ready, log="kube-apiserver")
+            except StartError as failed:
+                if "address already in use" not in str(failed):
+                    raise
+            else:
+                return port
+        raise StartError(f"{_PORT_ATTEMPTS} ports in a row were taken by others between choice and use")
+
+    def _spawn(self, name: str, arguments: list[str]) -> None:
+        child = spawn_bound(
+            [str(self._programs / name), *arguments],
+            cwd=self._directory,
+            log=self._directory / "log" / f"{name}.log",
+        )
+        self._children[name] = child
+        self._state.processes[name] = Process.of(child.pid)
+        self._say("starting", name)
+
+    def _wait(self, what: str, check: Callable[[], bool], *, log: str) -> None:
+        deadline = time.monotonic() + READY_DEADLINE
+        self._say("starting", f"waiting for {what}")
+        while not check():
+            self._raise_if_any_ended()
+            if self._bound and _closed(sys.stdin):
+                raise StartError("the process that asked for this control plane is gone")
+            if time.monotonic() > deadline:
+                raise StartError(f"no {what} within {READY_DEADLINE:g} s:\n{tail(self._directory, log)}")
+            time.sleep(_POLL)
+
+    def _hold(self) -> None:
+        """Sleep until the parent or a server ends."""
+        poll = select.poll()
+        pidfds = [os.pidfd_open(child.pid) for child in self._children.values()]
+        for fd in pidfds:
+            poll.register(fd, select.POLLIN)
+        if self._bound:
+            poll.register(sys.stdin.fileno(), select.POLLIN | select.POLLHUP)
+        poll.poll()
+        if not (self._bound and _closed(sys.stdin)):
+            self._raise_if_any_ended()
+
+    def _wait_for_parent(self) -> None:
+        poll = select.poll()
+        poll.register(sys.stdin.fileno(), select.POLLIN | select.POLLHUP)
+        poll.poll()
+
+    def _raise_if_any_ended(self) -> None:
+        for name, child in self._children.items():
+            if child.poll() is not None:
+                raise StartError(f"{name} ended with {child.returncode}:\n{tail(self._directory, name)}")
+
+    def _say(self, phase: str, step: str) -> None:
+        self._state.phase, self._state.step = phase, step
+        self._state.write(self._directory)
+
+
+def _etcd_arguments() -> list[str]:
+    """Socket files instead of ports; no fsync, since nothing here outlives its keeper."""
+    client, peer = f"unix://{ETCD_SOCKET}", f"unix://{ETCD_PEER_SOCKET}"
+    return [
+        "--data-dir=etcd",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=default={peer}",
+        "--unsafe-no-fsync",
+        "--log-level=warn",
+    ]
+
+
+def _apiserver_arguments(port: int, *, audit: bool) -> list[str]:
+    arguments = [
+        f"--etcd-servers=unix://{ETCD_SOCKET}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        # An address that exists on no machine (RFC 5737): the endpoints of the Service
+        # default/kubernetes are the same everywhere, and none is looked for on the interfaces.
+        "--advertise-address=192.0.2.1",
+        "--tls-cert-file=pki/apiserver.crt",
+        "--tls-private-key-file=pki/apiserver.key",
+        "--client-ca-file=pki/ca.crt",
+        "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+        "--service-account-key-file=pki/service-account.pub",
+        "--service-account-signing-key-file=pki/service-account.key",
+        f"--service-cluster-ip-range={_SERVICES}",
+        "--authorization-mode=Node,RBAC",
+        "--allow-privileged=true",
+    ]
+    if audit:
+        arguments += ["--audit-policy-file=audit.yaml", "--audit-log-path=log/audit.jsonl"]
+    return arguments
+
+
+def _controller_manager_arguments() -> list[str]:
+    return [
+        "--kubeconfig=pki/controller-manager.kubeconfig",
+        "--secure-port=0",
+        "--leader-elect=false",
+        "--use-service-account-credentials=true",
+        # The default of 20 requests a second is most of a start: it makes 30 accounts and tokens first.
+        "--kube-api-qps=1000",
+        "--kube-api-burst=1000",
+        "--service-account-private-key-file=pki/service-account.key",
+        "--root-ca-file=pki/ca.crt",
+        "--cluster-signing-cert-file=pki/ca.crt",
+        "--cluster-signing-key-file=pki/ca.key",
+        f"--service-cluster-ip-range={_SERVICES}",
+    ]
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """What the kubeconfigs need, and a TLS context that trusts the server and is the administrator."""
+
+    authority: bytes
+    admin: Pair
+    controller_manager: Pair
+    context: ssl.SSLContext
+
+
+def _write_pki(directory: Path) -> _Keys:
+    """Make every key and certificate, and write those that the servers read from files."""
+    authority = Authority("mooring-test-ca")
+    authority.pair.write(directory, "ca")
+    names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc"]
+    server = authority.server(
+        "kube-apiserver",
+        names=["localhost", *names, "kubernetes.default.svc.cluster.local"],
+        addresses=["127.0.0.1", "10.96.0.1"],
+    )
+    server.write(directory, "apiserver")
+    private, public = service_account_key()
+    write_private(directory / "service-account.key", private)
+    (directory / "service-account.pub").write_bytes(public)
+    admin = authority.client("admin", groups=["system:masters"])
+    admin.write(directory, "admin")
+    context = ssl.create_default_context(cafile=str(directory / "ca.crt"))
+    context.load_cert_chain(directory / "admin.crt", directory / "admin.key")
+    return _Keys(
+        authority=authority.pair.certificate,
+        admin=admin,
+        controller_manager=authority.client("system:kube-controller-manager", groups=[]),
+        context=context,
+    )
+
+
+def _kubeconfig(server: str, *, authority: bytes, client: Pair) -> str:
+    """A kubeconfig that holds all it refers to, so that it can be copied."""
+    cluster = {"server": server, "certificate-authority-data": _base64(authority)}
+    user = {"client-certificate-data": _base64(client.certificate), "client-key-data": _base64(client.key)}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "mooring-test", "cluster": cluster}],
+        "users": [{"name": "client", "user": user}],
+        "contexts": [{"name": "mooring-test", "context": {"cluster": "mooring-test", "user": "client"}}],
+        "current-context": "mooring-test",
+    }
+    return yaml.safe_dump(config, sort_keys=False)
+
+
+def _audit_policy(level: str) -> str:
+    """One event for each request, when it is answered (or begins to be, for a watch)."""
+    policy = {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [{"level": level}],
+    }
+    return yaml.safe_dump(policy, sort_keys=False)
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+def _answers(port: int, path: str, context: ssl.SSLContext) -> bool:
+    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=5, context=context)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def _free_port() -> int:
+    """A port nobody listens on, below the range from which outgoing connections take theirs."""
+    for _ in range(100):
+        port = random.randrange(20000, 32000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise StartError("no free port on 127.0.0.1 between 20000 and 32000")
+
+
+def _closed(stream: TextIO) -> bool:
+    """Whether the other end of this pipe is gone; nothing is ever written to it."""
+    return bool(select.select([stream], [], [], 0)[0])
+
+
+def main() -> None:
+    """Run one keeper until it is told to end."""
+    parser = argparse.ArgumentParser(prog="keeper")
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--programs", type=Path, required=True)
+    parser.add_argument("--audit")
+    parser.add_argument("--bound", action="store_true")
+    options = parser.parse_args()
+    Keeper(options.directory, programs=options.programs, audit=options.audit, bound=options.bound).run()
+
+
+if __name__ == "__main__":
+    main()
