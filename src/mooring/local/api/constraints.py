@@ -31,12 +31,12 @@ from mooring.local.api.fields import (
 )
 from mooring.local.api.schema import META, MISSING, Schema
 
-__all__ = ["matches", "same", "validate", "validate_lists"]
+__all__ = ["NO_PATH", "matches", "same", "validate", "validate_lists"]
 
 Json = Any
 JsonObject = dict[str, Any]
 
-_NO_PATH: Final = "<nil>"
+NO_PATH: Final = "<nil>"
 
 
 def validate(obj: Json, schema: Schema, old: Json = MISSING) -> list[FieldError]:
@@ -107,7 +107,7 @@ def _check(value: Json, schema: Schema, path: str, old: Json) -> list[FieldError
 
 
 def _field(path: str) -> str:
-    return path.removeprefix(".") if path and path != "." else _NO_PATH
+    return path.removeprefix(".") if path and path != "." else NO_PATH
 
 
 def _invalid(path: str, value: Json, rule: str) -> FieldError:
@@ -169,7 +169,7 @@ def _number(value: float, schema: Schema, path: str) -> list[FieldError]:
         and not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1)
     ):
         form = f"with format {schema.format}" if schema.format in ("int32", "int64") else "(default format)"
-        errors.append(invalid(_NO_PATH, "", f"Checked value must be of type integer {form} in {path}"))
+        errors.append(invalid(NO_PATH, "", f"Checked value must be of type integer {form} in {path}"))
     if schema.multiple_of and not float(value / schema.multiple_of).is_integer():
         errors.append(_invalid(path, value, f"should be a multiple of {_plain(schema.multiple_of)}"))
     if (low := schema.minimum) is not None and (value < low or (schema.exclusive_minimum and value == low)):
@@ -243,7 +243,7 @@ def _combined(value: Json, schema: Schema, path: str) -> list[FieldError]:
     if schema.any_of:
         results = [_check(value, part, path, MISSING) for part in schema.any_of]
         if all(results):
-            errors.append(invalid(_NO_PATH, "", f'"{path}" must validate at least one schema (anyOf)'))
+            errors.append(invalid(NO_PATH, "", f'"{path}" must validate at least one schema (anyOf)'))
             errors += _shortest(results)
     if schema.one_of:
         results = [_check(value, part, path, MISSING) for part in schema.one_of]
@@ -251,16 +251,16 @@ def _combined(value: Json, schema: Schema, path: str) -> list[FieldError]:
         if valid != 1:
             found = f"Found {valid} valid alternatives" if valid else "Found none valid"
             text = f'"{path}" must validate one and only one schema (oneOf). {found}'
-            errors.append(invalid(_NO_PATH, "", text))
+            errors.append(invalid(NO_PATH, "", text))
             errors += _shortest(results) if not valid else []
     if schema.all_of:
         results = [_check(value, part, path, MISSING) for part in schema.all_of]
         errors += [error for result in results for error in result]
         if any(results):
             none = ". None validated" if all(results) else ""
-            errors.append(invalid(_NO_PATH, "", f'"{path}" must validate all the schemas (allOf){none}'))
+            errors.append(invalid(NO_PATH, "", f'"{path}" must validate all the schemas (allOf){none}'))
     if schema.not_ is not None and not _check(value, schema.not_, path, MISSING):
-        errors.append(invalid(_NO_PATH, "", f'"{path}" must not validate the schema (not)'))
+        errors.append(invalid(NO_PATH, "", f'"{path}" must not validate the schema (not)'))
     return errors
 
 

@@ -15,7 +15,16 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
-__all__ = ["Schema", "Schemas", "builtin", "compile_structural", "default", "prune", "unknown_fields"]
+__all__ = [
+    "Schema",
+    "Schemas",
+    "builtin",
+    "compile_node",
+    "compile_structural",
+    "default",
+    "prune",
+    "unknown_fields",
+]
 
 Json = Any
 JsonObject = dict[str, Any]
@@ -354,6 +363,11 @@ def compile_structural(
         schema.deduced = True
     _embed(schema, document or {})
     return schema
+
+
+def compile_node(document: JsonObject) -> Schema:
+    """Compile a part of a custom resource's schema: no object, so without metadata."""
+    return _structural(document, preserve=False)
 
 
 def _embed(schema: Schema, source: JsonObject) -> None:
