@@ -3,7 +3,8 @@
 Guarantees: a key added is handed out at least once after the add; adds while it waits are merged into one
 (highest priority, earliest time); a key that is being worked on is not handed out again before `done`, and
 an add in the meantime is kept. Keys of one priority come in order; a lower priority waits for higher ones,
-but every `FAIR`th key comes from the lowest that waits, so that none starves. A cancelled `get` loses nothing.
+but every `FAIR`th key comes from the lowest that waits, so that none starves. A cancelled `get` loses
+nothing.
 
 The queue belongs to one event loop; no method but `get` suspends.
 """
@@ -123,7 +124,7 @@ class WorkQueue(Generic[K]):
     # --- adding
 
     def add(self, key: K, *, priority: int = NORMAL, after: float = 0.0) -> None:
-        """Have the key looked at, now or ``after`` so many seconds; what already waits is only moved forward."""
+        """Have the key looked at, now or ``after`` so many seconds; one that waits only moves forward."""
         if self._closed:
             return
         item = self._items.get(key)
@@ -226,7 +227,7 @@ class WorkQueue(Generic[K]):
             try:
                 await getter
             except asyncio.CancelledError:
-                if getter.done() and not getter.cancelled() and self._ready_count:
+                if getter.done() and not getter.cancelled():
                     self._wake()  # we were chosen, and will not come: let another
                 raise
 

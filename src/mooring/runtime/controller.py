@@ -1,0 +1,447 @@
+"""A controller: watches that name keys, a queue that holds them, workers that reconcile them.
+
+Guarantees: one pass per key at a time; every relevant transition is followed by a pass that starts after it;
+a failing key waits by itself (5 ms doubling to 1000 s) and holds nobody back; whatever a reconcile raises
+ends that pass only; a pass that takes longer than ``timeout`` is cancelled; a key that keeps waking itself
+is slowed down and counted.
+Non-guarantees: no pass per event (they merge), no order between keys.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from mooring.cache.clock import Clock, SystemClock, Timer
+from mooring.cache.errors import NotCached
+from mooring.cache.informer import Informer
+from mooring.cache.store import Transition
+from mooring.kube.client import Undecodable
+from mooring.kube.errors import ApiError, Conflict
+from mooring.kube.object import Key, Object, controller_of
+from mooring.runtime.backoff import KeyedBackoff
+from mooring.runtime.context import Pass, current_pass, enter
+from mooring.runtime.metrics import ControllerStats, Metrics, QueueStats
+from mooring.runtime.predicates import Predicate
+from mooring.runtime.queue import LOW, NORMAL, QueueClosed, WorkQueue
+
+__all__ = ["After", "Controller", "Done", "Reconcile", "Result", "Terminal", "owner_key"]
+
+T = TypeVar("T", bound=Object)
+
+log = structlog.get_logger("mooring.runtime")
+
+RESYNC_SECONDS: Final = 36_000.0
+#: A key may wake itself so often within a minute before it is slowed down.
+HOT_LOOP: Final = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Nothing more to do until something changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """Look again after so many seconds (0: at once), even if nothing changes."""
+
+    seconds: float
+
+
+Result = Done | After | None
+Reconcile = Callable[[Key], Awaitable[Result]]
+Map = Callable[[Any], Iterable[Key]]
+
+
+class Terminal(Exception):
+    """Trying again cannot help until the object changes; raised with the reason, or from the error itself."""
+
+
+#: Exceptions that say the code is wrong, not the world; counted apart, as Go counts panics.
+_PANICS = (TypeError, AttributeError, LookupError, NameError, AssertionError, ArithmeticError, RecursionError)
+
+
+def owner_key(kind: type[Object]) -> Map:
+    """A map function for owned objects: the key of the controlling owner, if it is of that kind."""
+    resource = kind.resource
+
+    def keys(obj: Object) -> Iterable[Key]:
+        owner = controller_of(obj)
+        if owner is None or owner.kind != resource.kind:
+            return ()
+        group = (owner.api_version or "").rpartition("/")[0]
+        if group != resource.group:
+            return ()
+        return (Key(obj.metadata.namespace or "" if resource.namespaced else "", owner.name or ""),)
+
+    return keys
+
+
+class _Watch:
+    """One informer's transitions, turned into keys."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        informer: Informer[Any],
+        *,
+        map: Map | None,
+        predicate: Predicate | None,
+        priority: int,
+        own_creates: bool,
+    ) -> None:
+        self.informer = informer
+        self.primary = map is None
+        self._controller = controller
+        self._map = map
+        self._predicate = predicate
+        self._priority = priority
+        self._own_creates = own_creates
+
+    def attach(self) -> None:
+        self.informer.add_handler(self.on_change, on_bad=self.on_bad)
+
+    def detach(self) -> None:
+        self.informer.remove_handler(self.on_change)
+
+    def on_change(self, change: Transition[Any]) -> None:
+        if self._predicate is not None and not self._predicate(change):
+            return
+        priority = min(self._priority, LOW) if change.origin == "list" else self._priority
+        for key in self._keys(change):
+            self._controller._wake(key, change, priority=priority, own_creates=self._own_creates)
+
+    def _keys(self, change: Transition[Any]) -> Iterable[Key]:
+        if self._map is None:
+            return (change.key,)
+        old, new = change.old, change.new
+        if old is None or new is None:
+            return self._mapped(change.object)
+        # An object may have moved from one owner to another: both must look.
+        return dict.fromkeys((*self._mapped(old), *self._mapped(new)))
+
+    def _mapped(self, obj: Object) -> Iterable[Key]:
+        try:
+            return tuple(self._map(obj)) if self._map is not None else ()
+        except Exception:
+            # One side failing must not lose the other's keys.
+            log.exception("a map function failed", controller=self._controller.name, kind=obj.resource.kind)
+            return ()
+
+    def on_bad(self, bad: Undecodable) -> None:
+        if self.primary:
+            self._controller.enqueue(bad.key)
+
+    def resync(self) -> None:
+        for obj in self.informer.list():
+            self.on_change(
+                Transition(Key(obj.metadata.namespace or "", obj.metadata.name or ""), None, obj, "list")
+            )
+
+
+class _Pace:
+    """How often a key has woken itself within the current minute."""
+
+    __slots__ = ("count", "delay", "since")
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.count = 0
+        self.delay = 0.0
+
+
+class Controller:
+    """Runs ``reconcile(key)`` for every key that its watches, its results or `enqueue` name.
+
+    ``workers``: passes at the same time (8). ``timeout``: seconds for one pass (300; None: no limit).
+    ``resync``: seconds between two rounds over everything at low priority (10 h, jittered; 0: never).
+    ``clock`` and ``metrics`` are taken from the `Manager` it is added to.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        reconcile: Reconcile,
+        *,
+        workers: int = 8,
+        timeout: float | None = 300.0,
+        resync: float = RESYNC_SECONDS,
+        hot_loop: int = HOT_LOOP,
+        clock: Clock | None = None,
+    ) -> None:
+        self.name = name
+        self.stats = ControllerStats(name, workers)
+        self._reconcile = reconcile
+        self._timeout = timeout
+        self._resync = resync
+        self._hot_loop = hot_loop
+        self._watches: list[_Watch] = []
+        self._backoff: KeyedBackoff[Key] = KeyedBackoff()
+        self._paces: dict[Key, _Pace] = {}
+        self._early: dict[Key, tuple[int, float]] = {}
+        self._clock = clock or SystemClock()
+        self._queue: WorkQueue[Key] | None = None
+        self._queue_stats = QueueStats(name)
+        self._workers: list[asyncio.Task[None]] = []
+        self._passes: list[Pass] = []
+        self._resync_timer: Timer | None = None
+        self._metrics: Metrics | None = None
+
+    # --- wiring
+
+    def watch(
+        self,
+        informer: Informer[T],
+        *,
+        map: Callable[[T], Iterable[Key]] | None = None,
+        predicate: Predicate | None = None,
+        priority: int = NORMAL,
+        own_creates: bool = True,
+    ) -> Controller:
+        """Have keys looked at when objects of an informer change.
+
+        Without ``map`` the object's own key; with it, the keys it gives for the old and for the new state.
+        ``predicate`` filters transitions, wherever they come from (a watch, a list, a write of ours).
+        With ``own_creates=False`` an object created by a pass does not wake that same key: for a reconcile
+        that looks at the answer itself.
+        """
+        if self._workers:
+            raise RuntimeError(f"controller {self.name} runs already; add watches before it starts")
+        self._watches.append(
+            _Watch(self, informer, map=map, predicate=predicate, priority=priority, own_creates=own_creates)
+        )
+        return self
+
+    def owns(
+        self,
+        informer: Informer[T],
+        owner: type[Object],
+        *,
+        predicate: Predicate | None = None,
+        own_creates: bool = True,
+    ) -> Controller:
+        """Have the controlling owner looked at when an object it owns changes."""
+        return self.watch(informer, map=owner_key(owner), predicate=predicate, own_creates=own_creates)
+
+    @property
+    def informers(self) -> list[Informer[Any]]:
+        """The informers it watches."""
+        return [watch.informer for watch in self._watches]
+
+    def enqueue(self, key: Key, *, after: float = 0.0, priority: int = NORMAL) -> None:
+        """Have a key looked at, now or after so many seconds."""
+        if self._queue is not None:
+            self._queue.add(key, priority=priority, after=after)
+            return
+        other, sooner = self._early.get(key, (priority, after))
+        self._early[key] = (max(priority, other), min(after, sooner))
+
+    # --- life
+
+    @property
+    def running(self) -> bool:
+        """Whether workers are there."""
+        return bool(self._workers)
+
+    @property
+    def passes(self) -> list[Pass]:
+        """The passes that are running now, for ``/debug/tasks``."""
+        return [current for current in self._passes if current.key is not None]
+
+    @property
+    def idle(self) -> bool:
+        """Nothing due and nothing being worked on (keys may wait for their time)."""
+        return self._queue is None or (len(self._queue) == 0 and self._queue.working == 0)
+
+    def bind(self, clock: Clock, metrics: Metrics) -> None:
+        """Take the clock and publish the numbers; the manager does this."""
+        self._clock = clock
+        metrics.controller(self.stats)
+        self._metrics = metrics
+
+    def start(self) -> None:
+        """Take over: everything known is looked at once at low priority, then what changes."""
+        if self._workers:
+            return
+        queue: WorkQueue[Key] = WorkQueue(self._clock, observer=self._queue_stats)
+        self._queue = queue
+        if self._metrics is not None:
+            self._metrics.queue(self._queue_stats, queue)
+        for watch in self._watches:
+            watch.attach()
+        for key, (priority, after) in self._early.items():
+            queue.add(key, priority=priority, after=after)
+        self._early.clear()
+        for number in range(self.stats.workers):
+            current = Pass(self.name)
+            self._passes.append(current)
+            task = asyncio.create_task(self._work(queue, current), name=f"{self.name} worker {number}")
+            self._workers.append(task)
+        self._schedule_resync()
+
+    async def stop(self, grace: float = 0.0) -> None:
+        """Begin no new pass, let running ones finish for ``grace`` seconds, then cancel them."""
+        queue, self._queue = self._queue, None
+        if queue is None:
+            return
+        if self._resync_timer is not None:
+            self._resync_timer.cancel()
+        for watch in self._watches:
+            watch.detach()
+        queue.close()
+        workers, self._workers = self._workers, []
+        gathered = asyncio.gather(*workers, return_exceptions=True)
+        try:
+            async with self._clock.deadline(grace):
+                await asyncio.shield(gathered)
+        except TimeoutError:
+            late = ", ".join(f"{p.key} ({p.id})" for p in self.passes)
+            log.warning("passes cancelled at shutdown", controller=self.name, keys=late)
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(gathered, return_exceptions=True)
+            self._passes.clear()
+            self._paces.clear()
+
+    def _schedule_resync(self) -> None:
+        if self._resync > 0:
+            delay = self._resync * random.uniform(0.9, 1.1)
+            self._resync_timer = self._clock.call_later(delay, self._on_resync)
+
+    def _on_resync(self) -> None:
+        for watch in self._watches:
+            if watch.primary:
+                watch.resync()
+        self._schedule_resync()
+
+    # --- waking
+
+    def _wake(self, key: Key, change: Transition[Any], *, priority: int, own_creates: bool) -> None:
+        queue = self._queue
+        if queue is None:
+            return
+        after = 0.0
+        if change.origin == "write":
+            current = current_pass()
+            if current is not None and current.key == key and current.controller == self.name:
+                if change.old is None and not own_creates:
+                    return
+                after = self._slowed(key)
+        queue.add(key, priority=priority, after=after)
+
+    def _slowed(self, key: Key) -> float:
+        """The delay for a key that wakes itself: 0, unless it does so all the time."""
+        now = self._clock.monotonic()
+        pace = self._paces.get(key)
+        if pace is None:
+            if len(self._paces) > 4096:
+                self._paces = {k: p for k, p in self._paces.items() if now - p.since < 60.0}
+            pace = self._paces[key] = _Pace(now)
+        elif now - pace.since >= 60.0:
+            pace.delay = pace.delay if pace.count > self._hot_loop else 0.0
+            pace.since, pace.count = now, 0
+        pace.count += 1
+        if pace.count <= self._hot_loop:
+            return 0.0
+        self.stats.hot_loops += 1
+        if pace.delay == 0.0:
+            log.warning(
+                "slowing down a key that wakes itself: each pass writes, or asks to look again",
+                controller=self.name,
+                key=str(key),
+                times=pace.count,
+            )
+        pace.delay = min(60.0, pace.delay * 2 or 1.0)
+        return pace.delay
+
+    # --- working
+
+    async def _work(self, queue: WorkQueue[Key], current: Pass) -> None:
+        enter(current)
+        stats = self.stats
+        monotonic = self._clock.monotonic
+        while True:
+            try:
+                key = await queue.get()
+            except QueueClosed:
+                return
+            current.begin(key)
+            stats.active += 1
+            started = monotonic()
+            try:
+                await self._pass(queue, key)
+            finally:
+                stats.seconds.observe(monotonic() - started)
+                stats.active -= 1
+                current.end()
+                queue.done(key)
+
+    async def _pass(self, queue: WorkQueue[Key], key: Key) -> None:
+        deadline = self._clock.deadline(self._timeout)
+        try:
+            async with deadline:
+                result = await self._reconcile(key)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            self._failed(queue, key, RuntimeError("something the pass waited for was cancelled"))
+        except Conflict as error:
+            # Not a failure: the cache was a moment behind. The next pass sees the newer object.
+            self.stats.results["requeue"] += 1
+            log.debug("conflict, again", controller=self.name, key=str(key), error=str(error))
+            queue.retry(key, after=self._backoff.next(key) * random.random())
+        except Terminal as error:
+            self._backoff.forget(key)
+            self.stats.results["error"] += 1
+            self.stats.terminal += 1
+            log.error("reconcile failed for good", controller=self.name, key=str(key), error=str(error))
+        except TimeoutError as error:
+            if deadline.expired:
+                self.stats.timeouts += 1
+                self._failed(queue, key, TimeoutError(f"the pass took longer than {self._timeout} s"))
+            else:
+                self._failed(queue, key, error)
+        except Exception as error:
+            self._failed(queue, key, error)
+        else:
+            self._finished(queue, key, result)
+
+    def _finished(self, queue: WorkQueue[Key], key: Key, result: Result) -> None:
+        self._backoff.forget(key)
+        if isinstance(result, After):
+            self.stats.results["requeue_after"] += 1
+            seconds = result.seconds
+            if seconds < 0.1:
+                seconds = max(seconds, self._slowed(key))
+            queue.retry(key, after=seconds)
+        else:
+            self.stats.results["success"] += 1
+
+    def _failed(self, queue: WorkQueue[Key], key: Key, error: Exception) -> None:
+        stats = self.stats
+        stats.results["error"] += 1
+        if isinstance(error, _PANICS):
+            stats.panics += 1
+        delay = self._backoff.next(key)
+        if isinstance(error, ApiError) and error.retry_after:
+            delay = max(delay, error.retry_after)
+        failures = self._backoff.failures(key)
+        expected = isinstance(error, (ApiError, NotCached, TimeoutError))
+        log.error(
+            "reconcile failed",
+            controller=self.name,
+            key=str(key),
+            error=str(error) or repr(error),
+            failures=failures,
+            retry_in=round(delay, 3),
+            # The same traceback every few seconds helps nobody.
+            exc_info=error if failures == 1 and not expected else None,
+        )
+        queue.retry(key, after=delay)

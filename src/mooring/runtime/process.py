@@ -1,0 +1,226 @@
+"""The process of an operator: what starts, in which order, and what stops, in the reverse.
+
+Start: servers for metrics and probes, informers until synced, the Lease, then workers and services. A standby
+is warm: its caches are full before it leads, so taking over costs a queue of keys, not a list of the cluster.
+Stop (`Manager.stop`, or cancelling `Manager.run`): no new pass, running ones get the rest of the grace
+period, events are sent, the Lease is given back, informers and servers end. When the Lease is lost, passes
+are cancelled at once and `run` raises `LeaseLost`: the process should exit.
+
+One `Manager` holds one Lease. A process with several operators runs several, sharing one `InformerSet` and
+one `Metrics`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
+
+import structlog
+
+from mooring.cache.clock import Clock, SystemClock
+from mooring.cache.informer import InformerSet
+from mooring.kube.client import Client
+from mooring.runtime.client import CachedClient
+from mooring.runtime.controller import Controller
+from mooring.runtime.events import EventRecorder
+from mooring.runtime.http import Health, ProbeServer
+from mooring.runtime.lease import Election, Elector, Fence, FencedTransport, LeaseLost, OpenFence
+from mooring.runtime.metrics import MeteredTransport, Metrics
+
+__all__ = ["Manager"]
+
+log = structlog.get_logger("mooring.runtime")
+
+GRACE_SECONDS: Final = 30.0
+SYNC_SECONDS: Final = 120.0
+#: Kept of the grace period for sending events and giving the Lease back.
+RESERVE_SECONDS: Final = 3.0
+
+Service = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Manager:
+    """Everything an operator runs on, started and stopped in order; see the module's text.
+
+    ``name`` is the operator's (``redis-sentinel``): the events' reporting controller and the logs carry it.
+    ``election``: without one this process acts at once, unfenced. ``informers`` and ``metrics`` may be shared
+    with other managers; a shared `InformerSet` is started here if need be, and stopped by whoever made it.
+    ``metrics_port`` and ``probe_port`` open servers on ``host`` (``None``: no server, 0: any free port).
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        name: str = "mooring",
+        clock: Clock | None = None,
+        election: Election | None = None,
+        informers: InformerSet | None = None,
+        metrics: Metrics | None = None,
+        host: str = "127.0.0.1",
+        metrics_port: int | None = None,
+        probe_port: int | None = None,
+        grace: float = GRACE_SECONDS,
+        sync_timeout: float = SYNC_SECONDS,
+    ) -> None:
+        self.name = name
+        self.clock = clock or SystemClock()
+        self.metrics = metrics or Metrics()
+        metered = Client(
+            MeteredTransport(client.transport, self.metrics, clock=self.clock),
+            field_manager=client.field_manager,
+        )
+        self.fence: Fence = Fence(self.clock) if election is not None else OpenFence(self.clock)
+        fenced = metered
+        if election is not None:
+            fenced = Client(
+                FencedTransport(metered.transport, self.fence), field_manager=client.field_manager
+            )
+        self._own_informers = informers is None
+        self.informers = informers or InformerSet(metered, self.clock)
+        self.metrics.informers(self.informers)
+        self.client = CachedClient(fenced, self.informers)
+        self.events = EventRecorder(fenced, controller=name, clock=self.clock, metrics=self.metrics)
+        self.health = Health(self.clock, self.metrics)
+        self.leading = asyncio.Event()
+        self._elector = (
+            Elector(metered, election, fence=self.fence, clock=self.clock, on_change=self._on_leading)
+            if election is not None
+            else None
+        )
+        self._server = ProbeServer(
+            self.metrics, self.health, host=host, metrics_port=metrics_port, probe_port=probe_port
+        )
+        self._controllers: list[Controller] = []
+        self._services: list[tuple[str, Service]] = []
+        self._grace = grace
+        self._sync_timeout = sync_timeout
+        self._stop = asyncio.Event()
+        self.health.ready(f"{name} informers", lambda: self._informer_trouble())
+
+    def _on_leading(self, leads: bool) -> None:
+        if self._elector is not None:
+            self.metrics.leading[self._elector.election.name] = leads
+
+    def _informer_trouble(self) -> str:
+        stale = [f"{i!r}: {i.last_error or 'not synced'}" for i in self.informers if not i.healthy]
+        return "; ".join(stale)
+
+    # --- wiring
+
+    def add(self, controller: Controller) -> Controller:
+        """Run a controller while leading; before `run`."""
+        if any(other.name == controller.name for other in self._controllers):
+            raise ValueError(f"a controller named {controller.name} was added already")
+        controller.bind(self.clock, self.metrics)
+        self._controllers.append(controller)
+        return controller
+
+    def serve(self, name: str, service: Service) -> None:
+        """Run a coroutine function while leading; it is cancelled at the end. If it fails, the process stops."""
+        self._services.append((name, service))
+
+    @property
+    def controllers(self) -> list[Controller]:
+        """The controllers that were added."""
+        return list(self._controllers)
+
+    @property
+    def idle(self) -> bool:
+        """No controller has anything to do now; for tests and demos."""
+        return self.leading.is_set() and all(controller.idle for controller in self._controllers)
+
+    @property
+    def metrics_port(self) -> int | None:
+        """The port that metrics are served on, once started."""
+        return self._server.metrics_port
+
+    @property
+    def probe_port(self) -> int | None:
+        """The port that probes are served on, once started."""
+        return self._server.probe_port
+
+    # --- life
+
+    def stop(self) -> None:
+        """Ask for an orderly stop; `run` returns when it is done."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Run until `stop` or cancellation; raises `LeaseLost`, or what a service failed with."""
+        self.health.start(lambda: self._controllers)
+        try:
+            await self._server.start()
+            self.informers.start()
+            if not await self._unless_stopped(self.informers.wait_synced(self._sync_timeout)):
+                return
+            if self._elector is not None and not await self._unless_stopped(self._elector.acquire()):
+                return
+            await self._lead()
+        finally:
+            await self._shut_down()
+
+    async def _lead(self) -> None:
+        self.events.start()
+        for controller in self._controllers:
+            controller.start()
+        tasks = [asyncio.create_task(service(), name=name) for name, service in self._services]
+        keeper = asyncio.create_task(self._keep(), name=f"{self.name} lease")
+        stopper = asyncio.create_task(self._stop.wait(), name=f"{self.name} stop")
+        self.leading.set()
+        log.info("started", operator=self.name, controllers=[c.name for c in self._controllers])
+        grace = self._grace
+        try:
+            watched: set[asyncio.Task[Any]] = {keeper, stopper, *tasks}
+            while not stopper.done():
+                done, watched = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+        except LeaseLost:
+            grace = 0.0
+            raise
+        finally:
+            self.leading.clear()
+            # The Lease is kept while passes finish: they still act, and must not be overtaken.
+            await self._end_work(tasks, grace=max(0.0, grace - RESERVE_SECONDS))
+            await _cancel(stopper, keeper)
+
+    async def _keep(self) -> None:
+        if self._elector is None:
+            await asyncio.Event().wait()
+        else:
+            await self._elector.keep()
+
+    async def _end_work(self, tasks: list[asyncio.Task[None]], *, grace: float) -> None:
+        await asyncio.gather(*(controller.stop(grace) for controller in self._controllers))
+        await _cancel(*tasks)
+        await self.events.stop(timeout=RESERVE_SECONDS / 2)
+
+    async def _shut_down(self) -> None:
+        if self._elector is not None:
+            await self._elector.release()
+        if self._own_informers:
+            await self.informers.stop()
+        await self._server.stop()
+        await self.health.stop()
+        log.info("stopped", operator=self.name)
+
+    async def _unless_stopped(self, step: Awaitable[None]) -> bool:
+        """Do one step of the start; ``False`` when asked to stop before it was done."""
+        work = asyncio.ensure_future(step)
+        stopper = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({work, stopper}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                return False
+            work.result()
+            return True
+        finally:
+            await _cancel(work, stopper)
+
+
+async def _cancel(*tasks: asyncio.Future[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
