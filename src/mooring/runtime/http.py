@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -30,6 +30,7 @@ LAG_PERIOD: Final = 1.0
 LAG_LIMIT: Final = 10.0
 
 Check = Callable[[], str]
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Health:
@@ -130,9 +131,9 @@ class ProbeServer:
             probes = {"/healthz": self._serve_live, "/livez": self._serve_live, "/readyz": self._serve_ready}
             self.probe_port = await self._open(self.probe_port, probes)
 
-    async def _open(self, port: int, routes: dict[str, Callable[[web.Request], object]]) -> int:
+    async def _open(self, port: int, routes: Mapping[str, Answer]) -> int:
         app = web.Application()
-        app.add_routes([web.get(path, handler) for path, handler in routes.items()])  # type: ignore[arg-type]
+        app.add_routes([web.get(path, handler) for path, handler in routes.items()])
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
         await runner.setup()
         self._runners.append(runner)

@@ -22,9 +22,7 @@ from mooring.runtime.context import current_pass
 __all__ = ["REDACTED", "Secrets", "configure_logging", "redact", "secrets"]
 
 REDACTED: Final = "[redacted]"
-_KEY: Final = re.compile(
-    r"passw|secret|token|credential|auth$|authorization|requirepass|masterauth|privatekey", re.I
-)
+_KEY: Final = re.compile(r"passw|secret|token|credential|auth$|authorization|requirepass|privatekey", re.I)
 #: Shorter values would turn ordinary words into holes.
 _SHORTEST: Final = 4
 _MOST: Final = 4096

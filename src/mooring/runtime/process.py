@@ -67,16 +67,13 @@ class Manager:
         self.name = name
         self.clock = clock or SystemClock()
         self.metrics = metrics or Metrics()
-        metered = Client(
-            MeteredTransport(client.transport, self.metrics, clock=self.clock),
-            field_manager=client.field_manager,
-        )
-        self.fence: Fence = Fence(self.clock) if election is not None else OpenFence(self.clock)
-        fenced = metered
+        manager = client.field_manager
+        transport = MeteredTransport(client.transport, self.metrics, clock=self.clock)
+        metered = fenced = Client(transport, field_manager=manager)
+        self.fence: Fence = OpenFence(self.clock)
         if election is not None:
-            fenced = Client(
-                FencedTransport(metered.transport, self.fence), field_manager=client.field_manager
-            )
+            self.fence = Fence(self.clock)
+            fenced = Client(FencedTransport(transport, self.fence), field_manager=manager)
         self._own_informers = informers is None
         self.informers = informers or InformerSet(metered, self.clock)
         self.metrics.informers(self.informers)
@@ -97,7 +94,7 @@ class Manager:
         self._grace = grace
         self._sync_timeout = sync_timeout
         self._stop = asyncio.Event()
-        self.health.ready(f"{name} informers", lambda: self._informer_trouble())
+        self.health.ready(f"{name} informers", self._informer_trouble)
 
     def _on_leading(self, leads: bool) -> None:
         if self._elector is not None:
@@ -118,7 +115,7 @@ class Manager:
         return controller
 
     def serve(self, name: str, service: Service) -> None:
-        """Run a coroutine function while leading; it is cancelled at the end. If it fails, the process stops."""
+        """Run a coroutine function while leading; cancelled at the end. Its failure ends `run`."""
         self._services.append((name, service))
 
     @property
