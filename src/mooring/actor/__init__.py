@@ -1,0 +1,33 @@
+"""Observe -> one Action -> observe again: how every operator here is written.
+
+An operator subclasses :class:`Actor`, declares what it owns and watches, and returns values from
+``observe``: in sync, act, wait, terminal. Guarantees: one pass per object at a time; no write while
+observing; the status written at most once per pass and only when it differs; a failure stays with its object.
+"""
+
+from mooring.actor.actor import Actor, Related, run_actor
+from mooring.actor.children import Children, Drift, Foreign
+from mooring.actor.conditions import ConditionState
+from mooring.actor.context import Context, ObserveWrote
+from mooring.actor.drift import APPLIED, differs, digest
+from mooring.actor.outcome import Act, InSync, Outcome, Terminal, Wait
+
+__all__ = [
+    "APPLIED",
+    "Act",
+    "Actor",
+    "Children",
+    "ConditionState",
+    "Context",
+    "Drift",
+    "Foreign",
+    "InSync",
+    "ObserveWrote",
+    "Outcome",
+    "Related",
+    "Terminal",
+    "Wait",
+    "differs",
+    "digest",
+    "run_actor",
+]

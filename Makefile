@@ -1,0 +1,52 @@
+# For developers; users need only ./mooring. `make help` lists the targets.
+.DEFAULT_GOAL := help
+CACHE ?= $(or $(MOORING_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mooring)
+DEV := MOORING_LOCK=dev ./mooring exec
+
+.PHONY: help check format types generated test test-all kubernetes kubernetes-down crds soak bench lock
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s'|'
+
+check: ## everything that needs no server: lint, format, types, layers, generated files
+	$(DEV) ruff check .
+	$(DEV) ruff format --check .
+	$(DEV) mypy
+	$(DEV) lint-imports
+	$(DEV) python hack/objects.py --check
+	$(DEV) python -m mooring crds --check
+	./mooring --help >/dev/null
+
+format: ## format and fix what can be fixed by itself
+	$(DEV) ruff check --fix .
+	$(DEV) ruff format .
+
+generated: ## generate the typed objects and the CRDs again
+	$(DEV) python hack/objects.py
+	$(DEV) python -m mooring crds --write
+
+crds: generated ## the same
+
+test: ## unit and embedded tiers
+	./mooring test
+
+test-all: ## every tier
+	./mooring test --all
+
+kubernetes: ## start a real control plane (etcd, kube-apiserver, kube-controller-manager) on loopback
+	$(DEV) python hack/kubernetes/controlplane.py up
+
+kubernetes-down: ## stop it and leave nothing behind
+	$(DEV) python hack/kubernetes/controlplane.py down
+
+soak: ## rounds of faults under a writer, not for CI: make soak ROUNDS=20
+	$(DEV) python bench/soak.py --rounds $(or $(ROUNDS),20)
+
+bench: ## start-up, memory, rest and reconcile costs, beside the real control plane
+	$(DEV) python bench/plane.py
+
+lock: ## resolve the dependencies again (needs uv)
+	uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-header --no-annotate \
+	  pyproject.toml -o requirements/run.txt
+	uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-header --no-annotate \
+	  pyproject.toml --group dev -o requirements/dev.txt

@@ -1,0 +1,323 @@
+"""The Actor: observe an object, take one step, observe again.
+
+An operator writes ``observe`` (and ``finalize`` where something outside Kubernetes must be cleaned up).
+All else is here once for all operators: watches, finalizers, conditions, the status written at most once
+per pass and only when it differs, events, and exceptions that harm no other object.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+import msgspec
+import structlog
+
+from mooring.actor.children import Children
+from mooring.actor.conditions import STALLED, STANDARD, ConditionState, conclude, merged
+from mooring.actor.context import Context
+from mooring.actor.outcome import Act, InSync, Outcome, Terminal, Wait
+from mooring.actor.status import merge_diff
+from mooring.cache import BadObject, Transition
+from mooring.kube.errors import ApiError, Conflict, KubeError
+from mooring.kube.object import Key, Object, key_of
+from mooring.kube.patches import JsonPatch, MergePatch
+from mooring.runtime import (
+    After,
+    CachedClient,
+    Controller,
+    Done,
+    Manager,
+    Result,
+    meaningful_change,
+    owner_key,
+)
+
+__all__ = ["Actor", "Related", "run_actor"]
+
+T = TypeVar("T", bound=Object)
+R = TypeVar("R", bound=Object)
+
+log = structlog.get_logger("mooring.actor")
+
+#: Steps taken for one object before others get their turn.
+STEPS_PER_TURN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Related(Generic[R]):
+    """A kind that is not owned but concerns the object: ``keys`` says which objects to look at again.
+
+    ``changed`` filters transitions (default: any).
+    """
+
+    kind: type[R]
+    keys: Callable[[R], Iterable[Key]]
+    changed: Callable[[Transition[R]], bool] | None = None
+    label_selector: str = ""
+
+
+class Actor(ABC, Generic[T]):
+    """What an operator knows about one kind."""
+
+    #: The kind acted upon.
+    kind: type[T]
+    #: Name of the controller; the field manager is ``mooring-<name>``.
+    name: ClassVar[str]
+    #: Kinds of the objects it declares; their changes bring it back, those no longer wanted are pruned.
+    owns: ClassVar[Sequence[type[Object]]] = ()
+    #: Other kinds to watch.
+    related: Sequence[Related[Any]] = ()
+    #: Finalizer to set, if ``finalize`` has something to do; see rule 14 of the design.
+    finalizer: ClassVar[str] = ""
+    #: Field of the status that holds the standard conditions (JSON name).
+    conditions_field: ClassVar[str] = "conditions"
+
+    @abstractmethod
+    async def observe(self, ctx: Context[T]) -> Outcome:
+        """Look, and say what to do next. Must not write."""
+
+    async def finalize(self, ctx: Context[T]) -> Outcome:
+        """Clean up outside Kubernetes; ``InSync`` means done."""
+        return InSync("nothing to clean up")
+
+    def manages(self, obj: T) -> bool:
+        """Whether this object is ours to manage (scopes)."""
+        return True
+
+    def forget(self, key: Key) -> None:
+        """The object is gone: drop what is kept about it in memory (connections, metrics)."""
+
+
+def run_actor(actor: Actor[T], manager: Manager, *, namespaces: Sequence[str] = (), workers: int = 8) -> None:
+    """Register an actor on a manager: its informers, its watches and its controller.
+
+    ``namespaces`` restricts it; none means all.
+    """
+    _Runner(actor, manager).register(namespaces, workers)
+
+
+class _Runner(Generic[T]):
+    def __init__(self, actor: Actor[T], manager: Manager) -> None:
+        self._actor = actor
+        self._manager = manager
+        self._client: CachedClient = manager.client.as_manager(f"mooring-{actor.name}")
+        self._controller = Controller(actor.name, self.reconcile)
+
+    def register(self, namespaces: Sequence[str], workers: int) -> None:
+        actor, informers = self._actor, self._manager.informers
+        self._controller = Controller(actor.name, self.reconcile, workers=workers)
+        for namespace in namespaces or ("",):
+            primary = informers.of(actor.kind, namespace=namespace)
+            self._controller.watch(primary, predicate=meaningful_change)
+            for kind in actor.owns:
+                self._controller.watch(informers.of(kind, namespace=namespace), map=owner_key(actor.kind))
+            for related in actor.related:
+                self._controller.watch(
+                    informers.of(related.kind, namespace=namespace, label_selector=related.label_selector),
+                    map=related.keys,
+                    predicate=related.changed,
+                )
+        self._manager.add(self._controller)
+
+    async def reconcile(self, key: Key) -> Result:
+        """One turn: as many steps as there are to take now, within reason."""
+        try:
+            obj = self._client.find(self._actor.kind, key.name, namespace=key.namespace)
+        except BadObject as bad:
+            await self._report_undecodable(key, bad)
+            return Done()
+        if obj is None:
+            self._actor.forget(key)
+            return Done()
+        if not self._actor.manages(obj):
+            return Done()
+        if obj.metadata.deletion_timestamp:
+            return await self._clean_up(obj)
+        if self._actor.finalizer and self._actor.finalizer not in (obj.metadata.finalizers or ()):
+            obj = await self._add_finalizer(obj)
+        return await self._take_steps(obj, self._actor.observe)
+
+    async def _take_steps(self, obj: T, observe: Callable[[Context[T]], Any]) -> Result:
+        for _ in range(STEPS_PER_TURN):
+            ctx = self._context(obj)
+            try:
+                outcome: Outcome = await observe(ctx)
+            except KubeError:
+                raise
+            except Exception as error:
+                await self._report_failure(ctx, error)
+                raise
+            if not isinstance(outcome, Act):
+                await self._flush(ctx, outcome)
+                return _result(outcome)
+            if outcome.record:
+                await self._flush(ctx, outcome)
+            ctx.acting = True
+            ctx.log.debug("step", step=outcome.name)
+            try:
+                await outcome.run()
+            except KubeError:
+                raise
+            except Exception as error:
+                await self._report_failure(ctx, error, step=outcome.name)
+                raise
+            now = self._client.find(self._actor.kind, ctx.key.name, namespace=ctx.key.namespace)
+            if now is None or now.metadata.uid != obj.metadata.uid or now.metadata.deletion_timestamp:
+                return After(0.0)
+            obj = now
+        await self._flush(ctx, outcome)
+        return After(0.0)
+
+    async def _clean_up(self, obj: T) -> Result:
+        if not self._actor.finalizer or self._actor.finalizer not in (obj.metadata.finalizers or ()):
+            return Done()
+        result = await self._take_steps(obj, self._actor.finalize)
+        current = self._client.find(
+            self._actor.kind, obj.metadata.name or "", namespace=key_of(obj).namespace
+        )
+        if isinstance(result, Done) and current is not None:
+            await self._remove_finalizer(current)
+        return result
+
+    def _context(self, obj: T) -> Context[T]:
+        async def flush(ctx: Context[T]) -> None:
+            await self._flush(ctx, None)
+
+        return Context(
+            obj,
+            client=self._client,
+            children=Children(obj, self._client, self._actor.owns),
+            events=self._manager.events,
+            clock=self._manager.clock,
+            fence=self._manager.fence.check,
+            flush=flush,
+        )
+
+    # --- status
+
+    async def _flush(self, ctx: Context[T], outcome: Outcome | None) -> None:
+        """Write the status if it differs; with ``outcome`` its conditions too."""
+        live = self._client.find(self._actor.kind, ctx.key.name, namespace=ctx.key.namespace)
+        if live is None or live.metadata.uid != ctx.obj.metadata.uid:
+            return
+        present = _plain(getattr(live, "status", None))
+        wanted = _plain(ctx.status)
+        where = self._actor.conditions_field
+        have = present.get(where) or []
+        others = [entry for entry in wanted.get(where) or [] if entry.get("type") not in STANDARD]
+        states = conclude(outcome, ctx.readiness) if outcome is not None else _states(have)
+        generation = ctx.obj.metadata.generation
+        conditions = merged(have, states, generation=generation, now=ctx.now(), others=others)
+        if conditions:
+            wanted[where] = conditions
+        if outcome is not None and generation is not None:
+            wanted["observedGeneration"] = generation
+        patch = merge_diff(present, wanted)
+        if not patch:
+            return
+        if outcome is not None:
+            self._announce(ctx, have, states)
+        await self._client.patch(
+            self._actor.kind,
+            ctx.key.name,
+            MergePatch({"metadata": {"resourceVersion": live.metadata.resource_version}, "status": patch}),
+            namespace=ctx.key.namespace,
+            subresource="status",
+        )
+
+    def _announce(
+        self, ctx: Context[T], have: Iterable[dict[str, Any]], states: dict[str, ConditionState]
+    ) -> None:
+        """One Warning when the object gets stuck, or stuck for another reason."""
+        stalled = states.get(STALLED)
+        if stalled is None or not stalled.status:
+            return
+        old = next((entry for entry in have if entry.get("type") == STALLED), {})
+        if old.get("status") != "True" or old.get("reason") != stalled.reason:
+            ctx.events.warning(ctx.obj, stalled.reason, stalled.message)
+
+    async def _report_failure(self, ctx: Context[T], error: Exception, *, step: str = "observe") -> None:
+        """Show an unforeseen failure in the conditions; its text may hold anything, so only its type is."""
+        ctx.log.warning("failed", step=step, error=type(error).__name__, exc_info=True)
+        message = (
+            f"{step} failed with {type(error).__name__}; it is tried again, the operator's log says more"
+        )
+        try:
+            await self._flush(ctx, Wait("StepFailed", message))
+        except KubeError as second:
+            ctx.log.warning("cannot report a failure", error=str(second))
+
+    async def _report_undecodable(self, key: Key, bad: BadObject) -> None:
+        """Say on the object itself that it cannot be read; nothing that runs is touched."""
+        resource = self._actor.kind.resource
+        message = f"{bad}; correct the field and apply again"
+        states = {STALLED: ConditionState(True, "Undecodable", message)}
+        body: dict[str, Any] = {
+            self._actor.conditions_field: merged([], states, generation=None, now=self._manager.clock.now())
+        }
+        path = resource.path(namespace=key.namespace, name=key.name)
+        try:
+            raw = msgspec.json.decode((await self._client.live.request("GET", path)).body)
+            have = (raw.get("status") or {}).get(self._actor.conditions_field) or []
+            if any(entry.get("type") == STALLED and entry.get("message") == message for entry in have):
+                return
+            await self._client.live.request(
+                "PATCH",
+                f"{path}/status",
+                body=MergePatch({"status": body}).encode(),
+                content_type=MergePatch.content_type,
+            )
+        except ApiError as error:
+            log.warning("cannot report an undecodable object", key=str(key), error=error.message)
+
+    # --- finalizer
+
+    async def _add_finalizer(self, obj: T) -> T:
+        held = obj.metadata.finalizers
+        value: Any = [self._actor.finalizer] if held is None else self._actor.finalizer
+        path = "/metadata/finalizers" if held is None else "/metadata/finalizers/-"
+        return await self._patch_finalizers(obj, {"op": "add", "path": path, "value": value})
+
+    async def _remove_finalizer(self, obj: T) -> None:
+        held = obj.metadata.finalizers or []
+        if self._actor.finalizer in held:
+            path = f"/metadata/finalizers/{held.index(self._actor.finalizer)}"
+            await self._patch_finalizers(obj, {"op": "remove", "path": path})
+
+    async def _patch_finalizers(self, obj: T, operation: dict[str, Any]) -> T:
+        """By index, at exactly this version: others' finalizers are never rewritten."""
+        key = key_of(obj)
+        version = {"op": "test", "path": "/metadata/resourceVersion", "value": obj.metadata.resource_version}
+        try:
+            return await self._client.patch(
+                self._actor.kind, key.name, JsonPatch([version, operation]), namespace=key.namespace
+            )
+        except ApiError as error:
+            if error.status == 422:  # a failed test: the object changed meanwhile
+                raise Conflict(error.message, status=409, reason="Conflict") from error
+            raise
+
+
+def _result(outcome: InSync | Wait | Terminal) -> Result:
+    if isinstance(outcome, Wait):
+        return After(outcome.after)
+    if isinstance(outcome, InSync) and outcome.again is not None:
+        return After(outcome.again)
+    return Done()
+
+
+def _plain(status: Any) -> dict[str, Any]:
+    return msgspec.to_builtins(status) if status is not None else {}
+
+
+def _states(conditions: Iterable[dict[str, Any]]) -> dict[str, ConditionState]:
+    return {
+        entry["type"]: ConditionState(
+            entry.get("status") == "True", entry.get("reason") or "", entry.get("message") or ""
+        )
+        for entry in conditions
+        if entry.get("type") in STANDARD
+    }

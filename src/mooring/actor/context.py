@@ -1,0 +1,118 @@
+"""What an actor has at hand while it looks at one object."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+import structlog
+
+from mooring.actor.children import Children
+from mooring.actor.conditions import ConditionState
+from mooring.actor.outcome import Act, InSync, Terminal, Wait
+from mooring.kube.object import Key, Object, key_of
+from mooring.kube.part import Part
+from mooring.runtime import CachedClient, Clock, EventRecorder
+
+__all__ = ["Context", "ObserveWrote"]
+
+T = TypeVar("T", bound=Object)
+K = TypeVar("K", bound=Object)
+
+_READS = frozenset({"find", "get", "list", "owned_by", "by_index", "informers"})
+
+
+class ObserveWrote(RuntimeError):
+    """An actor tried to write while observing; writes belong into an action."""
+
+
+class _Guarded:
+    """The client as ``observe`` may use it: everything but writing."""
+
+    def __init__(self, client: CachedClient, context: Context[Any]) -> None:
+        self._client = client
+        self._context = context
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _READS or self._context.acting:
+            return getattr(self._client, name)
+        raise ObserveWrote(f"{self._context.key}: client.{name} while observing; put it into an action")
+
+
+class Context(Generic[T]):
+    """One pass over one object.
+
+    ``obj`` is the object as cached. ``client`` reads from the caches and, in an action only, writes.
+    ``children`` are the objects it owns. ``status`` is what will be written at the end of the pass if it
+    differs from what is there. ``fence`` raises when this process may no longer write: call it right before
+    every effect outside the API.
+    """
+
+    def __init__(
+        self,
+        obj: T,
+        *,
+        client: CachedClient,
+        children: Children,
+        events: EventRecorder,
+        clock: Clock,
+        fence: Callable[[], None],
+        flush: Callable[[Context[T]], Awaitable[None]],
+    ) -> None:
+        self.obj = obj
+        self.key: Key = key_of(obj)
+        self.acting = False
+        self.client: CachedClient = _Guarded(client, self)  # type: ignore[assignment]
+        self.children = children
+        self.events = events
+        self.clock = clock
+        self.fence = fence
+        self.log = structlog.get_logger("mooring.actor").bind(
+            kind=obj.resource.kind, namespace=self.key.namespace, name=self.key.name
+        )
+        self.status: Part | None = getattr(obj, "status", None)
+        self.readiness: ConditionState | None = None
+        self._flush = flush
+
+    def now(self) -> datetime:
+        """The time, from the clock that tests can move."""
+        return self.clock.now()
+
+    def show(self, status: Part) -> None:
+        """Make this the status; written once, at the end of the pass, if it differs."""
+        self.status = status
+
+    def ready(self, status: bool, reason: str, message: str) -> None:
+        """Say whether the service works, where that is not simply "all is as declared"."""
+        self.readiness = ConditionState(status, reason, message)
+
+    async def record(self) -> None:
+        """Write the status now, from within an action: progress of something long, an intent."""
+        await self._flush(self)
+
+    def act(
+        self,
+        name: str,
+        run: Callable[..., Awaitable[object]],
+        *args: object,
+        message: str = "",
+        record: bool = False,
+    ) -> Act:
+        """Take one step; see :class:`~mooring.actor.outcome.Act`."""
+        return Act(name, lambda: run(*args), message, record)
+
+    def wait(self, reason: str, message: str, *, after: float = 30.0, stalled: bool = False) -> Wait:
+        """Wait for something outside; see :class:`~mooring.actor.outcome.Wait`."""
+        return Wait(reason, message, after, stalled)
+
+    def in_sync(self, message: str = "everything is as declared", *, again: float | None = None) -> InSync:
+        """Nothing to do."""
+        return InSync(message, again)
+
+    def terminal(self, reason: str, message: str) -> Terminal:
+        """The declaration is wrong; ``message`` names the field and the remedy."""
+        return Terminal(reason, message)
+
+
+StatusDict = Mapping[str, Any]

@@ -1,0 +1,54 @@
+"""What an actor concludes from one look: values, not exceptions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+__all__ = ["Act", "InSync", "Outcome", "Terminal", "Wait"]
+
+
+@dataclass(frozen=True, slots=True)
+class InSync:
+    """All is as declared. ``again`` looks once more after so many seconds, for what no watch can tell."""
+
+    message: str = "everything is as declared"
+    again: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One idempotent step to take now; the object is observed again right after it.
+
+    With ``record`` the status is written before the step runs: for steps that cannot be undone or
+    derived again, whose intent must survive a crash.
+    """
+
+    name: str
+    run: Callable[[], Awaitable[object]]
+    message: str = ""
+    record: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to do until something outside changes; looked at again after ``after`` seconds at the latest.
+
+    ``stalled`` says that waiting alone will not help: somebody has to do what ``message`` says.
+    """
+
+    reason: str
+    message: str
+    after: float = 30.0
+    stalled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """The declaration itself is wrong; nothing happens until it is edited."""
+
+    reason: str
+    message: str
+
+
+Outcome = InSync | Act | Wait | Terminal

@@ -1,0 +1,49 @@
+"""``mooring test``: the tiers of the test suite, each with what it needs installed first."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from mooring.cli.packages import NODE, ensure
+
+__all__ = ["add_parser"]
+
+#: Tier -> the tests in it, fastest first.
+TIERS: dict[str, str] = {
+    "unit": "not embedded and not full and not kubernetes",
+    "embedded": "embedded and not full and not kubernetes",
+    "kubernetes": "kubernetes and not full",
+    "full": "full",
+}
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser("test", help="run the test suite (unit and embedded tiers)")
+    parser.add_argument("--all", action="store_true", help="every tier, the real control plane included")
+    parser.add_argument("--tier", action="append", choices=list(TIERS), help="only this tier (repeatable)")
+    parser.add_argument("pytest", nargs="*", help="arguments for pytest, after --")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the chosen tiers one after the other; the first failing one ends it."""
+    root = Path(os.environ.get("MOORING_ROOT", Path(__file__).resolve().parents[3]))
+    tiers = options.tier or (list(TIERS) if options.all else ["unit", "embedded"])
+    ensure(NODE)
+    for tier in tiers:
+        started = time.monotonic()
+        print(f"mooring: tier {tier}", file=sys.stderr, flush=True)
+        command = [sys.executable, "-m", "pytest", "-q", "-m", TIERS[tier], *options.pytest]
+        status = subprocess.run(command, cwd=root).returncode
+        print(f"mooring: tier {tier}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+        if status == 5 and len(tiers) > 1:  # no test in this tier matched the given arguments
+            continue
+        if status:
+            return status
+    return 0
