@@ -1,0 +1,399 @@
+"""The image catalog: which program of this machine stands for which container image.
+
+There is no container engine here. A reference such as ``redis:7.2`` is looked up in the catalog and the
+machine's own ``redis-server`` is run the way the image would run it: same entry point, same default command,
+working directory and volumes. What really runs is said, in the container's ``imageID`` and in the event
+``Pulled``, since it may be another version than the tag asks for.
+
+Entries of a file come before the built-in ones (:func:`load`), which is how other versions are registered:
+
+    images:
+    - match: ["redis:5*", "*/redis:5*"]
+      extends: redis
+      programs: {redis-server: /opt/redis-5.0/bin/redis-server, redis-cli: /opt/redis-5.0/bin/redis-cli}
+      paths: [/opt/redis-5.0]
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+__all__ = ["Catalog", "Image", "ImageError", "Program", "load", "normalize"]
+
+_REDIS_ENTRYPOINT = """#!/bin/sh
+set -e
+# As in the image: options and configuration files are meant for redis-server.
+if [ "${1#-}" != "$1" ] || [ "${1%.conf}" != "$1" ]; then
+	set -- redis-server "$@"
+fi
+exec "$@"
+"""
+
+_MARIADB_ENTRYPOINT = """#!/bin/sh
+set -e
+# As in the image: options are meant for mariadbd; an empty data directory is initialised first.
+if [ "$#" = 0 ] || [ "${1#-}" != "$1" ]; then
+	set -- mariadbd "$@"
+fi
+if { [ "$1" = mariadbd ] || [ "$1" = mysqld ]; } && [ ! -d /var/lib/mysql/mysql ]; then
+	password=${MARIADB_ROOT_PASSWORD:-${MYSQL_ROOT_PASSWORD:-}}
+	allow=${MARIADB_ALLOW_EMPTY_ROOT_PASSWORD:-${MYSQL_ALLOW_EMPTY_PASSWORD:-}}
+	if [ -z "$password$allow" ]; then
+		echo "database is uninitialized: set MARIADB_ROOT_PASSWORD or MARIADB_ALLOW_EMPTY_ROOT_PASSWORD" >&2
+		exit 1
+	fi
+	mariadb-install-db --user="$(id -un)" --datadir=/var/lib/mysql \\
+		--auth-root-authentication-method=normal >&2
+	escaped=$(printf %s "$password" | sed "s/['\\\\\\\\]/\\\\\\\\&/g")
+	mariadbd --no-defaults --user="$(id -un)" --datadir=/var/lib/mysql --bootstrap <<SQL >&2
+FLUSH PRIVILEGES;
+ALTER USER 'root'@'localhost' IDENTIFIED BY '$escaped';
+CREATE USER IF NOT EXISTS 'root'@'%' IDENTIFIED BY '$escaped';
+GRANT ALL ON *.* TO 'root'@'%' WITH GRANT OPTION;
+SQL
+fi
+case "$1" in
+mariadbd | mysqld)
+	program=$1
+	shift
+	set -- "$program" --user="$(id -un)" --datadir=/var/lib/mysql --socket=/run/mysqld/mysqld.sock "$@"
+	mkdir -p /run/mysqld
+	;;
+esac
+exec "$@"
+"""
+
+
+class ImageError(LookupError):
+    """No program stands for the image; ``reason`` is ErrImagePull or ErrImageNeverPull."""
+
+    def __init__(self, message: str, *, reason: str = "ErrImagePull") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """A program that an image contains."""
+
+    path: str
+    package: str = ""
+    """Debian package that brings it, named when it is missing."""
+    version: tuple[str, ...] = ()
+    """Arguments that make it tell its version."""
+
+
+class Image(msgspec.Struct, frozen=True, kw_only=True):
+    """What an image brings; the first of ``programs`` is the one it is about."""
+
+    name: str
+    match: tuple[str, ...]
+    programs: dict[str, Program]
+    entrypoint: tuple[str, ...] = ()
+    cmd: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    files: dict[str, str] = {}
+    """Scripts, by path inside."""
+    working_dir: str = "/"
+    volumes: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    """Further paths of the machine that its programs need, seen inside at the same place."""
+
+    @property
+    def main(self) -> tuple[str, Program]:
+        """The program the image is about."""
+        return next(iter(self.programs.items()))
+
+
+class _Entry(msgspec.Struct, forbid_unknown_fields=True):
+    match: list[str]
+    name: str = ""
+    extends: str = ""
+    programs: dict[str, str | Program] = {}
+    entrypoint: list[str] | None = None
+    cmd: list[str] | None = None
+    env: dict[str, str] | None = None
+    files: dict[str, str] | None = None
+    working_dir: str | None = None
+    volumes: list[str] | None = None
+    paths: list[str] | None = None
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    images: list[_Entry] = []
+
+
+def _redis(*, main: str = "redis-server") -> dict[str, Program]:
+    server = Program(path="/usr/bin/redis-server", package="redis-server", version=("--version",))
+    tools = {
+        name: Program(path=f"/usr/bin/{name}", package="redis-tools")
+        for name in ("redis-cli", "redis-benchmark", "redis-check-aof", "redis-check-rdb")
+    }
+    # redis-sentinel is redis-server under another name: no further package is needed.
+    return {main: server, "redis-server": server, "redis-sentinel": server, **tools}
+
+
+def _valkey() -> dict[str, Program]:
+    programs: dict[str, Program] = {}
+    for name, program in _redis().items():
+        kind = name.removeprefix("redis-")
+        valkey = f"/usr/bin/valkey-{kind}"
+        chosen = msgspec.structs.replace(program, path=valkey) if Path(valkey).exists() else program
+        programs |= {f"valkey-{kind}": chosen}
+    return {**programs, **_redis()}
+
+
+def _mariadb() -> dict[str, Program]:
+    server = Program(path="/usr/sbin/mariadbd", package="mariadb-server", version=("--version",))
+    tools = {
+        name: Program(path=f"/usr/bin/{name}", package="mariadb-client")
+        for name in ("mariadb", "mariadb-admin", "mariadb-dump", "mariadb-install-db")
+    }
+    links = {"mysqld": server, "mysql": tools["mariadb"], "mysqladmin": tools["mariadb-admin"]}
+    return {"mariadbd": server, **tools, **links}
+
+
+def _exporter() -> Image:
+    """Debian's exporter if it is installed, else our own small one (real figures from INFO)."""
+    match = (
+        "oliver006/redis_exporter",
+        "*/redis_exporter",
+        "*/redis-exporter",
+        "redis_exporter",
+        "redis-exporter",
+    )
+    debian = Path("/usr/bin/prometheus-redis-exporter")
+    if debian.exists():
+        program = Program(path=str(debian), version=("--version",))
+        return Image(
+            name="redis-exporter", match=_any_tag(match), programs={"redis_exporter": program},
+            entrypoint=("redis_exporter",),
+        )  # fmt: skip
+    program = Program(path=sys.executable, version=("--version",))
+    source = Path(__file__).parents[3]
+    return Image(
+        name="redis-exporter",
+        match=_any_tag(match),
+        programs={"python3": program},
+        files={
+            "/usr/local/bin/redis_exporter": "#!/bin/sh\n"
+            f'PYTHONPATH={source} exec {sys.executable} -m mooring.local.node.exporter "$@"\n'
+        },
+        entrypoint=("redis_exporter",),
+        paths=tuple(dict.fromkeys(map(str, (*_python_homes(), source)))),
+    )
+
+
+def _python_homes() -> list[Path]:
+    """What an interpreter outside /usr needs: its environment and the installation it stems from."""
+    homes = {Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable).resolve().parents[1]}
+    return sorted(
+        home for home in homes if not home.is_relative_to("/usr") or home.is_relative_to("/usr/local")
+    )
+
+
+def _shell(name: str, *match: str) -> Image:
+    busybox = Path("/usr/bin/busybox")
+    shell = Program(path="/usr/bin/sh", package="dash")
+    programs = {"sh": shell, "busybox": Program(path=str(busybox))} if busybox.exists() else {"sh": shell}
+    return Image(name=name, match=_any_tag(match), programs=programs, cmd=("sh",))
+
+
+def _any_tag(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"{name}:*" for name in names)
+
+
+def _names(*names: str) -> tuple[str, ...]:
+    return _any_tag(pattern for name in names for pattern in (name, f"*/{name}"))
+
+
+def _redis_image(name: str, match: tuple[str, ...], programs: dict[str, Program]) -> Image:
+    return Image(
+        name=name,
+        match=match,
+        programs=programs,
+        entrypoint=("docker-entrypoint.sh",),
+        cmd=(f"{name}-server",),
+        files={"/usr/local/bin/docker-entrypoint.sh": _REDIS_ENTRYPOINT},
+        working_dir="/data",
+        volumes=("/data",),
+    )
+
+
+def built_in() -> list[Image]:
+    """The images that are known without a file."""
+    pause = Program(path="/usr/bin/sleep", package="coreutils")
+    return [
+        _redis_image("redis", _names("redis"), _redis()),
+        _redis_image("valkey", _names("valkey"), _valkey()),
+        _exporter(),
+        Image(
+            name="mariadb",
+            match=_names("mariadb"),
+            programs=_mariadb(),
+            entrypoint=("docker-entrypoint.sh",),
+            cmd=("mariadbd",),
+            files={"/usr/local/bin/docker-entrypoint.sh": _MARIADB_ENTRYPOINT},
+            volumes=("/var/lib/mysql",),
+        ),
+        _shell("busybox", "busybox", "*/busybox"),
+        _shell("alpine", "alpine", "*/alpine", "debian", "*/debian", "ubuntu", "*/ubuntu"),
+        Image(
+            name="pause",
+            match=_names("pause"),
+            programs={"pause": pause},
+            files={"/usr/local/bin/pause.sh": "#!/bin/sh\nexec sleep infinity\n"},
+            entrypoint=("pause.sh",),
+        ),
+    ]
+
+
+def normalize(reference: str) -> str:
+    """``docker.io/library/redis@sha256:...`` -> ``redis:latest``; other registries keep their name."""
+    name, _, _digest = reference.strip().partition("@")
+    head, slash, last = name.rpartition("/")
+    repository, _, tag = last.partition(":")
+    if not repository or re.search(r"[^a-z0-9._/:-]", f"{head}{slash}{repository}".lower()):
+        raise ImageError(
+            f'Failed to apply default image tag "{reference}": invalid reference format',
+            reason="InvalidImageName",
+        )
+    for prefix in ("docker.io/", "index.docker.io/", "library/"):
+        head = f"{head}/".removeprefix(prefix).rstrip("/") if head else head
+    return f"{head}/{repository}:{tag or 'latest'}".lstrip("/")
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """An image that can run here."""
+
+    image: Image
+    reference: str
+    version: str
+
+    @property
+    def image_id(self) -> str:
+        """For the container's status: which program really runs."""
+        name, program = self.image.main
+        digest = hashlib.sha256(f"{program.path}{self.version}".encode()).hexdigest()
+        return f"host://{program.path.lstrip('/')}@{self.version or name}#sha256:{digest[:12]}"
+
+    @property
+    def says(self) -> str:
+        """For the event: the same in words."""
+        name, program = self.image.main
+        version = f" {self.version}" if self.version else ""
+        return f"runs this machine's {name}{version} ({program.path})"
+
+
+@dataclass(slots=True)
+class Catalog:
+    """Finds the image for a reference; the first entry that matches."""
+
+    images: Sequence[Image] = field(default_factory=built_in)
+
+    def find(self, reference: str) -> Image:
+        """The entry for a reference; raises :class:`ImageError` with what to do."""
+        name = normalize(reference)
+        for image in self.images:
+            if any(fnmatchcase(name, pattern) for pattern in image.match):
+                return image
+        known = ", ".join(dict.fromkeys(image.name for image in self.images))
+        raise ImageError(
+            f'image "{reference}" is not in this node\'s catalog (it has: {known}); '
+            "add it to the file given by --images, or use one of these"
+        )
+
+    def resolve(self, reference: str) -> Resolved:
+        """The entry, with the version that is installed (blocking: runs the program once)."""
+        image = self.find(reference)
+        _name, program = image.main
+        if not Path(program.path).exists():
+            package = f": install the Debian package {program.package}" if program.package else ""
+            raise ImageError(f'image "{reference}" needs {program.path}, which this machine lacks{package}')
+        return Resolved(image, reference, version_of(program))
+
+
+def version_of(program: Program) -> str:
+    """The version a program tells of itself, ``""`` if it does not."""
+    if not program.version:
+        return ""
+    return _version(program.path, program.version, Path(program.path).stat().st_mtime_ns)
+
+
+@cache
+def _version(path: str, arguments: tuple[str, ...], _modified: int) -> str:
+    try:
+        done = subprocess.run([path, *arguments], capture_output=True, timeout=10, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    found = re.search(r"\d+\.\d+(\.\d+)?", (done.stdout + done.stderr).decode(errors="replace"))
+    return found.group() if found else ""
+
+
+def load(path: Path | None = None) -> Catalog:
+    """The built-in catalog with the entries of a file before it; raises ValueError naming what is wrong."""
+    images = built_in()
+    if path is None:
+        return Catalog(images)
+    try:
+        entries = msgspec.convert(yaml.safe_load(path.read_text()) or {}, _File).images
+    except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
+        raise ValueError(f"image catalog {path}: {error}") from error
+    known = {image.name: image for image in images}
+    return Catalog([*(_extended(entry, known, path) for entry in entries), *images])
+
+
+def _extended(entry: _Entry, known: Mapping[str, Image], path: Path) -> Image:
+    base = known.get(entry.extends)
+    if entry.extends and base is None:
+        raise ValueError(
+            f"image catalog {path}: extends {entry.extends!r}, which is none of {', '.join(known)}"
+        )
+    programs = {
+        name: program if isinstance(program, Program) else _program(base, name, program)
+        for name, program in entry.programs.items()
+    }
+    if base is None and not programs:
+        raise ValueError(f"image catalog {path}: {entry.match} names neither programs nor what it extends")
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in msgspec.structs.asdict(entry).items()
+        if value is not None and name not in ("programs", "extends", "match", "name")
+    }
+    fields |= {"match": tuple(entry.match), "programs": programs | _others(base, programs)}
+    if base is None:
+        return Image(name=entry.name or entry.match[0], **fields)
+    return msgspec.structs.replace(base, name=entry.name or base.name, **fields)
+
+
+def _program(base: Image | None, name: str, path: str) -> Program:
+    old = base.programs.get(name) if base else None
+    return Program(path=path, version=old.version if old else ())
+
+
+def _others(base: Image | None, programs: Mapping[str, Program]) -> dict[str, Program]:
+    if base is None:
+        return {}
+    others = {name: program for name, program in base.programs.items() if name not in programs}
+    # redis-sentinel follows redis-server, of which it is another name.
+    if "redis-server" in programs and "redis-sentinel" in others:
+        others["redis-sentinel"] = programs["redis-server"]
+    return others
+
+
+def which(command: str) -> str | None:
+    """Where a command of the machine lies, on the path that containers have."""
+    return shutil.which(command, path="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin")

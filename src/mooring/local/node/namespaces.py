@@ -1,0 +1,100 @@
+"""Linux namespaces held by file descriptors.
+
+A pod's network, IPC and host-name namespaces live as long as a descriptor or a process refers to them. The
+plane holds the descriptors, so a pod needs no pause process and no ``/run/netns`` mount, and a killed plane
+leaves nothing: its descriptors close, its pods' processes die with it, the kernel removes the rest.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from threading import Thread
+from typing import TypeVar
+
+__all__ = ["PodNamespaces", "enter", "in_fresh_thread", "unshare"]
+
+T = TypeVar("T")
+
+CLONE_FS = 0x200
+CLONE_NEWNS = 0x20000
+CLONE_NEWUTS = 0x4000000
+CLONE_NEWIPC = 0x8000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def unshare(flags: int) -> None:
+    """Give the calling thread (for user and mount namespaces: the process) fresh namespaces."""
+    _checked(_libc.unshare(flags), "unshare")
+
+
+def enter(descriptor: int, kind: int = 0) -> None:
+    """Move the calling thread into the namespace of that descriptor."""
+    _checked(_libc.setns(descriptor, kind), "setns")
+
+
+def in_fresh_thread(work: Callable[[], T]) -> Future[T]:
+    """Run ``work`` in a thread of its own, which may change its namespaces since it ends afterwards."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            result = work()
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    Thread(target=run, name="namespaces", daemon=True).start()
+    return future
+
+
+@dataclass(slots=True)
+class PodNamespaces:
+    """Descriptors of the namespaces that the containers of one pod share."""
+
+    net: int
+    ipc: int
+    uts: int
+
+    @classmethod
+    def make(cls, *, hostname: str, setup: Callable[[int], None]) -> PodNamespaces:
+        """New namespaces (call in a fresh thread); ``setup`` runs inside, with the network's descriptor."""
+        unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
+        socket.sethostname(hostname)
+        opened: list[int] = []
+        try:
+            for kind in ("net", "ipc", "uts"):
+                opened.append(os.open(f"/proc/thread-self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC))  # noqa: PERF401
+            setup(opened[0])
+        except BaseException:
+            for descriptor in opened:
+                os.close(descriptor)
+            raise
+        return cls(*opened)
+
+    @property
+    def descriptors(self) -> tuple[int, int, int]:
+        """Network, IPC, host name."""
+        return (self.net, self.ipc, self.uts)
+
+    def close(self) -> None:
+        """Let go; the kernel removes the namespaces when no process is left in them."""
+        for descriptor in self.descriptors:
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.net = self.ipc = self.uts = -1
+
+
+def _checked(result: int, call: str) -> None:
+    if result != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{call}: {os.strerror(code)}")

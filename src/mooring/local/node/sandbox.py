@@ -1,0 +1,296 @@
+"""A container: one program in its own mount and pid namespace, made by bubblewrap.
+
+The process tree is ``bwrap`` (outside) -> ``bwrap`` (pid 1 inside) -> the program. The outer one passes on
+the program's exit status, both die with the plane (``--die-with-parent``), and with pid 1 dies everything
+inside, whatever user it became: that is why the program is not made pid 1 itself (a program that changes
+its user loses its parent-death signal, and would survive).
+
+Before the program runs, a one-line shell inside reports on a socket and waits for the word: then the pid is
+known, limits are set, and a plane that died meanwhile is noticed, since both ends of the socket are its.
+
+The environment is passed as such, never as arguments, which every user of the machine can read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import resource
+import signal
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from mooring.local.node.spawner import Child, Spawn, Spawner
+
+__all__ = ["Mount", "Privileges", "Sandbox", "SandboxError", "SandboxSpec", "can_become", "start"]
+
+DEFAULT_CAPABILITIES = (
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "NET_BIND_SERVICE",
+    "NET_RAW",
+    "SETFCAP",
+    "SETGID",
+    "SETPCAP",
+    "SETUID",
+    "SYS_CHROOT",
+)
+"""What container engines grant by default, without MKNOD and AUDIT_WRITE."""
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+_SHIM = 'ulimit -n "$1"; shift; echo >&3; read -r _ <&3 || exit 125; exec "$@" 3>&- 4>&-'
+_HANDSHAKE, _STATUS, _FIRST_LOCK = 3, 4, 20
+_START_DEADLINE = 20.0
+_REBIND_LIMIT = 512
+_HOST_FILES = ("/etc/alternatives", "/etc/ssl", "/etc/ld.so.cache", "/etc/localtime", "/etc/ca-certificates")
+
+
+class SandboxError(RuntimeError):
+    """The container could not be started; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A file or directory of the machine, seen inside at ``target``."""
+
+    source: Path
+    target: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Privileges:
+    """Who the program is and what it may do."""
+
+    uid: int = 0
+    gid: int = 0
+    groups: tuple[int, ...] = ()
+    capabilities: tuple[str, ...] = DEFAULT_CAPABILITIES
+
+    def argv(self) -> list[str]:
+        """The command that gives up the rest, to be put before the program's; empty for plain root."""
+        if not (self.uid or self.gid or self.groups):
+            return []
+        groups = ["--groups", ",".join(map(str, self.groups))] if self.groups else ["--clear-groups"]
+        return ["/usr/bin/setpriv", f"--reuid={self.uid}", f"--regid={self.gid}", *groups, "--"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxSpec:
+    """All that is needed to run a container."""
+
+    command: Sequence[str]
+    env: Mapping[str, str]
+    working_dir: str = "/"
+    mounts: Sequence[Mount] = ()
+    symlinks: Mapping[str, str] = field(default_factory=dict)
+    privileges: Privileges = Privileges()
+    read_only_root: bool = False
+    namespaces: Sequence[int] = ()
+    locks: Sequence[int] = ()
+    """Descriptors of volume locks: the program holds them too, so a lock lives as long as any user of it."""
+
+
+class Sandbox:
+    """A running container."""
+
+    def __init__(self, *, outer: Child, init_pid: int, program_pid: int, gate: socket.socket) -> None:
+        self._outer = outer
+        self._gate: socket.socket | None = gate
+        self.init_pid = init_pid
+        self.program_pid = program_pid
+        self._init_fd = os.pidfd_open(init_pid)
+        self._program_fd = os.pidfd_open(program_pid)
+        self.mount_fd = os.open(f"/proc/{init_pid}/ns/mnt", os.O_RDONLY)
+        self.pid_fd = os.open(f"/proc/{init_pid}/ns/pid", os.O_RDONLY)
+        self._gone = asyncio.get_running_loop().create_task(self._wait_gone())
+
+    @property
+    def child(self) -> Child:
+        """The outer process; its status is the program's."""
+        return self._outer
+
+    def release(self) -> None:
+        """Let the program run."""
+        if self._gate is not None:
+            with suppress(OSError):
+                self._gate.send(b"\n")
+            self._gate.close()
+            self._gate = None
+
+    def signal(self, number: int) -> None:
+        """Send the program a signal."""
+        _send(self._program_fd, number)
+
+    def kill(self) -> None:
+        """Kill the program and everything it started."""
+        _send(self._init_fd, signal.SIGKILL)
+
+    async def gone(self) -> None:
+        """Wait until no process of the container is left, which may be after the program's own end."""
+        await asyncio.shield(self._gone)
+
+    async def _wait_gone(self) -> None:
+        await self._outer.wait()
+        # The outer process leaves as soon as the program has; what it left behind dies with pid 1.
+        await _readable(self._init_fd)
+        self.release()
+        for descriptor in (self._init_fd, self._program_fd, self.mount_fd, self.pid_fd):
+            os.close(descriptor)
+        self._init_fd = self._program_fd = self.mount_fd = self.pid_fd = -1
+
+
+async def start(spawner: Spawner, spec: SandboxSpec, *, stdin: int, stdout: int, stderr: int) -> Sandbox:
+    """Make the container and stop right before its program; :meth:`Sandbox.release` lets it run."""
+    ours, theirs = socket.socketpair()
+    status_read, status_write = os.pipe2(os.O_CLOEXEC)
+    files = {0: stdin, 1: stdout, 2: stderr, _HANDSHAKE: theirs.fileno(), _STATUS: status_write}
+    files |= {_FIRST_LOCK + n: lock for n, lock in enumerate(spec.locks)}
+    high = {target: _above(source) for target, source in files.items()}
+    try:
+        what = Spawn(argv=bwrap_argv(spec), env=spec.env, files=high, namespaces=spec.namespaces)
+        outer = await spawner.spawn(what)
+    except FileNotFoundError:
+        ours.close()
+        os.close(status_read)
+        raise SandboxError("bwrap is missing: install the Debian package bubblewrap") from None
+    finally:
+        theirs.close()
+        os.close(status_write)
+        for descriptor in high.values():
+            os.close(descriptor)
+    try:
+        async with asyncio.timeout(_START_DEADLINE):
+            return await _handshake(outer, ours, status_read)
+    except BaseException as error:
+        ours.close()
+        outer.signal(signal.SIGKILL)
+        if isinstance(error, TimeoutError):
+            raise SandboxError(f"the sandbox was not ready within {_START_DEADLINE:.0f} s") from None
+        raise
+    finally:
+        os.close(status_read)
+
+
+async def _handshake(outer: Child, gate: socket.socket, status: int) -> Sandbox:
+    gate.setblocking(False)
+    if not await asyncio.get_running_loop().sock_recv(gate, 16):
+        code = await outer.wait()
+        raise SandboxError(
+            f"the sandbox could not be made (bwrap ended with {code}; its words are in the log)"
+        )
+    init_pid = msgspec.json.decode(os.read(status, 4096))["child-pid"]
+    return Sandbox(outer=outer, init_pid=init_pid, program_pid=_only_child(init_pid), gate=gate)
+
+
+def bwrap_argv(spec: SandboxSpec) -> list[str]:
+    """The command line that makes the container."""
+    argv = ["/usr/bin/bwrap", "--die-with-parent", "--unshare-pid", "--info-fd", str(_STATUS)]
+    argv += [*_root(), *_capabilities(spec.privileges.capabilities)]
+    argv += ["--tmpfs", "/usr/local/bin"]
+    for target, source in spec.symlinks.items():
+        argv += ["--symlink", source, target]
+    argv += _mounts(sorted(spec.mounts, key=lambda mount: len(PurePosixPath(mount.target).parts)))
+    argv += ["--dir", spec.working_dir]
+    if spec.read_only_root:
+        argv += ["--remount-ro", "/"]
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    files = str(limit if 0 < limit < 1 << 20 else 1 << 20)
+    shim = ["/usr/bin/sh", "-c", _SHIM, "sh", files]
+    return [*argv, "--chdir", spec.working_dir, "--", *shim, *spec.privileges.argv(), *spec.command]
+
+
+def can_become(uid: int) -> bool:
+    """Whether that user exists in our user namespace; in a plain user's plane only 0 does."""
+    for line in Path("/proc/self/uid_map").read_text().splitlines():
+        first, _outside, count = map(int, line.split())
+        if first <= uid < first + count:
+            return True
+    return False
+
+
+def _root() -> Iterator[str]:
+    yield from ("--ro-bind", "/usr", "/usr")
+    for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
+        path = Path("/", name)
+        if path.is_symlink():
+            yield from ("--symlink", str(path.readlink()).lstrip("/"), f"/{name}")
+        elif path.is_dir():
+            yield from ("--ro-bind", f"/{name}", f"/{name}")
+    yield from ("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/run", "--perms", "1777", "--tmpfs", "/tmp")  # noqa: S108
+    yield from ("--symlink", "../run", "/var/run", "--dir", "/var/lib", "--dir", "/var/log", "--dir", "/root")
+    yield from ("--perms", "1777", "--dir", "/var/tmp")  # noqa: S108
+    for file in _HOST_FILES:
+        yield from ("--ro-bind-try", file, file)
+
+
+def _capabilities(names: Iterable[str]) -> Iterator[str]:
+    yield from ("--cap-drop", "ALL")
+    for name in names:
+        yield from ("--cap-add", name if name == "ALL" else f"CAP_{name}")
+
+
+def _mounts(mounts: Iterable[Mount]) -> Iterator[str]:
+    opened: set[Path] = set()
+    for mount in mounts:
+        if (directory := _sealed_parent(mount.target)) is not None and directory not in opened:
+            opened.add(directory)
+            yield from _open_up(directory)
+        yield from ("--ro-bind" if mount.read_only else "--bind", str(mount.source), mount.target)
+
+
+def _sealed_parent(target: str) -> Path | None:
+    """The read-only directory of the machine in which a mount point would have to be created, if so."""
+    path = Path(target)
+    if not path.is_relative_to("/usr") or path.exists() or path.is_relative_to("/usr/local/bin"):
+        return None
+    return next(parent for parent in path.parents if parent.is_dir())
+
+
+def _open_up(directory: Path) -> Iterator[str]:
+    """Show the same content, in a directory in which mount points can be made."""
+    entries = sorted(directory.iterdir())
+    if len(entries) > _REBIND_LIMIT:
+        raise SandboxError(f"cannot mount below {directory}: it has too many entries; use another mountPath")
+    yield from ("--tmpfs", str(directory))
+    for entry in entries:
+        if entry.is_symlink():
+            yield from ("--symlink", str(entry.readlink()), str(entry))
+        else:
+            yield from ("--ro-bind", str(entry), str(entry))
+
+
+def _only_child(pid: int) -> int:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(children[0])
+
+
+def _above(descriptor: int) -> int:
+    """A copy with a number that none of the child's descriptors has."""
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 64)
+
+
+def _send(pidfd: int, number: int) -> None:
+    if pidfd >= 0:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(pidfd, number)
+
+
+async def _readable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    event = asyncio.Event()
+    loop.add_reader(descriptor, event.set)
+    try:
+        await event.wait()
+    finally:
+        loop.remove_reader(descriptor)
