@@ -1,0 +1,107 @@
+"""One resolved request: who asks for what, with everything a verb needs to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from mooring.local.api import conversion, failures
+from mooring.local.api.admission import Admission
+from mooring.local.api.gateway import NodeGateway
+from mooring.local.api.http import Request, User
+from mooring.local.api.kinds import Kind
+from mooring.local.api.registry import Registry, Served
+from mooring.local.api.request import Target, Verb
+from mooring.local.api.storage import Collection, Entry, Store
+from mooring.local.api.strategies import CRD, World
+from mooring.local.api.tokens import Authority
+
+__all__ = ["Call", "Cluster", "view"]
+
+JsonObject = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Cluster:
+    """The parts of one API server."""
+
+    store: Store
+    registry: Registry
+    world: World
+    admission: Admission
+    tokens: Authority
+    gateway: NodeGateway | None = None
+    watchers: int = 0
+    #: Called after a committed write and deletion of a CustomResourceDefinition.
+    on_definition: Callable[[Entry, bool], None] = lambda entry, deleted: None
+
+    def written(self, served: Served, entry: Entry) -> None:
+        """Follow a committed write of an object the server itself depends on."""
+        if served.storage == CRD:
+            self.on_definition(entry, False)
+
+    def deleted(self, served: Served, entry: Entry) -> None:
+        """Follow a committed deletion."""
+        if served.storage == CRD:
+            self.on_definition(entry, True)
+
+    def now(self) -> datetime:
+        """Return the time."""
+        return self.world.now()
+
+
+def view(entry: Entry, served: Served) -> JsonObject:
+    """Return a stored object in a served version, with kind and apiVersion."""
+    obj = entry.obj
+    if served.converts:
+        obj = conversion.from_storage(obj, group=served.group, plural=served.plural)
+    return {"kind": served.kind, "apiVersion": served.api_version, **obj}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request with its target looked up."""
+
+    cluster: Cluster
+    request: Request
+    target: Target
+    served: Served
+    verb: Verb
+    user: User
+
+    @property
+    def collection(self) -> Collection:
+        """The stored objects of the target's resource."""
+        return self.cluster.store.collection(self.served.storage)
+
+    @property
+    def kind(self) -> Kind:
+        """How the target's objects are read and checked."""
+        return Kind.of(self.served, self.cluster.registry)
+
+    @property
+    def namespace(self) -> str:
+        """The target's namespace, "" for cluster-scoped objects and lists over all namespaces."""
+        return self.target.namespace
+
+    def live(self) -> Entry:
+        """Return the newest version of the target; raises 404."""
+        entry = self.collection.head((self.target.namespace, self.target.name))
+        if entry is None:
+            raise self.not_found()
+        return entry
+
+    def not_found(self, name: str = "") -> Exception:
+        """Return the 404 of the target."""
+        return failures.not_found(self.served.group, self.served.plural, name or self.target.name)
+
+    def conflict(self, why: str = failures.MODIFIED) -> Exception:
+        """Return the 409 of the target."""
+        return failures.conflict(self.served.group, self.served.plural, self.target.name, why)
+
+    def forbidden(self, why: str, name: str = "") -> Exception:
+        """Return the 403 of the target."""
+        name = name or self.target.name
+        return failures.forbidden(self.served.group, self.served.plural, name, why)

@@ -1,0 +1,224 @@
+"""Bodies and answers: which media types, how they are read, how they are written."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+import yaml
+
+from mooring.local.api import failures
+from mooring.local.api.http import Request
+
+__all__ = [
+    "JSON_TYPES",
+    "OBJECT_TYPES",
+    "Format",
+    "decode",
+    "duplicates",
+    "encode",
+    "media_type",
+    "negotiate",
+]
+
+Shape = Literal["object", "table", "metadata"]
+
+OBJECT_TYPES = (
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+    "application/cbor",
+)
+JSON_TYPES = ("application/json", "application/yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How an answer is written: the shape of objects, and YAML or indented JSON for people."""
+
+    shape: Shape = "object"
+    yaml: bool = False
+    pretty: bool = False
+    api_version: str = "meta.k8s.io/v1"
+
+    @property
+    def plain(self) -> bool:
+        """Whether stored bytes can be sent as they are."""
+        return self.shape == "object" and not self.yaml and not self.pretty
+
+
+PLAIN = Format()
+_PEOPLE = re.compile(r"^(curl|Wget|Mozilla/)")
+
+
+def media_type(value: str) -> str:
+    """Return a media type without its parameters."""
+    return value.partition(";")[0].strip().lower()
+
+
+def negotiate(request: Request, *, shapes: bool = True) -> Format:
+    """Return the first format of the Accept header that is offered; raises 406."""
+    pretty = _pretty(request)
+    accept = request.header("accept")
+    if not accept:
+        return Format(pretty=pretty)
+    for clause in sorted(accept.split(","), key=_quality, reverse=True):
+        kind, _, rest = clause.partition(";")
+        kind = kind.strip().lower()
+        if kind in ("*/*", "application/*", "application/json", ""):
+            shaped = _shape(rest)
+            if shaped is None or (shaped[0] != "object" and not shapes):
+                continue
+            return Format(shaped[0], pretty=pretty, api_version=shaped[1])
+        if kind in ("application/yaml", "text/yaml", "application/x-yaml") and _shape(rest) is not None:
+            return Format("object", yaml=True)
+    raise failures.not_acceptable(OBJECT_TYPES)
+
+
+def _quality(clause: str) -> float:
+    match = re.search(r";\s*q=([0-9.]+)", clause)
+    try:
+        return float(match[1]) if match else 1.0
+    except ValueError:
+        return 0.0
+
+
+def _shape(parameters: str) -> tuple[Shape, str] | None:
+    """Read `as=Table;v=v1;g=meta.k8s.io`; None when it asks for something that is not offered."""
+    pairs = dict(part.strip().partition("=")[::2] for part in parameters.split(";") if part.strip())
+    wanted = pairs.get("as")
+    if wanted is None:
+        return ("object", "") if pairs.get("stream", "watch") == "watch" else None
+    if pairs.get("g") != "meta.k8s.io" or pairs.get("v") not in ("v1", "v1beta1"):
+        return None
+    shapes: dict[str, Shape] = {
+        "Table": "table",
+        "PartialObjectMetadata": "metadata",
+        "PartialObjectMetadataList": "metadata",
+    }
+    shape = shapes.get(wanted)
+    return (shape, f"meta.k8s.io/{pairs['v']}") if shape else None
+
+
+def _pretty(request: Request) -> bool:
+    if "pretty" in request.query:
+        return request.query.flag("pretty")
+    return bool(_PEOPLE.match(request.header("user-agent")))
+
+
+def encode(value: Any, form: Format) -> tuple[bytes, str]:
+    """Return the bytes of an object and their media type."""
+    if form.yaml:
+        text = yaml.dump(value, Dumper=_Dumper, sort_keys=True, allow_unicode=True, default_flow_style=False)
+        return text.encode(), "application/yaml"
+    encoded = msgspec.json.encode(value)
+    if form.pretty:
+        encoded = msgspec.json.format(encoded, indent=2) + b"\n"
+    return encoded, "application/json"
+
+
+class _Dumper(yaml.CSafeDumper):
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+class _Loader(yaml.CSafeLoader):
+    """YAML as JSON sees it: no dates, and duplicate keys noted."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def decode(body: bytes, content_type: str) -> Any:
+    """Read a JSON or YAML body; raises ValueError with the reader's words."""
+    if content_type == "application/json":
+        return _decode_json(body)
+    if body.lstrip()[:1] == b"{":
+        try:
+            return msgspec.json.decode(body)
+        except msgspec.DecodeError:
+            pass
+    try:
+        return yaml.load(body, Loader=_Loader)  # noqa: S506 - a subclass of the safe loader
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise ValueError(f"error converting YAML to JSON: yaml: {' '.join(str(error).split())}") from None
+
+
+def _decode_json(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except RecursionError:
+        raise ValueError("exceeded max depth") from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise ValueError(_go_syntax_error(body)) from None
+
+
+def _go_syntax_error(body: bytes) -> str:
+    """Word a syntax error as Go's decoder does, since people search for these words."""
+    text = body.decode(errors="replace")
+    if not text.strip():
+        return "EOF" if not text else "unexpected end of JSON input"
+    try:
+        json.loads(text)
+    except RecursionError:
+        return "exceeded max depth"
+    except json.JSONDecodeError as error:
+        if error.pos >= len(text.rstrip()):
+            return "unexpected end of JSON input"
+        found = text[error.pos]
+        if error.msg.startswith("Extra data"):
+            return f"invalid character '{found}' after top-level value"
+        if error.msg.startswith("Expecting property name"):
+            return f"invalid character '{found}' looking for beginning of object key string"
+        if error.msg.startswith("Expecting ',' delimiter"):
+            return f"invalid character '{found}' after object key:value pair"
+        if error.msg.startswith("Expecting ':'"):
+            return f"invalid character '{found}' after object key"
+        return f"invalid character '{found}' looking for beginning of value"
+    return "invalid JSON"
+
+
+class _Pairs(dict[str, Any]):
+    repeated: Sequence[str] = ()
+
+
+def _note(pairs: Iterable[tuple[str, Any]]) -> _Pairs:
+    noted = _Pairs()
+    repeated = []
+    for key, value in pairs:
+        if key in noted:
+            repeated.append(key)
+        noted[key] = value
+    if repeated:
+        noted.repeated = repeated
+    return noted
+
+
+def duplicates(body: bytes) -> list[str]:
+    """Return the paths of fields that occur twice in a JSON body."""
+    try:
+        noted = json.loads(body, object_pairs_hook=_note)
+    except (ValueError, RecursionError):
+        return []
+    found: list[str] = []
+    _collect(noted, "", found)
+    return found
+
+
+def _collect(value: Any, path: str, found: list[str]) -> None:
+    if isinstance(value, _Pairs):
+        found.extend(f"{path}.{key}" if path else key for key in value.repeated)
+        for key, inner in value.items():
+            if isinstance(inner, (_Pairs, list)):
+                _collect(inner, f"{path}.{key}" if path else key, found)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            if isinstance(inner, (_Pairs, list)):
+                _collect(inner, f"{path}[{index}]", found)

@@ -1,0 +1,60 @@
+"""Objects that are served in two shapes: Events, and HorizontalPodAutoscalers.
+
+They are stored in one (core/v1 and autoscaling/v2) and converted at the edge. Custom resources are
+converted by strategy None: only the apiVersion differs, which is not part of what is stored.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["from_storage", "to_storage"]
+
+JsonObject = dict[str, Any]
+
+#: events.k8s.io/v1 name -> core/v1 name.
+_EVENT = {
+    "note": "message",
+    "regarding": "involvedObject",
+    "reportingController": "reportingComponent",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+_CORE_EVENT = {core: new for new, core in _EVENT.items()}
+
+
+def to_storage(obj: JsonObject, *, group: str, plural: str) -> JsonObject:
+    """Return an object of events.k8s.io/v1 or autoscaling/v1 in its stored shape."""
+    if plural == "events":
+        return {_EVENT.get(key, key): value for key, value in obj.items()}
+    return _autoscaler_v2(obj)
+
+
+def from_storage(obj: JsonObject, *, group: str, plural: str) -> JsonObject:
+    """Return a stored object in the shape of events.k8s.io/v1 or autoscaling/v1."""
+    if plural == "events":
+        return {_CORE_EVENT.get(key, key): value for key, value in obj.items()}
+    return _autoscaler_v1(obj)
+
+
+def _autoscaler_v2(obj: JsonObject) -> JsonObject:
+    spec = dict(obj.get("spec") or {})
+    target = spec.pop("targetCPUUtilizationPercentage", None)
+    if target is not None:
+        utilization = {"type": "Utilization", "averageUtilization": target}
+        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": utilization}}]
+    status = {k: v for k, v in (obj.get("status") or {}).items() if k != "currentCPUUtilizationPercentage"}
+    return {**obj, "spec": spec, "status": status}
+
+
+def _autoscaler_v1(obj: JsonObject) -> JsonObject:
+    spec = dict(obj.get("spec") or {})
+    for metric in spec.pop("metrics", None) or ():
+        resource = metric.get("resource") or {}
+        if resource.get("name") == "cpu" and "averageUtilization" in resource.get("target", {}):
+            spec["targetCPUUtilizationPercentage"] = resource["target"]["averageUtilization"]
+    spec.pop("behavior", None)
+    status = {k: v for k, v in (obj.get("status") or {}).items() if k not in ("currentMetrics", "conditions")}
+    return {**obj, "spec": spec, "status": status}

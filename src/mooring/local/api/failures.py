@@ -1,0 +1,231 @@
+"""The Status answers of the API server, word for word as kube-apiserver gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mooring.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+)
+
+__all__ = [
+    "already_exists",
+    "bad_request",
+    "conflict",
+    "expired",
+    "forbidden",
+    "internal",
+    "invalid",
+    "method_not_allowed",
+    "method_not_allowed_because",
+    "method_not_supported",
+    "not_acceptable",
+    "not_found",
+    "page_not_found",
+    "payload_too_large",
+    "status_of",
+    "timeout",
+    "too_large_version",
+    "too_many_requests",
+    "unauthorized",
+    "unsupported_media_type",
+]
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def status_of(error: ApiError) -> dict[str, Any]:
+    """Return the Status object of an error."""
+    status: dict[str, Any] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": error.message,
+    }
+    if error.reason:
+        status["reason"] = error.reason
+    details = dict(error.details)
+    if error.retry_after is not None:
+        details["retryAfterSeconds"] = int(error.retry_after)
+    if details or error.reason in _ALWAYS_DETAILED:
+        status["details"] = details
+    status["code"] = error.status
+    return status
+
+
+_ALWAYS_DETAILED = {"MethodNotAllowed", "InternalError"}
+
+
+def _about(group: str, plural: str, name: str = "") -> dict[str, Any]:
+    about = {"name": name, "group": group, "kind": plural}
+    return {key: value for key, value in about.items() if value}
+
+
+def _qualified(group: str, plural: str) -> str:
+    return f"{plural}.{group}" if group else plural
+
+
+def bad_request(message: str) -> BadRequest:
+    """400 with a plain message."""
+    return BadRequest(message, status=400, reason="BadRequest")
+
+
+def unauthorized() -> Unauthorized:
+    """401: no, or no valid, token."""
+    return Unauthorized("Unauthorized", status=401, reason="Unauthorized")
+
+
+def forbidden(
+    group: str, plural: str, name: str, why: str, causes: Sequence[Mapping[str, Any]] = ()
+) -> Forbidden:
+    """403 from admission or a subresource."""
+    details = _about(group, plural, name)
+    if causes:
+        details["causes"] = list(causes)
+    subject = f'{_qualified(group, plural)} "{name}"' if name else _qualified(group, plural)
+    return Forbidden(f"{subject} is forbidden: {why}", status=403, reason="Forbidden", details=details)
+
+
+def not_found(group: str, plural: str, name: str) -> NotFound:
+    """404: no such object."""
+    return NotFound(
+        f'{_qualified(group, plural)} "{name}" not found',
+        status=404,
+        reason="NotFound",
+        details=_about(group, plural, name),
+    )
+
+
+def page_not_found() -> NotFound:
+    """404: no such resource in a group version that is served."""
+    return NotFound(
+        "the server could not find the requested resource", status=404, reason="NotFound", details={}
+    )
+
+
+def already_exists(group: str, plural: str, name: str) -> AlreadyExists:
+    """409: the name is taken."""
+    return AlreadyExists(
+        f'{_qualified(group, plural)} "{name}" already exists',
+        status=409,
+        reason="AlreadyExists",
+        details=_about(group, plural, name),
+    )
+
+
+def conflict(group: str, plural: str, name: str, why: str = MODIFIED) -> Conflict:
+    """409: a precondition failed."""
+    return Conflict(
+        f'Operation cannot be fulfilled on {_qualified(group, plural)} "{name}": {why}',
+        status=409,
+        reason="Conflict",
+        details=_about(group, plural, name),
+    )
+
+
+def expired(message: str = "The resourceVersion for the provided watch is too old.") -> Gone:
+    """410: the version asked for is no longer known."""
+    return Gone(message, status=410, reason="Expired")
+
+
+def method_not_allowed() -> ApiError:
+    """405: the path exists, the method does not."""
+    return ApiError(
+        "the server does not allow this method on the requested resource",
+        status=405,
+        reason="MethodNotAllowed",
+    )
+
+
+def method_not_allowed_because(message: str) -> ApiError:
+    """405 with its own message."""
+    return ApiError(message, status=405, reason="MethodNotAllowed")
+
+
+def method_not_supported(group: str, plural: str, verb: str) -> ApiError:
+    """405: the resource exists, the verb does not."""
+    return ApiError(
+        f'{verb} is not supported on resources of kind "{_qualified(group, plural)}"',
+        status=405,
+        reason="MethodNotAllowed",
+        details=_about(group, plural),
+    )
+
+
+def not_acceptable(accepted: Sequence[str]) -> ApiError:
+    """406: none of the types the client accepts is offered."""
+    return ApiError(
+        "only the following media types are accepted: " + ", ".join(accepted),
+        status=406,
+        reason="NotAcceptable",
+    )
+
+
+def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
+    """415: the body is of a type that is not read."""
+    return ApiError(
+        "the body of the request was in an unknown format - accepted media types include: "
+        + ", ".join(accepted),
+        status=415,
+        reason="UnsupportedMediaType",
+    )
+
+
+def payload_too_large(limit: int) -> ApiError:
+    """413: the body is too long."""
+    return ApiError(f"Request entity too large: limit is {limit}", status=413, reason="RequestEntityTooLarge")
+
+
+def too_many_requests(message: str, *, retry_after: float = 1, details: Any = None) -> TooManyRequests:
+    """429: later."""
+    return TooManyRequests(
+        message, status=429, reason="TooManyRequests", retry_after=retry_after, details=details
+    )
+
+
+def timeout(message: str) -> ServerError:
+    """504: not in time."""
+    return ServerError(message, status=504, reason="Timeout")
+
+
+def too_large_version(asked: int, current: int) -> ServerError:
+    """504: the version asked for is in the future."""
+    return ServerError(
+        f"Timeout: Too large resource version: {asked}, current: {current}",
+        status=504,
+        reason="Timeout",
+        retry_after=1,
+        details={"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]},
+    )
+
+
+def internal(message: str) -> ServerError:
+    """500: our own fault, or a webhook's."""
+    return ServerError(
+        f"Internal error occurred: {message}",
+        status=500,
+        reason="InternalError",
+        details={"causes": [{"message": message}]},
+    )
+
+
+def invalid(
+    group: str, kind: str, name: str, message: str, causes: Sequence[Mapping[str, Any]] = ()
+) -> Invalid:
+    """422 whose wording is not a list of field errors."""
+    details = _about(group, kind, name)
+    if causes:
+        details["causes"] = list(causes)
+    return Invalid(message, status=422, reason="Invalid", details=details)

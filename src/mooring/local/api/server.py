@@ -1,0 +1,494 @@
+"""The API server: one request handler behind a TLS listener and an in-process transport."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+from aiohttp import web
+
+from mooring.kube.errors import ApiError, TransportError
+from mooring.kube.transport import Response, StreamResponse
+from mooring.local.api import codec, deletes, failures, reads, subresources, writes
+from mooring.local.api.admission import Admission
+from mooring.local.api.auth import ADMIN, Authenticator
+from mooring.local.api.bootstrap import bootstrap
+from mooring.local.api.call import Call, Cluster
+from mooring.local.api.discovery import Discovery
+from mooring.local.api.gateway import NodeGateway
+from mooring.local.api.http import BODY_LIMIT, Answer, Query, Request, User
+from mooring.local.api.maintenance import Maintenance
+from mooring.local.api.registry import Registry, Served
+from mooring.local.api.request import Target, parse_path, segments
+from mooring.local.api.schema import builtin
+from mooring.local.api.storage import Entry, MemoryBackend, SqliteBackend, StorageError, Store
+from mooring.local.api.strategies import CRD, World
+from mooring.local.api.tokens import Authority
+
+__all__ = ["ApiServer", "LocalTransport"]
+
+_log = logging.getLogger(__name__)
+
+#: Seconds a chunk of a stream may wait for a slow client before the connection is closed.
+_SLOW_CLIENT = 30.0
+
+
+class ApiServer:
+    """A Kubernetes API server in this process.
+
+    `in_memory()` and `open(path)` make one; `start()` loads and bootstraps it; `transport()` reaches it
+    without sockets; `serve(sock, ...)` over TLS. `close()` ends watches and commits what is staged.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        tokens: Mapping[str, User] | None = None,
+        service_account_key: bytes | None = None,
+        service_range: str = "10.96.0.0/16",
+        now: Callable[[], datetime] | None = None,
+        address: str = "",
+    ) -> None:
+        clock = now or (lambda: datetime.now(UTC))
+        self._registry = Registry(builtin())
+        world = World(store, clock, IPv4Network(service_range))
+        authority = Authority(service_account_key)
+        self.cluster = Cluster(store, self._registry, world, Admission(), authority)
+        self.cluster.on_definition = self._definition_changed
+        self._discovery = Discovery(self._registry, address=address)
+        self.authenticator = Authenticator(tokens or {}, authority, store)
+        self._maintenance = Maintenance(self.cluster)
+        self._runners: list[web.ServerRunner] = []
+        self._closing = asyncio.Event()
+        self._ready = False
+
+    @classmethod
+    def in_memory(cls, **options: Any) -> ApiServer:
+        """Return a server that keeps nothing; call `start()` before use."""
+        return cls(Store(MemoryBackend()), **options)
+
+    @classmethod
+    def open(cls, database: Path, **options: Any) -> ApiServer:
+        """Return a server on an SQLite file; raises StorageError when another server holds it."""
+        return cls(Store(SqliteBackend(database)), **options)
+
+    async def __aenter__(self) -> ApiServer:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def gateway(self) -> NodeGateway | None:
+        """What reaches into pods; set by whoever starts the node agent."""
+        return self.cluster.gateway
+
+    @gateway.setter
+    def gateway(self, gateway: NodeGateway | None) -> None:
+        self.cluster.gateway = gateway
+
+    async def start(self) -> None:
+        """Serve the stored definitions, create what every cluster has, begin the upkeep."""
+        for entry in self.cluster.store.collection(CRD):
+            self._registry.set_definition(entry.obj)
+        await bootstrap(self.transport(user=User("system:apiserver", groups=("system:masters",))))
+        self._maintenance.start()
+        self._ready = True
+
+    async def close(self) -> None:
+        """Stop listening, end watches, make every accepted write durable."""
+        self._closing.set()
+        self._ready = False
+        await self._maintenance.stop()
+        for runner in self._runners:
+            await runner.cleanup()
+        await self.cluster.store.close()
+
+    def transport(self, *, user: User = ADMIN, agent: str = "mooring") -> LocalTransport:
+        """Return a Transport into this server, authenticated as a user."""
+        return LocalTransport(self, user, agent)
+
+    async def serve(self, sock: Any, context: ssl.SSLContext | None) -> None:
+        """Listen on a bound socket; without a context plain HTTP, for tests on loopback only."""
+        server = web.Server(self._handle_http, access_log=None, keepalive_timeout=75.0)
+        runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=2.0)
+        await runner.setup()
+        self._runners.append(runner)
+        await web.SockSite(runner, sock, ssl_context=context).start()
+
+    # --- definitions --------------------------------------------------------------------------------------
+
+    def _definition_changed(self, entry: Entry, deleted: bool) -> None:
+        if deleted:
+            self._registry.drop_definition(entry.name)
+        else:
+            self._registry.set_definition({"kind": "CustomResourceDefinition", **entry.obj})
+        self._discovery.changed()
+        self._maintenance.definition_changed(entry, deleted=deleted)
+
+    # --- requests -----------------------------------------------------------------------------------------
+
+    async def handle(self, request: Request) -> Answer:
+        """Answer any request; errors become Status answers, bugs a 500 without their insides."""
+        try:
+            answer = await self._route(request)
+        except ApiError as error:
+            answer = _failure(error, request)
+        except StorageError as error:
+            answer = _failure(failures.internal(str(error)), request)
+        except LookupError as error:
+            _log.exception("request failed: %s %s", request.method, request.path)
+            answer = _failure(failures.internal(type(error).__name__), request)
+        except Exception as error:
+            _log.exception("request failed: %s %s", request.method, request.path)
+            answer = _failure(failures.internal(type(error).__name__), request)
+        return answer
+
+    async def _route(self, request: Request) -> Answer:
+        if request.user is None:
+            request.user = self.authenticator.user(request, now=self.cluster.now())
+        parts = segments(request.path)
+        if parts is None:
+            return self._root(request)
+        if parts[0] in ("healthz", "livez", "readyz"):
+            return self._health(parts)
+        if parts[0] in (".well-known", "openid"):
+            return self._openid(request, parts)
+        if request.method in ("GET", "HEAD") and (answer := self._discovery.answer(request, parts)):
+            return answer
+        target = parse_path(parts)
+        if target is None:
+            return _no_page(parts, self._registry)
+        return await self._resource(request, target, request.user)
+
+    def _root(self, request: Request) -> Answer:
+        if request.path.strip("/"):
+            return _plain(404, "404 page not found\n")
+        paths = [
+            "/api",
+            "/api/v1",
+            "/apis",
+            "/healthz",
+            "/livez",
+            "/openapi/v2",
+            "/openapi/v3",
+            "/readyz",
+            "/version",
+        ]
+        for group, versions in self._registry.group_versions().items():
+            paths += [f"/apis/{group}", *(f"/apis/{group}/{version}" for version in versions)]
+        return Answer(200, msgspec.json.encode({"paths": sorted(paths)}))
+
+    def _health(self, parts: tuple[str, ...]) -> Answer:
+        if parts[0] == "readyz" and not self._ready:
+            return _plain(500, "[-]ready failed: the server is starting or stopping\n")
+        return _plain(200, "ok")
+
+    def _openid(self, request: Request, parts: tuple[str, ...]) -> Answer:
+        from mooring.local.api.tokens import ISSUER
+
+        if parts == ("openid", "v1", "jwks"):
+            return Answer(200, msgspec.json.encode(self.cluster.tokens.key_set()), "application/jwk-set+json")
+        if parts == (".well-known", "openid-configuration"):
+            document = {
+                "issuer": ISSUER,
+                "jwks_uri": f"{ISSUER}/openid/v1/jwks",
+                "response_types_supported": ["id_token"],
+                "subject_types_supported": ["public"],
+                "id_token_signing_alg_values_supported": ["ES256"],
+            }
+            return Answer(200, msgspec.json.encode(document))
+        return _plain(404, "404 page not found\n")
+
+    async def _resource(self, request: Request, target: Target, user: User) -> Answer:
+        served = self._registry.find(target.group, target.version, target.plural)
+        if served is None:
+            if not self._registry.resources(target.group, target.version):
+                return _plain(404, "404 page not found\n")
+            raise failures.page_not_found()
+        verb = target.verb(request.method, request.query)
+        if verb is None:
+            raise failures.method_not_allowed()
+        _check_scope(target, served)
+        call = Call(self.cluster, request, target, served, verb, user)
+        if target.subresource:
+            return await subresources.answer(call)
+        if verb not in served.verbs:
+            raise failures.method_not_allowed()
+        return await _VERBS[verb](call)
+
+    # --- HTTP ---------------------------------------------------------------------------------------------
+
+    async def _handle_http(self, http: web.BaseRequest) -> web.StreamResponse:
+        raw_path, _, query = http.raw_path.partition("?")
+
+        async def read_body() -> bytes:
+            if (http.content_length or 0) > BODY_LIMIT:
+                raise failures.payload_too_large(BODY_LIMIT)
+            body = bytearray()
+            async for chunk in http.content.iter_any():
+                body += chunk
+                if len(body) > BODY_LIMIT:
+                    raise failures.payload_too_large(BODY_LIMIT)
+            return bytes(body)
+
+        request = Request(
+            method=http.method,
+            path=raw_path,
+            query=Query.parse(query),
+            headers={name.lower(): value for name, value in http.headers.items()},
+            read_body=read_body,
+            peer=http.remote or "",
+            upgrade=http,
+        )
+        answer = await self.handle(request)
+        headers = {**answer.headers, **_warning_headers(request)}
+        if answer.upgrade is not None:
+            return await answer.upgrade(http)
+        if answer.stream is not None:
+            return await self._stream(http, answer, headers)
+        response = web.Response(status=answer.status, body=answer.body, headers=headers)
+        response.headers["Content-Type"] = answer.content_type
+        if len(answer.body) > 128 << 10 and "gzip" in request.header("accept-encoding"):
+            response.enable_compression(web.ContentCoding.gzip)
+        return response
+
+    async def _stream(
+        self, http: web.BaseRequest, answer: Answer, headers: Mapping[str, str]
+    ) -> web.StreamResponse:
+        assert answer.stream is not None
+        response = web.StreamResponse(status=answer.status, headers=headers)
+        response.headers["Content-Type"] = answer.content_type
+        response.enable_chunked_encoding()
+        await response.prepare(http)
+        stream = _until(answer.stream, self._closing)
+        try:
+            async for chunk in stream:
+                async with asyncio.timeout(_SLOW_CLIENT):
+                    await response.write(chunk)
+        except (ConnectionError, TimeoutError):
+            if http.transport is not None:
+                http.transport.abort()
+            return response
+        finally:
+            await stream.aclose()
+        with contextlib.suppress(ConnectionError):
+            await response.write_eof()
+        return response
+
+
+async def _list(call: Call) -> Answer:
+    return reads.list_objects(call)
+
+
+async def _get(call: Call) -> Answer:
+    return reads.get(call)
+
+
+async def _watch(call: Call) -> Answer:
+    return reads.watch(call)
+
+
+def _write(verb: Callable[[Call], Awaitable[writes.Result]]) -> Callable[[Call], Awaitable[Answer]]:
+    async def answer(call: Call) -> Answer:
+        form = codec.negotiate(call.request)
+        status, obj = await verb(call)
+        return reads.answer_object(call, status, obj, form)
+
+    return answer
+
+
+_VERBS: Mapping[str, Callable[[Call], Awaitable[Answer]]] = {
+    "get": _get,
+    "list": _list,
+    "watch": _watch,
+    "create": _write(writes.create),
+    "update": _write(writes.replace),
+    "patch": _write(writes.patch_object),
+    "delete": _write(deletes.delete),
+    "deletecollection": _write(deletes.delete_collection),
+}
+
+
+def _check_scope(target: Target, served: Served) -> None:
+    """Refuse paths that no route of a real server matches."""
+    if target.rest and not target.subresource == "proxy":
+        raise failures.page_not_found()
+    if target.namespace and not served.namespaced:
+        raise failures.page_not_found()
+    if not target.namespace and served.namespaced and target.name:
+        raise failures.page_not_found()
+
+
+def _no_page(parts: tuple[str, ...], registry: Registry) -> Answer:
+    group = parts[1] if parts[0] == "apis" and len(parts) > 1 else ""
+    if parts[0] in ("api", "apis") and registry.group_versions().get(group):
+        raise failures.method_not_allowed()
+    return _plain(404, "404 page not found\n")
+
+
+def _plain(status: int, text: str) -> Answer:
+    return Answer(status, text.encode(), "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"})
+
+
+def _failure(error: ApiError, request: Request) -> Answer:
+    try:
+        form = codec.negotiate(request, shapes=True)
+    except ApiError:
+        form = codec.Format()
+    status = failures.status_of(error)
+    status["metadata"] = getattr(error, "meta", {})
+    body, content_type = codec.encode(status, codec.Format(yaml=form.yaml, pretty=form.pretty))
+    headers = {"Retry-After": str(int(error.retry_after))} if error.retry_after is not None else {}
+    return Answer(error.status, body, content_type, headers)
+
+
+def _warning_headers(request: Request) -> dict[str, str]:
+    if not request.warnings:
+        return {}
+    quoted = [text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") for text in request.warnings]
+    return {"Warning": ", ".join(f'299 - "{text}"' for text in dict.fromkeys(quoted))}
+
+
+async def _until(stream: AsyncGenerator[bytes], closing: asyncio.Event) -> AsyncGenerator[bytes]:
+    """Yield a stream until it ends or the server stops."""
+    stop = asyncio.ensure_future(closing.wait())
+    try:
+        while True:
+            step = asyncio.ensure_future(anext(stream, None))
+            try:
+                await asyncio.wait((step, stop), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                if not step.done():
+                    step.cancel()
+                    await asyncio.wait((step,))
+            if step.cancelled() or (chunk := step.result()) is None:
+                return
+            yield chunk
+    finally:
+        stop.cancel()
+        await stream.aclose()
+
+
+# --- in process -----------------------------------------------------------------------------------------
+
+
+class LocalTransport:
+    """A Transport into a server of this process, through the very same request handling."""
+
+    def __init__(self, server: ApiServer, user: User, agent: str) -> None:
+        self._server = server
+        self._user = user
+        self._agent = agent
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: bytes | None,
+        headers: Mapping[str, str] | None,
+    ) -> Request:
+        async def read_body() -> bytes:
+            if body is not None and len(body) > BODY_LIMIT:
+                raise failures.payload_too_large(BODY_LIMIT)
+            return body or b""
+
+        path, _, inline = path.partition("?")
+        parsed = Query.parse("&".join(filter(None, (inline, urlencode(query or {})))))
+        names = {
+            "user-agent": self._agent,
+            **{name.lower(): value for name, value in (headers or {}).items()},
+        }
+        return Request(method, path, parsed, names, read_body, user=self._user)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Response:
+        """See :meth:`mooring.kube.transport.Transport.request`."""
+        request = self._request(method, path, query, body, headers)
+        try:
+            async with asyncio.timeout(timeout or 30.0):
+                answer = await self._server.handle(request)
+                content = answer.body
+                if answer.stream is not None:
+                    content = b"".join([chunk async for chunk in answer.stream])
+        except TimeoutError as error:
+            raise TransportError(f"{method} {path}: no answer in time") from error
+        return Response(answer.status, _headers(answer, request), content)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[StreamResponse]:
+        """See :meth:`mooring.kube.transport.Transport.stream`."""
+        request = self._request(method, path, query, None, headers)
+        answer = await self._server.handle(request)
+        stream = _LocalStream(answer, _headers(answer, request), self._server)
+        try:
+            yield stream
+        finally:
+            await stream.close()
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def _headers(answer: Answer, request: Request) -> dict[str, str]:
+    return {"Content-Type": answer.content_type, **answer.headers, **_warning_headers(request)}
+
+
+class _LocalStream:
+    def __init__(self, answer: Answer, headers: Mapping[str, str], server: ApiServer) -> None:
+        self.status = answer.status
+        self.headers = headers
+        self._body = answer.body
+        self._chunks = _until(answer.stream, server._closing) if answer.stream is not None else None
+
+    async def read(self) -> bytes:
+        if self._chunks is None:
+            return self._body
+        return b"".join([chunk async for chunk in self._chunks])
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        rest = b""
+        if self._chunks is None:
+            for line in self._body.split(b"\n"):
+                yield line
+            return
+        async for chunk in self._chunks:
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if line:
+                    yield line
+        if rest:
+            yield rest
+
+    async def close(self) -> None:
+        if self._chunks is not None:
+            await self._chunks.aclose()

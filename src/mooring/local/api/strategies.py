@@ -1,0 +1,498 @@
+"""What the API server does for particular kinds beyond the generic path.
+
+A strategy returns changed objects and never writes. What it derives from other objects (which Service
+addresses are taken) it reads from the store at that moment, so nothing can drift or leak.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from ipaddress import IPv4Address, IPv4Network
+from typing import Any
+
+from mooring.local.api import crd as crds
+from mooring.local.api import fields
+from mooring.local.api.constraints import same
+from mooring.local.api.errors import invalid_object
+from mooring.local.api.objectmeta import bump_generation, differs, rfc3339, with_metadata
+from mooring.local.api.registry import Served
+from mooring.local.api.storage import Store
+
+__all__ = [
+    "World",
+    "no_unconditional_update",
+    "prepare_create",
+    "prepare_status",
+    "prepare_update",
+    "upserts",
+]
+
+JsonObject = dict[str, Any]
+
+CRD = "customresourcedefinitions.apiextensions.k8s.io"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What strategies may look at."""
+
+    store: Store
+    now: Callable[[], datetime]
+    service_range: IPv4Network = field(default_factory=lambda: IPv4Network("10.96.0.0/16"))
+    node_ports: range = range(30000, 32768)
+
+
+# --- generation -----------------------------------------------------------------------------------
+
+#: Built-in kinds whose generation counts changes, with the parts that do not count.
+_GENERATION: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        (
+            "pods",
+            "replicationcontrollers",
+            "daemonsets.apps",
+            "deployments.apps",
+            "replicasets.apps",
+            "statefulsets.apps",
+            "cronjobs.batch",
+            "jobs.batch",
+            "ingresses.networking.k8s.io",
+            "networkpolicies.networking.k8s.io",
+            "poddisruptionbudgets.policy",
+            CRD,
+            "flowschemas.flowcontrol.apiserver.k8s.io",
+            "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
+            "podtemplates",
+            "endpointslices.discovery.k8s.io",
+            "priorityclasses.scheduling.k8s.io",
+            "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+            "validatingwebhookconfigurations.admissionregistration.k8s.io",
+            "validatingadmissionpolicies.admissionregistration.k8s.io",
+            "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+            "mutatingadmissionpolicies.admissionregistration.k8s.io",
+            "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
+        ),
+        ("apiVersion", "kind", "metadata", "status"),
+    ),
+}
+
+
+def _first_generation(obj: JsonObject, served: Served) -> JsonObject:
+    counted = served.custom is not None or served.storage in _GENERATION
+    return with_metadata(obj, generation=1 if counted else None)
+
+
+def _next_generation(new: JsonObject, old: JsonObject, served: Served) -> JsonObject:
+    if served.custom is not None:
+        ignored: tuple[str, ...] = ("apiVersion", "kind", "metadata")
+        ignored = (*ignored, "status") if "status" in served.subresources else ignored
+    elif served.storage in _GENERATION:
+        ignored = _GENERATION[served.storage]
+    else:
+        return new
+    changed = differs(new, old, without=ignored)
+    if served.storage == "deployments.apps":
+        before, after = old["metadata"].get("annotations"), new["metadata"].get("annotations")
+        changed = changed or not same(before, after)
+    return bump_generation(new) if changed else new
+
+
+# --- the generic path -------------------------------------------------------------------------------
+
+
+def drop_status(obj: JsonObject, served: Served) -> JsonObject:
+    """Return what a client may set on create: no status, where that is a subresource (but a Node's)."""
+    if "status" in obj and "status" in served.subresources and served.storage != "nodes":
+        return {key: value for key, value in obj.items() if key != "status"}
+    return obj
+
+
+def prepare_create(obj: JsonObject, served: Served, world: World) -> JsonObject:
+    """Return a defaulted new object with everything the server sets on create."""
+    obj = _first_generation(obj, served)
+    prepare = _CREATE.get(served.storage)
+    return prepare(obj, world) if prepare and served.custom is None else obj
+
+
+def prepare_update(new: JsonObject, old: JsonObject, served: Served, world: World) -> JsonObject:
+    """Return a changed object with the parts a plain update cannot change taken from the live one."""
+    if "status" in served.subresources:
+        new = _with_part(new, old, "status")
+    prepare = _UPDATE.get(served.storage)
+    if prepare and served.custom is None:
+        new = prepare(new, old, world)
+    return _next_generation(new, old, served)
+
+
+def prepare_status(new: JsonObject, old: JsonObject, served: Served, world: World) -> JsonObject:
+    """Return the live object with the status of a changed one, and what else a status update may carry."""
+    meta = dict(old["metadata"])
+    sent = new["metadata"]
+    if served.custom is None:
+        for name in ("annotations", "finalizers", "labels"):
+            if name == "labels" and served.group in ("apps", "batch"):
+                continue
+            meta.pop(name, None)
+            if name in sent:
+                meta[name] = sent[name]
+    for name in ("managedFields", "resourceVersion", "uid", "name"):
+        if name in sent:
+            meta[name] = sent[name]
+    result = {**old, "metadata": meta, "status": new.get("status", {})}
+    if "status" not in new:
+        del result["status"]
+    if served.storage == "nodes":
+        result["spec"] = new.get("spec", result.get("spec"))
+    if served.storage == CRD:
+        result["spec"] = old["spec"]
+    return result
+
+
+def _with_part(new: JsonObject, old: JsonObject, part: str) -> JsonObject:
+    if part in old:
+        return new if new.get(part) is old[part] else {**new, part: old[part]}
+    return {key: value for key, value in new.items() if key != part}
+
+
+#: Built-in kinds whose update must name a resource version.
+_CONDITIONAL_GROUPS = {
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "coordination.k8s.io",
+    "policy",
+    "resource.k8s.io",
+    "storage.k8s.io",
+}
+
+
+def no_unconditional_update(served: Served) -> bool:
+    """Whether an update must carry a resource version."""
+    return served.custom is not None or served.group in _CONDITIONAL_GROUPS
+
+
+_UPSERTED = {
+    "endpoints",
+    "events",
+    "limitranges",
+    "leases.coordination.k8s.io",
+    "services",
+    "serviceaccounts",
+}
+
+
+def upserts(served: Served) -> bool:
+    """Whether an update creates an object that does not exist."""
+    return served.custom is None and (
+        served.storage in _UPSERTED or served.group in ("rbac.authorization.k8s.io", "node.k8s.io")
+    )
+
+
+# --- namespaces -------------------------------------------------------------------------------------
+
+
+def _create_namespace(obj: JsonObject, world: World) -> JsonObject:
+    spec = dict(obj.get("spec") or {})
+    finalizers = list(spec.get("finalizers") or ())
+    if "kubernetes" not in finalizers:
+        finalizers.append("kubernetes")
+    obj = {**obj, "spec": {**spec, "finalizers": finalizers}, "status": {"phase": "Active"}}
+    return _named_label(obj)
+
+
+def _named_label(obj: JsonObject) -> JsonObject:
+    name = obj["metadata"].get("name", "")
+    labels = {**(obj["metadata"].get("labels") or {}), "kubernetes.io/metadata.name": name}
+    return with_metadata(obj, labels=labels)
+
+
+def _update_namespace(new: JsonObject, old: JsonObject, world: World) -> JsonObject:
+    return _named_label(_with_part(new, old, "spec"))
+
+
+# --- pods -------------------------------------------------------------------------------------------
+
+
+def _create_pod(obj: JsonObject, world: World) -> JsonObject:
+    return {**obj, "status": {"phase": "Pending", "qosClass": qos_class(obj["spec"])}}
+
+
+def qos_class(spec: JsonObject) -> str:
+    """Return Guaranteed, Burstable or BestEffort, from cpu and memory of all containers."""
+    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    resources = [c.get("resources") or {} for c in containers]
+    relevant = ("cpu", "memory")
+    used = any(
+        r.get(kind, {}).get(name) for r in resources for kind in ("requests", "limits") for name in relevant
+    )
+    if not used:
+        return "BestEffort"
+    for part in resources:
+        limits, requests = part.get("limits") or {}, part.get("requests") or {}
+        for name in relevant:
+            if name not in limits or requests.get(name, limits[name]) != limits[name]:
+                return "Burstable"
+    return "Guaranteed"
+
+
+# --- secrets ----------------------------------------------------------------------------------------
+
+
+def _fold_string_data(obj: JsonObject, world: World) -> JsonObject:
+    texts = obj.get("stringData")
+    if texts is None:
+        return obj
+    data = {key: base64.b64encode(value.encode()).decode() for key, value in texts.items()}
+    folded = {key: value for key, value in obj.items() if key != "stringData"}
+    if data:
+        folded["data"] = {**(obj.get("data") or {}), **data}
+    return folded
+
+
+# --- volumes ----------------------------------------------------------------------------------------
+
+
+def _create_claim(obj: JsonObject, world: World) -> JsonObject:
+    spec = obj.get("spec") or {}
+    if "storageClassName" not in spec and not spec.get("volumeName") and (name := _default_class(world)):
+        obj = {**obj, "spec": {**spec, "storageClassName": name}}
+    return {**obj, "status": {"phase": "Pending"}}
+
+
+def _default_class(world: World) -> str:
+    marks = (
+        "storageclass.kubernetes.io/is-default-class",
+        "storageclass.beta.kubernetes.io/is-default-class",
+    )
+    chosen = [
+        entry
+        for entry in world.store.collection("storageclasses.storage.k8s.io")
+        if any((entry.obj["metadata"].get("annotations") or {}).get(mark) == "true" for mark in marks)
+    ]
+    newest = max(chosen, key=lambda e: (e.obj["metadata"]["creationTimestamp"], e.name), default=None)
+    return newest.name if newest else ""
+
+
+def _create_volume(obj: JsonObject, world: World) -> JsonObject:
+    return {**obj, "status": {"phase": "Pending", "lastPhaseTransitionTime": rfc3339(world.now())}}
+
+
+# --- services ---------------------------------------------------------------------------------------
+
+_ALLOCATED_TYPES = ("ClusterIP", "NodePort", "LoadBalancer")
+
+
+def _create_service(obj: JsonObject, world: World) -> JsonObject:
+    spec = dict(obj.get("spec") or {})
+    if spec.get("type", "ClusterIP") not in _ALLOCATED_TYPES:
+        return obj
+    _check_cluster_ips(obj, spec)
+    if not spec.get("clusterIP"):
+        spec["clusterIP"] = _free_address(world)
+    elif spec["clusterIP"] != "None":
+        _reserve_address(obj, spec["clusterIP"], world)
+    return {**obj, "spec": _with_ports(obj, _with_families(spec), world)}
+
+
+def _check_cluster_ips(obj: JsonObject, spec: JsonObject) -> None:
+    """Let clusterIP and clusterIPs speak for each other, as a server that knows both does."""
+    several = spec.get("clusterIPs") or []
+    if several and not spec.get("clusterIP"):
+        spec["clusterIP"] = several[0]
+    elif spec.get("clusterIP") and several and several[0] != spec["clusterIP"]:
+        error = fields.invalid("spec.clusterIPs", several, "first value must match `clusterIP`")
+        raise invalid_object([error], group="", kind="Service", name=obj["metadata"].get("name", ""))
+
+
+def _with_families(spec: JsonObject) -> JsonObject:
+    spec["clusterIPs"] = [spec["clusterIP"]]
+    selectorless = spec["clusterIP"] == "None" and not spec.get("selector")
+    policy = "RequireDualStack" if selectorless else "SingleStack"
+    spec.setdefault("ipFamilyPolicy", policy)
+    spec.setdefault(
+        "ipFamilies", ["IPv4", "IPv6"] if spec["ipFamilyPolicy"] == "RequireDualStack" else ["IPv4"]
+    )
+    return spec
+
+
+def _services(world: World) -> Iterable[JsonObject]:
+    return (entry.obj["spec"] for entry in world.store.collection("services").newest())
+
+
+def _taken_addresses(world: World) -> set[str]:
+    return {ip for spec in _services(world) for ip in spec.get("clusterIPs") or ()}
+
+
+def _free_address(world: World) -> str:
+    network = world.service_range
+    # The lower part of the range is kept for addresses that people choose, as kube-apiserver does.
+    kept = min(max(16, network.num_addresses // 16), 256)
+    taken = _taken_addresses(world)
+    for first in (kept, 1):
+        candidates = range(first, network.num_addresses - 1)
+        for number in random.sample(candidates, k=min(len(candidates), 64)):
+            if (address := str(network[number])) not in taken:
+                return address
+        for number in candidates:
+            if (address := str(network[number])) not in taken:
+                return address
+    raise invalid_object(
+        [fields.internal("spec.clusterIPs", "failed to allocate a serviceIP: range is full")],
+        group="",
+        kind="Service",
+        name="",
+    )
+
+
+def _reserve_address(obj: JsonObject, address: str, world: World) -> None:
+    why = ""
+    try:
+        inside = IPv4Address(address) in world.service_range
+    except ValueError:
+        return  # validation names it
+    if not inside:
+        why = (
+            f"the provided IP ({address}) is not in the valid range. "
+            f"The range of valid IPs is {world.service_range}"
+        )
+    elif address in _taken_addresses(world):
+        why = "provided IP is already allocated"
+    if why:
+        error = fields.invalid("spec.clusterIPs", [address], f"failed to allocate IP {address}: {why}")
+        raise invalid_object([error], group="", kind="Service", name=obj["metadata"].get("name", ""))
+
+
+def _with_ports(obj: JsonObject, spec: JsonObject, world: World) -> JsonObject:
+    if spec.get("type") not in ("NodePort", "LoadBalancer"):
+        return spec
+    if spec.get("type") == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is False:
+        return spec
+    uid = obj["metadata"].get("uid")
+    taken: dict[tuple[int, str], bool] = {}
+    for entry in world.store.collection("services").newest():
+        if entry.obj["metadata"].get("uid") != uid:
+            for port in entry.obj["spec"].get("ports") or ():
+                if port.get("nodePort"):
+                    taken[port["nodePort"], port.get("protocol", "TCP")] = True
+    ports = []
+    for index, port in enumerate(spec.get("ports") or ()):
+        protocol = port.get("protocol", "TCP")
+        number = port.get("nodePort")
+        if number:
+            _check_node_port(obj, index, number, (number, protocol) in taken, world)
+        else:
+            free = [n for n in world.node_ports if (n, protocol) not in taken]
+            number = random.choice(free) if free else 0
+        taken[number, protocol] = True
+        ports.append({**port, "nodePort": number})
+    return {**spec, "ports": ports} if ports else spec
+
+
+def _check_node_port(obj: JsonObject, index: int, number: int, used: bool, world: World) -> None:
+    why = ""
+    if number not in world.node_ports:
+        low, high = world.node_ports[0], world.node_ports[-1]
+        why = f"provided port is not in the valid range. The range of valid ports is {low}-{high}"
+    elif used:
+        why = "provided port is already allocated"
+    if why:
+        error = fields.invalid(f"spec.ports[{index}].nodePort", number, why)
+        raise invalid_object([error], group="", kind="Service", name=obj["metadata"].get("name", ""))
+
+
+def _update_service(new: JsonObject, old: JsonObject, world: World) -> JsonObject:
+    spec, before = dict(new.get("spec") or {}), old.get("spec") or {}
+    if spec.get("type", "ClusterIP") not in _ALLOCATED_TYPES:
+        if before.get("type") in _ALLOCATED_TYPES:
+            for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"):
+                if same(spec.get(name), before.get(name)):
+                    spec.pop(name, None)
+            spec["ports"] = [_without(p, "nodePort") for p in spec.get("ports") or ()]
+            if not spec["ports"]:
+                del spec["ports"]
+        return {**new, "spec": spec}
+    if before.get("type") in _ALLOCATED_TYPES:
+        _carry_over(spec, before)
+    elif not spec.get("clusterIP"):
+        spec["clusterIP"] = _free_address(world)
+        spec = _with_families(spec)
+    if spec.get("type", "ClusterIP") == "ClusterIP" and before.get("type") != "ClusterIP":
+        kept = {(p.get("port"), p.get("nodePort")) for p in before.get("ports") or ()}
+        spec["ports"] = [
+            _without(p, "nodePort") if (p.get("port"), p.get("nodePort")) in kept else p
+            for p in spec.get("ports") or ()
+        ]
+    return {**new, "spec": _with_ports(new, spec, world)}
+
+
+def _carry_over(spec: JsonObject, before: JsonObject) -> None:
+    """Keep allocated values that an update leaves out."""
+    for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+        if not spec.get(name) and before.get(name):
+            spec[name] = before[name]
+    if spec.get("type") in ("NodePort", "LoadBalancer"):
+        numbers = {(p.get("port"), p.get("protocol")): p.get("nodePort") for p in before.get("ports") or ()}
+        spec["ports"] = [
+            {**port, "nodePort": number}
+            if not port.get("nodePort") and (number := numbers.get((port.get("port"), port.get("protocol"))))
+            else port
+            for port in spec.get("ports") or ()
+        ]
+
+
+def _without(obj: JsonObject, name: str) -> JsonObject:
+    return {key: value for key, value in obj.items() if key != name}
+
+
+# --- jobs -------------------------------------------------------------------------------------------
+
+
+def _create_job(obj: JsonObject, world: World) -> JsonObject:
+    """Select the job's pods by its UID, unless the user brings a selector."""
+    spec = dict(obj.get("spec") or {})
+    if spec.get("manualSelector"):
+        return obj
+    uid, name = obj["metadata"]["uid"], obj["metadata"]["name"]
+    template = dict(spec.get("template") or {})
+    meta = dict(template.get("metadata") or {})
+    meta["labels"] = {
+        **(meta.get("labels") or {}),
+        "batch.kubernetes.io/controller-uid": uid,
+        "batch.kubernetes.io/job-name": name,
+        "controller-uid": uid,
+        "job-name": name,
+    }
+    template["metadata"] = meta
+    spec["template"] = template
+    spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+    return {**obj, "spec": spec}
+
+
+# --- custom resource definitions ----------------------------------------------------------------------
+
+
+def establish(obj: JsonObject, world: World) -> JsonObject:
+    """Return a definition with its names accepted (or refused) and its versions established."""
+    name = obj["metadata"]["name"]
+    others = [entry.obj for entry in world.store.collection(CRD).newest() if entry.name != name]
+    return crds.established(obj, others, now=rfc3339(world.now()))
+
+
+_CREATE: Mapping[str, Callable[[JsonObject, World], JsonObject]] = {
+    "namespaces": _create_namespace,
+    "pods": _create_pod,
+    "secrets": _fold_string_data,
+    "persistentvolumeclaims": _create_claim,
+    "persistentvolumes": _create_volume,
+    "services": _create_service,
+    "jobs.batch": _create_job,
+}
+_UPDATE: Mapping[str, Callable[[JsonObject, JsonObject, World], JsonObject]] = {
+    "namespaces": _update_namespace,
+    "secrets": lambda new, old, world: _fold_string_data(new, world),
+    "services": _update_service,
+}
