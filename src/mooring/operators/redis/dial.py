@@ -1,0 +1,157 @@
+"""Talk to one Redis server or sentinel: bounded, without retries, every command behind the fence.
+
+    DialError
+      Unreachable     no answer in time: says nothing about what the server holds
+      Refused         the server answered with an error
+
+redis-py's connection does the protocol. Its clients are not used: they retry and reconnect by themselves,
+which would send a command after the fence fell (a lost answer must end here, so that the caller looks again).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+from redis.asyncio import Connection
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
+
+__all__ = ["Address", "Dial", "DialError", "Fence", "Link", "Refused", "Unreachable", "no_fence"]
+
+Fence = Callable[[], None]
+"""Raises when this process may no longer act; called at every send."""
+
+Word = str | int | bytes
+
+
+class DialError(Exception):
+    """A server did not do what it was asked; the message names the address and the command's name."""
+
+
+class Unreachable(DialError):
+    """No answer in time, or no connection. Unknown is not empty."""
+
+
+class Refused(DialError):
+    """The server answered with an error; ``reply`` is its text."""
+
+    def __init__(self, message: str, reply: str) -> None:
+        super().__init__(message)
+        self.reply = reply
+
+
+class Address(NamedTuple):
+    """Where a server listens."""
+
+    ip: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.ip}]:{self.port}" if ":" in self.ip else f"{self.ip}:{self.port}"
+
+
+def no_fence() -> None:
+    """The fence of a process that needs none: a test, or a tool run by hand."""
+
+
+class Link:
+    """One open connection."""
+
+    def __init__(self, connection: Connection, address: Address, fence: Fence) -> None:
+        self._connection = connection
+        self._address = address
+        self._fence = fence
+
+    async def call(self, *words: Word) -> Any:
+        """Send one command and return its answer; `Refused` for an error answer."""
+        (answer,) = await self.pipeline([words])
+        if isinstance(answer, Refused):
+            raise answer
+        return answer
+
+    async def pipeline(self, commands: Sequence[Sequence[Word]]) -> list[Any]:
+        """Send commands in one go; an error answer stands in the list as a `Refused`."""
+        self._fence()
+        names = ", ".join(dict.fromkeys(_name(words) for words in commands))
+        try:
+            await self._connection.send_packed_command(self._connection.pack_commands(commands))
+            return [await self._answer(words) for words in commands]
+        except (RedisError, OSError) as error:
+            raise Unreachable(f"{self._address}: no answer to {names}: {error}") from error
+
+    async def _answer(self, words: Sequence[Word]) -> Any:
+        try:
+            return await self._connection.read_response(disconnect_on_error=False)
+        except ResponseError as error:
+            return Refused(f"{self._address}: {_name(words)} refused: {error}", str(error))
+
+
+def _name(words: Sequence[Word]) -> str:
+    """The command without its arguments, which may hold a password."""
+    head = str(words[0]).upper()
+    return f"{head} {str(words[1]).upper()}" if head in _WITH_SUBCOMMAND and len(words) > 1 else head
+
+
+_WITH_SUBCOMMAND = frozenset({"SENTINEL", "CONFIG", "CLIENT", "INFO", "ACL"})
+
+
+class Dial:
+    """Opens links; one per operator, sharing the fence and the time limits (seconds)."""
+
+    def __init__(
+        self, *, fence: Fence = no_fence, connect_timeout: float = 0.5, reply_timeout: float = 1.0
+    ) -> None:
+        self._fence = fence
+        self._connect_timeout = connect_timeout
+        self._reply_timeout = reply_timeout
+
+    @asynccontextmanager
+    async def link(
+        self, address: Address, *, password: str = "", reply_timeout: float | None = None
+    ) -> AsyncIterator[Link]:
+        """A connection for the length of the block, authenticated when there is a password.
+
+        A server that has no password yet is used without one: the password reaches it later.
+        """
+        self._fence()
+        connection = self._connection(address, reply_timeout or self._reply_timeout)
+        try:
+            await self._open(connection, address, password)
+            yield Link(connection, address, self._fence)
+        finally:
+            await connection.disconnect(nowait=True)
+
+    def _connection(self, address: Address, reply_timeout: float) -> Connection:
+        return Connection(
+            host=address.ip,
+            port=address.port,
+            protocol=2,
+            socket_timeout=reply_timeout,
+            socket_connect_timeout=self._connect_timeout,
+            retry=Retry(NoBackoff(), 0),
+            encoding_errors="replace",
+            decode_responses=True,
+            driver_info=None,
+        )
+
+    async def _open(self, connection: Connection, address: Address, password: str) -> None:
+        try:
+            await connection.connect()
+            if not password:
+                return
+            self._fence()
+            await connection.send_command("AUTH", password, check_health=False)
+            try:
+                await connection.read_response(disconnect_on_error=False)
+            except (AuthenticationError, ResponseError) as error:
+                if "no password is set" in str(error) or "without any password" in str(error):
+                    return
+                raise Refused(f"{address}: AUTH refused: {error}", str(error)) from error
+        except asyncio.CancelledError:
+            raise
+        except (RedisError, OSError) as error:
+            raise Unreachable(f"{address}: cannot connect: {error}") from error

@@ -1,0 +1,275 @@
+"""What the planner can decide: a move to make, a wait with its reason, or nothing to do.
+
+Moves are data. `plan` chooses them, `steps` carries them out, the actor writes those that concern Kubernetes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from mooring.operators.redis.dial import Address
+from mooring.operators.redis.sentinel.lineage import Lineage
+from mooring.operators.redis.sentinel.topology import REDIS_PORT, SENTINEL_PORT, Member, Watcher
+
+__all__ = [
+    "ConfigResult",
+    "Configure",
+    "DeletePod",
+    "Demote",
+    "FailOver",
+    "Follow",
+    "InSync",
+    "LastFailover",
+    "Monitor",
+    "Move",
+    "Operation",
+    "Promote",
+    "PublishConfig",
+    "Quarantine",
+    "Record",
+    "Resize",
+    "SetPriority",
+    "Switch",
+    "Target",
+    "TuneSentinel",
+    "Verdict",
+    "Wait",
+    "WriteTemplate",
+    "data_target",
+    "sentinel_target",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A server to talk to; the run id guards against talking to its successor."""
+
+    name: str
+    address: Address
+
+
+def data_target(member: Member) -> Target:
+    """The data server of a pod."""
+    return Target(name=member.name, address=Address(member.ip, REDIS_PORT))
+
+
+def sentinel_target(watcher: Watcher) -> Target:
+    """The sentinel of a pod."""
+    return Target(name=watcher.name, address=Address(watcher.pod.ip, SENTINEL_PORT))
+
+
+# --- what status remembers -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """A sequence under way that cannot be derived again; recorded before its first effect."""
+
+    kind: Literal["Promote", "FailOver", "Switch"]
+    subject: str
+    """The pod it is about: the one to promote, the dead master, the master to relieve."""
+    since: datetime
+    why: str = ""
+    fence: str = ""
+    """The value of ``min-slaves-to-write`` to put back (a switch below 6.2)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastFailover:
+    """What happened the last time another server became master."""
+
+    at: datetime
+    old: str
+    new: str
+    cause: str
+    """MasterDied, MasterUnreachable, Planned, or SentinelDecided."""
+    choice: str
+    """Why this heir and not another."""
+    gap_seconds: float = 0.0
+    loss_bound: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfigResult:
+    """What became of one wanted key."""
+
+    wanted: str
+    effective: str = ""
+    state: Literal["Applied", "Clamped", "NeedsRestart", "Forbidden", "Unknown", "Rejected", "Pending"] = (
+        "Pending"
+    )
+    message: str = ""
+    previous: str = ""
+    """The value before we first set it; comes back when the user drops the key."""
+
+
+# --- verdicts ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class InSync:
+    """Everything is as declared."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wait:
+    """Nothing may be done now; ``after`` seconds it is looked at again."""
+
+    reason: str
+    message: str
+    after: float = 1.0
+    stalled: bool = False
+    """It will not go on without a person; the message says what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Move:
+    """One idempotent effect."""
+
+    why: str = ""
+
+    @property
+    def name(self) -> str:
+        """The move as logs and events name it."""
+        return type(self).__name__
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record(Move):
+    """Write down, before acting on it; a field left None stays as it is."""
+
+    lineage: Lineage | None = None
+    operation: Operation | None = None
+    finish: bool = False
+    """Clears the operation."""
+    last_failover: LastFailover | None = None
+    config: Mapping[str, ConfigResult] | None = None
+    quarantined: frozenset[str] | None = None
+    """Volumes whose foreign data is kept from being overwritten."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promote(Move):
+    """Make a server master by ourselves; only after it was recorded."""
+
+    target: Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Follow(Move):
+    """Let servers follow the master; ``unsynced`` are held out of election until they have synchronised."""
+
+    targets: tuple[Target, ...]
+    unsynced: tuple[Target, ...] = ()
+    master: Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demote(Move):
+    """A second master of our own history follows the right one at once; its clients are sent away."""
+
+    target: Target
+    master: Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quarantine(Move):
+    """A master with foreign or no data serves no more; its data is saved and kept, it follows nobody."""
+
+    target: Target
+    save: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetPriority(Move):
+    """Let servers into election (1) or hold them out (0)."""
+
+    targets: tuple[Target, ...]
+    priority: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailOver(Move):
+    """Ask the sentinels for a new master now; the heirs are first brought to one offset."""
+
+    best: Target
+    heirs: tuple[Target, ...]
+    sentinels: tuple[Target, ...]
+    equalise: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Switch(Move):
+    """A planned change of master that loses nothing: writes held, heirs level, sentinels asked."""
+
+    master: Target
+    heirs: tuple[Target, ...]
+    sentinels: tuple[Target, ...]
+    pause: bool = True
+    """CLIENT PAUSE WRITE (6.2); else writes are refused by ``min-slaves-to-write`` until ``fence`` is back."""
+    fence: str = "0"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Monitor(Move):
+    """Point sentinels at the master: all REMOVEd first, then MONITORed, then set."""
+
+    sentinels: tuple[Target, ...]
+    master: Address
+    quorum: int
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneSentinel(Move):
+    """Set what differs on one sentinel."""
+
+    sentinel: Target
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configure(Move):
+    """Set one key live on servers; ``value`` per server spelling is found by the step."""
+
+    targets: tuple[Target, ...]
+    key: str
+    value: str
+    previous: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishConfig(Move):
+    """Write the accepted live keys where the next start reads them."""
+
+    values: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resize(Move):
+    """Give a StatefulSet another number of pods."""
+
+    component: Literal["redis", "sentinel"]
+    replicas: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteTemplate(Move):
+    """Write the pod template the user's inputs ask for; pods take it up one by one."""
+
+    component: Literal["redis", "sentinel"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeletePod(Move):
+    """Let a pod be made anew from the present template."""
+
+    component: Literal["redis", "sentinel"]
+    pod: str
+    uid: str
+
+
+Verdict = Move | Wait | InSync

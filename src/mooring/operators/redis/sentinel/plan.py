@@ -1,0 +1,737 @@
+"""The next safe step: every rule of fail-over, repair, change and growth, without any I/O.
+
+`next_step` looks at one consistent set of inputs and returns a `Move`, a `Wait` or `InSync`. It is called
+again after every move, so each rule only has to be right about the first thing to do. The order is the order
+of what matters: data first (who is master), then who follows, then the sentinels, then what the user changed.
+
+Guarantees: a server is promoted only after that was recorded; one that does not answer is neither empty nor
+dead; an empty server never wins over one with data; a sentinel that can do the work is not raced; between
+unrelated histories nothing is chosen without a person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from mooring.operators.redis.sentinel import changes, quorum
+from mooring.operators.redis.sentinel.lineage import Lineage, Standing, descends
+from mooring.operators.redis.sentinel.look import Look, Observed, Recorded, SetState, Wanted
+from mooring.operators.redis.sentinel.moves import (
+    Demote,
+    FailOver,
+    Follow,
+    InSync,
+    LastFailover,
+    Move,
+    Operation,
+    Promote,
+    Quarantine,
+    Record,
+    SetPriority,
+    Switch,
+    Verdict,
+    Wait,
+    data_target,
+)
+from mooring.operators.redis.sentinel.topology import Member, Server
+from mooring.operators.redis.versions import capabilities
+
+__all__ = ["Look", "Observed", "Recorded", "SetState", "Wanted", "next_step"]
+
+RETURN_WAIT = 1.0
+"""Seconds a fail-over may wait for the dead master's own log, where that is allowed at all."""
+SENTINEL_PATIENCE = 3.0
+"""Seconds the sentinels get to carry out a fail-over they were asked for; then we promote by ourselves."""
+RETURN_DEADLINE = 60.0
+"""Seconds a recorded master may take to come back (image pull, attach) before another recorded one stands."""
+STALE_AFTER = 5.0
+"""Seconds out of sync, under a healthy master, after which a replica may no longer be elected."""
+START_TOGETHER = 10.0
+"""Seconds a new cluster waits for all of its pods, so that the lowest leads; a Pending one does not block."""
+LOST_AFTER = 15.0
+"""Seconds without an answer, under a healthy master, after which a replica no longer counts as in sync."""
+
+
+def next_step(wanted: Wanted, observed: Observed, recorded: Recorded, now: datetime) -> Verdict:
+    """The one thing to do now."""
+    look = Look(wanted, observed, recorded, now)
+    if not look.topology.members:
+        return Wait(reason="PodsMissing", message="no redis pod exists yet", after=1.0)
+    found = _master(look)
+    if not isinstance(found, tuple):
+        return found
+    member, server = found
+    for rule in _RULES:
+        verdict = rule(look, member, server)
+        if verdict is not None:
+            return verdict
+    return InSync()
+
+
+# --- who is master ---------------------------------------------------------------------------------------
+
+
+def _master(look: Look) -> tuple[Member, Server] | Move | Wait:
+    lineage = look.lineage
+    if lineage is None:
+        return _first_master(look)
+    operation = look.recorded.operation
+    if operation is not None and operation.kind == "Promote" and (step := _promotion(look, operation)):
+        return step
+    rightful = _rightful(look, lineage)
+    if rightful is not None:
+        return rightful
+    if look.masters:
+        return _pretender(look, lineage)
+    return _succession(look, lineage)
+
+
+def _rightful(look: Look, lineage: Lineage) -> tuple[Member, Server] | None:
+    """The master among those that call themselves so, if one is beyond doubt."""
+    by_ip = {member.ip: (member, server) for member, server in look.masters}
+    if look.named is not None:
+        ip, epoch = look.named
+        chosen = by_ip.get(ip)
+        if chosen is not None and epoch > lineage.sentinel_epoch:
+            return chosen
+    own = next((entry for entry in look.masters if entry[0].name == lineage.master.pod), None)
+    if own is not None and descends(own[1], lineage):
+        return own
+    heirs = [entry for entry in look.masters if descends(entry[1], lineage)]
+    operation = look.recorded.operation
+    asked = operation is not None and operation.kind in ("FailOver", "Switch")
+    if len(heirs) == 1 and (asked or not look.failing_over) and _retired(look, lineage.master):
+        return heirs[0]
+    return None
+
+
+def _retired(look: Look, standing: Standing) -> bool:
+    """The recorded master certainly serves no more: its process is gone, or it follows somebody."""
+    member = look.topology.member(standing.pod)
+    if look.process_gone(standing):
+        return True
+    return member is not None and member.server is not None and not member.server.is_master
+
+
+def _pretender(look: Look, lineage: Lineage) -> tuple[Member, Server] | Move | Wait:
+    """Masters exist but none is rightful beyond doubt."""
+    holders = [entry for entry in look.answering if entry[1].keys and entry not in look.masters]
+    for member, server in look.masters:
+        restarted = member.name == lineage.master.pod and not descends(server, lineage)
+        if restarted and not server.keys and (holders or look.heirs()):
+            return Quarantine(
+                target=data_target(member),
+                save=False,
+                why=f"{member.name} came back empty as a master while others hold the data",
+            )
+        if restarted and not server.loading and len(look.masters) == 1:
+            return member, server
+    if look.failing_over:
+        return Wait(reason="SentinelFailover", message="the sentinels are changing the master", after=0.2)
+    names = ", ".join(member.name for member, _ in look.masters)
+    waited = max(
+        (look.unreachable_for(one.name) for one in look.topology.members if not one.server), default=0
+    )
+    if len(look.masters) == 1 and look.process_gone(lineage.master):
+        member, server = look.masters[0]
+        if server.keys or not (holders or look.heirs()):
+            return _refuse(look, [(member, server)])
+    return Wait(
+        reason="MasterUndecided",
+        message=f"{names} claims to be master, but the record names {lineage.master.pod} and the sentinels do "
+        f"not agree on another; waiting for them ({waited:.0f} s)",
+        after=1.0,
+    )
+
+
+def _first_master(look: Look) -> tuple[Member, Server] | Move | Wait:
+    """No record: a new cluster, a cluster taken over, or claims that were kept."""
+    if look.masters:
+        return _adopt(look)
+    unknown = look.maybe_holding()
+    if unknown:
+        names = ", ".join(unknown)
+        return Wait(
+            reason="WaitingForData",
+            message=f"{names} may hold data of an earlier cluster and does not answer yet",
+            after=1.0,
+        )
+    if any(server.loading for _, server in look.answering):
+        return Wait(reason="Loading", message="a server is loading its data", after=0.5)
+    if not look.answering:
+        return Wait(reason="PodsStarting", message="no redis server answers yet", after=0.5)
+    holders = [entry for entry in look.answering if entry[1].keys]
+    if len({server.replid for _, server in holders}) > 1:
+        return _refuse(look, holders)
+    if holders:
+        choice = max(holders, key=lambda entry: (entry[1].offset, -entry[0].pod.ordinal))
+        return _begin(look, choice, why=f"{choice[0].name} alone holds data")
+    lowest = [entry for entry in look.answering if entry[0].pod.ordinal < look.wanted.size]
+    missing = look.wanted.size - len(lowest)
+    if not lowest or (missing and look.oldest_pod_age() < START_TOGETHER):
+        return Wait(reason="PodsStarting", message=f"{missing} redis servers do not answer yet", after=0.3)
+    return _begin(look, lowest[0], why="all servers are empty and nothing was ever recorded")
+
+
+def _adopt(look: Look) -> Move | Wait:
+    """Servers that already run as masters though we recorded nothing: taken over."""
+    if look.failing_over:
+        return Wait(reason="SentinelFailover", message="the sentinels are changing the master", after=0.5)
+    named = look.named[0] if look.named else ""
+    chosen = [entry for entry in look.masters if entry[0].ip == named] or (
+        list(look.masters) if len(look.masters) == 1 else []
+    )
+    if not chosen:
+        return _refuse(look, [entry for entry in look.masters if entry[1].keys] or list(look.masters))
+    member, server = chosen[0]
+    holders = [entry for entry in look.answering if entry[1].keys]
+    if not server.keys and holders:
+        return _refuse(look, [(member, server), *holders])
+    return Record(
+        lineage=Lineage.begin(member.pod, replid=server.replid, sentinel_epoch=look.sentinel_epoch),
+        why=f"{member.name} already serves as master",
+    )
+
+
+def _begin(look: Look, choice: tuple[Member, Server], *, why: str) -> Record:
+    member, server = choice
+    epoch = look.lineage.epoch + 1 if look.lineage else 1
+    return Record(
+        lineage=Lineage.begin(
+            member.pod, replid=server.replid, sentinel_epoch=look.sentinel_epoch, epoch=epoch
+        ),
+        operation=Operation(kind="Promote", subject=member.name, since=look.now, why=why),
+        why=f"{member.name} becomes the first master: {why}",
+    )
+
+
+def _refuse(look: Look, holders: list[tuple[Member, Server]]) -> Move | Wait:
+    """Unrelated histories: nobody but the user can say which one counts."""
+    elected = next((entry for entry in holders if entry[0].name == look.wanted.elect), None)
+    if elected is not None:
+        return _begin(look, elected, why="chosen by the annotation mooring.dev/elect-master")
+    listed = ", ".join(f"{member.name} ({server.keys} keys)" for member, server in holders)
+    return Wait(
+        reason="UnrelatedData",
+        message=f"the servers hold data of unrelated histories: {listed}; nothing was changed. Name the one to "
+        "keep in the annotation mooring.dev/elect-master",
+        after=10.0,
+        stalled=True,
+    )
+
+
+def _promotion(look: Look, operation: Operation) -> Move | Wait | None:
+    """Carry on a promotion that was recorded; None when another rule has to decide anew."""
+    member = look.topology.member(operation.subject)
+    lineage = look.lineage
+    if member is None or lineage is None or not lineage.master.same_process(member.pod):
+        return Record(finish=True, why=f"{operation.subject} restarted before it was promoted")
+    server = member.server
+    if server is None:
+        if look.unreachable_for(member.name) > SENTINEL_PATIENCE:
+            return Record(finish=True, why=f"{operation.subject} does not answer any more")
+        return Wait(reason="Promoting", message=f"{member.name} does not answer", after=0.2)
+    if server.is_master:
+        return None
+    others = [entry for entry in look.masters if descends(entry[1], lineage)]
+    if others:
+        return Record(finish=True, why=f"{others[0][0].name} became master meanwhile")
+    return Promote(target=data_target(member), why=operation.why)
+
+
+# --- nobody is master ------------------------------------------------------------------------------------
+
+
+def _succession(look: Look, lineage: Lineage) -> Move | Wait:
+    incumbent = look.incumbent
+    assert incumbent is not None
+    if not look.process_gone(incumbent):
+        return _silent_master(look, lineage, incumbent)
+    heirs = look.heirs()
+    if heirs and (hold := _await_return(look, incumbent)) is not None:
+        return hold
+    if heirs:
+        return _fail_over(look, lineage, incumbent=incumbent, heirs=heirs)
+    return _restart(look, lineage, incumbent)
+
+
+def _silent_master(look: Look, lineage: Lineage, incumbent: Standing) -> Move | Wait:
+    """The master's process may live: hung, cut off, or made to follow somebody who is gone."""
+    member = look.topology.member(incumbent.pod)
+    heirs = look.heirs()
+    patience = look.wanted.down_after + 3 * look.wanted.failover_timeout
+    if look.failing_over:
+        return Wait(reason="SentinelFailover", message="the sentinels are changing the master", after=0.2)
+    if member is not None and member.server is not None:
+        if member.server.loading:
+            return Wait(reason="Loading", message=f"{member.name} is loading its data", after=0.5)
+        return _leaderless(look, lineage)
+    waited = look.unreachable_for(incumbent.pod)
+    able = look.useful_sentinels(incumbent.ip, heirs)
+    if len(able) >= look.quorum and waited < patience:
+        return Wait(
+            reason="MasterUnreachable",
+            message=f"{incumbent.pod} does not answer; the sentinels decide (waited {waited:.0f} of "
+            f"{patience:.0f} s)",
+            after=0.3,
+        )
+    if not heirs:
+        return Wait(
+            reason="MasterUnreachable",
+            message=f"{incumbent.pod} does not answer and no other server has all data; it is waited for",
+            after=1.0,
+        )
+    reachable = sum(1 for one in look.watchers if one.sentinel) >= look.sentinel_count // 2 + 1
+    if waited < patience or not reachable or any(server.link_up for _, server in heirs):
+        return Wait(
+            reason="MasterUnreachable",
+            message=f"{incumbent.pod} does not answer us (waited {waited:.0f} of {patience:.0f} s)",
+            after=1.0,
+        )
+    return _succeed(
+        look, lineage, incumbent=incumbent, heir=heirs[0], why="the sentinels could not do it in time"
+    )
+
+
+def _leaderless(look: Look, lineage: Lineage) -> Move | Wait:
+    """Every server follows somebody and nobody leads: the newest history, then the highest offset."""
+    standing = {
+        member.name: (member, server)
+        for member, server in look.answering
+        if not server.gated and not server.loading and descends(server, lineage)
+    }
+    grown = [entry for entry in standing.values() if entry[1].replid2 == lineage.replid]
+    pool = grown or list(standing.values())
+    if any(server.keys for _, server in pool):
+        pool = [entry for entry in pool if entry[1].keys]
+    if not pool:
+        return Wait(reason="NoMaster", message="no server of the recorded history answers", after=1.0)
+    silent = [one for one in look.topology.members if one.server is None and one.pod.running]
+    if silent and all(look.unreachable_for(one.name) < STALE_AFTER for one in silent):
+        return Wait(reason="NoMaster", message=f"{silent[0].name} is asked again first", after=0.3)
+    best = max(pool, key=lambda entry: (entry[1].offset, -entry[0].pod.ordinal))
+    return _succeed(
+        look, lineage, incumbent=lineage.master, heir=best, why="nobody leads; it has the newest data"
+    )
+
+
+def _await_return(look: Look, incumbent: Standing) -> Move | Wait | None:
+    """Where no follower is needed to write, the dead master's own log is worth a second."""
+    member = look.topology.member(incumbent.pod)
+    if not look.wanted.persistence or look.wanted.min_replicas > 0 or member is None:
+        return None
+    if not incumbent.same_volume(member.pod) or member.pod.terminating:
+        return None
+    lineage = look.lineage
+    assert lineage is not None
+    if member.server is not None and not member.server.loading and member.server.keys:
+        return _succeed(
+            look,
+            lineage,
+            incumbent=incumbent,
+            heir=(member, member.server),
+            why="it came back in time with its own log, which may hold writes no replica has",
+        )
+    if member.pod.died_at is not None and look.seconds_since(member.pod.died_at) < RETURN_WAIT:
+        return Wait(reason="AwaitingMaster", message=f"{member.name} restarts with its log", after=0.1)
+    return None
+
+
+def _fail_over(
+    look: Look, lineage: Lineage, *, incumbent: Standing, heirs: list[tuple[Member, Server]]
+) -> Move | Wait:
+    operation = look.recorded.operation
+    if operation is None or operation.kind != "FailOver" or operation.subject != incumbent.pod:
+        return Record(
+            operation=Operation(
+                kind="FailOver", subject=incumbent.pod, since=look.now, why=_death(look, incumbent)
+            ),
+            why=f"{incumbent.pod} is dead: {_death(look, incumbent)}",
+        )
+    tried = look.seconds_since(operation.since)
+    sentinels = look.useful_sentinels(incumbent.ip, heirs)
+    eligible = [entry for entry in heirs if entry[1].priority > 0] or heirs
+    if look.failing_over and tried < look.wanted.failover_timeout:
+        return Wait(reason="SentinelFailover", message="the sentinels are changing the master", after=0.1)
+    if sentinels and tried < SENTINEL_PATIENCE:
+        best = eligible[0]
+        return FailOver(
+            best=data_target(best[0]),
+            heirs=tuple(data_target(one) for one, _ in eligible),
+            sentinels=sentinels,
+            equalise=any(server.offset != best[1].offset for _, server in eligible),
+            why=operation.why,
+        )
+    return _succeed(look, lineage, incumbent=incumbent, heir=heirs[0], why="no sentinel can do it")
+
+
+def _death(look: Look, standing: Standing) -> str:
+    member = look.topology.member(standing.pod)
+    if member is None:
+        return "its pod is gone"
+    if member.pod.uid != standing.uid:
+        return "its pod was replaced"
+    return "its container ended" if not member.pod.running else "its server restarted"
+
+
+def _restart(look: Look, lineage: Lineage, incumbent: Standing) -> Move | Wait:
+    """Every server of the record restarted: the record decides, its master first."""
+    order = [incumbent, *(one for one in lineage.members if one.pod != incumbent.pod)]
+    standing = [one for one in order if _volume_stands(look, one)]
+    if look.failing_over:
+        return Wait(reason="SentinelFailover", message="the sentinels are changing the master", after=0.2)
+    answered = [
+        (one, member) for one in standing if (member := look.topology.member(one.pod)) and member.server
+    ]
+    loading = [member for _, member in answered if member.server and member.server.loading]
+    ready = [(member, member.server) for _, member in answered if member.server and not member.server.loading]
+    silent = [one for one in standing if one.pod not in {member.name for _, member in answered}]
+    first = ready[0] if ready and ready[0][0].name == incumbent.pod else None
+    if first is not None and first[1].keys:
+        return _succeed(look, lineage, incumbent=incumbent, heir=first, why="it is the recorded master")
+    if loading:
+        return Wait(reason="Loading", message=f"{loading[0].name} is loading its data", after=0.3)
+    awaited = [one for one in silent if look.unreachable_for(one.pod) < RETURN_DEADLINE]
+    if awaited:
+        return Wait(
+            reason="AwaitingRecorded",
+            message=f"{awaited[0].pod} held the data and does not answer yet; another recorded server stands "
+            f"after {RETURN_DEADLINE:.0f} s",
+            after=0.3,
+        )
+    holders = [entry for entry in ready if entry[1].keys]
+    if holders:
+        best = max(holders, key=lambda entry: entry[1].keys)
+        return _succeed(
+            look, lineage, incumbent=incumbent, heir=best, why="the recorded master has no data to offer"
+        )
+    if silent:
+        return Wait(
+            reason="DataUnreachable",
+            message=f"{silent[0].pod} may hold the only copy and does not answer; bring it back, or delete its "
+            "claim to give the data up",
+            after=5.0,
+            stalled=True,
+        )
+    return _after_total_loss(look, lineage, incumbent=incumbent, ready=ready)
+
+
+def _volume_stands(look: Look, standing: Standing) -> bool:
+    """What was recorded may still be on that pod's volume (a pod that is missing keeps its claim)."""
+    member = look.topology.member(standing.pod)
+    if member is None:
+        return look.observed.volumes.get(standing.pod) == standing.volume
+    return standing.same_volume(member.pod)
+
+
+def _after_total_loss(
+    look: Look, lineage: Lineage, *, incumbent: Standing, ready: list[tuple[Member, Server]]
+) -> Move | Wait:
+    """No recorded server has anything left; others may."""
+    if any(server.loading for _, server in look.answering):
+        return Wait(reason="Loading", message="a server is loading its data", after=0.3)
+    holders = [entry for entry in look.answering if entry[1].keys]
+    related = [entry for entry in holders if descends(entry[1], lineage)]
+    if related:
+        best = max(related, key=lambda entry: entry[1].offset)
+        return _succeed(
+            look, lineage, incumbent=incumbent, heir=best, why="it alone has data of the recorded history"
+        )
+    if len(holders) > 1:
+        return _refuse(look, holders)
+    if holders:
+        return _succeed(look, lineage, incumbent=incumbent, heir=holders[0], why="it alone holds data")
+    pool = ready or [entry for entry in look.answering if entry[0].pod.ordinal < look.wanted.size]
+    if not pool:
+        return Wait(reason="PodsStarting", message="no redis server answers yet", after=0.5)
+    why = (
+        "every server restarted empty"
+        if look.wanted.persistence
+        else "without persistence a restart is empty"
+    )
+    return _succeed(look, lineage, incumbent=incumbent, heir=pool[0], why=why)
+
+
+def _succeed(
+    look: Look, lineage: Lineage, *, incumbent: Standing, heir: tuple[Member, Server], why: str
+) -> Record:
+    """Record a master of our own choice; its promotion is the next step."""
+    member, server = heir
+    return Record(
+        lineage=lineage.succeed(member.pod, replid=server.replid, sentinel_epoch=look.sentinel_epoch),
+        operation=Operation(kind="Promote", subject=member.name, since=look.now, why=why),
+        last_failover=LastFailover(
+            at=look.now,
+            old=incumbent.pod,
+            new=member.name,
+            cause="MasterDied" if look.process_gone(incumbent) else "MasterUnreachable",
+            choice=why,
+            gap_seconds=_gap(look, incumbent.pod),
+            loss_bound=_loss(look, incumbent, heir),
+        ),
+        why=f"{member.name} becomes master: {why}",
+    )
+
+
+def _gap(look: Look, old: str) -> float:
+    member = look.topology.member(old)
+    operation = look.recorded.operation
+    start = member.pod.died_at if member else None
+    if start is None:
+        start = operation.since if operation else look.recorded.unreachable_since.get(old)
+    return round((look.now - start).total_seconds(), 3) if start else 0.0
+
+
+def _loss(look: Look, incumbent: Standing, heir: tuple[Member, Server]) -> str:
+    if heir[0].name == incumbent.pod:
+        return "none but what its log had not reached the disk's cache"
+    return f"writes the old master acknowledged and {heir[0].name} had not received; none confirmed by WAIT"
+
+
+# --- under a master --------------------------------------------------------------------------------------
+
+
+def _note_master(look: Look, member: Member, server: Server) -> Verdict | None:
+    """The record follows what is: a master the sentinels chose, a new replication id, a finished sequence."""
+    lineage = look.lineage
+    assert lineage is not None
+    operation = look.recorded.operation
+    ours = operation is not None and operation.kind == "Promote" and operation.subject == member.name
+    if lineage.master.pod != member.name or not lineage.master.same_process(member.pod):
+        planned = operation is not None and operation.kind == "Switch"
+        asked = operation is not None and operation.kind == "FailOver"
+        return Record(
+            lineage=lineage.succeed(member.pod, replid=server.replid, sentinel_epoch=look.sentinel_epoch),
+            finish=True,
+            last_failover=LastFailover(
+                at=look.now,
+                old=lineage.master.pod,
+                new=member.name,
+                cause="Planned" if planned else "MasterDied" if asked else "SentinelDecided",
+                choice=operation.why if operation else "the sentinels chose it",
+                gap_seconds=_gap(look, lineage.master.pod),
+                loss_bound="none: writes were held until the replicas were level"
+                if planned
+                else _loss(look, lineage.master, (member, server)),
+            ),
+            why=f"{member.name} is master now, after {lineage.master.pod}",
+        )
+    epoch = look.named[1] if look.named and look.named[0] == member.ip else lineage.sentinel_epoch
+    if lineage.replid != server.replid or epoch != lineage.sentinel_epoch or lineage.master.ip != member.ip:
+        renewed = lineage.succeed(member.pod, replid=server.replid, sentinel_epoch=epoch)
+        return Record(
+            lineage=_with_epoch(renewed, lineage.epoch), finish=ours, why="the master's replication id is new"
+        )
+    return Record(finish=True, why=f"{member.name} was promoted") if ours else None
+
+
+def _with_epoch(lineage: Lineage, epoch: int) -> Lineage:
+    return Lineage(
+        epoch=epoch,
+        replid=lineage.replid,
+        master=lineage.master,
+        members=lineage.members,
+        sentinel_epoch=lineage.sentinel_epoch,
+    )
+
+
+def _demote_others(look: Look, member: Member, server: Server) -> Verdict | None:
+    """A second master follows at once if its data is ours, and is set aside with its data if not."""
+    lineage = look.lineage
+    assert lineage is not None
+    for other, claims in look.masters:
+        if other.name == member.name:
+            continue
+        kin = {server.replid, server.replid2} - {""}
+        if not claims.keys or claims.replid in kin or lineage.standing(other.name) is not None:
+            why = f"{member.name} is master; {other.name} still called itself so"
+            return Demote(target=data_target(other), master=data_target(member), why=why)
+        if other.pod.volume not in look.recorded.quarantined:
+            return Record(
+                quarantined=look.recorded.quarantined | {other.pod.volume},
+                why=f"{other.name} holds {claims.keys} keys of an unrelated history and is set aside",
+            )
+        return Quarantine(
+            target=data_target(other),
+            why=f"{other.name} is a master with {claims.keys} keys of an unrelated history",
+        )
+    return None
+
+
+def _open_master(look: Look, member: Member, server: Server) -> Verdict | None:
+    """The master itself may be elected again later."""
+    if server.priority == 0:
+        return SetPriority(targets=(data_target(member),), priority=1, why=f"{member.name} is master")
+    return None
+
+
+def _follow(look: Look, member: Member, server: Server) -> Verdict | None:
+    """Every other pod of ours follows the master; foreign followers are left alone."""
+    astray = [
+        (other, claims)
+        for other, claims in look.answering
+        if other.name != member.name
+        and not claims.is_master
+        and not claims.loading
+        and not claims.follows(member.ip)
+        and not _set_aside(look, other)
+    ]
+    if not astray:
+        return None
+    kin = {server.replid, server.replid2} - {""}
+    return Follow(
+        targets=tuple(data_target(other) for other, _ in astray),
+        unsynced=tuple(data_target(one) for one, it in astray if it.replid not in kin and it.priority > 0),
+        master=data_target(member),
+        why=f"{', '.join(other.name for other, _ in astray)} must follow {member.name}",
+    )
+
+
+def _set_aside(look: Look, member: Member) -> bool:
+    """Held with foreign data until the user lets go of it."""
+    return member.pod.volume in look.recorded.quarantined and member.name not in look.wanted.discard
+
+
+def _note_members(look: Look, member: Member, server: Server) -> Verdict | None:
+    """Record who has all data now; what is only briefly away keeps its place."""
+    lineage = look.lineage
+    assert lineage is not None
+    synced = [other.pod for other, claims in look.answering if claims.in_sync_with(member.ip)]
+    keep = [one for one in lineage.members if one.pod != member.name and _keeps_place(look, member, one)]
+    renewed = lineage.with_members([member.pod, *synced], keep=keep)
+    if renewed.members == lineage.members:
+        return None
+    names = ", ".join(one.pod for one in renewed.members)
+    return Record(lineage=renewed, why=f"in sync: {names}")
+
+
+def _keeps_place(look: Look, master: Member, standing: Standing) -> bool:
+    member = look.topology.member(standing.pod)
+    if member is None or not standing.same_process(member.pod):
+        return False
+    if member.server is None:
+        return look.unreachable_for(standing.pod) < LOST_AFTER
+    return not _stale(member.server)
+
+
+def _stale(server: Server) -> bool:
+    return server.gated or server.syncing or server.loading or server.link_down_seconds > STALE_AFTER
+
+
+def _gates(look: Look, member: Member, server: Server) -> Verdict | None:
+    """In election: who is in sync and stays. Held out: who is not, or leaves."""
+    lineage = look.lineage
+    assert lineage is not None
+    replicas = [(one, it) for one, it in look.answering if one.name != member.name and not it.is_master]
+    opened, closed = [], []
+    for other, claims in replicas:
+        leaving = other.pod.ordinal >= look.wanted.size or other.pod.terminating
+        standing = lineage.standing(other.name)
+        recorded = standing is not None and standing.same_process(other.pod)
+        if claims.priority > 0 and (leaving or (not claims.in_sync_with(member.ip) and _stale(claims))):
+            closed.append(data_target(other))
+        elif claims.priority == 0 and not leaving and recorded and claims.in_sync_with(member.ip):
+            opened.append(data_target(other))
+    if closed:
+        names = ", ".join(one.name for one in closed)
+        return SetPriority(targets=tuple(closed), priority=0, why=f"{names} is not in sync, or leaves")
+    if opened:
+        names = ", ".join(one.name for one in opened)
+        return SetPriority(targets=tuple(opened), priority=1, why=f"{names} completed synchronisation")
+    return None
+
+
+def relieve(look: Look, member: Member, server: Server, *, why: str) -> Verdict:
+    """A planned switch away from the master: recorded, then carried out while it can be; bounded."""
+    operation = look.recorded.operation
+    staying = [
+        (one, it)
+        for one, it in look.heirs()
+        if it.in_sync_with(member.ip)
+        and it.priority > 0
+        and one.pod.ordinal < look.wanted.size
+        and not one.pod.terminating
+    ]
+    sentinels = look.useful_sentinels(member.ip, staying)
+    if look.failing_over:
+        return Wait(reason="SentinelFailover", message="the sentinels are changing the master", after=0.2)
+    if not staying or not sentinels:
+        what = "no replica in sync can take over" if not staying else "no sentinel knows such a replica yet"
+        return Wait(reason="SwitchBlocked", message=f"{why}, but {what}", after=0.5)
+    unfit = {one.ip for one, it in look.answering if it.priority == 0 or one.pod.ordinal >= look.wanted.size}
+    eager = [
+        one.name
+        for one in look.watchers
+        if one.sentinel and any(peer.ip in unfit and peer.priority > 0 for peer in one.sentinel.replicas)
+    ]
+    if eager:
+        return Wait(
+            reason="SwitchBlocked",
+            message=f"{why}; {eager[0]} has not seen yet which replicas leave (it asks every 10 s)",
+            after=0.5,
+        )
+    if operation is None or operation.kind != "Switch" or operation.subject != member.name:
+        return Record(
+            operation=Operation(
+                kind="Switch",
+                subject=member.name,
+                since=look.now,
+                why=why,
+                fence=server.config.get("min-slaves-to-write", "0"),
+            ),
+            why=f"{member.name} hands over: {why}",
+        )
+    return Switch(
+        master=data_target(member),
+        heirs=tuple(data_target(one) for one, _ in staying),
+        sentinels=sentinels,
+        pause=capabilities(server.version).pause_writes,
+        fence=operation.fence or "0",
+        why=why,
+    )
+
+
+def _leave(look: Look, member: Member, server: Server) -> Verdict | None:
+    """A master whose pod is being deleted hands over while it still lives."""
+    if not member.pod.terminating:
+        return None
+    verdict = relieve(look, member, server, why="its pod is being deleted")
+    return None if isinstance(verdict, Wait) and verdict.reason == "SwitchBlocked" else verdict
+
+
+def _resume_switch(look: Look, member: Member, server: Server) -> Verdict | None:
+    """A switch under way is finished or given up before anything else changes."""
+    operation = look.recorded.operation
+    if operation is None:
+        return None
+    if operation.kind == "Switch" and operation.subject == member.name:
+        if look.seconds_since(operation.since) > 30:
+            return Record(finish=True, why=f"{member.name} could not hand over within 30 s")
+        return relieve(look, member, server, why=operation.why)
+    return Record(finish=True, why=f"{operation.kind} of {operation.subject} is over")
+
+
+Rule = Callable[[Look, Member, Server], Verdict | None]
+
+
+def _change(look: Look, member: Member, server: Server) -> Verdict | None:
+    """What the user changed; it asks back for a switch where the master is in the way."""
+    verdict = changes.next_change(look, member, server)
+    if isinstance(verdict, changes.MasterInTheWay):
+        return relieve(look, member, server, why=verdict.why)
+    return verdict
+
+
+_RULES: tuple[Rule, ...] = (
+    _note_master,
+    _demote_others,
+    _open_master,
+    _follow,
+    _leave,
+    _resume_switch,
+    _note_members,
+    _gates,
+    quorum.repair,
+    _change,
+)

@@ -1,0 +1,137 @@
+"""Sentinels: the right master, the right settings, no ghosts, and a quorum at every moment.
+
+SENTINEL RESET is never used: it empties a sentinel's replicas and peers for up to ten seconds, and a master
+that dies in that window is never replaced. One sentinel at a time is pointed anew (REMOVE, MONITOR) while the
+others could do a fail-over; only when a majority watches a wrong address are all of them removed first, since
+one that is left would tell the others its old master by its higher epoch.
+"""
+
+from __future__ import annotations
+
+from mooring.operators.redis.dial import Address
+from mooring.operators.redis.sentinel.look import Look
+from mooring.operators.redis.sentinel.moves import Monitor, TuneSentinel, Verdict, Wait, sentinel_target
+from mooring.operators.redis.sentinel.topology import REDIS_PORT, Member, Sentinel, Server, Watcher
+
+__all__ = ["repair"]
+
+GOSSIP = 6.0
+"""Seconds the sentinels get to tell each other of a new master before they are pointed by hand."""
+
+
+def repair(look: Look, member: Member, server: Server) -> Verdict | None:
+    """The first thing to mend among the sentinels, if any."""
+    right = Address(member.ip, REDIS_PORT)
+    seen = [(one, one.sentinel) for one in look.watchers if one.sentinel is not None]
+    if look.failing_over:
+        return Wait(reason="SentinelFailover", message="the sentinels are changing the master", after=0.3)
+    blank = [one for one, it in seen if it.master is None]
+    wrong = [(one, it) for one, it in seen if it.master is not None and it.master != right]
+    if wrong and (verdict := _point(look, wrong=wrong, seen=seen, right=right)) is not None:
+        return verdict
+    if blank:
+        return _monitor(look, blank, right, why="they watch no master yet")
+    for one, it in seen:
+        if changed := _drift(look, it):
+            return TuneSentinel(
+                sentinel=sentinel_target(one),
+                settings=changed,
+                why=f"{', '.join(changed)} differ on {one.name}",
+            )
+    return _complete(look, member, seen=seen, right=right)
+
+
+def _point(
+    look: Look,
+    *,
+    wrong: list[tuple[Watcher, Sentinel]],
+    seen: list[tuple[Watcher, Sentinel]],
+    right: Address,
+) -> Verdict | None:
+    informed = [it.epoch for _, it in seen if it.master == right]
+    recent = look.recorded.last_failover
+    gossiping = informed and max(informed) > max(it.epoch for _, it in wrong)
+    if gossiping and recent is not None and look.seconds_since(recent.at) < GOSSIP:
+        return Wait(
+            reason="SentinelsLearning",
+            message=f"{len(wrong)} sentinels have not heard of the new master yet",
+            after=0.5,
+        )
+    return _monitor(look, [one for one, _ in wrong], right, why="they watch another master")
+
+
+def _monitor(look: Look, watchers: list[Watcher], right: Address, *, why: str) -> Monitor:
+    names = ", ".join(one.name for one in watchers)
+    return Monitor(
+        sentinels=tuple(sentinel_target(one) for one in watchers),
+        master=right,
+        quorum=look.quorum,
+        settings=look.wanted.sentinel_settings,
+        why=f"{names}: {why}",
+    )
+
+
+def _drift(look: Look, sentinel: Sentinel) -> dict[str, str]:
+    wanted = {**look.wanted.sentinel_settings, "quorum": str(look.quorum)}
+    return {
+        name: value
+        for name, value in wanted.items()
+        if name in sentinel.settings and sentinel.settings[name] != value
+    }
+
+
+def _complete(
+    look: Look, member: Member, *, seen: list[tuple[Watcher, Sentinel]], right: Address
+) -> Verdict | None:
+    """Every sentinel knows every live replica and peer, and nobody else."""
+    replicas = {
+        one.ip for one, it in look.answering if one.name != member.name and it.in_sync_with(member.ip)
+    }
+    ours = {one.ip for one in look.topology.members if one.ip}
+    peers = {one.pod.ip for one, _ in seen}
+    all_peers = {one.pod.ip for one in look.topology.watchers if one.pod.ip}
+    blind = [(one, it) for one, it in seen if not _knows(it, own=one.pod.ip, replicas=replicas, peers=peers)]
+    haunted = [one for one, it in seen if _ghosts(it, ours=ours, peers=all_peers)]
+    if haunted:
+        whole = [
+            one.name for one, it in seen if _able(it, right) and one.name not in {w.name for w, _ in blind}
+        ]
+        pick = haunted[0]
+        others = [name for name in whole if name != pick.name]
+        if len(others) >= look.sentinel_count // 2 + 1 or (len(others) >= 1 and look.sentinel_count <= 2):
+            return _monitor(look, [pick], right, why="it remembers addresses that are gone")
+        if blind:
+            return Wait(
+                reason="SentinelsLearning",
+                message=f"{pick.name} remembers dead addresses; {blind[0][0].name} must know everybody first",
+                after=1.0,
+            )
+        if len(seen) == look.sentinel_count and len(others) >= look.sentinel_count // 2:
+            return _monitor(look, [pick], right, why="it remembers addresses that are gone")
+    if blind:
+        return Wait(
+            reason="SentinelsLearning",
+            message=f"{blind[0][0].name} does not know every replica and sentinel yet",
+            after=1.0,
+        )
+    return None
+
+
+def _knows(sentinel: Sentinel, *, own: str, replicas: set[str], peers: set[str]) -> bool:
+    live = {peer.ip for peer in sentinel.replicas if peer.alive}
+    return replicas <= live and peers - {own} <= {peer.ip for peer in sentinel.sentinels if peer.alive}
+
+
+def _ghosts(sentinel: Sentinel, *, ours: set[str], peers: set[str]) -> list[str]:
+    """Dead entries at addresses no pod of ours has; a live foreign follower is left alone."""
+    lost = [peer.ip for peer in sentinel.replicas if peer.ip not in ours and not peer.alive]
+    return lost + [peer.ip for peer in sentinel.sentinels if peer.ip not in peers and not peer.alive]
+
+
+def _able(sentinel: Sentinel, right: Address) -> bool:
+    return (
+        sentinel.master == right
+        and sentinel.quorum_ok
+        and not sentinel.master_down
+        and any(peer.alive and peer.priority > 0 for peer in sentinel.replicas)
+    )

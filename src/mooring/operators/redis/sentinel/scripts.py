@@ -1,0 +1,144 @@
+"""The shell scripts inside the pods: plain `sh`, nothing that a stock image lacks.
+
+They read everything from files below ``/mooring``; a password is never an argument, nor in the environment of
+a server. ``MOORING_HOME`` and ``DATA_DIR`` move the two trees, for running them outside a pod.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "PRE_STOP",
+    "REDIS_LIVE",
+    "REDIS_READY",
+    "REDIS_START",
+    "SENTINEL_LIVE",
+    "SENTINEL_READY",
+    "SENTINEL_START",
+]
+
+_ASK: Final = r"""
+home=${MOORING_HOME:-/mooring}
+# The password goes through standard input: every version takes it, and no process list shows it.
+ask() {
+  {
+    [ ! -s "$home/auth/password" ] || printf 'AUTH "%s"\n' "$(sed -e 's/[\\"]/\\&/g' "$home/auth/password")"
+    printf '%s\n' "$1"
+  } | redis-cli -h "${REDIS_HOST:-127.0.0.1}" -p 6379 2>/dev/null
+}
+"""
+
+REDIS_START: Final = r"""#!/bin/sh
+# Renders the configuration of this start and becomes redis-server. The arguments hold the start gate.
+set -eu
+home=${MOORING_HOME:-/mooring}
+data=${DATA_DIR:-/data}
+conf=$home/run/redis.conf
+umask 077
+# A predecessor on the same volume may outlive its pod by a second: its lock is waited for.
+if command -v flock >/dev/null 2>&1; then
+  exec 9>"$data/.mooring-lock"
+  tries=0
+  until flock -n 9; do
+    tries=$((tries + 1))
+    [ "$tries" -le 60 ] || { echo "another server still holds $data" >&2; exit 1; }
+    sleep 0.5
+  done
+fi
+# What a claim of an earlier cluster holds is kept aside by hard links before a synchronisation replaces it.
+if [ -n "${CLUSTER_UID:-}" ] && [ "$(cat "$data/.mooring-cluster" 2>/dev/null || true)" != "$CLUSTER_UID" ]; then
+  kept=$data/kept-$(date +%Y%m%d%H%M%S)
+  for one in "$data"/*.rdb "$data"/*.aof "$data"/appendonlydir; do
+    [ ! -e "$one" ] || { mkdir -p "$kept" && cp -al "$one" "$kept/"; } 2>/dev/null || true
+  done
+  printf '%s' "$CLUSTER_UID" >"$data/.mooring-cluster"
+fi
+{
+  cat "$home/conf/redis.conf"
+  echo
+  [ ! -f "$home/live/live.conf" ] || cat "$home/live/live.conf"
+  echo
+  if [ -s "$home/auth/password" ]; then
+    secret=$(sed -e 's/[\\"]/\\&/g' "$home/auth/password")
+    printf 'requirepass "%s"\nmasterauth "%s"\n' "$secret" "$secret"
+  fi
+  printf 'dir "%s"\n' "$data"
+  [ -z "${POD_IP:-}" ] || printf 'slave-announce-ip %s\n' "$POD_IP"
+} >"$conf"
+exec redis-server "$conf" "$@"
+"""
+
+REDIS_READY: Final = f"""#!/bin/sh
+# Ready: answers exactly PONG, and leads or follows with the link up and nothing left to synchronise.
+{_ASK}
+[ "$(ask PING | tail -n 1)" = PONG ] || exit 1
+state=$(ask 'INFO replication' | tr -d '\\r')
+case $state in *role:master*) exit 0 ;; esac
+case $state in *master_sync_in_progress:1*) exit 1 ;; esac
+case $state in *master_link_status:up*) exit 0 ;; esac
+exit 1
+"""
+
+REDIS_LIVE: Final = f"""#!/bin/sh
+# Alive: any answer at all; a server that loads its data or runs a script is not to be killed.
+{_ASK}
+answer=$(ask PING | tail -n 1)
+case $answer in *PONG* | *LOADING* | *BUSY* | *MASTERDOWN* | *NOAUTH* | *WRONGPASS* | *MISCONF*) exit 0 ;; esac
+exit 1
+"""
+
+PRE_STOP: Final = f"""#!/bin/sh
+# A master hands over before it stops. The operator does that within a second or two; if it does not, the
+# sentinels are asked. Bounded, and never a reason not to stop.
+{_ASK}
+leads() {{ ask 'INFO replication' | tr -d '\\r' | grep -q '^role:master'; }}
+followed() {{ ask 'INFO replication' | tr -d '\\r' | grep -q '^slave[0-9].*state=online'; }}
+tries=0
+while [ "$tries" -lt 6 ] && leads && followed; do
+  tries=$((tries + 1))
+  sleep 1
+done
+leads && followed || exit 0
+ask 'CLIENT PAUSE 15000 WRITE' >/dev/null
+sleep 1
+redis-cli -h "${{SENTINEL_HOST:-127.0.0.1}}" -p 26379 SENTINEL FAILOVER mymaster >/dev/null 2>&1
+tries=0
+while [ "$tries" -lt 5 ]; do
+  now=$(redis-cli -h "${{SENTINEL_HOST:-127.0.0.1}}" -p 26379 SENTINEL get-master-addr-by-name mymaster 2>/dev/null)
+  [ "$(printf '%s\\n' "$now" | head -n 1)" = "${{POD_IP:-}}" ] || exit 0
+  tries=$((tries + 1))
+  sleep 1
+done
+exit 0
+"""
+
+SENTINEL_START: Final = r"""#!/bin/sh
+# A new sentinel watches nothing until the operator tells it the master; one that restarts in place keeps what
+# it knew. Its id comes from its name, so that its peers know it again.
+set -eu
+home=${MOORING_HOME:-/mooring}
+conf=$home/run/sentinel.conf
+umask 077
+if [ ! -s "$conf" ]; then
+  id=$(printf '%s/%s' "${POD_NAMESPACE:-}" "${POD_NAME:-$(hostname)}" | sha1sum | cut -c1-40)
+  {
+    cat "$home/conf/sentinel.conf"
+    echo
+    printf 'sentinel myid %s\n' "$id"
+    [ -z "${POD_IP:-}" ] || printf 'sentinel announce-ip %s\n' "$POD_IP"
+  } >"$conf.new"
+  mv "$conf.new" "$conf"
+fi
+exec redis-server "$conf" --sentinel "$@"
+"""
+
+SENTINEL_LIVE: Final = r"""#!/bin/sh
+[ "$(redis-cli -h "${REDIS_HOST:-127.0.0.1}" -p 26379 PING 2>/dev/null)" = PONG ]
+"""
+
+SENTINEL_READY: Final = r"""#!/bin/sh
+# Ready: answers, and can name the master to a client.
+[ "$(redis-cli -h "${REDIS_HOST:-127.0.0.1}" -p 26379 PING 2>/dev/null)" = PONG ] || exit 1
+[ -n "$(redis-cli -h "${REDIS_HOST:-127.0.0.1}" -p 26379 SENTINEL get-master-addr-by-name mymaster 2>/dev/null)" ]
+"""

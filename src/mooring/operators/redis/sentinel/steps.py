@@ -1,0 +1,353 @@
+"""The effects: one idempotent move each, safe to run again after a crash at any point.
+
+Commands go through `Dial`, whose fence is checked at every send. A step asks before it acts where the answer
+may have changed since the look, works for about a second at most, and raises `StepFailed` with the reason;
+the caller looks again and decides anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
+from mooring.operators.redis.parameters import canonical, same_value
+from mooring.operators.redis.sentinel.moves import (
+    ConfigResult,
+    Configure,
+    Demote,
+    FailOver,
+    Follow,
+    Monitor,
+    Move,
+    Promote,
+    Quarantine,
+    SetPriority,
+    Switch,
+    Target,
+    TuneSentinel,
+)
+from mooring.operators.redis.sentinel.topology import GATE, MASTER_NAME, Server, read_server
+
+__all__ = ["Done", "StepFailed", "Steps"]
+
+POLL = 0.02
+"""Seconds between two looks while a step waits for its effect."""
+
+
+class StepFailed(Exception):
+    """A move did not get through; what it had done is harmless and it may be tried again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """What a step found out that status should keep."""
+
+    message: str = ""
+    master: str = ""
+    """The pod that became master."""
+    gap_seconds: float | None = None
+    config: tuple[str, ConfigResult] | None = None
+
+
+class Steps:
+    """Carries out the moves that concern the databases."""
+
+    def __init__(
+        self,
+        dial: Dial,
+        *,
+        password: str = "",
+        master_name: str = MASTER_NAME,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        monotonic: Callable[[], float] = monotonic,
+    ) -> None:
+        self._dial = dial
+        self._password = password
+        self._master_name = master_name
+        self._sleep = sleep
+        self._monotonic = monotonic
+
+    async def run(self, move: Move) -> Done:
+        """Carry out one move; `StepFailed` or `DialError` when it did not get through."""
+        handler = _HANDLERS.get(type(move))
+        if handler is None:
+            raise StepFailed(f"{move.name} is not a move of the databases")
+        return await handler(self, move)
+
+    # --- roles -------------------------------------------------------------------------------------------
+
+    async def promote(self, move: Promote) -> Done:
+        """REPLICAOF NO ONE, eligible from then on."""
+        async with self._data(move.target) as link:
+            await link.call("CONFIG", "SET", "slave-priority", 1)
+            await link.call("SLAVEOF", "NO", "ONE")
+        return Done(master=move.target.name)
+
+    async def follow(self, move: Follow) -> Done:
+        """REPLICAOF on several servers at once; the rest is not held up by one that does not answer."""
+        held = {target.name for target in move.unsynced}
+
+        async def one(target: Target) -> None:
+            async with self._data(target) as link:
+                if target.name in held:
+                    await link.call("CONFIG", "SET", "slave-priority", 0)
+                await link.call("SLAVEOF", move.master.address.ip, move.master.address.port)
+
+        await self._each(move.targets, one)
+        return Done()
+
+    async def demote(self, move: Demote) -> Done:
+        """The second master follows; its clients are cut off so that they ask the sentinels again."""
+        async with self._data(move.target) as link:
+            await link.call("CONFIG", "SET", "slave-priority", 0)
+            await link.call("SLAVEOF", move.master.address.ip, move.master.address.port)
+            await link.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        return Done()
+
+    async def quarantine(self, move: Quarantine) -> Done:
+        """No more writes: the server follows the address where nobody lives; its data stays."""
+        async with self._data(move.target) as link:
+            await link.call("CONFIG", "SET", "slave-priority", 0)
+            await link.call("SLAVEOF", GATE.ip, GATE.port)
+            await link.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            if move.save:
+                with contextlib.suppress(Refused):
+                    await link.call("BGSAVE")
+        return Done()
+
+    async def set_priority(self, move: SetPriority) -> Done:
+        """Into election or out of it."""
+
+        async def one(target: Target) -> None:
+            async with self._data(target) as link:
+                await link.call("CONFIG", "SET", "slave-priority", move.priority)
+
+        await self._each(move.targets, one)
+        return Done()
+
+    # --- fail-over ---------------------------------------------------------------------------------------
+
+    async def fail_over(self, move: FailOver) -> Done:
+        """Level the heirs, ask a sentinel, and turn the others to the chosen one the moment it leads."""
+        started = self._monotonic()
+        if move.equalise:
+            await self._level(move.best, move.heirs)
+        await self._ask_sentinels(move.sentinels)
+        chosen = await self._await_master(move.heirs, patience=1.5)
+        await self._turn(move.heirs, chosen)
+        return Done(master=chosen.name, gap_seconds=self._monotonic() - started)
+
+    async def _level(self, best: Target, heirs: tuple[Target, ...]) -> None:
+        """Chain the others behind the one that received most; a partial sync takes milliseconds.
+
+        Sentinel chooses by offsets it may have read ten seconds ago, so all must hold the same.
+        """
+        others = tuple(target for target in heirs if target != best)
+
+        async def one(target: Target) -> None:
+            async with self._data(target) as link:
+                await link.call("SLAVEOF", best.address.ip, best.address.port)
+
+        await self._each(others, one)
+        await self._until_level((await self._server(best)).offset, others, patience=0.5)
+
+    async def _until_level(self, offset: int, targets: tuple[Target, ...], *, patience: float) -> None:
+        deadline = self._monotonic() + patience
+        while True:
+            servers = await asyncio.gather(*(self._server(target) for target in targets))
+            behind = [one for one, it in zip(targets, servers, strict=True) if it.offset < offset]
+            if not behind:
+                return
+            if self._monotonic() > deadline:
+                raise StepFailed(f"{behind[0].name} did not reach offset {offset} within {patience} s")
+            await self._sleep(POLL)
+
+    async def _ask_sentinels(self, sentinels: tuple[Target, ...]) -> None:
+        refusals = []
+        for target in sentinels:
+            try:
+                async with self._dial.link(target.address) as link:
+                    await link.call("SENTINEL", "FAILOVER", self._master_name)
+                    return
+            except Refused as error:
+                refusals.append(error.reply)
+                if error.reply.startswith("INPROG"):
+                    return
+            except DialError as error:
+                refusals.append(str(error))
+        raise StepFailed(f"no sentinel took the fail-over: {'; '.join(refusals)}")
+
+    async def _await_master(self, heirs: tuple[Target, ...], *, patience: float) -> Target:
+        deadline = self._monotonic() + patience
+        async with contextlib.AsyncExitStack() as stack:
+            links = [(one, await stack.enter_async_context(self._data(one))) for one in heirs]
+            while self._monotonic() < deadline:
+                for target, link in links:
+                    if (await link.call("ROLE"))[0] == "master":
+                        return target
+                await self._sleep(POLL)
+        raise StepFailed(f"none of {', '.join(one.name for one in heirs)} became master within {patience} s")
+
+    async def _turn(self, heirs: tuple[Target, ...], chosen: Target) -> None:
+        async def one(target: Target) -> None:
+            async with self._data(target) as link:
+                await link.call("SLAVEOF", chosen.address.ip, chosen.address.port)
+
+        with contextlib.suppress(DialError, StepFailed):
+            await self._each(tuple(target for target in heirs if target != chosen), one)
+
+    async def switch(self, move: Switch) -> Done:
+        """Hold writes, let every heir reach the master's offset, ask the sentinels, demote, let go."""
+        started = self._monotonic()
+        async with self._data(move.master) as master:
+            await self._hold(master, move)
+            try:
+                offset = (await read_server(master)).offset
+                await self._until_level(offset, move.heirs, patience=1.0)
+                await self._ask_sentinels(move.sentinels)
+                chosen = await self._await_master(move.heirs, patience=2.0)
+                await master.call("SLAVEOF", chosen.address.ip, chosen.address.port)
+                await master.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            finally:
+                await self._let_go(master, move)
+        await self._turn(move.heirs, chosen)
+        return Done(master=chosen.name, gap_seconds=self._monotonic() - started)
+
+    async def _hold(self, master: Link, move: Switch) -> None:
+        if move.pause:
+            await master.call("CLIENT", "PAUSE", 5000, "WRITE")
+            return
+        await master.call("CONFIG", "SET", "min-slaves-max-lag", 10)
+        await master.call("CONFIG", "SET", "min-slaves-to-write", 99)
+
+    async def _let_go(self, master: Link, move: Switch) -> None:
+        with contextlib.suppress(DialError):
+            if move.pause:
+                await master.call("CLIENT", "UNPAUSE")
+            else:
+                await master.call("CONFIG", "SET", "min-slaves-to-write", move.fence)
+
+    # --- sentinels ---------------------------------------------------------------------------------------
+
+    async def monitor(self, move: Monitor) -> Done:
+        """REMOVE on all, then MONITOR and SET on all: no old master is left to be told around."""
+
+        async def forget(target: Target) -> None:
+            async with self._dial.link(target.address) as link:
+                with contextlib.suppress(Refused):
+                    await link.call("SENTINEL", "REMOVE", self._master_name)
+
+        async def point(target: Target) -> None:
+            async with self._dial.link(target.address) as link:
+                name, master = self._master_name, move.master
+                with contextlib.suppress(Refused):  # a second try finds it monitored already
+                    await link.call("SENTINEL", "MONITOR", name, master.ip, master.port, move.quorum)
+                settings = dict(move.settings)
+                if self._password:
+                    settings = {"auth-pass": self._password, **settings}
+                await self._tune(link, {**settings, "quorum": str(move.quorum)})
+
+        await self._each(move.sentinels, forget)
+        await self._each(move.sentinels, point)
+        return Done()
+
+    async def tune(self, move: TuneSentinel) -> Done:
+        """SENTINEL SET of what differs."""
+        async with self._dial.link(move.sentinel.address) as link:
+            await self._tune(link, dict(move.settings))
+        return Done()
+
+    async def _tune(self, link: Link, settings: dict[str, str]) -> None:
+        answers = await link.pipeline(
+            [("SENTINEL", "SET", self._master_name, name, value) for name, value in settings.items()]
+        )
+        for name, answer in zip(settings, answers, strict=True):
+            if isinstance(answer, Refused):
+                raise StepFailed(
+                    f"SENTINEL SET {name} was refused: {answer.reply if name != 'auth-pass' else ''}"
+                )
+
+    # --- configuration -----------------------------------------------------------------------------------
+
+    async def configure(self, move: Configure) -> Done:
+        """One key on several servers; the value the server made of it counts from then on."""
+        results = await asyncio.gather(*(self._configure(target, move) for target in move.targets))
+        rejected = next((it for it in results if it.state != "Applied"), None)
+        return Done(config=(move.key, rejected or results[0]))
+
+    async def _configure(self, target: Target, move: Configure) -> ConfigResult:
+        async with self._data(target) as link:
+            try:
+                await link.call("CONFIG", "SET", move.key, move.value)
+            except Refused as error:
+                return ConfigResult(
+                    wanted=move.value, state="Rejected", message=error.reply, previous=move.previous
+                )
+            answer: Any = await link.call("CONFIG", "GET", move.key)
+        words = (
+            list(answer.items())
+            if isinstance(answer, dict)
+            else list(zip(answer[::2], answer[1::2], strict=False))
+        )
+        shown = next((str(v) for k, v in words if canonical(str(k)) == canonical(move.key)), move.value)
+        same = same_value(move.key, move.value, shown)
+        return ConfigResult(
+            wanted=move.value,
+            effective=shown,
+            state="Applied" if same else "Clamped",
+            message="" if same else f"the server made {shown!r} of it",
+            previous=move.previous,
+        )
+
+    # --- ways to talk ------------------------------------------------------------------------------------
+
+    def _data(self, target: Target) -> contextlib.AbstractAsyncContextManager[Link]:
+        return self._dial.link(target.address, password=self._password)
+
+    async def _server(self, target: Target) -> Server:
+        async with self._data(target) as link:
+            return await read_server(link)
+
+    async def _each(self, targets: tuple[Target, ...], effect: Callable[[Target], Awaitable[None]]) -> None:
+        """All at once; every one is tried before the first failure is raised."""
+        results = await asyncio.gather(*(effect(target) for target in targets), return_exceptions=True)
+        failures = [result for result in results if isinstance(result, BaseException)]
+        for failure in failures:
+            if not isinstance(failure, DialError):
+                raise failure
+        if failures:
+            raise StepFailed("; ".join(str(failure) for failure in failures))
+
+
+_HANDLERS: dict[type[Move], Callable[[Steps, Any], Awaitable[Done]]] = {
+    Promote: Steps.promote,
+    Follow: Steps.follow,
+    Demote: Steps.demote,
+    Quarantine: Steps.quarantine,
+    SetPriority: Steps.set_priority,
+    FailOver: Steps.fail_over,
+    Switch: Steps.switch,
+    Monitor: Steps.monitor,
+    TuneSentinel: Steps.tune,
+    Configure: Steps.configure,
+}
+
+
+def is_database_move(move: Move) -> bool:
+    """Whether `Steps` carries it out (the others are writes to Kubernetes)."""
+    return type(move) in _HANDLERS
+
+
+def gate_arguments() -> tuple[str, ...]:
+    """What every start of a data container carries."""
+    return ("--slaveof", f"{GATE.ip} {GATE.port}", "--slave-priority", "0")
+
+
+def address_of(ip: str, port: int) -> Address:
+    """An address, spelled out."""
+    return Address(ip, port)

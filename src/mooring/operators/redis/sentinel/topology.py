@@ -1,0 +1,400 @@
+"""The database's own view of a cluster: every server and sentinel asked at once, answers as frozen data.
+
+Reads only. What did not answer is None with the reason beside it: unknown, never empty.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
+
+__all__ = [
+    "GATE",
+    "MASTER_NAME",
+    "REDIS_PORT",
+    "SENTINEL_PORT",
+    "Member",
+    "Peer",
+    "Pod",
+    "Replica",
+    "Sentinel",
+    "Server",
+    "Topology",
+    "Watcher",
+    "read_topology",
+]
+
+GATE = Address("192.0.2.1", 6379)
+"""The address every data server follows from its start (RFC 5737: nobody lives there) until it is let in."""
+
+MASTER_NAME = "mymaster"
+REDIS_PORT = 6379
+SENTINEL_PORT = 26379
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pod:
+    """What Kubernetes says of one pod, as far as decisions need it."""
+
+    name: str
+    ordinal: int
+    uid: str = ""
+    ip: str = ""
+    volume: str = ""
+    """Identity of what it stores on: the claim's UID, or the pod's own for an emptyDir."""
+    fresh: bool = False
+    """The volume cannot hold data of before this cluster (emptyDir, or a claim made for it)."""
+    incarnation: str = ""
+    """Changes with every start of the redis container: pod UID and restart count."""
+    running: bool = True
+    """The redis container runs, as far as the pod's status tells."""
+    died_at: datetime | None = None
+    """When the container last ended, if it did."""
+    created: datetime | None = None
+    terminating: bool = False
+    ready: bool = False
+    revision: str = ""
+    node: str = ""
+    trouble: str = ""
+    """Why it is not running: a CamelCase reason."""
+    trouble_message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replica:
+    """A follower, as its master lists it."""
+
+    ip: str
+    port: int
+    state: str
+    offset: int
+    lag: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """A data server's answer."""
+
+    role: str
+    """``master`` or ``slave``, Redis' own words."""
+    run_id: str = ""
+    version: str = "7.0.15"
+    loading: bool = False
+    replid: str = ""
+    replid2: str = ""
+    offset: int = 0
+    second_offset: int = -1
+    master: Address | None = None
+    link_up: bool = False
+    syncing: bool = False
+    link_down_seconds: int = 0
+    priority: int = 0
+    replicas: tuple[Replica, ...] = ()
+    keys: int = 0
+    persisting: bool = False
+    """A save or AOF rewrite runs."""
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_master(self) -> bool:
+        return self.role == "master"
+
+    @property
+    def gated(self) -> bool:
+        """Held back since its start: follows the address where nobody lives."""
+        return not self.is_master and self.master == GATE
+
+    def follows(self, ip: str) -> bool:
+        """Told to replicate from that address (whether or not the link is up)."""
+        return not self.is_master and self.master is not None and self.master.ip == ip
+
+    def in_sync_with(self, ip: str) -> bool:
+        """Follows the address, the link is up and no first synchronisation is under way."""
+        return self.follows(ip) and self.link_up and not self.syncing and not self.loading
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peer:
+    """A replica or another sentinel, as one sentinel knows it."""
+
+    ip: str
+    port: int
+    flags: frozenset[str] = frozenset()
+    run_id: str = ""
+    priority: int = 100
+
+    @property
+    def alive(self) -> bool:
+        return not self.flags & {"s_down", "o_down", "disconnected"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sentinel:
+    """A sentinel's answer; ``master`` is None while it monitors nothing."""
+
+    my_id: str = ""
+    version: str = "7.0.15"
+    master: Address | None = None
+    flags: frozenset[str] = frozenset()
+    epoch: int = 0
+    """The configuration epoch of the fail-over that named this master; 0 after MONITOR."""
+    replicas: tuple[Peer, ...] = ()
+    sentinels: tuple[Peer, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    quorum_ok: bool = False
+    other_masters: tuple[str, ...] = ()
+    """Names of further masters it monitors; not ours, left alone."""
+
+    @property
+    def failing_over(self) -> bool:
+        return "failover_in_progress" in self.flags
+
+    @property
+    def master_down(self) -> bool:
+        return bool(self.flags & {"s_down", "o_down"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """A data pod and its server's answer."""
+
+    pod: Pod
+    server: Server | None = None
+    error: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.pod.name
+
+    @property
+    def ip(self) -> str:
+        return self.pod.ip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watcher:
+    """A sentinel pod and its sentinel's answer."""
+
+    pod: Pod
+    sentinel: Sentinel | None = None
+    error: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.pod.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topology:
+    """All that was seen in one look."""
+
+    members: tuple[Member, ...] = ()
+    watchers: tuple[Watcher, ...] = ()
+
+    def member(self, name: str) -> Member | None:
+        """The data pod of that name, answering or not."""
+        return next((member for member in self.members if member.name == name), None)
+
+    def at(self, ip: str) -> Member | None:
+        """The data pod at an address."""
+        return next((member for member in self.members if ip and member.ip == ip), None)
+
+
+async def read_topology(
+    dial: Dial,
+    *,
+    redis: Sequence[Pod],
+    sentinels: Sequence[Pod],
+    password: str = "",
+    keys: Sequence[str] = (),
+    master_name: str = MASTER_NAME,
+) -> Topology:
+    """Ask every pod that has an address, all at once; ``keys`` are the configuration keys to read."""
+    members, watchers = await asyncio.gather(
+        asyncio.gather(*(_member(dial, pod, password=password, keys=keys) for pod in redis)),
+        asyncio.gather(*(_watcher(dial, pod, master_name=master_name) for pod in sentinels)),
+    )
+    return Topology(
+        members=tuple(sorted(members, key=lambda member: member.pod.ordinal)),
+        watchers=tuple(sorted(watchers, key=lambda watcher: watcher.pod.ordinal)),
+    )
+
+
+async def _member(dial: Dial, pod: Pod, *, password: str, keys: Sequence[str]) -> Member:
+    if not pod.ip or not pod.running:
+        return Member(pod=pod, error=pod.trouble or "the container is not running")
+    try:
+        async with dial.link(Address(pod.ip, REDIS_PORT), password=password) as link:
+            return Member(pod=pod, server=await read_server(link, keys=keys))
+    except DialError as error:
+        return Member(pod=pod, error=str(error))
+
+
+async def _watcher(dial: Dial, pod: Pod, *, master_name: str) -> Watcher:
+    if not pod.ip or not pod.running:
+        return Watcher(pod=pod, error=pod.trouble or "the container is not running")
+    try:
+        async with dial.link(Address(pod.ip, SENTINEL_PORT)) as link:
+            return Watcher(pod=pod, sentinel=await read_sentinel(link, master_name=master_name))
+    except DialError as error:
+        return Watcher(pod=pod, error=str(error))
+
+
+async def read_server(link: Link, *, keys: Sequence[str] = ()) -> Server:
+    """One round trip to a data server."""
+    wanted = list(dict.fromkeys(["slave-priority", *keys]))
+    sections = ("server", "replication", "persistence", "keyspace")
+    answers = await link.pipeline(
+        [*(("INFO", section) for section in sections), *(("CONFIG", "GET", key) for key in wanted)]
+    )
+    info: dict[str, str] = {}
+    config: dict[str, str] = {}
+    for at, answer in enumerate(answers):
+        if at < len(sections):
+            if isinstance(answer, Refused):
+                raise answer
+            info.update(parse_info(answer))
+        elif not isinstance(answer, Refused):
+            config.update(_pairs(answer))
+    return server_of(info, config)
+
+
+def server_of(info: Mapping[str, str], config: Mapping[str, str]) -> Server:
+    """A data server's answer from INFO and CONFIG GET."""
+    role = info.get("role", "")
+    host = info.get("master_host")
+    offset = "slave_repl_offset" if role == "slave" else "master_repl_offset"
+    priority = info.get("slave_priority") or config.get("slave-priority") or config.get("replica-priority")
+    return Server(
+        role=role,
+        run_id=info.get("run_id", ""),
+        version=info.get("redis_version", ""),
+        loading=info.get("loading") == "1" or info.get("async_loading") == "1",
+        replid=info.get("master_replid", ""),
+        replid2=_replid(info.get("master_replid2", "")),
+        offset=_int(info.get(offset)),
+        second_offset=_int(info.get("second_repl_offset"), -1),
+        master=Address(host, _int(info.get("master_port"))) if host else None,
+        link_up=info.get("master_link_status") == "up",
+        syncing=info.get("master_sync_in_progress") == "1",
+        link_down_seconds=max(0, _int(info.get("master_link_down_since_seconds"))),
+        priority=_int(priority, 100),
+        replicas=tuple(_replicas(info)),
+        keys=sum(_int(_fields(value).get("keys")) for name, value in info.items() if _is_db(name)),
+        persisting=info.get("rdb_bgsave_in_progress") == "1" or info.get("aof_rewrite_in_progress") == "1",
+        config=config,
+    )
+
+
+def _replid(text: str) -> str:
+    """Redis shows forty zeros for "none"."""
+    return "" if not text.strip("0") else text
+
+
+def _is_db(name: str) -> bool:
+    return name.startswith("db") and name[2:].isdigit()
+
+
+def _replicas(info: Mapping[str, str]) -> list[Replica]:
+    found = []
+    for name, value in info.items():
+        if name.startswith("slave") and name[5:].isdigit():
+            fields = _fields(value)
+            found.append(
+                Replica(
+                    ip=fields.get("ip", ""),
+                    port=_int(fields.get("port")),
+                    state=fields.get("state", ""),
+                    offset=_int(fields.get("offset")),
+                    lag=_int(fields.get("lag"), -1),
+                )
+            )
+    return found
+
+
+async def read_sentinel(link: Link, *, master_name: str = MASTER_NAME) -> Sentinel:
+    """One round trip to a sentinel."""
+    masters, replicas, sentinels, quorum, my_id, info = await link.pipeline(
+        [
+            ("SENTINEL", "MASTERS"),
+            ("SENTINEL", "SLAVES", master_name),
+            ("SENTINEL", "SENTINELS", master_name),
+            ("SENTINEL", "CKQUORUM", master_name),
+            ("SENTINEL", "MYID"),
+            ("INFO", "server"),
+        ]
+    )
+    if isinstance(masters, Refused):
+        raise masters
+    known = [_pairs(master) for master in masters]
+    ours = next((master for master in known if master.get("name") == master_name), None)
+    version = "" if isinstance(info, Refused) else parse_info(info).get("redis_version", "")
+    base = Sentinel(
+        my_id="" if isinstance(my_id, Refused) else str(my_id),
+        version=version,
+        other_masters=tuple(str(master.get("name")) for master in known if master is not ours),
+    )
+    if ours is None:
+        return base
+    return Sentinel(
+        my_id=base.my_id,
+        version=base.version,
+        other_masters=base.other_masters,
+        master=Address(ours.get("ip", ""), _int(ours.get("port"))),
+        flags=_flags(ours),
+        epoch=_int(ours.get("config-epoch")),
+        replicas=_peers(replicas),
+        sentinels=_peers(sentinels),
+        settings=ours,
+        quorum_ok=not isinstance(quorum, Refused),
+    )
+
+
+def _peers(answer: Any) -> tuple[Peer, ...]:
+    if isinstance(answer, Refused):
+        return ()
+    found = [_pairs(item) for item in answer]
+    return tuple(
+        Peer(
+            ip=item.get("ip", ""),
+            port=_int(item.get("port")),
+            flags=_flags(item),
+            run_id=item.get("runid", ""),
+            priority=_int(item.get("slave-priority"), 100),
+        )
+        for item in found
+    )
+
+
+def _flags(item: Mapping[str, str]) -> frozenset[str]:
+    return frozenset(flag for flag in item.get("flags", "").split(",") if flag)
+
+
+def parse_info(text: str) -> dict[str, str]:
+    """The fields of INFO."""
+    pairs = (line.split(":", 1) for line in text.splitlines() if ":" in line and not line.startswith("#"))
+    return {name: value.strip() for name, value in pairs}
+
+
+def _fields(text: str) -> dict[str, str]:
+    return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+
+
+def _pairs(answer: Any) -> dict[str, str]:
+    """A flat list of names and values, or a map (what redis-py makes of it differs by version)."""
+    if isinstance(answer, Mapping):
+        return {str(name): str(value) for name, value in answer.items()}
+    words = [str(word) for word in answer]
+    return dict(zip(words[::2], words[1::2], strict=False))
+
+
+def _int(text: str | None, default: int = 0) -> int:
+    try:
+        return int(text) if text else default
+    except ValueError:
+        return default

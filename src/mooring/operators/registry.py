@@ -1,0 +1,48 @@
+"""The operators there are, by the name they have everywhere: ``--operators``, Leases, metrics, events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mooring.kube.object import Object
+from mooring.operators.redis import sentinel
+
+__all__ = ["OPERATORS", "Operator", "choose"]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One operator: the kinds it serves, and how it is put onto a manager.
+
+    ``register(manager, scope=..., namespaces=..., workers=...)`` adds its controllers; see
+    :mod:`mooring.operators.scope` for what a scope means.
+    """
+
+    name: str
+    kinds: tuple[type[Object], ...]
+    register: Callable[..., None] = field(repr=False)
+
+
+OPERATORS: dict[str, Operator] = {
+    operator.name: operator for operator in (Operator("redis-sentinel", sentinel.KINDS, sentinel.register),)
+}
+
+
+def choose(names: str) -> list[Operator]:
+    """The operators of a ``--operators`` value: ``*``, ``none``, or names joined by commas.
+
+    Raises :class:`ValueError` naming the one that does not exist.
+    """
+    if names in ("*", "all", ""):
+        return list(OPERATORS.values())
+    if names == "none":
+        return []
+    chosen = []
+    for name in (part.strip() for part in names.split(",")):
+        if name not in OPERATORS:
+            raise ValueError(
+                f"--operators: there is no {name!r}; known are {', '.join(OPERATORS)}, * and none"
+            )
+        chosen.append(OPERATORS[name])
+    return chosen

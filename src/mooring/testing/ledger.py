@@ -1,0 +1,290 @@
+"""A writer that remembers: every acknowledged write, every confirmation, and what is left of them.
+
+    mooring ledger --sentinel 10.96.0.20:26379 --password-file secret --rate 200 --seconds 60
+
+Each write sets a key of its own. Two losses are counted apart: writes the master acknowledged, and among them
+those a replica had confirmed (``WAIT 1``). The second must be 0 wherever a confirmed copy survives; the first
+is what a fail-over may cost. The client keeps its connection until an error, as real ones do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import secrets
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import TextIO
+
+from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
+
+__all__ = ["Ledger", "Outage", "Report", "parse_address", "run"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outage:
+    """A pause between two acknowledged writes, in seconds since the start."""
+
+    at: float
+    seconds: float
+    error: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What a run amounted to."""
+
+    written: int
+    acknowledged: int
+    confirmed: int
+    lost_acknowledged: int
+    lost_confirmed: int
+    longest_gap: float
+    outages: tuple[Outage, ...] = ()
+    lost_keys: tuple[str, ...] = ()
+    errors: dict[str, int] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """The report for people."""
+        lines = [
+            f"writes tried         {self.written}",
+            f"acknowledged         {self.acknowledged}, lost {self.lost_acknowledged}",
+            f"confirmed by WAIT 1  {self.confirmed}, lost {self.lost_confirmed}",
+            f"longest gap          {self.longest_gap:.2f} s",
+        ]
+        lines += [f"  gap of {one.seconds:.2f} s at {one.at:.1f} s  {one.error}" for one in self.outages]
+        lines += [f"  {count} x {name}" for name, count in sorted(self.errors.items())]
+        return "\n".join(lines)
+
+
+class Ledger:
+    """Writes until stopped, then checks; one per run.
+
+    Give ``address`` for one server, or ``sentinels`` to be led to the master and follow it. ``rate`` is in
+    writes per second; every ``wait_every``-th write is confirmed by WAIT. A gap counts from ``gap_from``
+    seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        address: Address | None = None,
+        sentinels: Sequence[Address] = (),
+        master_name: str = "mymaster",
+        password: str = "",
+        rate: float = 200.0,
+        wait_every: int = 2,
+        gap_from: float = 0.3,
+        prefix: str = "",
+        patience: float = 1.0,
+    ) -> None:
+        if (address is None) == (not sentinels):
+            raise ValueError("give either the address of a server or those of sentinels")
+        self._address = address
+        self._sentinels = tuple(sentinels)
+        self._master_name = master_name
+        self._password = password
+        self._interval = 1.0 / rate
+        self._wait_every = max(1, wait_every)
+        self._gap_from = gap_from
+        self._prefix = prefix or f"ledger:{secrets.token_hex(4)}"
+        self._dial = Dial(connect_timeout=0.5, reply_timeout=patience)
+        self._acknowledged: dict[str, str] = {}
+        self._confirmed: set[str] = set()
+        self._written = 0
+        self._started = 0.0
+        self._last_ack = 0.0
+        self._longest = 0.0
+        self._outages: list[Outage] = []
+        self._errors: dict[str, int] = {}
+        self._last_error = ""
+        self._stop = asyncio.Event()
+
+    @property
+    def acknowledged(self) -> int:
+        """Writes acknowledged so far."""
+        return len(self._acknowledged)
+
+    @property
+    def longest_gap(self) -> float:
+        """The longest pause between acknowledged writes so far, in seconds."""
+        return self._longest
+
+    def stop(self) -> None:
+        """End the writing after the write under way."""
+        self._stop.set()
+
+    def reset_gap(self) -> None:
+        """Measure the longest gap anew from now."""
+        self._longest = 0.0
+        self._outages.clear()
+
+    async def write(self, seconds: float | None = None) -> None:
+        """Write until `stop`, or for that long."""
+        self._started = monotonic()
+        self._last_ack = 0.0
+        end = self._started + seconds if seconds else float("inf")
+        while not self._stop.is_set() and monotonic() < end:
+            try:
+                async with self._dial.link(await self._master(), password=self._password) as link:
+                    await self._write_on(link, end)
+            except DialError as error:
+                self._note(error)
+                await self._pause(0.02)
+
+    async def _write_on(self, link: Link, end: float) -> None:
+        due = monotonic()
+        while not self._stop.is_set() and (now := monotonic()) < end:
+            if due > now:
+                await self._pause(due - now)
+            due = max(due + self._interval, now - 1.0)
+            key = f"{self._prefix}:{self._written}"
+            value = secrets.token_hex(8)
+            self._written += 1
+            await link.call("SET", key, value)
+            self._acknowledge(key, value)
+            if self._written % self._wait_every == 0 and await link.call("WAIT", 1, 200) >= 1:
+                self._confirmed.add(key)
+
+    def _acknowledge(self, key: str, value: str) -> None:
+        now = monotonic()
+        gap = now - self._last_ack if self._last_ack else 0.0
+        self._longest = max(self._longest, gap)
+        if gap >= self._gap_from:
+            self._outages.append(
+                Outage(at=self._last_ack - self._started, seconds=gap, error=self._last_error)
+            )
+        self._last_ack = now
+        self._last_error = ""
+        self._acknowledged[key] = value
+
+    def _note(self, error: DialError) -> None:
+        kind = error.reply.split(" ", 1)[0] if isinstance(error, Refused) else "no answer"
+        self._errors[kind] = self._errors.get(kind, 0) + 1
+        self._last_error = str(error)
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), seconds)
+
+    async def _master(self) -> Address:
+        if self._address is not None:
+            return self._address
+        last: DialError | None = None
+        for sentinel in self._sentinels:
+            try:
+                async with self._dial.link(sentinel) as link:
+                    found = await link.call("SENTINEL", "get-master-addr-by-name", self._master_name)
+            except DialError as error:
+                last = error
+                continue
+            if found:
+                return Address(str(found[0]), int(found[1]))
+        raise last or Refused("no sentinel knows the master", "NOMASTER")
+
+    async def check(self, *, patience: float = 30.0) -> Report:
+        """Read every acknowledged key from the master; waits up to ``patience`` seconds for one to answer."""
+        deadline = monotonic() + patience
+        while True:
+            try:
+                lost = await self._missing()
+                break
+            except DialError:
+                if monotonic() > deadline:
+                    raise
+                await asyncio.sleep(0.2)
+        return Report(
+            written=self._written,
+            acknowledged=len(self._acknowledged),
+            confirmed=len(self._confirmed),
+            lost_acknowledged=len(lost),
+            lost_confirmed=sum(1 for key in lost if key in self._confirmed),
+            longest_gap=round(self._longest, 3),
+            outages=tuple(self._outages),
+            lost_keys=tuple(lost[:20]),
+            errors=dict(self._errors),
+        )
+
+    async def _missing(self) -> list[str]:
+        lost: list[str] = []
+        keys = list(self._acknowledged)
+        async with self._dial.link(await self._master(), password=self._password, reply_timeout=10.0) as link:
+            if (await link.call("ROLE"))[0] != "master":
+                raise Refused("the server named as master is none", "READONLY")
+            for at in range(0, len(keys), 500):
+                chunk = keys[at : at + 500]
+                answers = await link.pipeline([("GET", key) for key in chunk])
+                for key, answer in zip(chunk, answers, strict=True):
+                    if isinstance(answer, Refused):
+                        raise answer
+                    if answer != self._acknowledged[key]:
+                        lost.append(key)
+        return lost
+
+
+def parse_address(text: str, *, port: int) -> Address:
+    """``host[:port]``, ``[v6]:port``."""
+    host, separator, number = text.rpartition(":")
+    if not separator or (":" in host and not host.endswith("]")):
+        return Address(text.strip("[]"), port)
+    return Address(host.strip("[]"), int(number))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mooring ledger",
+        description="Write to a Redis, log what was acknowledged and confirmed, and report what is lost.",
+    )
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--redis", metavar="HOST[:PORT]", help="one server (default port 6379)")
+    where.add_argument(
+        "--sentinel",
+        metavar="HOST[:PORT]",
+        action="append",
+        help="a sentinel that names the master (default port 26379); may be repeated",
+    )
+    parser.add_argument("--master-name", default="mymaster", help="default mymaster")
+    parser.add_argument("--password-file", type=Path, metavar="FILE", help="file that holds the password")
+    parser.add_argument("--rate", type=float, default=200.0, help="writes per second (default 200)")
+    parser.add_argument("--wait-every", type=int, default=2, help="confirm every n-th write (default 2)")
+    parser.add_argument("--seconds", type=float, help="how long; default until interrupted")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    return parser
+
+
+def run(argv: Sequence[str], *, out: TextIO | None = None) -> int:
+    """`mooring ledger`: exit status 1 when a confirmed write is lost, 2 when nothing could be checked."""
+    options = _parser().parse_args(argv)
+    return asyncio.run(_run(options, out or sys.stdout))
+
+
+async def _run(options: argparse.Namespace, out: TextIO) -> int:
+    password = options.password_file.read_text().rstrip("\n") if options.password_file else ""
+    ledger = Ledger(
+        address=parse_address(options.redis, port=6379) if options.redis else None,
+        sentinels=[parse_address(text, port=26379) for text in options.sentinel or ()],
+        master_name=options.master_name,
+        password=password,
+        rate=options.rate,
+        wait_every=options.wait_every,
+    )
+    writing = asyncio.create_task(ledger.write(options.seconds))
+    loop = asyncio.get_running_loop()
+    with contextlib.suppress(NotImplementedError):
+        import signal
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, ledger.stop)
+    await writing
+    try:
+        report = await ledger.check()
+    except DialError as error:
+        out.write(f"no master could be asked: {error}\n")
+        return 2
+    out.write(json.dumps(asdict(report), indent=2) + "\n" if options.json else report.text() + "\n")
+    return 1 if report.lost_confirmed else 0

@@ -1,0 +1,227 @@
+"""Faults on real servers: what was confirmed survives, and the cluster comes back by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from tests.operators.redis.sentinel.harness import Cluster, Operator, cluster
+
+from mooring.operators.redis.sentinel.moves import FailOver, Monitor
+from mooring.testing.ledger import Ledger, Report
+
+pytestmark = [pytest.mark.embedded, pytest.mark.timeout(120)]
+
+
+@asynccontextmanager
+async def writing(pods: Cluster) -> AsyncIterator[Ledger]:
+    """A client that writes all through the block."""
+    ledger = Ledger(sentinels=pods.sentinel_addresses(), password=pods.password, rate=300)
+    task = asyncio.create_task(ledger.write())
+    deadline = monotonic() + 5
+    while ledger.acknowledged < 100:
+        assert monotonic() < deadline, "nothing could be written"
+        await asyncio.sleep(0.02)
+    try:
+        yield ledger
+    finally:
+        ledger.stop()
+        await task
+
+
+async def writes_go_on(ledger: Ledger, operator: Operator, *, seconds: float = 20) -> None:
+    """Until two hundred more writes were acknowledged."""
+    goal = ledger.acknowledged + 200
+    await operator.until(lambda: ledger.acknowledged >= goal, seconds=seconds, what="writes accepted again")
+
+
+async def fill(pods: Cluster, name: str, *, count: int) -> None:
+    """Keys to keep."""
+    script = "for i=1,tonumber(ARGV[1]) do redis.call('SET','kept:'..i, redis.sha1hex(i)) end"
+    await pods.call(name, "EVAL", script, 0, count)
+    await pods.call(name, "WAIT", 2, 5000)
+
+
+async def kept(pods: Cluster, name: str, *, count: int) -> int:
+    """How many of them are there, whole."""
+    script = (
+        "local n=0 for i=1,tonumber(ARGV[1]) do "
+        "if redis.call('GET','kept:'..i)==redis.sha1hex(i) then n=n+1 end end return n"
+    )
+    return int(str(await pods.call(name, "EVAL", script, 0, count)))
+
+
+def unharmed(report: Report) -> None:
+    assert report.lost_confirmed == 0, report.text()
+    assert report.confirmed > 100, report.text()
+
+
+async def test_a_password_protected_cluster_comes_up_with_the_lowest_pod_as_master(tmp_path: Path) -> None:
+    async with cluster(tmp_path, password='s3"cret \\x') as (pods, operator):
+        took = await operator.in_sync()
+
+        assert operator.master == "redis-0"
+        assert took < 15
+        server = await pods.server("redis-0")
+        assert server.is_master
+        assert len(server.replicas) == 2
+        assert {(await pods.server(name)).priority for name in pods.redis} == {1}
+
+
+async def test_a_killed_master_is_replaced_within_seconds_and_follows_when_it_returns(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (pods, operator):
+        await operator.in_sync()
+        async with writing(pods) as ledger:
+            old = operator.master
+            pods.kill(old)
+            await operator.until(lambda: operator.master != old)
+            await writes_go_on(ledger, operator)
+            gap = ledger.longest_gap
+        await operator.in_sync()
+        report = await ledger.check()
+
+        unharmed(report)
+        assert gap < 2.5
+        assert any(isinstance(move, FailOver) for move in operator.moves)
+        assert (await pods.server(old)).follows(pods.redis[operator.master].ip)
+        assert operator.recorded.last_failover is not None
+        assert operator.recorded.last_failover.cause == "MasterDied"
+
+
+@pytest.mark.parametrize("persistence", [True, False], ids=["persistent", "in-memory"])
+async def test_a_master_that_restarts_at_once_never_wipes_the_others(tmp_path: Path, persistence: bool) -> None:
+    async with cluster(tmp_path, persistence=persistence) as (pods, operator):
+        await operator.in_sync()
+        old = operator.master
+        await fill(pods, old, count=5000)
+        pods.redis[old].restart_delay = 0.0
+        pods.kill(old)
+        await operator.until(lambda: operator.master != old)
+        await operator.in_sync()
+
+        for name in pods.redis:
+            assert await kept(pods, name, count=5000) == 5000
+
+
+@pytest.mark.parametrize("persistence", [True, False], ids=["persistent", "in-memory"])
+async def test_a_fault_while_the_operator_is_away_costs_nothing(tmp_path: Path, persistence: bool) -> None:
+    async with cluster(tmp_path, persistence=persistence) as (pods, operator):
+        await operator.in_sync()
+        old = operator.master
+        await fill(pods, old, count=5000)
+        await operator.stop()
+        pods.redis[old].restart_delay = 0.0
+        pods.kill(old)
+        await asyncio.sleep(3)
+        operator.start()
+        await operator.in_sync(seconds=60)
+
+        for name in pods.redis:
+            assert await kept(pods, name, count=5000) == 5000
+
+
+async def test_all_servers_restarted_at_once_keep_every_confirmed_write(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (pods, operator):
+        await operator.in_sync()
+        old = operator.master
+        async with writing(pods) as ledger:
+            await fill(pods, old, count=5000)
+            for name in list(pods.redis):
+                pods.kill(name)
+            await writes_go_on(ledger, operator)
+        await operator.in_sync()
+
+        unharmed(await ledger.check())
+        assert await kept(pods, operator.master, count=5000) == 5000
+
+
+async def test_all_servers_without_persistence_restarted_at_once_serve_again_empty(tmp_path: Path) -> None:
+    async with cluster(tmp_path, persistence=False) as (pods, operator):
+        await operator.in_sync()
+        await fill(pods, operator.master, count=100)
+        for name in list(pods.redis):
+            pods.kill(name)
+        await asyncio.sleep(0.3)
+        await operator.in_sync()
+
+        assert (await pods.server(operator.master)).keys == 0
+
+
+async def test_all_pods_with_new_addresses_find_each_other_and_the_sentinels_follow(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (pods, operator):
+        await operator.in_sync()
+        old = operator.master
+        await fill(pods, old, count=5000)
+        before = {one.ip for one in pods.redis.values()}
+        await pods.replace(list(pods.redis))
+        took = await operator.in_sync()
+
+        assert not before & {one.ip for one in pods.redis.values()}
+        assert operator.master == old
+        assert took < 15
+        assert await kept(pods, old, count=5000) == 5000
+        async with writing(pods) as ledger:
+            await writes_go_on(ledger, operator)
+        unharmed(await ledger.check())
+
+
+async def test_everything_replaced_at_once_comes_back_with_its_data(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (pods, operator):
+        await operator.in_sync()
+        await fill(pods, operator.master, count=1000)
+        await pods.replace([*pods.redis, *pods.sentinels])
+        await operator.in_sync()
+
+        assert await kept(pods, operator.master, count=1000) == 1000
+
+
+async def test_replaced_sentinels_learn_the_master_again_without_touching_it(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (pods, operator):
+        await operator.in_sync()
+        old = operator.master
+        run_id = (await pods.server(old)).run_id
+        await pods.replace(list(pods.sentinels))
+        await operator.in_sync()
+
+        assert operator.master == old
+        assert (await pods.server(old)).run_id == run_id
+
+
+async def test_a_hung_master_is_replaced_by_the_sentinels_and_demoted_when_it_wakes(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (pods, operator):
+        await operator.in_sync()
+        old = operator.master
+        async with writing(pods) as ledger:
+            pods.freeze(old)
+            try:
+                await operator.until(lambda: operator.master != old, seconds=20)
+                await writes_go_on(ledger, operator)
+                assert not any(isinstance(move, FailOver) for move in operator.moves)
+            finally:
+                pods.thaw(old)
+            woke = monotonic()
+            while (await pods.server(old)).is_master:
+                assert monotonic() - woke < 3, "the old master was not demoted at once"
+                await asyncio.sleep(0.02)
+            await operator.in_sync()
+        unharmed(await ledger.check())
+        assert operator.recorded.last_failover is not None
+        assert operator.recorded.last_failover.cause == "SentinelDecided"
+
+
+async def test_a_replica_whose_pod_was_replaced_leaves_no_ghost_in_any_sentinel(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (pods, operator):
+        await operator.in_sync()
+        gone = pods.redis["redis-2"].ip
+        await pods.replace(["redis-2"])
+        await operator.until(lambda: "redis-2" in pods.redis)
+        await operator.in_sync(seconds=60)
+
+        topology = await operator.topology()
+        known = [peer.ip for one in topology.watchers if one.sentinel for peer in one.sentinel.replicas]
+        assert gone not in known
+        assert sum(1 for move in operator.moves if isinstance(move, Monitor)) >= 4
