@@ -160,7 +160,7 @@ class Client:
             query["resourceVersion"] = resource_version
         if resource_version_match:
             query["resourceVersionMatch"] = resource_version_match
-        answer = await self.request("GET", kind.resource.path(namespace=namespace), query=query)
+        answer = await self.request("GET", _collection(kind.resource, namespace), query=query)
         return _page(answer.body, kind)
 
     @asynccontextmanager
@@ -183,7 +183,7 @@ class Client:
             query["timeoutSeconds"] = str(timeout_seconds)
         if send_initial_events:
             query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-        path = kind.resource.path(namespace=namespace)
+        path = _collection(kind.resource, namespace)
         async with self.transport.stream("GET", path, query=query) as answer:
             if answer.status >= 400:
                 raise api_error(answer.status, await answer.read(), answer.headers)
@@ -191,7 +191,7 @@ class Client:
 
     async def create(self, obj: T, *, dry_run: bool = False) -> T:
         """Create an object; raises :class:`AlreadyExists` when its name is taken."""
-        path = obj.resource.path(namespace=obj.metadata.namespace or "")
+        path = _collection(obj.resource, obj.metadata.namespace or "")
         answer = await self.request("POST", path, query=self._write_query(dry_run=dry_run), body=encode(obj))
         return decode(answer.body, type(obj))
 
@@ -287,11 +287,22 @@ class Client:
 
 
 def _path(resource: Resource, namespace: str, name: str, subresource: str = "") -> str:
-    if not name:
-        raise ValueError(f"{resource.kind}: a name is needed")
-    if resource.namespaced and not namespace:
-        raise ValueError(f"{resource.kind} {name!r}: a namespace is needed")
+    if not _is_segment(name):
+        raise ValueError(f"{resource.kind}: a name is needed, not {name!r}")
+    if resource.namespaced and not _is_segment(namespace):
+        raise ValueError(f"{resource.kind} {name!r}: a namespace is needed, not {namespace!r}")
     return resource.path(namespace=namespace, name=name, subresource=subresource)
+
+
+def _collection(resource: Resource, namespace: str) -> str:
+    if namespace and not _is_segment(namespace):
+        raise ValueError(f"{resource.plural}: {namespace!r} is not a namespace")
+    return resource.path(namespace=namespace)
+
+
+def _is_segment(text: str) -> bool:
+    """Whether the text stays one segment of a URL path: a name may come from a user's spec."""
+    return bool(text) and text not in {".", ".."} and not set(text) & set("/%?#")
 
 
 def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:
