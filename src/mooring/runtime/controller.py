@@ -301,7 +301,8 @@ class Controller:
                 await asyncio.shield(gathered)
         except TimeoutError:
             late = ", ".join(f"{p.key} ({p.id})" for p in self.passes)
-            log.warning("passes cancelled at shutdown", controller=self.name, keys=late)
+            if late:
+                log.warning("passes cancelled at shutdown", controller=self.name, keys=late)
         finally:
             for worker in workers:
                 worker.cancel()

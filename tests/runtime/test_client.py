@@ -1,0 +1,146 @@
+"""The cached client: reads its own writes, in every order answers and events can come."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.cache.fake_api import FakeApi
+
+from mooring.cache import InformerSet, Transition
+from mooring.kube import Client, Conflict, Key, MergePatch, NotFound
+from mooring.kube.objects.core import ConfigMap
+from mooring.kube.objects.meta import ObjectMeta
+from mooring.runtime import CachedClient
+from mooring.testing.clock import VirtualClock
+
+MAPS = "configmaps"
+
+
+@pytest.fixture
+def api() -> FakeApi:
+    return FakeApi()
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+async def client(api: FakeApi, clock: VirtualClock) -> AsyncIterator[CachedClient]:
+    informers = InformerSet(Client(api), clock)
+    informers.of(ConfigMap)
+    async with informers:
+        await informers.wait_synced(5)
+        await clock.settle()
+        yield CachedClient(Client(api), informers)
+
+
+def config_map(name: str, **data: str) -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(name=name, namespace="default"), data=data)
+
+
+def find(client: CachedClient, name: str = "a") -> ConfigMap | None:
+    return client.find(ConfigMap, name, namespace="default")
+
+
+async def test_writes_are_read_back_before_their_events(client: CachedClient, api: FakeApi) -> None:
+    api.hold()
+    await client.create(config_map("a", x="1"))
+    found = find(client)
+    assert found is not None
+    assert found.data == {"x": "1"}
+    await client.patch(ConfigMap, "a", MergePatch({"data": {"x": "2"}}), namespace="default")
+    found = find(client)
+    assert found is not None
+    assert found.data == {"x": "2"}
+    await client.apply(config_map("b", y="1"))
+    assert [o.metadata.name for o in client.list(ConfigMap, namespace="default")] == ["a", "b"]
+    await client.delete(ConfigMap, "a", namespace="default")
+    assert find(client) is None
+
+
+async def test_late_events_of_our_writes_change_nothing(
+    client: CachedClient, api: FakeApi, clock: VirtualClock
+) -> None:
+    told: list[Transition[ConfigMap]] = []
+    client.informers.of(ConfigMap).add_handler(told.append)
+    api.hold()
+    await client.create(config_map("a", x="1"))
+    await client.patch(ConfigMap, "a", MergePatch({"data": {"x": "2"}}), namespace="default")
+    await client.delete(ConfigMap, "a", namespace="default")
+    api.release()
+    await clock.settle()
+    assert [(c.origin, c.new is not None) for c in told] == [
+        ("write", True),
+        ("write", True),
+        ("write", False),
+    ]
+    assert find(client) is None
+
+
+async def test_an_object_with_a_finalizer_is_shown_as_going(client: CachedClient, api: FakeApi) -> None:
+    api.put(MAPS, "a", metadata={"finalizers": ["x/y"]})
+    await client.refresh(ConfigMap, "a", namespace="default")
+    left = await client.delete(ConfigMap, "a", namespace="default")
+    assert left is not None
+    found = find(client)
+    assert found is not None
+    assert found.metadata.deletion_timestamp
+    patch = MergePatch({"metadata": {"finalizers": None}})
+    await client.patch(ConfigMap, "a", patch, namespace="default")
+    assert find(client) is None, "the answer to the last finalizer's removal shows an object that is gone"
+
+
+async def test_only_the_object_we_saw_is_deleted(
+    client: CachedClient, api: FakeApi, clock: VirtualClock
+) -> None:
+    api.put(MAPS, "a")
+    await clock.settle()
+    with api.losing_events():
+        api.remove(MAPS, "a")
+        api.put(MAPS, "a", data={"other": "1"})
+    with pytest.raises(Conflict, match="uid"):
+        await client.delete(ConfigMap, "a", namespace="default")
+    assert api.get(MAPS, "a")["data"] == {"other": "1"}
+
+
+async def test_a_404_teaches_the_cache(client: CachedClient, api: FakeApi, clock: VirtualClock) -> None:
+    for name in ("a", "b", "c"):
+        api.put(MAPS, name)
+    await clock.settle()
+    with api.losing_events():
+        for name in ("a", "b", "c"):
+            api.remove(MAPS, name)
+    assert find(client, "a") is not None
+    with pytest.raises(NotFound):
+        await client.patch(ConfigMap, "a", MergePatch({"data": {}}), namespace="default")
+    await client.delete(ConfigMap, "b", namespace="default")
+    assert await client.refresh(ConfigMap, "c", namespace="default") is None
+    assert [find(client, name) for name in ("a", "b", "c")] == [None, None, None]
+    with pytest.raises(NotFound):
+        await client.delete(ConfigMap, "b", namespace="default", missing_ok=False)
+
+
+async def test_a_dry_run_is_not_taken_for_the_truth(client: CachedClient) -> None:
+    await client.create(config_map("a"), dry_run=True)
+    assert find(client) is None
+
+
+async def test_lists_by_selector_owner_and_predicate(
+    client: CachedClient, api: FakeApi, clock: VirtualClock
+) -> None:
+    owner = {"apiVersion": "v1", "kind": "X", "name": "x", "uid": "u9", "controller": True}
+    api.put(MAPS, "a", metadata={"labels": {"app": "x"}, "ownerReferences": [owner]})
+    api.put(MAPS, "b", metadata={"labels": {"app": "y"}})
+    await clock.settle()
+
+    def found(**query: object) -> list[str | None]:
+        return [o.metadata.name for o in client.list(ConfigMap, namespace="default", **query)]  # type: ignore[arg-type]
+
+    assert found(label_selector="app in (x)") == ["a"]
+    assert found(where=lambda o: o.metadata.name == "b") == ["b"]
+    parent = ConfigMap(metadata=ObjectMeta(name="x", namespace="default", uid="u9"))
+    assert [o.metadata.name for o in client.owned_by(ConfigMap, parent)] == ["a"]
+    assert client.informers.of(ConfigMap).get(Key("default", "a")) is not None
