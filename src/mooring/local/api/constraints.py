@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import re2  # type: ignore[import-untyped]
+import re2
 
 from mooring.local.api.fields import (
     FieldError,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 __all__ = [
     "FieldError",
@@ -19,6 +19,7 @@ __all__ = [
     "invalid",
     "not_found",
     "not_supported",
+    "omitted",
     "render",
     "required",
     "too_long",
@@ -27,6 +28,13 @@ __all__ = [
 ]
 
 Json = Any
+
+
+class _Omitted:
+    """Stands for a value that a message does not show."""
+
+
+omitted: Final = _Omitted()
 
 _TEXTS = {
     "FieldValueRequired": "Required value",
@@ -62,7 +70,7 @@ class FieldError:
     def message(self) -> str:
         """The text without the field, as in `details.causes[].message`."""
         text = _TEXTS[self.reason]
-        if self.reason not in _WITHOUT_VALUE:
+        if self.reason not in _WITHOUT_VALUE and self.value is not omitted:
             text += f": {render(self.value)}"
         return f"{text}: {self.detail}" if self.detail else text
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import re2  # type: ignore[import-untyped]
+import re2
 
 from mooring.local.api import constraints, schema
 from mooring.local.api.fields import FieldError, forbidden, invalid, not_supported, required

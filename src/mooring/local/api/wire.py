@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from mooring.local.api.schema import Schema
 
-__all__ = ["Decoded", "WireError", "canonical_quantity", "canonical_time", "decode"]
+__all__ = ["Decoded", "WireError", "canonical_quantity", "canonical_time", "decode", "quantity_value"]
 
 Json = Any
 JsonObject = dict[str, Any]
@@ -327,17 +327,25 @@ _BINARY: Final = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _BINARY_SUFFIX: Final = {0: "", **{power: suffix for suffix, power in _BINARY.items()}}
 
 
-@lru_cache(maxsize=8192)
-def canonical_quantity(text: str) -> str:
-    """Return a quantity as Kubernetes prints it: `0.5` is `500m`, `1024Mi` is `1Gi`; raises WireError."""
+def _parsed(text: str) -> tuple[Decimal, str]:
     found = _QUANTITY.fullmatch(text.strip())
     if found is None:
         raise WireError(_QUANTITY_TEXT)
     number, suffix = Decimal(found[1]), found[2]
     if suffix in _BINARY:
-        number *= 1024 ** _BINARY[suffix]
-    else:
-        number = number.scaleb(int(suffix[1:]) if suffix not in _DECIMAL else _DECIMAL[suffix])
+        return number * 1024 ** _BINARY[suffix], suffix
+    return number.scaleb(int(suffix[1:]) if suffix not in _DECIMAL else _DECIMAL[suffix]), suffix
+
+
+def quantity_value(text: str) -> Decimal:
+    """Return the number a quantity stands for; raises WireError."""
+    return _parsed(text)[0]
+
+
+@lru_cache(maxsize=8192)
+def canonical_quantity(text: str) -> str:
+    """Return a quantity as Kubernetes prints it: `0.5` is `500m`, `1024Mi` is `1Gi`; raises WireError."""
+    number, suffix = _parsed(text)
     number = number.quantize(Decimal("1e-9"), rounding=ROUND_UP) if number % Decimal("1e-9") else number
     if not number:
         return "0"
