@@ -34,6 +34,8 @@ class Cluster:
     tokens: Authority
     gateway: NodeGateway | None = None
     watchers: int = 0
+    #: Returns the user of a token for some audiences, None when it is not valid.
+    identify: Callable[[str, tuple[str, ...]], User | None] = lambda token, audiences: None
     #: Called after a committed write and deletion of a CustomResourceDefinition.
     on_definition: Callable[[Entry, bool], None] = lambda entry, deleted: None
 

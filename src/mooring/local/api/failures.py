@@ -32,8 +32,10 @@ __all__ = [
     "method_not_supported",
     "not_acceptable",
     "not_found",
+    "not_implemented",
     "page_not_found",
     "payload_too_large",
+    "plain_not_found",
     "status_of",
     "timeout",
     "too_large_version",
@@ -106,6 +108,11 @@ def not_found(group: str, plural: str, name: str) -> NotFound:
         reason="NotFound",
         details=_about(group, plural, name),
     )
+
+
+def plain_not_found(message: str) -> NotFound:
+    """404 with its own message."""
+    return NotFound(message, status=404, reason="NotFound")
 
 
 def page_not_found() -> NotFound:
@@ -186,6 +193,11 @@ def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
 def payload_too_large(limit: int) -> ApiError:
     """413: the body is too long."""
     return ApiError(f"Request entity too large: limit is {limit}", status=413, reason="RequestEntityTooLarge")
+
+
+def not_implemented(message: str) -> ServerError:
+    """501: a part of the API that this server does not have."""
+    return ServerError(message, status=501, reason="NotImplemented")
 
 
 def too_many_requests(message: str, *, retry_after: float = 1, details: Any = None) -> TooManyRequests:

@@ -30,6 +30,7 @@ from mooring.local.api.http import BODY_LIMIT, Answer, Query, Request, User
 from mooring.local.api.maintenance import Maintenance
 from mooring.local.api.registry import Registry, Served
 from mooring.local.api.request import Target, parse_path, segments
+from mooring.local.api.reviews import VIRTUAL
 from mooring.local.api.schema import builtin
 from mooring.local.api.storage import Entry, MemoryBackend, SqliteBackend, StorageError, Store
 from mooring.local.api.strategies import CRD, World
@@ -68,6 +69,7 @@ class ApiServer:
         self.cluster.on_definition = self._definition_changed
         self._discovery = Discovery(self._registry, address=address)
         self.authenticator = Authenticator(tokens or {}, authority, store)
+        self.cluster.identify = self._identify
         self._maintenance = Maintenance(self.cluster)
         self._runners: list[web.ServerRunner] = []
         self._closing = asyncio.Event()
@@ -127,6 +129,9 @@ class ApiServer:
         await runner.setup()
         self._runners.append(runner)
         await web.SockSite(runner, sock, ssl_context=context).start()
+
+    def _identify(self, token: str, audiences: tuple[str, ...]) -> User | None:
+        return self.authenticator.of_token(token, now=self.cluster.now(), audiences=audiences)
 
     # --- definitions --------------------------------------------------------------------------------------
 
@@ -227,6 +232,8 @@ class ApiServer:
             return await subresources.answer(call)
         if verb not in served.verbs:
             raise failures.method_not_allowed()
+        if served.custom is None and (virtual := VIRTUAL.get(served.storage)):
+            return await virtual(call)
         return await _VERBS[verb](call)
 
     # --- HTTP ---------------------------------------------------------------------------------------------

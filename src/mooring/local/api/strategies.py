@@ -26,6 +26,7 @@ __all__ = [
     "World",
     "no_unconditional_update",
     "prepare_create",
+    "prepare_part",
     "prepare_status",
     "prepare_update",
     "upserts",
@@ -126,6 +127,13 @@ def prepare_update(new: JsonObject, old: JsonObject, served: Served, world: Worl
     if prepare and served.custom is None:
         new = prepare(new, old, world)
     return _next_generation(new, old, served)
+
+
+def prepare_part(new: JsonObject, old: JsonObject, part: str, served: Served) -> JsonObject:
+    """Return the live object with one part of a changed one, and its managedFields."""
+    kept = ("managedFields", "resourceVersion")
+    meta = {**old["metadata"], **{k: v for k, v in new["metadata"].items() if k in kept}}
+    return _with_part({**old, "metadata": meta}, new, part)
 
 
 def prepare_status(new: JsonObject, old: JsonObject, served: Served, world: World) -> JsonObject:

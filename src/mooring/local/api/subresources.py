@@ -1,17 +1,25 @@
-"""Subresources: status, scale, and those that do something to a pod or account."""
+"""Subresources: status, scale, and those that do something to a pod, namespace or account."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from mooring.local.api import codec, failures, reads, writes
-from mooring.local.api.call import Call
+from mooring.local.api import codec, eviction, exec, failures, fields, logs, patch, reads, writes
+from mooring.local.api.call import Call, view
+from mooring.local.api.errors import cannot_be_handled, invalid_object
 from mooring.local.api.http import Answer
+from mooring.local.api.objectmeta import is_deleting, rfc3339, with_metadata
+from mooring.local.api.options import WriteOptions
+from mooring.local.api.tokens import ISSUER, Claims
 
 __all__ = ["answer"]
 
 JsonObject = dict[str, Any]
+
+_TOKEN_SECONDS = 3600
+_SHORTEST_TOKEN = 600
+_LONGEST_TOKEN = 1 << 32
 
 
 async def answer(call: Call) -> Answer:
@@ -23,19 +31,298 @@ async def answer(call: Call) -> Answer:
         raise failures.method_not_allowed()
     handler = _HANDLERS.get((call.served.storage, sub.name)) or _HANDLERS.get(("", sub.name))
     if handler is None:
-        raise failures.page_not_found()
+        raise failures.not_implemented(
+            f"{call.served.plural}/{sub.name} is not offered by the embedded server"
+        )
     return await handler(call)
 
 
-async def _status(call: Call) -> Answer:
+def _shown(call: Call, status: int, obj: JsonObject) -> Answer:
+    return reads.answer_object(call, status, obj, codec.negotiate(call.request))
+
+
+def success(status: int) -> JsonObject:
+    """Return the Status of an action that has no object to show."""
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": status}
+
+
+async def _object(call: Call) -> Answer:
+    """Status, finalize, approval, resize: a part of the object itself."""
     if call.verb == "get":
         return reads.get(call)
-    form = codec.negotiate(call.request)
     verb = writes.replace if call.verb == "update" else writes.patch_object
     status, obj = await verb(call)
-    return reads.answer_object(call, status, obj, form)
+    return _shown(call, status, obj)
+
+
+# --- scale ----------------------------------------------------------------------------------------------
+
+
+def _paths(call: Call) -> Mapping[str, str]:
+    if call.served.custom is not None and call.served.custom.scale is not None:
+        return call.served.custom.scale
+    return {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+
+
+def _steps(path: str) -> list[str]:
+    return [step for step in path.split(".") if step]
+
+
+def _at(obj: Any, path: str) -> Any:
+    for step in _steps(path):
+        obj = obj.get(step) if isinstance(obj, dict) else None
+    return obj
+
+
+def _with(obj: JsonObject, steps: list[str], value: Any) -> JsonObject:
+    if len(steps) == 1:
+        return {**obj, steps[0]: value}
+    return {**obj, steps[0]: _with(obj.get(steps[0]) or {}, steps[1:], value)}
+
+
+def _scale_of(call: Call, obj: JsonObject) -> JsonObject:
+    paths = _paths(call)
+    meta = obj["metadata"]
+    names = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    status: JsonObject = {"replicas": _at(obj, paths["statusReplicasPath"]) or 0}
+    if selector := _selector(call, obj, paths):
+        status["selector"] = selector
+    replicas = _at(obj, paths["specReplicasPath"])
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {name: meta[name] for name in names if name in meta},
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": status,
+    }
+
+
+def _selector(call: Call, obj: JsonObject, paths: Mapping[str, str]) -> str:
+    if call.served.custom is not None:
+        path = paths.get("labelSelectorPath")
+        return str(_at(obj, path) or "") if path else ""
+    selector = _at(obj, ".spec.selector") or {}
+    if call.served.storage == "replicationcontrollers":
+        selector = {"matchLabels": selector}
+    parts = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
+    for expression in selector.get("matchExpressions") or ():
+        values = ",".join(sorted(expression.get("values") or ()))
+        shown = {
+            "In": f"{expression['key']} in ({values})",
+            "NotIn": f"{expression['key']} notin ({values})",
+            "Exists": expression["key"],
+            "DoesNotExist": f"!{expression['key']}",
+        }
+        parts.append(shown[expression["operator"]])
+    return ",".join(parts)
+
+
+async def _scale(call: Call) -> Answer:
+    if call.verb == "get":
+        entry = call.collection.get((call.namespace, call.target.name))
+        if entry is None:
+            raise call.not_found()
+        return _shown(call, 200, _scale_of(call, view(entry, call.served)))
+    if call.verb == "update":
+        options = WriteOptions.parse(call.request, "UpdateOptions")
+        _, sent = await writes.decode_body(call, kind="Scale", api_version="autoscaling/v1")
+        return await _rescale(call, lambda scale: sent, options)
+    options = WriteOptions.parse(call.request, "PatchOptions")
+    content_type = codec.media_type(call.request.header("content-type"))
+    body = await call.request.read_body()
+    try:
+        change = codec.decode(
+            body, "application/yaml" if content_type.endswith("yaml") else "application/json"
+        )
+    except ValueError as error:
+        raise failures.bad_request(str(error)) from None
+    return await _rescale(call, lambda scale: _patched(call, scale, change, content_type), options)
+
+
+def _patched(call: Call, scale: JsonObject, change: Any, content_type: str) -> JsonObject:
+    if content_type == "application/json-patch+json":
+        result: JsonObject = patch.json_patch(scale, change)
+    elif content_type in writes.PATCH_TYPES[1:4]:
+        # A Scale holds no list, so every other patch merges.
+        result = patch.merge_patch(scale, change)
+    else:
+        raise failures.unsupported_media_type(writes.PATCH_TYPES)
+    return result
+
+
+async def _rescale(call: Call, change: Callable[[JsonObject], JsonObject], options: WriteOptions) -> Answer:
+    path = _steps(_paths(call)["specReplicasPath"])
+
+    def compute(old: JsonObject) -> JsonObject:
+        scale = change(_scale_of(call, old))
+        replicas = (scale.get("spec") or {}).get("replicas", 0)
+        _check_replicas(call, replicas)
+        meta = scale.get("metadata") or {}
+        changed = _with(old, path, replicas)
+        if version := meta.get("resourceVersion"):
+            changed = with_metadata(changed, resourceVersion=version)
+        if uid := meta.get("uid"):
+            changed = with_metadata(changed, uid=uid)
+        return changed
+
+    obj = await writes.update(call, compute, options)
+    return _shown(call, 200, _scale_of(call, obj))
+
+
+def _check_replicas(call: Call, replicas: Any) -> None:
+    if not isinstance(replicas, int) or isinstance(replicas, bool):
+        found = "string" if isinstance(replicas, str) else "number"
+        raise cannot_be_handled(
+            "Scale",
+            "v1",
+            f"json: cannot unmarshal {found} into Go struct field ScaleSpec.spec.replicas of type int32",
+        )
+    if replicas < 0:
+        error = fields.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
+        raise invalid_object([error], group="autoscaling", kind="Scale", name=call.target.name)
+
+
+# --- pods -----------------------------------------------------------------------------------------------
+
+
+async def bind(call: Call) -> Answer:
+    """Assign a pod to a node, once: `pods/NAME/binding`, or `bindings` with the pod's name in the body."""
+    _, binding = await writes.decode_body(call, kind="Binding", api_version="v1")
+    meta = binding.get("metadata") or {}
+    name = call.target.name or meta.get("name") or ""
+    node = (binding.get("target") or {}).get("name")
+    if not node:
+        raise invalid_object([fields.required("target.name")], group="", kind="Binding", name=name)
+    store, pods = call.cluster.store, call.cluster.store.collection("pods")
+    entry = pods.head((call.namespace, name))
+    if entry is None:
+        raise failures.not_found("", "pods", name)
+    why = _cannot_bind(entry.obj, meta.get("uid"), name)
+    if why:
+        raise failures.conflict("", "pods/binding", name, why)
+    pod = _bound(entry.obj, node, meta.get("annotations") or {}, rfc3339(call.cluster.now()))
+    if "dryRun" not in call.request.query:
+        await store.put(pods, entry.place, pod, base=entry).committed()
+    return _shown(call, 201, success(201))
+
+
+def _cannot_bind(pod: JsonObject, uid: str | None, name: str) -> str:
+    if uid and uid != pod["metadata"]["uid"]:
+        return (
+            f"Precondition failed: UID in precondition: {uid}, UID in object meta: {pod['metadata']['uid']}"
+        )
+    if is_deleting(pod):
+        return f"pod {name} is being deleted, cannot be assigned to a host"
+    if node := pod["spec"].get("nodeName"):
+        return f'pod {name} is already assigned to node "{node}"'
+    if pod["spec"].get("schedulingGates"):
+        return f"pod {name} has non-empty .spec.schedulingGates"
+    return ""
+
+
+def _bound(pod: JsonObject, node: str, annotations: Mapping[str, str], now: str) -> JsonObject:
+    status = pod.get("status") or {}
+    conditions = [c for c in status.get("conditions") or () if c["type"] != "PodScheduled"]
+    condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
+    bound = {
+        **pod,
+        "spec": {**pod["spec"], "nodeName": node},
+        "status": {**status, "conditions": [*conditions, condition]},
+    }
+    if annotations:
+        merged = {**(pod["metadata"].get("annotations") or {}), **annotations}
+        bound = with_metadata(bound, annotations=merged)
+    return bound
+
+
+async def _evict(call: Call) -> Answer:
+    _, body = await writes.decode_body(call, kind="Eviction", api_version="policy/v1")
+    await eviction.evict(call, body)
+    return _shown(call, 201, success(201))
+
+
+async def _log(call: Call) -> Answer:
+    return await logs.read(call)
+
+
+async def _exec(call: Call) -> Answer:
+    return exec.execute(call)
+
+
+async def _port_forward(call: Call) -> Answer:
+    return exec.forward(call)
+
+
+# --- accounts -------------------------------------------------------------------------------------------
+
+
+async def _token(call: Call) -> Answer:
+    """Issue a token for an account, bound to a pod when asked."""
+    _, body = await writes.decode_body(call, kind="TokenRequest", api_version="authentication.k8s.io/v1")
+    account = call.live()
+    spec = body.get("spec") or {}
+    seconds = spec.get("expirationSeconds") or _TOKEN_SECONDS
+    if not isinstance(seconds, int) or not _SHORTEST_TOKEN <= seconds <= _LONGEST_TOKEN:
+        error = fields.invalid(
+            "spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"
+        )
+        raise invalid_object([error], group="authentication.k8s.io", kind="TokenRequest", name="")
+    pod, pod_uid = _bound_pod(call, spec.get("boundObjectRef") or {})
+    now = call.cluster.now()
+    audiences = tuple(spec.get("audiences") or ()) or (ISSUER,)
+    expires = now.timestamp() + seconds
+    claims = Claims(
+        namespace=call.namespace,
+        name=account.name,
+        uid=account.obj["metadata"]["uid"],
+        audiences=audiences,
+        expires=expires,
+        pod=pod,
+        pod_uid=pod_uid,
+    )
+    token = call.cluster.tokens.sign(claims, now=now)
+    expiration = rfc3339(now.fromtimestamp(expires, tz=now.tzinfo))
+    answer = {
+        "kind": "TokenRequest",
+        "apiVersion": "authentication.k8s.io/v1",
+        "metadata": {
+            "name": account.name,
+            "namespace": call.namespace,
+            "creationTimestamp": rfc3339(now),
+        },
+        "spec": {**spec, "audiences": list(audiences), "expirationSeconds": seconds},
+        "status": {"token": token, "expirationTimestamp": expiration},
+    }
+    return _shown(call, 201, answer)
+
+
+def _bound_pod(call: Call, reference: Mapping[str, Any]) -> tuple[str, str]:
+    if not reference:
+        return "", ""
+    if reference.get("kind") != "Pod":
+        kind = reference.get("kind")
+        raise failures.bad_request(f"cannot bind token for serviceaccount to {kind}: only to a Pod")
+    name = reference.get("name") or ""
+    pod = call.cluster.store.collection("pods").get((call.namespace, name))
+    if pod is None:
+        raise failures.not_found("", "pods", name)
+    uid = pod.obj["metadata"]["uid"]
+    if reference.get("uid") not in (None, "", uid):
+        why = f"the UID in the bound object reference ({reference['uid']}) does not match the UID in record."
+        raise failures.conflict("", "pods", name, why)
+    return name, uid
 
 
 _HANDLERS: Mapping[tuple[str, str], Callable[[Call], Awaitable[Answer]]] = {
-    ("", "status"): _status,
+    ("", "status"): _object,
+    ("", "scale"): _scale,
+    ("namespaces", "finalize"): _object,
+    ("certificatesigningrequests.certificates.k8s.io", "approval"): _object,
+    ("pods", "resize"): _object,
+    ("pods", "binding"): bind,
+    ("pods", "eviction"): _evict,
+    ("pods", "log"): _log,
+    ("pods", "exec"): _exec,
+    ("pods", "portforward"): _port_forward,
+    ("serviceaccounts", "token"): _token,
 }

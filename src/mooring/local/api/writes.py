@@ -363,6 +363,10 @@ def _reset(call: Call) -> tuple[str, ...]:
 
 
 def _prepared(call: Call, new: JsonObject, old: JsonObject) -> JsonObject:
+    if call.target.subresource == "finalize":
+        return strategies.prepare_part(new, old, "spec", call.served)
+    if call.target.subresource == "approval":
+        return strategies.prepare_part(new, old, "status", call.served)
     if call.target.subresource == "status":
         return strategies.prepare_status(new, old, call.served, call.cluster.world)
     return strategies.prepare_update(new, old, call.served, call.cluster.world)

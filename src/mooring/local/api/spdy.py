@@ -1,0 +1,258 @@
+"""Port-forward: SPDY/3.1 streams inside a WebSocket, as kubectl tunnels them.
+
+For each connection the client opens an error stream and a data stream that carry the same requestID and
+the port as headers. This is the server's half of what that needs of SPDY: streams, data, pings. Flow
+control is the WebSocket's; the library behind kubectl knows no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+import zlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from aiohttp import WSMsgType, web
+
+__all__ = ["DICTIONARY", "FrameReader", "HeaderCodec", "SpdyError", "data_frame", "forward", "syn_reply"]
+
+# The words (`_` is a space) and the text of the dictionary that SPDY/3 gives zlib for header blocks.
+_WORDS = (
+    "options head post put delete trace accept accept-charset accept-encoding accept-language "
+    "accept-ranges age allow authorization cache-control connection content-base content-encoding "
+    "content-language content-length content-location content-md5 content-range content-type date "
+    "etag expect expires from host if-match if-modified-since if-none-match if-range "
+    "if-unmodified-since last-modified location max-forwards pragma proxy-authenticate "
+    "proxy-authorization range referer retry-after server te trailer transfer-encoding upgrade "
+    "user-agent vary via warning www-authenticate method get status 200_OK version HTTP/1.1 url "
+    "public set-cookie keep-alive origin"
+)
+_TEXT = (
+    "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505203 Non-"
+    "Authoritative Information204 No Content301 Moved Permanently400 Bad Request401 Unauthorized403 For"
+    "bidden404 Not Found500 Internal Server Error501 Not Implemented503 Service UnavailableJan Feb Mar "
+    "Apr May Jun Jul Aug Sept Oct Nov Dec 00:00:00 Mon, Tue, Wed, Thu, Fri, Sat, Sun, GMTchunked,text/h"
+    "tml,image/png,image/jpg,image/gif,application/xml,application/xhtml+xml,text/plain,text/javascript"
+    ",publicprivatemax-age=gzip,deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0."
+)
+DICTIONARY = (
+    b"".join(struct.pack(">I", len(word)) + word.replace("_", " ").encode() for word in _WORDS.split())
+    + _TEXT.encode()
+)
+
+_VERSION = 3
+_SYN_STREAM, _SYN_REPLY, _RST_STREAM, _PING = 1, 2, 3, 6
+_FIN = 1
+_FRAME_LIMIT = 1 << 20
+_PIECE = 32 << 10
+
+Connect = Callable[[int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+
+
+class SpdyError(ValueError):
+    """Bytes that are no SPDY/3.1."""
+
+
+class HeaderCodec:
+    """Header blocks; each direction of a connection is one zlib stream."""
+
+    def __init__(self) -> None:
+        self._inflate = zlib.decompressobj(zdict=DICTIONARY)
+        self._deflate = zlib.compressobj(zdict=DICTIONARY)
+
+    def decode(self, block: bytes) -> dict[str, str]:
+        """Read a header block; names are in lower case."""
+        try:
+            plain = self._inflate.decompress(block, _FRAME_LIMIT)
+            (count,) = struct.unpack_from(">I", plain)
+            position, headers = 4, {}
+            for _ in range(count):
+                name, position = _text(plain, position)
+                value, position = _text(plain, position)
+                headers[name.lower()] = value
+        except (zlib.error, struct.error, UnicodeDecodeError) as error:
+            raise SpdyError(f"unreadable headers: {error}") from error
+        return headers
+
+    def encode(self, headers: Mapping[str, str]) -> bytes:
+        """Write a header block."""
+        plain = struct.pack(">I", len(headers))
+        for text in (part for pair in headers.items() for part in pair):
+            plain += struct.pack(">I", len(text)) + text.encode()
+        return self._deflate.compress(plain) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
+
+
+def _text(data: bytes, position: int) -> tuple[str, int]:
+    (length,) = struct.unpack_from(">I", data, position)
+    end = position + 4 + length
+    if end > len(data):
+        raise SpdyError("a header is cut short")
+    return data[position + 4 : end].decode(), end
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame: `kind` 0 is data, `stream` the stream of data."""
+
+    kind: int
+    flags: int
+    stream: int
+    payload: bytes
+
+
+class FrameReader:
+    """Cuts a byte stream into frames."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Return the frames that are complete now; raises SpdyError."""
+        self._buffer += data
+        frames = []
+        while len(self._buffer) >= 8:
+            first, second = struct.unpack_from(">II", self._buffer)
+            length = second & 0xFFFFFF
+            if length > _FRAME_LIMIT:
+                raise SpdyError(f"a frame of {length} bytes is too long")
+            if len(self._buffer) < 8 + length:
+                break
+            payload = bytes(self._buffer[8 : 8 + length])
+            del self._buffer[: 8 + length]
+            if first & 0x80000000:
+                if (first >> 16) & 0x7FFF != _VERSION:
+                    raise SpdyError("not SPDY/3")
+                frames.append(Frame(first & 0xFFFF, second >> 24, 0, payload))
+            else:
+                frames.append(Frame(0, second >> 24, first, payload))
+        return frames
+
+
+def data_frame(stream: int, data: bytes, *, last: bool = False) -> bytes:
+    """Return a data frame."""
+    return struct.pack(">II", stream, (_FIN if last else 0) << 24 | len(data)) + data
+
+
+def _control(kind: int, flags: int, payload: bytes) -> bytes:
+    return struct.pack(">HHI", 0x8000 | _VERSION, kind, flags << 24 | len(payload)) + payload
+
+
+def syn_reply(stream: int, block: bytes) -> bytes:
+    """Return the acceptance of a stream."""
+    return _control(_SYN_REPLY, 0, struct.pack(">I", stream) + block)
+
+
+@dataclass(slots=True)
+class _Stream:
+    headers: Mapping[str, str]
+    incoming: asyncio.Queue[bytes | None] = field(default_factory=lambda: asyncio.Queue(64))
+
+
+async def forward(socket: web.WebSocketResponse, connect: Connect) -> None:
+    """Serve one tunnel until the client closes it."""
+    session = _Session(socket, connect)
+    try:
+        await session.run()
+    finally:
+        await session.close()
+
+
+class _Session:
+    def __init__(self, socket: web.WebSocketResponse, connect: Connect) -> None:
+        self._socket = socket
+        self._connect = connect
+        self._headers = HeaderCodec()
+        self._streams: dict[int, _Stream] = {}
+        self._errors: dict[str, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        frames = FrameReader()
+        async for message in self._socket:
+            if message.type is not WSMsgType.BINARY:
+                continue
+            try:
+                for frame in frames.feed(message.data):
+                    await self._received(frame)
+            except (SpdyError, struct.error):
+                return
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with contextlib.suppress(ConnectionError):
+            await self._socket.close()
+
+    async def _received(self, frame: Frame) -> None:
+        if frame.kind == 0:
+            stream = self._streams.get(frame.stream)
+            if stream is not None:
+                if frame.payload:
+                    await stream.incoming.put(frame.payload)
+                if frame.flags & _FIN:
+                    await stream.incoming.put(None)
+        elif frame.kind == _SYN_STREAM:
+            await self._opened(frame)
+        elif frame.kind == _RST_STREAM:
+            (number,) = struct.unpack_from(">I", frame.payload)
+            if stream := self._streams.pop(number & 0x7FFFFFFF, None):
+                await stream.incoming.put(None)
+        elif frame.kind == _PING:
+            await self._send(_control(_PING, 0, frame.payload))
+
+    async def _opened(self, frame: Frame) -> None:
+        (number,) = struct.unpack_from(">I", frame.payload)
+        number &= 0x7FFFFFFF
+        headers = self._headers.decode(frame.payload[10:])
+        self._streams[number] = _Stream(headers)
+        await self._send(syn_reply(number, self._headers.encode({})))
+        request = headers.get("requestid", "")
+        if headers.get("streamtype") == "error":
+            self._errors[request] = number
+        elif headers.get("streamtype") == "data":
+            task = asyncio.create_task(self._pump(number, self._errors.pop(request, 0)))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _pump(self, number: int, error_stream: int) -> None:
+        """Carry one connection; what goes wrong is told on its error stream."""
+        stream = self._streams[number]
+        port = stream.headers.get("port", "")
+        try:
+            reader, writer = await self._connect(int(port))
+        except (OSError, LookupError, ValueError, TimeoutError) as error:
+            text = str(error.args[0]) if error.args else type(error).__name__
+            await self._send(data_frame(error_stream, f"port {port}: {text}".encode(), last=True))
+            await self._send(data_frame(number, b"", last=True))
+            return
+        upward = asyncio.create_task(_upward(stream, writer))
+        try:
+            while data := await reader.read(_PIECE):
+                await self._send(data_frame(number, data))
+        except ConnectionError:
+            pass
+        finally:
+            upward.cancel()
+            await asyncio.gather(upward, return_exceptions=True)
+            writer.close()
+            self._streams.pop(number, None)
+            self._streams.pop(error_stream, None)
+        await self._send(data_frame(number, b"", last=True))
+        if error_stream:
+            await self._send(data_frame(error_stream, b"", last=True))
+
+    async def _send(self, data: bytes) -> None:
+        with contextlib.suppress(ConnectionError):
+            await self._socket.send_bytes(data)
+
+
+async def _upward(stream: _Stream, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ConnectionError):
+        while (data := await stream.incoming.get()) is not None:
+            writer.write(data)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()
