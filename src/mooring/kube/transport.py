@@ -112,24 +112,28 @@ class HttpTransport:
 
     #: Seconds for a request without a ``timeout`` of its own.
     TIMEOUT = 30.0
+    #: Connections for requests; a request beyond them waits for a free one.
+    CONNECTIONS = 64
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._credentials = Credentials(config)
-        self._session: aiohttp.ClientSession | None = None
+        self._sessions: dict[int, aiohttp.ClientSession] = {}
         self._context: ssl.SSLContext | None = None
 
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None or self._session.closed:
+    def _open(self, limit: int) -> aiohttp.ClientSession:
+        """The session whose pool holds ``limit`` connections (0: any number, for streams)."""
+        if self._context is None:
             self._context = self._config.ssl_context()
-            connector = aiohttp.TCPConnector(limit=0, ssl=self._context or True, keepalive_timeout=60)
-            self._session = aiohttp.ClientSession(
+        if limit not in self._sessions:
+            connector = aiohttp.TCPConnector(limit=limit, ssl=self._context or True, keepalive_timeout=60)
+            self._sessions[limit] = aiohttp.ClientSession(
                 connector=connector,
                 headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
                 timeout=aiohttp.ClientTimeout(total=None),
                 auto_decompress=True,
             )
-        return self._session
+        return self._sessions[limit]
 
     async def _headers(self, extra: Mapping[str, str] | None) -> dict[str, str]:
         headers = {"Accept": "application/json", **(extra or {})}
@@ -152,7 +156,7 @@ class HttpTransport:
         while True:
             attempts -= 1
             try:
-                async with self._open().request(
+                async with self._open(self.CONNECTIONS).request(
                     method,
                     self._config.server + path,
                     params=query,
@@ -185,7 +189,7 @@ class HttpTransport:
         """See :meth:`Transport.stream`."""
         try:
             async with asyncio.timeout(timeout or self.TIMEOUT):
-                answer = await self._open().request(
+                answer = await self._open(0).request(
                     method,
                     self._config.server + path,
                     params=query,
@@ -203,9 +207,10 @@ class HttpTransport:
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        for session in self._sessions.values():
+            await session.close()
+        self._sessions.clear()
+        self._context = None
 
 
 def _describe(error: BaseException) -> str:
