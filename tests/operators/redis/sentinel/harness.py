@@ -82,6 +82,7 @@ class Container:
             fresh=True,
             incarnation=f"{self.uid}/{self.restarts}",
             running=self.running or not report_death,
+            ready=self.running,
             died_at=self.died_at,
             created=self.created,
             terminating=self.terminating,
@@ -179,7 +180,9 @@ class Cluster:
             live = "".join(f'{key} "{value}"\n' for key, value in self.live.items())
             (one.home / "live" / "live.conf").write_text(live)
         else:
-            (one.home / "conf" / "sentinel.conf").write_text(f'port 26379\ndir "{one.home}/run"\nprotected-mode no\n')
+            (one.home / "conf" / "sentinel.conf").write_text(
+                f'port 26379\ndir "{one.home}/run"\nprotected-mode no\n'
+            )
         (one.home / "auth" / "password").write_text(self.password)
 
     async def _keep(self, one: Container) -> None:

@@ -93,7 +93,9 @@ async def test_a_killed_master_is_replaced_within_seconds_and_follows_when_it_re
 
 
 @pytest.mark.parametrize("persistence", [True, False], ids=["persistent", "in-memory"])
-async def test_a_master_that_restarts_at_once_never_wipes_the_others(tmp_path: Path, persistence: bool) -> None:
+async def test_a_master_that_restarts_at_once_never_wipes_the_others(
+    tmp_path: Path, persistence: bool
+) -> None:
     async with cluster(tmp_path, persistence=persistence) as (pods, operator):
         await operator.in_sync()
         old = operator.master

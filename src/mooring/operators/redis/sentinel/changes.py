@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from mooring.operators.redis.parameters import classify, same_value, spelling
 from mooring.operators.redis.sentinel.look import Look
@@ -23,9 +24,11 @@ from mooring.operators.redis.sentinel.moves import (
     WriteTemplate,
     data_target,
 )
-from mooring.operators.redis.sentinel.topology import Member, Pod, Server
+from mooring.operators.redis.sentinel.topology import Member, Pod, Server, Watcher
 
 __all__ = ["MasterInTheWay", "next_change"]
+
+ConfigState = Literal["Applied", "Clamped", "NeedsRestart", "Forbidden", "Unknown", "Rejected", "Pending"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,14 +59,28 @@ def next_change(look: Look, member: Member, server: Server) -> Verdict | MasterI
 
 
 def _configure(look: Look, member: Member, server: Server) -> Verdict | None:
-    """Changed keys only, one by one, on every server; the result of each goes to status."""
-    wanted = look.wanted.config
-    for key, value in sorted(wanted.items()):
-        verdict = _one_key(look, key=key, value=value)
-        if verdict is not None:
-            return verdict
+    """Changed keys only, one by one, on every server; the result of each of the user's goes to status.
+
+    First it is noted which keys will change and from what, then they are set, then what came of it is noted:
+    two status writes for any number of keys.
+    """
+    notes: dict[str, ConfigResult] = {}
+    moves: list[Configure] = []
+    for key, value in sorted(look.wanted.config.items()):
+        note, move = _one_key(look, key=key, value=value)
+        if note is not None and key in look.wanted.user_keys:
+            notes[key] = note
+        if move is not None:
+            moves.append(move)
+    pending = {key: note for key, note in notes.items() if note.state == "Pending"}
+    if pending:
+        return _note(look, pending)
+    if moves:
+        return moves[0]
+    if notes:
+        return _note(look, notes)
     for key, result in sorted(look.recorded.config.items()):
-        if key not in wanted:
+        if key not in look.wanted.user_keys:
             return _give_back(look, key=key, result=result)
     accepted = _accepted(look)
     if dict(look.observed.published) != accepted:
@@ -71,83 +88,72 @@ def _configure(look: Look, member: Member, server: Server) -> Verdict | None:
     return None
 
 
-def _one_key(look: Look, *, key: str, value: str) -> Verdict | None:
+def _one_key(look: Look, *, key: str, value: str) -> tuple[ConfigResult | None, Configure | None]:
+    """What to note of a key, and the move to make."""
     before = look.recorded.config.get(key)
-    known = before is not None and before.wanted == value
-    kind = classify(key)
-    if kind == "forbidden":
-        refused = ConfigResult(
-            wanted=value,
-            state="Forbidden",
-            message=f"{key} is set by the operator; remove it from spec.config",
-        )
-        return None if known else _note(look, key, refused)
-    seen = [(one, name, it.config[name]) for one, it in look.answering if (name := spelling(key, it.config))]
+    same = before is not None and before.wanted == value
+    if classify(key) == "forbidden":
+        return _unless(before, value, "Forbidden", f"{key} is the operator's own; remove it from spec.config")
+    seen = [(one, it.config[name]) for one, it in look.answering if (name := spelling(key, it.config))]
     if not seen:
-        if not look.answering or any(key_unread(it.config, key) for _, it in look.answering):
-            return None
-        unknown = ConfigResult(
-            wanted=value,
-            state="Unknown",
-            message=f"this server version has no key {key}; correct or remove it in spec.config",
-        )
-        return None if known and before and before.state == "Unknown" else _note(look, key, unknown)
-    if kind == "restart":
-        return _restart_only(look, key=key, value=value, shown=seen[0][2])
-    if known and before is not None and before.state == "Rejected":
-        return None
-    effective = before.effective if known and before is not None and before.effective else value
-    differing = [(one, now) for one, _, now in seen if not same_value(key, effective, now)]
+        if not any(it.config for _, it in look.answering):
+            return None, None
+        message = f"this server version has no key {key}; correct or remove it in spec.config"
+        return _unless(before, value, "Unknown", message)
+    if classify(key) == "restart":
+        return _restart_only(before, key=key, value=value, shown=seen[0][1])
+    if same and before is not None and before.state == "Rejected":
+        return None, None
+    effective = before.effective if same and before is not None and before.effective else value
+    differing = [(one, now) for one, now in seen if not same_value(key, effective, now)]
+    previous = before.previous if before is not None and before.previous else seen[0][1]
     if differing:
-        return Configure(
-            targets=tuple(data_target(one) for one, _ in differing),
+        one, now = differing[0]
+        move = Configure(
+            targets=tuple(data_target(other) for other, _ in differing),
             key=key,
             value=value,
-            previous=before.previous if before else differing[0][1],
-            why=f"{key} is to be {value!r}, found {differing[0][1]!r} on {differing[0][0].name}",
+            previous=previous,
+            why=f"{key} is to be {value!r}, found {now!r} on {one.name}",
         )
-    if not known:
-        applied = ConfigResult(
-            wanted=value,
-            effective=seen[0][2],
-            state="Applied",
-            previous=before.previous if before else "",
-        )
-        return _note(look, key, applied)
-    return None
+        note = None if same else ConfigResult(wanted=value, state="Pending", previous=previous)
+        return note, move
+    if same and before is not None and before.state in ("Applied", "Clamped"):
+        return None, None
+    return ConfigResult(wanted=value, effective=seen[0][1], state="Applied", previous=previous), None
 
 
-def key_unread(config: Mapping[str, str], key: str) -> bool:
-    """The look did not include that key at all (a plan made from an older look)."""
-    return not config
+def _unless(
+    before: ConfigResult | None, value: str, state: ConfigState, message: str
+) -> tuple[ConfigResult | None, None]:
+    if before is not None and before.wanted == value and before.state == state:
+        return None, None
+    return ConfigResult(wanted=value, state=state, message=message), None
 
 
-def _restart_only(look: Look, *, key: str, value: str, shown: str) -> Verdict | None:
-    before = look.recorded.config.get(key)
+def _restart_only(
+    before: ConfigResult | None, *, key: str, value: str, shown: str
+) -> tuple[ConfigResult | None, None]:
     if same_value(key, value, shown):
-        wanted = ConfigResult(wanted=value, effective=shown, state="Applied")
-    else:
-        wanted = ConfigResult(
-            wanted=value,
-            effective=shown,
-            state="NeedsRestart",
-            message=f"{key} is read at start only; it takes effect when the pods are rolled",
-        )
-    same = before is not None and before.wanted == value and before.state == wanted.state
-    return None if same else _note(look, key, wanted)
+        if before is not None and before.wanted == value and before.state == "Applied":
+            return None, None
+        return ConfigResult(wanted=value, effective=shown, state="Applied"), None
+    message = f"{key} is read at start only; it takes effect when the pods are rolled"
+    return _unless(before, value, "NeedsRestart", message)
 
 
-def _note(look: Look, key: str, result: ConfigResult) -> Record:
-    return Record(config={**look.recorded.config, key: result}, why=f"{key}: {result.state}")
+def _note(look: Look, results: Mapping[str, ConfigResult]) -> Record:
+    states = ", ".join(f"{key}: {result.state}" for key, result in sorted(results.items()))
+    return Record(config={**look.recorded.config, **results}, why=states)
 
 
 def _give_back(look: Look, *, key: str, result: ConfigResult) -> Verdict:
     """A key the user dropped gets its earlier value back, then is forgotten."""
+    changed = result.previous and result.state in ("Applied", "Clamped") and key not in look.wanted.config
     differing = [
         one
         for one, it in look.answering
-        if result.previous
-        and result.state in ("Applied", "Clamped")
+        if changed
         and (name := spelling(key, it.config))
         and not same_value(key, result.previous, it.config[name])
     ]
@@ -165,14 +171,16 @@ def _give_back(look: Look, *, key: str, result: ConfigResult) -> Verdict:
 
 def _accepted(look: Look) -> dict[str, str]:
     """What the servers took, by key: this and nothing else may stand in a file that a start reads."""
-    return {
-        key: value
-        for key, value in look.wanted.config.items()
-        if (result := look.recorded.config.get(key)) is not None
-        and result.wanted == value
-        and result.state in ("Applied", "Clamped")
-        and classify(key) == "live"
-    }
+    return {key: value for key, value in look.wanted.config.items() if _took(look, key, value)}
+
+
+def _took(look: Look, key: str, value: str) -> bool:
+    if classify(key) != "live":
+        return False
+    result = look.recorded.config.get(key)
+    if key in look.wanted.user_keys:
+        return result is not None and result.wanted == value and result.state in ("Applied", "Clamped")
+    return any(spelling(key, it.config) for _, it in look.answering)
 
 
 # --- sizes -----------------------------------------------------------------------------------------------
@@ -347,6 +355,7 @@ def _missing(look: Look) -> Verdict | None:
         return Wait(
             reason="PodsMissing", message=f"{len(wanted)} of {look.wanted.size} redis pods exist", after=1.0
         )
+    unready: list[Member | Watcher] = [one for one in wanted if not one.pod.ready]
     unsynced = [one for one, it in look.answering if not it.is_master and not it.link_up]
     if unsynced:
         return Wait(
@@ -363,4 +372,8 @@ def _missing(look: Look) -> Verdict | None:
             after=1.0,
             stalled=trouble is not None and trouble.trouble in _HOPELESS,
         )
+    unready = [*unready, *(one for one in look.topology.watchers if not one.pod.ready)]
+    if unready:
+        names = ", ".join(one.name for one in unready)
+        return Wait(reason="PodsNotReady", message=f"{names} not ready yet", after=5.0)
     return None

@@ -8,22 +8,25 @@ in ``status.lineage`` *before* a server is promoted, by pod and volume.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from typing import Annotated
 
-from mooring.operators.redis.sentinel.topology import Member, Pod, Server, Topology
+from msgspec.structs import replace
+
+from mooring.kube.part import Part
+from mooring.operators.redis.sentinel.topology import Pod, Server
+from mooring.runtime.crd import F
 
 __all__ = ["Lineage", "Standing", "descends", "is_newer", "standing_of"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Standing:
+class Standing(Part, frozen=True, kw_only=True):
     """One server as it was when it held the cluster's data."""
 
-    pod: str
-    uid: str
-    volume: str
-    ip: str
-    incarnation: str
+    pod: Annotated[str, F("Name of the pod.")]
+    uid: Annotated[str, F("UID of the pod.")]
+    volume: Annotated[str, F("UID of the claim it stores on; the pod's own without one.")]
+    ip: Annotated[str, F("Address it had.")] = ""
+    incarnation: Annotated[str, F("Which start of the container it was.")] = ""
 
     def same_process(self, pod: Pod) -> bool:
         """The container recorded here is the one that runs now."""
@@ -39,18 +42,16 @@ def standing_of(pod: Pod) -> Standing:
     return Standing(pod=pod.name, uid=pod.uid, volume=pod.volume, ip=pod.ip, incarnation=pod.incarnation)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lineage:
+class Lineage(Part, frozen=True, kw_only=True):
     """The cluster's data: its present replication id, its master and who has all of it."""
 
-    epoch: int
-    """Counts masters; grows with every change of master."""
-    replid: str
-    master: Standing
-    members: tuple[Standing, ...] = ()
-    """In-sync servers, the master among them."""
-    sentinel_epoch: int = 0
-    """The sentinels' configuration epoch when this was recorded; a higher one later overrides the record."""
+    epoch: Annotated[int, F("Counts masters; grows with every change of master.")]
+    replid: Annotated[str, F("Replication id of the data.")] = ""
+    master: Annotated[Standing, F("Who leads.")]
+    members: Annotated[tuple[Standing, ...], F("Who has all of the data, the master among them.")] = ()
+    sentinel_epoch: Annotated[
+        int, F("The sentinels' configuration epoch at that time; a higher one later overrides the record.")
+    ] = 0
 
     def standing(self, name: str) -> Standing | None:
         """The record of a pod, if it was in sync."""
@@ -100,8 +101,3 @@ def descends(server: Server, lineage: Lineage) -> bool:
 def is_newer(left: Server, right: Server) -> bool:
     """``left`` was promoted out of ``right``'s history."""
     return bool(left.replid2) and left.replid2 == right.replid and left.replid != right.replid
-
-
-def recorded_master(lineage: Lineage, topology: Topology) -> Member | None:
-    """The pod of the recorded master, whether or not its process is the recorded one."""
-    return topology.member(lineage.master.pod)

@@ -37,7 +37,9 @@ class Wanted:
     sentinel_settings: Mapping[str, str] = field(default_factory=dict)
     """What SENTINEL SET shall hold, apart from the quorum."""
     config: Mapping[str, str] = field(default_factory=dict)
-    """Live keys: defaults and the user's."""
+    """Keys to hold: defaults and the user's."""
+    user_keys: frozenset[str] = frozenset()
+    """Those of them the user wrote; each has a result in status."""
     persistence: bool = True
     min_replicas: int = 1
     """``min-replicas-to-write`` in force; with 0 a fail-over may wait a second for the dead master."""

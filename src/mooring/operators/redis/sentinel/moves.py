@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Final, Literal
 
+from mooring.kube.part import Part
 from mooring.operators.redis.dial import Address
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.topology import REDIS_PORT, SENTINEL_PORT, Member, Watcher
+from mooring.runtime.crd import F
 
 __all__ = [
     "ConfigResult",
@@ -64,46 +66,42 @@ def sentinel_target(watcher: Watcher) -> Target:
 # --- what status remembers -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class Operation:
+TIME: Final = {"type": "string", "format": "date-time"}
+
+
+class Operation(Part, frozen=True, kw_only=True):
     """A sequence under way that cannot be derived again; recorded before its first effect."""
 
-    kind: Literal["Promote", "FailOver", "Switch"]
-    subject: str
-    """The pod it is about: the one to promote, the dead master, the master to relieve."""
-    since: datetime
-    why: str = ""
-    fence: str = ""
-    """The value of ``min-slaves-to-write`` to put back (a switch below 6.2)."""
+    kind: Annotated[Literal["Promote", "FailOver", "Switch"], F("What is being done.")]
+    subject: Annotated[str, F("The pod to promote, the dead master, or the master to relieve.")]
+    since: Annotated[datetime, F("When it began.", schema=TIME)]
+    why: Annotated[str, F("The reason.")] = ""
+    fence: Annotated[str, F("The min-slaves-to-write to put back after a switch below 6.2.")] = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LastFailover:
+class LastFailover(Part, frozen=True, kw_only=True):
     """What happened the last time another server became master."""
 
-    at: datetime
-    old: str
-    new: str
-    cause: str
-    """MasterDied, MasterUnreachable, Planned, or SentinelDecided."""
-    choice: str
-    """Why this heir and not another."""
-    gap_seconds: float = 0.0
-    loss_bound: str = ""
+    at: Annotated[datetime, F("When.", schema=TIME)]
+    old: Annotated[str, F("The pod that led before.")]
+    new: Annotated[str, F("The pod that leads since.")]
+    cause: Annotated[str, F("MasterDied, MasterUnreachable, Planned or SentinelDecided.")]
+    choice: Annotated[str, F("Why this one and not another.")] = ""
+    gap_seconds: Annotated[float, F("From the old master's end to the record of the new one.")] = 0.0
+    loss_bound: Annotated[str, F("What may be lost at most.")] = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ConfigResult:
+class ConfigResult(Part, frozen=True, kw_only=True):
     """What became of one wanted key."""
 
-    wanted: str
-    effective: str = ""
-    state: Literal["Applied", "Clamped", "NeedsRestart", "Forbidden", "Unknown", "Rejected", "Pending"] = (
-        "Pending"
-    )
-    message: str = ""
-    previous: str = ""
-    """The value before we first set it; comes back when the user drops the key."""
+    wanted: Annotated[str, F("The value in the spec.")] = ""
+    effective: Annotated[str, F("The value the server made of it.")] = ""
+    state: Annotated[
+        Literal["Applied", "Clamped", "NeedsRestart", "Forbidden", "Unknown", "Rejected", "Pending"],
+        F("Where it stands."),
+    ] = "Pending"
+    message: Annotated[str, F("What is in the way, and the remedy.")] = ""
+    previous: Annotated[str, F("The value before; comes back when the key is dropped from the spec.")] = ""
 
 
 # --- verdicts ------------------------------------------------------------------------------------------

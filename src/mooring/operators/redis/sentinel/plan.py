@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from mooring.operators.redis.sentinel import changes, quorum
 from mooring.operators.redis.sentinel.lineage import Lineage, Standing, descends
 from mooring.operators.redis.sentinel.look import Look, Observed, Recorded, SetState, Wanted
@@ -521,19 +523,11 @@ def _note_master(look: Look, member: Member, server: Server) -> Verdict | None:
     if lineage.replid != server.replid or epoch != lineage.sentinel_epoch or lineage.master.ip != member.ip:
         renewed = lineage.succeed(member.pod, replid=server.replid, sentinel_epoch=epoch)
         return Record(
-            lineage=_with_epoch(renewed, lineage.epoch), finish=ours, why="the master's replication id is new"
+            lineage=replace(renewed, epoch=lineage.epoch),
+            finish=ours,
+            why="the master's replication id is new",
         )
     return Record(finish=True, why=f"{member.name} was promoted") if ours else None
-
-
-def _with_epoch(lineage: Lineage, epoch: int) -> Lineage:
-    return Lineage(
-        epoch=epoch,
-        replid=lineage.replid,
-        master=lineage.master,
-        members=lineage.members,
-        sentinel_epoch=lineage.sentinel_epoch,
-    )
 
 
 def _demote_others(look: Look, member: Member, server: Server) -> Verdict | None:

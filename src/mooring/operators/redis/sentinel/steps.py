@@ -52,6 +52,7 @@ class Done:
     """The pod that became master."""
     gap_seconds: float | None = None
     config: tuple[str, ConfigResult] | None = None
+    """A key that was refused or clamped: to be kept in status, since a look alone would try for ever."""
 
 
 class Steps:
@@ -277,8 +278,8 @@ class Steps:
     async def configure(self, move: Configure) -> Done:
         """One key on several servers; the value the server made of it counts from then on."""
         results = await asyncio.gather(*(self._configure(target, move) for target in move.targets))
-        rejected = next((it for it in results if it.state != "Applied"), None)
-        return Done(config=(move.key, rejected or results[0]))
+        off = next((it for it in results if it.state != "Applied"), None)
+        return Done(config=(move.key, off) if off is not None else None)
 
     async def _configure(self, target: Target, move: Configure) -> ConfigResult:
         async with self._data(target) as link:
