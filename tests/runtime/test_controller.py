@@ -586,24 +586,25 @@ async def test_random_faults_never_lose_the_last_state(bench: Bench) -> None:
         return Done()
 
     bench.act = act
-    bench.informers.start()
-    await bench.clock.advance(30)
-    await bench.start()
-    for step in range(300):
-        name = f"p{rng.randrange(20)}"
-        exists = Key("default", name) in api.collection("pods").objects
-        if exists and rng.random() < 0.2:
-            api.remove("pods", name)
-        else:
-            api.put("pods", name, spec={"nodeName": str(step)})
-        if rng.random() < 0.1:
-            api.lose_answer("POST")
-            api.lose_answer("PATCH")
-        if rng.random() < 0.1:
-            api.cut()
-        if rng.random() < 0.05:
-            api.compact("pods")
-        await bench.clock.advance(rng.choice([0, 0.01, 1]))
+    with capture_logs():
+        bench.informers.start()
+        await bench.clock.advance(30)
+        await bench.start()
+        for step in range(300):
+            name = f"p{rng.randrange(20)}"
+            exists = Key("default", name) in api.collection("pods").objects
+            if exists and rng.random() < 0.2:
+                api.remove("pods", name)
+            else:
+                api.put("pods", name, spec={"nodeName": str(step)})
+            if rng.random() < 0.1:
+                api.lose_answer("POST")
+                api.lose_answer("PATCH")
+            if rng.random() < 0.1:
+                api.cut()
+            if rng.random() < 0.05:
+                api.compact("pods")
+            await bench.clock.advance(rng.choice([0, 0.01, 1]))
     api.faults.clear()
     api.after.clear()
     for _ in range(40):
