@@ -159,7 +159,7 @@ def test_a_created_pod_has_identity_labels_host_name_claims_and_owner() -> None:
         {"name": "data", "persistentVolumeClaim": {"claimName": "data-web-5"}}
     ]
     assert step.claims[0].claim.metadata.labels == {"x": "y", "app": "web"}
-    (owner,) = pod.metadata.owner_references or ()
+    owner = (pod.metadata.owner_references or [])[0]
     assert (owner.kind, owner.uid, owner.controller) == ("StatefulSet", cluster.sts.metadata.uid, True)
 
 

@@ -1,0 +1,5 @@
+"""Endpoints and EndpointSlices of Services with a selector."""
+
+from mooring.local.controllers.endpoints.controller import EndpointsController
+
+__all__ = ["EndpointsController"]
