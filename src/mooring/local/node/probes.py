@@ -12,6 +12,8 @@ from mooring.local.node.checks import Checker, CheckFailed
 
 __all__ = ["Probing", "Verdicts"]
 
+_FIRST_PAUSE = 0.03
+
 Unhealthy = Callable[[str, str], None]
 """Called with the kind of probe and what it said."""
 
@@ -67,6 +69,7 @@ class Probing:
     async def _until_success(self, probe: Probe) -> bool:
         await self._first_wait(probe)
         streak, failures = 0, 0
+        await self._eagerly(probe)
         while True:
             good = await self._once("Startup", probe)
             streak, failures = (streak + 1, 0) if good else (0, failures + 1)
@@ -80,6 +83,7 @@ class Probing:
     async def _readiness(self, probe: Probe) -> None:
         await self._first_wait(probe)
         good_in_a_row = bad_in_a_row = 0
+        await self._eagerly(probe)
         while True:
             good = await self._once("Readiness", probe)
             good_in_a_row, bad_in_a_row = (good_in_a_row + 1, 0) if good else (0, bad_in_a_row + 1)
@@ -102,6 +106,22 @@ class Probing:
     async def _first_wait(self, probe: Probe) -> None:
         if probe.initial_delay_seconds:
             await self.clock.sleep(probe.initial_delay_seconds)
+
+    async def _eagerly(self, probe: Probe) -> None:
+        """Try in quick succession, for at most one period, until the probe succeeds for the first time.
+
+        A program needs some milliseconds before it listens; the kubelet's first try falls into them, and the
+        next comes a period later. Failures of these tries count for nothing and are not told.
+        """
+        left, pause = float(probe.period_seconds or 10), _FIRST_PAUSE
+        while left > 0:
+            try:
+                await self.checker.probe(probe, timeout=probe.timeout_seconds or 1)
+            except CheckFailed:
+                await self.clock.sleep(min(pause, left))
+                left, pause = left - pause, pause * 1.6
+            else:
+                return
 
     async def _once(self, kind: str, probe: Probe) -> bool:
         try:

@@ -201,7 +201,7 @@ class PodVolumes:
     def _empty(self, name: str, source: EmptyDirVolumeSource) -> Path:
         path = self.directory / name
         if source.medium == "Memory" and os.access(_MEMORY, os.W_OK):
-            path = _MEMORY / f"mooring-{self.plane}" / self.directory.parent.name / name
+            path = memory_directory(self.plane) / self.directory.parent.name / name
             self._memory.append(path)
         path.mkdir(parents=True, exist_ok=True)
         path.chmod(0o777)
@@ -245,6 +245,11 @@ class PodVolumes:
         source = _below(path, below) if below else path
         read_only = bool(mount.read_only) or (path / "..data").is_symlink()
         return Mount(source, mount.mount_path or "", read_only)
+
+
+def memory_directory(plane: str) -> Path:
+    """Where a plane keeps its memory-backed volumes."""
+    return _MEMORY / f"mooring-{plane}"
 
 
 def write_atomically(directory: Path, payload: Payload, *, group: int | None = None) -> bool:

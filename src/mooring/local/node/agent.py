@@ -1,0 +1,423 @@
+"""The node agent: makes this machine one node (or several) of the embedded control plane.
+
+It registers the nodes, renews their Leases, runs the pods bound to them, keeps Service addresses and DNS
+current, and answers what the API server asks of pods (:attr:`NodeAgent.gateway`). Several nodes share one
+machine and one network; that is for trying out what needs several, not for capacity.
+
+Order: :meth:`NodeAgent.start` before the manager runs (it clears what a killed plane left and makes the
+network), :meth:`NodeAgent.stop` while the manager and the API still serve, so that the ends of the pods are
+reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from mooring.cache.clock import rfc3339
+from mooring.cache.informer import Informer
+from mooring.cache.store import Transition
+from mooring.kube.errors import AlreadyExists, KubeError, NotFound
+from mooring.kube.object import Key, Object, to_dict
+from mooring.kube.objects.coordination import Lease, LeaseSpec
+from mooring.kube.objects.core import (
+    ConfigMap,
+    Namespace,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    Secret,
+    Service,
+)
+from mooring.kube.objects.core import Node as NodeObject
+from mooring.kube.objects.discovery import EndpointSlice
+from mooring.kube.objects.meta import ObjectMeta, OwnerReference
+from mooring.kube.patches import MergePatch, StrategicMergePatch
+from mooring.local.node import machine
+from mooring.local.node.cgroups import detect
+from mooring.local.node.cleanup import clean, plane_id
+from mooring.local.node.dns import DnsServer, Zone, machine_resolvers
+from mooring.local.node.gateway import Gateway
+from mooring.local.node.images import Catalog
+from mooring.local.node.logs import LogPump
+from mooring.local.node.network import Network, NetworkConfig
+from mooring.local.node.nft import NftError
+from mooring.local.node.node import Node, Settings
+from mooring.local.node.pod import PodWorker
+from mooring.local.node.rootless import inside
+from mooring.local.node.services import ServiceTable, wanted
+from mooring.local.node.spawner import Spawner
+from mooring.runtime.controller import Controller, Done, Result
+from mooring.runtime.process import Manager
+
+__all__ = ["NodeAgent"]
+
+log = structlog.get_logger("mooring.node")
+
+LEASE_NAMESPACE = "kube-node-lease"
+_LEASE_SECONDS, _RENEW_SECONDS = 40, 10.0
+_SETTLE = 0.002
+_POD_RANGE, _SERVICE_RANGE = IPv4Network("10.99.0.0/16"), IPv4Network("10.96.0.0/16")
+_DNS = IPv4Address("10.96.0.10")
+
+
+@dataclass(frozen=True, slots=True)
+class _CachedSources:
+    """Reads what pods refer to from the informers."""
+
+    config_maps: Informer[ConfigMap]
+    secrets: Informer[Secret]
+    claims: Informer[PersistentVolumeClaim]
+    volumes: Informer[PersistentVolume]
+    service_objects: Informer[Service]
+
+    def config_map(self, namespace: str, name: str) -> ConfigMap | None:
+        return self.config_maps.get(Key(namespace, name))
+
+    def secret(self, namespace: str, name: str) -> Secret | None:
+        return self.secrets.get(Key(namespace, name))
+
+    def claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
+        return self.claims.get(Key(namespace, name))
+
+    def volume(self, name: str) -> PersistentVolume | None:
+        return self.volumes.get(Key("", name))
+
+    def services(self, namespace: str) -> list[Service]:
+        return self.service_objects.list(namespace)
+
+
+class NodeAgent:
+    """The agent of all nodes of a plane.
+
+    ``names``: the nodes', by default the host's name. ``data_dir``: volumes that live as long as a pod, logs,
+    locks. ``pod_cidr``, ``service_cidr``, ``dns_address``: the plane's ranges, which several planes on one
+    machine must choose apart. ``version``: shown as the container runtime's.
+    """
+
+    def __init__(
+        self,
+        manager: Manager,
+        *,
+        data_dir: Path,
+        names: Sequence[str] = (),
+        pod_cidr: IPv4Network = _POD_RANGE,
+        service_cidr: IPv4Network = _SERVICE_RANGE,
+        dns_address: IPv4Address = _DNS,
+        domain: str = "cluster.local",
+        catalog: Catalog | None = None,
+        settings: Settings | None = None,
+        max_pods: int = 250,
+        version: str = "0.1.0",
+    ) -> None:
+        self._manager, self._clock, self._version = manager, manager.clock, version
+        self.data_dir = data_dir.resolve()
+        self.names = tuple(names) or (socket.gethostname().lower(),)
+        self.network = Network(
+            NetworkConfig(
+                plane=plane_id(data_dir),
+                pod_cidr=pod_cidr,
+                service_cidr=service_cidr,
+                dns_address=dns_address,
+                nodes=len(self.names),
+                cursor=self.data_dir / "network-cursor",
+            )
+        )
+        self.gateway = Gateway(self.worker)
+        self._settings, self._max_pods = settings or Settings(), max_pods
+        self._catalog, self._domain = catalog or Catalog(), domain
+        self._spawner, self._logs = Spawner(), LogPump()
+        self._nodes: dict[str, Node] = {}
+        self._workers: dict[str, PodWorker] = {}
+        self._by_key: dict[Key, str] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = False
+        self._silent: set[str] = set()
+        self._services_changed = asyncio.Event()
+        self._table = ServiceTable(self.network.config.table)
+        self._watch(manager)
+        self._dns = DnsServer(self.zone, dns_address, upstream=() if inside() else machine_resolvers())
+        # One key, one pass at a time, is not needed: a pass only hands the object to its worker.
+        self._controller = Controller("node-pods", self._reconcile, workers=2)
+        self._controller.watch(self._pods)
+        manager.add(self._controller)
+        manager.serve("node-leases", self._keep_leases)
+        manager.serve("node-services", self._keep_services)
+
+    # --- life
+
+    async def start(self) -> None:
+        """Clear what a killed plane left, make the network, listen for DNS, register the nodes."""
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        for gone in await asyncio.to_thread(clean, self.data_dir, self.network.config):
+            log.info("removed what an earlier plane left", what=gone)
+        await self.network.start()
+        await self._dns.start()
+        cgroups = await asyncio.to_thread(detect, self.network.config.plane)
+        allocatable = machine.capacity(self.data_dir, pods=self._max_pods)
+        for index, name in enumerate(self.names):
+            self._nodes[name] = Node(
+                name=name,
+                plane=self.network.config.plane,
+                address=self.network.config.node_address(index),
+                data_dir=self.data_dir,
+                clock=self._clock,
+                client=self._manager.client,
+                events=self._manager.events,
+                sources=self._sources,
+                spawner=self._spawner,
+                logs=self._logs,
+                catalog=self._catalog,
+                network=self.network,
+                cgroups=cgroups,
+                settings=self._settings,
+                allocatable=allocatable,
+                domain=self._domain,
+            )
+            await self._register(self._nodes[name])
+
+    async def stop(self) -> None:
+        """End all pods gracefully, together and within a bound; objects and data stay."""
+        self._stopping = True
+        workers = list(self._workers.values())
+        for worker in workers:
+            worker.shut_down(self._settings.stop_grace_cap)
+        await asyncio.gather(*(worker.ended.wait() for worker in workers))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._dns.stop()
+        await self.network.stop()
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self._spawner.close()
+        self._logs.close()
+        for node in list(self._nodes.values())[:1]:
+            node.cgroups.remove_all()
+
+    # --- for tests of faults, and for those who want to look
+
+    def worker(self, key: Key) -> PodWorker | None:
+        """The worker of the newest pod of that name."""
+        return self._workers.get(self._by_key.get(key, ""))
+
+    def pod_address(self, namespace: str, pod: str) -> IPv4Address:
+        """A pod's IP; raises LookupError."""
+        worker = self.worker(Key(namespace, pod))
+        if worker is None or not worker.address:
+            raise LookupError(f"pod {namespace}/{pod} has no address on this node")
+        return IPv4Address(worker.address)
+
+    def program_pid(self, namespace: str, pod: str, container: str = "") -> int:
+        """The pid of a container's program, for kill -9, SIGSTOP ...; raises LookupError."""
+        worker = self.worker(Key(namespace, pod))
+        pid = worker.container(container).program_pid if worker else None
+        if pid is None:
+            raise LookupError(f"container {container!r} of pod {namespace}/{pod} does not run")
+        return pid
+
+    async def cut_pods(
+        self, some: Iterable[tuple[str, str]], others: Iterable[tuple[str, str]] | None = None
+    ) -> None:
+        """Drop all packets between two groups of pods (namespace, name); ``others`` None: from the machine."""
+        far = self.network.host_addresses() if others is None else [self.pod_address(*pod) for pod in others]
+        await self.network.cut([self.pod_address(*pod) for pod in some], far)
+
+    async def heal(self) -> None:
+        """End all cuts."""
+        await self.network.heal()
+
+    def silence(self, name: str, *, silent: bool = True) -> None:
+        """Make a node stop (or begin again) to renew its Lease and to report, as if its agent had hung."""
+        (self._silent.add if silent else self._silent.discard)(name)
+        node = self._nodes[name]
+        (node.reporting.clear if silent else node.reporting.set)()
+
+    # --- pods
+
+    async def _reconcile(self, key: Key) -> Result:
+        pod = self._pods.get(key)
+        worker = self.worker(key)
+        if worker is not None and (pod is None or pod.metadata.uid != worker.uid):
+            worker.vanished()
+            del self._by_key[key]
+            worker = None
+        if pod is None or self._stopping:
+            return Done()
+        if worker is not None:
+            worker.update(pod)
+        elif (node := self._nodes.get((pod.spec.node_name if pod.spec else None) or "")) is not None:
+            self._begin(key, pod, node)
+        return Done()
+
+    def _begin(self, key: Key, pod: Pod, node: Node) -> None:
+        worker = PodWorker(node, pod)
+        self._workers[worker.uid] = worker
+        self._by_key[key] = worker.uid
+        worker.start()
+        self._fork(self._forget(key, worker))
+
+    async def _forget(self, key: Key, worker: PodWorker) -> None:
+        await worker.ended.wait()
+        self._workers.pop(worker.uid, None)
+        if self._by_key.get(key) == worker.uid:
+            del self._by_key[key]
+            # A successor of the same name may have come while this one ended.
+            self._controller.enqueue(key)
+
+    # --- Services, DNS, what pods refer to
+
+    def _watch(self, manager: Manager) -> None:
+        informers = manager.informers
+        self._pods = informers.of(Pod)
+        self._slices = informers.of(EndpointSlice)
+        self._sources = _CachedSources(
+            informers.of(ConfigMap),
+            informers.of(Secret),
+            informers.of(PersistentVolumeClaim),
+            informers.of(PersistentVolume),
+            informers.of(Service),
+        )
+        namespaces = informers.of(Namespace)
+        self.zone = Zone(
+            self._domain,
+            self._sources.service_objects.list,
+            self._slices.list,
+            lambda: [each.metadata.name or "" for each in namespaces.list()],
+        )
+        for informer in (self._sources.service_objects, self._slices, namespaces):
+            informer.add_handler(self._on_service_change)
+        for referred in (
+            self._sources.config_maps,
+            self._sources.secrets,
+            self._sources.claims,
+            self._sources.volumes,
+        ):
+            referred.add_handler(self._on_referred_change)
+
+    def _on_service_change(self, change: Transition[Any]) -> None:
+        self.zone.changed()
+        self._services_changed.set()
+
+    def _on_referred_change(self, change: Transition[Any]) -> None:
+        reference = (type(change.object), change.key.name)
+        for key, uid in self._by_key.items():
+            if change.key.namespace in ("", key.namespace) and (worker := self._workers.get(uid)):
+                pod = worker.view.pod
+                if isinstance(change.object, PersistentVolume) or reference in references(pod):
+                    worker.objects_changed()
+
+    async def _keep_services(self) -> None:
+        while True:
+            await self._services_changed.wait()
+            await asyncio.sleep(_SETTLE)
+            self._services_changed.clear()
+            try:
+                await self._table.sync(wanted(self._sources.service_objects.list(), self._slices.list()))
+            except NftError as error:
+                log.error("Service addresses could not be updated", error=str(error))
+                await self._clock.sleep(1.0)
+                self._services_changed.set()
+
+    # --- the nodes themselves
+
+    async def _register(self, node: Node) -> None:
+        annotations = {"mooring.dev/limits": node.cgroups.says}
+        if inside():
+            annotations["mooring.dev/network"] = "pods have no way out of this machine (plain user)"
+        client = self._manager.client.as_manager("mooring-node").live
+        made = await client.apply(machine.node_object(node.name, annotations=annotations))
+        status = machine.node_status(
+            node.name,
+            node.address,
+            dict(node.allocatable),
+            now=self._clock.now(),
+            version=self._version,
+        )
+        patch = {"status": to_dict(status)}
+        await client.patch(NodeObject, node.name, StrategicMergePatch(patch), subresource="status")
+        await self._renew(node.name, uid=made.metadata.uid or "")
+
+    async def _keep_leases(self) -> None:
+        self._fork(self._remove_strangers())
+        while True:
+            await self._clock.sleep(_RENEW_SECONDS)
+            for name in self.names:
+                if name in self._silent:
+                    continue
+                try:
+                    await self._renew(name)
+                except NotFound:
+                    await self._try(self._register(self._nodes[name]))
+                except KubeError as error:
+                    log.warning("a node's Lease was not renewed", node=name, error=str(error))
+
+    async def _try(self, work: Any) -> None:
+        try:
+            await work
+        except KubeError as error:
+            log.warning("the node could not be registered", error=str(error))
+
+    async def _renew(self, name: str, *, uid: str = "") -> None:
+        now = rfc3339(self._clock.now(), micro=True)
+        client = self._manager.client.live
+        if uid:
+            owner = OwnerReference(api_version="v1", kind="Node", name=name, uid=uid)
+            lease = Lease(
+                metadata=ObjectMeta(name=name, namespace=LEASE_NAMESPACE, owner_references=[owner]),
+                spec=LeaseSpec(holder_identity=name, lease_duration_seconds=_LEASE_SECONDS, renew_time=now),
+            )
+            try:
+                await client.create(lease)
+            except AlreadyExists:
+                pass
+            else:
+                return
+        patch = {"spec": {"renewTime": now, "holderIdentity": name}}
+        await client.patch(Lease, name, MergePatch(patch), namespace=LEASE_NAMESPACE)
+
+    async def _remove_strangers(self) -> None:
+        """Delete the files of pods that were deleted while no agent ran."""
+        known = {pod.metadata.uid or "" for pod in self._pods.list()} | self._workers.keys()
+        await asyncio.to_thread(_remove_others, self.data_dir, known)
+
+    def _fork(self, work: Any) -> None:
+        task: asyncio.Task[None] = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def references(pod: Pod) -> set[tuple[type[Object], str]]:
+    """The ConfigMaps, Secrets and claims that a pod's volumes name."""
+    found: set[tuple[type[Object], str]] = set()
+    for volume in (pod.spec.volumes if pod.spec else None) or ():
+        if volume.config_map is not None:
+            found.add((ConfigMap, volume.config_map.name or ""))
+        if volume.secret is not None:
+            found.add((Secret, volume.secret.secret_name or ""))
+        if volume.persistent_volume_claim is not None:
+            found.add((PersistentVolumeClaim, volume.persistent_volume_claim.claim_name or ""))
+        if volume.ephemeral is not None:
+            found.add((PersistentVolumeClaim, f"{pod.metadata.name}-{volume.name}"))
+        for source in (volume.projected.sources if volume.projected else None) or ():
+            if source.config_map is not None:
+                found.add((ConfigMap, source.config_map.name or ""))
+            if source.secret is not None:
+                found.add((Secret, source.secret.name or ""))
+    return found
+
+
+def _remove_others(data_dir: Path, known: set[str]) -> None:
+    for base in (data_dir / "pods", data_dir / "logs"):
+        for entry in base.iterdir() if base.is_dir() else ():
+            if entry.name.rpartition("_")[2] not in known:
+                shutil.rmtree(entry, ignore_errors=True)

@@ -1,0 +1,681 @@
+"""One container of a pod: its runs, restarts, hooks, probes and status."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import structlog
+
+from mooring.cache.clock import rfc3339
+from mooring.kube.objects.core import (
+    Container,
+    ContainerState,
+    ContainerStateRunning,
+    ContainerStateTerminated,
+    ContainerStateWaiting,
+    ContainerStatus,
+    Pod,
+    Probe,
+)
+from mooring.local.node import images, sandbox
+from mooring.local.node.backoff import CrashBackoff
+from mooring.local.node.cgroups import Cgroup
+from mooring.local.node.checks import Checker, CheckFailed
+from mooring.local.node.environment import environment
+from mooring.local.node.exec import Entrance
+from mooring.local.node.fields import FieldError, PodFacts, expand_all
+from mooring.local.node.images import ImageError, Resolved
+from mooring.local.node.logs import LogFile
+from mooring.local.node.logs import read as read_log
+from mooring.local.node.nft import NftError
+from mooring.local.node.node import Node
+from mooring.local.node.probes import Probing
+from mooring.local.node.sandbox import Mount, Privileges, Sandbox, SandboxError, SandboxSpec
+from mooring.local.node.sources import Missing
+from mooring.local.node.volumes import PodVolumes, VolumeError
+
+__all__ = ["ContainerRunner", "PodView", "privileges"]
+
+log = structlog.get_logger("mooring.node")
+
+_MESSAGE_LIMIT = 4096
+_FALLBACK_LIMIT = 2048
+_CONFIG_RETRY = 0.5
+
+
+@dataclass(slots=True)
+class PodView:
+    """What a container needs to know of its pod; the pod's worker keeps it current."""
+
+    node: Node
+    pod: Pod
+    volumes: PodVolumes
+    changed: Callable[[], None]
+    address: IPv4Address | None = None
+    namespaces: tuple[int, ...] = ()
+    etc: tuple[Mount, ...] = ()
+    terminating: bool = False
+    kill_now: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def facts(self) -> PodFacts:
+        """The pod with what its node knows."""
+        return PodFacts(
+            pod=self.pod,
+            address=str(self.address or ""),
+            host_address=str(self.node.address),
+            allocatable=self.node.allocatable,
+        )
+
+
+class ContainerRunner:
+    """Runs a container again and again, as its restart policy asks."""
+
+    def __init__(self, view: PodView, spec: Container, *, restored: ContainerStatus | None = None) -> None:
+        self.view = view
+        self.spec = spec
+        self.name = spec.name or ""
+        settings = view.node.settings
+        self._backoff = CrashBackoff(settings.crash_backoff_initial, settings.crash_backoff_cap)
+        self._state = ContainerState(waiting=ContainerStateWaiting(reason="PodInitializing"))
+        self._last: ContainerState | None = None
+        self._restarts = 0
+        self._runs = 0
+        self._runs_here = False
+        self._image_id = ""
+        self._id = ""
+        self._probing: Probing | None = None
+        self._sandbox: Sandbox | None = None
+        self._entrance: Entrance | None = None
+        self._cgroup: Cgroup | None = None
+        self._finished = 0.0
+        self._background: set[asyncio.Future[None]] = set()
+        self._stopping = False
+        self._post_start_done = True
+        self.up = asyncio.Event()
+        """Set while the container runs and its startup probe and postStart hook have succeeded."""
+        if restored is not None:
+            self._restore(restored)
+
+    # --- what others see
+
+    @property
+    def status(self) -> ContainerStatus:
+        """The container's part of the pod's status."""
+        running = self._state.running is not None
+        verdicts = self._probing.verdicts if self._probing else None
+        started = running and self._post_start_done and (verdicts is None or verdicts.started)
+        ready = started and (verdicts is None or verdicts.ready)
+        end = self._state.terminated
+        if end is not None and self._is_plain_init:
+            ready = end.exit_code == 0
+        return ContainerStatus(
+            name=self.name,
+            image=self.spec.image or "",
+            image_id=self._image_id,
+            container_id=self._id or None,
+            state=self._state,
+            last_state=self._last or ContainerState(),
+            restart_count=self._restarts,
+            ready=ready,
+            started=started,
+        )
+
+    @property
+    def entrance(self) -> Entrance:
+        """The way into the running container; raises LookupError when it does not run."""
+        if self._entrance is None or self._state.running is None:
+            raise LookupError(f"container {self.name} is not running")
+        return self._entrance
+
+    @property
+    def program_pid(self) -> int | None:
+        """The pid of the container's program, as the plane sees it."""
+        return self._sandbox.program_pid if self._sandbox and self._state.running else None
+
+    @property
+    def running(self) -> bool:
+        """Whether a process of the container may be there."""
+        return self._sandbox is not None
+
+    @property
+    def run_number(self) -> int:
+        """Counts the runs on this machine; names the log."""
+        return self._runs
+
+    def log_path(self, *, previous: bool) -> Path:
+        """The log of the current (or last) run, or of the one before it; raises LookupError."""
+        run = self._runs - (1 if previous else 0)
+        path = self._path_of_log(run)
+        if run < 1 or (previous and not path.exists()):
+            which = "previous terminated container" if previous else "container"
+            raise LookupError(f'{which} "{self.name}" in pod "{self.view.pod.metadata.name}" not found')
+        return path
+
+    # --- life
+
+    async def run(self, policy: str) -> int:
+        """Run until the policy (Always, OnFailure, Never) asks for no restart; the last exit status."""
+        if (end := self._final_end(policy)) is not None:
+            return end
+        while True:
+            status = await self._once()
+            if self._stopping or policy == "Never" or (policy == "OnFailure" and status == 0):
+                return status
+            await self._back_off()
+            self._restarts += 1
+
+    def _final_end(self, policy: str) -> int | None:
+        """The exit status of a container that ended under an earlier plane and is not to run again."""
+        end = self._last.terminated if self._last and not self._runs_here else None
+        if end is None or policy == "Always" or (policy == "OnFailure" and end.exit_code != 0):
+            return None
+        self._state, self._last = ContainerState(terminated=end), None
+        self.view.changed()
+        return end.exit_code or 0
+
+    async def stop(self, *, grace: float, why: str = "") -> None:
+        """End the running container: preStop hook, SIGTERM, and SIGKILL after ``grace`` seconds."""
+        running, began = self._sandbox, self._now()
+        if running is None:
+            return
+        self._event("Killing", why or f"Stopping container {self.name}")
+        grace = await self._pre_stop(grace, began)
+        running.signal(self._stop_signal)
+        if not await self._ends_within(running, grace):
+            running.kill()
+        await running.gone()
+
+    def forbid_restart(self) -> None:
+        """The pod ends: whatever happens, do not start again."""
+        self._stopping = True
+
+    async def _once(self) -> int:
+        """One run, from the image to the end; the exit status."""
+        image = await self._pull()
+        sandbox = await self._create(image)
+        try:
+            self._post_start_done = self.spec.lifecycle is None or self.spec.lifecycle.post_start is None
+            self._set(running=ContainerStateRunning(started_at=self._time()))
+            self._event("Started", f"Container started: {self.name}")
+            attending = asyncio.create_task(self._attend(sandbox))
+            try:
+                status = await sandbox.child.wait()
+            finally:
+                attending.cancel()
+                self.up.clear()
+            await self._ended(sandbox, status)
+            with suppress(asyncio.CancelledError):
+                await attending
+            return status
+        finally:
+            if sandbox.child.status is None:
+                sandbox.kill()
+            await asyncio.shield(self._clear(sandbox))
+
+    async def _clear(self, sandbox: Sandbox) -> None:
+        await sandbox.gone()
+        self._sandbox = self._entrance = None
+        if self._cgroup is not None:
+            self._cgroup.remove()
+        self._remove_old_files()
+
+    # --- starting
+
+    async def _pull(self) -> Resolved:
+        """Find the program for the image; an image that cannot be had is tried again and again."""
+        settings, reference = self.view.node.settings, self.spec.image or ""
+        delay = settings.image_backoff_initial
+        while True:
+            try:
+                resolved = await asyncio.to_thread(self.view.node.catalog.resolve, reference)
+            except ImageError as error:
+                self._wait(error.reason, str(error))
+                self._event("Failed", f'Failed to pull image "{reference}": {error}', warning=True)
+                self._event("Failed", f"Error: {error.reason}", warning=True)
+                await self._sleep(min(1.0, delay))
+                message = f'Back-off pulling image "{reference}": {error.reason}: {error}'
+                self._wait("ImagePullBackOff", message)
+                self._event("BackOff", f'Back-off pulling image "{reference}"')
+                await self._sleep(delay)
+                delay = min(delay * 2, settings.image_backoff_cap)
+            else:
+                self._image_id = resolved.image_id
+                self._event("Pulled", f'Container image "{reference}" {resolved.says}')
+                return resolved
+
+    async def _create(self, image: Resolved) -> Sandbox:
+        """Start the program; what is missing (a key of a ConfigMap ...) is waited for."""
+        said = ""
+        while True:
+            try:
+                return await self._start(image)
+            except (Missing, FieldError, VolumeError, ConfigError) as error:
+                reason, message = "CreateContainerConfigError", str(error)
+            except (SandboxError, NftError, OSError) as error:
+                reason, message = "RunContainerError", str(error)
+            self._wait(reason, message)
+            if message != said:
+                self._event("Failed", f"Error: {message}", warning=True)
+                said = message
+            await self._sleep(_CONFIG_RETRY)
+
+    async def _start(self, image: Resolved) -> Sandbox:
+        view, node = self.view, self.view.node
+        env = environment(view.facts, self.spec, image=image.image.env, sources=node.sources)
+        self._runs += 1
+        self._runs_here = True
+        files = await asyncio.to_thread(self._files, image, env)
+        command = self._command(image, env)
+        _require_program(command[0], image)
+        rights = privileges(view.pod, self.spec)
+        context = self.spec.security_context
+        spec = SandboxSpec(
+            command=command,
+            env=env,
+            working_dir=self.spec.working_dir or image.image.working_dir,
+            mounts=files,
+            symlinks=_programs(image),
+            privileges=rights,
+            read_only_root=bool(context and context.read_only_root_filesystem),
+            namespaces=view.namespaces,
+            locks=view.volumes.locks(self.spec),
+        )
+        stdout, stderr = node.logs.open(LogFile(self._path_of_log(self._runs)))
+        null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            running = await sandbox.start(node.spawner, spec, stdin=null, stdout=stdout, stderr=stderr)
+        except SandboxError as error:
+            raise SandboxError(f"{error}{await self._last_words()}") from None
+        finally:
+            for descriptor in (stdout, stderr, null):
+                os.close(descriptor)
+        self._limit(running)
+        self._id = f"mooring://{secrets.token_hex(32)}"
+        self._sandbox = running
+        self._entrance = Entrance(
+            spawner=node.spawner,
+            sandbox=running,
+            namespaces=view.namespaces,
+            env=env,
+            working_dir=spec.working_dir,
+            privileges=rights,
+        )
+        self._event("Created", f"Container created: {self.name}")
+        running.release()
+        return running
+
+    def _limit(self, running: Sandbox) -> None:
+        resources, uid = self.spec.resources, self.view.pod.metadata.uid
+        limits = (resources.limits if resources else None) or {}
+        try:
+            self._cgroup = self.view.node.cgroups.make(f"{uid}-{self.name}-{self._runs}", limits)
+            if self._cgroup is not None:
+                self._cgroup.add(running.program_pid)
+        except OSError as error:
+            self._event("LimitsNotApplied", f"limits of {self.name} cannot be set: {error}", warning=True)
+
+    def _files(self, image: Resolved, env: Mapping[str, str]) -> list[Mount]:
+        """Everything mounted in the container, made ready."""
+        mounts = list(self.view.etc)
+        mounts += [Mount(Path(path), path, read_only=True) for path in image.image.paths]
+        base = self.view.node.pod_directory(self.view.pod.metadata.uid or "") / "containers" / self.name
+        base.mkdir(parents=True, exist_ok=True)
+        for number, (target, text) in enumerate(image.image.files.items()):
+            path = base / f"script-{number}"
+            path.write_text(text)
+            path.chmod(0o755)
+            mounts.append(Mount(path, target, read_only=True))
+        own = self.view.volumes.mounts(self.spec, env)
+        taken = {mount.target.rstrip("/") for mount in own}
+        for number, target in enumerate(image.image.volumes):
+            if target not in taken:
+                path = base / f"run-{self._runs}-{number}"
+                path.mkdir(exist_ok=True)
+                path.chmod(0o777)
+                mounts.append(Mount(path, target))
+        message = base / f"message-{self._runs}"
+        message.touch()
+        message.chmod(0o666)
+        mounts.append(Mount(message, self._message_path))
+        return [*mounts, *own]
+
+    def _command(self, image: Resolved, env: Mapping[str, str]) -> list[str]:
+        command = expand_all(self.spec.command or (), env)
+        arguments = expand_all(self.spec.args or (), env)
+        if not command:
+            command = list(image.image.entrypoint)
+            arguments = arguments or ([] if self.spec.args else list(image.image.cmd))
+        line = [*command, *arguments]
+        if not line:
+            raise ConfigError(f'image "{image.reference}" has no command: give one in the container')
+        return line
+
+    # --- running
+
+    async def _attend(self, sandbox: Sandbox) -> None:
+        """The hook after the start, then the probes; cancelled when the run ends."""
+        checker = Checker(
+            entrance=self.entrance,
+            container=self.spec,
+            address=self.view.address or self.view.node.address,
+            source=self.view.node.network.config.probe_address if self.view.address else None,
+        )
+        probing = Probing(
+            container=self.spec,
+            checker=checker,
+            clock=self.view.node.clock,
+            changed=self._verdict_changed,
+            unhealthy=self._unhealthy,
+            kill=self._kill_for_probe,
+        )
+        self._probing = probing
+        self.view.changed()
+        try:
+            if not await self._post_start(checker):
+                return
+            self._post_start_done = True
+            self._verdict_changed()
+            await probing.run()
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            log.exception("probing a container failed", pod=self.view.pod.metadata.name, container=self.name)
+
+    async def _post_start(self, checker: Checker) -> bool:
+        hook = self.spec.lifecycle.post_start if self.spec.lifecycle else None
+        if hook is None:
+            return True
+        try:
+            await checker.hook(hook, timeout=None)
+        except CheckFailed as failure:
+            self._event("FailedPostStartHook", f"PostStartHook failed: {failure}", warning=True)
+            why = f"FailedPostStartHook: container {self.name} will be restarted"
+            self._fork(self.stop(grace=self._grace, why=why))
+            return False
+        return True
+
+    async def _kill_for_probe(self, kind: str, probe: Probe) -> None:
+        if self.view.terminating:
+            return
+        grace = probe.termination_grace_period_seconds
+        why = f"Container {self.name} failed {kind} probe, will be restarted"
+        # Not awaited: the end of the run cancels whoever attends it, and that must not cancel the stop.
+        self._fork(self.stop(grace=self._grace if grace is None else grace, why=why))
+
+    def _fork(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    def _verdict_changed(self) -> None:
+        if self.status.started:
+            self.up.set()
+        self.view.changed()
+
+    def _unhealthy(self, kind: str, said: str) -> None:
+        if not self.view.terminating:
+            self._event("Unhealthy", f"{kind} probe failed: {said}", warning=True)
+
+    # --- ending
+
+    async def _pre_stop(self, grace: float, began: float) -> float:
+        """Run the hook within the grace period; what is left of that, but at least two seconds."""
+        hook = self.spec.lifecycle.pre_stop if self.spec.lifecycle else None
+        if hook is None or self._entrance is None or grace <= 0:
+            return grace
+        checker = Checker(
+            entrance=self._entrance,
+            container=self.spec,
+            address=self.view.address or self.view.node.address,
+        )
+        running = asyncio.ensure_future(checker.hook(hook, timeout=grace))
+        over = [asyncio.ensure_future(self._entrance.sandbox.child.wait())]
+        over.append(asyncio.ensure_future(_true(self.view.kill_now)))
+        try:
+            await asyncio.wait([running, *over], return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                await running
+        except (CheckFailed, TimeoutError) as failure:
+            self._event("FailedPreStopHook", f"PreStopHook failed: {failure}", warning=True)
+        finally:
+            for task in (running, *over):
+                task.cancel()
+            await asyncio.gather(running, *over, return_exceptions=True)
+        return max(2.0, grace - (self._now() - began))
+
+    async def _ends_within(self, running: Sandbox, grace: float) -> bool:
+        waits = [
+            asyncio.ensure_future(running.child.wait()),
+            asyncio.ensure_future(_true(self.view.kill_now)),
+        ]
+        try:
+            await asyncio.wait(waits, timeout=max(0.0, grace), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waits:
+                task.cancel()
+        return running.child.status is not None
+
+    async def _ended(self, running: Sandbox, status: int) -> None:
+        """Report the end at once; only then tidy up."""
+        began = self._state.running.started_at if self._state.running else None
+        self._finished = self._now()
+        oom = status == 128 + signal.SIGKILL and self._cgroup is not None and self._cgroup.was_out_of_memory()
+        reason = "OOMKilled" if oom else "Completed" if status == 0 else "Error"
+        message = await asyncio.to_thread(self._termination_message)
+        if not message and status and self.spec.termination_message_policy == "FallbackToLogsOnError":
+            message = (await self._log_tail())[-_FALLBACK_LIMIT:]
+        self._probing = None
+        self._set(
+            terminated=ContainerStateTerminated(
+                exit_code=status,
+                reason=reason,
+                message=message or None,
+                started_at=began,
+                finished_at=self._time(),
+                container_id=self._id,
+            )
+        )
+
+    async def _back_off(self) -> None:
+        now = self._now()
+        wait = self._backoff.wait(now=now, ended=self._finished)
+        end = self._state.terminated
+        if wait > 0 and end is not None:
+            meta = self.view.pod.metadata
+            text = (
+                f"back-off {self._backoff.delay:g}s restarting failed container={self.name} "
+                f"pod={meta.name}_{meta.namespace}({meta.uid})"
+            )
+            self._wait("CrashLoopBackOff", text)
+            what = f"Back-off restarting failed container {self.name} in pod {meta.name}_{meta.namespace}"
+            self._event("BackOff", f"{what}({meta.uid})", warning=True)
+            await self._sleep(wait)
+        self._backoff.started(now=self._now())
+
+    # --- small things
+
+    @property
+    def _is_plain_init(self) -> bool:
+        spec = self.view.pod.spec
+        return self.spec.restart_policy != "Always" and any(
+            each.name == self.name for each in (spec.init_containers if spec else None) or ()
+        )
+
+    @property
+    def _message_path(self) -> str:
+        return self.spec.termination_message_path or "/dev/termination-log"
+
+    @property
+    def _grace(self) -> float:
+        spec = self.view.pod.spec
+        given = spec.termination_grace_period_seconds if spec else None
+        return 30.0 if given is None else float(given)
+
+    @property
+    def _stop_signal(self) -> int:
+        name = self.spec.lifecycle.stop_signal if self.spec.lifecycle else None
+        return int(getattr(signal, name)) if name and hasattr(signal, name) else signal.SIGTERM
+
+    def _restore(self, old: ContainerStatus) -> None:
+        """Take over from the status of a plane that is gone, whose processes died with it."""
+        self._restarts = old.restart_count or 0
+        self._image_id = old.image_id or ""
+        end = old.state.terminated if old.state else None
+        if end is None and old.state and old.state.running:
+            end = ContainerStateTerminated(
+                exit_code=137,
+                reason="Error",
+                message="the node agent was stopped, and the container with it",
+                started_at=old.state.running.started_at,
+                finished_at=self._time(),
+                container_id=old.container_id,
+            )
+        self._last = ContainerState(terminated=end) if end else old.last_state
+        if end is not None and not self._stays_ended(end):
+            self._restarts += 1
+        self._runs = self._last_log_number()
+
+    def _stays_ended(self, end: ContainerStateTerminated) -> bool:
+        spec = self.view.pod.spec
+        policy = self.spec.restart_policy or (spec.restart_policy if spec else None) or "Always"
+        if self._is_plain_init and policy == "Always":
+            policy = "OnFailure"
+        return policy == "Never" or (policy == "OnFailure" and end.exit_code == 0)
+
+    def _set(
+        self,
+        *,
+        running: ContainerStateRunning | None = None,
+        terminated: ContainerStateTerminated | None = None,
+    ) -> None:
+        if running is not None and self._state.terminated is not None:
+            self._last = self._state
+        self._state = ContainerState(running=running, terminated=terminated)
+        if running is not None and self.status.started:
+            self.up.set()
+        self.view.changed()
+
+    def _wait(self, reason: str, message: str) -> None:
+        if self._state.terminated is not None:
+            self._last = self._state
+        self._state = ContainerState(waiting=ContainerStateWaiting(reason=reason, message=message))
+        self.view.changed()
+
+    def creating(self) -> None:
+        """The pod is initialized: this container is next."""
+        if self._state.waiting is not None:
+            self._state = ContainerState(waiting=ContainerStateWaiting(reason="ContainerCreating"))
+
+    def _event(self, reason: str, message: str, *, warning: bool = False) -> None:
+        events = self.view.node.events
+        (events.warning if warning else events.normal)(self.view.pod, reason, message)
+
+    async def _sleep(self, seconds: float) -> None:
+        await self.view.node.clock.sleep(seconds)
+
+    def _now(self) -> float:
+        return self.view.node.clock.monotonic()
+
+    def _time(self) -> str:
+        return rfc3339(self.view.node.clock.now())
+
+    def _path_of_log(self, run: int) -> Path:
+        return self.view.node.log_path(self.view.pod, self.name, run)
+
+    def _last_log_number(self) -> int:
+        logs = self._path_of_log(0).parent.glob("*.log")
+        return max((int(path.stem) for path in logs if path.stem.isdigit()), default=0)
+
+    def _termination_message(self) -> str:
+        base = self.view.node.pod_directory(self.view.pod.metadata.uid or "") / "containers" / self.name
+        with suppress(OSError):
+            data = (base / f"message-{self._runs}").read_bytes()[:_MESSAGE_LIMIT]
+            return data.decode(errors="replace")
+        return ""
+
+    async def _log_tail(self) -> str:
+        await asyncio.sleep(0.02)  # the pump's thread may still be moving the last words
+        pieces = [piece async for piece in read_log(self._path_of_log(self._runs), tail_lines=80)]
+        return b"".join(pieces).decode(errors="replace")
+
+    async def _last_words(self) -> str:
+        words = (await self._log_tail()).strip()
+        return f": {words[-500:]}" if words else ""
+
+    def _remove_old_files(self) -> None:
+        """Keep the logs of this run and the one before."""
+        for suffix in ("", ".1"):
+            Path(f"{self._path_of_log(self._runs - 2)}{suffix}").unlink(missing_ok=True)
+
+
+class ConfigError(ValueError):
+    """The container cannot be made as it is written."""
+
+
+def privileges(pod: Pod, container: Container) -> Privileges:
+    """User, groups and capabilities of a container; raises :class:`ConfigError` when they contradict."""
+    own, shared = container.security_context, pod.spec.security_context if pod.spec else None
+    uid = own.run_as_user if own and own.run_as_user is not None else shared.run_as_user if shared else None
+    gid = (
+        own.run_as_group if own and own.run_as_group is not None else shared.run_as_group if shared else None
+    )
+    non_root = own.run_as_non_root if own and own.run_as_non_root is not None else None
+    non_root = shared.run_as_non_root if non_root is None and shared else non_root
+    if non_root and not uid:
+        raise ConfigError("container has runAsNonRoot and image will run as root: set runAsUser")
+    groups = list((shared.supplemental_groups if shared else None) or ())
+    if shared and shared.fs_group is not None:
+        groups.append(shared.fs_group)
+    names = _capabilities(container)
+    if not all(sandbox.can_become(number) for number in (uid or 0, gid or 0, *groups)):
+        # A plain user's plane has one user only, which is itself outside: the program stays that one.
+        return Privileges(capabilities=names)
+    return Privileges(uid or 0, gid or 0, tuple(groups), names)
+
+
+def _capabilities(container: Container) -> tuple[str, ...]:
+    context = container.security_context
+    if context and context.privileged:
+        return ("ALL",)
+    names = list(sandbox.DEFAULT_CAPABILITIES)
+    change = context.capabilities if context else None
+    if change and change.drop:
+        names = [] if "ALL" in change.drop else [name for name in names if name not in change.drop]
+    if change and change.add:
+        names += [name.removeprefix("CAP_") for name in change.add if name not in names]
+    return tuple(names)
+
+
+def _programs(image: Resolved) -> dict[str, str]:
+    """Symbolic links by which the image's programs are found first."""
+    programs = image.image.programs.items()
+    return {
+        f"/usr/local/bin/{name}": program.path for name, program in programs if Path(program.path).exists()
+    }
+
+
+def _require_program(command: str, image: Resolved) -> None:
+    """Refuse a command that is surely not there, naming the package if the catalog knows it."""
+    if "/" in command:
+        return
+    program = image.image.programs.get(command)
+    if program is not None and not Path(program.path).exists():
+        remedy = f": install the Debian package {program.package}" if program.package else ""
+        raise SandboxError(f'exec: "{command}": {program.path} is not on this machine{remedy}')
+    scripts = {Path(path).name for path in image.image.files}
+    if program is None and command not in scripts and images.which(command) is None:
+        raise SandboxError(f'exec: "{command}": executable file not found in $PATH')
+
+
+async def _true(event: asyncio.Event) -> int:
+    await event.wait()
+    return 0
