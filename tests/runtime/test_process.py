@@ -1,0 +1,286 @@
+"""The manager: the order of starting and stopping, and what happens when a part fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+from tests.cache.fake_api import FakeApi, status
+
+from mooring.cache import InformerSet
+from mooring.kube import Client, Key
+from mooring.kube.errors import TransportError
+from mooring.kube.objects.core import ConfigMap, Pod
+from mooring.kube.objects.meta import ObjectMeta
+from mooring.runtime import Controller, Done, Election, LeaseLost, Manager, Metrics, Result
+from mooring.testing.clock import VirtualClock
+
+
+@pytest.fixture
+def api() -> FakeApi:
+    return FakeApi()
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture(autouse=True)
+async def no_task_leaks() -> AsyncIterator[None]:
+    yield
+    left = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
+    assert not left, f"tasks leaked: {left}"
+
+
+class Operator:
+    """A manager with one controller on pods whose passes can be held."""
+
+    def __init__(self, api: FakeApi, clock: VirtualClock, **options: Any) -> None:
+        self.manager = Manager(Client(api), clock=clock, name="op", **options)
+        self.seen: list[Key] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.controller = Controller("pods", self.reconcile)
+        self.controller.watch(self.manager.informers.of(Pod))
+        self.manager.add(self.controller)
+
+    async def reconcile(self, key: Key) -> Result:
+        self.seen.append(key)
+        await self.gate.wait()
+        return Done()
+
+    def run(self) -> asyncio.Task[None]:
+        return asyncio.create_task(self.manager.run())
+
+
+async def test_workers_start_after_the_caches_are_full(api: FakeApi, clock: VirtualClock) -> None:
+    api.put("pods", "a")
+    api.fail("GET", status(500, "InternalError"), times=2)
+    operator = Operator(api, clock)
+    task = operator.run()
+    await clock.settle()
+    assert not operator.manager.leading.is_set()
+    await clock.advance(10)
+    assert operator.manager.leading.is_set()
+    assert operator.seen == [Key("default", "a")]
+    assert operator.manager.idle
+    operator.manager.stop()
+    await clock.settle()
+    await task
+    assert not operator.manager.leading.is_set()
+
+
+async def test_caches_that_never_fill_end_the_start_with_the_reason(
+    api: FakeApi, clock: VirtualClock
+) -> None:
+    api.fail("GET", status(403, "Forbidden", "pods is forbidden"), times=1000)
+    task = Operator(api, clock).run()
+    await clock.advance(121)
+    with pytest.raises(TimeoutError, match="forbidden"):
+        await task
+
+
+async def test_a_standby_is_warm_and_takes_over_in_order(api: FakeApi, clock: VirtualClock) -> None:
+    api.put("pods", "a")
+    first = Operator(api, clock, election=Election("l", "ns", identity="first"))
+    second = Operator(api, clock, election=Election("l", "ns", identity="second"))
+    one = first.run()
+    await clock.settle()
+    two = second.run()
+    await clock.settle()
+    assert first.seen
+    assert second.controller.informers[0].synced.is_set()
+    assert not second.seen
+    # The old leader's pass still runs: the Lease must not be given away under it.
+    first.gate.clear()
+    api.put("pods", "a", spec={"nodeName": "n"})
+    await clock.settle()
+    first.manager.stop()
+    await clock.settle()
+    assert first.manager.fence.open
+    assert not second.seen
+    first.gate.set()
+    await clock.settle(100)
+    assert one.done()
+    assert second.seen == [Key("default", "a")]
+    assert b'leader_election_master_status{name="l"} 1.0' in second.manager.metrics.text()
+    assert b'leader_election_master_status{name="l"} 0.0' in first.manager.metrics.text()
+    second.manager.stop()
+    await clock.settle(100)
+    await asyncio.gather(one, two)
+
+
+async def test_stopping_takes_no_longer_than_the_grace_period(api: FakeApi, clock: VirtualClock) -> None:
+    api.put("pods", "a")
+    operator = Operator(api, clock, election=Election("l", "ns"))
+    task = operator.run()
+    await clock.settle()
+    operator.gate.clear()
+    api.put("pods", "a", spec={"nodeName": "n"})
+    await clock.settle()
+    operator.manager.stop()
+    await clock.advance(26)
+    assert not task.done()
+    await clock.advance(4)
+    assert task.done()
+    await task
+    assert api.get("leases", "l", "ns")["spec"]["holderIdentity"] == ""
+
+
+async def test_a_lost_lease_cancels_passes_and_ends_the_process(api: FakeApi, clock: VirtualClock) -> None:
+    api.put("pods", "a")
+    operator = Operator(api, clock, election=Election("l", "ns"))
+    operator.gate.clear()
+    task = operator.run()
+    await clock.settle()
+    assert operator.controller.passes
+    api.fail("PATCH", TransportError("no route"), times=1000)
+    await clock.advance(13)
+    with pytest.raises(LeaseLost):
+        await task
+    assert not operator.controller.running
+
+
+async def test_cancelling_run_is_an_orderly_stop_too(api: FakeApi, clock: VirtualClock) -> None:
+    operator = Operator(api, clock, election=Election("l", "ns"))
+    task = operator.run()
+    await clock.settle()
+    task.cancel()
+    await clock.settle(200)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert api.get("leases", "l", "ns")["spec"]["holderIdentity"] == ""
+
+
+async def test_stop_before_leading_ends_the_wait(api: FakeApi, clock: VirtualClock) -> None:
+    spec = {"holderIdentity": "other", "leaseDurationSeconds": 15}
+    api.put("leases", "l", "ns", spec=spec)
+    operator = Operator(api, clock, election=Election("l", "ns"))
+    task = operator.run()
+    await clock.advance(1)
+    operator.manager.stop()
+    await clock.settle(100)
+    await task
+    assert api.get("leases", "l", "ns")["spec"]["holderIdentity"] == "other"
+
+
+async def test_a_service_that_fails_ends_run_with_its_error(api: FakeApi, clock: VirtualClock) -> None:
+    operator = Operator(api, clock)
+
+    async def broken() -> None:
+        await clock.sleep(5)
+        raise RuntimeError("service died")
+
+    async def forever() -> None:
+        await asyncio.Event().wait()
+
+    operator.manager.serve("broken", broken)
+    operator.manager.serve("forever", forever)
+    task = operator.run()
+    await clock.advance(6)
+    with pytest.raises(RuntimeError, match="service died"):
+        await task
+
+
+async def test_two_managers_share_informers_and_metrics(api: FakeApi, clock: VirtualClock) -> None:
+    api.put("pods", "a")
+    metrics = Metrics()
+    informers = InformerSet(Client(api), clock)
+    managers = [
+        Manager(Client(api), clock=clock, name=name, informers=informers, metrics=metrics)
+        for name in ("one", "two")
+    ]
+    seen: list[str] = []
+    for manager in managers:
+
+        async def reconcile(key: Key, name: str = manager.name) -> Result:
+            seen.append(name)
+            return Done()
+
+        manager.add(Controller(manager.name, reconcile).watch(manager.informers.of(Pod)))
+    tasks = [asyncio.create_task(manager.run()) for manager in managers]
+    await clock.settle()
+    assert sorted(seen) == ["one", "two"]
+    assert api.count("WATCH", "pods") == 1
+    managers[0].stop()
+    await clock.settle()
+    api.put("pods", "a", spec={"nodeName": "n"})
+    await clock.settle()
+    assert sorted(seen) == ["one", "two", "two"], "the shared informers go on"
+    managers[1].stop()
+    await asyncio.gather(*tasks)
+    await informers.stop()
+
+
+async def test_a_name_is_given_once(api: FakeApi, clock: VirtualClock) -> None:
+    operator = Operator(api, clock)
+    with pytest.raises(ValueError, match="added already"):
+        operator.manager.add(Controller("pods", operator.reconcile))
+
+
+async def test_metrics_probes_and_tasks_are_served(api: FakeApi) -> None:
+    api.put("pods", "a")
+    clock = VirtualClock()
+    operator = Operator(api, clock, metrics_port=0, probe_port=0)
+    task = operator.run()
+    manager = operator.manager
+    while not manager.leading.is_set():
+        await asyncio.sleep(0.001)
+
+    async def get(port: int | None, path: str) -> tuple[int, str]:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{port}{path}") as answer,
+        ):
+            return answer.status, await answer.text()
+
+    try:
+        code, text = await get(manager.metrics_port, "/metrics")
+        assert code == 200
+        for name in (
+            'controller_runtime_reconcile_total{controller="pods",result="success"} 1.0',
+            'controller_runtime_max_concurrent_reconciles{controller="pods"} 8.0',
+            'controller_runtime_reconcile_time_seconds_bucket{controller="pods",le="0.005"}',
+            'workqueue_adds_total{controller="pods",name="pods"} 1.0',
+            'workqueue_depth{controller="pods",name="pods"} 0.0',
+            'workqueue_queue_duration_seconds_count{controller="pods",name="pods"} 1.0',
+            'informer_objects{group="",kind="Pod",namespace="",selector=""} 1.0',
+            'informer_relists_total{group="",kind="Pod",namespace="",selector=""} 1.0',
+            'rest_client_requests_total{code="200",host="",method="GET"} 1.0',
+            "loop_lag_seconds 0.0",
+        ):
+            assert name in text, name
+        assert (await get(manager.probe_port, "/healthz"))[0] == 200
+        assert (await get(manager.probe_port, "/readyz"))[0] == 200
+        tasks = (await get(manager.metrics_port, "/debug/tasks"))[1]
+        assert "pods worker 0" in tasks
+        clock.suspend(200)
+        code, text = await get(manager.probe_port, "/readyz")
+        assert code == 503
+        assert "Pod" in text
+        code, text = await get(manager.probe_port, "/healthz")
+        assert code == 503
+        assert "event loop is" in text
+    finally:
+        manager.stop()
+        await task
+
+
+async def test_a_fenced_write_of_a_standby_never_leaves_the_process(
+    api: FakeApi, clock: VirtualClock
+) -> None:
+    api.put("leases", "l", "ns", spec={"holderIdentity": "other", "leaseDurationSeconds": 15})
+    operator = Operator(api, clock, election=Election("l", "ns"))
+    task = operator.run()
+    await clock.settle()
+    operator.manager.events.normal(Pod(metadata=ObjectMeta(name="a", namespace="ns")), "X", "x")
+    with pytest.raises(Exception, match="not held"):
+        await operator.manager.client.create(ConfigMap(metadata=ObjectMeta(name="x", namespace="ns")))
+    assert not api.writes()
+    operator.manager.stop()
+    await clock.settle(100)
+    await task
