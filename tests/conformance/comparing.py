@@ -1,0 +1,223 @@
+"""Sends the same requests to two API servers and makes their answers comparable.
+
+What must differ (UIDs, times, versions, addresses) becomes a token that still shows what is equal to
+what: the first resource version of a scenario is `rv1`, and an answer that leaves it as it was says `rv1`
+again.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import ssl
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+__all__ = ["Answer", "Server", "Step", "normalised", "run"]
+
+Json = Any
+
+#: Seconds until a step with `until` gives up.
+_PATIENCE = 10.0
+
+
+@dataclass(frozen=True)
+class Step:
+    """One request. `{ns}`, `{rv:N}`, `{uid:N}`, `{continue:N}` refer to the namespace and earlier answers.
+
+    `ignore` names top-level or dotted fields left out of the comparison; `quiet` compares the status only;
+    `until` sends it again until that status comes back.
+    """
+
+    method: str
+    path: str
+    body: Json = None
+    type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    ignore: Sequence[str] = ()
+    quiet: bool = False
+    until: int = 0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back: Status code, content type, warnings, and the body (a list of lines for a watch)."""
+
+    status: int
+    content_type: str
+    warnings: tuple[str, ...]
+    body: Json
+
+
+class Server:
+    """One API server, reached with raw paths."""
+
+    def __init__(self, url: str, context: ssl.SSLContext, token: str = "") -> None:
+        self._host = urlsplit(url).netloc
+        self._context = context
+        self._token = token
+
+    def send(self, step: Step, path: str, body: Json) -> Answer:
+        """Send one request on a connection of its own; nothing of the path is tidied up."""
+        connection = http.client.HTTPSConnection(self._host, context=self._context, timeout=30)
+        try:
+            headers = {"User-Agent": "conformance/1.0", "Accept": "application/json", **step.headers}
+            if self._token and "Authorization" not in headers:
+                headers["Authorization"] = f"Bearer {self._token}"
+            data = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
+            if isinstance(body, str):
+                data = body.encode()
+            if data is not None and step.type:
+                headers.setdefault("Content-Type", step.type)
+            connection.request(step.method, path, body=data, headers=headers)
+            response = connection.getresponse()
+            content = response.read()
+            kind = (response.getheader("Content-Type") or "").partition(";")[0]
+            warnings = tuple(response.headers.get_all("Warning") or ())
+            return Answer(response.status, kind, warnings, _parsed(content, "watch=" in path))
+        finally:
+            connection.close()
+
+
+def _parsed(content: bytes, stream: bool) -> Json:
+    text = content.decode(errors="replace")
+    try:
+        if stream and text.strip():
+            return [json.loads(line) for line in text.splitlines() if line]
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+_REFERENCE = re.compile(r"\{(rv|uid|continue|ip):(\d+)\}")
+
+
+def run(server: Server, steps: Sequence[Step], namespace: str) -> list[Json]:
+    """Run a scenario and return its normalised answers."""
+    answers: list[Answer] = []
+
+    def fill(text: str) -> str:
+        def value(match: re.Match[str]) -> str:
+            body = answers[int(match[2])].body
+            found = {
+                "rv": lambda: body["metadata"]["resourceVersion"],
+                "uid": lambda: body["metadata"]["uid"],
+                "continue": lambda: body["metadata"]["continue"],
+                "ip": lambda: body["spec"]["clusterIP"],
+            }[match[1]]()
+            return str(found)
+
+        return _REFERENCE.sub(value, text.replace("{ns}", namespace))
+
+    def filled(value: Json) -> Json:
+        if isinstance(value, str):
+            return fill(value)
+        if isinstance(value, dict):
+            return {fill(k): filled(v) for k, v in value.items()}
+        return [filled(v) for v in value] if isinstance(value, list) else value
+
+    for step in steps:
+        answers.append(_sent(server, step, fill(step.path), filled(step.body)))
+    names = _Names(namespace)
+    return [normalised(answer, step, names) for answer, step in zip(answers, steps, strict=True)]
+
+
+def _sent(server: Server, step: Step, path: str, body: Json) -> Answer:
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        answer = server.send(step, path, body)
+        if step.until in (0, answer.status) or time.monotonic() > deadline:
+            return answer
+        time.sleep(0.05)
+
+
+class _Names:
+    """Gives each value that differs between servers a name, by the order of first appearance."""
+
+    def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
+        self._known: dict[tuple[str, str], str] = {}
+
+    def of(self, kind: str, value: str) -> str:
+        known = self._known.setdefault((kind, value), "")
+        if not known:
+            known = f"<{kind}{sum(1 for k, _ in self._known if k == kind)}>"
+            self._known[kind, value] = known
+        return known
+
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_VERSIONED = ("resourceVersion", "continue", "clusterIP", "nodePort")
+
+
+def normalised(answer: Answer, step: Step, names: _Names) -> Json:
+    """Return an answer without what differs between two servers."""
+    if step.quiet:
+        return {"status": answer.status}
+    body = answer.body
+    for path in step.ignore:
+        _drop(body, path.split("."))
+    return {
+        "status": answer.status,
+        "type": answer.content_type,
+        "warnings": sorted(answer.warnings),
+        "body": _value(body, names, ""),
+    }
+
+
+def _drop(value: Json, steps: list[str]) -> None:
+    if isinstance(value, list):
+        for item in value:
+            _drop(item, steps)
+    elif isinstance(value, dict):
+        if len(steps) == 1:
+            value.pop(steps[0], None)
+        elif steps[0] in value:
+            _drop(value[steps[0]], steps[1:])
+
+
+def _value(value: Json, names: _Names, key: str) -> Json:
+    if isinstance(value, dict):
+        if "items" in value and isinstance(value.get("metadata"), dict):
+            meta = {k: v for k, v in value["metadata"].items() if k != "resourceVersion"}
+            value = {**value, "metadata": meta}
+        return {_text(k, names): _value(v, names, k) for k, v in value.items() if not _token_volume(k, v)}
+    if isinstance(value, list):
+        items = [_value(item, names, key) for item in value if not _is_token(item)]
+        if key in ("managedFields", "conditions"):
+            return sorted(items, key=lambda item: json.dumps(item, sort_keys=True))
+        return items
+    if key == "clusterIPs" and isinstance(value, str) and value != "None":
+        return names.of("ip", value)
+    if key == "nodePort" and isinstance(value, int):
+        return names.of("port", str(value))
+    if isinstance(value, str):
+        if key == "resourceVersion" and value:
+            return names.of("rv", value)
+        if key == "continue":
+            return names.of("continue", "") if value else ""
+        if key == "clusterIP" and value not in ("None", ""):
+            return names.of("ip", value)
+        return _text(value, names)
+    return value
+
+
+def _is_token(item: Json) -> bool:
+    """Whether a volume or mount is the ServiceAccount token that a real server's admission adds."""
+    return isinstance(item, dict) and str(item.get("name", "")).startswith("kube-api-access-")
+
+
+def _token_volume(key: str, value: Json) -> bool:
+    lists = ("volumes", "volumeMounts")
+    return key in lists and isinstance(value, list) and bool(value) and all(map(_is_token, value))
+
+
+def _text(text: str, names: _Names) -> str:
+    text = _UUID.sub(lambda m: names.of("uid", m[0]), text)
+    text = _TIME.sub("<time>", text)
+    return text.replace(names.namespace, "<ns>")
