@@ -1,0 +1,59 @@
+"""``mooring crds``: the CustomResourceDefinitions, shown, applied or written to ``crds/``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from mooring.cli.operate import apply_crds
+from mooring.kube import Client, Config, HttpTransport
+from mooring.operators.registry import OPERATORS, choose
+from mooring.runtime.crd import check_crds, render_crd, to_yaml, write_crds
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "crds", help="show the custom resource definitions, or apply them to a cluster"
+    )
+    parser.add_argument("action", nargs="?", choices=["show", "apply"], default="show")
+    parser.add_argument("--operators", default="*", metavar="LIST|*", help="whose definitions (default: all)")
+    parser.add_argument("--kubeconfig", type=Path, help="the cluster to apply them to")
+    parser.add_argument("--context", help="context of the kubeconfig")
+    parser.add_argument("--write", action="store_true", help="write them to crds/ of this tree")
+    parser.add_argument("--check", action="store_true", help="fail when crds/ of this tree is out of date")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show, apply, write or check the definitions."""
+    kinds = [kind for operator in OPERATORS.values() for kind in operator.kinds]
+    directory = Path(os.environ.get("MOORING_ROOT", ".")) / "crds"
+    if options.write:
+        for path in write_crds(kinds, directory):
+            print(path)
+        return 0
+    if options.check:
+        if drift := check_crds(kinds, directory):
+            print(f"{drift}\ncrds/ is out of date: run make generated", file=sys.stderr)
+            return 1
+        return 0
+    chosen = choose(options.operators)
+    if options.action == "show":
+        print("---\n".join(to_yaml(render_crd(kind)) for operator in chosen for kind in operator.kinds))
+        return 0
+
+    async def apply() -> None:
+        client = Client(HttpTransport(Config.load(options.kubeconfig, options.context)))
+        try:
+            await apply_crds(client, chosen)
+        finally:
+            await client.close()
+
+    asyncio.run(apply())
+    return 0

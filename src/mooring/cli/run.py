@@ -1,0 +1,137 @@
+"""``mooring run``: the operators alone, against any cluster."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from mooring.cli.operate import Operate, apply_crds, operate
+from mooring.kube import Client, Config, Forbidden, HttpTransport
+from mooring.operators.registry import choose
+from mooring.operators.scope import SCOPES
+from mooring.runtime import configure_logging
+
+__all__ = ["add_operator_options", "add_parser", "until_signalled"]
+
+log = structlog.get_logger("mooring.cli")
+
+
+def add_operator_options(parser: argparse.ArgumentParser) -> None:
+    """The options that ``run`` and ``up`` share."""
+    parser.add_argument(
+        "--operators", default="*", metavar="LIST|*|none", help="which operators to run (default: all)"
+    )
+    parser.add_argument(
+        "--scope",
+        choices=SCOPES,
+        default="all",
+        help="cluster: only objects annotated redis.kun/scope: cluster-scoped; namespaced: only those without, "
+        "in --namespaces; all: both (default)",
+    )
+    parser.add_argument(
+        "--namespaces",
+        default=os.environ.get("WATCH_NAMESPACE", ""),
+        metavar="A,B",
+        help="namespaces to watch (default: $WATCH_NAMESPACE, else all)",
+    )
+    # UCloud's spelling is accepted, so that its manifests work.
+    parser.add_argument(
+        "--workers",
+        "--ctr-maxconcurrent",
+        type=int,
+        default=8,
+        metavar="N",
+        help="objects worked on at once (default: 8)",
+    )
+    parser.add_argument("--ctr-reconciletime", type=int, metavar="S", help=argparse.SUPPRESS)
+    parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    parser.add_argument("--log-format", choices=["json", "console"], help="default: console on a terminal")
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser("run", help="run the operators alone, against any Kubernetes cluster")
+    parser.add_argument(
+        "--kubeconfig", type=Path, help="default: $KUBECONFIG, ~/.kube/config, the pod's account"
+    )
+    parser.add_argument("--context", help="context of the kubeconfig")
+    parser.add_argument(
+        "--namespace",
+        default=os.environ.get("POD_NAMESPACE", "mooring-system"),
+        help="namespace of the Leases (default: $POD_NAMESPACE, else mooring-system)",
+    )
+    parser.add_argument(
+        "--no-leader-election", action="store_true", help="act at once; only for a lone process"
+    )
+    parser.add_argument("--no-crds", action="store_true", help="do not apply the custom resource definitions")
+    parser.add_argument("--bind", default="0.0.0.0", help="address of metrics and probes")  # noqa: S104
+    parser.add_argument("--metrics-port", type=int, default=8080, help="0: any, -1: none (default: 8080)")
+    parser.add_argument("--probe-port", type=int, default=8081, help="0: any, -1: none (default: 8081)")
+    add_operator_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run until SIGTERM or SIGINT."""
+    json = None if options.log_format is None else options.log_format == "json"
+    configure_logging(level=options.log_level, json=json)
+    operators = choose(options.operators)
+    if options.ctr_reconciletime:
+        log.info("--ctr-reconciletime has no effect: changes are watched, nothing is polled")
+    namespaces = tuple(filter(None, options.namespaces.split(",")))
+    if options.scope == "namespaced" and not namespaces:
+        raise ValueError(
+            "--scope=namespaced needs --namespaces (or WATCH_NAMESPACE): the namespaces to manage"
+        )
+    how = Operate(
+        operators=operators,
+        scope=options.scope,
+        namespace=options.namespace if options.scope != "namespaced" else namespaces[0],
+        namespaces=namespaces,
+        workers=options.workers,
+        host=options.bind,
+        metrics_port=options.metrics_port if options.metrics_port >= 0 else None,
+        probe_port=options.probe_port if options.probe_port >= 0 else None,
+        elect=not options.no_leader_election,
+    )
+    client = Client(HttpTransport(Config.load(options.kubeconfig, options.context)))
+
+    async def serve() -> None:
+        try:
+            if not options.no_crds:
+                try:
+                    await apply_crds(client, operators)
+                except Forbidden as error:
+                    log.info(
+                        "may not apply the custom resource definitions; using those present", error=str(error)
+                    )
+            await operate(client, how)
+        finally:
+            await client.close()
+
+    asyncio.run(until_signalled(serve()))
+    return 0
+
+
+async def until_signalled(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine; SIGTERM or SIGINT cancels it, and its orderly end is awaited."""
+    task = asyncio.create_task(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        await task
+    except asyncio.CancelledError:
+        current = asyncio.current_task()
+        if current is not None and current.cancelling():
+            raise
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)

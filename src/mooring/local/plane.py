@@ -1,0 +1,235 @@
+"""The embedded control plane, put together: API server, controllers and node agent in one process.
+
+Start: storage, API (in process only), controllers and node agent, the network, then the public socket. Stop
+is the reverse, with the pods ended while the API still records it. What is acknowledged is on disk, so
+killing the process at any moment loses nothing; the next start removes what such a death leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+
+from mooring.kube import Client
+from mooring.kube.objects.core import Service, ServicePort, ServiceSpec
+from mooring.kube.objects.discovery import Endpoint, EndpointPort, EndpointSlice
+from mooring.kube.objects.meta import ObjectMeta
+from mooring.local import controllers
+from mooring.local.api.http import User
+from mooring.local.api.server import ApiServer
+from mooring.local.api.tls import ensure_certificates
+from mooring.local.directory import DataDirectory
+from mooring.local.node import agent as node_agent
+from mooring.local.node.images import Catalog
+from mooring.local.node.node import Settings
+from mooring.runtime import Manager
+
+__all__ = ["Plane", "PlaneOptions", "Ranges", "listen"]
+
+log = structlog.get_logger("mooring.plane")
+
+ADMIN = User("kubernetes-admin", groups=("system:masters", "system:authenticated"))
+#: Seconds for controllers and node to come up.
+START_SECONDS = 60.0
+#: Port on the node's own address where pods reach the API.
+INTERNAL_PORT = 6443
+PODS, SERVICES = IPv4Network("10.99.0.0/16"), IPv4Network("10.96.0.0/16")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranges:
+    """The addresses a plane uses; two planes on one machine need different ones."""
+
+    pods: IPv4Network = PODS
+    services: IPv4Network = SERVICES
+
+    @property
+    def dns(self) -> ipaddress.IPv4Address:
+        """The address of the cluster's DNS."""
+        return self.services[10]
+
+    @property
+    def api(self) -> ipaddress.IPv4Address:
+        """The address of the Service ``default/kubernetes``."""
+        return self.services[1]
+
+    @classmethod
+    def of(cls, directory: DataDirectory) -> Ranges:
+        """The ranges of a data directory: those it has used before, else the first that are free here."""
+        path = directory.path / "network.json"
+        if path.exists():
+            known = msgspec.json.decode(path.read_bytes())
+            return cls(pods=IPv4Network(known["pods"]), services=IPv4Network(known["services"]))
+        taken = _routed()
+        for offset in range(0, 60, 4):
+            ranges = cls(
+                pods=IPv4Network(f"10.{99 + offset}.0.0/16"), services=IPv4Network(f"10.{96 + offset}.0.0/16")
+            )
+            if not any(ranges.pods.overlaps(other) or ranges.services.overlaps(other) for other in taken):
+                break
+        else:
+            raise OSError("no free address range from 10.96.0.0 up: every one is routed already")
+        path.write_bytes(msgspec.json.encode({"pods": str(ranges.pods), "services": str(ranges.services)}))
+        return ranges
+
+
+def _routed() -> list[IPv4Network]:
+    """The networks of this machine's main routing table, the default route left out."""
+    found = []
+    for line in Path("/proc/net/route").read_text().splitlines()[1:]:
+        fields = line.split()
+        address, mask = (int.from_bytes(bytes.fromhex(fields[i]), "little") for i in (1, 7))
+        if mask:
+            found.append(IPv4Network((address, bin(mask).count("1")), strict=False))
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaneOptions:
+    """How to run a plane. ``nodes`` are names; none means one, named as the machine."""
+
+    directory: DataDirectory
+    nodes: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ("127.0.0.1",)
+    catalog: Catalog | None = None
+    settings: Settings = field(default_factory=Settings)
+
+
+class Plane:
+    """One running control plane."""
+
+    def __init__(self, options: PlaneOptions) -> None:
+        self._options = options
+        self.directory = options.directory
+        self.ranges = Ranges.of(options.directory)
+        names = [
+            "localhost",
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+            "kubernetes.default.svc.cluster.local",
+            str(self.ranges.api),
+            str(self.ranges.pods[1]),
+            *options.addresses,
+        ]
+        self.certificates = ensure_certificates(self.directory.certificates, names)
+        self.server = ApiServer.open(
+            self.directory.database,
+            tokens={self.directory.token(): ADMIN},
+            service_account_key=self.directory.service_account_key(),
+            service_range=str(self.ranges.services),
+        )
+        self.manager = Manager(
+            Client(self.server.transport(), field_manager="mooring"), name="mooring-controllers"
+        )
+        controllers.register(
+            self.manager,
+            volumes=self.directory.volumes,
+            authority=self.certificates.authority.read_text(),
+        )
+        self.agent = node_agent.NodeAgent(
+            self.manager,
+            data_dir=self.directory.path / "node",
+            names=options.nodes,
+            pod_cidr=self.ranges.pods,
+            service_cidr=self.ranges.services,
+            dns_address=self.ranges.dns,
+            catalog=options.catalog,
+            settings=options.settings,
+        )
+        self.server.gateway = self.agent.gateway
+        self._running: asyncio.Task[None] | None = None
+
+    def client(self, field_manager: str) -> Client:
+        """An administrator's client within this process."""
+        return Client(self.server.transport(), field_manager=field_manager)
+
+    async def start(self, *listening: socket.socket) -> None:
+        """Start all parts, then serve on the given sockets; raises what a part failed with."""
+        await self.server.start()
+        await self.agent.start()
+        await self._publish_api()
+        self._running = asyncio.create_task(self.manager.run(), name="controllers")
+        leading = asyncio.create_task(self.manager.leading.wait())
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                await asyncio.wait({leading, self._running}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leading.cancel()
+        if self._running.done():
+            self._running.result()
+        context = self.certificates.server_context()
+        await self.server.serve(self._internal_socket(), context)
+        for sock in listening:
+            await self.server.serve(sock, context)
+
+    async def wait(self) -> None:
+        """Wait until a part fails (then raises) or all have ended."""
+        if self._running is not None:
+            await self._running
+
+    async def stop(self) -> None:
+        """End the pods gracefully, then everything else; data and objects stay."""
+        if self._running is not None and not self._running.done():
+            await self.agent.stop()
+        self.manager.stop()
+        if self._running is not None:
+            await asyncio.gather(self._running, return_exceptions=True)
+        await self.server.close()
+
+    def _internal_socket(self) -> socket.socket:
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((str(self.ranges.pods[1]), INTERNAL_PORT))
+        return sock
+
+    async def _publish_api(self) -> None:
+        """The Service ``default/kubernetes``, through which pods reach the API."""
+        client = self.client("mooring-apiserver")
+        meta: dict[str, Any] = {"namespace": "default"}
+        await client.apply(
+            Service(
+                metadata=ObjectMeta(
+                    name="kubernetes", labels={"component": "apiserver", "provider": "kubernetes"}, **meta
+                ),
+                spec=ServiceSpec(
+                    cluster_ip=str(self.ranges.api),
+                    ports=[ServicePort(name="https", port=443, target_port=INTERNAL_PORT, protocol="TCP")],
+                ),
+            )
+        )
+        await client.apply(
+            EndpointSlice(
+                metadata=ObjectMeta(
+                    name="kubernetes", labels={"kubernetes.io/service-name": "kubernetes"}, **meta
+                ),
+                address_type="IPv4",
+                endpoints=[Endpoint(addresses=[str(self.ranges.pods[1])])],
+                ports=[EndpointPort(name="https", port=INTERNAL_PORT, protocol="TCP")],
+            )
+        )
+
+
+def listen(address: str) -> socket.socket:
+    """Bind ``HOST:PORT``; raises :class:`OSError` naming the address and the remedy."""
+    host, _, port = address.rpartition(":")
+    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host.strip("[]") or "127.0.0.1", int(port)))
+    except ValueError:
+        raise ValueError(f"--listen {address!r}: expected ADDRESS:PORT") from None
+    except OSError as error:
+        raise OSError(
+            f"cannot listen on {address}: {error.strerror}; choose another with --listen"
+        ) from error
+    sock.listen(128)
+    return sock
