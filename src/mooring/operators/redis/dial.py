@@ -11,6 +11,7 @@ which would send a command after the fence fell (a lost answer must end here, so
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
@@ -83,6 +84,21 @@ class Link:
         except (RedisError, OSError) as error:
             raise Unreachable(f"{self._address}: no answer to {names}: {error}") from error
 
+    async def subscribe(self, patterns: Sequence[str]) -> None:
+        """Turn this connection into a subscriber."""
+        self._fence()
+        try:
+            await self._connection.send_command("PSUBSCRIBE", *patterns, check_health=False)
+        except (RedisError, OSError) as error:
+            raise Unreachable(f"{self._address}: cannot subscribe: {error}") from error
+
+    async def message(self) -> None:
+        """The next message, however long it takes."""
+        try:
+            await self._connection.read_response(timeout=math.inf)
+        except (RedisError, OSError) as error:
+            raise Unreachable(f"{self._address}: subscription ended: {error}") from error
+
     async def _answer(self, words: Sequence[Word]) -> Any:
         try:
             return await self._connection.read_response(disconnect_on_error=False)
@@ -125,6 +141,14 @@ class Dial:
         finally:
             await connection.disconnect(nowait=True)
 
+    async def listen(self, address: Address, *, patterns: Sequence[str] = ("*",)) -> AsyncIterator[None]:
+        """Yields once when subscribed, then at every message; ends only with `Unreachable`."""
+        async with self.link(address) as link:
+            await link.subscribe(patterns)
+            while True:
+                await link.message()
+                yield
+
     def _connection(self, address: Address, reply_timeout: float) -> Connection:
         return Connection(
             host=address.ip,
@@ -140,7 +164,7 @@ class Dial:
 
     async def _open(self, connection: Connection, address: Address, password: str) -> None:
         try:
-            await connection.connect()
+            await connection.connect_check_health()
             if not password:
                 return
             self._fence()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from mooring.operators.redis.parameters import classify, same_value, spelling
 from mooring.operators.redis.sentinel.look import Look
@@ -27,8 +26,6 @@ from mooring.operators.redis.sentinel.moves import (
 from mooring.operators.redis.sentinel.topology import Member, Pod, Server, Watcher
 
 __all__ = ["MasterInTheWay", "next_change"]
-
-ConfigState = Literal["Applied", "Clamped", "NeedsRestart", "Forbidden", "Unknown", "Rejected", "Pending"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +121,7 @@ def _one_key(look: Look, *, key: str, value: str) -> tuple[ConfigResult | None, 
 
 
 def _unless(
-    before: ConfigResult | None, value: str, state: ConfigState, message: str
+    before: ConfigResult | None, value: str, state: str, message: str
 ) -> tuple[ConfigResult | None, None]:
     if before is not None and before.wanted == value and before.state == state:
         return None, None

@@ -22,9 +22,9 @@ __all__ = ["Lineage", "Standing", "descends", "is_newer", "standing_of"]
 class Standing(Part, frozen=True, kw_only=True):
     """One server as it was when it held the cluster's data."""
 
-    pod: Annotated[str, F("Name of the pod.")]
-    uid: Annotated[str, F("UID of the pod.")]
-    volume: Annotated[str, F("UID of the claim it stores on; the pod's own without one.")]
+    pod: Annotated[str, F("Name of the pod.")] = ""
+    uid: Annotated[str, F("UID of the pod.")] = ""
+    volume: Annotated[str, F("UID of the claim it stores on; the pod's own without one.")] = ""
     ip: Annotated[str, F("Address it had.")] = ""
     incarnation: Annotated[str, F("Which start of the container it was.")] = ""
 
@@ -45,9 +45,9 @@ def standing_of(pod: Pod) -> Standing:
 class Lineage(Part, frozen=True, kw_only=True):
     """The cluster's data: its present replication id, its master and who has all of it."""
 
-    epoch: Annotated[int, F("Counts masters; grows with every change of master.")]
+    epoch: Annotated[int, F("Counts masters; grows with every change of master.")] = 0
     replid: Annotated[str, F("Replication id of the data.")] = ""
-    master: Annotated[Standing, F("Who leads.")]
+    master: Annotated[Standing, F("Who leads.")] = Standing()
     members: Annotated[tuple[Standing, ...], F("Who has all of the data, the master among them.")] = ()
     sentinel_epoch: Annotated[
         int, F("The sentinels' configuration epoch at that time; a higher one later overrides the record.")

@@ -72,9 +72,9 @@ TIME: Final = {"type": "string", "format": "date-time"}
 class Operation(Part, frozen=True, kw_only=True):
     """A sequence under way that cannot be derived again; recorded before its first effect."""
 
-    kind: Annotated[Literal["Promote", "FailOver", "Switch"], F("What is being done.")]
-    subject: Annotated[str, F("The pod to promote, the dead master, or the master to relieve.")]
-    since: Annotated[datetime, F("When it began.", schema=TIME)]
+    kind: Annotated[str, F("Promote, FailOver or Switch.")] = ""
+    subject: Annotated[str, F("The pod to promote, the dead master, or the master to relieve.")] = ""
+    since: Annotated[datetime | None, F("When it began.", schema=TIME)] = None
     why: Annotated[str, F("The reason.")] = ""
     fence: Annotated[str, F("The min-slaves-to-write to put back after a switch below 6.2.")] = ""
 
@@ -82,10 +82,10 @@ class Operation(Part, frozen=True, kw_only=True):
 class LastFailover(Part, frozen=True, kw_only=True):
     """What happened the last time another server became master."""
 
-    at: Annotated[datetime, F("When.", schema=TIME)]
-    old: Annotated[str, F("The pod that led before.")]
-    new: Annotated[str, F("The pod that leads since.")]
-    cause: Annotated[str, F("MasterDied, MasterUnreachable, Planned or SentinelDecided.")]
+    at: Annotated[datetime | None, F("When.", schema=TIME)] = None
+    old: Annotated[str, F("The pod that led before.")] = ""
+    new: Annotated[str, F("The pod that leads since.")] = ""
+    cause: Annotated[str, F("MasterDied, MasterUnreachable, Planned or SentinelDecided.")] = ""
     choice: Annotated[str, F("Why this one and not another.")] = ""
     gap_seconds: Annotated[float, F("From the old master's end to the record of the new one.")] = 0.0
     loss_bound: Annotated[str, F("What may be lost at most.")] = ""
@@ -96,10 +96,9 @@ class ConfigResult(Part, frozen=True, kw_only=True):
 
     wanted: Annotated[str, F("The value in the spec.")] = ""
     effective: Annotated[str, F("The value the server made of it.")] = ""
-    state: Annotated[
-        Literal["Applied", "Clamped", "NeedsRestart", "Forbidden", "Unknown", "Rejected", "Pending"],
-        F("Where it stands."),
-    ] = "Pending"
+    state: Annotated[str, F("Applied, Clamped, NeedsRestart, Forbidden, Unknown, Rejected or Pending.")] = (
+        "Pending"
+    )
     message: Annotated[str, F("What is in the way, and the remedy.")] = ""
     previous: Annotated[str, F("The value before; comes back when the key is dropped from the spec.")] = ""
 

@@ -130,6 +130,7 @@ if [ ! -s "$conf" ]; then
   } >"$conf.new"
   mv "$conf.new" "$conf"
 fi
+[ -z "${RENDER_ONLY:-}" ] || exit 0
 exec redis-server "$conf" --sentinel "$@"
 """
 

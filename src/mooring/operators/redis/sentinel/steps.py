@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
+from mooring.operators.redis.dial import Dial, DialError, Link, Refused
 from mooring.operators.redis.parameters import canonical, same_value
 from mooring.operators.redis.sentinel.moves import (
     ConfigResult,
@@ -33,7 +33,7 @@ from mooring.operators.redis.sentinel.moves import (
 )
 from mooring.operators.redis.sentinel.topology import GATE, MASTER_NAME, Server, read_server
 
-__all__ = ["Done", "StepFailed", "Steps"]
+__all__ = ["Done", "StepFailed", "Steps", "gate_arguments", "is_database_move"]
 
 POLL = 0.02
 """Seconds between two looks while a step waits for its effect."""
@@ -346,9 +346,4 @@ def is_database_move(move: Move) -> bool:
 
 def gate_arguments() -> tuple[str, ...]:
     """What every start of a data container carries."""
-    return ("--slaveof", f"{GATE.ip} {GATE.port}", "--slave-priority", "0")
-
-
-def address_of(ip: str, port: int) -> Address:
-    """An address, spelled out."""
-    return Address(ip, port)
+    return ("--slaveof", GATE.ip, str(GATE.port), "--slave-priority", "0")

@@ -1,0 +1,600 @@
+"""Glue: look at the cluster, let the planner decide, carry it out, say what happened.
+
+Every decision is in `plan`, every object in `specs`, every database effect in `steps`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as changed
+from datetime import datetime
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec.structs import replace
+from prometheus_client import Gauge
+
+from mooring.actor import Act, Actor, Context, Outcome, Related, Terminal, Wait, run_actor
+from mooring.kube.errors import NotFound
+from mooring.kube.object import Key, Object, owner_reference, to_dict
+from mooring.kube.objects import apps, coordination, core, policy
+from mooring.kube.patches import MergePatch
+from mooring.operators.redis.dial import Address, Dial, DialError
+from mooring.operators.redis.sentinel import moves
+from mooring.operators.redis.sentinel.lineage import Lineage
+from mooring.operators.redis.sentinel.listen import Listener
+from mooring.operators.redis.sentinel.look import Look, Observed, Recorded, SetState, Wanted
+from mooring.operators.redis.sentinel.names import (
+    MANAGED_SELECTOR,
+    SCOPE_ANNOTATION,
+    Component,
+    Names,
+    cluster_of,
+)
+from mooring.operators.redis.sentinel.plan import next_step
+from mooring.operators.redis.sentinel.pods import claim_name, is_older, pods_of
+from mooring.operators.redis.sentinel.report import (
+    Head,
+    headed,
+    legacy_head,
+    readiness,
+    topology_status,
+    unreachable_since,
+)
+from mooring.operators.redis.sentinel.settings import parse_live, render_live, wanted_of
+from mooring.operators.redis.sentinel.specs import DEFAULT_VOLUME, Found, Specs
+from mooring.operators.redis.sentinel.steps import StepFailed, Steps, is_database_move
+from mooring.operators.redis.sentinel.topology import SENTINEL_PORT, Pod, read_topology
+from mooring.operators.redis.sentinel.types import (
+    LegacyCondition,
+    RedisCluster,
+    RedisClusterStatus,
+    SecretKey,
+    spec_of,
+    validate,
+)
+from mooring.operators.scope import lease_name, managed, yields
+from mooring.runtime import Manager, secrets
+
+__all__ = ["NAME", "SentinelActor", "register"]
+
+NAME = "redis-sentinel"
+LOOK_AGAIN = 30.0
+"""Seconds between two looks at a cluster that is in sync; sentinels' events and pods' changes come at once."""
+AFTER_FAILURE = 0.2
+"""Seconds before a step that did not get through is considered anew."""
+_READS_FIRST = ("slave-priority", "min-slaves-to-write")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What a pass found outside the databases; ``blocked`` is what keeps the declaration from being met."""
+
+    wanted: Wanted
+    found: Found
+    claims: dict[str, core.PersistentVolumeClaim]
+    blocked: Wait | Terminal | None = None
+
+
+class SentinelActor(Actor[RedisCluster]):
+    """Observe and act upon one RedisCluster."""
+
+    kind = RedisCluster
+    name: ClassVar[str] = NAME
+    owns: ClassVar[Sequence[type[Object]]] = (
+        core.Service,
+        core.ConfigMap,
+        core.Secret,
+        apps.StatefulSet,
+        policy.PodDisruptionBudget,
+    )
+
+    def __init__(self, manager: Manager, *, scope: str = "all") -> None:
+        self._manager = manager
+        self._scope = scope
+        self._wake: Callable[[Key], None] = lambda key: None
+        self.listener = Listener(lambda key: self._wake(key), self._dial)
+        self._healthy = _gauge(manager)
+        self.related = (
+            Related(core.Pod, _cluster_key, label_selector=MANAGED_SELECTOR),
+            Related(core.PersistentVolumeClaim, _cluster_key, label_selector=MANAGED_SELECTOR),
+            Related(core.Secret, self._users_of_secret),
+            Related(core.ConfigMap, self._users_of_config_map),
+        )
+
+    def wake_with(self, wake: Callable[[Key], None]) -> None:
+        """How the listener brings a cluster's next look forward."""
+        self._wake = wake
+
+    def manages(self, obj: RedisCluster) -> bool:
+        """By scope; what another process manages is left alone."""
+        ours = managed(obj, scope=self._scope, annotation=SCOPE_ANNOTATION, yielded=self._yielded)
+        if not ours:
+            self.forget(Key(obj.metadata.namespace or "", obj.metadata.name or ""))
+        return ours
+
+    def forget(self, key: Key) -> None:
+        """Drop the metric and the subscriptions."""
+        self.listener.forget(key)
+        try:
+            self._healthy.remove(key.namespace, key.name)
+        except KeyError:
+            return
+
+    async def observe(self, ctx: Context[RedisCluster]) -> Outcome:
+        """One look and the one thing to do now."""
+        inputs = self._inputs(ctx)
+        if isinstance(inputs, Wait | Terminal):
+            return self._refused(ctx, inputs)
+        specs = Specs(ctx.obj, inputs.found)
+        if step := self._children(ctx, specs, inputs):
+            return step
+        observed, recorded = await self._look(ctx, specs, inputs)
+        look = Look(inputs.wanted, observed, recorded, ctx.now())
+        status = topology_status(_status(ctx), look, specs.names)
+        ctx.show(self._with_entry(ctx, status, specs.names))
+        verdict = next_step(inputs.wanted, observed, recorded, look.now)
+        return self._conclude(ctx, look, verdict, inputs)
+
+    # --- what is there -------------------------------------------------------------------------------------
+
+    def _inputs(self, ctx: Context[RedisCluster]) -> Inputs | Wait | Terminal:
+        """The declaration with all it refers to; a bad one leaves a running cluster as it runs."""
+        names = Names(ctx.key.name)
+        redis = ctx.children.find(apps.StatefulSet, names.redis)
+        sentinel = ctx.children.find(apps.StatefulSet, names.sentinel)
+        problems = validate(ctx.obj)
+        blocked: Wait | Terminal | None = None
+        if problems:
+            blocked = Terminal("InvalidSpec", "; ".join(str(problem) for problem in problems))
+        password, trouble = self._password(ctx, names)
+        blocked = blocked or trouble
+        shutdown, trouble = self._shutdown(ctx)
+        blocked = blocked or trouble
+        if blocked is not None and redis is None:
+            return blocked
+        if password:
+            secrets.add(password)
+        live = ctx.children.find(core.ConfigMap, names.live)
+        found = Found(
+            redis=redis,
+            sentinel=sentinel,
+            live=(live.data or {}).get("live.conf") if live is not None else None,
+            password=password,
+            shutdown=shutdown,
+            lineage=_status(ctx).lineage,
+        )
+        wanted = wanted_of(ctx.obj)
+        if isinstance(blocked, Terminal):
+            wanted = changed(
+                wanted,
+                size=_replicas(redis) or wanted.size,
+                sentinels=_replicas(sentinel) or wanted.sentinels,
+                roll=False,
+            )
+        elif blocked is not None:
+            wanted = changed(wanted, roll=False)
+        claims = {
+            claim.metadata.name or "": claim
+            for claim in ctx.client.list(
+                core.PersistentVolumeClaim, namespace=ctx.key.namespace, where=_claim_filter(ctx.key.name)
+            )
+        }
+        return Inputs(wanted=wanted, found=found, claims=claims, blocked=blocked)
+
+    def _password(self, ctx: Context[RedisCluster], names: Names) -> tuple[str, Wait | None]:
+        """The password in force; for a new cluster the declared one."""
+        in_force = ctx.children.find(core.Secret, names.password)
+        if in_force is not None:
+            return _secret_value(in_force, "password"), None
+        spec = spec_of(ctx.obj)
+        if spec.password_secret is None or ctx.children.find(apps.StatefulSet, names.redis) is not None:
+            return (spec.password or ""), None
+        reference = spec.password_secret
+        given = ctx.children.find(core.Secret, reference.name or "")
+        value = _secret_value(given, reference.key or "password") if given is not None else ""
+        if value:
+            return value, None
+        return "", ctx.wait(
+            "PasswordSecretMissing",
+            f"spec.passwordSecret: Secret {reference.name} with a key {reference.key or 'password'} does not exist; "
+            "create it",
+            stalled=True,
+        )
+
+    def _shutdown(self, ctx: Context[RedisCluster]) -> tuple[str | None, Wait | None]:
+        name = spec_of(ctx.obj).shutdown_config_map
+        if not name:
+            return None, None
+        given = ctx.children.find(core.ConfigMap, name)
+        script = (given.data or {}).get("shutdown.sh") if given is not None else None
+        if script:
+            return script, None
+        return None, ctx.wait(
+            "ShutdownConfigMapMissing",
+            f"spec.shutdownConfigMap: ConfigMap {name} with a key shutdown.sh does not exist; create it or remove "
+            "the field",
+            stalled=True,
+        )
+
+    # --- children ------------------------------------------------------------------------------------------
+
+    def _children(self, ctx: Context[RedisCluster], specs: Specs, inputs: Inputs) -> Outcome | None:
+        keep = self._mounted(ctx, inputs.found)
+        drift = ctx.children.diff(specs.objects(), keep=keep, unowned=specs.unowned())
+        if drift.foreign:
+            taken = "; ".join(str(one) for one in drift.foreign)
+            return self._refused(
+                ctx,
+                ctx.wait("NameTaken", f"{taken}; rename the cluster, or delete that object", stalled=True),
+            )
+        if drift:
+            return ctx.act("ApplyChildren", ctx.children.apply, drift, message=str(drift))
+        wrong = [claim for claim in inputs.claims.values() if self._owned(ctx, claim) is specs.keeps_claims]
+        if wrong and _storage_declared(ctx.obj):
+            return ctx.act("OwnClaims", self._own_claims, ctx, wrong, not specs.keeps_claims)
+        return None
+
+    def _mounted(self, ctx: Context[RedisCluster], found: Found) -> list[tuple[type[Object], str]]:
+        """Content-named ConfigMaps that a pod or a template in place still refers to."""
+        specs = [
+            one.spec.template.spec
+            for one in (found.redis, found.sentinel)
+            if one and one.spec and one.spec.template
+        ]
+        specs += [pod.spec for pod in self._pods(ctx)]
+        names = {
+            volume.config_map.name
+            for spec in specs
+            for volume in (spec.volumes if spec else None) or ()
+            if volume.config_map is not None and volume.config_map.name
+        }
+        return [(core.ConfigMap, name) for name in sorted(names)]
+
+    def _owned(self, ctx: Context[RedisCluster], claim: core.PersistentVolumeClaim) -> bool:
+        return any(ref.uid == ctx.obj.metadata.uid for ref in claim.metadata.owner_references or ())
+
+    async def _own_claims(
+        self, ctx: Context[RedisCluster], claims: list[core.PersistentVolumeClaim], owned: bool
+    ) -> None:
+        """``keepAfterDeletion: false`` written out: the claims go with the cluster; else they stay."""
+        for claim in claims:
+            others = [ref for ref in claim.metadata.owner_references or () if ref.uid != ctx.obj.metadata.uid]
+            owners = [*others, owner_reference(ctx.obj, controller=False)] if owned else others
+            body = {
+                "metadata": {
+                    "resourceVersion": claim.metadata.resource_version,
+                    "ownerReferences": [to_dict(ref) for ref in owners] or None,
+                }
+            }
+            await ctx.client.patch(
+                core.PersistentVolumeClaim,
+                claim.metadata.name or "",
+                MergePatch(body),
+                namespace=ctx.key.namespace,
+            )
+
+    # --- the look ------------------------------------------------------------------------------------------
+
+    def _pods(self, ctx: Context[RedisCluster]) -> list[core.Pod]:
+        return ctx.client.list(
+            core.Pod,
+            namespace=ctx.key.namespace,
+            where=lambda pod: cluster_of(pod.metadata.labels) == ctx.key.name,
+        )
+
+    async def _look(
+        self, ctx: Context[RedisCluster], specs: Specs, inputs: Inputs
+    ) -> tuple[Observed, Recorded]:
+        status, found = _status(ctx), inputs.found
+        born = _time(ctx.obj.metadata.creation_timestamp)
+        all_pods = self._pods(ctx)
+
+        def of(component: Component, owner: apps.StatefulSet | None) -> list[Pod]:
+            uid = (owner.metadata.uid if owner is not None else None) or ""
+            return pods_of(all_pods, component=component, owner_uid=uid, claims=inputs.claims, born=born)
+
+        redis, sentinels = of("redis", found.redis), of("sentinel", found.sentinel)
+        topology = await read_topology(
+            self._dial(),
+            redis=redis,
+            sentinels=sentinels,
+            password=found.password,
+            keys=[*_READS_FIRST, *inputs.wanted.config, *(status.config or {})],
+        )
+        self.listener.listen(
+            ctx.key, [Address(pod.ip, SENTINEL_PORT) for pod in sentinels if pod.ip and pod.running]
+        )
+        volumes, old = self._volumes(ctx, specs, inputs, born)
+        observed = Observed(
+            topology=topology,
+            redis_set=_set_state(found.redis, current=specs.current("redis")),
+            sentinel_set=_set_state(found.sentinel, current=specs.current("sentinel")),
+            published=parse_live(found.live or ""),
+            volumes=volumes,
+            old_claims=old,
+        )
+        recorded = Recorded(
+            lineage=status.lineage or self._kept_lineage(ctx, specs.names, volumes),
+            operation=status.operation,
+            last_failover=status.last_failover,
+            unreachable_since=unreachable_since(status),
+            config=status.config or {},
+            quarantined=frozenset(status.quarantined or ()),
+        )
+        return observed, recorded
+
+    def _volumes(
+        self, ctx: Context[RedisCluster], specs: Specs, inputs: Inputs, born: datetime | None
+    ) -> tuple[dict[str, str], frozenset[str]]:
+        """Claim UIDs by pod name, and the pods whose claim is older than the cluster."""
+        storage = spec_of(ctx.obj).storage
+        claim = storage.persistent_volume_claim if storage else None
+        volume = (claim.metadata.name if claim is not None else None) or DEFAULT_VOLUME
+        volumes: dict[str, str] = {}
+        old: set[str] = set()
+        for ordinal in range(inputs.wanted.size):
+            pod = specs.names.pod("redis", ordinal)
+            there = inputs.claims.get(claim_name(volume, pod))
+            if there is not None:
+                volumes[pod] = there.metadata.uid or ""
+                if is_older(there, born):
+                    old.add(pod)
+        return volumes, frozenset(old)
+
+    def _kept_lineage(
+        self, ctx: Context[RedisCluster], names: Names, volumes: dict[str, str]
+    ) -> Lineage | None:
+        """What an earlier cluster of this name left beside its claims, if those are still the claims."""
+        kept = ctx.children.find(core.ConfigMap, names.lineage)
+        text = (kept.data or {}).get("lineage.json") if kept is not None else None
+        if not text:
+            return None
+        try:
+            lineage = msgspec.json.decode(text, type=Lineage)
+        except msgspec.MsgspecError:
+            return None
+        return lineage if any(one.volume in volumes.values() for one in lineage.members) else None
+
+    # --- conclusions ---------------------------------------------------------------------------------------
+
+    def _conclude(
+        self, ctx: Context[RedisCluster], look: Look, verdict: moves.Verdict, inputs: Inputs
+    ) -> Outcome:
+        ready = readiness(look)
+        ctx.ready(ready.ready, ready.reason, ready.message)
+        self._healthy.labels(ctx.key.namespace, ctx.key.name).set(1.0 if ready.ready else 0.0)
+        head = legacy_head(_status(ctx), spec_of(ctx.obj), look, verdict, ready)
+        blocked = inputs.blocked
+        if blocked is not None and not isinstance(verdict, moves.Move):
+            head = head._replace(
+                type="Failed", reason="Cluster failed", message=f"{blocked.reason}: {blocked.message}"
+            )
+        self._show_head(ctx, head, announce=not isinstance(verdict, moves.Move))
+        if isinstance(verdict, moves.Move):
+            return self._act(ctx, verdict, inputs)
+        if isinstance(verdict, moves.Wait):
+            return ctx.wait(verdict.reason, verdict.message, after=verdict.after, stalled=verdict.stalled)
+        if blocked is not None:
+            return blocked
+        return ctx.in_sync(self._remarks(ctx, inputs), again=LOOK_AGAIN)
+
+    def _act(self, ctx: Context[RedisCluster], move: moves.Move, inputs: Inputs) -> Act:
+        if isinstance(move, moves.Record):
+            ctx.show(_recorded(_status(ctx), move))
+            if move.last_failover is not None:
+                ctx.events.normal(ctx.obj, "Failover", move.why)
+            return ctx.act("Record", _nothing, message=move.why, record=True)
+        if is_database_move(move):
+            return ctx.act(move.name, self._database, ctx, move, inputs.found.password, message=move.why)
+        return ctx.act(move.name, self._kubernetes, ctx, move, inputs, message=move.why)
+
+    async def _database(self, ctx: Context[RedisCluster], move: moves.Move, password: str) -> None:
+        """A step that does not get through is no failure of the cluster: the next look decides anew."""
+        ctx.log.info("step", step=move.name, why=move.why)
+        try:
+            done = await Steps(self._dial(), password=password, sleep=self._manager.clock.sleep).run(move)
+        except (StepFailed, DialError) as error:
+            ctx.log.warning("step did not get through", step=move.name, error=str(error))
+            await self._manager.clock.sleep(AFTER_FAILURE)
+            return
+        if done.config is not None:
+            key, result = done.config
+            status = _status(ctx)
+            ctx.show(replace(status, config={**(status.config or {}), key: result}))
+            await ctx.record()
+
+    async def _kubernetes(self, ctx: Context[RedisCluster], move: moves.Move, inputs: Inputs) -> None:
+        """The moves that are writes to Kubernetes: whole objects, applied as always."""
+        ctx.log.info("step", step=move.name, why=move.why)
+        found = inputs.found
+        match move:
+            case moves.DeletePod():
+                await ctx.client.delete(core.Pod, move.pod, namespace=ctx.key.namespace, uid=move.uid)
+                return
+            case moves.PublishConfig():
+                found = changed(found, live=render_live(move.values))
+            case moves.Resize():
+                found = changed(found, replicas={move.component: move.replicas})
+            case moves.WriteTemplate():
+                found = changed(found, roll=frozenset({move.component}))
+        specs = Specs(ctx.obj, found)
+        drift = ctx.children.diff(specs.objects(), keep=self._mounted(ctx, found), unowned=specs.unowned())
+        await ctx.children.apply(drift)
+
+    def _refused(self, ctx: Context[RedisCluster], why: Wait | Terminal) -> Outcome:
+        """The declaration cannot be met and nothing runs yet."""
+        self._healthy.labels(ctx.key.namespace, ctx.key.name).set(0.0)
+        entry = Head("Failed", "Cluster failed", f"{why.reason}: {why.message}")
+        self._show_head(ctx, entry, announce=True)
+        return why
+
+    def _show_head(self, ctx: Context[RedisCluster], head: Head, *, announce: bool) -> None:
+        status = _status(ctx)
+        have = status.conditions or []
+        renewed = headed(have, head, generation=ctx.obj.metadata.generation, now=ctx.now())
+        ctx.show(replace(status, conditions=renewed))
+        if announce and renewed != list(have):
+            self._announce(ctx, renewed[0])
+
+    def _announce(self, ctx: Context[RedisCluster], head: LegacyCondition) -> None:
+        reason, message = head.type or "", head.message or ""
+        if reason == "Failed":
+            ctx.events.warning(ctx.obj, reason, message)
+        else:
+            reason = "ScalingDown" if head.reason == "Scaling down" else reason
+            ctx.events.normal(ctx.obj, "Updating" if reason == "Upgrading" else reason, message)
+
+    def _remarks(self, ctx: Context[RedisCluster], inputs: Inputs) -> str:
+        """What a healthy cluster still has to say."""
+        status, spec = _status(ctx), spec_of(ctx.obj)
+        said = [
+            f"spec.config.{key}: {result.message}"
+            for key, result in sorted((status.config or {}).items())
+            if result.message
+        ]
+        declared = self._declared_password(ctx, spec.password, spec.password_secret)
+        if declared is not None and declared != inputs.found.password:
+            said.append("spec.password: the password is set at creation; a changed one is not taken over yet")
+        return "; ".join(said) or "everything is as declared"
+
+    def _declared_password(
+        self, ctx: Context[RedisCluster], plain: str | None, reference: SecretKey | None
+    ) -> str | None:
+        if reference is None:
+            return plain or ""
+        given = ctx.children.find(core.Secret, reference.name or "")
+        return _secret_value(given, reference.key or "password") if given is not None else None
+
+    def _with_entry(
+        self, ctx: Context[RedisCluster], status: RedisClusterStatus, names: Names
+    ) -> RedisClusterStatus:
+        service = ctx.children.find(core.Service, names.sentinel)
+        return replace(status, sentinel_ip=service.spec.cluster_ip if service and service.spec else None)
+
+    # --- who is told of what -------------------------------------------------------------------------------
+
+    def _dial(self) -> Dial:
+        return Dial(fence=self._manager.fence.check)
+
+    def _clusters(self, namespace: str) -> Collection[RedisCluster]:
+        return self._manager.client.list(RedisCluster, namespace=namespace)
+
+    def _users_of_secret(self, secret: core.Secret) -> list[Key]:
+        name, namespace = secret.metadata.name, secret.metadata.namespace or ""
+        return [
+            Key(namespace, one.metadata.name or "")
+            for one in self._clusters(namespace)
+            if one.spec and one.spec.password_secret and one.spec.password_secret.name == name
+        ]
+
+    def _users_of_config_map(self, config_map: core.ConfigMap) -> list[Key]:
+        name, namespace = config_map.metadata.name, config_map.metadata.namespace or ""
+        return [
+            Key(namespace, one.metadata.name or "")
+            for one in self._clusters(namespace)
+            if one.spec and one.spec.shutdown_config_map == name
+        ]
+
+    def _yielded(self, namespace: str) -> bool:
+        """A live namespaced operator works there."""
+        try:
+            lease = self._manager.client.find(
+                coordination.Lease, lease_name(NAME, "namespaced"), namespace=namespace
+            )
+        except NotFound:
+            return False
+        return yields(lease, self._manager.clock.now())
+
+
+# --- small readings ----------------------------------------------------------------------------------------
+
+
+def _status(ctx: Context[RedisCluster]) -> RedisClusterStatus:
+    return ctx.status if isinstance(ctx.status, RedisClusterStatus) else RedisClusterStatus()
+
+
+def _recorded(status: RedisClusterStatus, move: moves.Record) -> RedisClusterStatus:
+    """The status with what has to be known before the next step."""
+    operation = move.operation or (None if move.finish else status.operation)
+    return replace(
+        status,
+        lineage=move.lineage or status.lineage,
+        operation=operation,
+        last_failover=move.last_failover or status.last_failover,
+        config=status.config if move.config is None else dict(move.config) or None,
+        quarantined=status.quarantined if move.quarantined is None else sorted(move.quarantined),
+    )
+
+
+async def _nothing() -> None:
+    """Recording is all there was to do."""
+
+
+def _replicas(one: apps.StatefulSet | None) -> int:
+    return (one.spec.replicas if one is not None and one.spec is not None else None) or 0
+
+
+def _set_state(one: apps.StatefulSet | None, *, current: bool) -> SetState:
+    if one is None:
+        return SetState()
+    status = one.status or apps.StatefulSetStatus()
+    stale = status.observed_generation != one.metadata.generation
+    return SetState(
+        replicas=_replicas(one),
+        update_revision="" if stale else status.update_revision or "",
+        current=current,
+    )
+
+
+def _secret_value(secret: core.Secret, key: str) -> str:
+    encoded = (secret.data or {}).get(key, "")
+    try:
+        return base64.b64decode(encoded).decode().rstrip("\n")
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
+
+
+def _cluster_key(obj: Object) -> list[Key]:
+    name = cluster_of(obj.metadata.labels)
+    return [Key(obj.metadata.namespace or "", name)] if name else []
+
+
+def _claim_filter(name: str) -> Callable[[core.PersistentVolumeClaim], bool]:
+    return lambda claim: cluster_of(claim.metadata.labels) == name
+
+
+def _storage_declared(cluster: RedisCluster) -> bool:
+    storage = spec_of(cluster).storage
+    return storage is not None and storage.persistent_volume_claim is not None
+
+
+def _time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
+
+
+def _gauge(manager: Manager) -> Gauge:
+    return Gauge(
+        "redis_operator_controller_cluster_healthy",
+        "Status of redis clusters managed by the operator.",
+        ["namespace", "name"],
+        registry=manager.metrics.registry,
+    )
+
+
+def register(
+    manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = (), workers: int = 8
+) -> None:
+    """Put the operator onto a manager."""
+    actor = SentinelActor(manager, scope=scope)
+    if scope == "all":
+        manager.informers.of(
+            coordination.Lease, field_selector=f"metadata.name={lease_name(NAME, 'namespaced')}"
+        )
+    run_actor(actor, manager, namespaces=namespaces, workers=workers)
+    controller: Any = next(one for one in manager.controllers if one.name == NAME)
+    actor.wake_with(lambda key: controller.enqueue(key))
+    manager.serve(f"{NAME} listener", actor.listener.run)

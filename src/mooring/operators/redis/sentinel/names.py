@@ -1,0 +1,83 @@
+"""Names, labels and ports of everything a cluster consists of; UCloud's where it had them."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final, Literal
+
+__all__ = ["INPUTS", "SCOPE_ANNOTATION", "Component", "Names", "cluster_of", "labels_of", "selector_of"]
+
+Component = Literal["redis", "sentinel"]
+
+INPUTS: Final = "mooring.dev/inputs"
+"""Annotation with the digest of the user's inputs a pod template was made from."""
+SCOPE_ANNOTATION: Final = "redis.kun/scope"
+MANAGED_BY: Final = "redis-operator"
+MANAGED_SELECTOR: Final = f"app.kubernetes.io/managed-by={MANAGED_BY}"
+_NAME: Final = "app.kubernetes.io/name"
+_COMPONENT: Final = "app.kubernetes.io/component"
+
+
+class Names:
+    """The names derived from a cluster's."""
+
+    def __init__(self, cluster: str) -> None:
+        self.cluster = cluster
+        self.redis = f"redis-cluster-{cluster}"
+        """Service, StatefulSet and PodDisruptionBudget of the data servers."""
+        self.sentinel = f"redis-sentinel-{cluster}"
+        """Service (the clients' entry), StatefulSet, PodDisruptionBudget and ConfigMap of the sentinels."""
+        self.sentinel_headless = f"redis-sentinel-headless-{cluster}"
+        self.readiness = f"redis-sentinel-readiness-{cluster}"
+        self.shutdown = f"redisr-s-{cluster}"
+        self.live = f"redis-live-{cluster}"
+        """ConfigMap with the live keys in force."""
+        self.password = f"redis-password-{cluster}"
+        """Secret with the password in force."""
+        self.lineage = f"redis-lineage-{cluster}"
+        """ConfigMap that outlives the cluster beside its kept claims."""
+
+    def set_of(self, component: Component) -> str:
+        """The StatefulSet of a component."""
+        return self.redis if component == "redis" else self.sentinel
+
+    def pod(self, component: Component, ordinal: int) -> str:
+        """A pod of it."""
+        return f"{self.set_of(component)}-{ordinal}"
+
+
+def selector_of(namespace: str, cluster: str, component: Component) -> dict[str, str]:
+    """UCloud's labels, without the CR's own: those may change, a selector may not."""
+    return {
+        "app.kubernetes.io/managed-by": MANAGED_BY,
+        "redis.kun/v1beta1": _bounded(f"{namespace}_{cluster}"),
+        "app.kubernetes.io/part-of": "redis-cluster",
+        _COMPONENT: component,
+        _NAME: cluster,
+    }
+
+
+def labels_of(
+    namespace: str, cluster: str, component: Component, own: dict[str, str] | None = None
+) -> dict[str, str]:
+    """Labels of a child: the selector's, and those of the CR."""
+    return {**(own or {}), **selector_of(namespace, cluster, component)}
+
+
+def cluster_of(labels: dict[str, str] | None) -> str:
+    """The cluster an object with these labels belongs to, or ""."""
+    if labels is None or labels.get("app.kubernetes.io/managed-by") != MANAGED_BY:
+        return ""
+    return labels.get(_NAME, "")
+
+
+def component_of(labels: dict[str, str] | None) -> str:
+    """``redis`` or ``sentinel``, or ""."""
+    return (labels or {}).get(_COMPONENT, "")
+
+
+def _bounded(value: str) -> str:
+    """A label value has at most 63 characters."""
+    if len(value) <= 63:
+        return value
+    return f"{value[:50]}_{hashlib.sha256(value.encode()).hexdigest()[:12]}"

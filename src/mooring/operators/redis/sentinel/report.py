@@ -1,0 +1,261 @@
+"""What status says: per node, per sentinel, UCloud's conditions, and whether the service works.
+
+Nothing here changes while the cluster does not: offsets, lags and clocks stay out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from mooring.operators.redis.sentinel.look import Look
+from mooring.operators.redis.sentinel.moves import (
+    Configure,
+    InSync,
+    PublishConfig,
+    Verdict,
+    Wait,
+    WriteTemplate,
+)
+from mooring.operators.redis.sentinel.names import Names
+from mooring.operators.redis.sentinel.topology import REDIS_PORT, Member, Watcher
+from mooring.operators.redis.sentinel.types import (
+    LegacyCondition,
+    NodeStatus,
+    RedisClusterSpec,
+    RedisClusterStatus,
+    SentinelStatus,
+)
+from mooring.runtime import rfc3339
+
+__all__ = [
+    "LEGACY",
+    "Head",
+    "Readiness",
+    "headed",
+    "legacy_head",
+    "readiness",
+    "topology_status",
+    "unreachable_since",
+]
+
+LEGACY = frozenset(
+    {
+        "Healthy",
+        "Creating",
+        "Scaling",
+        "Upgrading",
+        "Updating",
+        "Failed",
+        "Available",
+        "Running",
+        "Recovering",
+    }
+)
+UNREACHABLE = "Unreachable"
+
+
+# --- topology --------------------------------------------------------------------------------------------
+
+
+def topology_status(status: RedisClusterStatus, look: Look, names: Names) -> RedisClusterStatus:
+    """The status with what was seen; the time of an entry moves only when its state does."""
+    before = {node.name: node for node in status.nodes or ()}
+    seen = {member.name: _node(look, member) for member in look.topology.members}
+    for ordinal in range(look.wanted.size):
+        name = names.pod("redis", ordinal)
+        seen.setdefault(name, NodeStatus(name=name, state=UNREACHABLE, reason="PodMissing"))
+    nodes = [_dated(node, before.get(node.name), look.now) for node in seen.values()]
+    known = {one.name: one for one in status.sentinels or ()}
+    watchers = {watcher.name: _sentinel(look, watcher) for watcher in look.topology.watchers}
+    for ordinal in range(look.wanted.sentinels):
+        name = names.pod("sentinel", ordinal)
+        watchers.setdefault(name, SentinelStatus(name=name, state=UNREACHABLE, reason="PodMissing"))
+    sentinels = [_dated_sentinel(one, known.get(one.name), look.now) for one in watchers.values()]
+    lineage = look.lineage
+    leader = look.topology.member(lineage.master.pod) if lineage else None
+    leads = leader is not None and leader.server is not None and leader.server.is_master
+    return replace(
+        status,
+        nodes=sorted(nodes, key=_by_ordinal),
+        sentinels=sorted(sentinels, key=_by_ordinal),
+        master=lineage.master.pod if lineage and leads else None,
+        master_ip=leader.ip if leader is not None and leads else None,
+        replicas=[one.pod for one in lineage.members if one.pod != lineage.master.pod] if lineage else None,
+    )
+
+
+def _by_ordinal(entry: NodeStatus | SentinelStatus) -> int:
+    tail = entry.name.rpartition("-")[2]
+    return int(tail) if tail.isdigit() else 0
+
+
+def _node(look: Look, member: Member) -> NodeStatus:
+    server = member.server
+    base = NodeStatus(name=member.name, ip=member.ip, node=member.pod.node)
+    if server is None:
+        return replace(base, state=UNREACHABLE, reason=member.pod.trouble or "NotAnswering")
+    role = "master" if server.is_master else "replica"
+    if server.loading:
+        state = "Loading"
+    elif server.is_master:
+        state = "Online"
+    elif server.gated:
+        state = "SetAside" if member.pod.volume in look.recorded.quarantined else "Gated"
+    else:
+        state = "Online" if server.link_up and not server.syncing else "Synchronising"
+    return replace(base, role=role, state=state, version=server.version)
+
+
+def _dated(node: NodeStatus, before: NodeStatus | None, now: datetime) -> NodeStatus:
+    if before is not None and (before.state, before.role) == (node.state, node.role) and before.since:
+        return replace(node, since=before.since)
+    return replace(node, since=rfc3339(now))
+
+
+def _sentinel(look: Look, watcher: Watcher) -> SentinelStatus:
+    base = SentinelStatus(name=watcher.name, ip=watcher.pod.ip)
+    sentinel = watcher.sentinel
+    if sentinel is None:
+        return replace(base, state=UNREACHABLE, reason=watcher.pod.trouble or "NotAnswering")
+    if sentinel.master is None:
+        return replace(base, state="Idle")
+    leader = look.topology.at(sentinel.master.ip)
+    right = leader is not None and leader.server is not None and leader.server.is_master
+    return replace(base, state="Watching" if right else "Astray")
+
+
+def _dated_sentinel(one: SentinelStatus, before: SentinelStatus | None, now: datetime) -> SentinelStatus:
+    same = before is not None and before.state == one.state and before.since
+    return replace(one, since=before.since if before is not None and same else rfc3339(now))
+
+
+def unreachable_since(status: RedisClusterStatus) -> dict[str, datetime]:
+    """Since when pods have not answered, as recorded."""
+    entries: list[NodeStatus | SentinelStatus] = [*(status.nodes or ()), *(status.sentinels or ())]
+    return {
+        one.name: datetime.fromisoformat(one.since)
+        for one in entries
+        if one.state == UNREACHABLE and one.since
+    }
+
+
+# --- does it work ----------------------------------------------------------------------------------------
+
+
+class Readiness(NamedTuple):
+    """Whether clients can read and write, and if not, why."""
+
+    ready: bool
+    reason: str
+    message: str
+
+
+def readiness(look: Look) -> Readiness:
+    """A master that a majority of sentinels names, with as many replicas as it needs to accept writes."""
+    if len(look.masters) != 1:
+        what = (
+            "no server leads" if not look.masters else f"{len(look.masters)} servers call themselves master"
+        )
+        return Readiness(False, "NoMaster" if not look.masters else "SeveralMasters", what)
+    member, _ = look.masters[0]
+    synced = sum(1 for _, other in look.answering if other.in_sync_with(member.ip))
+    if synced < look.wanted.min_replicas:
+        text = f"{member.name} accepts no writes: {synced} of {look.wanted.min_replicas} needed replicas follow it"
+        return Readiness(False, "ReplicasMissing", text)
+    if look.named is None or look.named[0] != member.ip:
+        return Readiness(False, "SentinelsDisagree", f"no majority of the sentinels names {member.name}")
+    return Readiness(True, "Serving", f"{member.name} leads at {member.ip}:{REDIS_PORT}")
+
+
+# --- UCloud's conditions ---------------------------------------------------------------------------------
+
+
+class Head(NamedTuple):
+    """The newest legacy condition."""
+
+    type: str
+    reason: str
+    message: str
+
+
+HEALTHY = Head("Healthy", "Cluster available", "Cluster ok")
+CREATING = Head("Creating", "Creating", "Bootstrap redis cluster")
+RESTARTING = Head("Creating", "Creating", "redis server or sentinel server be removed by user, restart")
+
+
+def legacy_head(
+    status: RedisClusterStatus, spec: RedisClusterSpec, look: Look, verdict: Verdict, ready: Readiness
+) -> Head:
+    """The legacy condition that describes this moment."""
+    seen = {entry.type for entry in status.conditions or ()}
+    if isinstance(verdict, InSync):
+        return HEALTHY
+    if isinstance(verdict, Wait) and verdict.stalled:
+        return Head("Failed", "Cluster failed", f"{verdict.reason}: {verdict.message}")
+    if scaling := _scaling(look):
+        return scaling
+    if "Healthy" not in seen:
+        return CREATING
+    if isinstance(verdict, Configure | PublishConfig):
+        return Head("Updating", "Cluster updating", "Updating redis config")
+    rolling = isinstance(verdict, WriteTemplate) or _rolling(look)
+    if rolling:
+        return Head("Upgrading", "Cluster upgrading", f"Upgrading to {spec.image}")
+    gone = len(look.answering) < look.wanted.size or len(look.watchers) < look.wanted.sentinels
+    if gone or not ready.ready:
+        return RESTARTING
+    newest = next((entry for entry in status.conditions or () if entry.type in LEGACY), None)
+    if newest is None:
+        return CREATING
+    return Head(newest.type or "", newest.reason or "", newest.message or "")
+
+
+def _scaling(look: Look) -> Head | None:
+    there = look.observed.redis_set.replicas
+    now = len([one for one in look.topology.members if not one.pod.terminating])
+    if look.lineage is None or not there:
+        return None
+    if there != look.wanted.size:
+        word = "up" if there < look.wanted.size else "down"
+        return Head("Scaling", f"Scaling {word}", f"Scaling {word} form: {there} to: {look.wanted.size}")
+    return (
+        None
+        if now <= look.wanted.size
+        else Head("Scaling", "Scaling down", f"Scaling down form: {now} to: {look.wanted.size}")
+    )
+
+
+def _rolling(look: Look) -> bool:
+    pairs: list[tuple[Sequence[Member | Watcher], str]] = [
+        (look.topology.members, look.observed.redis_set.update_revision),
+        (look.topology.watchers, look.observed.sentinel_set.update_revision),
+    ]
+    return any(
+        revision and one.pod.revision and one.pod.revision != revision
+        for ones, revision in pairs
+        for one in ones
+    )
+
+
+def headed(
+    conditions: Sequence[LegacyCondition], head: Head, *, generation: int | None, now: datetime
+) -> list[LegacyCondition]:
+    """The list with this legacy condition first; unchanged when it is first already."""
+    legacy = [entry for entry in conditions if entry.type in LEGACY]
+    rest = [entry for entry in conditions if entry.type not in LEGACY]
+    if legacy and (legacy[0].type, legacy[0].reason, legacy[0].message) == head:
+        return [*legacy, *rest]
+    stamp = rfc3339(now)
+    entry = LegacyCondition(
+        type=head.type,
+        status="True",
+        reason=head.reason,
+        message=head.message,
+        last_update_time=stamp,
+        last_transition_time=stamp,
+    )
+    return [entry, *(one for one in legacy if one.type != head.type), *rest]

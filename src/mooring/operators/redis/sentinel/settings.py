@@ -1,0 +1,169 @@
+"""From the declared spec to the settings of servers and sentinels: pure text and numbers.
+
+Three kinds of redis.conf text: the base every start reads, restart-only keys of the user beside it (both
+immutable, content-named), and the live keys in force (one fixed ConfigMap, rewritten only after the servers
+accepted a value).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mooring.operators.redis.parameters import canonical, classify
+from mooring.operators.redis.sentinel.look import Wanted
+from mooring.operators.redis.sentinel.types import (
+    DISCARD_ANNOTATION,
+    ELECT_ANNOTATION,
+    RedisCluster,
+    RedisClusterSpec,
+    SentinelSettings,
+    spec_of,
+)
+
+__all__ = [
+    "base_conf",
+    "first_live",
+    "live_keys",
+    "parse_live",
+    "render_live",
+    "sentinel_settings",
+    "wanted_of",
+]
+
+#: UCloud's defaults with persistence on, and two of ours (measured: 0.1 s instead of 5.1 s to write again).
+_PERSISTENT = {
+    "appendonly": "yes",
+    "auto-aof-rewrite-min-size": "536870912",
+    "auto-aof-rewrite-percentage": "100",
+    "repl-backlog-size": "62914560",
+    "repl-diskless-sync": "yes",
+    "aof-load-truncated": "yes",
+    "stop-writes-on-bgsave-error": "no",
+    "save": "900 1 300 10",
+}
+_MEMORY_ONLY = {"appendonly": "no", "save": ""}
+_SENTINEL_DEFAULTS = {"down-after-milliseconds": "5000", "failover-timeout": "10000", "parallel-syncs": "2"}
+_MANY_WORDS = frozenset({"save", "client-output-buffer-limit", "oom-score-adj-values"})
+
+
+def defaults(spec: RedisClusterSpec) -> dict[str, str]:
+    """Live keys of ours: they yield to the user's, but for the persistence switch."""
+    base = {**(_MEMORY_ONLY if spec.disable_persistence else _PERSISTENT), "repl-diskless-sync-delay": "0"}
+    if (spec.size or 3) >= 3:
+        base |= {"min-slaves-to-write": "1", "min-slaves-max-lag": "10"}
+    return base
+
+
+def user_keys(spec: RedisClusterSpec) -> dict[str, str]:
+    """The user's keys, without the one that was always forced."""
+    given = {key.strip().lower(): value for key, value in (spec.config or {}).items()}
+    forced = {"replica-priority"} | ({"appendonly", "save"} if spec.disable_persistence else set())
+    return {key: value for key, value in given.items() if canonical(key) not in forced}
+
+
+def live_keys(spec: RedisClusterSpec) -> dict[str, str]:
+    """All keys to hold: ours where the user's say nothing."""
+    given = user_keys(spec)
+    taken = {canonical(key) for key in given}
+    return {**{key: value for key, value in defaults(spec).items() if canonical(key) not in taken}, **given}
+
+
+def first_live(spec: RedisClusterSpec) -> dict[str, str]:
+    """What the very first start reads: only values known to be good. The user's follow live."""
+    return defaults(spec)
+
+
+def base_conf(spec: RedisClusterSpec) -> str:
+    """The immutable part: nothing in it can be changed without a restart, or it is not the user's to change."""
+    lines = ["port 6379", "daemonize no", "protected-mode no", "tcp-keepalive 60"]
+    for key, value in sorted(user_keys(spec).items()):
+        if classify(key) == "restart":
+            lines.append(f"{key} {_quoted(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def render_live(values: Mapping[str, str]) -> str:
+    """redis.conf lines; keys that take several words stand unquoted, as the parser wants them."""
+    lines: list[str] = []
+    for key, value in sorted(values.items()):
+        name = canonical(key)
+        if name == "save":
+            words = value.replace('"', "").split()
+            lines += [
+                f"{key} {after} {changes}" for after, changes in zip(words[::2], words[1::2], strict=False)
+            ]
+            if not words:
+                lines.append(f'{key} ""')
+        elif name == "client-output-buffer-limit":
+            words = value.split()
+            lines += [f"{key} {' '.join(words[at : at + 4])}" for at in range(0, len(words) - 3, 4)]
+        elif name in _MANY_WORDS:
+            lines.append(f"{key} {value}")
+        else:
+            lines.append(f"{key} {_quoted(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def parse_live(text: str) -> dict[str, str]:
+    """The values that `render_live` wrote."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        key, _, rest = line.partition(" ")
+        if not key:
+            continue
+        value = _unquoted(rest)
+        found[key] = f"{found[key]} {value}" if key in found else value
+    return found
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def _unquoted(text: str) -> str:
+    text = text.strip()
+    if len(text) < 2 or text[0] != '"' or text[-1] != '"':
+        return text
+    return text[1:-1].replace("\\n", "\n").replace('\\"', '"').replace("\\\\", "\\")
+
+
+def sentinel_settings(sentinel: SentinelSettings) -> dict[str, str]:
+    """What SENTINEL SET shall hold: our defaults under the user's customConfig, the quorum apart."""
+    given = {}
+    for line in sentinel.custom_config or ():
+        name, _, value = line.strip().partition(" ")
+        if value.strip():
+            given[name] = value.strip()
+    return {**_SENTINEL_DEFAULTS, **given}
+
+
+def wanted_of(cluster: RedisCluster) -> Wanted:
+    """The declaration as the planner reads it."""
+    spec = spec_of(cluster)
+    sentinel = spec.sentinel or SentinelSettings()
+    settings = sentinel_settings(sentinel)
+    quorum = settings.pop("quorum", "")
+    keys = live_keys(spec)
+    annotations = cluster.metadata.annotations or {}
+    least = next((value for key, value in keys.items() if canonical(key) == "min-replicas-to-write"), "0")
+    discard = annotations.get(DISCARD_ANNOTATION, "")
+    return Wanted(
+        size=spec.size or 3,
+        sentinels=sentinel.replicas or 3,
+        quorum=int(quorum) if quorum.isdigit() else None,
+        down_after=_milliseconds(settings, "down-after-milliseconds"),
+        failover_timeout=_milliseconds(settings, "failover-timeout"),
+        sentinel_settings=settings,
+        config=keys,
+        user_keys=frozenset(user_keys(spec)),
+        persistence=not spec.disable_persistence,
+        min_replicas=int(least) if least.isdigit() else 0,
+        elect=annotations.get(ELECT_ANNOTATION, ""),
+        discard=frozenset(name.strip() for name in discard.split(",") if name.strip()),
+    )
+
+
+def _milliseconds(settings: Mapping[str, str], name: str) -> float:
+    text = settings.get(name, _SENTINEL_DEFAULTS[name])
+    return int(text) / 1000 if text.isdigit() else int(_SENTINEL_DEFAULTS[name]) / 1000

@@ -1,0 +1,537 @@
+"""The child objects of a cluster: pure functions of its declaration and of what is there already.
+
+A pod refers only to content-named, immutable ConfigMaps and to two fixed names: the live keys and the password
+in force. A template that exists is left as it is until the planner begins a roll, and differs only when the
+user's inputs did: an operator upgrade restarts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+from msgspec.structs import replace
+
+from mooring.actor import differs, digest
+from mooring.kube.object import Object, owner_reference
+from mooring.kube.objects import apps, core, meta, policy
+from mooring.operators.redis.sentinel import scripts
+from mooring.operators.redis.sentinel.lineage import Lineage
+from mooring.operators.redis.sentinel.names import INPUTS, Component, Names, labels_of, selector_of
+from mooring.operators.redis.sentinel.settings import base_conf, first_live, render_live
+from mooring.operators.redis.sentinel.steps import gate_arguments
+from mooring.operators.redis.sentinel.types import (
+    RedisCluster,
+    RedisClusterSpec,
+    RedisExporter,
+    RedisStorage,
+    SentinelSettings,
+    spec_of,
+)
+
+__all__ = ["Found", "Specs"]
+
+DEFAULT_VOLUME = "redis-data"
+_READ_ONLY = 0o444
+_GRACE_SECONDS = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What is there already, as far as it shapes what is wanted."""
+
+    redis: apps.StatefulSet | None = None
+    sentinel: apps.StatefulSet | None = None
+    live: str | None = None
+    """Text of the live keys in force."""
+    password: str = ""
+    """The password in force: as recorded, or for a new cluster as declared."""
+    shutdown: str | None = None
+    """The user's shutdown.sh, copied."""
+    lineage: Lineage | None = None
+    replicas: Mapping[str, int] = field(default_factory=dict)
+    """Pods per component, where that differs from what is there (a resize)."""
+    roll: frozenset[str] = frozenset()
+    """Components whose template is to be written anew now."""
+
+
+class Specs:
+    """The child objects of one cluster."""
+
+    def __init__(self, cluster: RedisCluster, found: Found) -> None:
+        self._cluster = cluster
+        self._found = found
+        self._spec: RedisClusterSpec = spec_of(cluster)
+        self._sentinel: SentinelSettings = self._spec.sentinel or SentinelSettings()
+        self._namespace = cluster.metadata.namespace or ""
+        self._name = cluster.metadata.name or ""
+        self.names = Names(self._name)
+
+    # --- all of them ---------------------------------------------------------------------------------------
+
+    def objects(self) -> list[Object]:
+        """Everything the cluster consists of, in the order in which it is made."""
+        made: list[Object] = [
+            self.redis_service(),
+            self.sentinel_service(),
+            self.sentinel_headless_service(),
+            *self.legacy_config_maps(),
+            self.redis_config(),
+            self.sentinel_config(),
+            self.live_config(),
+            *([self.password_secret()] if self._found.password else []),
+            self.redis_set(),
+            self.sentinel_set(),
+            self.budget("redis"),
+            self.budget("sentinel"),
+        ]
+        if self._found.lineage is not None and self.keeps_claims:
+            made.append(self.lineage_record(self._found.lineage))
+        return made
+
+    @property
+    def keeps_claims(self) -> bool:
+        """Claims outlive the cluster: unless the user wrote ``keepAfterDeletion: false``."""
+        storage = self._spec.storage or RedisStorage()
+        return storage.persistent_volume_claim is not None and storage.keep_after_deletion is not False
+
+    def unowned(self) -> list[tuple[type[Object], str]]:
+        """Children that stay when the cluster goes."""
+        return [(core.ConfigMap, self.names.lineage)]
+
+    # --- services and budgets ------------------------------------------------------------------------------
+
+    def redis_service(self) -> core.Service:
+        """The data pods, headless."""
+        return self._service(self.names.redis, "redis", port=6379, headless=True)
+
+    def sentinel_service(self) -> core.Service:
+        """The clients' entry."""
+        return self._service(self.names.sentinel, "sentinel", port=26379, headless=False)
+
+    def sentinel_headless_service(self) -> core.Service:
+        """Gives the sentinel pods their names."""
+        return self._service(self.names.sentinel_headless, "sentinel", port=26379, headless=True)
+
+    def _service(self, name: str, component: Component, *, port: int, headless: bool) -> core.Service:
+        return core.Service(
+            metadata=self._meta(name, component),
+            spec=core.ServiceSpec(
+                type="ClusterIP",
+                cluster_ip="None" if headless else None,
+                selector=self._selector(component),
+                ports=[core.ServicePort(name=component, port=port, target_port=port, protocol="TCP")],
+            ),
+        )
+
+    def budget(self, component: Component) -> policy.PodDisruptionBudget:
+        """A majority stays; two of three, as it always was."""
+        size = (self._spec.size if component == "redis" else self._sentinel.replicas) or 3
+        return policy.PodDisruptionBudget(
+            metadata=self._meta(self.names.set_of(component), component),
+            spec=policy.PodDisruptionBudgetSpec(
+                min_available=max(2, size // 2 + 1),
+                selector=meta.LabelSelector(match_labels=self._selector(component)),
+            ),
+        )
+
+    # --- configuration -------------------------------------------------------------------------------------
+
+    def redis_config(self) -> core.ConfigMap:
+        """Scripts and restart-only configuration, named by content."""
+        return self._content_named(self.names.redis, "redis", self._redis_files())
+
+    def sentinel_config(self) -> core.ConfigMap:
+        """The sentinels' scripts and configuration, named by content."""
+        return self._content_named(self.names.sentinel, "sentinel", self._sentinel_files())
+
+    def _redis_files(self) -> dict[str, str]:
+        return {
+            "redis.conf": base_conf(self._spec),
+            "start.sh": scripts.REDIS_START,
+            "ready.sh": scripts.REDIS_READY,
+            "live.sh": scripts.REDIS_LIVE,
+            "shutdown.sh": self._found.shutdown or scripts.PRE_STOP,
+        }
+
+    def _sentinel_files(self) -> dict[str, str]:
+        return {
+            "sentinel.conf": "port 26379\ndaemonize no\nprotected-mode no\ndir /tmp\n",
+            "start.sh": scripts.SENTINEL_START,
+            "ready.sh": scripts.SENTINEL_READY,
+            "live.sh": scripts.SENTINEL_LIVE,
+        }
+
+    def _content_named(self, prefix: str, component: Component, files: dict[str, str]) -> core.ConfigMap:
+        return core.ConfigMap(
+            metadata=self._meta(f"{prefix}-{digest(files)[:10]}", component), data=files, immutable=True
+        )
+
+    def live_config(self) -> core.ConfigMap:
+        """The live keys in force; what is there stays until servers accepted something else."""
+        text = self._found.live
+        return self.published(text if text is not None else render_live(first_live(self._spec)))
+
+    def published(self, text: str) -> core.ConfigMap:
+        """The live keys with this text."""
+        return core.ConfigMap(metadata=self._meta(self.names.live, "redis"), data={"live.conf": text})
+
+    def password_secret(self) -> core.Secret:
+        """The password in force, and the same for the exporter."""
+        password = self._found.password
+        entries = {"password": password, "exporter.json": _json({"redis://localhost:6379": password})}
+        return core.Secret(
+            metadata=self._meta(self.names.password, "redis"),
+            type="Opaque",
+            data={name: _base64(value) for name, value in entries.items()},
+        )
+
+    def lineage_record(self, lineage: Lineage) -> core.ConfigMap:
+        """Whose data is on the kept claims; without an owner, so that it stays with them."""
+        return core.ConfigMap(
+            metadata=self._meta(self.names.lineage, "redis"),
+            data={"lineage.json": msgspec.json.encode(lineage).decode()},
+        )
+
+    def legacy_config_maps(self) -> list[core.ConfigMap]:
+        """Names that UCloud's operator made; no pod of ours mounts them."""
+        files = self._sentinel_files()
+        return [
+            core.ConfigMap(
+                metadata=self._meta(self.names.sentinel, "sentinel"),
+                data={"sentinel.conf": files["sentinel.conf"]},
+            ),
+            core.ConfigMap(
+                metadata=self._meta(self.names.readiness, "sentinel"),
+                data={"readiness.sh": files["ready.sh"]},
+            ),
+            core.ConfigMap(
+                metadata=self._meta(self.names.shutdown, "redis"),
+                data={"shutdown.sh": self._found.shutdown or scripts.PRE_STOP},
+            ),
+        ]
+
+    # --- the two StatefulSets ------------------------------------------------------------------------------
+
+    def inputs(self, component: Component) -> str:
+        """Digest of what the user decided about the pods; only a change of it may restart any."""
+        spec, sentinel = self._spec, self._sentinel
+        if component == "redis":
+            plain = [
+                msgspec.to_builtins(part)
+                for part in (
+                    *(
+                        spec.image,
+                        spec.image_pull_policy,
+                        spec.image_pull_secrets,
+                        spec.command,
+                        spec.resources,
+                    ),
+                    *(spec.affinity, spec.security_context, spec.node_selector, spec.tole_rations),
+                    *(spec.annotations, self._exporter, self._found.shutdown, base_conf(spec)),
+                )
+            ]
+        else:
+            plain = [
+                msgspec.to_builtins(part)
+                for part in (
+                    *(
+                        sentinel.image,
+                        sentinel.image_pull_policy,
+                        sentinel.image_pull_secrets,
+                        sentinel.command,
+                    ),
+                    *(
+                        sentinel.resources,
+                        sentinel.affinity,
+                        sentinel.security_context,
+                        sentinel.node_selector,
+                    ),
+                    *(sentinel.tolerations, sentinel.annotations),
+                )
+            ]
+        return digest(plain)
+
+    def current(self, component: Component) -> bool:
+        """The template in place was made from the user's present inputs (or by somebody else)."""
+        live = self._live(component)
+        if live is None:
+            return True
+        recorded = (live.metadata.annotations or {}).get(INPUTS)
+        return recorded is None or recorded == self.inputs(component)
+
+    def redis_set(self) -> apps.StatefulSet:
+        """The data servers."""
+        template = self._template("redis", self._redis_pod())
+        return self._set("redis", template=template, claims=self._claims(), service=self.names.redis)
+
+    def sentinel_set(self) -> apps.StatefulSet:
+        """The sentinels."""
+        template = self._template("sentinel", self._sentinel_pod())
+        return self._set("sentinel", template=template, claims=None, service=self.names.sentinel_headless)
+
+    def _live(self, component: Component) -> apps.StatefulSet | None:
+        return self._found.redis if component == "redis" else self._found.sentinel
+
+    def _keeps_template(self, component: Component) -> bool:
+        return self._live(component) is not None and component not in self._found.roll
+
+    def _template(self, component: Component, fresh: core.PodTemplateSpec) -> core.PodTemplateSpec:
+        live = self._live(component)
+        if live is None or live.spec is None or live.spec.template is None:
+            return fresh
+        if not self._keeps_template(component) or not differs(fresh, live.spec.template):
+            return fresh
+        return live.spec.template
+
+    def _set(
+        self,
+        component: Component,
+        *,
+        template: core.PodTemplateSpec,
+        claims: list[core.PersistentVolumeClaim] | None,
+        service: str,
+    ) -> apps.StatefulSet:
+        live = self._live(component)
+        wanted = (self._spec.size if component == "redis" else self._sentinel.replicas) or 3
+        there = live.spec.replicas if live is not None and live.spec is not None else None
+        replicas = self._found.replicas.get(component, wanted if there is None else there)
+        inputs = self.inputs(component)
+        if live is not None and self._keeps_template(component):
+            inputs = (live.metadata.annotations or {}).get(INPUTS, inputs)
+        metadata = self._meta(self.names.set_of(component), component)
+        return apps.StatefulSet(
+            metadata=replace(metadata, annotations={INPUTS: inputs}),
+            spec=apps.StatefulSetSpec(
+                replicas=replicas,
+                service_name=service,
+                pod_management_policy="Parallel",
+                update_strategy=apps.StatefulSetUpdateStrategy(type="OnDelete"),
+                selector=meta.LabelSelector(match_labels=self._selector(component)),
+                template=template,
+                volume_claim_templates=claims,
+            ),
+        )
+
+    def _claims(self) -> list[core.PersistentVolumeClaim] | None:
+        claim = (self._spec.storage or RedisStorage()).persistent_volume_claim
+        if claim is None:
+            return None
+        labels = {**(claim.metadata.labels or {}), **self._selector("redis")}
+        metadata = meta.ObjectMeta(
+            name=self._volume_name(), labels=labels, annotations=claim.metadata.annotations
+        )
+        return [core.PersistentVolumeClaim(metadata=metadata, spec=claim.spec)]
+
+    def _volume_name(self) -> str:
+        claim = (self._spec.storage or RedisStorage()).persistent_volume_claim
+        return (claim.metadata.name if claim is not None else None) or DEFAULT_VOLUME
+
+    # --- the pods ------------------------------------------------------------------------------------------
+
+    @property
+    def _exporter(self) -> RedisExporter | None:
+        exporter = self._spec.exporter
+        return exporter if exporter is not None and exporter.enabled else None
+
+    def _redis_pod(self) -> core.PodTemplateSpec:
+        spec = self._spec
+        containers = [self._redis_container()]
+        if self._exporter is not None:
+            containers.append(self._exporter_container(self._exporter))
+        volumes = [
+            _config_volume("conf", self.redis_config().metadata.name or ""),
+            _config_volume("live", self.names.live),
+            core.Volume(
+                name="auth",
+                secret=core.SecretVolumeSource(
+                    secret_name=self.names.password, optional=True, default_mode=_READ_ONLY
+                ),
+            ),
+            _memory_volume(),
+        ]
+        if spec.storage is None or spec.storage.persistent_volume_claim is None:
+            empty = (spec.storage.empty_dir if spec.storage else None) or core.EmptyDirVolumeSource()
+            volumes.append(core.Volume(name=DEFAULT_VOLUME, empty_dir=empty))
+        return core.PodTemplateSpec(
+            metadata=meta.ObjectMeta(labels=self._labels("redis"), annotations=spec.annotations),
+            spec=core.PodSpec(
+                affinity=spec.affinity or self._apart("redis"),
+                security_context=spec.security_context,
+                node_selector=spec.node_selector,
+                tolerations=spec.tole_rations,
+                image_pull_secrets=spec.image_pull_secrets,
+                termination_grace_period_seconds=_GRACE_SECONDS,
+                automount_service_account_token=False,
+                containers=containers,
+                volumes=volumes,
+            ),
+        )
+
+    def _redis_container(self) -> core.Container:
+        spec = self._spec
+        return core.Container(
+            name="redis",
+            image=spec.image,
+            image_pull_policy=spec.image_pull_policy,
+            command=spec.command or ["sh", "/mooring/conf/start.sh"],
+            args=list(gate_arguments()),
+            env=[*self._identity(), core.EnvVar(name="SENTINEL_HOST", value=self.names.sentinel)],
+            ports=[core.ContainerPort(name="redis", container_port=6379, protocol="TCP")],
+            resources=spec.resources,
+            startup_probe=_probe("live.sh", period=1, failures=600),
+            liveness_probe=_probe("live.sh", period=10, failures=6),
+            readiness_probe=_probe("ready.sh", period=5, failures=2),
+            lifecycle=core.Lifecycle(
+                pre_stop=core.LifecycleHandler(
+                    exec=core.ExecAction(command=["sh", "/mooring/conf/shutdown.sh"])
+                )
+            ),
+            volume_mounts=[
+                core.VolumeMount(name="conf", mount_path="/mooring/conf", read_only=True),
+                core.VolumeMount(name="live", mount_path="/mooring/live", read_only=True),
+                core.VolumeMount(name="auth", mount_path="/mooring/auth", read_only=True),
+                core.VolumeMount(name="run", mount_path="/mooring/run"),
+                core.VolumeMount(name=self._volume_name(), mount_path="/data"),
+            ],
+        )
+
+    def _exporter_container(self, exporter: RedisExporter) -> core.Container:
+        env = [
+            core.EnvVar(name="REDIS_ALIAS", value_from=_field("metadata.name")),
+            core.EnvVar(name="REDIS_ADDR", value="redis://localhost:6379"),
+        ]
+        if self._found.password:
+            env.append(core.EnvVar(name="REDIS_PASSWORD_FILE", value="/mooring/auth/exporter.json"))
+        return core.Container(
+            name="redis-exporter",
+            image=exporter.image,
+            image_pull_policy=exporter.image_pull_policy or "Always",
+            env=env,
+            ports=[core.ContainerPort(name="http-metrics", container_port=9121, protocol="TCP")],
+            resources=core.ResourceRequirements(
+                requests={"cpu": "50m", "memory": "50Mi"}, limits={"cpu": "100m", "memory": "200Mi"}
+            ),
+            volume_mounts=[core.VolumeMount(name="auth", mount_path="/mooring/auth", read_only=True)],
+        )
+
+    def _sentinel_pod(self) -> core.PodTemplateSpec:
+        sentinel = self._sentinel
+        mounts = [
+            core.VolumeMount(name="conf", mount_path="/mooring/conf", read_only=True),
+            core.VolumeMount(name="run", mount_path="/mooring/run"),
+        ]
+        container = core.Container(
+            name="sentinel",
+            image=sentinel.image,
+            image_pull_policy=sentinel.image_pull_policy,
+            command=sentinel.command or ["sh", "/mooring/conf/start.sh"],
+            env=self._identity(),
+            ports=[core.ContainerPort(name="sentinel", container_port=26379, protocol="TCP")],
+            resources=sentinel.resources
+            or core.ResourceRequirements(
+                requests={"cpu": "20m", "memory": "16Mi"}, limits={"cpu": "100m", "memory": "60Mi"}
+            ),
+            startup_probe=_probe("live.sh", period=1, failures=60),
+            liveness_probe=_probe("live.sh", period=10, failures=6),
+            readiness_probe=_probe("ready.sh", period=5, failures=2),
+            volume_mounts=mounts,
+        )
+        copy = core.Container(
+            name="sentinel-config-copy",
+            image=sentinel.image,
+            image_pull_policy=sentinel.image_pull_policy,
+            command=["sh", "/mooring/conf/start.sh"],
+            env=[*self._identity(), core.EnvVar(name="RENDER_ONLY", value="1")],
+            resources=core.ResourceRequirements(
+                requests={"cpu": "10m", "memory": "32Mi"}, limits={"cpu": "10m", "memory": "32Mi"}
+            ),
+            volume_mounts=mounts,
+        )
+        return core.PodTemplateSpec(
+            metadata=meta.ObjectMeta(labels=self._labels("sentinel"), annotations=sentinel.annotations),
+            spec=core.PodSpec(
+                affinity=sentinel.affinity or self._apart("sentinel"),
+                security_context=sentinel.security_context,
+                node_selector=sentinel.node_selector,
+                tolerations=sentinel.tolerations,
+                image_pull_secrets=sentinel.image_pull_secrets,
+                automount_service_account_token=False,
+                init_containers=[copy] if sentinel.command else None,
+                containers=[container],
+                volumes=[
+                    _config_volume("conf", self.sentinel_config().metadata.name or ""),
+                    _memory_volume(),
+                ],
+            ),
+        )
+
+    def _identity(self) -> list[core.EnvVar]:
+        return [
+            core.EnvVar(name="POD_IP", value_from=_field("status.podIP")),
+            core.EnvVar(name="POD_NAME", value_from=_field("metadata.name")),
+            core.EnvVar(name="POD_NAMESPACE", value_from=_field("metadata.namespace")),
+            core.EnvVar(name="CLUSTER_UID", value=self._cluster.metadata.uid or ""),
+        ]
+
+    def _apart(self, component: Component) -> core.Affinity:
+        """One host each, where possible."""
+        term = core.PodAffinityTerm(
+            label_selector=meta.LabelSelector(match_labels=self._selector(component)),
+            topology_key="kubernetes.io/hostname",
+        )
+        weighted = core.WeightedPodAffinityTerm(weight=100, pod_affinity_term=term)
+        return core.Affinity(
+            pod_anti_affinity=core.PodAntiAffinity(
+                preferred_during_scheduling_ignored_during_execution=[weighted]
+            )
+        )
+
+    # --- metadata ------------------------------------------------------------------------------------------
+
+    def _meta(self, name: str, component: Component) -> meta.ObjectMeta:
+        return meta.ObjectMeta(name=name, namespace=self._namespace, labels=self._labels(component))
+
+    def _labels(self, component: Component) -> dict[str, str]:
+        return labels_of(self._namespace, self._name, component, self._cluster.metadata.labels)
+
+    def _selector(self, component: Component) -> dict[str, str]:
+        return selector_of(self._namespace, self._name, component)
+
+    def owner(self) -> meta.OwnerReference:
+        """What makes a claim go with the cluster."""
+        return owner_reference(self._cluster, controller=False)
+
+
+def _probe(script: str, *, period: int, failures: int) -> core.Probe:
+    return core.Probe(
+        exec=core.ExecAction(command=["sh", f"/mooring/conf/{script}"]),
+        period_seconds=period,
+        timeout_seconds=5,
+        failure_threshold=failures,
+    )
+
+
+def _field(path: str) -> core.EnvVarSource:
+    return core.EnvVarSource(field_ref=core.ObjectFieldSelector(field_path=path))
+
+
+def _config_volume(name: str, config_map: str) -> core.Volume:
+    return core.Volume(
+        name=name, config_map=core.ConfigMapVolumeSource(name=config_map, default_mode=_READ_ONLY)
+    )
+
+
+def _memory_volume() -> core.Volume:
+    """Rendered configuration holds the password: it never touches a disk."""
+    return core.Volume(name="run", empty_dir=core.EmptyDirVolumeSource(medium="Memory", size_limit="1Mi"))
+
+
+def _base64(text: str) -> str:
+    encoded: str = msgspec.to_builtins(text.encode())
+    return encoded
+
+
+def _json(value: dict[str, str]) -> str:
+    return msgspec.json.encode(value).decode()

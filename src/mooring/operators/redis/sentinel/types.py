@@ -1,0 +1,404 @@
+"""The custom resource ``redis.kun/v1beta1`` RedisCluster: UCloud's API, complete, and what we add to it.
+
+Names, defaults and condition texts of UCloud's fields stay, ``toleRations`` too. New fields are
+``passwordSecret`` and everything in ``status`` but ``conditions``, ``masterIP`` and ``sentinelIP``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Final
+
+from msgspec import field
+from msgspec.structs import replace
+
+from mooring.kube.object import Object, Resource
+from mooring.kube.objects import core
+from mooring.kube.part import Part
+from mooring.operators.redis.parameters import canonical, classify
+from mooring.operators.redis.sentinel.lineage import Lineage
+from mooring.operators.redis.sentinel.moves import ConfigResult, LastFailover, Operation
+from mooring.runtime.crd import F, PrinterColumn, Rule, at_most_one_of, crd, rules
+
+__all__ = [
+    "DISCARD_ANNOTATION",
+    "ELECT_ANNOTATION",
+    "LegacyCondition",
+    "NodeStatus",
+    "Problem",
+    "RedisCluster",
+    "RedisClusterSpec",
+    "RedisClusterStatus",
+    "RedisExporter",
+    "RedisStorage",
+    "SecretKey",
+    "SentinelSettings",
+    "SentinelStatus",
+    "spec_of",
+    "validate",
+]
+
+DEFAULT_IMAGE: Final = "redis:5.0.4-alpine"
+ELECT_ANNOTATION: Final = "mooring.dev/elect-master"
+DISCARD_ANNOTATION: Final = "mooring.dev/discard-data"
+NAME_LIMIT: Final = 48
+SIZE_MESSAGE: Final = "number of redis in spec is less than the minimum"
+SENTINEL_MESSAGE: Final = "number of sentinels in spec is less than the minimum"
+
+
+class SecretKey(Part, frozen=True, kw_only=True):
+    """One key of a Secret in the cluster's namespace."""
+
+    name: Annotated[str | None, F("Name of the Secret.", required=True, min_length=1, max_length=253)] = None
+    key: Annotated[str | None, F("Key in it.", default="password", max_length=253)] = None
+
+
+@rules(
+    at_most_one_of(
+        "emptyDir",
+        "persistentVolumeClaim",
+        message="storage.emptyDir and persistentVolumeClaim exclude each other",
+    ),
+    Rule(
+        "!(has(self.keepAfterDeletion) && self.keepAfterDeletion && has(self.emptyDir))",
+        "storage.keepAfterDeletion needs a persistentVolumeClaim; an emptyDir goes with its pod",
+    ),
+)
+class RedisStorage(Part, frozen=True, kw_only=True):
+    """Where the data is stored; without it in an emptyDir."""
+
+    keep_after_deletion: Annotated[
+        bool | None,
+        F(
+            "Claims stay when the cluster is deleted, and serve the next of that name. Only a written false deletes."
+        ),
+    ] = None
+    empty_dir: Annotated[core.EmptyDirVolumeSource | None, F("An emptyDir with these settings.")] = None
+    persistent_volume_claim: Annotated[
+        core.PersistentVolumeClaim | None,
+        F("The claim made for every redis pod; its metadata.name names the volume.", embedded=True),
+    ] = None
+
+
+class RedisExporter(Part, frozen=True, kw_only=True):
+    """A Prometheus exporter beside every redis server, on port 9121."""
+
+    enabled: Annotated[bool | None, F("Whether there is one.")] = None
+    image: Annotated[str | None, F("Its image; there is no default.", max_length=500)] = None
+    image_pull_policy: Annotated[str | None, F("Always, IfNotPresent or Never.")] = None
+
+
+class SentinelSettings(Part, frozen=True, kw_only=True):
+    """The sentinels."""
+
+    image: Annotated[str | None, F(f"Default {DEFAULT_IMAGE}.")] = None
+    image_pull_policy: Annotated[str | None, F("Always, IfNotPresent or Never.")] = None
+    image_pull_secrets: Annotated[list[core.LocalObjectReference] | None, F("Secrets for its registry.")] = (
+        None
+    )
+    replicas: Annotated[
+        int | None,
+        F(
+            "How many; 0 or absent means 3.",
+            minimum=0,
+            maximum=15,
+            rules=(Rule("self == 0 || self >= 3", SENTINEL_MESSAGE + " (3)"),),
+        ),
+    ] = None
+    resources: Annotated[core.ResourceRequirements | None, F("Default 20m/16Mi, at most 100m/60Mi.")] = None
+    custom_config: Annotated[
+        list[Annotated[str, F(max_length=500)]] | None,
+        F('"parameter value" for SENTINEL SET, as "down-after-milliseconds 5000".', max_items=50),
+    ] = None
+    command: Annotated[
+        list[str] | None, F("Replaces the command line; it finds /mooring/run/sentinel.conf.")
+    ] = None
+    affinity: Annotated[core.Affinity | None, F("Default: apart from each other where possible.")] = None
+    security_context: Annotated[core.PodSecurityContext | None, F("Of the pods.")] = None
+    tolerations: Annotated[list[core.Toleration] | None, F("Of the pods.")] = None
+    node_selector: Annotated[dict[str, str] | None, F("Of the pods.")] = None
+    annotations: Annotated[dict[str, str] | None, F("Of the pods.")] = None
+
+
+@rules(
+    at_most_one_of(
+        "password", "passwordSecret", message="give spec.password or spec.passwordSecret, not both"
+    )
+)
+class RedisClusterSpec(Part, frozen=True, kw_only=True):
+    """The declared cluster."""
+
+    size: Annotated[
+        int | None, F("Number of redis servers, one of them the master.", minimum=3, maximum=10, default=3)
+    ] = None
+    resources: Annotated[core.ResourceRequirements | None, F("Of the redis containers.")] = None
+    image: Annotated[str | None, F(f"Default {DEFAULT_IMAGE}.")] = None
+    image_pull_policy: Annotated[str | None, F("Always, IfNotPresent or Never; default Always.")] = None
+    image_pull_secrets: Annotated[list[core.LocalObjectReference] | None, F("Secrets for the registry.")] = (
+        None
+    )
+    command: Annotated[
+        list[str] | None,
+        F("Replaces the redis-server command line; the start gate's arguments are appended."),
+    ] = None
+    shutdown_config_map: Annotated[
+        str | None,
+        F("A ConfigMap with a key shutdown.sh that runs before a pod stops; it must exist.", max_length=253),
+    ] = None
+    storage: Annotated[RedisStorage | None, F("Where the data is stored.")] = None
+    password: Annotated[str | None, F("In clear text; passwordSecret is better.", max_length=48)] = None
+    password_secret: Annotated[SecretKey | None, F("The password, from a Secret; it is copied.")] = None
+    exporter: Annotated[RedisExporter | None, F("Metrics of every server.")] = None
+    affinity: Annotated[core.Affinity | None, F("Default: apart from each other where possible.")] = None
+    security_context: Annotated[core.PodSecurityContext | None, F("Of the pods.")] = None
+    node_selector: Annotated[dict[str, str] | None, F("Of the pods.")] = None
+    tole_rations: Annotated[list[core.Toleration] | None, F("Of the pods; spelled as it always was.")] = None
+    config: Annotated[
+        dict[str, str] | None, F("redis.conf keys, changed live where the server allows it.")
+    ] = None
+    annotations: Annotated[dict[str, str] | None, F("Of the redis pods.")] = None
+    disable_persistence: Annotated[bool | None, F("No append-only file and no snapshots.")] = None
+    sentinel: Annotated[SentinelSettings | None, F("The sentinels.")] = None
+
+
+class LegacyCondition(Part, frozen=True, kw_only=True):
+    """One entry of the list: UCloud's, newest first and never cleared, then Ready, Progressing and Stalled."""
+
+    type: Annotated[str | None, F("Healthy, Creating, Scaling ..., or Ready, Progressing, Stalled.")] = None
+    status: Annotated[str | None, F("True, False or Unknown.")] = None
+    last_update_time: Annotated[str | None, F("When it was last true anew.")] = None
+    last_transition_time: Annotated[str | None, F("When its status last changed.")] = None
+    observed_generation: Annotated[int | None, F("The generation it speaks of.")] = None
+    reason: Annotated[str | None, F("In a word.")] = None
+    message: Annotated[str | None, F("For people.")] = None
+
+
+class NodeStatus(Part, frozen=True, kw_only=True):
+    """One redis pod."""
+
+    name: Annotated[str, F("The pod.")] = ""
+    role: Annotated[str, F("master, replica, or empty while unknown.")] = ""
+    state: Annotated[str, F("Online, Synchronising, Gated, Loading, SetAside or Unreachable.")] = ""
+    ip: Annotated[str, F("Its address.")] = ""
+    node: Annotated[str, F("The node it runs on.")] = ""
+    version: Annotated[str, F("The server's version.")] = ""
+    reason: Annotated[str, F("What is in the way.")] = ""
+    since: Annotated[str, F("Since when it is in this state.", format="date-time")] = ""
+
+
+class SentinelStatus(Part, frozen=True, kw_only=True):
+    """One sentinel pod."""
+
+    name: Annotated[str, F("The pod.")] = ""
+    state: Annotated[str, F("Watching, Idle, Astray or Unreachable.")] = ""
+    ip: Annotated[str, F("Its address.")] = ""
+    reason: Annotated[str, F("What is in the way.")] = ""
+    since: Annotated[str, F("Since when it is in this state.", format="date-time")] = ""
+
+
+class RedisClusterStatus(Part, frozen=True, kw_only=True):
+    """What was observed; ``conditions``, ``masterIP`` and ``sentinelIP`` as UCloud declared them."""
+
+    conditions: Annotated[
+        list[LegacyCondition] | None, F("Newest first; the first is the Status column.")
+    ] = None
+    master_ip: Annotated[str | None, F("Address of the master.")] = field(default=None, name="masterIP")
+    sentinel_ip: Annotated[str | None, F("Address of the sentinels' Service.")] = field(
+        default=None, name="sentinelIP"
+    )
+    observed_generation: Annotated[int | None, F("The generation this speaks of.")] = None
+    master: Annotated[str | None, F("Pod of the master.")] = None
+    replicas: Annotated[list[str] | None, F("Pods in sync with it.")] = None
+    nodes: Annotated[list[NodeStatus] | None, F("Every redis pod.")] = None
+    sentinels: Annotated[list[SentinelStatus] | None, F("Every sentinel pod.")] = None
+    lineage: Annotated[Lineage | None, F("Whose data is the cluster's.")] = None
+    operation: Annotated[Operation | None, F("A fail-over or promotion under way.")] = None
+    last_failover: Annotated[LastFailover | None, F("The last change of master.")] = None
+    config: Annotated[dict[str, ConfigResult] | None, F("What became of each key of spec.config.")] = None
+    quarantined: Annotated[list[str] | None, F("Claims whose foreign data is kept from being replaced.")] = (
+        None
+    )
+
+
+@crd(
+    columns=(
+        PrinterColumn(
+            "Size", ".spec.size", type="integer", description="The number of Redis node in the ensemble"
+        ),
+        PrinterColumn("Status", ".status.conditions[].type", description="The status of Redis Cluster"),
+        PrinterColumn("Age", ".metadata.creationTimestamp", type="date"),
+        PrinterColumn("Master", ".status.master", description="Pod of the master", priority=1),
+        PrinterColumn("Operation", ".status.operation.kind", description="What is being done", priority=1),
+    ),
+    rules=(
+        Rule(
+            f"size(self.metadata.name) <= {NAME_LIMIT}",
+            f"metadata.name is longer than {NAME_LIMIT} characters",
+        ),
+    ),
+    preserve_unknown=True,
+)
+class RedisCluster(Object, frozen=True, kw_only=True):
+    """A Redis master with replicas, watched over by sentinels."""
+
+    resource: ClassVar[Resource] = Resource("redis.kun", "v1beta1", "RedisCluster", "redisclusters", True)
+
+    spec: RedisClusterSpec | None = None
+    status: RedisClusterStatus | None = None
+
+
+def spec_of(cluster: RedisCluster) -> RedisClusterSpec:
+    """The spec with the defaults that code relies on: sizes and images."""
+    spec = cluster.spec or RedisClusterSpec()
+    sentinel = spec.sentinel or SentinelSettings()
+    return replace(
+        spec,
+        size=spec.size or 3,
+        image=spec.image or DEFAULT_IMAGE,
+        image_pull_policy=spec.image_pull_policy or "Always",
+        storage=spec.storage or RedisStorage(),
+        sentinel=replace(
+            sentinel,
+            replicas=sentinel.replicas or 3,
+            image=sentinel.image or DEFAULT_IMAGE,
+            image_pull_policy=sentinel.image_pull_policy or "Always",
+        ),
+    )
+
+
+# --- validation without a server's help ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """A field that cannot be accepted, and what to do about it."""
+
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+
+_IMAGE: Final = re.compile(r"^\S+$")
+_SENTINEL_PARAMETERS: Final = frozenset(
+    [
+        "down-after-milliseconds",
+        "failover-timeout",
+        "parallel-syncs",
+        "quorum",
+        "notification-script",
+        "client-reconfig-script",
+        "auth-pass",
+        "auth-user",
+        "rename-command",
+        "master-reboot-down-after-period",
+    ]
+)
+
+
+def validate(cluster: RedisCluster) -> list[Problem]:
+    """Everything wrong with a declaration; the CRD refuses most of it where it is installed as shipped."""
+    spec = cluster.spec or RedisClusterSpec()
+    sentinel = spec.sentinel or SentinelSettings()
+    found: list[Problem] = []
+    name = cluster.metadata.name or ""
+    if len(name) > NAME_LIMIT:
+        found.append(
+            Problem(
+                field="metadata.name",
+                message=f"{len(name)} characters, at most {NAME_LIMIT} are possible; choose a shorter name",
+            )
+        )
+    if spec.size and spec.size < 3:
+        found.append(Problem(field="spec.size", message=f"{SIZE_MESSAGE}; give 3 to 10"))
+    if spec.size and spec.size > 10:
+        found.append(Problem(field="spec.size", message=f"{spec.size} is more than 10; give 3 to 10"))
+    if sentinel.replicas and sentinel.replicas < 3:
+        found.append(
+            Problem(
+                field="spec.sentinel.replicas",
+                message=f"{SENTINEL_MESSAGE}; give at least 3, best an odd number",
+            )
+        )
+    if len(spec.password or "") > 48:
+        found.append(
+            Problem(field="spec.password", message="longer than 48 characters; choose a shorter one")
+        )
+    if spec.password and spec.password_secret:
+        found.append(
+            Problem(field="spec.passwordSecret", message="spec.password is set too; remove one of them")
+        )
+    found += _images(spec, sentinel)
+    found += _storage(spec.storage)
+    found += _sentinel_config(sentinel)
+    return found
+
+
+def _images(spec: RedisClusterSpec, sentinel: SentinelSettings) -> list[Problem]:
+    exporter = spec.exporter or RedisExporter()
+    found = [
+        Problem(field=where, message=f"{image!r} is not an image reference; write name:tag")
+        for where, image in (("spec.image", spec.image), ("spec.sentinel.image", sentinel.image))
+        if image and not _IMAGE.match(image)
+    ]
+    if exporter.enabled and not exporter.image:
+        found.append(
+            Problem(
+                field="spec.exporter.image",
+                message="the exporter is enabled and has no default image; give one, as oliver006/redis_exporter:v1.58.0",
+            )
+        )
+    return found
+
+
+def _storage(storage: RedisStorage | None) -> list[Problem]:
+    if storage is None:
+        return []
+    claim = storage.persistent_volume_claim
+    if claim is not None and storage.empty_dir is not None:
+        return [
+            Problem(
+                field="spec.storage",
+                message="emptyDir and persistentVolumeClaim exclude each other; remove one",
+            )
+        ]
+    if storage.keep_after_deletion and claim is None:
+        return [
+            Problem(
+                field="spec.storage.keepAfterDeletion",
+                message="needs a persistentVolumeClaim: an emptyDir goes with its pod; add one or remove this",
+            )
+        ]
+    requests = claim.spec.resources.requests if claim and claim.spec and claim.spec.resources else None
+    if claim is not None and "storage" not in (requests or {}):
+        return [
+            Problem(
+                field="spec.storage.persistentVolumeClaim.spec.resources.requests.storage",
+                message="is missing; say how much is needed, as 10Gi",
+            )
+        ]
+    return []
+
+
+def _sentinel_config(sentinel: SentinelSettings) -> list[Problem]:
+    found = []
+    for at, line in enumerate(sentinel.custom_config or ()):
+        name, _, value = line.strip().partition(" ")
+        where = f"spec.sentinel.customConfig[{at}]"
+        if not value.strip():
+            found.append(Problem(field=where, message=f'{line!r} has no value; write "parameter value"'))
+        elif name not in _SENTINEL_PARAMETERS:
+            found.append(
+                Problem(field=where, message=f"{name} is not a parameter of SENTINEL SET; remove it")
+            )
+    return found
+
+
+def forbidden_keys(config: Mapping[str, str]) -> list[str]:
+    """Keys of spec.config that the operator itself decides."""
+    return sorted(
+        key for key in config if classify(key) == "forbidden" and canonical(key) != "replica-priority"
+    )
