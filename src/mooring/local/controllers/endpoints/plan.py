@@ -284,7 +284,7 @@ def target_port(port: ServicePort, pod: Pod) -> int | None:
     for container in [*(spec.containers or ()), *sidecars]:
         for each in container.ports or ():
             if each.name == target and (each.protocol or "TCP") == (port.protocol or "TCP"):
-                return each.container_port
+                return int(each.container_port or 0) or None
     return None
 
 

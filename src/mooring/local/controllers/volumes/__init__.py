@@ -1,0 +1,8 @@
+"""PersistentVolumes and their claims: binding, directories made on demand, reclaiming, protection."""
+
+from mooring.local.controllers.volumes.claims import ClaimController
+from mooring.local.controllers.volumes.directories import Directories
+from mooring.local.controllers.volumes.protection import ClaimProtection, VolumeProtection
+from mooring.local.controllers.volumes.volumes import VolumeController
+
+__all__ = ["ClaimController", "ClaimProtection", "Directories", "VolumeController", "VolumeProtection"]
