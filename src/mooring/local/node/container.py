@@ -111,9 +111,12 @@ class ContainerRunner:
     def status(self) -> ContainerStatus:
         """The container's part of the pod's status."""
         running = self._state.running is not None
+        # Until the probing of this run has begun, a probe that is asked for has not succeeded.
         verdicts = self._probing.verdicts if self._probing else None
-        started = running and self._post_start_done and (verdicts is None or verdicts.started)
-        ready = started and (verdicts is None or verdicts.ready)
+        by_startup = verdicts.started if verdicts else self.spec.startup_probe is None
+        by_readiness = verdicts.ready if verdicts else self.spec.readiness_probe is None
+        started = running and self._post_start_done and by_startup
+        ready = started and by_readiness
         end = self._state.terminated
         if end is not None and self._is_plain_init:
             ready = end.exit_code == 0

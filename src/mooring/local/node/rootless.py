@@ -75,7 +75,8 @@ def command() -> list[str]:
 
 
 def _enter(uid: int, gid: int) -> None:
-    ns.unshare(ns.CLONE_NEWUSER | ns.CLONE_NEWNET | ns.CLONE_NEWNS)
+    # IPC and host name too: a thread that visits a pod's may only return to ones that are ours.
+    ns.unshare(ns.CLONE_NEWUSER | ns.CLONE_NEWNET | ns.CLONE_NEWNS | ns.CLONE_NEWIPC | ns.CLONE_NEWUTS)
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
     Path("/proc/self/gid_map").write_text(f"0 {gid} 1")

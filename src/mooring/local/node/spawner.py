@@ -1,6 +1,6 @@
 """Starts processes, inside namespaces if asked, and learns of their end through pidfds.
 
-All are started by one thread that lives as long as the plane, for two reasons. Joining namespaces is a
+Containers are started by one thread that lives as long as the plane, for two reasons. Joining namespaces is a
 matter of the thread that forks, so the event loop's thread must not do it. And ``PR_SET_PDEATHSIG``, by
 which pods die with the plane, fires when the *thread* that forked ends: a process started from a pool's
 thread would be killed when the pool shrinks.
@@ -98,8 +98,11 @@ class Spawner:
             _inherit_nothing()
             self._thread = threading.Thread(target=self._run, name="spawner", daemon=True)
             self._thread.start()
-        future: Future[int] = Future()
-        self._jobs.put((what, future))
+        if (mount := what.mount) is not None:
+            future = ns.in_fresh_thread(lambda: _spawn_inside(what, mount))
+        else:
+            future = Future()
+            self._jobs.put((what, future))
         # A child must not be lost, so a cancelled caller still gets it reaped.
         pid = await asyncio.shield(asyncio.wrap_future(future))
         return Child(pid)
@@ -128,40 +131,45 @@ class _Home:
     """The thread's own namespaces, to return to."""
 
     def __init__(self) -> None:
-        ns.unshare(ns.CLONE_FS)
-        self._kinds = ("net", "ipc", "uts", "pid")
-        self._own = [os.open(f"/proc/thread-self/ns/{kind}", os.O_RDONLY) for kind in self._kinds]
-        self._mount = os.open("/proc/thread-self/ns/mnt", os.O_RDONLY)
+        self._own = [os.open(f"/proc/thread-self/ns/{kind}", os.O_RDONLY) for kind in ("net", "ipc", "uts")]
 
     def spawn(self, what: Spawn) -> int:
-        actions = [(os.POSIX_SPAWN_DUP2, ours, theirs) for theirs, ours in what.files.items()]
         try:
             for descriptor in what.namespaces:
                 ns.enter(descriptor)
-            if what.mount is not None:
-                ns.enter(what.mount, ns.CLONE_NEWNS)
-            return os.posix_spawn(
-                what.argv[0],
-                list(what.argv),
-                dict(what.env),
-                file_actions=actions,
-                setsid=what.session,
-                setsigmask=[],
-                setsigdef=list(_DEFAULT_SIGNALS),
-            )
+            return _spawn(what)
         finally:
-            self._return(what)
+            for descriptor in self._own if what.namespaces else ():
+                ns.enter(descriptor)
 
     def close(self) -> None:
-        for descriptor in (*self._own, self._mount):
+        for descriptor in self._own:
             os.close(descriptor)
 
-    def _return(self, what: Spawn) -> None:
-        if what.mount is not None:
-            ns.enter(self._mount, ns.CLONE_NEWNS)
-        if what.namespaces:
-            for descriptor in self._own:
-                ns.enter(descriptor)
+
+def _spawn_inside(what: Spawn, mount: int) -> int:
+    """Start a process inside a container (call in a fresh thread).
+
+    There is no way back: a plain user's plane may not return to the pid namespace it came from. The process
+    needs no parent either, since it dies with the container.
+    """
+    ns.unshare(ns.CLONE_FS)
+    for descriptor in what.namespaces:
+        ns.enter(descriptor)
+    ns.enter(mount, ns.CLONE_NEWNS)
+    return _spawn(what)
+
+
+def _spawn(what: Spawn) -> int:
+    return os.posix_spawn(
+        what.argv[0],
+        list(what.argv),
+        dict(what.env),
+        file_actions=[(os.POSIX_SPAWN_DUP2, ours, theirs) for theirs, ours in what.files.items()],
+        setsid=what.session,
+        setsigmask=[],
+        setsigdef=list(_DEFAULT_SIGNALS),
+    )
 
 
 def _inherit_nothing() -> None:

@@ -105,7 +105,12 @@ def status_patch(pod: Pod, status: PodStatus) -> dict[str, Any] | None:
         if known.get(key) != wanted.get(key):
             patch[key] = [{"$patch": "replace"}, *wanted.get(key, [])]
     old = {condition["type"]: condition for condition in known.get("conditions", [])}
-    changed = [each for each in wanted["conditions"] if old.get(each["type"]) != each]
+    # Conditions merge field by field: what is gone has to be nulled.
+    changed = [
+        {**dict.fromkeys(old.get(each["type"], ())), **each}
+        for each in wanted["conditions"]
+        if old.get(each["type"]) != each
+    ]
     if changed:
         patch["conditions"] = changed
     for key in _PLAIN_FIELDS:

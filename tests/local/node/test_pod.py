@@ -1,0 +1,400 @@
+"""Pods as real processes: what they see, how they end, what is said of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mooring.local.node.logs import read
+from mooring.local.node.pod import PodWorker
+
+from .lab import Lab, pod, privileged, until
+
+pytestmark = [pytest.mark.embedded, privileged]
+
+FOREVER = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.05; done"]
+
+
+def sh(script: str, **more: Any) -> dict[str, Any]:
+    return {"command": ["sh", "-c", script], **more}
+
+
+async def log_of(worker: PodWorker, *, previous: bool = False) -> str:
+    path = worker.main[0].log_path(previous=previous)
+    return b"".join([piece async for piece in read(path)]).decode()
+
+
+async def test_a_redis_pod_answers_on_its_own_address(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        command = {"image": "redis:7.0", "args": ["--protected-mode", "no"]}
+        worker = lab.run(pod(containers=[command]))
+        await until(lambda: lab.status()["phase"] == "Running")
+
+        async def ping() -> bytes:
+            while True:
+                try:
+                    reader, writer = await asyncio.open_connection(worker.address, 6379)
+                except ConnectionRefusedError:
+                    await asyncio.sleep(0.005)
+                    continue
+                writer.write(b"PING\r\n")
+                answer = await reader.readline()
+                writer.close()
+                return answer
+
+        assert await asyncio.wait_for(ping(), 5) == b"+PONG\r\n"
+        status = lab.status()
+        assert status["podIP"] == worker.address
+        assert status["podIPs"] == [{"ip": worker.address}]
+        assert lab.container()["imageID"].startswith("host://usr/bin/redis-server@")
+        assert "runs this machine's redis-server" in next(m for _, r, m in lab.events.seen if r == "Pulled")
+
+
+async def test_death_is_reported_at_once_with_the_inner_exit_code(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        worker = lab.run(pod(containers=[{"command": FOREVER}], restartPolicy="Never"))
+        pid = await until(lambda: worker.main[0].program_pid)
+        await lab.phase("Running")
+
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        os.kill(pid, signal.SIGKILL)
+        await lab.phase("Failed")
+
+        assert loop.time() - began < 0.5
+        end = lab.container()["state"]["terminated"]
+        assert (end["exitCode"], end["reason"]) == (137, "Error")
+
+
+async def test_exit_codes_pass_through_the_sandbox(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        lab.run(pod(containers=[sh("exit 3")], restartPolicy="Never"))
+        await lab.phase("Failed")
+        assert lab.container()["state"]["terminated"]["exitCode"] == 3
+
+
+async def test_a_completed_pod_succeeds_and_says_so_in_its_conditions(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        lab.run(pod(containers=[sh("echo done > /dev/termination-log")], restartPolicy="OnFailure"))
+        await lab.phase("Succeeded")
+        end = lab.container()["state"]["terminated"]
+        assert (end["reason"], end["message"]) == ("Completed", "done\n")
+        assert lab.condition("Ready")["reason"] == "PodCompleted"
+        assert lab.condition("Initialized")["status"] == "True"
+
+
+async def test_the_first_restart_is_immediate_then_the_container_waits_in_back_off(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        worker = lab.run(pod(containers=[sh("echo run; exit 1")]))
+        await until(lambda: lab.container()["restartCount"] >= 3)
+        assert "CrashLoopBackOff" in str(lab.client.patches)
+        assert lab.events.reasons().count("BackOff") >= 1
+        assert lab.container()["lastState"]["terminated"]["exitCode"] == 1
+        assert lab.status()["phase"] == "Running"
+        assert await log_of(worker, previous=True) == "run\n"
+
+
+async def test_init_containers_run_in_order_before_the_main_ones(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        mount = {"volumeMounts": [{"name": "shared", "mountPath": "/shared"}]}
+        worker = lab.run(
+            pod(
+                initContainers=[
+                    {"name": "one", **sh("echo one >> /shared/order", **mount)},
+                    {"name": "two", **sh("echo two >> /shared/order", **mount)},
+                ],
+                containers=[sh("cat /shared/order; sleep 100", **mount)],
+                volumes=[{"name": "shared", "emptyDir": {}}],
+            )
+        )
+        await until(lambda: lab.condition("Ready")["status"] == "True")
+        await until(lambda: worker.main[0].log_path(previous=False).exists())
+        assert await log_of(worker) == "one\ntwo\n"
+        assert all(status["ready"] for status in lab.status()["initContainerStatuses"])
+
+
+async def test_a_failing_init_container_of_a_never_pod_fails_the_pod(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        init = [{"name": "one", **sh("exit 4")}]
+        lab.run(pod(initContainers=init, containers=[sh("true")], restartPolicy="Never"))
+        await lab.phase("Failed")
+        assert lab.condition("Initialized")["status"] == "False"
+
+
+async def test_a_sidecar_starts_before_and_ends_after_the_main_container(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        mount = {"volumeMounts": [{"name": "shared", "mountPath": "/shared"}]}
+        sidecar = {
+            "name": "side",
+            "restartPolicy": "Always",
+            "startupProbe": {"exec": {"command": ["test", "-e", "/shared/up"]}, "periodSeconds": 1},
+            **sh(
+                "trap 'echo side >> /shared/end; exit 0' TERM; touch /shared/up; while :; do sleep 0.05; done"
+            ),
+            **mount,
+        }
+        main = sh("test -e /shared/up && sleep 0.1 && echo main >> /shared/end", **mount)
+        worker = lab.run(
+            pod(
+                initContainers=[sidecar],
+                containers=[main],
+                restartPolicy="Never",
+                volumes=[{"name": "shared", "emptyDir": {}}],
+            )
+        )
+        await lab.phase("Succeeded")
+        shared = lab.node.pod_directory(worker.uid) / "volumes" / "shared"
+        assert (shared / "end").read_text() == "main\nside\n"
+
+
+async def test_a_deleted_pod_gets_its_pre_stop_hook_sigterm_and_then_leaves_the_api(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        out = tmp_path / "out"
+        out.mkdir()
+        hook = {"preStop": {"exec": {"command": ["sh", "-c", "echo hook >> /out/log"]}}}
+        script = (
+            "trap 'echo term >> /out/log; exit 0' TERM; echo up >> /out/log; while :; do sleep 0.05; done"
+        )
+        worker = lab.run(
+            pod(
+                containers=[sh(script, lifecycle=hook, volumeMounts=[{"name": "out", "mountPath": "/out"}])],
+                volumes=[{"name": "out", "hostPath": {"path": str(out)}}],
+            )
+        )
+        await until(lambda: (out / "log").read_text() == "up\n")
+        lab.delete(worker)
+        await until(lambda: lab.client.deleted == ["web"])
+        assert (out / "log").read_text() == "up\nhook\nterm\n"
+        assert not lab.node.pod_directory(worker.uid).exists()
+        assert "Killing" in lab.events.reasons()
+
+
+async def test_a_deaf_container_is_killed_when_its_grace_is_over_even_if_shortened_later(
+    tmp_path: Path,
+) -> None:
+    async with Lab(tmp_path) as lab:
+        worker = lab.run(pod(containers=[sh("trap '' TERM; while :; do sleep 0.05; done")]))
+        await until(lambda: worker.main[0].program_pid)
+        lab.delete(worker, grace=3600)
+        await until(lambda: "Killing" in lab.events.reasons())
+        lab.delete(worker, grace=0)
+        await until(lambda: lab.client.deleted == ["web"])
+
+
+async def test_readiness_follows_its_probe(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        probe = {"exec": {"command": ["test", "-e", "/tmp/ok"]}, "periodSeconds": 1, "failureThreshold": 1}
+        worker = lab.run(pod(containers=[{"command": FOREVER, "readinessProbe": probe}]))
+        await lab.phase("Running")
+        assert lab.container()["ready"] is False
+        assert lab.condition("Ready")["reason"] == "ContainersNotReady"
+        await lab.sh(worker, "touch /tmp/ok")
+        await until(lambda: lab.condition("Ready")["status"] == "True")
+        assert "reason" not in lab.condition("Ready")
+        await lab.sh(worker, "rm /tmp/ok")
+        await until(lambda: lab.condition("Ready")["status"] == "False")
+        assert "Unhealthy" in lab.events.reasons()
+
+
+async def test_a_failed_liveness_probe_restarts_the_container(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        probe = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
+        lab.run(pod(containers=[{"command": FOREVER, "livenessProbe": probe}]))
+        await until(lambda: lab.container()["restartCount"] >= 1)
+        assert "will be restarted" in str(lab.events.seen)
+
+
+async def test_http_and_tcp_probes_ask_the_pods_address(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        script = (
+            "printf 'HTTP/1.1 204 No Content\\r\\n\\r\\n' > /tmp/a; while :; do nc -l -p 80 < /tmp/a; done"
+        )
+        script = script.replace("nc ", "busybox nc ")
+        tcp = {"tcpSocket": {"port": "web"}, "periodSeconds": 1}
+        http = {"httpGet": {"port": "web", "path": "/healthz"}, "periodSeconds": 1}
+        ports = [{"name": "web", "containerPort": 80}]
+        lab.run(pod(containers=[sh(script, startupProbe=tcp, readinessProbe=http, ports=ports)]))
+        await until(lambda: lab.condition("Ready")["status"] == "True")
+
+
+async def test_environment_and_command_are_expanded(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        lab.sources.add_config_map("settings", colour="blue", size="3")
+        env = [
+            {"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+            {"name": "BOTH", "value": "$(NAME)-$(colour)-$$(NAME)"},
+            {"name": "CPUS", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
+        ]
+        worker = lab.run(
+            pod(
+                containers=[
+                    {
+                        "command": ["sh", "-c", 'echo "$IP $BOTH $CPUS $1 $PWD"; sleep 100', "sh"],
+                        "args": ["$(NAME)"],
+                        "env": env,
+                        "envFrom": [{"configMapRef": {"name": "settings"}}],
+                        "workingDir": "/var/somewhere",
+                    }
+                ]
+            )
+        )
+        await lab.phase("Running")
+        want = f"{worker.address} web-blue-$(NAME) 2 web /var/somewhere\n"
+        await until(lambda: worker.main[0].log_path(previous=False).exists())
+        assert await log_of(worker) == want
+
+
+async def test_a_missing_config_map_key_is_said_and_waited_for(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        reference = {"configMapKeyRef": {"name": "later", "key": "k"}}
+        lab.run(pod(containers=[{"command": FOREVER, "env": [{"name": "K", "valueFrom": reference}]}]))
+        waiting = await until(lambda: lab.container()["state"]["waiting"])
+        await until(lambda: lab.container()["state"]["waiting"]["reason"] == "CreateContainerConfigError")
+        assert 'configmap "later" not found' in lab.container()["state"]["waiting"]["message"], waiting
+        lab.sources.add_config_map("later", k="v")
+        await until(lambda: lab.status()["phase"] == "Running")
+
+
+async def test_an_unknown_image_backs_off_and_names_what_the_node_has(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        lab.run(pod(containers=[{"image": "nginx:1"}]))
+        await until(lambda: lab.container()["state"]["waiting"]["reason"] == "ErrImagePull")
+        message = lab.container()["state"]["waiting"]["message"]
+        assert '"nginx:1" is not in this node\'s catalog' in message
+        await until(lambda: lab.container()["state"]["waiting"]["reason"] == "ImagePullBackOff")
+        assert lab.status()["phase"] == "Pending"
+
+
+async def test_a_config_map_volume_follows_its_object_in_one_step(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        lab.sources.add_config_map("c", a="1")
+        worker = lab.run(
+            pod(
+                containers=[
+                    {"command": FOREVER, "volumeMounts": [{"name": "c", "mountPath": "/usr/local/etc/redis"}]}
+                ],
+                volumes=[{"name": "c", "configMap": {"name": "c"}}],
+            )
+        )
+        await lab.phase("Running")
+        assert await lab.sh(worker, "cat /usr/local/etc/redis/a") == (0, "1")
+        lab.sources.add_config_map("c", a="2", b="3")
+        worker.objects_changed()
+        await until(lambda: (lab.node.pod_directory(worker.uid) / "volumes/c/b").exists())
+        assert await lab.sh(worker, "cat /usr/local/etc/redis/a /usr/local/etc/redis/b") == (0, "23")
+
+
+async def test_a_successor_on_the_same_volume_waits_for_the_last_process(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        data = tmp_path / "data"
+        data.mkdir()
+        lab.sources.add_claim("data", data)
+        volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
+        mounts = [{"name": "d", "mountPath": "/data"}]
+        first = lab.run(pod("a", containers=[{"command": FOREVER, "volumeMounts": mounts}], volumes=volumes))
+        await lab.phase("Running", "a")
+        lab.run(pod("b", containers=[{"command": FOREVER, "volumeMounts": mounts}], volumes=volumes))
+        await until(lambda: "still in use" in str(lab.events.seen))
+        assert lab.status("b")["phase"] == "Pending"
+        lab.client.objects.pop("a")
+        first.vanished()
+        await lab.phase("Running", "b")
+        assert first.ended.is_set() or not first.main[0].running
+
+
+async def test_a_container_cannot_write_the_machines_files_nor_see_them(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        worker = lab.run(pod(containers=[{"command": FOREVER}]))
+        await lab.phase("Running")
+        status, _ = await lab.sh(worker, "touch /usr/x 2>/dev/null")
+        assert status != 0
+        _, text = await lab.sh(worker, "ls /; hostname; ls /proc | grep -c '^[0-9]'")
+        words = text.split()
+        assert "web" in words
+        assert not {"home", "work", "boot"} & set(words)
+        assert int(words[-1]) < 10
+        status, _ = await lab.sh(worker, "mount -o remount,rw /usr 2>/dev/null")
+        assert status != 0
+
+
+async def test_a_read_only_root_is_read_only_but_its_volumes_are_not(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        worker = lab.run(
+            pod(
+                containers=[
+                    {
+                        "command": FOREVER,
+                        "securityContext": {"readOnlyRootFilesystem": True},
+                        "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+                    }
+                ],
+                volumes=[{"name": "v", "emptyDir": {}}],
+            )
+        )
+        await lab.phase("Running")
+        assert (await lab.sh(worker, "touch /x 2>/dev/null"))[0] != 0
+        assert (await lab.sh(worker, "touch /v/x"))[0] == 0
+
+
+async def test_the_environment_is_not_among_the_arguments_others_can_read(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        env = [{"name": "PASSWORD", "value": "s3cr3t"}]
+        worker = lab.run(pod(containers=[{"command": FOREVER, "env": env}]))
+        await lab.phase("Running")
+        sandbox = worker.main[0].entrance.sandbox
+        for pid in (sandbox.init_pid, sandbox.program_pid, sandbox.child.pid):
+            assert b"s3cr3t" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+async def test_a_restarted_agent_starts_the_containers_again_and_counts_it(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        worker = lab.run(pod(containers=[{"command": FOREVER}]))
+        await lab.phase("Running")
+        known = lab.client.objects["web"]
+        worker.shut_down(0)
+        await worker.ended.wait()
+        assert lab.condition("Ready")["status"] == "False"
+        lab.run(known)
+        await until(lambda: lab.container()["restartCount"] == 1 and lab.status()["phase"] == "Running")
+        end = lab.container()["lastState"]["terminated"]
+        assert end["exitCode"] == 137
+
+
+async def test_a_pod_that_waits_sends_no_status_again_and_again(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        worker = lab.run(pod(containers=[{"command": FOREVER}]))
+        await until(lambda: lab.condition("Ready")["status"] == "True")
+        await until(lambda: not worker._dirty.is_set())
+        before = len(lab.client.patches)
+        for _ in range(20):
+            worker.view.changed()
+            await asyncio.sleep(0.002)
+        assert len(lab.client.patches) == before
+
+
+async def test_a_deadline_ends_the_pod(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        lab.run(pod(containers=[{"command": FOREVER}], activeDeadlineSeconds=1))
+        await lab.phase("Failed")
+        assert lab.status()["reason"] == "DeadlineExceeded"
+
+
+async def test_containers_of_a_pod_share_the_network_but_not_processes(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        server = {"name": "server", "image": "redis:7", "args": ["--bind", "127.0.0.1"]}
+        client = {"name": "client", **sh("while :; do redis-cli ping; sleep 0.05; done")}
+        worker = lab.run(pod(containers=[client, server]))
+
+        async def answered() -> str:
+            await lab.phase("Running")
+            while "PONG" not in await log_of(worker):
+                await asyncio.sleep(0.02)
+            return (await lab.sh(worker, "grep -l '[r]edis-server' /proc/*/cmdline 2>/dev/null; true"))[1]
+
+        assert await asyncio.wait_for(answered(), 5) == ""
