@@ -8,8 +8,8 @@ import os
 import sys
 from pathlib import Path
 
-from mooring.cli.operate import apply_crds
 from mooring.kube import Client, Config, HttpTransport
+from mooring.operators.host import apply_crds
 from mooring.operators.registry import OPERATORS, choose
 from mooring.runtime.crd import check_crds, render_crd, to_yaml, write_crds
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import structlog
 
-from mooring.cli.operate import Operate, apply_crds, operate
 from mooring.kube import Client, Config, Forbidden, HttpTransport
+from mooring.operators.host import Operate, apply_crds, operate
 from mooring.operators.registry import choose
 from mooring.operators.scope import SCOPES
 from mooring.runtime import configure_logging

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import structlog
 
-from mooring.cli.operate import Operate, apply_crds, operate
 from mooring.cli.packages import NODE, ensure
 from mooring.cli.run import add_operator_options, until_signalled
 from mooring.local.directory import DataDirectory, default_directory
@@ -23,6 +22,7 @@ from mooring.local.node import rootless
 from mooring.local.node.images import load
 from mooring.local.node.node import Settings
 from mooring.local.plane import Plane, PlaneOptions, listen
+from mooring.operators.host import Operate, apply_crds, operate
 from mooring.operators.registry import choose
 from mooring.runtime import configure_logging
 

@@ -20,7 +20,7 @@ from mooring.runtime.crd import render_crd
 
 __all__ = ["Operate", "apply_crds", "operate"]
 
-log = structlog.get_logger("mooring.cli")
+log = structlog.get_logger("mooring.operators")
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 #: Seconds for a definition to be served after it was applied.

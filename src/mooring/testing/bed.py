@@ -1,0 +1,171 @@
+"""A whole control plane with operators inside a test: real API, real controllers, real processes.
+
+    async with Bed(tmp_path) as bed:
+        await bed.apply(manifest)
+        await bed.until(lambda: bed.is_healthy("demo"))
+        bed.kill("default", "redis-cluster-demo-0", "redis")
+
+Needs root, or a process started again by :mod:`mooring.local.node.rootless`. Nothing is left behind, also
+when the test fails. ``operators`` may be stopped and started apart from the plane.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import yaml
+
+from mooring.kube import ApplyPatch, Client, Object
+from mooring.kube.objects.core import Pod
+from mooring.local.directory import DataDirectory
+from mooring.local.node.images import Catalog
+from mooring.local.node.node import Settings
+from mooring.local.plane import Plane, PlaneOptions
+from mooring.operators.host import Operate, apply_crds, operate
+from mooring.operators.registry import OPERATORS, Operator
+
+__all__ = ["Bed", "NotInTime"]
+
+T = TypeVar("T", bound=Object)
+
+#: Restart backoff of the bed's node: short, so that rounds of faults do not wait for it.
+QUICK = Settings(crash_backoff_initial=0.5, crash_backoff_cap=2.0, stop_grace_cap=5.0)
+
+
+class NotInTime(AssertionError):
+    """What was waited for did not happen; the message says what was there instead."""
+
+
+class Bed:
+    """One plane and its operators in this process."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        nodes: Sequence[str] = ("node-1",),
+        operators: Sequence[Operator] | None = None,
+        settings: Settings = QUICK,
+        catalog: Catalog | None = None,
+        scope: str = "all",
+    ) -> None:
+        self._directory = DataDirectory(directory)
+        self._options = PlaneOptions(
+            directory=self._directory, nodes=tuple(nodes), settings=settings, catalog=catalog
+        )
+        self._operators = list(OPERATORS.values() if operators is None else operators)
+        self._scope = scope
+        self._task: asyncio.Task[None] | None = None
+        self.plane: Plane
+        self.client: Client
+
+    async def __aenter__(self) -> Bed:
+        self._directory.make()
+        await self.start_plane()
+        await self.start_operators()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        try:
+            await self.stop_operators()
+        finally:
+            await self.plane.stop()
+
+    async def start_plane(self) -> None:
+        """Start the control plane; at first by entering the context, later after :meth:`stop_plane`."""
+        self.plane = Plane(self._options)
+        try:
+            await self.plane.start()
+        except BaseException:
+            await self.plane.stop()
+            raise
+        self.client = self.plane.client("test")
+
+    async def stop_plane(self) -> None:
+        """Stop the control plane gracefully; its data stays."""
+        await self.plane.stop()
+
+    async def start_operators(self) -> None:
+        """Apply the definitions and start the operators."""
+        client = self.plane.client("mooring")
+        await apply_crds(client, self._operators)
+        how = Operate(operators=self._operators, scope=self._scope, elect=False)
+        self._task = asyncio.create_task(operate(client, how), name="operators")
+
+    async def stop_operators(self) -> None:
+        """Stop the operators; raises what they failed with."""
+        task, self._task = self._task, None
+        if task is None:
+            return
+        task.cancel()
+        result = (await asyncio.gather(task, return_exceptions=True))[0]
+        if isinstance(result, Exception):
+            raise result
+
+    # --- objects
+
+    async def apply(self, manifest: str | Path | dict[str, Any]) -> None:
+        """Server-side apply every document of a manifest, strictly, as kubectl does."""
+        if isinstance(manifest, dict):
+            documents = [manifest]
+        else:
+            text = manifest.read_text() if isinstance(manifest, Path) else manifest
+            documents = [document for document in yaml.safe_load_all(text) if document]
+        for document in documents:
+            path = await self._path(document)
+            await self.client.request(
+                "PATCH",
+                path,
+                query={"fieldManager": "kubectl", "force": "true", "fieldValidation": "Strict"},
+                body=ApplyPatch(document).encode(),
+                content_type=ApplyPatch.content_type,
+            )
+
+    async def _path(self, document: dict[str, Any]) -> str:
+        group, _, version = document["apiVersion"].rpartition("/")
+        base = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        listing = msgspec.json.decode((await self.client.request("GET", base)).body)
+        resource = next(r for r in listing["resources"] if r["kind"] == document["kind"])
+        meta = document["metadata"]
+        place = f"/namespaces/{meta.get('namespace', 'default')}" if resource["namespaced"] else ""
+        return f"{base}{place}/{resource['name']}/{meta['name']}"
+
+    async def get(self, kind: type[T], name: str, namespace: str = "default") -> T:
+        """Read one object."""
+        return await self.client.get(kind, name, namespace=namespace if kind.resource.namespaced else "")
+
+    # --- waiting
+
+    async def until(
+        self, check: Callable[[], Awaitable[object]], what: str, *, within: float = 30.0, every: float = 0.02
+    ) -> float:
+        """Wait until ``check`` gives something true; returns the seconds it took, raises :class:`NotInTime`."""
+        began = time.monotonic()
+        last: object = None
+        while time.monotonic() - began < within:
+            if self._task is not None and self._task.done():
+                self._task.result()
+            last = await check()
+            if last:
+                return time.monotonic() - began
+            await asyncio.sleep(every)
+        raise NotInTime(f"waited {within:.0f} s in vain for: {what} (last: {last!r})")
+
+    # --- faults
+
+    def kill(self, namespace: str, pod: str, container: str, number: int = signal.SIGKILL) -> int:
+        """Signal a container's program; returns its pid."""
+        pid = self.plane.agent.program_pid(namespace, pod, container)
+        os.kill(pid, number)
+        return pid
+
+    async def pods(self, namespace: str = "default", selector: str = "") -> list[Pod]:
+        """The pods of a namespace."""
+        return (await self.client.list(Pod, namespace=namespace, label_selector=selector)).items
