@@ -1,0 +1,70 @@
+"""Puts all controllers on a manager."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from mooring.local.controllers.context import Context, Recorder
+from mooring.local.controllers.endpoints import EndpointsController
+from mooring.local.controllers.scheduler import Scheduler
+from mooring.local.controllers.statefulset import StatefulSetController
+from mooring.local.controllers.volumes import (
+    ClaimController,
+    ClaimProtection,
+    Directories,
+    VolumeController,
+    VolumeProtection,
+)
+from mooring.runtime import EventRecorder, Manager
+
+__all__ = ["register"]
+
+
+def register(manager: Manager, *, volumes: Path, authority: str, locks: Path | None = None) -> None:
+    """Add every controller of the embedded control plane to ``manager``.
+
+    ``volumes`` is the directory that provisioned volumes are made in, ``locks`` that of the node's volume
+    locks (default: ``node/locks`` beside it), ``authority`` the PEM text of the API server's authority, which
+    every namespace gets as ConfigMap ``kube-root-ca.crt``.
+    """
+    sources = _Sources(manager)
+    context = Context(manager.client, manager.informers, manager.clock, sources.of)
+    directories = Directories(volumes, locks or volumes.parent / "node" / "locks")
+    for part in (
+        StatefulSetController(context),
+        EndpointsController(context),
+        ClaimController(context, directories),
+        VolumeController(context, directories),
+        ClaimProtection(context),
+        VolumeProtection(context),
+        Scheduler(context),
+    ):
+        manager.add(part.controller())
+
+
+class _Sources:
+    """Event recorders by the name of their source."""
+
+    def __init__(self, manager: Manager) -> None:
+        self._manager = manager
+        self._made: dict[str, EventRecorder] = {}
+
+    def of(self, name: str) -> Recorder:
+        """The recorder of a source, started with the manager."""
+        if name not in self._made:
+            manager = self._manager
+            recorder = EventRecorder(
+                manager.client.live, controller=name, clock=manager.clock, metrics=manager.metrics
+            )
+            self._made[name] = recorder
+            manager.serve(f"events of {name}", lambda: _record(recorder))
+        return self._made[name]
+
+
+async def _record(recorder: EventRecorder) -> None:
+    recorder.start()
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await recorder.stop()
