@@ -116,7 +116,7 @@ class Bed:
         if isinstance(manifest, dict):
             documents = [manifest]
         else:
-            text = manifest.read_text() if isinstance(manifest, Path) else manifest
+            text = await asyncio.to_thread(manifest.read_text) if isinstance(manifest, Path) else manifest
             documents = [document for document in yaml.safe_load_all(text) if document]
         for document in documents:
             path = await self._path(document)
