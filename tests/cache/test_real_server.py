@@ -1,4 +1,4 @@
-"""Caches against a real kube-apiserver: its own versions, its own 410, its own watch-list."""
+"""Caches against API servers: the embedded one and a real kube-apiserver, with its own versions and 410s."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import random
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import pytest
@@ -29,9 +29,8 @@ from mooring.kube import (
 )
 from mooring.kube.objects.core import ConfigMap, Namespace
 from mooring.kube.objects.meta import ObjectMeta
+from mooring.local.api.server import ApiServer
 from mooring.runtime import CachedClient, F, crd, render_crd
-
-pytestmark = pytest.mark.kubernetes
 
 
 async def until(condition: Callable[[], bool], *, seconds: float = 15.0) -> None:
@@ -41,11 +40,29 @@ async def until(condition: Callable[[], bool], *, seconds: float = 15.0) -> None
         await asyncio.sleep(0.01)
 
 
-@pytest.fixture
-async def client(real_kubernetes: Path) -> AsyncIterator[Client]:
-    client = Client(HttpTransport(Config.load(real_kubernetes)))
-    yield client
+@dataclass
+class Server:
+    client: Client
+    forget_history: Callable[[], None]
+
+
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.kubernetes)])
+async def server(request: pytest.FixtureRequest) -> AsyncIterator[Server]:
+    """The embedded API server in this process, and a real kube-apiserver."""
+    if request.param == "embedded":
+        async with ApiServer.in_memory() as embedded:
+            cogs = embedded.cluster.store.collection("cogs.cache.example.com")
+            yield Server(Client(embedded.transport()), cogs.compact)
+        return
+    client = Client(HttpTransport(Config.load(request.getfixturevalue("real_kubernetes"))))
+    # The real server has no history of a kind from before the kind was installed.
+    yield Server(client, lambda: None)
     await client.close()
+
+
+@pytest.fixture
+def client(server: Server) -> Client:
+    return server.client
 
 
 @pytest.fixture
@@ -143,8 +160,9 @@ async def install(client: Client) -> None:
 
 
 async def test_a_version_that_is_too_old_lists_again_and_finds_what_was_deleted(
-    client: Client, namespace: str
+    server: Server, namespace: str
 ) -> None:
+    client = server.client
     await install(client)
     for name in ("stays", "goes"):
         await client.create(Cog(metadata=ObjectMeta(name=name, namespace=namespace), spec=CogSpec(teeth=3)))
@@ -156,6 +174,7 @@ async def test_a_version_that_is_too_old_lists_again_and_finds_what_was_deleted(
         await client.delete(Cog, "goes", namespace=namespace)
         await client.create(Cog(metadata=ObjectMeta(name="comes", namespace=namespace)))
         # As if nothing had been heard since long ago: this version is older than the server's history.
+        server.forget_history()
         informer._store.last_version = 1
         told: list[Transition[Cog]] = []
         informer.add_handler(told.append)

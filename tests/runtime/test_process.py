@@ -123,9 +123,9 @@ async def test_stopping_takes_no_longer_than_the_grace_period(api: FakeApi, cloc
     api.put("pods", "a", spec={"nodeName": "n"})
     await clock.settle()
     operator.manager.stop()
-    await clock.advance(26)
+    await clock.advance(23)
     assert not task.done()
-    await clock.advance(4)
+    await clock.advance(7)
     assert task.done()
     await task
     assert api.get("leases", "l", "ns")["spec"]["holderIdentity"] == ""

@@ -1,4 +1,4 @@
-"""Controllers, leases, events and CRDs against a real kube-apiserver; every request is counted."""
+"""Controllers, leases, events and CRDs on the embedded and on a real API server; every request counted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import pytest
@@ -33,6 +32,7 @@ from mooring.kube.objects.core import ConfigMap, Namespace
 from mooring.kube.objects.events import Event
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.kube.transport import Response
+from mooring.local.api.server import ApiServer
 from mooring.runtime import (
     Controller,
     Done,
@@ -49,8 +49,6 @@ from mooring.runtime import (
     render_crd,
     rules,
 )
-
-pytestmark = pytest.mark.kubernetes
 
 
 class GadgetStatus(Part, frozen=True, kw_only=True):
@@ -104,9 +102,14 @@ class Counting:
         return {key: count for key, count in self.seen.items() if key[0] != "GET"}
 
 
-@pytest.fixture
-async def client(real_kubernetes: Path) -> AsyncIterator[Client]:
-    client = Client(HttpTransport(Config.load(real_kubernetes)))
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.kubernetes)])
+async def client(request: pytest.FixtureRequest) -> AsyncIterator[Client]:
+    """The embedded API server in this process, and a real kube-apiserver."""
+    if request.param == "embedded":
+        async with ApiServer.in_memory() as server:
+            yield Client(server.transport())
+        return
+    client = Client(HttpTransport(Config.load(request.getfixturevalue("real_kubernetes"))))
     yield client
     await client.close()
 

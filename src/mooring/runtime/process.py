@@ -34,8 +34,9 @@ log = structlog.get_logger("mooring.runtime")
 
 GRACE_SECONDS: Final = 30.0
 SYNC_SECONDS: Final = 120.0
-#: Kept of the grace period for sending events and giving the Lease back.
-RESERVE_SECONDS: Final = 3.0
+#: Kept of the grace period: 2 s for sending events, 4 s for giving the Lease back.
+RESERVE_SECONDS: Final = 6.0
+EVENTS_SECONDS: Final = 2.0
 
 Service = Callable[[], Coroutine[Any, Any, None]]
 
@@ -192,7 +193,7 @@ class Manager:
     async def _end_work(self, tasks: list[asyncio.Task[None]], *, grace: float) -> None:
         await asyncio.gather(*(controller.stop(grace) for controller in self._controllers))
         await _cancel(*tasks)
-        await self.events.stop(timeout=RESERVE_SECONDS / 2)
+        await self.events.stop(timeout=EVENTS_SECONDS)
 
     async def _shut_down(self) -> None:
         if self._elector is not None:
