@@ -160,6 +160,12 @@ def with_widgets(*steps: Step) -> list[Step]:
     return [made, *waits, *steps, delete(CRDS + "/widgets.{ns}.example.com", quiet=True)]
 
 
+#: A list that is empty on every server.
+NONE = CM + "?labelSelector=none"
+
+#: Messages that show an object whose fields stand in another order.
+MESSAGE = ("message", "details.causes.message")
+
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
 META = {"Accept": "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"}
 META_LIST = {"Accept": "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"}
@@ -269,9 +275,9 @@ SCENARIOS: dict[str, list[Step]] = {
             ("GET", "/api/v1/namespaces/{ns}/nodes"),
             ("GET", "/api/v1/namespaces/{ns}/nodes/x"),
             ("GET", "/api/v1/namespaces/{ns}/pods/x/log/y"),
-            ("GET", "/api//v1/namespaces"),
-            ("GET", "//api/v1/namespaces"),
-            ("GET", "/api/v1/namespaces/"),
+            ("GET", "/api//v1/namespaces/{ns}"),
+            ("GET", "//api/v1/namespaces/{ns}"),
+            ("GET", "/api/v1/namespaces/{ns}/"),
             ("GET", "/api/v1/namespaces//pods"),
             ("GET", "/api/v1/namespaces/../pods"),
             ("GET", "/api/v1/namespaces/%2e%2e/pods"),
@@ -285,7 +291,6 @@ SCENARIOS: dict[str, list[Step]] = {
             ("DELETE", "/api/v1/namespaces"),
             ("POST", "/api/v1/configmaps"),
             ("DELETE", "/api/v1/configmaps"),
-            ("POST", "/apis"),
             ("POST", "/apis/apps/v1"),
             ("DELETE", "/api/v1"),
             ("OPTIONS", "/api/v1/namespaces"),
@@ -297,24 +302,21 @@ SCENARIOS: dict[str, list[Step]] = {
         )
     },
     "accept types": [
-        get(CM, headers={"Accept": "application/json"}),
-        get(CM, headers={"Accept": "*/*"}),
-        get(CM, headers={"Accept": "text/html"}),
-        get(CM, headers={"Accept": "application/xml, application/json"}),
-        get(CM, headers={"Accept": "application/json;as=Nothing;v=v1;g=meta.k8s.io"}),
-        get(CM, headers={"Accept": "application/json;as=Nothing;v=v1;g=meta.k8s.io, application/json"}),
-        get(CM, headers={"Accept": "application/json;as=Table;v=v9;g=meta.k8s.io"}),
-        get(CM, headers={"Accept": "text/*"}),
-        get(CM, headers={"Accept": "application/*"}),
+        get(NONE, headers={"Accept": "application/json"}),
+        get(NONE, headers={"Accept": "*/*"}),
+        get(NONE, headers={"Accept": "text/html"}),
+        get(NONE, headers={"Accept": "application/xml, application/json"}),
+        get(NONE, headers={"Accept": "application/json;as=Nothing;v=v1;g=meta.k8s.io"}),
+        get(NONE, headers={"Accept": "application/json;as=Nothing;v=v1;g=meta.k8s.io, application/json"}),
+        get(NONE, headers={"Accept": "application/json;as=Table;v=v9;g=meta.k8s.io"}),
+        get(NONE, headers={"Accept": "text/*"}),
+        get(NONE, headers={"Accept": "application/*"}),
     ],
     "accept types of answers to writes": [
         post(CM, cm(), headers={"Accept": "text/html"}),
         get(CM + "/a"),
         post(CM, cm(data={"a": "b"}), headers=TABLE),
         post(CM, cm("m", data={"a": "b"}), headers=META),
-    ],
-    "no token, wrong token": [
-        get(CM, headers={"Authorization": "Bearer nothing"}, quiet=True),
     ],
     # --- update -----------------------------------------------------------------------------------------
     "update a configmap": [
@@ -350,8 +352,8 @@ SCENARIOS: dict[str, list[Step]] = {
         patch(CM + "/a", {"metadata": {"name": "b"}}, MERGE),
         patch(CM + "/a", {"metadata": {"namespace": "b"}}, MERGE),
         patch(CM + "/a", {"metadata": {"uid": "b"}}, MERGE),
-        patch(CM + "/a", {"kind": "Secret"}, MERGE),
-        patch(CM + "/a", {"data": {"x": 1}}, MERGE),
+        patch(CM + "/a", {"kind": "Secret"}, MERGE, ignore=MESSAGE),
+        patch(CM + "/a", {"data": {"x": 1}}, MERGE, ignore=MESSAGE),
         patch(CM + "/a", [], MERGE),
         patch(CM + "/a", "nope", MERGE),
         patch(CM + "/b", {"data": {"x": "1"}}, MERGE),
@@ -389,7 +391,9 @@ SCENARIOS: dict[str, list[Step]] = {
         patch(PODS + "/p", {"metadata": {"labels": {"x": "y"}}}, STRATEGIC),
         patch(PODS + "/p", {"metadata": {"labels": {"x": None}}}, STRATEGIC),
         patch(
-            PODS + "/p", {"spec": {"containers": [{"name": "d", "image": "b:2", "command": ["x"]}]}}, STRATEGIC
+            PODS + "/p",
+            {"spec": {"containers": [{"name": "d", "image": "b:2", "command": ["x"]}]}},
+            STRATEGIC,
         ),
         patch(PODS + "/p", {"spec": {"tolerations": [{"key": "a", "operator": "Exists"}]}}, STRATEGIC),
         patch(PODS + "/p", {"metadata": {"finalizers": ["a.b/c"]}}, STRATEGIC),
@@ -404,12 +408,20 @@ SCENARIOS: dict[str, list[Step]] = {
         post(CM + "?fieldValidation=Strict", {**cm("u3"), "nope": 1}),
         post(CM + "?fieldValidation=Ignore", {**cm("u4"), "nope": 1}),
         post(CM + "?fieldValidation=Other", {**cm("u5"), "nope": 1}),
-        post(PODS + "?fieldValidation=Strict", pod("u6", spec={"nope": 1, "containers": [{"name": "c", "image": "x", "also": 2}]})),
+        post(
+            PODS + "?fieldValidation=Strict",
+            pod("u6", spec={"nope": 1, "containers": [{"name": "c", "image": "x", "also": 2}]}),
+        ),
         Step("POST", CM + "?fieldValidation=Strict", '{"metadata":{"name":"a"},"data":{"x":"1","x":"2"}}'),
         Step("POST", CM, '{"metadata":{"name":"u7"},"data":{"x":"1","x":"2"}}'),
         patch(CM + "/u1", {"nope": 2}, MERGE),
-        patch(CM + "/u1?fieldValidation=Strict", {"nope": 2}, MERGE),
-        patch(CM + "/u1?fieldValidation=Strict", [{"op": "add", "path": "/nope", "value": 1}], JSON_PATCH),
+        patch(CM + "/u1?fieldValidation=Strict", {"nope": 2}, MERGE, ignore=MESSAGE),
+        patch(
+            CM + "/u1?fieldValidation=Strict",
+            [{"op": "add", "path": "/nope", "value": 1}],
+            JSON_PATCH,
+            ignore=MESSAGE,
+        ),
         apply(CM + "/u1?fieldValidation=Strict", {**cm("u1"), "nope": 1}),
         apply(CM + "/u1", {**cm("u1"), "nope": 1}),
         put(CM + "/u1?fieldValidation=Strict", {**cm("u1"), "nope": 1}),
@@ -450,7 +462,11 @@ SCENARIOS: dict[str, list[Step]] = {
         patch(CM + "/a", {"metadata": {"managedFields": []}}, MERGE),
     ],
     "apply a stateful set": [
-        apply(STS + "/s", stateful_set(), ignore=("status", "metadata.managedFields", "metadata.resourceVersion")),
+        apply(
+            STS + "/s",
+            stateful_set(),
+            ignore=("status", "metadata.managedFields", "metadata.resourceVersion"),
+        ),
         apply(
             STS + "/s",
             stateful_set(podManagementPolicy="Parallel"),
@@ -498,9 +514,8 @@ SCENARIOS: dict[str, list[Step]] = {
     "foreground deletion": [
         post(CM, cm(finalizers=["a.b/c"])),
         delete(CM + "/a?propagationPolicy=Foreground"),
-        get(CM + "/a"),
-        delete(CM + "/a?propagationPolicy=Background"),
-        patch(CM + "/a", {"metadata": {"finalizers": []}}, MERGE),
+        # From here on the real server's garbage collector may take its finalizer off.
+        patch(CM + "/a", {"metadata": {"finalizers": []}}, MERGE, quiet=True),
         get(CM + "/a"),
     ],
     "orphan deletion": [
@@ -549,16 +564,33 @@ SCENARIOS: dict[str, list[Step]] = {
         *(
             get(CM + "?labelSelector=" + selector)
             for selector in (
-                "x", "x%3D1", "x%3D%3D1", "x!%3D1,x", "x+in+(1,2)", "x+notin+(1),x", "!y,x", "x%3E1", "x%3C3",
-                "x%3D", "x%3D1,y%3D1", "%3D%3D", "x+in+", "x%3D(", "a+b",
+                "x",
+                "x%3D1",
+                "x%3D%3D1",
+                "x!%3D1,x",
+                "x+in+(1,2)",
+                "x+notin+(1),x",
+                "!y,x",
+                "x%3E1",
+                "x%3C3",
+                "x%3D",
+                "x%3D1,y%3D1",
+                "%3D%3D",
+                "x+in+",
+                "x%3D(",
+                "a+b",
                 "x+in+(1,2),y",
             )
         ),
         *(
             get(CM + "?fieldSelector=" + selector)
             for selector in (
-                "metadata.name%3Da", "metadata.name!%3Da,metadata.name!%3Dkube-root-ca.crt",
-                "metadata.namespace%3Dnone", "spec.nodeName%3Dx", "nonsense", "metadata.name%3Da,metadata.name%3Db",
+                "metadata.name%3Da",
+                "metadata.name!%3Da,metadata.name!%3Dkube-root-ca.crt",
+                "metadata.namespace%3Dnone",
+                "spec.nodeName%3Dx",
+                "nonsense",
+                "metadata.name%3Da,metadata.name%3Db",
             )
         ),
     ],  # fmt: skip
@@ -568,9 +600,16 @@ SCENARIOS: dict[str, list[Step]] = {
         *(
             get(PODS + "?fieldSelector=" + selector, ignore=("items.spec",))
             for selector in (
-                "spec.nodeName%3Dn1", "spec.nodeName%3D", "status.phase%3DPending", "status.phase!%3DPending",
-                "spec.restartPolicy%3DAlways", "spec.schedulerName%3Ddefault-scheduler", "status.podIP%3D",
-                "spec.serviceAccountName%3Ddefault", "spec.nothing%3Dx", "spec.hostNetwork%3Dfalse",
+                "spec.nodeName%3Dn1",
+                "spec.nodeName%3D",
+                "status.phase%3DPending",
+                "status.phase!%3DPending",
+                "spec.restartPolicy%3DAlways",
+                "spec.schedulerName%3Ddefault-scheduler",
+                "status.podIP%3D",
+                "spec.serviceAccountName%3Ddefault",
+                "spec.nothing%3Dx",
+                "spec.hostNetwork%3Dfalse",
             )
         ),
     ],  # fmt: skip
@@ -582,7 +621,7 @@ SCENARIOS: dict[str, list[Step]] = {
         post(CM, cm("bb", labels={"page": "yes"})),
         get(CM + "?labelSelector=page&limit=2&continue={continue:6}"),
         get(CM + "?labelSelector=page&limit=2&continue={continue:5}&resourceVersion=5"),
-        get(CM + "?limit=2&continue=nonsense"),
+        get(CM + "?limit=2&continue=nonsense", ignore=MESSAGE),
         get(CM + "?limit=x"),
         get(CM + "?labelSelector=page&limit=-1"),
         get(CM + "?labelSelector=page&limit=3&resourceVersion=0"),
@@ -649,7 +688,11 @@ SCENARIOS: dict[str, list[Step]] = {
     ],
     "watch as tables and metadata": [
         post(CM, cm("a", labels={"w": "1"}, data={"x": "1"})),
-        get(CM + "?watch=1&timeoutSeconds=1&labelSelector=w", headers=TABLE, ignore=("object.columnDefinitions.description", "object.columnDefinitions.format")),
+        get(
+            CM + "?watch=1&timeoutSeconds=1&labelSelector=w",
+            headers=TABLE,
+            ignore=("object.columnDefinitions.description", "object.columnDefinitions.format"),
+        ),
         get(CM + "?watch=1&timeoutSeconds=1&labelSelector=w", headers=META),
         get(CM + "?labelSelector=w", headers=META_LIST),
         get(CM + "/a", headers=META),
@@ -674,33 +717,94 @@ SCENARIOS: dict[str, list[Step]] = {
     # --- status, generation, scale ----------------------------------------------------------------------
     "pod status": [
         post(PODS, {**pod(spec={"nodeName": "n1"}), "status": {"phase": "Running"}}),
-        patch(PODS + "/p/status", {"status": {"phase": "Running", "podIP": "10.1.2.3", "podIPs": [{"ip": "10.1.2.3"}]}}, MERGE),
-        patch(PODS + "/p/status", {"spec": {"nodeName": "n2"}, "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}}, MERGE),
+        patch(
+            PODS + "/p/status",
+            {"status": {"phase": "Running", "podIP": "10.1.2.3", "podIPs": [{"ip": "10.1.2.3"}]}},
+            MERGE,
+        ),
+        patch(
+            PODS + "/p/status",
+            {"spec": {"nodeName": "n2"}, "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}},
+            MERGE,
+        ),
         patch(PODS + "/p", {"status": {"phase": "Failed"}}, MERGE),
         patch(PODS + "/p/status", {"status": {"phase": "Running"}}, MERGE),
-        apply(PODS + "/p/status", {"apiVersion": "v1", "kind": "Pod", "status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
+        apply(
+            PODS + "/p/status",
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+            },
+        ),
         apply(PODS + "/q/status", {"apiVersion": "v1", "kind": "Pod", "status": {"phase": "Running"}}),
         get(PODS + "/p/status"),
-        patch(PODS + "/p/status", {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}, STRATEGIC),
+        patch(
+            PODS + "/p/status", {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}, STRATEGIC
+        ),
     ],
     "pod rules": [
         post(PODS, {"metadata": {"name": "x"}, "spec": {}}),
         post(PODS, pod(spec={"containers": [{"name": "C!", "image": ""}]})),
         post(PODS, pod(spec={"containers": [{"name": "a", "image": "x"}, {"name": "a", "image": "y"}]})),
         post(PODS, pod(spec={"restartPolicy": "Sometimes"})),
-        post(PODS, pod(spec={"volumes": [{"name": "v"}], "containers": [{"name": "a", "image": "x", "volumeMounts": [{"name": "w", "mountPath": "/x"}]}]})),
+        post(
+            PODS,
+            pod(
+                spec={
+                    "volumes": [{"name": "v"}],
+                    "containers": [
+                        {"name": "a", "image": "x", "volumeMounts": [{"name": "w", "mountPath": "/x"}]}
+                    ],
+                }
+            ),
+        ),
         post(PODS, pod()),
-        patch(PODS + "/p", {"spec": {"hostNetwork": True}}, MERGE, ignore=("message", "details.causes.message")),
+        patch(
+            PODS + "/p", {"spec": {"hostNetwork": True}}, MERGE, ignore=("message", "details.causes.message")
+        ),
         patch(PODS + "/p", {"spec": {"activeDeadlineSeconds": 10}}, MERGE),
-        patch(PODS + "/p", {"spec": {"terminationGracePeriodSeconds": 10}}, MERGE, ignore=("message", "details.causes.message")),
+        patch(
+            PODS + "/p",
+            {"spec": {"terminationGracePeriodSeconds": 10}},
+            MERGE,
+            ignore=("message", "details.causes.message"),
+        ),
     ],
     "binding": [
         post(PODS, pod()),
-        post(PODS + "/p/binding", {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}}),
+        post(
+            PODS + "/p/binding",
+            {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"name": "p"},
+                "target": {"kind": "Node", "name": "n1"},
+            },
+        ),
         get(PODS + "/p"),
-        post(PODS + "/p/binding", {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n2"}}),
-        post(PODS + "/q/binding", {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "q"}, "target": {"kind": "Node", "name": "n2"}}),
-        post(PODS + "/p/binding", {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {}}),
+        post(
+            PODS + "/p/binding",
+            {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"name": "p"},
+                "target": {"kind": "Node", "name": "n2"},
+            },
+        ),
+        post(
+            PODS + "/q/binding",
+            {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"name": "q"},
+                "target": {"kind": "Node", "name": "n2"},
+            },
+        ),
+        post(
+            PODS + "/p/binding",
+            {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {}},
+        ),
         delete(PODS + "/p?gracePeriodSeconds=0"),
     ],
     "logs and exec of pods that do not run": [
@@ -717,14 +821,33 @@ SCENARIOS: dict[str, list[Step]] = {
     ],
     "generation of a stateful set": [
         post(STS, stateful_set(), ignore=("status",)),
-        patch(STS + "/s", {"spec": {"minReadySeconds": 5}}, MERGE, ignore=("status", "metadata.resourceVersion", "metadata.managedFields")),
-        patch(STS + "/s", {"metadata": {"labels": {"a": "b"}}}, MERGE, ignore=("status", "metadata.resourceVersion", "metadata.managedFields")),
+        patch(
+            STS + "/s",
+            {"spec": {"minReadySeconds": 5}},
+            MERGE,
+            ignore=("status", "metadata.resourceVersion", "metadata.managedFields"),
+        ),
+        patch(
+            STS + "/s",
+            {"metadata": {"labels": {"a": "b"}}},
+            MERGE,
+            ignore=("status", "metadata.resourceVersion", "metadata.managedFields"),
+        ),
         patch(STS + "/s", {"spec": {"serviceName": "other"}}, MERGE),
         patch(STS + "/s", {"spec": {"selector": {"matchLabels": {"x": "y"}}}}, MERGE),
         get(STS + "/s/scale", ignore=("metadata.resourceVersion",)),
-        put(STS + "/s/scale", {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "s"}, "spec": {"replicas": 0}}, ignore=("metadata.resourceVersion",)),
+        put(
+            STS + "/s/scale",
+            {
+                "apiVersion": "autoscaling/v1",
+                "kind": "Scale",
+                "metadata": {"name": "s"},
+                "spec": {"replicas": 0},
+            },
+            ignore=("metadata.resourceVersion",),
+        ),
         patch(STS + "/s/scale", {"spec": {"replicas": -1}}, MERGE),
-        patch(STS + "/s/scale", {"spec": {"replicas": "x"}}, MERGE),
+        patch(STS + "/s/scale", {"spec": {"replicas": "x"}}, MERGE, ignore=MESSAGE),
         patch(STS + "/none/scale", {"spec": {"replicas": 1}}, MERGE),
         get(STS + "/none/scale"),
         patch(STS + "/s/status", {"status": {"observedGeneration": 1}}, MERGE, quiet=True),
@@ -734,7 +857,15 @@ SCENARIOS: dict[str, list[Step]] = {
         post(STS, stateful_set(replicas=-1)),
         post(STS, stateful_set(updateStrategy={"type": "Nothing"})),
         post(STS, {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "s"}}),
-        post(STS, {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "s"}, "spec": {"replicas": "x"}}),
+        post(
+            STS,
+            {
+                "apiVersion": "apps/v1",
+                "kind": "StatefulSet",
+                "metadata": {"name": "s"},
+                "spec": {"replicas": "x"},
+            },
+        ),
     ],
     "a deployment's defaults": [
         post(
@@ -746,12 +877,19 @@ SCENARIOS: dict[str, list[Step]] = {
                     "selector": {"matchLabels": {"a": "b"}},
                     "template": {
                         "metadata": {"labels": {"a": "b"}},
-                        "spec": {"containers": [{"name": "c", "image": "x", "ports": [{"containerPort": 1}]}]},
+                        "spec": {
+                            "containers": [{"name": "c", "image": "x", "ports": [{"containerPort": 1}]}]
+                        },
                     },
                 },
             },
         ),
-        patch(DEPLOY + "/d", {"spec": {"paused": True}}, MERGE, ignore=("status", "metadata.resourceVersion", "metadata.managedFields", "metadata.annotations")),
+        patch(
+            DEPLOY + "/d",
+            {"spec": {"paused": True}},
+            MERGE,
+            ignore=("status", "metadata.resourceVersion", "metadata.managedFields", "metadata.annotations"),
+        ),
         delete(DEPLOY + "/d"),
     ],
     # --- services ---------------------------------------------------------------------------------------
@@ -760,7 +898,12 @@ SCENARIOS: dict[str, list[Step]] = {
         get(SVC + "/s"),
         put(SVC + "/s", service(spec={"ports": [{"port": 81}]}, resourceVersion="{rv:0}")),
         put(SVC + "/s", service(spec={"ports": [{"port": 82}]})),
-        patch(SVC + "/s", {"spec": {"clusterIP": "10.96.3.3"}}, MERGE, ignore=("message", "details.causes.message")),
+        patch(
+            SVC + "/s",
+            {"spec": {"clusterIP": "10.96.3.3"}},
+            MERGE,
+            ignore=("message", "details.causes.message"),
+        ),
         patch(SVC + "/s", {"spec": {"type": "NodePort"}}, MERGE),
         patch(SVC + "/s", {"spec": {"type": "ClusterIP"}}, MERGE),
         delete(SVC + "/s"),
@@ -769,7 +912,10 @@ SCENARIOS: dict[str, list[Step]] = {
     "headless services": [
         post(SVC, service(spec={"clusterIP": "None"})),
         post(SVC, service("t", spec={"clusterIP": "None", "selector": None})),
-        put(SVC + "/s", service(spec={"clusterIP": "None", "publishNotReadyAddresses": True}, resourceVersion="{rv:0}")),
+        put(
+            SVC + "/s",
+            service(spec={"clusterIP": "None", "publishNotReadyAddresses": True}, resourceVersion="{rv:0}"),
+        ),
     ],
     "services with addresses of their own": [
         post(SVC, service("a", spec={"clusterIP": "1.2.3.4"}), ignore=("message", "details.causes.message")),
@@ -793,15 +939,32 @@ SCENARIOS: dict[str, list[Step]] = {
         get(SECRETS + "?fieldSelector=type%3DOpaque"),
     ],
     "leases": [
-        post(LEASE, {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me", "leaseDurationSeconds": 15, "renewTime": "2024-01-01T00:00:00.123456Z"}}),
+        post(
+            LEASE,
+            {
+                "metadata": {"name": "l"},
+                "spec": {
+                    "holderIdentity": "me",
+                    "leaseDurationSeconds": 15,
+                    "renewTime": "2024-01-01T00:00:00.123456Z",
+                },
+            },
+        ),
         put(LEASE + "/l", {"metadata": {"name": "l"}, "spec": {"holderIdentity": "you"}}),
-        put(LEASE + "/l", {"metadata": {"name": "l", "resourceVersion": "{rv:0}"}, "spec": {"holderIdentity": "you"}}),
+        put(
+            LEASE + "/l",
+            {"metadata": {"name": "l", "resourceVersion": "{rv:0}"}, "spec": {"holderIdentity": "you"}},
+        ),
         patch(LEASE + "/l", {"spec": {"leaseDurationSeconds": 0}}, MERGE),
         patch(LEASE + "/l", {"spec": {"renewTime": "yesterday"}}, MERGE),
         put(LEASE + "/none", {"metadata": {"name": "none"}, "spec": {}}),
     ],
     "disruption budgets": [
-        post(PDB, {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}}, ignore=("status",)),
+        post(
+            PDB,
+            {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}},
+            ignore=("status",),
+        ),
         post(PDB, {"metadata": {"name": "c"}, "spec": {"minAvailable": 1, "maxUnavailable": 1}}),
     ],
     "events of both groups": [
@@ -810,19 +973,28 @@ SCENARIOS: dict[str, list[Step]] = {
             {
                 "metadata": {"name": "e"},
                 "involvedObject": {"kind": "Pod", "namespace": "{ns}", "name": "p"},
-                "reason": "Because", "message": "text", "type": "Normal",
-                "source": {"component": "me"}, "count": 1,
-                "firstTimestamp": "2024-01-01T00:00:00Z", "lastTimestamp": "2024-01-01T00:00:00Z",
+                "reason": "Because",
+                "message": "text",
+                "type": "Normal",
+                "source": {"component": "me"},
+                "count": 1,
+                "firstTimestamp": "2024-01-01T00:00:00Z",
+                "lastTimestamp": "2024-01-01T00:00:00Z",
             },
         ),
         get("/apis/events.k8s.io/v1/namespaces/{ns}/events/e"),
         post(
             "/apis/events.k8s.io/v1/namespaces/{ns}/events",
             {
-                "metadata": {"name": "f"}, "eventTime": "2024-01-01T00:00:00.000000Z",
+                "metadata": {"name": "f"},
+                "eventTime": "2024-01-01T00:00:00.000000Z",
                 "regarding": {"kind": "Pod", "namespace": "{ns}", "name": "p"},
-                "reason": "Because", "note": "text", "type": "Warning", "action": "Doing",
-                "reportingController": "me.example.com/x", "reportingInstance": "me-1",
+                "reason": "Because",
+                "note": "text",
+                "type": "Warning",
+                "action": "Doing",
+                "reportingController": "me.example.com/x",
+                "reportingInstance": "me-1",
             },
         ),
         get(NS + "/events/f"),
@@ -839,12 +1011,18 @@ SCENARIOS: dict[str, list[Step]] = {
     ],
     "token requests": [
         post(NS + "/serviceaccounts", {"metadata": {"name": "sa"}}),
-        post(NS + "/serviceaccounts/sa/token", {"spec": {"expirationSeconds": 600}}, ignore=("status.token",)),
+        post(
+            NS + "/serviceaccounts/sa/token", {"spec": {"expirationSeconds": 600}}, ignore=("status.token",)
+        ),
         post(NS + "/serviceaccounts/sa/token", {"spec": {"expirationSeconds": 1}}),
         post(NS + "/serviceaccounts/none/token", {"spec": {}}),
     ],
     "rights": [
-        post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}, ignore=("status.reason", "metadata")),
+        post(
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}},
+            ignore=("status.reason", "metadata"),
+        ),
     ],
     # --- custom resources -------------------------------------------------------------------------------
     "custom resources": with_widgets(
@@ -914,25 +1092,56 @@ SCENARIOS: dict[str, list[Step]] = {
     # --- tables -----------------------------------------------------------------------------------------
     "tables": [
         post(PODS, pod(labels={"t": "1"})),
-        get(PODS + "?labelSelector=t", headers=TABLE, ignore=("rows.object", "columnDefinitions.description", "columnDefinitions.format")),
+        get(
+            PODS + "?labelSelector=t",
+            headers=TABLE,
+            ignore=("rows.object", "columnDefinitions.description", "columnDefinitions.format"),
+        ),
         post(SVC, service(labels={"t": "1"})),
-        get(SVC + "?labelSelector=t&includeObject=None", headers=TABLE, ignore=("columnDefinitions.description", "columnDefinitions.format", "rows.cells")),
+        get(
+            SVC + "?labelSelector=t&includeObject=None",
+            headers=TABLE,
+            ignore=("columnDefinitions.description", "columnDefinitions.format", "rows.cells"),
+        ),
         post(SECRETS, {"metadata": {"name": "a"}, "stringData": {"x": "1"}}, quiet=True),
-        get(SECRETS, headers=TABLE, ignore=("rows.object", "columnDefinitions.description", "columnDefinitions.format")),
+        get(
+            SECRETS,
+            headers=TABLE,
+            ignore=("rows.object", "columnDefinitions.description", "columnDefinitions.format"),
+        ),
         *(
-            get(path, headers=TABLE, ignore=("rows", "columnDefinitions.description", "columnDefinitions.format", "metadata"))
+            get(
+                path,
+                headers=TABLE,
+                ignore=("rows", "columnDefinitions.description", "columnDefinitions.format", "metadata"),
+            )
             for path in (
-                STS, DEPLOY, LEASE, PDB, CRDS,
-                "/api/v1/nodes", "/api/v1/persistentvolumes", NS + "/persistentvolumeclaims", "/api/v1/namespaces",
-                NS + "/events", NS + "/endpoints", NS + "/serviceaccounts", NS + "/resourcequotas", NS + "/limitranges",
-                NS + "/replicationcontrollers", NS + "/podtemplates",
-                "/apis/apps/v1/namespaces/{ns}/replicasets", "/apis/apps/v1/namespaces/{ns}/daemonsets",
+                STS,
+                DEPLOY,
+                LEASE,
+                PDB,
+                CRDS,
+                "/api/v1/nodes",
+                "/api/v1/persistentvolumes",
+                NS + "/persistentvolumeclaims",
+                "/api/v1/namespaces",
+                NS + "/events",
+                NS + "/endpoints",
+                NS + "/serviceaccounts",
+                NS + "/resourcequotas",
+                NS + "/limitranges",
+                NS + "/replicationcontrollers",
+                NS + "/podtemplates",
+                "/apis/apps/v1/namespaces/{ns}/replicasets",
+                "/apis/apps/v1/namespaces/{ns}/daemonsets",
                 "/apis/apps/v1/namespaces/{ns}/controllerrevisions",
-                "/apis/batch/v1/namespaces/{ns}/jobs", "/apis/batch/v1/namespaces/{ns}/cronjobs",
+                "/apis/batch/v1/namespaces/{ns}/jobs",
+                "/apis/batch/v1/namespaces/{ns}/cronjobs",
                 "/apis/discovery.k8s.io/v1/namespaces/{ns}/endpointslices",
                 "/apis/networking.k8s.io/v1/namespaces/{ns}/ingresses",
                 "/apis/networking.k8s.io/v1/namespaces/{ns}/networkpolicies",
-                "/apis/storage.k8s.io/v1/storageclasses", "/apis/scheduling.k8s.io/v1/priorityclasses",
+                "/apis/storage.k8s.io/v1/storageclasses",
+                "/apis/scheduling.k8s.io/v1/priorityclasses",
                 "/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/roles",
                 "/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/rolebindings",
                 "/apis/rbac.authorization.k8s.io/v1/clusterroles",
@@ -944,4 +1153,3 @@ SCENARIOS: dict[str, list[Step]] = {
         ),
     ],  # fmt: skip
 }
-

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from mooring.local.api import conversion, failures
+from mooring.local.api import codec, conversion, failures
 from mooring.local.api.admission import Admission
+from mooring.local.api.codec import Format
 from mooring.local.api.gateway import NodeGateway
 from mooring.local.api.http import Request, User
 from mooring.local.api.kinds import Kind
@@ -87,6 +88,12 @@ class Call:
     def namespace(self) -> str:
         """The target's namespace, "" for cluster-scoped objects and lists over all namespaces."""
         return self.target.namespace
+
+    def form(self, *, listing: bool = False) -> Format:
+        """Return how the answer is written; raises 406."""
+        builtin = self.served.custom is None
+        routes = (codec.LIST_ROUTES if listing else codec.OBJECT_TYPES) if builtin else ()
+        return codec.negotiate(self.request, builtin=builtin, routes=routes)
 
     def live(self) -> Entry:
         """Return the newest version of the target; raises 404."""

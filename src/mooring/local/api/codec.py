@@ -27,13 +27,14 @@ __all__ = [
 
 Shape = Literal["object", "table", "metadata"]
 
-OBJECT_TYPES = (
-    "application/json",
-    "application/yaml",
-    "application/vnd.kubernetes.protobuf",
-    "application/cbor",
-)
+OBJECT_TYPES = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 JSON_TYPES = ("application/json", "application/yaml")
+#: What the router offers for lists and watches of built-in kinds.
+LIST_ROUTES = (
+    *OBJECT_TYPES,
+    "application/json;stream=watch",
+    "application/vnd.kubernetes.protobuf;stream=watch",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,14 @@ def media_type(value: str) -> str:
     return value.partition(";")[0].strip().lower()
 
 
-def negotiate(request: Request, *, shapes: bool = True) -> Format:
-    """Return the first format of the Accept header that is offered; raises 406."""
+def negotiate(
+    request: Request, *, shapes: bool = True, builtin: bool = True, routes: Sequence[str] = ()
+) -> Format:
+    """Return the first format of the Accept header that is offered; raises 406.
+
+    `routes` are the types the router of a real server names when none of them is accepted at all.
+    """
+    routed = False
     pretty = _pretty(request)
     accept = request.header("accept")
     if not accept:
@@ -69,14 +76,19 @@ def negotiate(request: Request, *, shapes: bool = True) -> Format:
     for clause in sorted(accept.split(","), key=_quality, reverse=True):
         kind, _, rest = clause.partition(";")
         kind = kind.strip().lower()
-        if kind in ("*/*", "application/*", "application/json", ""):
+        if kind in ("*/*", "application/json", ""):
+            routed = True
             shaped = _shape(rest)
             if shaped is None or (shaped[0] != "object" and not shapes):
                 continue
             return Format(shaped[0], pretty=pretty, api_version=shaped[1])
         if kind in ("application/yaml", "text/yaml", "application/x-yaml") and _shape(rest) is not None:
             return Format("object", yaml=True)
-    raise failures.not_acceptable(OBJECT_TYPES)
+        if kind in OBJECT_TYPES:
+            routed = True
+    if not routed and routes:
+        raise failures.not_representable(routes)
+    raise failures.not_acceptable(OBJECT_TYPES if builtin else JSON_TYPES)
 
 
 def _quality(clause: str) -> float:
@@ -127,12 +139,30 @@ class _Dumper(yaml.CSafeDumper):
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML as JSON sees it: no dates, and duplicate keys noted."""
+    """YAML as JSON sees it: no dates, and every key is text."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        return {_key(key): value for key, value in super().construct_mapping(node, deep=deep).items()}
 
 
+def _key(key: Any) -> str:
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    return key if isinstance(key, str) else str(key)
+
+
+def _boolean(loader: yaml.CSafeLoader, node: yaml.ScalarNode) -> bool:
+    return loader.construct_scalar(node).lower() in ("yes", "true", "on", "y")
+
+
+_Loader.add_constructor("tag:yaml.org,2002:bool", _boolean)
+
+
+# y and n are booleans in the YAML 1.1 of a real server, and so would be keys of that name.
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:y|Y|n|N)$"), list("yYnN"))
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+    for first, resolvers in _Loader.yaml_implicit_resolvers.items()
 }
 
 
@@ -148,7 +178,14 @@ def decode(body: bytes, content_type: str) -> Any:
     try:
         return yaml.load(body, Loader=_Loader)  # noqa: S506 - a subclass of the safe loader
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise ValueError(f"error converting YAML to JSON: yaml: {' '.join(str(error).split())}") from None
+        raise ValueError(f"yaml: {_yaml_problem(error)}") from None
+
+
+def _yaml_problem(error: Exception) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem:
+        mark = error.context_mark or error.problem_mark
+        return f"line {mark.line + 1}: {error.problem}" if mark else str(error.problem)
+    return " ".join(str(error).split())
 
 
 def _decode_json(body: bytes) -> Any:
@@ -164,7 +201,7 @@ def _go_syntax_error(body: bytes) -> str:
     """Word a syntax error as Go's decoder does, since people search for these words."""
     text = body.decode(errors="replace")
     if not text.strip():
-        return "EOF" if not text else "unexpected end of JSON input"
+        return "unexpected end of JSON input"
     try:
         json.loads(text)
     except RecursionError:
@@ -172,7 +209,9 @@ def _go_syntax_error(body: bytes) -> str:
     except json.JSONDecodeError as error:
         if error.pos >= len(text.rstrip()):
             return "unexpected end of JSON input"
-        found = text[error.pos]
+        found = {"'": "\\'", '"': '\\"'}.get(text[error.pos], text[error.pos])
+        if error.msg.startswith("Expecting value"):
+            return _go_literal_error(text[error.pos :])
         if error.msg.startswith("Extra data"):
             return f"invalid character '{found}' after top-level value"
         if error.msg.startswith("Expecting property name"):
@@ -183,6 +222,18 @@ def _go_syntax_error(body: bytes) -> str:
             return f"invalid character '{found}' after object key"
         return f"invalid character '{found}' looking for beginning of value"
     return "invalid JSON"
+
+
+def _go_literal_error(text: str) -> str:
+    """Word a value that begins like true, false or null and goes on otherwise."""
+    for literal in ("true", "false", "null"):
+        if text[0] == literal[0]:
+            for expected, found in zip(literal[1:], text[1:], strict=False):
+                if expected != found:
+                    return f"invalid character '{found}' in literal {literal} (expecting '{expected}')"
+            return "unexpected end of JSON input"
+    found = "\\'" if text[0] == "'" else text[0]
+    return f"invalid character '{found}' looking for beginning of value"
 
 
 class _Pairs(dict[str, Any]):

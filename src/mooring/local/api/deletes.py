@@ -66,7 +66,8 @@ async def read_options(call: Call) -> DeleteOptions:
             raise failures.bad_request("the body of a deletion must be DeleteOptions")
         if options.get("kind") not in (None, "", "DeleteOptions"):
             raise failures.bad_request(
-                f"decoded object cannot be converted to DeleteOptions: {options.get('kind')}"
+                f'no kind "{options.get("kind")}" is registered for version '
+                f'"{options.get("apiVersion") or ""}" in scheme "pkg/runtime/scheme.go:111"'
             )
     return DeleteOptions.parse(call.request.query, options)
 
@@ -76,8 +77,7 @@ async def delete(call: Call) -> Result:
     options = await read_options(call)
     entry, gone = await _delete_named(call, call.target.name, options)
     served = call.served
-    asked_for_all = options.orphan is False or options.policy == "Foreground"
-    status = 202 if not gone and asked_for_all else 200
+    status = 202 if not gone and options.orphan is False else 200
     if gone and served.storage not in _RETURNED:
         return status, _success(served, entry)
     return status, view(entry, served)
@@ -126,22 +126,19 @@ async def delete_entry(call: Call, entry: Entry, options: DeleteOptions) -> tupl
 
 
 def _check_preconditions(call: Call, entry: Entry, options: DeleteOptions) -> None:
-    meta = entry.obj["metadata"]
+    meta, why = entry.obj["metadata"], ""
     if options.uid and options.uid != meta["uid"]:
-        raise failures.conflict(
-            call.served.group,
-            call.served.plural,
-            entry.name,
-            f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {meta['uid']}",
+        why = (
+            f"the UID in the precondition ({options.uid}) does not match the UID in record ({meta['uid']})."
+            " The object might have been deleted and then recreated"
         )
-    if options.resource_version and options.resource_version != meta["resourceVersion"]:
-        raise failures.conflict(
-            call.served.group,
-            call.served.plural,
-            entry.name,
-            "Precondition failed: ResourceVersion in precondition: "
-            f"{options.resource_version}, ResourceVersion in object meta: {meta['resourceVersion']}",
+    elif options.resource_version and options.resource_version != meta["resourceVersion"]:
+        why = (
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the"
+            f" ResourceVersion in record ({meta['resourceVersion']}). The object might have been modified"
         )
+    if why:
+        raise failures.conflict(call.served.group, call.served.kind, entry.name, why)
 
 
 async def _delete_generic(call: Call, entry: Entry, options: DeleteOptions) -> tuple[Entry, bool]:
@@ -287,10 +284,10 @@ async def delete_collection(call: Call) -> Result:
             continue
         place_call = replace(call, target=replace(call.target, namespace=entry.namespace, name=entry.name))
         try:
-            last, _ = await _delete_named(place_call, entry.name, options)
+            await _delete_named(place_call, entry.name, options)
         except NotFound:
             continue
-        items.append(view(last, call.served))
+        items.append(view(entry, call.served))
     if call.served.custom is None:
         items = [{k: v for k, v in item.items() if k not in ("kind", "apiVersion")} for item in items]
     return 200, {

@@ -96,16 +96,16 @@ class Discovery:
         groups = [_group(name, versions) for name, versions in self._registry.group_versions().items()]
         return self._json(request, {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 
-    def _group(self, request: Request, group: str) -> Answer:
+    def _group(self, request: Request, group: str) -> Answer | None:
         versions = self._registry.group_versions().get(group)
         if versions is None:
-            raise failures.page_not_found()
+            return None
         return self._json(request, {"kind": "APIGroup", "apiVersion": "v1", **_group(group, versions)})
 
-    def _resources(self, request: Request, group: str, version: str) -> Answer:
+    def _resources(self, request: Request, group: str, version: str) -> Answer | None:
         served = self._registry.resources(group, version)
         if not served:
-            raise failures.page_not_found()
+            return None
         listed = [entry for one in served for entry in _listed(one)]
         document: JsonObject = {"kind": "APIResourceList"}
         if group:

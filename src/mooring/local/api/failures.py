@@ -33,6 +33,7 @@ __all__ = [
     "not_acceptable",
     "not_found",
     "not_implemented",
+    "not_representable",
     "page_not_found",
     "payload_too_large",
     "plain_not_found",
@@ -41,10 +42,16 @@ __all__ = [
     "too_large_version",
     "too_many_requests",
     "unauthorized",
+    "unroutable_body",
     "unsupported_media_type",
+    "without_reason",
 ]
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+#: How the messages of the router begin; its answers carry details, empty or not.
+_ROUTED = ("the server ", "406: ", "415: ")
 
 
 def status_of(error: ApiError) -> dict[str, Any]:
@@ -61,13 +68,10 @@ def status_of(error: ApiError) -> dict[str, Any]:
     details = dict(error.details)
     if error.retry_after is not None:
         details["retryAfterSeconds"] = int(error.retry_after)
-    if details or error.reason in _ALWAYS_DETAILED:
+    if details or error.message.startswith(_ROUTED):
         status["details"] = details
     status["code"] = error.status
     return status
-
-
-_ALWAYS_DETAILED = {"MethodNotAllowed", "InternalError"}
 
 
 def _about(group: str, plural: str, name: str = "") -> dict[str, Any]:
@@ -117,9 +121,7 @@ def plain_not_found(message: str) -> NotFound:
 
 def page_not_found() -> NotFound:
     """404: no such resource in a group version that is served."""
-    return NotFound(
-        "the server could not find the requested resource", status=404, reason="NotFound", details={}
-    )
+    return NotFound("the server could not find the requested resource", status=404, reason="NotFound")
 
 
 def already_exists(group: str, plural: str, name: str) -> AlreadyExists:
@@ -169,6 +171,25 @@ def method_not_supported(group: str, plural: str, verb: str) -> ApiError:
         reason="MethodNotAllowed",
         details=_about(group, plural),
     )
+
+
+def not_representable(types: Sequence[str]) -> ApiError:
+    """406 of the router: no route of the path offers what the client accepts."""
+    return ApiError(
+        "406: Not Acceptable\n\nAvailable representations: " + ", ".join(types),
+        status=406,
+        reason="NotAcceptable",
+    )
+
+
+def unroutable_body() -> ApiError:
+    """415 of the router: no route of the path takes such a body."""
+    return ApiError("415: Unsupported Media Type", status=415, reason="UnsupportedMediaType")
+
+
+def without_reason(message: str) -> ServerError:
+    """500 with a plain message, where the real server has no better answer."""
+    return ServerError(message, status=500)
 
 
 def not_acceptable(accepted: Sequence[str]) -> ApiError:

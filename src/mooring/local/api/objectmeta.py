@@ -62,7 +62,7 @@ def on_create(obj: JsonObject, *, now: datetime, namespace: str) -> JsonObject:
 
 
 #: Metadata that an update carries over from the live object when it says nothing of its own.
-_KEPT = ("uid", "creationTimestamp")
+_KEPT = ("uid", "creationTimestamp", "namespace", "name")
 #: Metadata that no update can change.
 _FIXED = ("generation", "deletionTimestamp", "deletionGracePeriodSeconds")
 

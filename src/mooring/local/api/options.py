@@ -35,7 +35,7 @@ class WriteOptions:
         errors = _dry_run_errors(query.all("dryRun")) + _manager_errors(manager)
         validation = query.text("fieldValidation")
         if validation not in ("", "Strict", "Warn", "Ignore"):
-            supported = ("Ignore", "Strict", "Warn")
+            supported = ("", "Ignore", "Strict", "Warn")
             errors.append(fields.not_supported("fieldValidation", validation, supported))
         force = query.flag("force")
         if apply and not manager:
@@ -71,8 +71,9 @@ def _manager_errors(manager: str) -> list[FieldError]:
 
 
 def _dry_run_errors(values: list[str]) -> list[FieldError]:
-    bad = [value for value in values if value != "All"]
-    return [fields.not_supported("dryRun", value, ("All",)) for value in bad]
+    if all(value == "All" for value in values):
+        return []
+    return [FieldError("FieldValueNotSupported", "dryRun", values, 'supported values: "All"')]
 
 
 def _invalid(kind: str, errors: list[FieldError]) -> Invalid:
@@ -127,6 +128,6 @@ def _policy_errors(policy: str, orphan: bool | None) -> list[FieldError]:
         text = "orphanDependents and deletionPropagation cannot be both set"
         return [fields.invalid("propagationPolicy", policy, text)]
     if policy not in ("", "Foreground", "Background", "Orphan"):
-        supported = ("Background", "Foreground", "Orphan", "nil")
+        supported = ("Foreground", "Background", "Orphan", "nil")
         return [fields.not_supported("propagationPolicy", policy, supported)]
     return []

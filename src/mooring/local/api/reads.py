@@ -48,7 +48,7 @@ def get(call: Call) -> Answer:
     """Answer with one object."""
     version = _version(call.request.query, "resourceVersion")
     _not_in_the_future(call, version)
-    form = codec.negotiate(call.request)
+    form = call.form()
     entry = call.collection.get((call.target.namespace, call.target.name))
     if entry is None:
         raise call.not_found()
@@ -73,15 +73,16 @@ def answer_object(call: Call, status: int, obj: JsonObject, form: Format) -> Ans
 # --- versions -------------------------------------------------------------------------------------------
 
 
-def _version(query: Query, name: str) -> int | None:
-    """Return a resource version, None when none is given; raises 400."""
+def _version(query: Query, name: str, *, listing: bool = False) -> int | None:
+    """Return a resource version, None when none is given; raises 400 (500 for what is no list)."""
     text = query.text(name)
     if not text:
         return None
     if not text.isdigit():
-        raise failures.bad_request(
-            f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
-        )
+        why = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        if listing:
+            raise failures.bad_request(f"invalid resource version: {why}")
+        raise failures.without_reason(why)
     return int(text)
 
 
@@ -98,12 +99,10 @@ def _check_match(query: Query, *, watch: bool) -> str:
     errors = []
     if watch and initial:
         if match != "NotOlderThan":
-            text = "resourceVersionMatch is required to be set to NotOlderThan when sendInitialEvents is set"
-            errors.append(
-                fields.forbidden("resourceVersionMatch", text)
-                if not match
-                else fields.not_supported("resourceVersionMatch", match, ("NotOlderThan",))
-            )
+            text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            errors.append(fields.forbidden("resourceVersionMatch", text))
+        if match not in ("", "NotOlderThan"):
+            errors.append(fields.not_supported("resourceVersionMatch", match, ("NotOlderThan",)))
     elif initial:
         errors.append(fields.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     elif match:
@@ -157,7 +156,7 @@ class _Page:
 def list_objects(call: Call) -> Answer:
     """Answer with the objects of a namespace or of all."""
     query, served = call.request.query, call.served
-    form = codec.negotiate(call.request)
+    form = call.form(listing=True)
     wanted = Filter.parse(query, served, namespace=call.namespace, name=call.target.name)
     page = _page(call, wanted)
     meta: JsonObject = {"resourceVersion": str(page.version)}
@@ -212,9 +211,9 @@ def _plain_list(entries: Iterable[Entry], served: Served, meta: JsonObject) -> b
 def _page(call: Call, wanted: Filter) -> _Page:
     query, store = call.request.query, call.cluster.store
     match = _check_match(query, watch=False)
-    limit = query.number("limit") or 0
+    limit = max(query.number("limit") or 0, 0)
     token = query.text("continue")
-    version = _version(query, "resourceVersion")
+    version = _version(query, "resourceVersion", listing=True)
     after: tuple[str, str] | None = None
     if token:
         if version:
@@ -223,6 +222,8 @@ def _page(call: Call, wanted: Filter) -> _Page:
         match = "Exact" if version > 0 else ""
     else:
         _not_in_the_future(call, version)
+        if version == 0:
+            limit = 0  # any version will do: the real server answers from its cache, which does not page
     if match == "Exact" or (limit and version and match != "NotOlderThan"):
         entries = _at(call, version or 0, token=token, after=after)
     else:
@@ -281,7 +282,7 @@ def _read_token(text: str) -> tuple[int, tuple[str, str]]:
         namespace, _, name = str(token["start"]).rstrip("\0").partition("/")
         return int(token["rv"]), (namespace, name)
     except (ValueError, KeyError, TypeError, msgspec.MsgspecError):
-        raise failures.bad_request("continue key is not valid: illegal base64 data") from None
+        raise failures.bad_request("invalid continue token: continue key is not valid") from None
 
 
 # --- watches --------------------------------------------------------------------------------------------
@@ -305,8 +306,6 @@ class _Encoder:
         """A bookmark: only kind and version, and the mark that ends the initial events."""
         served = self._call.served
         meta: JsonObject = {"resourceVersion": str(version)}
-        if served.custom is None:
-            meta["creationTimestamp"] = None
         if initial_end:
             meta["annotations"] = {"k8s.io/initial-events-end": "true"}
         obj = {"kind": served.kind, "apiVersion": served.api_version, "metadata": meta}
@@ -335,7 +334,7 @@ class _Encoder:
 def watch(call: Call) -> Answer:
     """Answer with a stream of changes."""
     query = call.request.query
-    form = codec.negotiate(call.request)
+    form = call.form(listing=True)
     _check_match(query, watch=True)
     version = _version(query, "resourceVersion")
     if call.cluster.watchers >= WATCH_LIMIT:

@@ -44,15 +44,18 @@ class Target:
 
 
 def segments(path: str) -> tuple[str, ...] | None:
-    """Split a raw path; None when a segment is empty or a step to elsewhere, which names nothing."""
-    parts = tuple(unquote(part) for part in path.strip("/").split("/"))
-    if any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
-        return None
-    return parts
+    """Split a raw path after decoding it, as the real server does; None for the root.
+
+    Nothing is resolved: `..` is a name like any other (and not a valid one), an encoded slash is a slash.
+    """
+    parts = tuple(unquote(path).strip("/").split("/"))
+    return parts if parts != ("",) else None
 
 
 def parse_path(parts: tuple[str, ...]) -> Target | None:
     """Return the target of `api/v1/...` or `apis/group/version/...`; None when it names no resource."""
+    if "" in parts[:3]:
+        return None
     if parts[0] == "api" and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]
     elif parts[0] == "apis" and len(parts) > 3:

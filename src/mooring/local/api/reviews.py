@@ -26,7 +26,7 @@ async def _body(call: Call) -> JsonObject:
 def _answered(call: Call, review: JsonObject, status: JsonObject) -> Answer:
     meta = {"creationTimestamp": None, **(review.get("metadata") or {})}
     answer = {**review, "metadata": meta, "status": status}
-    return reads.answer_object(call, 201, answer, codec.negotiate(call.request))
+    return reads.answer_object(call, 201, answer, call.form())
 
 
 async def _access(call: Call) -> Answer:

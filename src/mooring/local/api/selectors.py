@@ -116,10 +116,10 @@ def _field_requirements(query: Query, served: Served) -> list[FieldRequirement]:
         wanted = parse_field_selector(text)
     except ValueError as error:
         raise failures.bad_request(str(error)) from None
-    return [FieldRequirement(_path(served, w.path, text, query), w.value, w.negated) for w in wanted]
+    return [FieldRequirement(_path(served, w.path), w.value, w.negated) for w in wanted]
 
 
-def _path(served: Served, label: str, text: str, query: Query) -> str:
+def _path(served: Served, label: str) -> str:
     if label == "metadata.name" or (label == "metadata.namespace" and served.namespaced):
         return label
     if served.custom is not None:
@@ -129,13 +129,9 @@ def _path(served: Served, label: str, text: str, query: Query) -> str:
     if label in known:
         return known[label]
     if served.custom is not None or served.storage in _FIELDS:
-        why = f"field label not supported: {label}"
-    else:
-        why = f'"{label}" is not a known field selector: only "metadata.name", "metadata.namespace"'
-    about = f"{served.group}/{served.version}, Resource={served.plural}"
-    labels = query.text("labelSelector")
+        raise failures.bad_request(f"field label not supported: {label}")
     raise failures.bad_request(
-        f'Unable to find "{about}" that match label selector "{labels}", field selector "{text}": {why}'
+        f'"{label}" is not a known field selector: only "metadata.name", "metadata.namespace"'
     )
 
 

@@ -34,7 +34,7 @@ from mooring.local.api.reviews import VIRTUAL
 from mooring.local.api.schema import builtin
 from mooring.local.api.storage import Entry, MemoryBackend, SqliteBackend, StorageError, Store
 from mooring.local.api.strategies import CRD, World
-from mooring.local.api.tokens import Authority
+from mooring.local.api.tokens import ISSUER, Authority
 
 __all__ = ["ApiServer", "LocalTransport"]
 
@@ -171,8 +171,10 @@ class ApiServer:
             return self._health(parts)
         if parts[0] in (".well-known", "openid"):
             return self._openid(request, parts)
-        if request.method in ("GET", "HEAD") and (answer := self._discovery.answer(request, parts)):
-            return answer
+        if answer := self._discovery.answer(request, parts):
+            if request.method in ("GET", "HEAD") or parts == ("apis",):
+                return answer
+            raise failures.method_not_allowed()
         target = parse_path(parts)
         if target is None:
             return _no_page(parts, self._registry)
@@ -202,8 +204,6 @@ class ApiServer:
         return _plain(200, "ok")
 
     def _openid(self, request: Request, parts: tuple[str, ...]) -> Answer:
-        from mooring.local.api.tokens import ISSUER
-
         if parts == ("openid", "v1", "jwks"):
             return Answer(200, msgspec.json.encode(self.cluster.tokens.key_set()), "application/jwk-set+json")
         if parts == (".well-known", "openid-configuration"):
@@ -220,7 +220,7 @@ class ApiServer:
     async def _resource(self, request: Request, target: Target, user: User) -> Answer:
         served = self._registry.find(target.group, target.version, target.plural)
         if served is None:
-            if not self._registry.resources(target.group, target.version):
+            if target.group not in ("", *self._registry.group_versions()):
                 return _plain(404, "404 page not found\n")
             raise failures.page_not_found()
         verb = target.verb(request.method, request.query)
@@ -230,8 +230,7 @@ class ApiServer:
         call = Call(self.cluster, request, target, served, verb, user)
         if target.subresource:
             return await subresources.answer(call)
-        if verb not in served.verbs:
-            raise failures.method_not_allowed()
+        _check_verb(target, served, verb)
         if served.custom is None and (virtual := VIRTUAL.get(served.storage)):
             return await virtual(call)
         return await _VERBS[verb](call)
@@ -310,7 +309,7 @@ async def _watch(call: Call) -> Answer:
 
 def _write(verb: Callable[[Call], Awaitable[writes.Result]]) -> Callable[[Call], Awaitable[Answer]]:
     async def answer(call: Call) -> Answer:
-        form = codec.negotiate(call.request)
+        form = call.form()
         status, obj = await verb(call)
         return reads.answer_object(call, status, obj, form)
 
@@ -337,12 +336,24 @@ def _check_scope(target: Target, served: Served) -> None:
         raise failures.page_not_found()
     if not target.namespace and served.namespaced and target.name:
         raise failures.page_not_found()
+    for word, what in ((target.name, "Name"), (target.namespace, "Namespace")):
+        if word in (".", ".."):
+            raise failures.bad_request(f"{what} parameter invalid: \"{word}\": may not be '{word}'")
+
+
+def _check_verb(target: Target, served: Served, verb: str) -> None:
+    """Refuse methods that no route of the path has: a create at a name, an update of a list."""
+    named = verb in ("get", "update", "patch", "delete")
+    if verb not in served.verbs or (target.name and verb == "create") or (named and not target.name):
+        raise failures.method_not_allowed()
+    if served.namespaced and not target.namespace and verb not in ("list", "watch"):
+        raise failures.method_not_allowed()
 
 
 def _no_page(parts: tuple[str, ...], registry: Registry) -> Answer:
     group = parts[1] if parts[0] == "apis" and len(parts) > 1 else ""
-    if parts[0] in ("api", "apis") and registry.group_versions().get(group):
-        raise failures.method_not_allowed()
+    if parts[0] == "api" or (group and group in registry.group_versions()):
+        raise failures.page_not_found()
     return _plain(404, "404 page not found\n")
 
 

@@ -84,7 +84,7 @@ _GENERATION: Mapping[str, tuple[str, ...]] = {
 
 def _first_generation(obj: JsonObject, served: Served) -> JsonObject:
     counted = served.custom is not None or served.storage in _GENERATION
-    return with_metadata(obj, generation=1 if counted else None)
+    return with_metadata(obj, generation=1) if counted else obj
 
 
 def _next_generation(new: JsonObject, old: JsonObject, served: Served) -> JsonObject:
@@ -416,13 +416,14 @@ def _update_service(new: JsonObject, old: JsonObject, world: World) -> JsonObjec
     spec, before = dict(new.get("spec") or {}), old.get("spec") or {}
     if spec.get("type", "ClusterIP") not in _ALLOCATED_TYPES:
         if before.get("type") in _ALLOCATED_TYPES:
-            for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"):
-                if same(spec.get(name), before.get(name)):
-                    spec.pop(name, None)
+            names = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")
+            _drop_unchanged(spec, before, names)
             spec["ports"] = [_without(p, "nodePort") for p in spec.get("ports") or ()]
             if not spec["ports"]:
                 del spec["ports"]
         return {**new, "spec": spec}
+    if spec.get("type", "ClusterIP") == "ClusterIP":
+        _drop_unchanged(spec, before, ("externalTrafficPolicy", "healthCheckNodePort"))
     if before.get("type") in _ALLOCATED_TYPES:
         _carry_over(spec, before)
     elif not spec.get("clusterIP"):
@@ -435,6 +436,13 @@ def _update_service(new: JsonObject, old: JsonObject, world: World) -> JsonObjec
             for p in spec.get("ports") or ()
         ]
     return {**new, "spec": _with_ports(new, spec, world)}
+
+
+def _drop_unchanged(spec: JsonObject, before: JsonObject, names: tuple[str, ...]) -> None:
+    """Drop what the new type has no use for, unless this very update sets it."""
+    for name in names:
+        if same(spec.get(name), before.get(name)):
+            spec.pop(name, None)
 
 
 def _carry_over(spec: JsonObject, before: JsonObject) -> None:

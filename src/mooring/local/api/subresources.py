@@ -38,7 +38,7 @@ async def answer(call: Call) -> Answer:
 
 
 def _shown(call: Call, status: int, obj: JsonObject) -> Answer:
-    return reads.answer_object(call, status, obj, codec.negotiate(call.request))
+    return reads.answer_object(call, status, obj, call.form())
 
 
 def success(status: int) -> JsonObject:

@@ -62,14 +62,16 @@ def of_objects(
     """Return a Table; `includeObject` decides what each row carries of its object."""
     include = query.text("includeObject") or "Metadata"
     if include not in ("None", "Metadata", "Object"):
-        raise failures.bad_request(f"unrecognized includeObject value: {include!r}")
+        raise failures.bad_request(
+            f'Unable to convert to Table as requested: includeObject: Invalid value: "{include}": '
+            "must be 'Metadata', 'Object', 'None', or empty"
+        )
     columns, cells = _printer(served, now)
     rows = []
     for obj in objects:
         row: JsonObject = {"cells": list(cells(obj)) if not _is_bookmark(obj) else []}
-        if include == "Object":
-            row["object"] = obj
-        elif include == "Metadata":
+        row["object"] = obj if include == "Object" else None
+        if include == "Metadata":
             row["object"] = partial(obj, api_version)
         rows.append(row)
     if meta is None:

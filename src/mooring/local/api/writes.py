@@ -36,6 +36,8 @@ Result = tuple[int, JsonObject]
 #: How often a write is computed again after the object changed meanwhile.
 _ATTEMPTS = 8
 _NAME_ATTEMPTS = 8
+#: Bytes of a body that an error message shows.
+_SUMMARY = 30
 
 PATCH_TYPES = (
     "application/json-patch+json",
@@ -59,24 +61,34 @@ async def decode_body(call: Call, *, kind: str, api_version: str) -> tuple[bytes
     try:
         obj = codec.decode(body, content_type)
     except ValueError as error:
-        raise _undecodable(call, kind, str(error)) from None
+        raise _undecodable(kind, str(error), body, content_type) from None
+    if obj is None:
+        obj = {}
     if not isinstance(obj, dict):
-        raise _undecodable(call, kind, _not_an_object(obj))
+        raise _undecodable(kind, _not_an_object(obj), body, content_type)
     return body, _expect(call, obj, kind=kind, api_version=api_version)
 
 
 def _not_an_object(value: Any) -> str:
     shown = {list: "array", str: "string", bool: "bool", type(None): "null"}.get(type(value), "number")
-    return f"json: cannot unmarshal {shown} into Go value of type struct"
+    parts = 'APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\""'
+    return f"json: cannot unmarshal {shown} into Go value of type struct {{ {parts} }}"
 
 
-def _undecodable(call: Call, kind: str, why: str) -> BadRequest:
-    if call.served.custom is not None:
-        return failures.bad_request(why)
+def _undecodable(kind: str, why: str, body: bytes, content_type: str) -> BadRequest:
+    if content_type == "application/json":
+        why = f"couldn't get version/kind; json parse error: {why}"
     return failures.bad_request(
-        f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; "
-        f"json parse error: {why}"
+        f"the object provided is unrecognized (must be of type {kind}): {why} ({_summary(body)})"
     )
+
+
+def _summary(body: bytes) -> str:
+    """Show the beginning of a body: as text when it looks like JSON, else as hexadecimal digits."""
+    if not body:
+        return "<empty>"
+    shown = body[:_SUMMARY].decode(errors="replace") if body[:1] == b"{" else body[:_SUMMARY].hex()
+    return shown + (" ..." if len(body) > _SUMMARY else "")
 
 
 def _expect(call: Call, obj: JsonObject, *, kind: str, api_version: str) -> JsonObject:
@@ -84,32 +96,26 @@ def _expect(call: Call, obj: JsonObject, *, kind: str, api_version: str) -> Json
     if call.served.custom is not None and not (obj.get("kind") and obj.get("apiVersion")):
         missing = "Kind" if not obj.get("kind") else "apiVersion"
         raise failures.bad_request(f"Object '{missing}' is missing in '{_short(obj)}'")
-    if found_version != api_version:
-        raise failures.bad_request(
-            f"the API version in the data ({found_version}) does not match the expected API version"
-            f" ({api_version})"
-        )
-    if found_kind != kind:
-        raise _wrong_kind(call, found_kind, kind, found_version)
+    if (found_version, found_kind) != (api_version, kind):
+        raise _wrong_kind(call, found_kind, kind, found_version, api_version)
     return {**obj, "kind": kind, "apiVersion": api_version}
 
 
-def _wrong_kind(call: Call, found: str, kind: str, api_version: str) -> BadRequest:
-    group, _, version = api_version.rpartition("/")
-    if call.served.custom is not None:
+def _wrong_kind(call: Call, found: str, kind: str, found_version: str, api_version: str) -> BadRequest:
+    group, _, version = found_version.rpartition("/")
+    if call.served.custom is not None and found_version != api_version:
         return failures.bad_request(
-            f'{found} in version "{version}" cannot be handled as a {kind}: '
-            f"unable to decode into {api_version}, Kind={kind}"
+            f"the API version in the data ({found_version}) does not match the expected API version"
+            f" ({api_version})"
         )
     if call.cluster.registry.schemas.get(group, version, found) is None:
-        return failures.bad_request(
-            f'no kind "{found}" is registered for version "{api_version}" in scheme '
-            '"pkg/api/legacyscheme/scheme.go:30"'
-        )
-    return failures.bad_request(
-        f'{found} in version "{version}" cannot be handled as a {kind}: '
-        f"converting (v1.{found}) to (core.{kind}): unknown conversion"
-    )
+        where = 'in scheme "pkg/runtime/scheme.go:111"'
+        why = f'no kind "{found}" is registered for version "{found_version}" {where}'
+    else:
+        own = call.served.group.partition(".")[0] or "core"
+        why = f"converting ({version}.{found}) to ({own}.{kind}): unknown conversion"
+    expected = api_version.rpartition("/")[2]
+    return failures.bad_request(f'{found} in version "{expected}" cannot be handled as a {kind}: {why}')
 
 
 def _short(obj: JsonObject) -> str:
@@ -183,21 +189,19 @@ async def store_new(
             "create not allowed while custom resource definition is terminating"
         )
     if obj["metadata"].get("resourceVersion"):
-        raise failures.bad_request("resourceVersion should not be set on objects to be created")
+        raise failures.without_reason("resourceVersion should not be set on objects to be created")
     obj = on_create(obj, now=cluster.now(), namespace=call.namespace)
     obj = call.kind.default(obj)
     _check_namespace(call, obj)
+    # managedFields are those of what was sent; what admission and the server add has no manager.
+    if not applied:
+        reset = ("status",) if "status" in served.subresources else ()
+        obj = ssa.track(None, obj, call.kind.schema, _writer(call, options), reset=reset)
     before = obj
     obj = await cluster.admission.mutate(call, obj, None, "CREATE", options)
     if obj is not before:
         obj = call.kind.default(_canonical_after_admission(call, obj))
     obj = _without_generated_conflict(call, obj)
-    # managedFields are those of what was sent and admitted; what the server adds now has no manager.
-    if applied:
-        obj = obj if obj is before else ssa.track(before, obj, call.kind.schema, _writer(call, options))
-    else:
-        reset = ("status",) if "status" in served.subresources else ()
-        obj = ssa.track(None, obj, call.kind.schema, _writer(call, options), reset=reset)
     obj = strategies.prepare_create(obj, served, cluster.world)
     errors = call.kind.validate_create(obj)
     name = obj["metadata"].get("name") or ""
@@ -279,7 +283,7 @@ async def replace(call: Call) -> Result:
     _same_namespace(call, obj)
     name = obj["metadata"].get("name") or ""
     if not name:
-        raise invalid_name(call, name)
+        raise _nameless(call)
     if name != target.name:
         raise failures.bad_request(
             f"the name of the object ({name}) does not match the name on the URL ({target.name})"
@@ -295,10 +299,9 @@ async def replace(call: Call) -> Result:
     return 200, await update(call, lambda old: obj, options)
 
 
-def invalid_name(call: Call, name: str) -> BadRequest:
-    """Return the 400 for an object without a name."""
+def _nameless(call: Call) -> BadRequest:
     return failures.bad_request(
-        f"the name of the object ({name}) does not match the name on the URL ({call.target.name})"
+        f"the name of the object ({call.target.name} based on URL) was undeterminable: name must be provided"
     )
 
 
@@ -334,16 +337,15 @@ async def _update_once(
         return old
     _check_preconditions(call, new, old)
     new = on_update(new, old)
-    before = new = call.kind.default(new)
+    new = call.kind.default(new)
+    if not applied:
+        new = ssa.track(old, new, call.kind.schema, _writer(call, options), reset=_reset(call))
+    before = new
     new = await cluster.admission.mutate(call, new, old, "UPDATE", options)
     if new is not before:
         new = call.kind.default(_canonical_after_admission(call, new))
     if call.collection.head(base.place) is not base:
         raise StaleError
-    if not applied:
-        new = ssa.track(old, new, call.kind.schema, _writer(call, options), reset=_reset(call))
-    elif new is not before:
-        new = ssa.track(before, new, call.kind.schema, _writer(call, options), reset=_reset(call))
     new = _prepared(call, new, old)
     new = ssa.restore_times(new, old)
     errors = call.kind.validate_update(new, old, subresource=subresource)
@@ -375,17 +377,18 @@ def _prepared(call: Call, new: JsonObject, old: JsonObject) -> JsonObject:
 def _check_preconditions(call: Call, new: JsonObject, old: JsonObject) -> None:
     meta, live = new["metadata"], old["metadata"]
     if meta.get("uid") and meta["uid"] != live["uid"]:
+        key = "/".join(filter(None, (call.served.plural, call.namespace, call.target.name)))
         raise call.conflict(
-            f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {live['uid']}"
+            f"StorageError: invalid object, Code: 4, Key: /registry/{key}, ResourceVersion: 0, "
+            "AdditionalErrorMsg: Precondition failed: "
+            f"UID in precondition: {meta['uid']}, UID in object meta: {live['uid']}"
         )
     version = meta.get("resourceVersion")
     if version and version != live["resourceVersion"]:
         if not version.isdigit():
-            error = fields.invalid(
-                "metadata.resourceVersion", version, f'strconv.ParseUint: parsing "{version}": invalid syntax'
-            )
-            raise invalid_object(
-                [error], group=call.served.group, kind=call.served.kind, name=call.target.name
+            raise failures.without_reason(
+                f'resourceVersion: Invalid value: "{version}": '
+                f'strconv.ParseUint: parsing "{version}": invalid syntax'
             )
         raise call.conflict()
 
@@ -399,10 +402,10 @@ async def _store_changed(
     if options.dry_run:
         return new
     if gone:
-        write = cluster.store.delete(call.collection, base, last=_stored(call, new))
-        entry = await write.committed()
+        # The last finalizer is gone: the object goes with it, and its change is never stored.
+        entry = await cluster.store.delete(call.collection, base).committed()
         cluster.deleted(served, entry)
-        return view(entry, served)
+        return new
     if same(new, old):
         await cluster.store.settled(call.collection, base)
         return view(base, served)
@@ -431,7 +434,7 @@ async def patch_object(call: Call) -> Result:
     custom = call.served.custom is not None
     accepted = CUSTOM_PATCH_TYPES if custom else PATCH_TYPES
     if content_type not in accepted or content_type == "application/apply-patch+cbor":
-        raise failures.unsupported_media_type(accepted)
+        raise failures.unsupported_media_type(accepted) if custom else failures.unroutable_body()
     body = await call.request.read_body()
     if content_type == "application/apply-patch+yaml":
         return await _apply(call, body)
@@ -439,13 +442,13 @@ async def patch_object(call: Call) -> Result:
     try:
         change = codec.decode(body, "application/json")
     except ValueError as error:
-        raise failures.bad_request(str(error)) from None
-    live = call.live()
-    assert live is not None
+        raise failures.bad_request(f"error decoding patch: {error}") from None
+    call.live()
 
     def compute(old: JsonObject) -> JsonObject:
         patched = _patched(call, old, change, content_type)
-        return _canonical_patched(call, patched, body, options)
+        shown = _go_map(change) if content_type == PATCH_TYPES[2] else _short(patched)
+        return _canonical_patched(call, patched, shown, body, options)
 
     return 200, await update(call, compute, options)
 
@@ -453,11 +456,11 @@ async def patch_object(call: Call) -> Result:
 def _patched(call: Call, old: JsonObject, change: Any, content_type: str) -> JsonObject:
     result: JsonObject
     if content_type == "application/json-patch+json":
+        if not isinstance(change, list):
+            raise _not_decodable(change, "[]handlers.jsonPatchOp")
         result = patch.json_patch(old, change)
     elif not isinstance(change, dict):
-        raise failures.bad_request(
-            f"json: cannot unmarshal {_go_type(change)} into Go value of type map[string]interface {{}}"
-        )
+        raise _not_decodable(change, "map[string]interface {}")
     elif content_type == "application/merge-patch+json":
         result = patch.merge_patch(old, change)
     else:
@@ -467,24 +470,45 @@ def _patched(call: Call, old: JsonObject, change: Any, content_type: str) -> Jso
     return result
 
 
+def _not_decodable(change: Any, wanted: str) -> BadRequest:
+    found = _go_type(change)
+    return failures.bad_request(
+        f"error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}"
+    )
+
+
 def _go_type(value: Any) -> str:
-    return {list: "array", str: "string", bool: "bool"}.get(type(value), "number")
+    names = {list: "array", str: "string", bool: "bool", dict: "object"}
+    return names.get(type(value), "number")
 
 
-def _canonical_patched(call: Call, patched: JsonObject, body: bytes, options: WriteOptions) -> JsonObject:
+def _go_map(value: Any) -> str:
+    """Show a patch as Go prints the map it was decoded into."""
+    if isinstance(value, dict):
+        return "map[" + " ".join(f"{key}:{_go_map(value[key])}" for key in sorted(value)) + "]"
+    if isinstance(value, list):
+        return "[" + " ".join(map(_go_map, value)) + "]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "<nil>" if value is None else str(value)
+
+
+def _canonical_patched(
+    call: Call, patched: JsonObject, shown: str, body: bytes, options: WriteOptions
+) -> JsonObject:
     served = call.served
     if patched.get("kind") != served.kind or patched.get("apiVersion") != served.api_version:
-        raise failures.bad_request(
-            f"{patched.get('apiVersion')}, Kind={patched.get('kind')} does not match the expected "
-            f"{served.api_version}, Kind={served.kind}"
-        )
+        _, _, version = str(patched.get("apiVersion")).rpartition("/")
+        own = served.group.partition(".")[0] or "core"
+        why = f"converting ({version}.{patched.get('kind')}) to ({own}.{served.kind}): unknown conversion"
+        raise _invalid_patch(shown, why)
     try:
         canonical, unknown = call.kind.canonical(patched)
     except WireError as error:
-        raise _invalid_patch(body, str(error)) from None
+        raise _invalid_patch(shown, str(error)) from None
     problems = _problems(unknown, _repeated(body, options))
     if problems and options.field_validation == "Strict":
-        raise _invalid_patch(body, strict_decoding(problems))
+        raise _invalid_patch(shown, strict_decoding(problems))
     if problems and options.field_validation == "Warn":
         call.request.warnings.extend(problems)
     name = canonical["metadata"].get("name") or ""
@@ -496,8 +520,8 @@ def _canonical_patched(call: Call, patched: JsonObject, body: bytes, options: Wr
     return canonical
 
 
-def _invalid_patch(body: bytes, why: str) -> Invalid:
-    error = fields.invalid("patch", body.decode(errors="replace"), why)
+def _invalid_patch(shown: str, why: str) -> Invalid:
+    error = fields.invalid("patch", shown, why)
     return invalid_object([error], group="", kind="", name="")
 
 
@@ -506,7 +530,7 @@ def _invalid_patch(body: bytes, why: str) -> Invalid:
 
 async def _apply(call: Call, body: bytes) -> Result:
     options = WriteOptions.parse(call.request, "PatchOptions", apply=True)
-    config = _configuration(call, body, options)
+    config = _configuration(call, body)
     live = call.collection.head((call.namespace, call.target.name))
     writer = _writer(call, options)
     reset = _reset(call)
@@ -523,59 +547,44 @@ async def _apply(call: Call, body: bytes) -> Result:
         raise call.conflict(
             f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
         )
-    config = strategies.drop_status(config, call.served)
+    config = strategies.drop_status(with_metadata(config, resourceVersion=None), call.served)
     merged = ssa.apply(None, config, call.kind.schema, writer, force=options.force, reset=reset)
     return 201, await store_new(call, _merged(call, merged), options, applied=True)
 
 
-def _configuration(call: Call, body: bytes, options: WriteOptions) -> JsonObject:
+def _configuration(call: Call, body: bytes) -> JsonObject:
     """Return the applied configuration, in the fields the user wrote; raises 400."""
     served = call.served
     try:
         config = codec.decode(body, "application/yaml")
     except ValueError as error:
-        raise failures.bad_request(f"error decoding YAML: {error}") from None
+        raise failures.bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
     if not isinstance(config, dict):
         raise failures.bad_request(
             "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: "
             f"cannot unmarshal {_go_type(config)} into Go value of type map[string]interface {{}}"
         )
-    if not config.get("kind") or not config.get("apiVersion"):
-        raise failures.bad_request(f"Object 'Kind' is missing in '{_short(config)}'")
-    if config["apiVersion"] != served.api_version or config["kind"] != served.kind:
-        raise failures.bad_request(
-            f"the API version in the data ({config['apiVersion']}) does not match the expected API version ({served.api_version})"
-            if config["apiVersion"] != served.api_version
-            else f"{config['kind']} does not match the expected {served.kind}"
-        )
+    group_version, kind = config.get("apiVersion") or "/", config.get("kind") or ""
+    if (group_version, kind) != (served.api_version, served.kind):
+        if "/" not in group_version:
+            group_version = "/" + group_version
+        raise failures.bad_request(f"invalid object type: {group_version}, Kind={kind}")
     meta = config.get("metadata")
     if meta is None:
         config = {**config, "metadata": {}}
     elif not isinstance(meta, dict):
         raise failures.bad_request("metadata must be an object")
-    try:
-        _, unknown = call.kind.canonical(config)
-    except WireError as error:
-        raise cannot_be_handled(served.kind, served.version, str(error)) from None
-    if unknown and options.field_validation == "Strict":
-        raise failures.bad_request(strict_decoding(_problems(unknown, ())))
-    if unknown and options.field_validation == "Warn":
-        call.request.warnings.extend(_problems(unknown, ()))
     return _addressed(call, config)
 
 
 def _addressed(call: Call, config: JsonObject) -> JsonObject:
-    meta = config["metadata"]
-    name = meta.get("name") or call.target.name
+    name = config["metadata"].get("name") or call.target.name
     if name != call.target.name:
         raise failures.bad_request(
             f"the name of the object ({name}) does not match the name on the URL ({call.target.name})"
         )
     _same_namespace(call, config)
-    changes: dict[str, Any] = {"name": name}
-    if call.namespace:
-        changes["namespace"] = call.namespace
-    return with_metadata(config, **changes)
+    return with_metadata(config, name=name)
 
 
 def _merged(call: Call, merged: JsonObject) -> JsonObject:
