@@ -25,7 +25,7 @@ from mooring.operators.redis.sentinel.moves import (
 )
 from mooring.operators.redis.sentinel.topology import Member, Pod, Server, Watcher
 
-__all__ = ["MasterInTheWay", "next_change"]
+__all__ = ["MasterInTheWay", "next_change", "unblock"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,8 +232,8 @@ def _template(look: Look, member: Member, server: Server) -> Verdict | None:
     if not look.wanted.roll:
         return None
     if not look.observed.redis_set.current:
-        if broken := _broken(tuple(one.pod for one in look.topology.members), look.wanted.size):
-            return broken
+        if starting := _starting(look):
+            return starting
         return WriteTemplate(component="redis", why="the declared pods differ from those that run")
     if not look.observed.sentinel_set.current:
         return WriteTemplate(
@@ -249,7 +249,7 @@ def _roll_redis(look: Look, member: Member, server: Server) -> Verdict | MasterI
     old = [pod for pod in pods if revision and pod.revision and pod.revision != revision]
     if not old:
         return None
-    if halted := _halted(pods, revision):
+    if halted := _halted(look, pods, revision):
         return halted
     settled = all(
         it.in_sync_with(member.ip) and it.priority > 0
@@ -286,7 +286,7 @@ def _roll_sentinels(look: Look, member: Member, server: Server) -> Verdict | Non
     old = [pod for pod in pods if revision and pod.revision and pod.revision != revision]
     if not old:
         return None
-    if halted := _halted(pods, revision):
+    if halted := _halted(look, pods, revision):
         return halted
     broken = [pod for pod in old if pod.trouble and not pod.running]
     if len(look.watchers) < look.wanted.sentinels and not broken:
@@ -296,24 +296,44 @@ def _roll_sentinels(look: Look, member: Member, server: Server) -> Verdict | Non
 
 
 _HOPELESS = frozenset(
-    [
-        "ImagePullBackOff",
-        "ErrImagePull",
-        "InvalidImageName",
-        "ErrImageNeverPull",
-        "CrashLoopBackOff",
-        "CreateContainerConfigError",
-        "CreateContainerError",
-        "RunContainerError",
-        "Unschedulable",
-        "FailedMount",
-    ]
+    (
+        *("ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "CrashLoopBackOff"),
+        *("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "FailedMount"),
+        *("Unschedulable", "UnboundClaim"),
+    )
 )
+_MAY_PASS = frozenset({"Unschedulable", "UnboundClaim"})
+PASSES_WITHIN = 10.0
+"""Seconds in which a claim is bound and a place is found, as a rule."""
 
 
-def _halted(pods: list[Pod], revision: str) -> Verdict | None:
+def _hopeless(look: Look, pod: Pod) -> bool:
+    """It will not come up without a person."""
+    if pod.running or pod.trouble not in _HOPELESS:
+        return False
+    return pod.trouble not in _MAY_PASS or look.seconds_since(pod.created) > PASSES_WITHIN
+
+
+def unblock(look: Look) -> Verdict | None:
+    """No server runs and some cannot: a corrected declaration reaches them, else it is said what is wrong."""
+    stuck = [one.pod for one in look.topology.members if _hopeless(look, one.pod)]
+    if not stuck:
+        return None
+    if look.wanted.roll and not look.observed.redis_set.current:
+        return WriteTemplate(component="redis", why="no server runs with the template there is")
+    revision = look.observed.redis_set.update_revision
+    old = next((pod for pod in stuck if revision and pod.revision and pod.revision != revision), None)
+    if old is not None:
+        return DeletePod(
+            component="redis", pod=old.name, uid=old.uid, why=f"its old template cannot run: {old.trouble}"
+        )
+    pod = stuck[0]
+    return Wait(reason=pod.trouble, message=f"{pod.name}: {pod.trouble_message}", after=2.0, stalled=True)
+
+
+def _halted(look: Look, pods: list[Pod], revision: str) -> Verdict | None:
     """A pod of the new template that does not come up stops the roll."""
-    bad = next((pod for pod in pods if pod.revision == revision and pod.trouble in _HOPELESS), None)
+    bad = next((pod for pod in pods if pod.revision == revision and _hopeless(look, pod)), None)
     if bad is None:
         return None
     return Wait(
@@ -325,11 +345,10 @@ def _halted(pods: list[Pod], revision: str) -> Verdict | None:
     )
 
 
-def _broken(pods: tuple[Pod, ...], size: int) -> Verdict | None:
+def _starting(look: Look) -> Verdict | None:
     """A new template is not begun over pods that are starting."""
-    starting = [
-        pod for pod in pods if pod.ordinal < size and not pod.running and pod.trouble not in _HOPELESS
-    ]
+    pods, size = [one.pod for one in look.topology.members], look.wanted.size
+    starting = [pod for pod in pods if pod.ordinal < size and not pod.running and not _hopeless(look, pod)]
     if not starting:
         return None
     return Wait(reason="PodsStarting", message=f"{starting[0].name} is starting", after=1.0)
@@ -346,7 +365,7 @@ def _missing(look: Look) -> Verdict | None:
             reason=one.pod.trouble or "RedisNotAnswering",
             message=f"{one.name}: {one.pod.trouble_message or one.error}",
             after=1.0,
-            stalled=one.pod.trouble in _HOPELESS,
+            stalled=_hopeless(look, one.pod),
         )
     if len(wanted) < look.wanted.size:
         return Wait(
@@ -367,7 +386,7 @@ def _missing(look: Look) -> Verdict | None:
             if lost
             else f"{len(look.topology.watchers)} of {look.wanted.sentinels} sentinel pods exist",
             after=1.0,
-            stalled=trouble is not None and trouble.trouble in _HOPELESS,
+            stalled=trouble is not None and _hopeless(look, trouble),
         )
     unready = [*unready, *(one for one in look.topology.watchers if not one.pod.ready)]
     if unready:

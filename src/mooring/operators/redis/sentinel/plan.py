@@ -60,6 +60,8 @@ def next_step(wanted: Wanted, observed: Observed, recorded: Recorded, now: datet
     look = Look(wanted, observed, recorded, now)
     if not look.topology.members:
         return Wait(reason="PodsMissing", message="no redis pod exists yet", after=1.0)
+    if not look.answering and (verdict := changes.unblock(look)):
+        return verdict
     found = _master(look)
     if not isinstance(found, tuple):
         return found

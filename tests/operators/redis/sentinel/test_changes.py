@@ -1,0 +1,302 @@
+"""What the user changed: keys, sizes, templates; small steps that never cost the data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.operators.redis.sentinel.builders import Scene, gated, healthy
+from tests.operators.redis.sentinel.test_plan import is_a, waits_for
+
+from mooring.operators.redis.dial import Address
+from mooring.operators.redis.parameters import classify, same_value
+from mooring.operators.redis.sentinel.look import SetState
+from mooring.operators.redis.sentinel.moves import (
+    ConfigResult,
+    Configure,
+    DeletePod,
+    InSync,
+    PublishConfig,
+    Record,
+    Resize,
+    SetPriority,
+    Wait,
+    WriteTemplate,
+)
+from mooring.operators.redis.sentinel.topology import Peer
+
+
+def configured(scene: Scene, **keys: str) -> Scene:
+    """What the servers say of these keys."""
+    plain = {name.replace("_", "-"): value for name, value in keys.items()}
+    for name in scene.members:
+        scene = scene.server(name, config={"slave-priority": "1", **plain})
+    return scene
+
+
+def asking(scene: Scene, **keys: str) -> Scene:
+    """The user's spec.config."""
+    plain = {name.replace("_", "-"): value for name, value in keys.items()}
+    return scene.want(config=plain, user_keys=frozenset(plain))
+
+
+# --- live keys -------------------------------------------------------------------------------------------
+
+
+def test_a_changed_key_is_noted_set_noted_again_and_published() -> None:
+    scene = asking(configured(healthy(), hz="10"), hz="13")
+    noted = is_a(Record, scene.decide())
+    assert noted.config is not None
+    assert (noted.config["hz"].state, noted.config["hz"].previous) == ("Pending", "10")
+    scene = scene.record(config=noted.config)
+    move = is_a(Configure, scene.decide())
+    assert (move.key, move.value, len(move.targets)) == ("hz", "13", 3)
+    scene = asking(configured(scene, hz="13"), hz="13")
+    applied = is_a(Record, scene.decide())
+    assert applied.config is not None
+    assert applied.config["hz"].state == "Applied"
+    scene = scene.record(config=applied.config)
+    assert dict(is_a(PublishConfig, scene.decide()).values) == {"hz": "13"}
+    assert is_a(InSync, scene.see(published={"hz": "13"}).decide())
+
+
+def test_only_servers_that_differ_are_touched() -> None:
+    scene = asking(configured(healthy(), hz="13"), hz="13").server("redis-2", config={"hz": "10"})
+    scene = scene.record(
+        config={"hz": ConfigResult(wanted="13", state="Applied", effective="13", previous="10")}
+    )
+    assert [target.name for target in is_a(Configure, scene.decide()).targets] == ["redis-2"]
+
+
+def test_a_clamped_value_is_not_set_again_and_again() -> None:
+    result = ConfigResult(wanted="600", effective="500", state="Clamped", previous="10")
+    scene = asking(configured(healthy(), hz="500"), hz="600").record(config={"hz": result})
+    assert is_a(InSync, scene.see(published={"hz": "600"}).decide())
+
+
+def test_a_rejected_value_is_not_tried_again_nor_published() -> None:
+    result = ConfigResult(wanted="x", state="Rejected", message="bad", previous="10")
+    scene = asking(configured(healthy(), hz="10"), hz="x").record(config={"hz": result})
+    assert is_a(InSync, scene.decide())
+
+
+@pytest.mark.parametrize(
+    ("key", "shown", "state"),
+    [("port", "6379", "Forbidden"), ("databases", "16", "NeedsRestart"), ("max-clients", "", "Unknown")],
+)
+def test_a_key_that_cannot_be_set_live_is_reported_with_a_remedy(key: str, shown: str, state: str) -> None:
+    scene = healthy()
+    for name in scene.members:
+        scene = scene.server(name, config={"slave-priority": "1", **({key: shown} if shown else {})})
+    scene = scene.want(config={key: "99"}, user_keys=frozenset({key}))
+    noted = is_a(Record, scene.decide())
+    assert noted.config is not None
+    assert noted.config[key].state == state
+    assert noted.config[key].message
+    assert is_a(InSync, scene.record(config=noted.config).decide())
+
+
+def test_a_dropped_key_gets_its_earlier_value_back() -> None:
+    result = ConfigResult(wanted="13", effective="13", state="Applied", previous="10")
+    scene = configured(healthy(), hz="13").record(config={"hz": result}).see(published={"hz": "13"})
+    assert is_a(Configure, scene.decide()).value == "10"
+    done = is_a(Record, configured(scene, hz="10").decide())
+    assert done.config == {}
+    assert is_a(PublishConfig, configured(scene, hz="10").record(config={}).decide()).values == {}
+
+
+def test_the_persistence_switch_is_a_live_change_without_a_restart() -> None:
+    scene = configured(healthy(), appendonly="yes").want(config={"appendonly": "no"})
+    assert is_a(Configure, scene.decide()).value == "no"
+
+
+@pytest.mark.parametrize(
+    ("key", "left", "right", "same"),
+    [
+        ("maxmemory", "100mb", "104857600", True),
+        ("maxmemory", "1g", "1000000000", True),
+        ("maxmemory", "1gb", "1g", False),
+        ("appendonly", "YES", "yes", True),
+        ("save", "900 1 300 10", "900  1 300 10", True),
+        ("save", "", '""', True),
+        (
+            "client-output-buffer-limit",
+            "slave 256mb 64mb 60",
+            "normal 0 0 0 replica 268435456 67108864 60",
+            True,
+        ),
+        ("hz", "10", "11", False),
+    ],
+)
+def test_values_are_compared_by_meaning(key: str, left: str, right: str, same: bool) -> None:
+    assert same_value(key, left, right) is same
+
+
+def test_old_and_new_spellings_are_one_key() -> None:
+    assert classify("slaveof") == "forbidden"
+    assert classify("slave-priority") == classify("replica-priority") == "forbidden"
+    assert classify("min-slaves-to-write") == "live"
+
+
+# --- sizes -----------------------------------------------------------------------------------------------
+
+
+def test_growth_is_one_resize_and_the_new_pod_is_let_in_after_it_synchronised() -> None:
+    assert is_a(Resize, healthy().want(size=5).decide()).replicas == 5
+    assert is_a(Resize, healthy().want(sentinels=5).decide()).component == "sentinel"
+
+
+def leaving(size: int, **changes: Any) -> Scene:
+    return healthy(size=5).want(size=size, **changes)
+
+
+def test_replicas_that_leave_are_held_out_of_election_first() -> None:
+    closed = is_a(SetPriority, leaving(3).decide())
+    assert ([target.name for target in closed.targets], closed.priority) == (["redis-3", "redis-4"], 0)
+
+
+def test_pods_are_removed_once_nobody_can_elect_them() -> None:
+    scene = leaving(3).server("redis-3", priority=0).server("redis-4", priority=0)
+    assert is_a(Resize, scene.decide()).replicas == 3
+
+
+def test_the_master_hands_over_before_its_pod_is_removed() -> None:
+    scene = mastered_by_the_last(healthy(size=5)).want(size=3).server("redis-3", priority=0)
+    blocked = waits_for("SwitchBlocked", scene.decide())
+    assert "has not seen yet" in blocked.message
+    scene = knowing(scene, unfit="redis-3")
+    operation = is_a(Record, scene.decide()).operation
+    assert operation is not None
+    assert (operation.kind, operation.subject) == ("Switch", "redis-4")
+
+
+def mastered_by_the_last(scene: Scene) -> Scene:
+    name = "redis-4"
+    ip = scene.members[name].ip
+    lineage = scene.recorded.lineage
+    assert lineage is not None
+    scene = scene.record(lineage=lineage.succeed(scene.members[name].pod, replid="line", sentinel_epoch=0))
+    for other in scene.members:
+        scene = scene.server(other, role="slave", master=Address(ip, 6379), link_up=True)
+    scene = scene.server(name, role="master", master=None, link_up=False)
+    peers = tuple(
+        Peer(ip=one.ip, port=6379, priority=1) for one in scene.members.values() if one.name != name
+    )
+    return scene.sentinels(master=Address(ip, 6379), replicas=peers)
+
+
+def knowing(scene: Scene, *, unfit: str) -> Scene:
+    ip = scene.members[unfit].ip
+    for name, watcher in scene.watchers.items():
+        assert watcher.sentinel is not None
+        peers = tuple(
+            replace(peer, priority=0) if peer.ip == ip else peer for peer in watcher.sentinel.replicas
+        )
+        scene = scene.sentinel(name, replicas=peers)
+    return scene
+
+
+def test_nothing_is_removed_while_no_remaining_replica_is_in_sync() -> None:
+    scene = leaving(3).server("redis-3", priority=0).server("redis-4", priority=0)
+    lineage = scene.recorded.lineage
+    assert lineage is not None
+    for name in ("redis-1", "redis-2"):
+        scene = scene.server(name, syncing=True, link_up=False, priority=0)
+    kept = [scene.members[name].pod for name in ("redis-0", "redis-3", "redis-4")]
+    verdict = scene.record(lineage=lineage.with_members(kept)).sentinels(replicas=()).decide()
+    assert not isinstance(verdict, Resize)
+
+
+def test_sentinels_leave_one_by_one() -> None:
+    scene = healthy(sentinels=5).want(sentinels=3)
+    assert is_a(Resize, scene.decide()).replicas == 4
+    settings = {**scene.watchers["sentinel-0"].sentinel.settings, "quorum": "3"}  # type: ignore[union-attr]
+    going = scene.see(sentinel_set=SetState(replicas=4)).sentinels(settings=settings)
+    waits_for("SentinelLeaving", going.decide())
+
+
+# --- the roll --------------------------------------------------------------------------------------------
+
+
+def rolling(scene: Scene, *old: str) -> Scene:
+    for name in scene.members:
+        scene = scene.pod(name, revision="r1" if name in old else "r2")
+    return scene.see(redis_set=SetState(replicas=3, update_revision="r2"))
+
+
+def test_a_changed_template_is_written_once_all_is_well() -> None:
+    scene = healthy().see(redis_set=SetState(replicas=3, current=False))
+    assert is_a(WriteTemplate, scene.decide()).component == "redis"
+
+
+def test_an_invalid_declaration_rolls_nothing() -> None:
+    scene = healthy(roll=False).see(redis_set=SetState(replicas=3, current=False))
+    assert is_a(InSync, scene.decide())
+
+
+def test_replicas_are_rolled_first_from_the_highest() -> None:
+    assert is_a(DeletePod, rolling(healthy(), "redis-0", "redis-1", "redis-2").decide()).pod == "redis-2"
+    assert is_a(DeletePod, rolling(healthy(), "redis-0", "redis-1").decide()).pod == "redis-1"
+
+
+def test_the_next_pod_waits_until_the_last_one_is_in_sync() -> None:
+    scene = rolling(healthy(), "redis-0", "redis-1").server("redis-2", link_up=False, priority=0)
+    lineage = scene.recorded.lineage
+    assert lineage is not None
+    kept = [scene.members[name].pod for name in ("redis-0", "redis-1")]
+    scene = scene.record(lineage=lineage.with_members(kept))
+    waits_for("RollWaiting", scene.decide())
+
+
+def test_the_master_is_rolled_last_and_hands_over_first() -> None:
+    operation = is_a(Record, rolling(healthy(), "redis-0").decide()).operation
+    assert operation is not None
+    assert (operation.kind, operation.subject) == ("Switch", "redis-0")
+
+
+def test_a_new_pod_that_does_not_come_up_halts_the_roll() -> None:
+    scene = rolling(healthy(), "redis-0", "redis-1").silent("redis-2", seconds=3)
+    scene = scene.pod("redis-2", running=False, trouble="ImagePullBackOff", trouble_message="no such image")
+    halted = waits_for("RollHalted", scene.settled().decide())
+    assert halted.stalled
+    assert "no such image" in halted.message
+
+
+def test_a_corrected_template_replaces_the_pod_that_did_not_come_up_first() -> None:
+    scene = rolling(healthy(), "redis-0", "redis-1", "redis-2").silent("redis-2", seconds=3)
+    scene = scene.pod("redis-2", running=False, trouble="ImagePullBackOff", revision="r1")
+    assert is_a(DeletePod, scene.settled().decide()).pod == "redis-2"
+
+
+def test_an_image_that_never_existed_can_be_corrected_before_anything_ran() -> None:
+    scene = healthy().record(lineage=None).silent("redis-0", "redis-1", "redis-2")
+    for name in scene.members:
+        scene = scene.pod(
+            name, running=False, trouble="ErrImagePull", trouble_message="no such image", revision="r1"
+        )
+    stuck = is_a(Wait, scene.decide())
+    assert stuck.stalled
+    assert "no such image" in stuck.message
+    corrected = scene.see(redis_set=SetState(replicas=3, update_revision="r1", current=False))
+    assert is_a(WriteTemplate, corrected.decide())
+    written = scene.see(redis_set=SetState(replicas=3, update_revision="r2"))
+    assert is_a(DeletePod, written.decide())
+
+
+def test_a_pod_that_is_away_is_named_with_its_reason() -> None:
+    scene = healthy().silent("redis-2", seconds=3)
+    scene = scene.pod("redis-2", running=False, trouble="Unschedulable", trouble_message="0/1 nodes")
+    found = waits_for("Unschedulable", scene.settled().decide())
+    assert found.stalled
+    assert "redis-2" in found.message
+
+
+def test_pods_that_are_not_ready_are_not_called_healthy() -> None:
+    waits_for("PodsNotReady", healthy().pod("redis-1", ready=False).decide())
+
+
+def test_gated_servers_are_no_reason_to_hurry_a_change() -> None:
+    scene = healthy().want(size=5).member("redis-2", healthy().members["redis-2"])
+    scene = scene.server("redis-2", master=gated().master, link_up=False)
+    assert not isinstance(scene.decide(), Resize)

@@ -1,0 +1,114 @@
+"""Sentinels are mended one at a time, with a quorum at every moment."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+from tests.operators.redis.sentinel.builders import Scene, ago, healthy
+from tests.operators.redis.sentinel.test_plan import is_a, waits_for
+
+from mooring.operators.redis.dial import Address
+from mooring.operators.redis.sentinel.moves import InSync, LastFailover, Monitor, TuneSentinel
+from mooring.operators.redis.sentinel.topology import Peer
+
+DEAD = Address("10.9.9.9", 6379)
+
+
+def names(move: Monitor) -> list[str]:
+    return [target.name for target in move.sentinels]
+
+
+def test_sentinels_that_watch_nothing_are_told_the_master_with_the_right_quorum() -> None:
+    scene = healthy(sentinels=5).sentinels(master=None, replicas=(), sentinels=(), settings={})
+    move = is_a(Monitor, scene.decide())
+    assert (move.master.ip, move.quorum, len(move.sentinels)) == ("10.0.0.1", 3, 5)
+
+
+def test_a_majority_that_watches_a_dead_address_is_emptied_first_and_then_pointed() -> None:
+    move = is_a(Monitor, healthy().sentinels(master=DEAD, epoch=4).decide())
+    assert len(move.sentinels) == 3
+
+
+def test_sentinels_that_have_not_heard_of_a_new_master_get_a_moment() -> None:
+    scene = healthy().sentinel("sentinel-0", epoch=1).sentinel("sentinel-1", master=DEAD)
+    scene = scene.sentinel("sentinel-2", epoch=1)
+    lineage = scene.recorded.lineage
+    assert lineage is not None
+    scene = scene.record(lineage=msgspec.structs.replace(lineage, sentinel_epoch=1))
+    waits_for("SentinelsLearning", scene.record(last_failover=LastFailover(at=ago(1))).decide())
+    late = scene.record(last_failover=LastFailover(at=ago(60)))
+    assert names(is_a(Monitor, late.decide())) == ["sentinel-1"]
+
+
+def test_settings_that_differ_are_set_and_nothing_else() -> None:
+    scene = healthy()
+    settings = {**scene.watchers["sentinel-1"].sentinel.settings, "quorum": "3"}  # type: ignore[union-attr]
+    move = is_a(TuneSentinel, scene.sentinel("sentinel-1", settings=settings).decide())
+    assert (move.sentinel.name, dict(move.settings)) == ("sentinel-1", {"quorum": "2"})
+
+
+def test_the_users_quorum_wins() -> None:
+    move = is_a(TuneSentinel, healthy(quorum=3).decide())
+    assert dict(move.settings) == {"quorum": "3"}
+
+
+def haunted(scene: Scene, *sentinels: str) -> Scene:
+    ghost = Peer(ip="10.9.9.9", port=6379, flags=frozenset({"slave", "s_down", "disconnected"}))
+    for name in sentinels:
+        watcher = scene.watchers[name]
+        assert watcher.sentinel is not None
+        scene = scene.sentinel(name, replicas=(*watcher.sentinel.replicas, ghost))
+    return scene
+
+
+def test_a_dead_replicas_address_is_forgotten_by_one_sentinel_at_a_time() -> None:
+    scene = haunted(healthy(), "sentinel-0", "sentinel-1", "sentinel-2")
+    assert names(is_a(Monitor, scene.decide())) == ["sentinel-0"]
+
+
+def test_the_next_sentinel_waits_until_the_last_one_knows_everybody() -> None:
+    scene = haunted(healthy(), "sentinel-1", "sentinel-2").sentinel("sentinel-0", replicas=(), sentinels=())
+    waits_for("SentinelsLearning", scene.decide())
+
+
+def test_a_sentinel_that_knows_no_replica_is_no_quorum_whatever_it_says() -> None:
+    scene = haunted(healthy(), "sentinel-0").sentinel("sentinel-1", replicas=(), quorum_ok=True)
+    waits_for("SentinelsLearning", scene.decide())
+
+
+def test_a_live_follower_that_is_not_ours_is_left_alone() -> None:
+    scene = healthy()
+    foreign = Peer(ip="172.16.0.1", port=6379, priority=0, flags=frozenset({"slave"}))
+    for name, watcher in scene.watchers.items():
+        assert watcher.sentinel is not None
+        scene = scene.sentinel(name, replicas=(*watcher.sentinel.replicas, foreign))
+    assert is_a(InSync, scene.decide())
+
+
+def test_a_ghost_among_the_sentinels_is_forgotten_too() -> None:
+    scene = healthy()
+    ghost = Peer(ip="10.0.1.99", port=26379, flags=frozenset({"sentinel", "s_down"}))
+    watcher = scene.watchers["sentinel-2"]
+    assert watcher.sentinel is not None
+    scene = scene.sentinel("sentinel-2", sentinels=(*watcher.sentinel.sentinels, ghost))
+    assert names(is_a(Monitor, scene.decide())) == ["sentinel-2"]
+
+
+def test_nothing_is_mended_while_a_failover_runs() -> None:
+    scene = haunted(healthy(), "sentinel-0").sentinel(
+        "sentinel-1", flags=frozenset({"master", "failover_in_progress"})
+    )
+    waits_for("SentinelFailover", scene.decide())
+
+
+def test_a_sentinel_that_is_gone_does_not_keep_the_others_from_being_mended() -> None:
+    scene = healthy().blind("sentinel-2")
+    scene = scene.sentinel("sentinel-0", master=DEAD).sentinel("sentinel-1", master=DEAD)
+    assert names(is_a(Monitor, scene.decide())) == ["sentinel-0", "sentinel-1"]
+
+
+def test_the_quorum_follows_the_number_of_sentinels_there_are() -> None:
+    scene = healthy(sentinels=3)
+    scene = scene.see(sentinel_set=replace(scene.observed.sentinel_set, replicas=5)).want(sentinels=5)
+    assert dict(is_a(TuneSentinel, scene.decide()).settings) == {"quorum": "3"}
