@@ -1,0 +1,30 @@
+"""A plane in a process of its own, to be killed: prints the pids of its pods' processes, then waits."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+from .lab import Lab, pod, until
+
+SCRIPT = "sleep 1000 & setsid sleep 1000 & trap '' TERM; while :; do sleep 0.05; done"
+
+
+async def main(directory: Path) -> None:
+    async with Lab(directory) as lab:
+        containers: list[dict[str, Any]] = [
+            {"name": "deaf", "command": ["sh", "-c", SCRIPT]},
+            {"name": "user", "command": ["sh", "-c", SCRIPT], "securityContext": {"runAsUser": 1234}},
+        ]
+        worker = lab.run(pod(containers=containers))
+        await until(lambda: all(runner.program_pid for runner in worker.main))
+        for runner in worker.main:
+            sandbox = runner.entrance.sandbox
+            print(sandbox.child.pid, sandbox.init_pid, sandbox.program_pid, flush=True)  # noqa: T201
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1])))

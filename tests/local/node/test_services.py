@@ -1,0 +1,63 @@
+"""Service addresses: derived from objects, told to the kernel as differences."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address
+from typing import Any
+
+from mooring.kube.object import decode
+from mooring.kube.objects.core import Service
+from mooring.kube.objects.discovery import EndpointSlice
+from mooring.local.node.services import Backend, Frontend, changes, wanted
+
+FRONT = Frontend(IPv4Address("10.96.0.7"), "tcp", 6379)
+ONE, TWO = Backend(IPv4Address("10.99.1.1"), 6379), Backend(IPv4Address("10.99.1.2"), 6379)
+
+
+def service(**spec: Any) -> Service:
+    return decode({"metadata": {"name": "db", "namespace": "n"}, "spec": spec}, Service)
+
+
+def piece(*endpoints: dict[str, Any], port: str = "redis") -> EndpointSlice:
+    meta = {"name": "db-1", "namespace": "n", "labels": {"kubernetes.io/service-name": "db"}}
+    plain = {"metadata": meta, "endpoints": list(endpoints), "ports": [{"name": port, "port": 6379}]}
+    return decode(plain, EndpointSlice)
+
+
+def test_only_ready_endpoints_of_the_named_port_count() -> None:
+    ports = [{"name": "redis", "port": 6379}]
+    ready = {"addresses": ["10.99.1.1"], "conditions": {"ready": True}}
+    silent = {"addresses": ["10.99.1.2"]}
+    unready = {"addresses": ["10.99.1.3"], "conditions": {"ready": False}}
+    slices = [piece(ready, silent, unready), piece({"addresses": ["10.99.1.9"]}, port="metrics")]
+    assert wanted([service(clusterIP="10.96.0.7", ports=ports)], slices) == {FRONT: (ONE, TWO)}
+
+
+def test_headless_and_external_services_have_no_address() -> None:
+    ports = [{"port": 1}]
+    external = service(type="ExternalName", externalName="x", ports=ports)
+    assert wanted([service(clusterIP="None", ports=ports), external], []) == {}
+
+
+def test_nothing_changed_is_nothing_to_tell() -> None:
+    assert changes("t", {FRONT: (ONE,)}, {FRONT: (ONE,)}) == []
+
+
+def test_a_service_without_endpoints_is_refused_until_it_has_some() -> None:
+    assert changes("t", {}, {FRONT: ()}) == [f"add element ip t refused {{ {FRONT.element} }}"]
+    told = changes("t", {FRONT: ()}, {FRONT: (ONE,)})
+    assert told[0] == f"delete element ip t refused {{ {FRONT.element} }}"
+    assert any(line.startswith("add element ip t services") for line in told)
+
+
+def test_a_changed_endpoint_replaces_one_rule_and_keeps_the_service() -> None:
+    told = changes("t", {FRONT: (ONE,)}, {FRONT: (ONE, TWO)})
+    assert told[0] == f"flush chain ip t {FRONT.chain}"
+    assert "numgen random mod 2" in told[1]
+    assert not any("services" in line for line in told)
+
+
+def test_a_removed_service_leaves_nothing() -> None:
+    told = changes("t", {FRONT: (ONE,)}, {})
+    assert told[-1].startswith("delete element ip t hairpin")
+    assert f"delete chain ip t {FRONT.chain}" in told
