@@ -29,7 +29,7 @@ _SUFFIXES: dict[str, Decimal] = {
 
 @lru_cache(maxsize=4096)
 def _parse(text: str) -> Decimal:
-    body = text.rstrip("numkMGTPEi")
+    body = text.rstrip("numkKMGTPEi")
     # "1E" is exa, "1E3" an exponent: the suffix only counts when nothing follows it.
     suffix = text[len(body) :]
     if suffix not in _SUFFIXES or not body or body != body.strip():
