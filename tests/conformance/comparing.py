@@ -152,7 +152,7 @@ class _Names:
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
-_VERSIONED = ("resourceVersion", "continue", "clusterIP", "nodePort")
+_AGE = re.compile(r"\d+s")
 
 
 def normalised(answer: Answer, step: Step, names: _Names) -> Json:
@@ -183,6 +183,8 @@ def _drop(value: Json, steps: list[str]) -> None:
 
 def _value(value: Json, names: _Names, key: str) -> Json:
     if isinstance(value, dict):
+        if "columnDefinitions" in value:
+            return _table(value, names)
         if "items" in value and isinstance(value.get("metadata"), dict):
             meta = {k: v for k, v in value["metadata"].items() if k != "resourceVersion"}
             value = {**value, "metadata": meta}
@@ -203,8 +205,19 @@ def _value(value: Json, names: _Names, key: str) -> Json:
             return names.of("continue", "") if value else ""
         if key == "clusterIP" and value not in ("None", ""):
             return names.of("ip", value)
-        return _text(value, names)
+        return "<age>" if key == "cells" and _AGE.fullmatch(value) else _text(value, names)
     return value
+
+
+def _table(table: Json, names: _Names) -> Json:
+    """Return a table without the prose of its columns and without its list's version."""
+    columns = table.get("columnDefinitions") or []
+    shown = {
+        "kind": table.get("kind"),
+        "columns": [{k: v for k, v in column.items() if k != "description"} for column in columns],
+        "metadata": {k: v for k, v in table["metadata"].items() if k != "resourceVersion"},
+    }
+    return {**shown, "rows": _value(table.get("rows"), names, "rows")}
 
 
 def _is_token(item: Json) -> bool:

@@ -29,8 +29,8 @@ class Admission:
         options: WriteOptions,
     ) -> JsonObject:
         """Return the object as the chain wants it; the very same one when nobody changed it."""
-        if call.served.storage == "pods" and operation == "CREATE":
-            obj = complete_pod(obj, call)
+        if call.served.storage == "pods" and not call.target.subresource:
+            obj = complete_pod(obj, call) if operation == "CREATE" else with_tolerations(obj)
         return obj
 
     async def validate(
@@ -50,14 +50,19 @@ def complete_pod(obj: JsonObject, call: Call) -> JsonObject:
     if not spec.get("serviceAccountName"):
         spec["serviceAccountName"] = spec["serviceAccount"] = "default"
     _set_priority(spec, call)
-    tolerations = list(spec.get("tolerations") or ())
-    for key in (_NOT_READY, _UNREACHABLE):
-        if not any(_tolerates(toleration, key) for toleration in tolerations):
-            tolerations.append(
-                {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
-            )
-    spec["tolerations"] = tolerations
-    return {**obj, "spec": spec}
+    return with_tolerations({**obj, "spec": spec})
+
+
+def with_tolerations(obj: JsonObject) -> JsonObject:
+    """Return a pod that tolerates a lost node for five minutes, unless it says otherwise itself."""
+    spec = obj.get("spec") or {}
+    present = list(spec.get("tolerations") or ())
+    missing = [
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+        for key in (_NOT_READY, _UNREACHABLE)
+        if not any(_tolerates(toleration, key) for toleration in present)
+    ]
+    return {**obj, "spec": {**spec, "tolerations": present + missing}} if missing else obj
 
 
 def _tolerates(toleration: JsonObject, key: str) -> bool:

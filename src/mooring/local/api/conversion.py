@@ -22,20 +22,24 @@ _EVENT = {
     "deprecatedLastTimestamp": "lastTimestamp",
     "deprecatedCount": "count",
 }
+#: Fields that events.k8s.io leaves out when they are empty, and core does not.
+_OMITTED = ("reportingController", "reportingInstance")
 _CORE_EVENT = {core: new for new, core in _EVENT.items()}
 
 
 def to_storage(obj: JsonObject, *, group: str, plural: str) -> JsonObject:
     """Return an object of events.k8s.io/v1 or autoscaling/v1 in its stored shape."""
     if plural == "events":
-        return {_EVENT.get(key, key): value for key, value in obj.items()}
+        stored = {_EVENT.get(key, key): value for key, value in obj.items()}
+        return {"reportingComponent": "", "reportingInstance": "", **stored}
     return _autoscaler_v2(obj)
 
 
 def from_storage(obj: JsonObject, *, group: str, plural: str) -> JsonObject:
     """Return a stored object in the shape of events.k8s.io/v1 or autoscaling/v1."""
     if plural == "events":
-        return {_CORE_EVENT.get(key, key): value for key, value in obj.items()}
+        shown = {_CORE_EVENT.get(key, key): value for key, value in obj.items()}
+        return {k: v for k, v in shown.items() if v != "" or k not in _OMITTED}
     return _autoscaler_v1(obj)
 
 

@@ -234,7 +234,7 @@ async def _remove(call: Call, entry: Entry, options: DeleteOptions) -> Entry:
         return entry
     last = await call.cluster.store.delete(call.collection, entry).committed()
     call.cluster.deleted(call.served, last)
-    return entry if call.served.storage in _RETURNED else last
+    return last
 
 
 async def _delete_namespace(call: Call, entry: Entry, options: DeleteOptions) -> tuple[Entry, bool]:

@@ -261,10 +261,11 @@ def _listed(served: Served) -> Iterable[JsonObject]:
     if served.storage_hash:
         resource["storageVersionHash"] = served.storage_hash
     elif served.custom is not None:
-        digest = hashlib.sha256(f"{served.storage}/{served.stored_version}/{served.kind}".encode()).digest()
+        digest = hashlib.sha256(f"{served.group}/{served.stored_version}/{served.kind}".encode()).digest()
         resource["storageVersionHash"] = base64.b64encode(digest[:8]).decode()
     yield resource
-    for name in sorted(served.subresources):
+    names = list(served.subresources) if served.custom is not None else sorted(served.subresources)
+    for name in names:
         sub = served.subresources[name]
         entry: JsonObject = {
             "name": f"{served.plural}/{name}",

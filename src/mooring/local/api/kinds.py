@@ -6,6 +6,7 @@ rules of their kind; custom resources are pruned, defaulted and validated by the
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -65,6 +66,8 @@ class Kind:
             return filled
         if served.storage == CRD:
             obj = crds.default_crd(obj)
+        if served.storage == "secrets":
+            obj = _fold_string_data(obj)
         return default_builtin(obj, group=served.group, kind=served.kind)
 
     def validate_create(self, obj: JsonObject) -> list[FieldError]:
@@ -96,6 +99,16 @@ class Kind:
         if served.storage == CRD and not subresource:
             errors += crds.validate_crd_update(obj, old)
         return errors
+
+
+def _fold_string_data(obj: JsonObject) -> JsonObject:
+    """Return a Secret with its stringData moved into data, where alone it is ever read."""
+    texts = obj.get("stringData")
+    if texts is None:
+        return obj
+    data = {key: base64.b64encode(value.encode()).decode() for key, value in texts.items()}
+    folded = {key: value for key, value in obj.items() if key != "stringData"}
+    return {**folded, "data": {**(obj.get("data") or {}), **data}} if data else folded
 
 
 def _unique(errors: list[FieldError]) -> list[FieldError]:

@@ -32,7 +32,7 @@ async def read(call: Call) -> Answer:
         error = fields.invalid("limitBytes", limit, "must be greater than 0")
         raise invalid_object([error], group="", kind="PodLogOptions", name=call.target.name)
     if not entry.obj["spec"].get("nodeName"):
-        return Answer(200, b"", "text/plain")
+        return Answer(204, b"", "")
     gateway = call.cluster.gateway
     if gateway is None:
         raise failures.not_implemented("no node agent runs beside this server")
@@ -54,9 +54,7 @@ def _since(call: Call) -> datetime | None:
     query = call.request.query
     seconds, moment = query.number("sinceSeconds"), query.text("sinceTime")
     if seconds is not None and moment:
-        error = fields.forbidden(
-            "sinceSeconds", "at most one of `sinceTime` or `sinceSeconds` may be specified"
-        )
+        error = fields.forbidden("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified")
         raise invalid_object([error], group="", kind="PodLogOptions", name=call.target.name)
     if seconds is not None:
         if seconds < 1:

@@ -160,6 +160,8 @@ def list_objects(call: Call) -> Answer:
     wanted = Filter.parse(query, served, namespace=call.namespace, name=call.target.name)
     page = _page(call, wanted)
     meta: JsonObject = {"resourceVersion": str(page.version)}
+    if served.custom is not None and form.shape == "object":
+        meta["continue"] = ""
     if page.token:
         meta["continue"] = page.token
         if page.rest is not None:

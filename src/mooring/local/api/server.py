@@ -227,6 +227,8 @@ class ApiServer:
         if verb is None:
             raise failures.method_not_allowed()
         _check_scope(target, served)
+        if warning := _deprecation(served):
+            request.warnings.append(warning)
         call = Call(self.cluster, request, target, served, verb, user)
         if target.subresource:
             return await subresources.answer(call)
@@ -336,9 +338,25 @@ def _check_scope(target: Target, served: Served) -> None:
         raise failures.page_not_found()
     if not target.namespace and served.namespaced and target.name:
         raise failures.page_not_found()
-    for word, what in ((target.name, "Name"), (target.namespace, "Namespace")):
-        if word in (".", ".."):
-            raise failures.bad_request(f"{what} parameter invalid: \"{word}\": may not be '{word}'")
+    if target.namespace in (".", ".."):
+        raise failures.without_reason(f'invalid key: "/{target.plural}/{target.namespace}"')
+    if target.name in (".", ".."):
+        raise failures.bad_request(f"Name parameter invalid: \"{target.name}\": may not be '{target.name}'")
+
+
+_DEPRECATED = {
+    "endpoints": "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+    "componentstatuses": "v1 ComponentStatus is deprecated in v1.19+",
+}
+
+
+def _deprecation(served: Served) -> str:
+    """Return the warning that every answer about a deprecated resource carries."""
+    if served.custom is None:
+        return _DEPRECATED.get(served.storage, "")
+    if not served.custom.deprecated:
+        return ""
+    return served.custom.deprecation_warning or f"{served.api_version} {served.kind} is deprecated"
 
 
 def _check_verb(target: Target, served: Served, verb: str) -> None:

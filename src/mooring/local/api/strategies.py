@@ -6,7 +6,6 @@ addresses are taken) it reads from the store at that moment, so nothing can drif
 
 from __future__ import annotations
 
-import base64
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -245,20 +244,6 @@ def qos_class(spec: JsonObject) -> str:
             if name not in limits or requests.get(name, limits[name]) != limits[name]:
                 return "Burstable"
     return "Guaranteed"
-
-
-# --- secrets ----------------------------------------------------------------------------------------
-
-
-def _fold_string_data(obj: JsonObject, world: World) -> JsonObject:
-    texts = obj.get("stringData")
-    if texts is None:
-        return obj
-    data = {key: base64.b64encode(value.encode()).decode() for key, value in texts.items()}
-    folded = {key: value for key, value in obj.items() if key != "stringData"}
-    if data:
-        folded["data"] = {**(obj.get("data") or {}), **data}
-    return folded
 
 
 # --- volumes ----------------------------------------------------------------------------------------
@@ -501,7 +486,6 @@ def establish(obj: JsonObject, world: World) -> JsonObject:
 _CREATE: Mapping[str, Callable[[JsonObject, World], JsonObject]] = {
     "namespaces": _create_namespace,
     "pods": _create_pod,
-    "secrets": _fold_string_data,
     "persistentvolumeclaims": _create_claim,
     "persistentvolumes": _create_volume,
     "services": _create_service,
@@ -509,6 +493,5 @@ _CREATE: Mapping[str, Callable[[JsonObject, World], JsonObject]] = {
 }
 _UPDATE: Mapping[str, Callable[[JsonObject, JsonObject, World], JsonObject]] = {
     "namespaces": _update_namespace,
-    "secrets": lambda new, old, world: _fold_string_data(new, world),
     "services": _update_service,
 }

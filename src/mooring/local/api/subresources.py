@@ -156,6 +156,11 @@ async def _rescale(call: Call, change: Callable[[JsonObject], JsonObject], optio
     def compute(old: JsonObject) -> JsonObject:
         scale = change(_scale_of(call, old))
         replicas = (scale.get("spec") or {}).get("replicas", 0)
+        if (why := _wrong_type(replicas)) and call.verb == "patch":
+            error = fields.invalid("patch", scale, why)
+            raise invalid_object([error], group="", kind="", name="")
+        if why:
+            raise cannot_be_handled("Scale", "v1", why)
         _check_replicas(call, replicas)
         meta = scale.get("metadata") or {}
         changed = _with(old, path, replicas)
@@ -169,14 +174,14 @@ async def _rescale(call: Call, change: Callable[[JsonObject], JsonObject], optio
     return _shown(call, 200, _scale_of(call, obj))
 
 
-def _check_replicas(call: Call, replicas: Any) -> None:
-    if not isinstance(replicas, int) or isinstance(replicas, bool):
-        found = "string" if isinstance(replicas, str) else "number"
-        raise cannot_be_handled(
-            "Scale",
-            "v1",
-            f"json: cannot unmarshal {found} into Go struct field ScaleSpec.spec.replicas of type int32",
-        )
+def _wrong_type(replicas: Any) -> str:
+    if isinstance(replicas, int) and not isinstance(replicas, bool):
+        return ""
+    found = "string" if isinstance(replicas, str) else "number"
+    return f"json: cannot unmarshal {found} into Go struct field ScaleSpec.spec.replicas of type int32"
+
+
+def _check_replicas(call: Call, replicas: int) -> None:
     if replicas < 0:
         error = fields.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
         raise invalid_object([error], group="autoscaling", kind="Scale", name=call.target.name)
@@ -192,7 +197,7 @@ async def bind(call: Call) -> Answer:
     name = call.target.name or meta.get("name") or ""
     node = (binding.get("target") or {}).get("name")
     if not node:
-        raise invalid_object([fields.required("target.name")], group="", kind="Binding", name=name)
+        raise failures.without_reason(str(fields.required("target.name")))
     store, pods = call.cluster.store, call.cluster.store.collection("pods")
     entry = pods.head((call.namespace, name))
     if entry is None:
@@ -288,9 +293,14 @@ async def _token(call: Call) -> Answer:
         "metadata": {
             "name": account.name,
             "namespace": call.namespace,
+            "uid": account.obj["metadata"]["uid"],
             "creationTimestamp": rfc3339(now),
         },
-        "spec": {**spec, "audiences": list(audiences), "expirationSeconds": seconds},
+        "spec": {
+            "audiences": list(audiences),
+            "expirationSeconds": seconds,
+            "boundObjectRef": spec.get("boundObjectRef"),
+        },
         "status": {"token": token, "expirationTimestamp": expiration},
     }
     return _shown(call, 201, answer)

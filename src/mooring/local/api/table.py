@@ -487,7 +487,7 @@ def _cron_job(obj: JsonObject, now: datetime) -> Cells:
         _name(obj),
         spec.get("schedule", ""),
         spec.get("timeZone") or NONE,
-        "True" if spec.get("suspend") else "False",
+        bool(spec.get("suspend")),
         len(status.get("active") or ()),
         last,
         _age(obj, now),
@@ -824,8 +824,11 @@ def _pod_template(obj: JsonObject, now: datetime) -> Cells:
     return (_name(obj), names, images, _labels(_at(obj, "template", "metadata", "labels")))
 
 
-def _names(*names: str, wide: Sequence[str] = (), integers: Sequence[str] = ()) -> tuple[Column, ...]:
-    shown = [Column(name, "integer" if name in integers else "string") for name in names]
+def _names(
+    *names: str, wide: Sequence[str] = (), integers: Sequence[str] = (), booleans: Sequence[str] = ()
+) -> tuple[Column, ...]:
+    types = {**dict.fromkeys(integers, "integer"), **dict.fromkeys(booleans, "boolean")}
+    shown = [Column(name, types.get(name, "string")) for name in names]
     return (NAME, *shown, *(Column(name, priority=1) for name in wide))
 
 
@@ -863,7 +866,7 @@ _PRINTERS: Mapping[str, _Printer] = {
     "deployments.apps": (
         _names(
             "Ready", "Up-to-date", "Available", "Age",
-            wide=(*_WORKLOAD, "Selector"), integers=("Up-to-date", "Available"),
+            wide=(*_WORKLOAD, "Selector"),
         ),
         _deployment,
     ),
@@ -878,14 +881,14 @@ _PRINTERS: Mapping[str, _Printer] = {
         _daemon_set,
     ),
     "controllerrevisions.apps": (
-        _names("Controller", "Revision", "Age", integers=("Revision",)),
+        _names("Controller", "Revision", "Age"),
         _controller_revision,
     ),
     "jobs.batch": (_names("Status", "Completions", "Duration", "Age", wide=(*_WORKLOAD, "Selector")), _job),
     "cronjobs.batch": (
         _names(
             "Schedule", "Timezone", "Suspend", "Active", "Last Schedule", "Age",
-            wide=(*_WORKLOAD, "Selector"), integers=("Active",),
+            wide=(*_WORKLOAD, "Selector"), integers=("Active",), booleans=("Suspend",),
         ),
         _cron_job,
     ),
@@ -899,7 +902,6 @@ _PRINTERS: Mapping[str, _Printer] = {
     "horizontalpodautoscalers.autoscaling": (
         _names(
             "Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age",
-            integers=("MaxPods", "Replicas"),
         ),
         _autoscaler,
     ),
@@ -941,8 +943,8 @@ _PRINTERS: Mapping[str, _Printer] = {
     ),
     "events": _EVENTS,
     "namespaces": (_names("Status", "Age"), _namespace),
-    "configmaps": (_names("Data", "Age", integers=("Data",)), _config_map),
-    "secrets": (_names("Type", "Data", "Age", integers=("Data",)), _secret),
+    "configmaps": (_names("Data", "Age"), _config_map),
+    "secrets": (_names("Type", "Data", "Age"), _secret),
     "serviceaccounts": _AGED,
     "limitranges": ((NAME, Column("Created At", "date")), _role),
     "resourcequotas": (_names("Request", "Limit", "Age"), _quota),
@@ -950,7 +952,7 @@ _PRINTERS: Mapping[str, _Printer] = {
     "customresourcedefinitions.apiextensions.k8s.io": ((NAME, Column("Created At", "date")), _definition),
     "leases.coordination.k8s.io": (_names("Holder", "Age"), _lease),
     "priorityclasses.scheduling.k8s.io": (
-        _names("Value", "Global-Default", "Age", "PreemptionPolicy", integers=("Value",)),
+        _names("Value", "Global-Default", "Age", "PreemptionPolicy", integers=("Value",), booleans=("Global-Default",)),
         _priority_class,
     ),
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": (

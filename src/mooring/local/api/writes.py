@@ -44,9 +44,8 @@ PATCH_TYPES = (
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
     "application/apply-patch+yaml",
-    "application/apply-patch+cbor",
 )
-CUSTOM_PATCH_TYPES = (*PATCH_TYPES[:2], *PATCH_TYPES[3:])
+CUSTOM_PATCH_TYPES = (*PATCH_TYPES[:2], PATCH_TYPES[3])
 
 
 # --- bodies -------------------------------------------------------------------------------------------
@@ -66,7 +65,7 @@ async def decode_body(call: Call, *, kind: str, api_version: str) -> tuple[bytes
         obj = {}
     if not isinstance(obj, dict):
         raise _undecodable(kind, _not_an_object(obj), body, content_type)
-    return body, _expect(call, obj, kind=kind, api_version=api_version)
+    return body, _expect(call, obj, body, kind=kind, api_version=api_version)
 
 
 def _not_an_object(value: Any) -> str:
@@ -91,12 +90,19 @@ def _summary(body: bytes) -> str:
     return shown + (" ..." if len(body) > _SUMMARY else "")
 
 
-def _expect(call: Call, obj: JsonObject, *, kind: str, api_version: str) -> JsonObject:
+def _expect(call: Call, obj: JsonObject, body: bytes, *, kind: str, api_version: str) -> JsonObject:
     found_kind, found_version = obj.get("kind") or kind, obj.get("apiVersion") or api_version
     if call.served.custom is not None and not (obj.get("kind") and obj.get("apiVersion")):
         missing = "Kind" if not obj.get("kind") else "apiVersion"
-        raise failures.bad_request(f"Object '{missing}' is missing in '{_short(obj)}'")
+        why = f"Object '{missing}' is missing in '{body.decode(errors='replace')}'"
+        raise failures.bad_request(
+            f"the object provided is unrecognized (must be of type {kind}): {why} ({_summary(body)})"
+        )
     if (found_version, found_kind) != (api_version, kind):
+        if call.served.custom is not None and found_version == api_version:
+            error = fields.invalid("kind", found_kind, f"must be {kind}")
+            name = str((obj.get("metadata") or {}).get("name") or "")
+            raise invalid_object([error], group=call.served.group, kind=found_kind, name=name)
         raise _wrong_kind(call, found_kind, kind, found_version, api_version)
     return {**obj, "kind": kind, "apiVersion": api_version}
 
@@ -295,7 +301,7 @@ async def replace(call: Call) -> Result:
     sent_version = obj["metadata"].get("resourceVersion") or ""
     if not sent_version and strategies.no_unconditional_update(served):
         error = fields.invalid("metadata.resourceVersion", 0, "must be specified for an update")
-        raise invalid_object([error], group=served.group, kind=served.kind, name=name)
+        raise invalid_object([error], group=served.group, kind=served.plural, name=name)
     return 200, await update(call, lambda old: obj, options)
 
 
@@ -360,7 +366,9 @@ async def _update_once(
 def _reset(call: Call) -> tuple[str, ...]:
     """Return the parts a request cannot change, which its manager does not come to own."""
     if call.target.subresource == "status":
-        return ("spec", "metadata") if call.served.custom is None else ("spec",)
+        if call.served.custom is not None:
+            return ("spec", "metadata")
+        return ("spec", "metadata.labels") if call.served.group == "apps" else ("spec",)
     return ("status",) if "status" in call.served.subresources else ()
 
 
@@ -376,7 +384,7 @@ def _prepared(call: Call, new: JsonObject, old: JsonObject) -> JsonObject:
 
 def _check_preconditions(call: Call, new: JsonObject, old: JsonObject) -> None:
     meta, live = new["metadata"], old["metadata"]
-    if meta.get("uid") and meta["uid"] != live["uid"]:
+    if call.verb == "update" and meta.get("uid") and meta["uid"] != live["uid"]:
         key = "/".join(filter(None, (call.served.plural, call.namespace, call.target.name)))
         raise call.conflict(
             f"StorageError: invalid object, Code: 4, Key: /registry/{key}, ResourceVersion: 0, "
@@ -386,10 +394,7 @@ def _check_preconditions(call: Call, new: JsonObject, old: JsonObject) -> None:
     version = meta.get("resourceVersion")
     if version and version != live["resourceVersion"]:
         if not version.isdigit():
-            raise failures.without_reason(
-                f'resourceVersion: Invalid value: "{version}": '
-                f'strconv.ParseUint: parsing "{version}": invalid syntax'
-            )
+            raise failures.without_reason(f'strconv.ParseUint: parsing "{version}": invalid syntax')
         raise call.conflict()
 
 
@@ -433,7 +438,7 @@ async def patch_object(call: Call) -> Result:
     content_type = codec.media_type(call.request.header("content-type"))
     custom = call.served.custom is not None
     accepted = CUSTOM_PATCH_TYPES if custom else PATCH_TYPES
-    if content_type not in accepted or content_type == "application/apply-patch+cbor":
+    if content_type not in accepted:
         raise failures.unsupported_media_type(accepted) if custom else failures.unroutable_body()
     body = await call.request.read_body()
     if content_type == "application/apply-patch+yaml":
