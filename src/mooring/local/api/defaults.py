@@ -365,7 +365,7 @@ def _stateful_set_strategy(strategy: JsonObject) -> JsonObject:
     return strategy
 
 
-_ROLLING_STATEFUL_SET: Final[JsonObject] = {"partition": 0, "maxUnavailable": 1}
+_ROLLING_STATEFUL_SET: Final[JsonObject] = {"partition": 0}
 
 _BATCH: Final = "io.k8s.api.batch.v1."
 
