@@ -11,14 +11,14 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 from prometheus_client import Gauge
 
 from mooring.actor import Act, Actor, Context, Outcome, Related, Terminal, Wait, run_actor
-from mooring.kube.errors import NotFound
+from mooring.cache import Informer
 from mooring.kube.object import Key, Object, owner_reference, to_dict
 from mooring.kube.objects import apps, coordination, core, policy
 from mooring.kube.patches import MergePatch
@@ -64,6 +64,8 @@ __all__ = ["NAME", "SentinelActor", "register"]
 NAME = "redis-sentinel"
 LOOK_AGAIN = 30.0
 """Seconds between two looks at a cluster that is in sync; sentinels' events and pods' changes come at once."""
+CLUSTER_INDEX = "redis-sentinel cluster"
+K = TypeVar("K", bound=Object)
 AFTER_FAILURE = 0.2
 """Seconds before a step that did not get through is considered anew."""
 _READS_FIRST = ("slave-priority", "min-slaves-to-write")
@@ -92,9 +94,16 @@ class SentinelActor(Actor[RedisCluster]):
         policy.PodDisruptionBudget,
     )
 
-    def __init__(self, manager: Manager, *, scope: str = "all") -> None:
+    def __init__(self, manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = ()) -> None:
         self._manager = manager
         self._scope = scope
+        self._all_pods = _indexed(manager, core.Pod, namespaces)
+        self._all_claims = _indexed(manager, core.PersistentVolumeClaim, namespaces)
+        self._leases: Informer[coordination.Lease] | None = None
+        if scope == "all":
+            self._leases = manager.informers.of(
+                coordination.Lease, field_selector=f"metadata.name={lease_name(NAME, 'namespaced')}"
+            )
         self._wake: Callable[[Key], None] = lambda key: None
         self.listener = Listener(lambda key: self._wake(key), self._dial)
         self._healthy = _gauge(manager)
@@ -177,12 +186,7 @@ class SentinelActor(Actor[RedisCluster]):
             )
         elif blocked is not None:
             wanted = changed(wanted, roll=False)
-        claims = {
-            claim.metadata.name or "": claim
-            for claim in ctx.client.list(
-                core.PersistentVolumeClaim, namespace=ctx.key.namespace, where=_claim_filter(ctx.key.name)
-            )
-        }
+        claims = {claim.metadata.name or "": claim for claim in _of_cluster(self._all_claims, ctx.key)}
         return Inputs(wanted=wanted, found=found, claims=claims, blocked=blocked)
 
     def _password(self, ctx: Context[RedisCluster], names: Names) -> tuple[str, Wait | None]:
@@ -280,11 +284,7 @@ class SentinelActor(Actor[RedisCluster]):
     # --- the look ------------------------------------------------------------------------------------------
 
     def _pods(self, ctx: Context[RedisCluster]) -> list[core.Pod]:
-        return ctx.client.list(
-            core.Pod,
-            namespace=ctx.key.namespace,
-            where=lambda pod: cluster_of(pod.metadata.labels) == ctx.key.name,
-        )
+        return _of_cluster(self._all_pods, ctx.key)
 
     async def _look(
         self, ctx: Context[RedisCluster], specs: Specs, inputs: Inputs
@@ -501,12 +501,9 @@ class SentinelActor(Actor[RedisCluster]):
 
     def _yielded(self, namespace: str) -> bool:
         """A live namespaced operator works there."""
-        try:
-            lease = self._manager.client.find(
-                coordination.Lease, lease_name(NAME, "namespaced"), namespace=namespace
-            )
-        except NotFound:
+        if self._leases is None:
             return False
+        lease = self._leases.get(Key(namespace, lease_name(NAME, "namespaced")))
         return yields(lease, self._manager.clock.now())
 
 
@@ -563,8 +560,18 @@ def _cluster_key(obj: Object) -> list[Key]:
     return [Key(obj.metadata.namespace or "", name)] if name else []
 
 
-def _claim_filter(name: str) -> Callable[[core.PersistentVolumeClaim], bool]:
-    return lambda claim: cluster_of(claim.metadata.labels) == name
+def _indexed(manager: Manager, kind: type[K], namespaces: Sequence[str]) -> list[Informer[K]]:
+    """Informers of the objects that belong to clusters, found by cluster."""
+    found = []
+    for namespace in namespaces or ("",):
+        informer = manager.informers.of(kind, namespace=namespace, label_selector=MANAGED_SELECTOR)
+        informer.add_index(CLUSTER_INDEX, lambda obj: [str(key) for key in _cluster_key(obj)])
+        found.append(informer)
+    return found
+
+
+def _of_cluster(informers: Sequence[Informer[K]], key: Key) -> list[K]:
+    return [obj for informer in informers for obj in informer.by_index(CLUSTER_INDEX, str(key))]
 
 
 def _storage_declared(cluster: RedisCluster) -> bool:
@@ -589,11 +596,7 @@ def register(
     manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = (), workers: int = 8
 ) -> None:
     """Put the operator onto a manager."""
-    actor = SentinelActor(manager, scope=scope)
-    if scope == "all":
-        manager.informers.of(
-            coordination.Lease, field_selector=f"metadata.name={lease_name(NAME, 'namespaced')}"
-        )
+    actor = SentinelActor(manager, scope=scope, namespaces=namespaces)
     run_actor(actor, manager, namespaces=namespaces, workers=workers)
     controller: Any = next(one for one in manager.controllers if one.name == NAME)
     actor.wake_with(lambda key: controller.enqueue(key))
