@@ -112,6 +112,8 @@ async def test_a_partition_cuts_both_ways_until_it_is_healed(tmp_path: Path) -> 
     async with field(tmp_path) as there:
         one, two = [await there.network.attach(hostname=name) for name in ("one", "two")]
         await there.serve(one)
+        nobody = str(there.network.config.pod_cidr[2000])
+        assert [await there.ask(who, nobody) for who in (None, two)] == [1, 1], "refused, not hung"
         await there.network.cut([one.address], [two.address])
         assert await there.ask(two, str(one.address)) == 124
         assert await there.ask(None, str(one.address)) == 0, "others are not cut off"

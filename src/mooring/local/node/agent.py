@@ -160,6 +160,13 @@ class NodeAgent:
         for gone in await asyncio.to_thread(clean, self.data_dir, self.network.config):
             log.info("removed what an earlier plane left", what=gone)
         await self.network.start()
+        try:
+            await self._start_nodes()
+        except BaseException:
+            await self._stop_network()
+            raise
+
+    async def _start_nodes(self) -> None:
         await self._dns.start()
         cgroups = await asyncio.to_thread(detect, self.network.config.plane)
         allocatable = machine.capacity(self.data_dir, pods=self._max_pods)
@@ -194,6 +201,9 @@ class NodeAgent:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._stop_network()
+
+    async def _stop_network(self) -> None:
         await self._dns.stop()
         await self.network.stop()
         await asyncio.to_thread(self._close)

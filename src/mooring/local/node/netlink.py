@@ -22,7 +22,7 @@ from types import TracebackType
 __all__ = ["Link", "Netlink", "NetlinkError"]
 
 _NEWLINK, _DELLINK, _GETLINK, _SETLINK = 16, 17, 18, 19
-_NEWADDR, _NEWROUTE, _DELROUTE, _NEWNEIGH = 20, 24, 25, 28
+_NEWADDR, _NEWROUTE, _NEWNEIGH = 20, 24, 28
 _REQUEST, _ACK, _DUMP, _REPLACE, _EXCL, _CREATE = 0x1, 0x4, 0x300, 0x100, 0x200, 0x400
 _ERROR, _DONE = 2, 3
 
@@ -33,7 +33,7 @@ _RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_PREFSRC = 1, 4, 5, 7
 _NDA_DST, _NDA_LLADDR = 1, 2
 _IFF_UP, _NUD_PERMANENT, _ONLINK = 0x1, 0x80, 0x4
 _TABLE_MAIN, _PROTO_STATIC, _SCOPE_UNIVERSE, _SCOPE_LINK = 254, 4, 0, 253
-_UNICAST, _UNREACHABLE = 1, 7
+_UNICAST = 1
 
 
 class NetlinkError(OSError):
@@ -148,35 +148,6 @@ class Netlink:
         if source:
             body += _attribute(_RTA_PREFSRC, source.packed)
         self._change(f"add route {network}", _NEWROUTE, _CREATE | _REPLACE, body)
-
-    def add_unreachable(self, network: IPv4Network) -> None:
-        """Answer at once, with an error, what goes to an address of that network nobody has."""
-        body = struct.pack(
-            "=BBBBBBBBI",
-            socket.AF_INET,
-            network.prefixlen,
-            0,
-            0,
-            _TABLE_MAIN,
-            _PROTO_STATIC,
-            _SCOPE_UNIVERSE,
-            _UNREACHABLE,
-            0,
-        )
-        body += _attribute(_RTA_DST, network.network_address.packed)
-        self._change(f"add route {network}", _NEWROUTE, _CREATE | _REPLACE, body)
-
-    def delete_unreachable(self, network: IPv4Network) -> None:
-        """Take back :meth:`add_unreachable`; no error if it was not there."""
-        body = struct.pack(
-            "=BBBBBBBBI", socket.AF_INET, network.prefixlen, 0, 0, _TABLE_MAIN, 0, 255, _UNREACHABLE, 0
-        )
-        body += _attribute(_RTA_DST, network.network_address.packed)
-        try:
-            self._change(f"delete route {network}", _DELROUTE, 0, body)
-        except NetlinkError as error:
-            if error.errno != errno.ESRCH:
-                raise
 
     def add_neighbour(self, index: int, address: IPv4Address, mac: bytes) -> None:
         """Say for good which hardware address an IP has, so that nobody needs to ask."""

@@ -16,6 +16,7 @@ All names carry the plane's id, so that planes with different address ranges liv
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import subprocess
 from collections.abc import Iterable
@@ -27,12 +28,16 @@ from mooring.local.node import nft
 from mooring.local.node.namespaces import PodNamespaces, in_fresh_thread
 from mooring.local.node.netlink import Link, Netlink
 
-__all__ = ["Network", "NetworkConfig", "PodNetwork", "delete_leftovers"]
+__all__ = ["Network", "NetworkConfig", "PodNetwork", "RangeInUse", "delete_leftovers"]
 
 _HOST_MAC = bytes.fromhex("eeeeeeeeeeee")
 _GATEWAY = IPv4Address("169.254.1.1")
 _PODS, _SERVICES = IPv4Network("10.99.0.0/16"), IPv4Network("10.96.0.0/16")
 _DNS = IPv4Address("10.96.0.10")
+
+
+class RangeInUse(RuntimeError):
+    """Another plane has these addresses; the message names them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +214,7 @@ class Network:
     def _start(self) -> None:
         config = self.config
         delete_leftovers(config)
+        _check_free(config)
         with Netlink() as netlink:
             netlink.add_bridge(config.anchor)
             index = socket.if_nametoindex(config.anchor)
@@ -217,7 +223,8 @@ class Network:
             netlink.add_address(index, config.probe_address, 32)
             netlink.add_address(index, config.dns_address, 32)
             netlink.add_route(config.service_cidr, index, source=config.node_address(0))
-            netlink.add_unreachable(config.pod_cidr)
+            # For addresses no pod has; the table answers at once what is sent there.
+            netlink.add_route(config.pod_cidr, index, source=config.node_address(0))
         nft.apply_blocking(_table(config))
 
     def _attach(self, address: IPv4Address, link: str, hostname: str) -> PodNamespaces:
@@ -281,6 +288,7 @@ table ip {config.table} {{
     ip saddr . ip daddr @cuts drop
     ip saddr {pods} ip daddr {services} meta l4proto tcp reject with tcp reset
     ip saddr {pods} ip daddr {services} reject
+    oifname "{config.anchor}" reject with icmp type host-unreachable
   }}
   chain received {{
     type filter hook input priority filter; policy accept;
@@ -290,18 +298,19 @@ table ip {config.table} {{
     type filter hook output priority filter; policy accept;
     ip saddr . ip daddr @cuts drop
     {key} @refused meta l4proto tcp reject with tcp reset
+    ct status dnat accept comment "oifname is the one from before the translation"
     oifname "{config.anchor}" ip daddr {services} reject
+    oifname "{config.anchor}" reject with icmp type host-unreachable
   }}
 }}
 """
 
 
 def delete_leftovers(config: NetworkConfig) -> list[str]:
-    """Remove the interfaces, routes and table of a plane; returns what there was."""
+    """Remove a plane's interfaces (the routes go with them) and table; returns what there was."""
     with Netlink() as netlink:
         left = leftover_links(netlink.links(), config)
         gone = [f"interface {link.name}" for link in left if netlink.delete_link(link.name)]
-        netlink.delete_unreachable(config.pod_cidr)
     nft.apply_blocking(f"add table ip {config.table}\ndelete table ip {config.table}\n")
     return gone
 
@@ -309,6 +318,22 @@ def delete_leftovers(config: NetworkConfig) -> list[str]:
 def leftover_links(links: Iterable[Link], config: NetworkConfig) -> list[Link]:
     """Those of the interfaces that belong to the plane."""
     return [link for link in links if link.name == config.anchor or link.name.startswith(f"{config.anchor}-")]
+
+
+def _check_free(config: NetworkConfig) -> None:
+    """Refuse ranges that another plane of this machine uses, before anything of it is disturbed."""
+    for address in (config.node_address(0), config.dns_address):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+            try:
+                asking.bind((str(address), 0))
+            except OSError as error:
+                if error.errno == errno.EADDRNOTAVAIL:
+                    continue
+                raise
+        raise RangeInUse(
+            f"{address} is in use on this machine, by another plane or program: choose other ranges than "
+            f"{config.pod_cidr} for pods and {config.service_cidr} for Services"
+        )
 
 
 def _delete_link(name: str) -> None:
