@@ -17,8 +17,7 @@ NODE: dict[str, str] = {
     "ip": "iproute2",
     "nft": "nftables",
     "redis-server": "redis-server",
-    "redis-sentinel": "redis-server",
-    "redis-cli": "redis-server",
+    "redis-cli": "redis-tools",
 }
 
 #: Where programs live that a plain user's PATH may not show.
