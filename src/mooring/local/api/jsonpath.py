@@ -1,6 +1,6 @@
 """The JSONPath of printer columns and scale subresources: k8s.io/client-go/util/jsonpath without functions.
 
-Understood: `.a.b`, `['a.b']`, `[0]`, `[-1]`, `[1:3]`, `[*]`, `.*`, and filters
+Understood: `.a.b`, `['a.b']`, `[0]`, `[]` (the first), `[-1]`, `[1:3]`, `[*]`, `.*`, and filters
 `[?(@.type=="Ready")]` with ==, !=, <, <=, >, >=.
 """
 
@@ -30,7 +30,7 @@ def find(obj: Any, path: str) -> list[Any]:
 
 _TOKEN = re.compile(
     r"""\.(?P<name>(?:[^.\[\]\\]|\\.)+)
-    | \[\s*(?P<index>-?\d+)\s*\]
+    | \[\s*(?P<index>-?\d*)\s*\]
     | \[\s*(?P<slice>-?\d*:-?\d*)\s*\]
     | \[\s*(?P<star>\*)\s*\]
     | \[\s*(?P<quote>['"])(?P<key>(?:\\.|(?!(?P=quote)).)*)(?P=quote)\s*\]
@@ -66,7 +66,7 @@ def _step(match: re.Match[str]) -> Step:
         name = re.sub(r"\\(.)", r"\1", name)
         return _every if name == "*" else _member(name)
     if match["index"] is not None:
-        return _item(int(match["index"]))
+        return _item(int(match["index"] or 0))  # client-go reads [] as [0:1]
     if match["slice"] is not None:
         first, _, last = match["slice"].partition(":")
         return _slice(int(first) if first else None, int(last) if last else None)
