@@ -172,7 +172,7 @@ async def test_delays_grow_and_a_retry_after_is_honoured(api: FakeApi, clock: Vi
             moments.append(await clock.advance_to_next())
         assert all(first >= 0.8 for first in moments)
         assert moments == sorted(moments)
-        assert moments[-1] >= 45
+        assert moments[-1] == pytest.approx(45)
 
 
 async def test_a_stream_that_ends_at_once_is_not_reopened_in_a_busy_loop(
@@ -195,7 +195,8 @@ async def test_a_server_that_lags_is_not_believed(api: FakeApi, clock: VirtualCl
         api._compacted[CONFIG_MAPS] = api.version + 1
         api.fail("GET", too_large)
         api.cut(TransportError("reset"))
-        await clock.advance(3)
+        while api.count("GET", CONFIG_MAPS) < 2:
+            await clock.advance_to_next()
         api._compacted.clear()
         await clock.advance(10)
         lists = [r for r in api.requests if r.method == "GET"]

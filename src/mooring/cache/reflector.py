@@ -6,8 +6,8 @@ The life of a reflector is a loop of two steps, `_list` and `_watch`, and a tabl
 - "Too large resource version": this server lags behind what we know, or was restored from a backup. Ask for
   a consistent list; only that may take us back in time, and it is said loudly.
 - the stream ended in order: open it again where it stopped, at once unless it lasted less than a second.
-- silence for 70 s (bookmarks come about every 60), a reset, 429, 5xx, 401, 403: open it again where it
-  stopped, after a jittered delay of 0.8 to 30 s, or what Retry-After says.
+- silence for 70 s (bookmarks come about every 60): open it again where it stopped.
+- a reset, 429, 5xx, 401, 403: the same after a jittered delay of 0.8 to 30 s, or what Retry-After says.
 - an object that does not fit its type: reported alone; the stream goes on.
 """
 
@@ -126,7 +126,6 @@ class Reflector(Generic[T]):
         self._random = random.Random()
         self._log = log.bind(kind=kind.resource.kind, namespace=namespace)
         self._consistent = True
-        self._stalls = 0
         self.relists = 0
         self.last_activity = clock.monotonic()
         self.last_error = ""
@@ -136,21 +135,23 @@ class Reflector(Generic[T]):
         need_list = True
         while True:
             delay = 0.0
+            began = self._clock.monotonic()
             try:
                 if need_list:
                     await self._list()
                     need_list = False
                 delay = await self._watch()
-                self._stalls = 0
             except (_Relist, Gone) as error:
                 self._log.info("listing again", reason=str(error))
                 # The first try is immediate; a server that keeps answering 410 meets the backoff.
                 delay = self._backoff.next() if need_list else 0.0
                 need_list = True
             except TimeoutError:
-                self._stalls += 1
-                need_list = need_list or self._stalls > 1
-                delay = self._failed(f"nothing heard for {self._silence:.0f} s")
+                # A stalled connection, or a kind nobody has touched since the server began: it sends no
+                # bookmarks then. Opening the stream again where it stopped is right for both.
+                silent = self._clock.monotonic() - began
+                self._log.info("nothing heard, opening the stream again", seconds=round(silent))
+                delay = 0.0 if silent > SHORT else self._failed("no answer in time")
             except ApiError as error:
                 if _too_large(error):
                     self._consistent = need_list = True
@@ -272,11 +273,11 @@ class Reflector(Generic[T]):
                 timeout_seconds=WATCH_SECONDS + self._random.randrange(WATCH_JITTER),
             ) as events,
         ):
-            self.last_activity = started
+            self.last_activity = self._clock.monotonic()
+            self.last_error = ""
             async for event in events:
                 watchdog.feed()
                 self.last_activity = self._clock.monotonic()
-                self.last_error = ""
                 self._take(event)
                 count += 1
                 if count % BURST == 0:
