@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from mooring.local.controllers.collector import GarbageCollector
 from mooring.local.controllers.context import Context, Recorder
+from mooring.local.controllers.disruption import DisruptionController
 from mooring.local.controllers.endpoints import EndpointsController
+from mooring.local.controllers.kinds import Kinds
+from mooring.local.controllers.namespaces import NamespaceController, NamespaceFurniture
 from mooring.local.controllers.scheduler import Scheduler
 from mooring.local.controllers.statefulset import StatefulSetController
 from mooring.local.controllers.volumes import (
@@ -31,7 +35,15 @@ def register(manager: Manager, *, volumes: Path, authority: str, locks: Path | N
     sources = _Sources(manager)
     context = Context(manager.client, manager.informers, manager.clock, sources.of)
     directories = Directories(volumes, locks or volumes.parent / "node" / "locks")
+    kinds = Kinds(context)
+    collector = GarbageCollector(context, kinds)
+    manager.serve("kinds", kinds.run)
+    manager.serve("garbage collector", collector.run)
     for part in (
+        collector,
+        NamespaceController(context, kinds, collector),
+        NamespaceFurniture(context, authority),
+        DisruptionController(context, kinds),
         StatefulSetController(context),
         EndpointsController(context),
         ClaimController(context, directories),
