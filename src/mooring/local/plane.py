@@ -73,12 +73,23 @@ class Ranges:
             ranges = cls(
                 pods=IPv4Network(f"10.{99 + offset}.0.0/16"), services=IPv4Network(f"10.{96 + offset}.0.0/16")
             )
-            if not any(ranges.pods.overlaps(other) or ranges.services.overlaps(other) for other in taken):
+            overlaps = any(ranges.pods.overlaps(o) or ranges.services.overlaps(o) for o in taken)
+            if not overlaps and not _assigned(ranges.pods[1]):
                 break
         else:
             raise OSError("no free address range from 10.96.0.0 up: every one is routed already")
         path.write_bytes(msgspec.json.encode({"pods": str(ranges.pods), "services": str(ranges.services)}))
         return ranges
+
+
+def _assigned(address: ipaddress.IPv4Address) -> bool:
+    """Whether this machine has the address already."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((str(address), 0))
+        except OSError:
+            return False
+    return True
 
 
 def _routed() -> list[IPv4Network]:
