@@ -63,7 +63,7 @@ class Greeter(Actor[Greeting]):
         ]
         if drift := ctx.children.diff(desired):
             return ctx.act("ApplyChildren", ctx.children.apply, drift)
-        ctx.show(msgspec.structs.replace(ctx.status or GreetingStatus(), said=spec.text))  # type: ignore[arg-type]
+        ctx.show(msgspec.structs.replace(ctx.status or GreetingStatus(), said=spec.text))
         return ctx.in_sync()
 
     async def finalize(self, ctx: Context[Greeting]) -> Outcome:
