@@ -121,7 +121,8 @@ def run(server: Server, steps: Sequence[Step], namespace: str) -> list[Json]:
         return [filled(v) for v in value] if isinstance(value, list) else value
 
     for step in steps:
-        answers.append(_sent(server, step, fill(step.path), filled(step.body)))
+        answer = _sent(server, step, fill(step.path), filled(step.body))
+        answers.append(answer)
     names = _Names(namespace)
     return [normalised(answer, step, names) for answer, step in zip(answers, steps, strict=True)]
 

@@ -697,8 +697,8 @@ SCENARIOS: dict[str, list[Step]] = {
         get(CM + "?labelSelector=w", headers=META_LIST),
         get(CM + "/a", headers=META),
         get(CM + "/a", headers=TABLE, ignore=("columnDefinitions.description", "columnDefinitions.format")),
-        get(CM + "?labelSelector=w&includeObject=None", headers=TABLE, ignore=("columnDefinitions",)),
-        get(CM + "?labelSelector=w&includeObject=Object", headers=TABLE, ignore=("columnDefinitions",)),
+        get(CM + "?labelSelector=w&includeObject=None", headers=TABLE, ignore=("metadata",)),
+        get(CM + "?labelSelector=w&includeObject=Object", headers=TABLE, ignore=("metadata",)),
         get(CM + "?labelSelector=w&includeObject=Other", headers=TABLE),
     ],
     "watch a deletion with finalizers": [
@@ -824,13 +824,21 @@ SCENARIOS: dict[str, list[Step]] = {
             STS + "/s",
             {"spec": {"minReadySeconds": 5}},
             MERGE,
-            ignore=("status", "metadata.resourceVersion", "metadata.managedFields"),
+            ignore=(
+                "status",
+                "metadata.resourceVersion",
+                "metadata.managedFields",
+            ),
         ),
         patch(
             STS + "/s",
             {"metadata": {"labels": {"a": "b"}}},
             MERGE,
-            ignore=("status", "metadata.resourceVersion", "metadata.managedFields"),
+            ignore=(
+                "status",
+                "metadata.resourceVersion",
+                "metadata.managedFields",
+            ),
         ),
         patch(STS + "/s", {"spec": {"serviceName": "other"}}, MERGE),
         patch(STS + "/s", {"spec": {"selector": {"matchLabels": {"x": "y"}}}}, MERGE),
@@ -1011,7 +1019,9 @@ SCENARIOS: dict[str, list[Step]] = {
     "token requests": [
         post(NS + "/serviceaccounts", {"metadata": {"name": "sa"}}),
         post(
-            NS + "/serviceaccounts/sa/token", {"spec": {"expirationSeconds": 600}}, ignore=("status.token",)
+            NS + "/serviceaccounts/sa/token",
+            {"spec": {"expirationSeconds": 600}},
+            ignore=("status.token", "metadata.managedFields"),
         ),
         post(NS + "/serviceaccounts/sa/token", {"spec": {"expirationSeconds": 1}}),
         post(NS + "/serviceaccounts/none/token", {"spec": {}}),

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from mooring.kube.errors import NotFound
-from mooring.local.api import codec, failures
+from mooring.local.api import codec, failures, protobuf
 from mooring.local.api.call import Call, view
 from mooring.local.api.objectmeta import (
     bump_generation,
@@ -56,10 +56,13 @@ async def read_options(call: Call) -> DeleteOptions:
     options: Mapping[str, Any] | None = None
     if body.strip():
         content_type = codec.media_type(call.request.header("content-type")) or "application/json"
-        if content_type not in codec.JSON_TYPES:
+        if content_type not in codec.OBJECT_TYPES:
             raise failures.unsupported_media_type(codec.OBJECT_TYPES)
         try:
-            options = codec.decode(body, content_type)
+            if content_type == protobuf.MEDIA_TYPE:
+                options = protobuf.decode(body, call.cluster.registry.definition_name)
+            else:
+                options = codec.decode(body, content_type)
         except ValueError as error:
             raise failures.bad_request("couldn't get version/kind; json parse error: " + str(error)) from None
         if not isinstance(options, dict):

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from mooring.local.api import codec, crd, failures
+from mooring.local.api import codec, crd, failures, openapi_v2
 from mooring.local.api.http import Answer, Request
 from mooring.local.api.openapi_paths import paths_of
 from mooring.local.api.registry import Registry, Served
@@ -197,6 +197,8 @@ class Discovery:
         }
 
     def _openapi_v2(self, request: Request) -> Answer:
+        if "proto-openapi.spec.v2" in request.header("accept"):
+            return Answer(200, openapi_v2.document(self._registry, GIT_VERSION), openapi_v2.MEDIA_TYPE)
         _refuse_protobuf(request)
         body = self._documents.get("openapi v2")
         if body is None:

@@ -122,6 +122,17 @@ class Registry:
         found = [s for s in self._served.values() if s.group == group and s.version == version]
         return sorted(found, key=lambda served: served.plural)
 
+    def definition_name(self, api_version: str, kind: str) -> str | None:
+        """Return the OpenAPI name of a built-in kind (`io.k8s.api.core.v1.Pod`), None when unknown."""
+        group, _, version = api_version.rpartition("/")
+        if kind == "DeleteOptions":
+            return "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
+        schema = self.schemas.get(group, version, kind)
+        if schema is not None:
+            return schema.name
+        # Bodies of subresources stand in the document of the resource: Scale, Eviction, TokenRequest.
+        return f"io.k8s.api.{group.partition('.')[0] or 'core'}.{version}.{kind}"
+
     def schema(self, served: Served) -> Schema:
         """Return the schema of a resource's objects."""
         if served.custom is not None:

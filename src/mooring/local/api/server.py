@@ -165,7 +165,7 @@ class ApiServer:
         if request.user is None:
             request.user = self.authenticator.user(request, now=self.cluster.now())
         parts = segments(request.path)
-        if parts is None:
+        if parts is None or request.path.startswith("//"):
             return self._root(request)
         if parts[0] in ("healthz", "livez", "readyz"):
             return self._health(parts)

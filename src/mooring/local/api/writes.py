@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from mooring.kube.errors import BadRequest, Invalid
 from mooring.local.api import apply as ssa
-from mooring.local.api import codec, conversion, failures, fields, patch, strategies
+from mooring.local.api import codec, conversion, failures, fields, patch, protobuf, strategies
 from mooring.local.api.call import Call, view
 from mooring.local.api.constraints import same
 from mooring.local.api.errors import cannot_be_handled, invalid_object, strict_decoding
@@ -54,11 +54,15 @@ CUSTOM_PATCH_TYPES = (*PATCH_TYPES[:2], PATCH_TYPES[3])
 async def decode_body(call: Call, *, kind: str, api_version: str) -> tuple[bytes, JsonObject]:
     """Return the body of a create or update as an object of the expected kind; raises 400 and 415."""
     content_type = codec.media_type(call.request.header("content-type")) or "application/json"
-    if content_type not in codec.JSON_TYPES:
+    if content_type not in (codec.JSON_TYPES if call.served.custom is not None else codec.OBJECT_TYPES):
         raise failures.unsupported_media_type(codec.OBJECT_TYPES)
     body = await call.request.read_body()
+    obj: Any
     try:
-        obj = codec.decode(body, content_type)
+        if content_type == protobuf.MEDIA_TYPE:
+            obj = protobuf.decode(body, call.cluster.registry.definition_name)
+        else:
+            obj = codec.decode(body, content_type)
     except ValueError as error:
         raise _undecodable(kind, str(error), body, content_type) from None
     if obj is None:
@@ -151,7 +155,9 @@ def _problems(unknown: Sequence[str], repeated: Sequence[str]) -> list[str]:
 
 
 def _repeated(body: bytes, options: WriteOptions) -> list[str]:
-    return [] if options.field_validation == "Ignore" else codec.duplicates(body)
+    if options.field_validation == "Ignore" or body[:4] == protobuf.MAGIC:
+        return []
+    return codec.duplicates(body)
 
 
 def _writer(call: Call, options: WriteOptions) -> ssa.Writer:
