@@ -15,7 +15,7 @@ from mooring.local.api.registry import Served
 
 __all__ = ["MEDIA_TYPE", "document"]
 
-MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _PARAMETERS = ("dryRun", "fieldManager", "fieldValidation", "force")
 
 # Field numbers of gnostic's openapiv2 messages.
