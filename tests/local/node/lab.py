@@ -58,12 +58,12 @@ async def until(condition: Callable[[], Any], *, within: float = 10.0) -> Any:
 
 
 def network_config(plane: str, **options: Any) -> NetworkConfig:
-    """Ranges that no other test uses at the same time."""
-    number = int(hashlib.sha256(f"{plane}{os.getpid()}".encode()).hexdigest()[:4], 16) % 100
-    services = IPv4Network(f"10.{140 + number}.0.0/16")
+    """Ranges that no other test uses at the same time, apart from those that planes take by themselves."""
+    number = int(hashlib.sha256(f"{plane}{os.getpid()}".encode()).hexdigest()[:4], 16) % 40
+    services = IPv4Network(f"10.{210 + number}.0.0/16")
     return NetworkConfig(
         plane=plane,
-        pod_cidr=IPv4Network(f"10.{30 + number}.0.0/16"),
+        pod_cidr=IPv4Network(f"10.{168 + number}.0.0/16"),
         service_cidr=services,
         dns_address=services[10],
         **options,

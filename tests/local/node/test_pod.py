@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from mooring.kube.object import decode, to_dict
+from mooring.kube.objects.core import Pod
 from mooring.local.node.logs import read
 from mooring.local.node.pod import PodWorker
 
@@ -269,6 +271,18 @@ async def test_an_unknown_image_backs_off_and_names_what_the_node_has(tmp_path: 
         assert '"nginx:1" is not in this node\'s catalog' in message
         await until(lambda: lab.container()["state"]["waiting"]["reason"] == "ImagePullBackOff")
         assert lab.status()["phase"] == "Pending"
+
+
+async def test_a_corrected_image_is_taken_without_waiting_for_the_back_off(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        worker = lab.run(pod(containers=[{"image": "nginx:1", "command": FOREVER}]))
+        await until(lambda: lab.container()["state"]["waiting"]["reason"] == "ImagePullBackOff")
+        plain = to_dict(worker.view.pod)
+        for image in ("busybox:1", "alpine:3"):
+            plain["spec"]["containers"][0]["image"] = image
+            worker.update(decode(plain, Pod))
+            await until(lambda image=image: lab.container()["image"] == image and worker.main[0].program_pid)  # type: ignore[misc]
+        await until(lambda: lab.container()["restartCount"] == 1)
 
 
 async def test_a_config_map_volume_follows_its_object_in_one_step(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ reported.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import socket
 from collections.abc import Iterable, Sequence
@@ -156,6 +157,7 @@ class NodeAgent:
 
     async def start(self) -> None:
         """Clear what a killed plane left, make the network, listen for DNS, register the nodes."""
+        require_programs()
         self.data_dir.mkdir(parents=True, exist_ok=True)
         for gone in await asyncio.to_thread(clean, self.data_dir, self.network.config):
             log.info("removed what an earlier plane left", what=gone)
@@ -404,6 +406,23 @@ class NodeAgent:
         task: asyncio.Task[None] = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def require_programs() -> None:
+    """Refuse to start without the tools every pod needs; raises RuntimeError naming the packages."""
+    needed = {
+        "/usr/bin/bwrap": "bubblewrap",
+        "/usr/bin/setpriv": "util-linux",
+        "/usr/bin/setsid": "util-linux",
+    }
+    missing = [package for path, package in needed.items() if not Path(path).exists()]
+    if shutil.which("nft", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is None:
+        missing.append("nftables")
+    if missing:
+        names = " ".join(dict.fromkeys(missing))
+        raise RuntimeError(
+            f"pods need the Debian packages {names}: apt-get install --no-install-recommends {names}"
+        )
 
 
 def references(pod: Pod) -> set[tuple[type[Object], str]]:

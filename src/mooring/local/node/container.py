@@ -100,6 +100,7 @@ class ContainerRunner:
         self._background: set[asyncio.Future[None]] = set()
         self._stopping = False
         self._post_start_done = True
+        self._image_changed = asyncio.Event()
         self.up = asyncio.Event()
         """Set while the container runs and its startup probe and postStart hook have succeeded."""
         if restored is not None:
@@ -197,6 +198,16 @@ class ContainerRunner:
             running.kill()
         await running.gone()
 
+    def replace_spec(self, spec: Container) -> None:
+        """Take the container as it is now; another image restarts it (nothing else can change)."""
+        old, self.spec = self.spec, spec
+        if spec.image == old.image:
+            return
+        self._image_changed.set()
+        if self._state.running is not None and not self._stopping:
+            why = f"Container {self.name} definition changed, will be restarted"
+            self._fork(self.stop(grace=self._grace, why=why))
+
     def forbid_restart(self) -> None:
         """The pod ends: whatever happens, do not start again."""
         self._stopping = True
@@ -235,25 +246,33 @@ class ContainerRunner:
 
     async def _pull(self) -> Resolved:
         """Find the program for the image; an image that cannot be had is tried again and again."""
-        settings, reference = self.view.node.settings, self.spec.image or ""
+        settings = self.view.node.settings
         delay = settings.image_backoff_initial
         while True:
+            reference = self.spec.image or ""
+            self._image_changed.clear()
             try:
                 resolved = await asyncio.to_thread(self.view.node.catalog.resolve, reference)
             except ImageError as error:
                 self._wait(error.reason, str(error))
                 self._event("Failed", f'Failed to pull image "{reference}": {error}', warning=True)
                 self._event("Failed", f"Error: {error.reason}", warning=True)
-                await self._sleep(min(1.0, delay))
+                await self._pause_pull(min(1.0, delay))
                 message = f'Back-off pulling image "{reference}": {error.reason}: {error}'
                 self._wait("ImagePullBackOff", message)
                 self._event("BackOff", f'Back-off pulling image "{reference}"')
-                await self._sleep(delay)
+                await self._pause_pull(delay)
                 delay = min(delay * 2, settings.image_backoff_cap)
             else:
                 self._image_id = resolved.image_id
                 self._event("Pulled", f'Container image "{reference}" {resolved.says}')
                 return resolved
+
+    async def _pause_pull(self, seconds: float) -> None:
+        """Wait before the next try, unless the image was corrected meanwhile."""
+        with suppress(TimeoutError):
+            async with self.view.node.clock.deadline(seconds):
+                await self._image_changed.wait()
 
     async def _create(self, image: Resolved) -> Sandbox:
         """Start the program; what is missing (a key of a ConfigMap ...) is waited for."""

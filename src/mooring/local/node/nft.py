@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 
 __all__ = ["NftError", "apply", "apply_blocking"]
@@ -20,7 +21,9 @@ async def apply(batch: str) -> None:
 def apply_blocking(batch: str) -> None:
     """:func:`apply` for threads."""
     try:
-        done = subprocess.run(["nft", "-f", "-"], input=batch.encode(), capture_output=True, timeout=30)
+        # A plain user's PATH may lack /usr/sbin.
+        program = "/usr/sbin/nft" if os.path.exists("/usr/sbin/nft") else "nft"
+        done = subprocess.run([program, "-f", "-"], input=batch.encode(), capture_output=True, timeout=30)
     except FileNotFoundError:
         raise NftError("nft is missing: install the Debian package nftables") from None
     if done.returncode != 0:

@@ -61,6 +61,7 @@ class Settings:
     force_grace: float = 1.0
     """How long the processes of a force-deleted pod may live on."""
     retry_volumes: float = 0.1
+    retry_busy_volume: float = 0.05
 
 
 def _set_event() -> asyncio.Event:

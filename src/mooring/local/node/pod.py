@@ -28,7 +28,7 @@ from mooring.local.node.node import Node
 from mooring.local.node.sandbox import Mount
 from mooring.local.node.sources import Missing
 from mooring.local.node.status import Situation, is_sidecar, status_of, status_patch
-from mooring.local.node.volumes import PodVolumes, VolumeError
+from mooring.local.node.volumes import PodVolumes, VolumeBusy, VolumeError
 
 __all__ = ["PodWorker"]
 
@@ -90,6 +90,7 @@ class PodWorker:
         labels_changed = pod.metadata.labels != self.view.pod.metadata.labels
         changed = labels_changed or pod.metadata.annotations != self.view.pod.metadata.annotations
         self.view.pod = pod
+        self._take_new_images(pod)
         if pod.metadata.deletion_timestamp:
             grace = pod.metadata.deletion_grace_period_seconds
             self._delete_when_gone = True
@@ -97,6 +98,13 @@ class PodWorker:
         elif changed:
             self.objects_changed()
         self._changed()
+
+    def _take_new_images(self, pod: Pod) -> None:
+        spec = pod.spec or PodSpec()
+        newest = {each.name: each for each in (*(spec.containers or ()), *(spec.init_containers or ()))}
+        for runner in (*self.main, *self.init):
+            if (found := newest.get(runner.name)) is not None:
+                runner.replace_spec(found)
 
     def vanished(self) -> None:
         """The object is gone from the API (deleted by force): end soon, and say nothing."""
@@ -275,14 +283,14 @@ class PodWorker:
                 await asyncio.to_thread(self.view.volumes.prepare, self.view.facts)
                 return
             except (VolumeError, Missing, FieldError, OSError) as error:
-                message = f"MountVolume.SetUp failed: {error}"
+                message, busy = f"MountVolume.SetUp failed: {error}", isinstance(error, VolumeBusy)
             if message != said:
                 self.node.events.warning(self.view.pod, "FailedMount", message)
                 said = message
             with suppress(TimeoutError):
                 async with self.node.clock.deadline(pause):
                     await self._objects_changed.wait()
-            pause = min(pause * 1.5, _RETRY_CAP)
+            pause = self.node.settings.retry_busy_volume if busy else min(pause * 1.5, _RETRY_CAP)
 
     async def _refresh_volumes(self) -> None:
         try:

@@ -160,10 +160,12 @@ async def start(spawner: Spawner, spec: SandboxSpec, *, stdin: int, stdout: int,
     try:
         what = Spawn(argv=bwrap_argv(spec), env=spec.env, files=high, namespaces=spec.namespaces)
         outer = await spawner.spawn(what)
-    except FileNotFoundError:
+    except BaseException as error:
         ours.close()
         os.close(status_read)
-        raise SandboxError("bwrap is missing: install the Debian package bubblewrap") from None
+        if isinstance(error, FileNotFoundError):
+            raise SandboxError("bwrap is missing: install the Debian package bubblewrap") from None
+        raise
     finally:
         theirs.close()
         os.close(status_write)

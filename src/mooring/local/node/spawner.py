@@ -103,9 +103,13 @@ class Spawner:
         else:
             future = Future()
             self._jobs.put((what, future))
-        # A child must not be lost, so a cancelled caller still gets it reaped.
-        pid = await asyncio.shield(asyncio.wrap_future(future))
-        return Child(pid)
+        started = asyncio.wrap_future(future)
+        try:
+            return Child(await asyncio.shield(started))
+        except asyncio.CancelledError:
+            # The caller is gone, the process comes nevertheless: it must be ended and reaped.
+            started.add_done_callback(_kill)
+            raise
 
     def close(self) -> None:
         """End the thread: every child that asked to die with its parent is killed by that."""
@@ -170,6 +174,11 @@ def _spawn(what: Spawn) -> int:
         setsigmask=[],
         setsigdef=list(_DEFAULT_SIGNALS),
     )
+
+
+def _kill(started: asyncio.Future[int]) -> None:
+    if not started.cancelled() and started.exception() is None:
+        Child(started.result()).signal(signal.SIGKILL)
 
 
 def _inherit_nothing() -> None:

@@ -37,7 +37,7 @@ from mooring.local.node.fields import PodFacts, expand
 from mooring.local.node.sandbox import Mount
 from mooring.local.node.sources import Missing, Sources, config_data, secret_data
 
-__all__ = ["PodVolumes", "VolumeError", "VolumeLock"]
+__all__ = ["PodVolumes", "VolumeBusy", "VolumeError", "VolumeLock"]
 
 _SHARED = ("ReadWriteMany", "ReadOnlyMany")
 _MEMORY = Path("/dev/shm")  # noqa: S108
@@ -45,6 +45,10 @@ _MEMORY = Path("/dev/shm")  # noqa: S108
 
 class VolumeError(RuntimeError):
     """A volume cannot be mounted (yet); the message says which and what to do."""
+
+
+class VolumeBusy(VolumeError):
+    """The volume is there, but processes of another pod still use it."""
 
 
 class File(NamedTuple):
@@ -230,7 +234,7 @@ class PodVolumes:
             return
         lock = VolumeLock.take(self.locks_directory / f"{volume.metadata.name}.lock")
         if lock is None:
-            raise VolumeError(
+            raise VolumeBusy(
                 f'volume "{volume.metadata.name}" is still in use by the processes of another pod'
             )
         self._locks[name] = lock
