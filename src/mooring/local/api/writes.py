@@ -202,6 +202,7 @@ async def store_new(
         )
     if obj["metadata"].get("resourceVersion"):
         raise failures.without_reason("resourceVersion should not be set on objects to be created")
+    generated = not obj["metadata"].get("name")
     obj = on_create(obj, now=cluster.now(), namespace=call.namespace)
     obj = call.kind.default(obj)
     _check_namespace(call, obj)
@@ -213,7 +214,8 @@ async def store_new(
     obj = await cluster.admission.mutate(call, obj, None, "CREATE", options)
     if obj is not before:
         obj = call.kind.default(_canonical_after_admission(call, obj))
-    obj = _without_generated_conflict(call, obj)
+    if generated:
+        obj = _without_generated_conflict(call, obj)
     obj = strategies.prepare_create(obj, served, cluster.world)
     errors = call.kind.validate_create(obj)
     name = obj["metadata"].get("name") or ""
@@ -243,9 +245,9 @@ def _without_generated_conflict(call: Call, obj: JsonObject) -> JsonObject:
     """Draw a generated name again while it is taken."""
     meta = obj["metadata"]
     base = meta.get("generateName")
-    if not base or not meta["name"].startswith(base) or meta["name"] == base:
-        return obj
     name = meta["name"]
+    if not base or not name.startswith(base):
+        return obj
     for _ in range(_NAME_ATTEMPTS):
         if call.collection.head((call.namespace, name)) is None:
             break
