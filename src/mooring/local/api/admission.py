@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
+
+from mooring.kube.errors import ApiError
+from mooring.local.api import failures, patch
+from mooring.local.api.eviction import label_selector
+from mooring.local.api.storage import Store
+from mooring.local.api.webhooks import Reply, WebhookClient, WebhookError, denied
 
 if TYPE_CHECKING:
     from mooring.local.api.call import Call
@@ -10,15 +20,79 @@ if TYPE_CHECKING:
 
 __all__ = ["Admission", "Operation"]
 
+_log = logging.getLogger(__name__)
+
 JsonObject = dict[str, Any]
-Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
+Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
 _NOT_READY = "node.kubernetes.io/not-ready"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
 
+_MUTATING = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
+_VALIDATING = "validatingwebhookconfigurations.admissionregistration.k8s.io"
+_OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Review:
+    """One write as webhooks see it."""
+
+    call: Call
+    obj: JsonObject | None
+    old: JsonObject | None
+    operation: Operation
+    options: WriteOptions | None
+
+    @property
+    def dry_run(self) -> bool:
+        return self.options is not None and self.options.dry_run
+
+    def name(self) -> str:
+        return str(((self.obj or self.old or {}).get("metadata") or {}).get("name") or "")
+
+    def request(self) -> JsonObject:
+        """Return the request of an AdmissionReview."""
+        served, target = self.call.served, self.call.target
+        kind = {"group": served.group, "version": served.version, "kind": served.kind}
+        resource = {"group": served.group, "version": served.version, "resource": served.plural}
+        request: JsonObject = {
+            "kind": kind,
+            "resource": resource,
+            "requestKind": kind,
+            "requestResource": resource,
+            "name": self.name(),
+            "operation": self.operation,
+            "userInfo": self.call.user.to_json(),
+            "object": self.obj,
+            "oldObject": self.old,
+            "dryRun": self.dry_run,
+            "options": self._options(),
+        }
+        if self.call.namespace:
+            request["namespace"] = self.call.namespace
+        if target.subresource:
+            request["subResource"] = request["requestSubResource"] = target.subresource
+        return request
+
+    def _options(self) -> JsonObject:
+        shown: JsonObject = {"kind": _OPTIONS[self.operation], "apiVersion": "meta.k8s.io/v1"}
+        if self.options is not None:
+            shown["fieldManager"] = self.options.manager
+            if self.options.dry_run:
+                shown["dryRun"] = ["All"]
+        return shown
+
 
 class Admission:
     """The chain every write goes through: plugins, then webhooks."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._client = WebhookClient(store)
+
+    async def close(self) -> None:
+        """Close the connections to webhooks."""
+        await self._client.close()
 
     async def mutate(
         self,
@@ -31,6 +105,12 @@ class Admission:
         """Return the object as the chain wants it; the very same one when nobody changed it."""
         if call.served.storage == "pods" and not call.target.subresource:
             obj = complete_pod(obj, call) if operation == "CREATE" else with_tolerations(obj)
+        for hook in self._hooks(_MUTATING, call):
+            review = _Review(call, obj, old, operation, options)
+            if self._matches(hook, review):
+                reply = await self._ask(hook, review)
+                if reply is not None and reply.patch:
+                    obj = _patched(hook, obj, reply.patch)
         return obj
 
     async def validate(
@@ -41,7 +121,110 @@ class Admission:
         operation: Operation,
         options: WriteOptions | None,
     ) -> None:
-        """Ask those who may refuse; raises what they answer."""
+        """Ask those who may refuse, all at once; raises the first refusal."""
+        review = _Review(call, obj, old, operation, options)
+        hooks = [hook for hook in self._hooks(_VALIDATING, call) if self._matches(hook, review)]
+        if operation == "DELETE":
+            hooks += [hook for hook in self._hooks(_MUTATING, call) if self._matches(hook, review)]
+        if not hooks:
+            return
+        replies = await asyncio.gather(*(self._ask(hook, review) for hook in hooks), return_exceptions=True)
+        for reply in replies:
+            if isinstance(reply, BaseException):
+                raise reply
+
+    def _hooks(self, kind: str, call: Call) -> Iterator[Mapping[str, Any]]:
+        """Yield the webhooks of a kind in the order of their configurations' names."""
+        configurations = self._store.collection(kind)
+        # The configurations themselves are never sent to a webhook: it could lock everybody out.
+        if not configurations.count or call.served.storage in (_MUTATING, _VALIDATING):
+            return
+        for entry in configurations.entries():
+            yield from entry.obj.get("webhooks") or ()
+
+    def _matches(self, hook: Mapping[str, Any], review: _Review) -> bool:
+        return (
+            any(_rule_matches(rule, review) for rule in hook.get("rules") or ())
+            and self._namespace_matches(hook.get("namespaceSelector") or {}, review)
+            and _object_matches(hook.get("objectSelector") or {}, review)
+        )
+
+    def _namespace_matches(self, selector: Mapping[str, Any], review: _Review) -> bool:
+        if not selector:
+            return True
+        call = review.call
+        if call.served.storage == "namespaces":
+            labels = ((review.obj or review.old or {}).get("metadata") or {}).get("labels")
+        elif call.namespace:
+            entry = self._store.collection("namespaces").get(("", call.namespace))
+            labels = entry.obj["metadata"].get("labels") if entry is not None else None
+        else:
+            return True
+        return label_selector(selector).matches(labels)
+
+    async def _ask(self, hook: Mapping[str, Any], review: _Review) -> Reply | None:
+        """Ask one webhook; None when it failed and may. Raises its refusal, or 500."""
+        if review.dry_run and hook.get("sideEffects") not in ("None", "NoneOnDryRun"):
+            raise failures.bad_request(f'admission webhook "{hook["name"]}" does not support dry run')
+        try:
+            reply = await self._client.ask(hook, review.request())
+        except WebhookError as error:
+            if hook.get("failurePolicy") == "Ignore":
+                _log.warning("webhook failed and is ignored: %s", error)
+                return None
+            raise failures.internal(str(error)) from error
+        review.call.request.warnings.extend(reply.warnings)
+        if not reply.allowed:
+            raise denied(hook["name"], reply.status)
+        return reply
+
+
+def _rule_matches(rule: Mapping[str, Any], review: _Review) -> bool:
+    call = review.call
+    scope = rule.get("scope") or "*"
+    if scope != "*" and (scope == "Namespaced") != call.served.namespaced:
+        return False
+    return (
+        _listed(review.operation, rule.get("operations"))
+        and _listed(call.served.group, rule.get("apiGroups"))
+        and _listed(call.served.version, rule.get("apiVersions"))
+        and any(_resource_matches(pattern, review) for pattern in rule.get("resources") or ())
+    )
+
+
+def _listed(value: str, patterns: list[str] | None) -> bool:
+    return patterns is not None and (value in patterns or "*" in patterns)
+
+
+def _resource_matches(pattern: str, review: _Review) -> bool:
+    resource, _, subresource = pattern.partition("/")
+    target = review.call.target
+    if resource not in ("*", review.call.served.plural):
+        return False
+    return subresource == target.subresource or subresource == "*"
+
+
+def _object_matches(selector: Mapping[str, Any], review: _Review) -> bool:
+    if not selector:
+        return True
+    parsed = label_selector(selector)
+    objects = [obj for obj in (review.obj, review.old) if obj is not None]
+    return any(parsed.matches((obj.get("metadata") or {}).get("labels")) for obj in objects)
+
+
+def _patched(hook: Mapping[str, Any], obj: JsonObject, operations: list[Any]) -> JsonObject:
+    try:
+        changed = patch.json_patch(obj, operations)
+    except ApiError as error:
+        raise failures.internal(
+            f'admission webhook "{hook["name"]}" sent a patch that does not apply: {error.message}'
+        ) from error
+    if not isinstance(changed, dict):
+        raise failures.internal(f'admission webhook "{hook["name"]}" sent a patch that leaves no object')
+    return changed
+
+
+# --- pods -----------------------------------------------------------------------------------------------
 
 
 def complete_pod(obj: JsonObject, call: Call) -> JsonObject:

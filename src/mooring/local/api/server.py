@@ -65,7 +65,7 @@ class ApiServer:
         self._registry = Registry(builtin())
         world = World(store, clock, IPv4Network(service_range))
         authority = Authority(service_account_key)
-        self.cluster = Cluster(store, self._registry, world, Admission(), authority)
+        self.cluster = Cluster(store, self._registry, world, Admission(store), authority)
         self.cluster.on_definition = self._definition_changed
         self._discovery = Discovery(self._registry, address=address)
         self.authenticator = Authenticator(tokens or {}, authority, store)
@@ -116,6 +116,7 @@ class ApiServer:
         await self._maintenance.stop()
         for runner in self._runners:
             await runner.cleanup()
+        await self.cluster.admission.close()
         await self.cluster.store.close()
 
     def transport(self, *, user: User = ADMIN, agent: str = "mooring") -> LocalTransport:
