@@ -36,6 +36,7 @@ log = structlog.get_logger("mooring.node")
 
 _RETRY_CAP = 2.0
 _DEFAULT_GRACE = 30
+_LAST_REPORT = 5.0
 
 
 class PodWorker:
@@ -65,6 +66,7 @@ class PodWorker:
         self._grace = 0.0
         self._delete_when_gone = False
         self._report_wanted = True
+        self._closing = False
         spec = pod.spec or PodSpec()
         old = _known_statuses(pod)
         self.init = [self._runner(c, old) for c in spec.init_containers or ()]
@@ -160,8 +162,7 @@ class PodWorker:
             await asyncio.gather(life, deadline, stop, *self._background, return_exceptions=True)
             await self._kill_all()
             await self._let_go()
-            reporter.cancel()
-            await asyncio.gather(reporter, return_exceptions=True)
+            await self._last_report(reporter)
             await self._finish()
             self.ended.set()
 
@@ -320,10 +321,7 @@ class PodWorker:
         await asyncio.to_thread(self.view.volumes.release)
 
     async def _finish(self) -> None:
-        """Tell the API the last word: the end of the containers, or that the object may go."""
-        if self._report_wanted:
-            with suppress(KubeError):
-                await self._report()
+        """Tell the API that the object may go, if so, and then remove the pod's files."""
         if self._delete_when_gone:
             await self._delete_object()
         if self._delete_when_gone or not self._report_wanted:
@@ -361,16 +359,31 @@ class PodWorker:
             await self._dirty.wait()
             await self.node.reporting.wait()
             self._dirty.clear()
-            if not self._report_wanted:
-                continue
+            closing = self._closing
             try:
-                await self._report()
+                if self._report_wanted:
+                    await self._report()
+                if closing:
+                    return
                 pause = 0.05
             except KubeError as error:
                 log.warning("a pod's status was not taken", pod=self.view.pod.metadata.name, error=str(error))
                 await self.node.clock.sleep(pause)
                 pause = min(pause * 2, 5.0)
                 self._dirty.set()
+
+    async def _last_report(self, reporter: asyncio.Task[None]) -> None:
+        """Let the reporter send the end of the containers.
+
+        It is not cut off in the middle of a request: then nobody would know what the API knows, and the
+        difference to that could be computed wrongly.
+        """
+        self._closing = True
+        self._dirty.set()
+        if self.node.reporting.is_set():
+            await asyncio.wait([reporter], timeout=_LAST_REPORT)
+        reporter.cancel()
+        await asyncio.gather(reporter, return_exceptions=True)
 
     async def _report(self) -> None:
         pod = self.view.pod
