@@ -223,4 +223,6 @@ class CachedClient:
 
 
 def _lingers(obj: Object) -> bool:
-    return bool(obj.metadata.finalizers) or bool(obj.metadata.deletion_grace_period_seconds)
+    # A Namespace has its finalizers in the spec.
+    spec_finalizers = getattr(getattr(obj, "spec", None), "finalizers", None)
+    return bool(obj.metadata.finalizers or spec_finalizers or obj.metadata.deletion_grace_period_seconds)
