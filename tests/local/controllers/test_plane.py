@@ -6,12 +6,26 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.local.controllers.plane import Plane, keys, running
 
-from mooring.kube.objects.apps import StatefulSet
-from mooring.kube.objects.core import PersistentVolume, PersistentVolumeClaim, Pod, Service
+from mooring.kube import TooManyRequests
+from mooring.kube.object import Resource
+from mooring.kube.objects.apiextensions import CustomResourceDefinition
+from mooring.kube.objects.apps import ControllerRevision, StatefulSet
+from mooring.kube.objects.core import (
+    ConfigMap,
+    Namespace,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    Service,
+    ServiceAccount,
+)
 from mooring.kube.objects.discovery import EndpointSlice
 from mooring.kube.objects.events import Event
+from mooring.kube.objects.policy import PodDisruptionBudget
+from mooring.local.controllers.kinds import metadata_kind
 
 
 def stateful(name: str = "redis", replicas: int = 3, *, claims: bool = False, **spec: Any) -> dict[str, Any]:
@@ -133,3 +147,182 @@ async def test_a_rolling_update_replaces_pods_one_by_one_and_a_broken_one_stops(
 
         await plane.eventually(halted, "halted at the first broken pod")
         assert await plane.quiet() == 0
+
+
+async def test_what_a_deleted_owner_leaves_goes_in_the_background(tmp_path: Path) -> None:
+    async with running(tmp_path) as (plane, _):
+        await plane.create(StatefulSet, "redis", stateful())
+        await all_ready(plane)
+        await plane.client.delete(StatefulSet, "redis", namespace="default")
+        for number in range(3):
+            await plane.gone(Pod, f"redis-{number}")
+
+        async def no_revisions() -> bool:
+            return await plane.list(ControllerRevision) == []
+
+        await plane.eventually(no_revisions, "revisions collected")
+
+
+async def test_a_foreground_deletion_keeps_the_owner_until_its_pods_are_gone(tmp_path: Path) -> None:
+    async with running(tmp_path) as (plane, kubelet):
+        await plane.create(StatefulSet, "redis", stateful(replicas=2))
+        await all_ready(plane, replicas=2)
+        kubelet.frozen = {"redis-1"}
+        await plane.client.delete(StatefulSet, "redis", namespace="default", propagation="Foreground")
+        await plane.gone(Pod, "redis-0")
+        await plane.quiet()
+        waiting = await plane.get(StatefulSet, "redis")
+        assert waiting.metadata.finalizers == ["foregroundDeletion"]
+        await plane.client.delete(Pod, "redis-1", namespace="default", grace_period=0)
+        await plane.gone(StatefulSet, "redis")
+
+
+async def test_orphans_stay_and_are_adopted_by_a_successor(tmp_path: Path) -> None:
+    async with running(tmp_path) as (plane, _):
+        await plane.create(StatefulSet, "redis", stateful())
+        await all_ready(plane)
+        before = {pod.metadata.uid for pod in await plane.list(Pod)}
+        await plane.client.delete(StatefulSet, "redis", namespace="default", propagation="Orphan")
+        await plane.gone(StatefulSet, "redis")
+        assert all(not pod.metadata.owner_references for pod in await plane.list(Pod))
+        await plane.create(StatefulSet, "redis", stateful())
+        await all_ready(plane)
+        after = await plane.list(Pod)
+        assert {pod.metadata.uid for pod in after} == before
+        assert all(pod.metadata.owner_references for pod in after)
+        assert await plane.quiet() == 0
+
+
+async def test_an_object_with_an_owner_that_never_was_goes_unless_another_owner_is_there(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as (plane, _):
+        real = await plane.create(ConfigMap, "owner")
+        ghost = {"apiVersion": "v1", "kind": "ConfigMap", "name": "ghost", "uid": "00000000-dead"}
+        true = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": real.metadata.uid}
+        unknown = {"apiVersion": "x.example/v1", "kind": "Nothing", "name": "n", "uid": "1"}
+        await plane.create(ConfigMap, "doomed", ownerReferences=[ghost])
+        await plane.create(ConfigMap, "kept", ownerReferences=[ghost, true])
+        await plane.create(ConfigMap, "puzzling", ownerReferences=[unknown])
+        await plane.gone(ConfigMap, "doomed")
+
+        async def released() -> bool:
+            kept = await plane.get(ConfigMap, "kept")
+            return [o.name for o in kept.metadata.owner_references or ()] == ["owner"]
+
+        await plane.eventually(released, "the ghost released")
+        assert await plane.get(ConfigMap, "puzzling")
+
+
+async def test_custom_resources_own_and_are_owned_like_any_other(tmp_path: Path) -> None:
+    async with running(tmp_path) as (plane, _):
+        schema = {"openAPIV3Schema": {"type": "object"}}
+        await plane.create(
+            CustomResourceDefinition,
+            "widgets.example.com",
+            {
+                "spec": {
+                    "group": "example.com",
+                    "scope": "Namespaced",
+                    "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
+                    "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+                }
+            },
+        )
+        widget = metadata_kind(Resource("example.com", "v1", "Widget", "widgets", True))
+
+        async def made() -> Any:
+            return await plane.create(widget, "w")
+
+        owner = await plane.eventually(made, "a widget made")
+        reference = {"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": owner.metadata.uid}
+        await plane.create(ConfigMap, "owned", ownerReferences=[reference])
+        await plane.quiet()
+        await plane.client.delete(widget, "w", namespace="default")
+        await plane.gone(ConfigMap, "owned")
+
+
+async def test_a_namespace_is_furnished_and_emptied(tmp_path: Path) -> None:
+    async with running(tmp_path) as (plane, kubelet):
+        await plane.create(Namespace, "team")
+
+        async def furnished() -> bool:
+            bundle = await plane.get(ConfigMap, "kube-root-ca.crt", "team")
+            return bundle.data == {"ca.crt": "---"} and bool(
+                await plane.get(ServiceAccount, "default", "team")
+            )
+
+        await plane.eventually(furnished, "team furnished")
+        await plane.client.delete(ConfigMap, "kube-root-ca.crt", namespace="team")
+        await plane.eventually(furnished, "the bundle is back")
+        body = stateful(claims=True)
+        await plane.create(StatefulSet, "redis", body, namespace="team")
+
+        async def running_pods() -> bool:
+            status = (await plane.get(StatefulSet, "redis", "team")).status
+            return status is not None and status.ready_replicas == 3
+
+        await plane.eventually(running_pods, "three pods")
+        kubelet.frozen = {"redis-2"}
+        await plane.create(ConfigMap, "held", namespace="team", finalizers=["example.com/held"])
+        await plane.client.delete(Namespace, "team")
+
+        async def conditions() -> dict[str | None, str | None]:
+            status = (await plane.get(Namespace, "team")).status
+            return {c.type: c.message for c in (status.conditions or ()) if status} if status else {}
+
+        await plane.quiet()
+        assert keys(await plane.list(ConfigMap, "team")) == ["held", "kube-root-ca.crt"]
+        await plane.client.delete(Pod, "redis-2", namespace="team", grace_period=0)
+
+        async def one_left() -> bool:
+            found = await conditions()
+            return found.get("NamespaceFinalizersRemaining") == (
+                "Some content in the namespace has finalizers remaining: example.com/held in 1 resource instances"
+            )
+
+        await plane.eventually(one_left, "only the held one is left")
+        assert (await conditions())["NamespaceContentRemaining"] == (
+            "Some resources are remaining: configmaps. has 1 resource instances"
+        )
+        assert await plane.quiet() == 0
+        await plane.patch(ConfigMap, "held", {"metadata": {"finalizers": None}}, "team")
+        await plane.gone(Namespace, "team")
+        assert await plane.list(PersistentVolume) == []
+
+
+async def test_a_budget_counts_and_an_eviction_is_refused_when_none_is_left(tmp_path: Path) -> None:
+    async with running(tmp_path) as (plane, kubelet):
+        selector = {"matchLabels": {"app": "redis"}}
+        await plane.create(
+            PodDisruptionBudget, "redis", {"spec": {"selector": selector, "maxUnavailable": 1}}
+        )
+        await plane.create(StatefulSet, "redis", stateful())
+        await all_ready(plane)
+
+        async def counts() -> tuple[int | None, ...]:
+            status = (await plane.get(PodDisruptionBudget, "redis")).status
+            assert status is not None
+            return (
+                status.expected_pods,
+                status.desired_healthy,
+                status.current_healthy,
+                status.disruptions_allowed,
+            )
+
+        async def full() -> bool:
+            return await counts() == (3, 2, 3, 1)
+
+        await plane.eventually(full, "one disruption allowed")
+        kubelet.frozen = {"redis-0"}
+        await plane.client.evict("redis-0", namespace="default")
+
+        async def used() -> bool:
+            return await counts() == (3, 2, 2, 0)
+
+        await plane.eventually(used, "none allowed")
+        with pytest.raises(TooManyRequests):
+            await plane.client.evict("redis-1", namespace="default")
+        await plane.client.delete(Pod, "redis-0", namespace="default", grace_period=0)
+        kubelet.frozen = set()
+        await plane.eventually(full, "one allowed again")

@@ -180,8 +180,13 @@ class Revisions:
         revisions: Sequence[ControllerRevision],
         collisions: int,
     ) -> tuple[ControllerRevision, int]:
-        """The stored revision of the present template, and the number of name collisions so far."""
+        """The stored revision of the present template, and the number of name collisions so far.
+
+        Nothing is stored for an owner that is being deleted: the collector would take it away again.
+        """
         chosen = choose(owner, template, revisions, collisions)
+        if owner.metadata.deletion_timestamp is not None:
+            return chosen.update, collisions
         if chosen.renumber is not None:
             return await self._renumber(chosen.update, chosen.renumber), collisions
         if not chosen.create:

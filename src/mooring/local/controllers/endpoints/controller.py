@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from mooring.cache.store import Transition
-from mooring.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
+from mooring.kube.errors import AlreadyExists, ApiError, NotFound
 from mooring.kube.object import Key
 from mooring.kube.objects.core import Endpoints, Node, Pod, Service
 from mooring.kube.objects.discovery import EndpointSlice
@@ -26,6 +26,7 @@ from mooring.local.controllers.endpoints.plan import (
 )
 from mooring.local.controllers.patching import metadata_patch
 from mooring.local.controllers.pods import condition_of
+from mooring.local.controllers.refusals import namespace_is_going
 from mooring.runtime.controller import Controller, Done, Result
 
 __all__ = ["EndpointsController"]
@@ -88,13 +89,10 @@ class EndpointsController:
         try:
             await self._write_slices(service, pods)
             await self._write_endpoints(service, pods)
-        except Forbidden as error:
-            if not any(cause.get("reason") == "NamespaceTerminating" for cause in error.causes):
+        except ApiError as error:
+            if not namespace_is_going(error):
                 self._tell(service, error)
                 raise
-        except ApiError as error:
-            self._tell(service, error)
-            raise
         return Done()
 
     def _tell(self, service: Service, error: ApiError) -> None:

@@ -16,6 +16,7 @@ from mooring.local.controllers.batches import slow_start
 from mooring.local.controllers.claiming import Claimer
 from mooring.local.controllers.context import Context
 from mooring.local.controllers.patching import metadata_patch, status_patch
+from mooring.local.controllers.refusals import namespace_is_going
 from mooring.local.controllers.revisions import Revisions, obsolete
 from mooring.local.controllers.statefulset.identity import (
     parent_of,
@@ -121,7 +122,7 @@ class StatefulSetController:
         except Exception as error:
             failure = error
         await self._write_status(sts, made)
-        if failure is not None:
+        if failure is not None and not namespace_is_going(failure):
             raise failure
 
     async def _write_status(self, sts: StatefulSet, made: Plan) -> None:
@@ -156,6 +157,8 @@ class StatefulSetController:
         except AlreadyExists:
             return
         except ApiError as error:
+            if namespace_is_going(error):
+                raise
             self._events.warning(
                 sts, "FailedCreate", f"Create Claim {claim} for {where} failed error: {error}"
             )
@@ -172,7 +175,8 @@ class StatefulSetController:
         except AlreadyExists:
             raise  # a stranger of that name; it is looked at again when it goes
         except (ApiError, ClaimGoing) as error:
-            self._tell(sts, "Create", step.pod, error)
+            if not namespace_is_going(error):
+                self._tell(sts, "Create", step.pod, error)
             raise
         self._tell(sts, "Create", step.pod)
 
