@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mooring.kube.errors import ApiError
 from mooring.local.api import failures, patch
-from mooring.local.api.eviction import label_selector
+from mooring.local.api.selectors import label_selector
 from mooring.local.api.storage import Store
 from mooring.local.api.webhooks import Reply, WebhookClient, WebhookError, denied
 

@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from mooring.kube.errors import TooManyRequests
-from mooring.kube.selectors import Selector, parse_selector
+from mooring.kube.selectors import Selector
 from mooring.local.api import deletes, failures
 from mooring.local.api.call import Call
 from mooring.local.api.http import Query
 from mooring.local.api.objectmeta import is_deleting, rfc3339
 from mooring.local.api.options import DeleteOptions
+from mooring.local.api.selectors import label_selector
 from mooring.local.api.storage import Entry, StaleError
 
-__all__ = ["evict", "label_selector"]
+__all__ = ["evict"]
 
 JsonObject = dict[str, Any]
 
@@ -112,21 +113,3 @@ def _refused(why: str, *, retry_after: float) -> TooManyRequests:
 
 def _selector(budget: JsonObject) -> Selector:
     return label_selector((budget.get("spec") or {}).get("selector"))
-
-
-def label_selector(selector: Mapping[str, Any] | None) -> Selector:
-    """Return a LabelSelector in its JSON form as a selector: None selects nothing, {} everything."""
-    if selector is None:
-        return Selector(nothing=True)
-    parts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
-    for expression in selector.get("matchExpressions") or ():
-        key, values = expression["key"], ",".join(expression.get("values") or ())
-        parts.append(
-            {
-                "In": f"{key} in ({values})",
-                "NotIn": f"{key} notin ({values})",
-                "Exists": key,
-                "DoesNotExist": f"!{key}",
-            }[expression["operator"]]
-        )
-    return parse_selector(",".join(parts))

@@ -18,7 +18,7 @@ from mooring.local.api.http import Query
 from mooring.local.api.registry import Served
 from mooring.local.api.storage import Entry
 
-__all__ = ["Filter"]
+__all__ = ["Filter", "label_selector"]
 
 _INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 
@@ -144,3 +144,21 @@ def _value(obj: Mapping[str, Any], path: str) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
+
+
+def label_selector(selector: Mapping[str, Any] | None) -> Selector:
+    """Return a LabelSelector in its JSON form as a selector: None selects nothing, {} everything."""
+    if selector is None:
+        return Selector(nothing=True)
+    parts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
+    for expression in selector.get("matchExpressions") or ():
+        key, values = expression["key"], ",".join(expression.get("values") or ())
+        parts.append(
+            {
+                "In": f"{key} in ({values})",
+                "NotIn": f"{key} notin ({values})",
+                "Exists": key,
+                "DoesNotExist": f"!{key}",
+            }[expression["operator"]]
+        )
+    return parse_selector(",".join(parts))
