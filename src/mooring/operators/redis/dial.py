@@ -19,7 +19,15 @@ from typing import Any, NamedTuple
 from redis.asyncio import Connection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, RedisError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    BusyLoadingError,
+    MasterDownError,
+    NoPermissionError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
 
 __all__ = ["Address", "Dial", "DialError", "Fence", "Link", "Refused", "Unreachable", "no_fence"]
 
@@ -102,8 +110,10 @@ class Link:
     async def _answer(self, words: Sequence[Word]) -> Any:
         try:
             return await self._connection.read_response(disconnect_on_error=False)
-        except ResponseError as error:
-            return Refused(f"{self._address}: {_name(words)} refused: {error}", str(error))
+        except (ResponseError, BusyLoadingError) as error:
+            code = _STRIPPED.get(type(error), "")
+            reply = f"{code} {error}".lstrip()
+            return Refused(f"{self._address}: {_name(words)} refused: {reply}", reply)
 
 
 def _name(words: Sequence[Word]) -> str:
@@ -112,6 +122,13 @@ def _name(words: Sequence[Word]) -> str:
     return f"{head} {str(words[1]).upper()}" if head in _WITH_SUBCOMMAND and len(words) > 1 else head
 
 
+#: redis-py takes the code off these answers.
+_STRIPPED: dict[type[Exception], str] = {
+    ReadOnlyError: "READONLY",
+    BusyLoadingError: "LOADING",
+    MasterDownError: "MASTERDOWN",
+    NoPermissionError: "NOPERM",
+}
 _WITH_SUBCOMMAND = frozenset({"SENTINEL", "CONFIG", "CLIENT", "INFO", "ACL"})
 
 

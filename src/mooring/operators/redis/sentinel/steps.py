@@ -184,15 +184,22 @@ class Steps:
         raise StepFailed(f"no sentinel took the fail-over: {'; '.join(refusals)}")
 
     async def _await_master(self, heirs: tuple[Target, ...], *, patience: float) -> Target:
+        """Ask until one leads; a sentinel cuts the connections of the one it promotes, ours too."""
         deadline = self._monotonic() + patience
-        async with contextlib.AsyncExitStack() as stack:
-            links = [(one, await stack.enter_async_context(self._data(one))) for one in heirs]
-            while self._monotonic() < deadline:
-                for target, link in links:
-                    if (await link.call("ROLE"))[0] == "master":
-                        return target
-                await self._sleep(POLL)
+        while self._monotonic() < deadline:
+            for target, leads in zip(heirs, await asyncio.gather(*map(self._leads, heirs)), strict=True):
+                if leads:
+                    return target
+            await self._sleep(POLL)
         raise StepFailed(f"none of {', '.join(one.name for one in heirs)} became master within {patience} s")
+
+    async def _leads(self, target: Target) -> bool:
+        try:
+            async with self._data(target) as link:
+                answer: Any = await link.call("ROLE")
+                return bool(answer[0] == "master")
+        except DialError:
+            return False
 
     async def _turn(self, heirs: tuple[Target, ...], chosen: Target) -> None:
         async def one(target: Target) -> None:
