@@ -308,6 +308,18 @@ async def test_pods_come_back_when_the_agent_does(tmp_path: Path) -> None:
             assert there.status("web")["podIP"] != before
 
 
+async def test_nodes_of_an_earlier_start_go_with_their_pods(tmp_path: Path) -> None:
+    async with ApiServer.in_memory() as api:
+        client = Client(api.transport())
+        async with agent_on(client, tmp_path, "old-1", "old-2") as there:
+            await there.pod("web", {"command": FOREVER}, node="old-2")
+            await there.ready("web")
+        async with agent_on(client, tmp_path, "new"):
+            names = [node.metadata.name for node in (await client.list(Node)).items]
+            assert names == ["new"]
+            assert (await client.list(Pod)).items == []
+
+
 async def test_a_config_map_reaches_a_running_pod(tmp_path: Path) -> None:
     async with world(tmp_path) as there:
         meta = {"name": "c", "namespace": "default"}

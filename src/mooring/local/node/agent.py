@@ -16,6 +16,7 @@ import os
 import shutil
 import socket
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
@@ -26,8 +27,8 @@ import structlog
 from mooring.cache.clock import rfc3339
 from mooring.cache.informer import Informer
 from mooring.cache.store import Transition
-from mooring.kube.errors import AlreadyExists, KubeError, NotFound
-from mooring.kube.object import Key, Object, to_dict
+from mooring.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from mooring.kube.object import Key, Object, key_of, to_dict
 from mooring.kube.objects.coordination import Lease, LeaseSpec
 from mooring.kube.objects.core import (
     ConfigMap,
@@ -192,6 +193,7 @@ class NodeAgent:
                 domain=self._domain,
             )
             await self._register(self._nodes[name])
+        await self._remove_former_nodes()
 
     async def stop(self) -> None:
         """End all pods gracefully, together and within a bound; objects and data stay."""
@@ -372,6 +374,24 @@ class NodeAgent:
                     await self._try(self._register(self._nodes[name]))
                 except KubeError as error:
                     log.warning("a node's Lease was not renewed", node=name, error=str(error))
+
+    async def _remove_former_nodes(self) -> None:
+        """Remove nodes that this agent had when it was started with other names, with their pods.
+
+        Nothing of those pods runs any more; their owners make them anew, on a node that exists.
+        """
+        client = self._manager.client.live
+        for node in (await client.list(NodeObject, label_selector=f"{machine.OWN_LABEL}=true")).items:
+            name = node.metadata.name or ""
+            if name in self.names:
+                continue
+            log.info("removing a node of an earlier start", node=name)
+            for pod in (await client.list(Pod, field_selector=f"spec.nodeName={name}")).items:
+                key, uid = key_of(pod), pod.metadata.uid
+                with suppress(NotFound, Conflict):
+                    await client.delete(Pod, key.name, namespace=key.namespace, uid=uid, grace_period=0)
+            with suppress(NotFound, Conflict):
+                await client.delete(NodeObject, name, uid=node.metadata.uid)
 
     async def _try(self, work: Any) -> None:
         try:

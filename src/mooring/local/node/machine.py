@@ -16,7 +16,10 @@ from mooring.cache.clock import rfc3339
 from mooring.kube.objects.core import Node, NodeAddress, NodeCondition, NodeStatus, NodeSystemInfo
 from mooring.kube.objects.meta import ObjectMeta
 
-__all__ = ["capacity", "node_object", "node_status"]
+__all__ = ["OWN_LABEL", "capacity", "node_object", "node_status"]
+
+OWN_LABEL = "mooring.dev/node-agent"
+"""Marks the nodes of this agent, so that it knows its own from a time when they had other names."""
 
 _NAMES = UUID("4f2c8f3e-8d0b-4c0f-9d3e-6a1f0c9b7d21")
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
@@ -38,6 +41,7 @@ def node_object(name: str, *, annotations: Mapping[str, str]) -> Node:
     """The part of a Node that its agent owns; the labels every node has."""
     architecture = _ARCHITECTURES.get(platform.machine(), platform.machine())
     labels = {
+        OWN_LABEL: "true",
         "kubernetes.io/hostname": name,
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": architecture,
