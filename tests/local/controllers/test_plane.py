@@ -12,7 +12,7 @@ from tests.local.controllers.plane import Plane, keys, running
 from mooring.kube import TooManyRequests
 from mooring.kube.object import Resource
 from mooring.kube.objects.apiextensions import CustomResourceDefinition
-from mooring.kube.objects.apps import ControllerRevision, StatefulSet
+from mooring.kube.objects.apps import ControllerRevision, Deployment, ReplicaSet, StatefulSet
 from mooring.kube.objects.core import (
     ConfigMap,
     Namespace,
@@ -326,3 +326,46 @@ async def test_a_budget_counts_and_an_eviction_is_refused_when_none_is_left(tmp_
         await plane.client.delete(Pod, "redis-0", namespace="default", grace_period=0)
         kubelet.frozen = set()
         await plane.eventually(full, "one allowed again")
+
+
+async def test_a_deployment_rolls_out_rolls_back_and_cleans_up(tmp_path: Path) -> None:
+    async with running(tmp_path) as (plane, _):
+        template = {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "main", "image": "a"}]},
+        }
+        spec = {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+        await plane.create(Deployment, "web", {"spec": spec})
+
+        async def complete(revision: str) -> bool:
+            web = await plane.get(Deployment, "web")
+            status = web.status
+            assert status is not None
+            told = (web.metadata.annotations or {}).get("deployment.kubernetes.io/revision")
+            counts = (status.replicas, status.updated_replicas, status.available_replicas)
+            return (told, status.observed_generation, counts) == (
+                revision,
+                web.metadata.generation,
+                (3, 3, 3),
+            )
+
+        await plane.eventually(lambda: complete("1"), "first revision complete")
+        first = {pod.metadata.name for pod in await plane.list(Pod)}
+
+        async def image(name: str) -> None:
+            containers = {"containers": [{"name": "main", "image": name}]}
+            await plane.patch(Deployment, "web", {"spec": {"template": {"spec": containers}}})
+
+        await image("b")
+        await plane.eventually(lambda: complete("2"), "second revision complete")
+        assert first.isdisjoint(pod.metadata.name for pod in await plane.list(Pod))
+        await image("a")
+        await plane.eventually(lambda: complete("3"), "rolled back")
+        assert len(await plane.list(ReplicaSet)) == 2
+        assert await plane.quiet() == 0
+        await plane.client.delete(Deployment, "web", namespace="default")
+
+        async def nothing() -> bool:
+            return not await plane.list(ReplicaSet) and not await plane.list(Pod)
+
+        await plane.eventually(nothing, "everything collected")

@@ -7,10 +7,12 @@ from pathlib import Path
 
 from mooring.local.controllers.collector import GarbageCollector
 from mooring.local.controllers.context import Context, Recorder
+from mooring.local.controllers.deployment import DeploymentController
 from mooring.local.controllers.disruption import DisruptionController
 from mooring.local.controllers.endpoints import EndpointsController
 from mooring.local.controllers.kinds import Kinds
 from mooring.local.controllers.namespaces import NamespaceController, NamespaceFurniture
+from mooring.local.controllers.replicaset import ReplicaSetController
 from mooring.local.controllers.scheduler import Scheduler
 from mooring.local.controllers.statefulset import StatefulSetController
 from mooring.local.controllers.volumes import (
@@ -45,6 +47,8 @@ def register(manager: Manager, *, volumes: Path, authority: str, locks: Path | N
         NamespaceFurniture(context, authority),
         DisruptionController(context, kinds),
         StatefulSetController(context),
+        ReplicaSetController(context),
+        DeploymentController(context),
         EndpointsController(context),
         ClaimController(context, directories),
         VolumeController(context, directories),
