@@ -12,6 +12,7 @@ import pytest
 
 from mooring.kube.object import decode, to_dict
 from mooring.kube.objects.core import Pod
+from mooring.local.node.images import exporter_image
 from mooring.local.node.logs import read
 from mooring.local.node.pod import PodWorker
 
@@ -271,6 +272,36 @@ async def test_an_unknown_image_backs_off_and_names_what_the_node_has(tmp_path: 
         assert '"nginx:1" is not in this node\'s catalog' in message
         await until(lambda: lab.container()["state"]["waiting"]["reason"] == "ImagePullBackOff")
         assert lab.status()["phase"] == "Pending"
+
+
+@pytest.mark.parametrize("debian", ["/usr/bin/prometheus-redis-exporter", "/nonexistent"])
+async def test_an_exporter_beside_a_redis_serves_its_figures(tmp_path: Path, debian: str) -> None:
+    image = exporter_image(Path(debian))
+    if image.main[1].package or not os.access(image.main[1].path, os.X_OK):
+        pytest.skip("Debian's exporter is not installed")
+    async with Lab(tmp_path) as lab:
+        lab.node.catalog.images = [image, *lab.node.catalog.images]
+        exporter = {
+            "name": "exporter",
+            "image": "oliver006/redis_exporter:v1.45.0",
+            "env": [{"name": "REDIS_ADDR", "value": "redis://localhost:6379"}],
+        }
+        worker = lab.run(pod(containers=[{"image": "redis:7"}, exporter]))
+
+        async def figures() -> str:
+            while True:
+                try:
+                    reader, writer = await asyncio.open_connection(worker.address or "127.0.0.9", 9121)
+                    writer.write(b"GET /metrics HTTP/1.0\r\n\r\n")
+                    text = (await reader.read()).decode()
+                    writer.close()
+                except OSError:
+                    text = ""
+                if "redis_up 1" in text:
+                    return text
+                await asyncio.sleep(0.02)
+
+        assert "redis_connected_clients" in await asyncio.wait_for(figures(), 20)
 
 
 async def test_a_corrected_image_is_taken_without_waiting_for_the_back_off(tmp_path: Path) -> None:

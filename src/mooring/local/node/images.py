@@ -165,7 +165,7 @@ def _mariadb() -> dict[str, Program]:
     return {"mariadbd": server, **tools, **links}
 
 
-def _exporter() -> Image:
+def exporter_image(debian: Path = Path("/usr/bin/prometheus-redis-exporter")) -> Image:
     """Debian's exporter if it is installed, else our own small one (real figures from INFO)."""
     match = (
         "oliver006/redis_exporter",
@@ -174,7 +174,6 @@ def _exporter() -> Image:
         "redis_exporter",
         "redis-exporter",
     )
-    debian = Path("/usr/bin/prometheus-redis-exporter")
     if debian.exists():
         program = Program(path=str(debian), version=("--version",))
         return Image(
@@ -238,7 +237,7 @@ def built_in() -> list[Image]:
     return [
         _redis_image("redis", _names("redis"), _redis()),
         _redis_image("valkey", _names("valkey"), _valkey()),
-        _exporter(),
+        exporter_image(),
         Image(
             name="mariadb",
             match=_names("mariadb"),
