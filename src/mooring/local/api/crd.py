@@ -29,6 +29,14 @@ __all__ = [
 JsonObject = dict[str, Any]
 _OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _LIST_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
+_BLOCKING: Final = frozenset(
+    ("FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany",
+     "FieldValueTypeInvalid")
+)  # fmt: skip
+_NOT_CHECKED: Final = (
+    "some validation rules were not checked because the object was invalid; correct the existing errors to "
+    "complete validation"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +58,7 @@ class CompiledVersion:
     def validate(self, obj: JsonObject, old: JsonObject | None = None) -> list[FieldError]:
         """Return what breaks the schema, its list types or its CEL rules.
 
-        Rules run only on objects that keep to their schema, as on a real server.
+        Rules do not run on objects whose types are wrong, as on a real server.
         """
         if obj is old:
             return []
@@ -60,7 +68,11 @@ class CompiledVersion:
             known = {str(error) for error in constraints.validate_lists(old, self.schema)}
             lists = [error for error in lists if str(error) not in known]
         errors += lists
-        return errors if errors else self.rules.evaluate(obj, old)
+        if not self.rules:
+            return errors
+        if any(error.reason in _BLOCKING for error in errors):
+            return [*errors, invalid(constraints.NO_PATH, None, _NOT_CHECKED)]
+        return errors + self.rules.evaluate(obj, old)
 
 
 def default_crd(crd: JsonObject) -> JsonObject:

@@ -1,10 +1,20 @@
-"""The rules of built-in kinds: required fields, names, labels, what must not change."""
+"""The rules of built-in kinds: required fields, names, labels, what must not change.
+
+This module finds the rules of a kind. What all objects share is in `validation_metadata`, pods are in
+`validation_pods`, the other kinds in `validation_kinds`. Texts are those of
+k8s.io/kubernetes/pkg/apis/*/validation. Only rules that matter to what the embedded control plane
+runs are kept: an object that breaks another one is accepted here.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
+from mooring.local.api import names
 from mooring.local.api.fields import FieldError
+from mooring.local.api.validation_kinds import rules_of
+from mooring.local.api.validation_metadata import validate_metadata, validate_metadata_update
 
 __all__ = ["validate_create", "validate_metadata", "validate_metadata_update", "validate_update"]
 
@@ -13,23 +23,34 @@ JsonObject = dict[str, Any]
 
 def validate_create(obj: JsonObject, *, group: str, kind: str, namespaced: bool) -> list[FieldError]:
     """Return what is wrong with a new built-in object (after defaulting), metadata included."""
-    raise NotImplementedError
+    metadata = obj.get("metadata") or {}
+    check = _NAMES.get((group, kind), names.dns1123_subdomain)
+    errors = validate_metadata(metadata, namespaced=namespaced, check=check)
+    rules = rules_of(group, kind)
+    return errors if rules is None else errors + list(rules.create(obj))
 
 
 def validate_update(
     obj: JsonObject, old: JsonObject, *, group: str, kind: str, namespaced: bool, subresource: str = ""
 ) -> list[FieldError]:
     """Return what is wrong with a changed built-in object, metadata included."""
-    raise NotImplementedError
+    if obj is old:
+        return []
+    errors = validate_metadata_update(obj.get("metadata") or {}, old.get("metadata") or {})
+    rules = rules_of(group, kind)
+    if rules is None:
+        return errors
+    if subresource == "status":
+        return errors + list(rules.status(obj, old))
+    return errors + list(rules.update(obj, old)) if not subresource else errors
 
 
-def validate_metadata(meta: JsonObject, *, namespaced: bool, path: str = "metadata") -> list[FieldError]:
-    """Return what is wrong with the metadata of any new object, custom resources included."""
-    raise NotImplementedError
-
-
-def validate_metadata_update(
-    meta: JsonObject, old: JsonObject, *, path: str = "metadata"
-) -> list[FieldError]:
-    """Return what is wrong with changed metadata of any object, custom resources included."""
-    raise NotImplementedError
+_NAMES: Final[dict[tuple[str, str], Callable[[str], tuple[str, ...]]]] = {
+    ("", "Service"): names.dns1035_label,
+    ("", "Namespace"): names.dns1123_label,
+    ("apps", "StatefulSet"): names.dns1123_label,
+    **{
+        ("rbac.authorization.k8s.io", kind): names.http_path_segment
+        for kind in ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
+    },
+}
