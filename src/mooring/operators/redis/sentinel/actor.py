@@ -175,6 +175,7 @@ class SentinelActor(Actor[RedisCluster]):
             password=password,
             shutdown=shutdown,
             lineage=_status(ctx).lineage,
+            lineage_kept=ctx.children.find(core.ConfigMap, names.lineage) is not None,
         )
         wanted = wanted_of(ctx.obj)
         if isinstance(blocked, Terminal):

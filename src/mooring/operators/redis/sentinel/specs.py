@@ -50,6 +50,8 @@ class Found:
     shutdown: str | None = None
     """The user's shutdown.sh, copied."""
     lineage: Lineage | None = None
+    lineage_kept: bool = False
+    """The record beside the claims is there already."""
     replicas: Mapping[str, int] = field(default_factory=dict)
     """Pods per component, where that differs from what is there (a resize)."""
     roll: frozenset[str] = frozenset()
@@ -86,7 +88,7 @@ class Specs:
             self.budget("redis"),
             self.budget("sentinel"),
         ]
-        if self._found.lineage is not None and self.keeps_claims:
+        if self._found.lineage is not None and (self.keeps_claims or self._found.lineage_kept):
             made.append(self.lineage_record(self._found.lineage))
         return made
 
@@ -97,8 +99,8 @@ class Specs:
         return storage.persistent_volume_claim is not None and storage.keep_after_deletion is not False
 
     def unowned(self) -> list[tuple[type[Object], str]]:
-        """Children that stay when the cluster goes."""
-        return [(core.ConfigMap, self.names.lineage)]
+        """Children that stay when the cluster goes: what tells whose data is on kept claims."""
+        return [(core.ConfigMap, self.names.lineage)] if self.keeps_claims else []
 
     # --- services and budgets ------------------------------------------------------------------------------
 
@@ -215,7 +217,10 @@ class Specs:
     # --- the two StatefulSets ------------------------------------------------------------------------------
 
     def inputs(self, component: Component) -> str:
-        """Digest of what the user decided about the pods; only a change of it may restart any."""
+        """Digest of what the user decided about the pods; only a change of it may restart any.
+
+        Restart-only keys of spec.config are not among it: they are reported, and wait for the next roll.
+        """
         spec, sentinel = self._spec, self._sentinel
         if component == "redis":
             plain = [
@@ -229,7 +234,7 @@ class Specs:
                         spec.resources,
                     ),
                     *(spec.affinity, spec.security_context, spec.node_selector, spec.tole_rations),
-                    *(spec.annotations, self._exporter, self._found.shutdown, base_conf(spec)),
+                    *(spec.annotations, self._exporter, self._found.shutdown),
                 )
             ]
         else:
