@@ -16,7 +16,14 @@ from mooring.local.node import namespaces as ns
 from mooring.local.node.cleanup import plane_id
 from mooring.local.node.dns import A, DnsServer, Zone
 from mooring.local.node.netlink import Netlink
-from mooring.local.node.network import AddressPool, Network, NetworkConfig, PodNetwork
+from mooring.local.node.network import (
+    AddressPool,
+    Network,
+    NetworkConfig,
+    PodNetwork,
+    RangeInUse,
+    abandoned_planes,
+)
 from mooring.local.node.services import Backend, Frontend, ServiceTable
 from mooring.local.node.spawner import Child, Spawn, Spawner
 
@@ -164,7 +171,13 @@ async def test_nothing_is_left_after_a_stop_and_a_start_clears_what_was(tmp_path
     first = Network(config)
     await first.start()
     await first.attach(hostname="lost")
+    with pytest.raises(RangeInUse, match="runs already"):
+        await Network(config).start()
+    assert config.plane not in abandoned_planes()
 
+    assert first._claim is not None
+    first._claim.close()  # as if its process had been killed
+    assert config.plane in abandoned_planes()
     second = Network(config)
     await second.start()
     pod = await second.attach(hostname="one")

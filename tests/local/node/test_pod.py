@@ -173,7 +173,7 @@ async def test_a_deleted_pod_gets_its_pre_stop_hook_sigterm_and_then_leaves_the_
         lab.delete(worker)
         await until(lambda: lab.client.deleted == ["web"])
         assert (out / "log").read_text() == "up\nhook\nterm\n"
-        assert not lab.node.pod_directory(worker.uid).exists()
+        await until(lambda: not lab.node.pod_directory(worker.uid).exists())
         assert "Killing" in lab.events.reasons()
 
 

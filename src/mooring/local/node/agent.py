@@ -45,7 +45,7 @@ from mooring.kube.objects.meta import ObjectMeta, OwnerReference
 from mooring.kube.patches import MergePatch, StrategicMergePatch
 from mooring.local.node import machine
 from mooring.local.node.cgroups import detect
-from mooring.local.node.cleanup import clean, plane_id
+from mooring.local.node.cleanup import clean, plane_id, sweep
 from mooring.local.node.dns import DnsServer, Zone, machine_resolvers
 from mooring.local.node.gateway import Gateway
 from mooring.local.node.images import Catalog
@@ -160,7 +160,7 @@ class NodeAgent:
         """Clear what a killed plane left, make the network, listen for DNS, register the nodes."""
         require_programs()
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        for gone in await asyncio.to_thread(clean, self.data_dir, self.network.config):
+        for gone in await asyncio.to_thread(self._clean):
             log.info("removed what an earlier plane left", what=gone)
         await self.network.start()
         try:
@@ -168,6 +168,9 @@ class NodeAgent:
         except BaseException:
             await self._stop_network()
             raise
+
+    def _clean(self) -> list[str]:
+        return clean(self.data_dir, self.network.config) + sweep()
 
     async def _start_nodes(self) -> None:
         await self._dns.start()

@@ -15,11 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from mooring.local.node.cgroups import detect
-from mooring.local.node.network import NetworkConfig, delete_leftovers
+from mooring.local.node.network import NetworkConfig, abandoned_planes, delete_leftovers
 from mooring.local.node.nft import NftError
 from mooring.local.node.volumes import memory_directory
 
-__all__ = ["clean", "leftover_processes", "plane_id"]
+__all__ = ["clean", "leftover_processes", "plane_id", "sweep"]
 
 _KILL_DEADLINE = 10.0
 
@@ -42,6 +42,20 @@ def clean(data_dir: Path, network: NetworkConfig) -> list[str]:
     if memory.is_dir():
         shutil.rmtree(memory, ignore_errors=True)
         gone.append(str(memory))
+    return gone
+
+
+def sweep() -> list[str]:
+    """Remove what other planes left whose data directories may never be used again (blocking).
+
+    A demo that was killed, a test that was interrupted: each leaves an interface, a table, empty control groups.
+    """
+    gone = []
+    for plane in abandoned_planes():
+        with suppress(PermissionError, NftError):
+            gone += delete_leftovers(NetworkConfig(plane=plane))
+        gone += detect(plane).remove_all()
+        shutil.rmtree(memory_directory(plane), ignore_errors=True)
     return gone
 
 

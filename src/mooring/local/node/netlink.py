@@ -27,6 +27,7 @@ _REQUEST, _ACK, _DUMP, _REPLACE, _EXCL, _CREATE = 0x1, 0x4, 0x300, 0x100, 0x200,
 _ERROR, _DONE = 2, 3
 
 _IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_LINKINFO, _IFLA_AF_SPEC, _IFLA_NET_NS_FD = 1, 3, 18, 26, 28
+_IFLA_IFALIAS = 20
 _INFO_KIND, _INFO_DATA, _VETH_PEER, _INET_CONF, _CONF_FORWARDING = 1, 2, 1, 1, 1
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_PREFSRC = 1, 4, 5, 7
@@ -46,6 +47,7 @@ class Link:
 
     index: int
     name: str
+    alias: str = ""
 
 
 class Netlink:
@@ -100,6 +102,11 @@ class Netlink:
             conf = _nest(_INET_CONF, _attribute(_CONF_FORWARDING, struct.pack("=I", 1)))
             body += _nest(_IFLA_AF_SPEC, _nest(socket.AF_INET, conf))
         self._change(f"bring interface {index} up", _SETLINK, 0, body)
+
+    def set_alias(self, index: int, alias: str) -> None:
+        """Note on an interface what it is."""
+        body = _link_header(index=index) + _attribute(_IFLA_IFALIAS, alias.encode())
+        self._change(f"describe interface {index}", _SETLINK, 0, body)
 
     def delete_link(self, name: str) -> bool:
         """Remove an interface (and its peer); false if there is none of that name."""
@@ -165,9 +172,9 @@ class Netlink:
             if kind == _ERROR:
                 raise NetlinkError(-struct.unpack_from("=i", payload)[0], "list interfaces")
             index = struct.unpack_from("=i", payload, 4)[0]
-            for attribute, value in _attributes(payload[16:]):
-                if attribute == _IFLA_IFNAME:
-                    found.append(Link(index, value.rstrip(b"\0").decode()))
+            values = dict(_attributes(payload[16:]))
+            name, alias = (values.get(kind, b"").rstrip(b"\0") for kind in (_IFLA_IFNAME, _IFLA_IFALIAS))
+            found.append(Link(index, name.decode(), alias.decode(errors="replace")))
         return found
 
     def _change(self, what: str, kind: int, flags: int, body: bytes) -> None:

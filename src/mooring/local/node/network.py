@@ -28,12 +28,15 @@ from mooring.local.node import nft
 from mooring.local.node.namespaces import PodNamespaces, in_fresh_thread
 from mooring.local.node.netlink import Link, Netlink
 
-__all__ = ["Network", "NetworkConfig", "PodNetwork", "RangeInUse", "delete_leftovers"]
+__all__ = ["Network", "NetworkConfig", "PodNetwork", "RangeInUse", "abandoned_planes", "delete_leftovers"]
 
 _HOST_MAC = bytes.fromhex("eeeeeeeeeeee")
 _GATEWAY = IPv4Address("169.254.1.1")
 _PODS, _SERVICES = IPv4Network("10.99.0.0/16"), IPv4Network("10.96.0.0/16")
 _DNS = IPv4Address("10.96.0.10")
+
+
+_ALIAS = "mooring plane"
 
 
 class RangeInUse(RuntimeError):
@@ -141,6 +144,7 @@ class Network:
     _links: dict[IPv4Address, str] = field(init=False, default_factory=dict)
     _cuts: set[tuple[IPv4Address, IPv4Address]] = field(init=False, default_factory=set)
     _lock: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
+    _claim: socket.socket | None = field(init=False, default=None)
 
     async def start(self) -> None:
         """Remove what a killed plane left, then make the plane's interface, routes and table."""
@@ -149,6 +153,9 @@ class Network:
     async def stop(self) -> None:
         """Remove everything again."""
         await asyncio.to_thread(delete_leftovers, self.config)
+        if self._claim is not None:
+            self._claim.close()
+            self._claim = None
 
     async def attach(self, *, hostname: str) -> PodNetwork:
         """Make a pod's namespaces and its link; takes a few milliseconds."""
@@ -213,11 +220,13 @@ class Network:
 
     def _start(self) -> None:
         config = self.config
+        self._claim = _take_claim(config.plane)
         delete_leftovers(config)
         _check_free(config)
         with Netlink() as netlink:
             netlink.add_bridge(config.anchor)
             index = socket.if_nametoindex(config.anchor)
+            netlink.set_alias(index, _ALIAS)
             for number in range(config.nodes):
                 netlink.add_address(index, config.node_address(number), 32)
             netlink.add_address(index, config.probe_address, 32)
@@ -318,6 +327,34 @@ def delete_leftovers(config: NetworkConfig) -> list[str]:
 def leftover_links(links: Iterable[Link], config: NetworkConfig) -> list[Link]:
     """Those of the interfaces that belong to the plane."""
     return [link for link in links if link.name == config.anchor or link.name.startswith(f"{config.anchor}-")]
+
+
+def _take_claim(plane: str) -> socket.socket:
+    """A name that only a living plane holds, in the very scope of what it makes: its network namespace."""
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        claim.bind(f"\0mooring-plane-{plane}")
+    except OSError as error:
+        claim.close()
+        if error.errno == errno.EADDRINUSE:
+            raise RangeInUse(f"a plane with the id {plane} (the same data directory) runs already") from None
+        raise
+    return claim
+
+
+def abandoned_planes() -> list[str]:
+    """The ids of planes whose interface is here although nobody holds their claim any more."""
+    with Netlink() as netlink:
+        marked = [link.name for link in netlink.links() if link.alias == _ALIAS]
+    return [plane for plane in (name.removeprefix("mr") for name in marked) if not _lives(plane)]
+
+
+def _lives(plane: str) -> bool:
+    try:
+        _take_claim(plane).close()
+    except RangeInUse:
+        return True
+    return False
 
 
 def _check_free(config: NetworkConfig) -> None:
