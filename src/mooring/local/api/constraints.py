@@ -163,11 +163,8 @@ def _string(value: str, schema: Schema, path: str) -> list[FieldError]:
 def _number(value: float, schema: Schema, path: str) -> list[FieldError]:
     errors = []
     bits = 32 if schema.format == "int32" else 64
-    if (
-        schema.type == "integer"
-        and len(schema.types) == 1
-        and not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1)
-    ):
+    fits = float(value).is_integer() and -(2 ** (bits - 1)) <= value < 2 ** (bits - 1)
+    if schema.types == ("integer",) and not fits:
         form = f"with format {schema.format}" if schema.format in ("int32", "int64") else "(default format)"
         errors.append(invalid(NO_PATH, "", f"Checked value must be of type integer {form} in {path}"))
     if schema.multiple_of and not float(value / schema.multiple_of).is_integer():

@@ -332,6 +332,12 @@ def _deployment_strategy(strategy: JsonObject) -> JsonObject:
     return _within(strategy, "rollingUpdate", _fixed({"maxUnavailable": "25%", "maxSurge": "25%"}))
 
 
+@_rule("DaemonSet", prefix=_APPS)
+def _daemon_set_generation(daemon_set: JsonObject) -> JsonObject:
+    generation = _fixed({"deprecated.daemonset.template.generation": "1"})
+    return _within(daemon_set, "metadata", lambda metadata: _within(metadata, "annotations", generation))
+
+
 @_rule("DaemonSetSpec", prefix=_APPS)
 def _daemon_set(spec: JsonObject) -> JsonObject:
     return _fill(_within(spec, "updateStrategy", _daemon_set_strategy), {"revisionHistoryLimit": 10})

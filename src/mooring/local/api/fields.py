@@ -13,6 +13,7 @@ from typing import Any, Final
 
 __all__ = [
     "FieldError",
+    "GoStruct",
     "duplicate",
     "forbidden",
     "internal",
@@ -28,6 +29,10 @@ __all__ = [
 ]
 
 Json = Any
+
+
+class GoStruct(dict[str, Any]):
+    """A value shown as Go dumps its internal structs: names and order are Go's."""
 
 
 class _Omitted:
@@ -92,7 +97,8 @@ def render(value: Json) -> str:
         return str(int(value))
     if isinstance(value, (int, float)):
         return str(value)
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    ordered = not isinstance(value, GoStruct)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=ordered)
 
 
 def required(field: str, detail: str = "") -> FieldError:

@@ -80,6 +80,8 @@ def _matched(text: str, pattern: str, complaint: str, limit: int) -> tuple[str, 
 
 def dns1123_label(text: str) -> tuple[str, ...]:
     """Judge a name such as a namespace's: a lower case label."""
+    if "." in text and re.fullmatch(_SUBDOMAIN, text):
+        return (*_matched(text, _SUBDOMAIN, "", 63), "must not contain dots")
     return _matched(text, _LABEL_1123, _LABEL_1123_TEXT, 63)
 
 

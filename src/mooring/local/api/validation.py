@@ -14,7 +14,11 @@ from typing import Any, Final
 from mooring.local.api import names
 from mooring.local.api.fields import FieldError
 from mooring.local.api.validation_kinds import rules_of
-from mooring.local.api.validation_metadata import validate_metadata, validate_metadata_update
+from mooring.local.api.validation_metadata import (
+    standard_finalizers,
+    validate_metadata,
+    validate_metadata_update,
+)
 
 __all__ = ["validate_create", "validate_metadata", "validate_metadata_update", "validate_update"]
 
@@ -26,6 +30,7 @@ def validate_create(obj: JsonObject, *, group: str, kind: str, namespaced: bool)
     metadata = obj.get("metadata") or {}
     check = _NAMES.get((group, kind), names.dns1123_subdomain)
     errors = validate_metadata(metadata, namespaced=namespaced, check=check)
+    errors += standard_finalizers(metadata.get("finalizers"), [])
     rules = rules_of(group, kind)
     return errors if rules is None else errors + list(rules.create(obj))
 
@@ -36,7 +41,9 @@ def validate_update(
     """Return what is wrong with a changed built-in object, metadata included."""
     if obj is old:
         return []
-    errors = validate_metadata_update(obj.get("metadata") or {}, old.get("metadata") or {})
+    metadata, before = obj.get("metadata") or {}, old.get("metadata") or {}
+    errors = validate_metadata_update(metadata, before)
+    errors += standard_finalizers(metadata.get("finalizers"), before.get("finalizers") or [])
     rules = rules_of(group, kind)
     if rules is None:
         return errors
@@ -46,7 +53,7 @@ def validate_update(
 
 
 _NAMES: Final[dict[tuple[str, str], Callable[[str], tuple[str, ...]]]] = {
-    ("", "Service"): names.dns1035_label,
+    ("", "Service"): names.dns1123_label,
     ("", "Namespace"): names.dns1123_label,
     ("apps", "StatefulSet"): names.dns1123_label,
     **{

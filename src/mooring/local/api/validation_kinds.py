@@ -13,6 +13,7 @@ from mooring.local.api import names
 from mooring.local.api.constraints import same
 from mooring.local.api.fields import (
     FieldError,
+    GoStruct,
     duplicate,
     forbidden,
     invalid,
@@ -79,6 +80,11 @@ def _spec(obj: JsonObject) -> JsonObject:
     return obj.get("spec") or {}
 
 
+def _dump(value: JsonObject, **fields: str) -> GoStruct:
+    """Return a value as Go dumps it: every field by its Go name, in order."""
+    return GoStruct({go: value.get(key) for key, go in fields.items()})
+
+
 def _fixed(*paths: str) -> Callable[[JsonObject, JsonObject], Errors]:
     """Rules for updates that must leave some fields alone."""
 
@@ -108,7 +114,7 @@ def _selector(spec: JsonObject, kind: str) -> Errors:
 def _workload_template(spec: JsonObject, kind: str, *, policy: str = "Always") -> Errors:
     pod, selector = spec.get("template") or {}, spec.get("selector") or {}
     labels = (pod.get("metadata") or {}).get("labels") or {}
-    if selector and not selects(selector, labels):
+    if spec.get("selector") is None or not selects(selector, labels):
         text = "`selector` does not match template `labels`"
         yield invalid("spec.template.metadata.labels", labels or None, text)
     yield from template(pod, "spec.template")
@@ -139,7 +145,11 @@ def _deployment(obj: JsonObject) -> Errors:
             text = "may not be specified when strategy `type` is 'Recreate'"
             yield forbidden(f"{place}.rollingUpdate", text)
     elif kind != "RollingUpdate":
-        yield not_supported(f"{place}.type", kind, ("Recreate", "RollingUpdate"))
+        dump = (
+            None if rolling is None else _dump(rolling, maxUnavailable="MaxUnavailable", maxSurge="MaxSurge")
+        )
+        shown = GoStruct(Type=kind, RollingUpdate=dump)
+        yield not_supported(place, shown, ("Recreate", "RollingUpdate"))
     elif rolling is not None:
         yield from int_or_percent(rolling.get("maxUnavailable"), f"{place}.rollingUpdate.maxUnavailable")
         yield from int_or_percent(rolling.get("maxSurge"), f"{place}.rollingUpdate.maxSurge")
@@ -192,7 +202,8 @@ def _stateful_strategy(strategy: JsonObject) -> Errors:
     if kind == "OnDelete":
         if rolling is not None:
             text = "only allowed for updateStrategy 'RollingUpdate'"
-            yield invalid("spec.updateStrategy.rollingUpdate", rolling, text)
+            shown = _dump(rolling, partition="Partition", maxUnavailable="MaxUnavailable")
+            yield invalid("spec.updateStrategy.rollingUpdate", shown, text)
     elif kind != "RollingUpdate":
         yield invalid("spec.updateStrategy", strategy, "must be 'RollingUpdate' or 'OnDelete'")
     elif rolling is not None:
@@ -377,7 +388,10 @@ def _port_pairs(ports: list[JsonObject], kind: str) -> Errors:
             yield duplicate(f"{place}.nodePort", node_port)
         node_ports.add((node_port, protocol))
         if (port.get("port"), protocol) in pairs:
-            yield duplicate(place, {"port": port.get("port"), "protocol": protocol})
+            shown = GoStruct(
+                Name="", Protocol=protocol, AppProtocol=None, Port=port.get("port"), TargetPort=0, NodePort=0
+            )
+            yield duplicate(place, shown)
         pairs.add((port.get("port"), protocol))
 
 
@@ -582,7 +596,14 @@ def _secret_update(obj: JsonObject, old: JsonObject) -> Errors:
 def _disruption_budget(obj: JsonObject) -> Errors:
     spec = _spec(obj)
     if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
-        yield invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set")
+        shown = _dump(
+            spec,
+            minAvailable="MinAvailable",
+            selector="Selector",
+            maxUnavailable="MaxUnavailable",
+            unhealthyPodEvictionPolicy="UnhealthyPodEvictionPolicy",
+        )
+        yield invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set")
     for key in ("minAvailable", "maxUnavailable"):
         if spec.get(key) is not None:
             yield from int_or_percent(spec[key], f"spec.{key}")
@@ -667,7 +688,8 @@ def _role_binding(obj: JsonObject) -> Errors:
 
 def _role_binding_update(obj: JsonObject, old: JsonObject) -> Errors:
     if not same(obj.get("roleRef"), old.get("roleRef")):
-        yield invalid("roleRef", obj.get("roleRef"), "cannot change roleRef")
+        shown = _dump(obj.get("roleRef") or {}, apiGroup="APIGroup", kind="Kind", name="Name")
+        yield invalid("roleRef", shown, "cannot change roleRef")
 
 
 def _priority_class(obj: JsonObject) -> Errors:

@@ -15,6 +15,7 @@ __all__ = [
     "label_errors",
     "selector_errors",
     "selects",
+    "standard_finalizers",
     "validate_metadata",
     "validate_metadata_update",
 ]
@@ -122,6 +123,18 @@ def _finalizer_errors(finalizers: list[str], path: str) -> Errors:
     if {"orphan", "foregroundDeletion"} <= set(finalizers):
         text = "finalizer orphan and foregroundDeletion cannot be both set"
         yield invalid(path, finalizers, text)
+
+
+def standard_finalizers(finalizers: list[str] | None, old: list[str]) -> list[FieldError]:
+    """Return the finalizers of a built-in object that are neither standard nor qualified."""
+    if not finalizers or finalizers == old:
+        return []
+    text = "name is neither a standard finalizer name nor is it fully qualified"
+    return [
+        invalid(f"metadata.finalizers[{index}]", name, text)
+        for index, name in enumerate(finalizers)
+        if "/" not in name and name not in ("kubernetes", "orphan", "foregroundDeletion")
+    ]
 
 
 def validate_metadata_update(

@@ -25,7 +25,14 @@ JsonObject = dict[str, Any]
 
 
 class WireError(ValueError):
-    """A value that Go cannot decode; the text is Go's."""
+    """A value that Go cannot decode; the text is Go's.
+
+    `converted` is the text of a strategic merge patch, whose result is not decoded but converted.
+    """
+
+    def __init__(self, text: str, converted: str = "") -> None:
+        super().__init__(text)
+        self.converted = converted or text
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +159,30 @@ def _described(value: Json) -> str:
     return "array" if isinstance(value, list) else "object"
 
 
-def _wrong(value: Json, place: _Place, described: str = "") -> WireError:
+def _wrong(value: Json, place: _Place, kind: str, described: str = "") -> WireError:
     field = re.sub(r"\[[^\]]*\]", "", place.path)
     text = described or _described(value)
-    return WireError(
-        f"json: cannot unmarshal {text} into Go struct field {place.struct}.{field} of type {place.go}"
-    )
+    converted = _conversion(value, place.go, kind)
+    where = f"{place.struct}.{field} of type {place.go}"
+    return WireError(f"json: cannot unmarshal {text} into Go struct field {where}", converted)
+
+
+_RESTORED: Final = {"list": "slice from", "map": "map from", "struct": "struct from:"}
+
+
+def _conversion(value: Json, go: str, kind: str) -> str:
+    """Word why a value cannot be converted, as k8s.io/apimachinery/pkg/runtime does."""
+    names = {bool: "bool", str: "string", int: "int64", float: "float64", list: "slice", dict: "map"}
+    found = names[type(value)]
+    if kind in _RESTORED:
+        return f"cannot restore {_RESTORED[kind]} {found}"
+    number = kind in ("integer", "number")
+    if (found == "int64" and kind == "string") or (found == "float64" and number):
+        return f"cannot convert {found} to {go}"
+    return f"unrecognized type: {go if go in _BASIC else 'string'}"
+
+
+_BASIC: Final = frozenset(("bool", "string", "int32", "int64", "float64"))
 
 
 def _element(place: _Place, index: object) -> _Place:
@@ -170,7 +195,7 @@ def _value(value: Json, schema: Schema, place: _Place, unknown: list[str]) -> Js
     if kind == "struct":
         if isinstance(value, dict):
             return _struct(value, schema, place.path, unknown)
-        raise _wrong(value, place)
+        raise _wrong(value, place, kind)
     if kind == "list":
         return _list(value, schema, place, unknown)
     if kind == "map":
@@ -180,7 +205,7 @@ def _value(value: Json, schema: Schema, place: _Place, unknown: list[str]) -> Js
 
 def _list(value: Json, schema: Schema, place: _Place, unknown: list[str]) -> Json:
     if not isinstance(value, list):
-        raise _wrong(value, place)
+        raise _wrong(value, place, "list")
     items = schema.items
     if items is None:
         return value
@@ -202,7 +227,7 @@ def _list(value: Json, schema: Schema, place: _Place, unknown: list[str]) -> Jso
 
 def _map(value: Json, schema: Schema, place: _Place, unknown: list[str]) -> Json:
     if not isinstance(value, dict):
-        raise _wrong(value, place)
+        raise _wrong(value, place, "map")
     values = schema.additional
     if values is None:
         return value
@@ -223,7 +248,7 @@ def _zero(schema: Schema) -> Json:
 
 def _string(value: Json, place: _Place) -> Json:
     if not isinstance(value, str):
-        raise _wrong(value, place)
+        raise _wrong(value, place, "string")
     if place.go == "[]uint8":
         _check_base64(value)
     return value
@@ -247,22 +272,22 @@ _RANGES: Final = {"int32": 2**31, "int64": 2**63, "int": 2**63, "uint32": 2**32}
 
 def _integer(value: Json, place: _Place) -> Json:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _wrong(value, place)
+        raise _wrong(value, place, "integer")
     limit = _RANGES.get(place.go, 2**63)
     if isinstance(value, float) or not -limit <= value < limit:
-        raise _wrong(value, place, f"number {value}")
+        raise _wrong(value, place, "integer", f"number {value}")
     return value
 
 
 def _number(value: Json, place: _Place) -> Json:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _wrong(value, place)
+        raise _wrong(value, place, "number")
     return value
 
 
 def _boolean(value: Json, place: _Place) -> Json:
     if not isinstance(value, bool):
-        raise _wrong(value, place)
+        raise _wrong(value, place, "boolean")
     return value
 
 
@@ -385,6 +410,9 @@ def canonical_time(text: str, *, micro: bool = False) -> str:
     layout = "2006-01-02T15:04:05.000000Z07:00" if micro else "2006-01-02T15:04:05Z07:00"
     if found is None:
         raise WireError(f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "2006"')
+    if micro and len(found[2] or "") != 7:
+        rest = (found[2] or "") + found[3]
+        raise WireError(f'parsing time "{text}" as "{layout}": cannot parse "{rest}" as ".000000"')
     fraction = (found[2] or "")[:7]
     try:
         moment = datetime.datetime.fromisoformat(found[1] + fraction + found[3])
