@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import shutil
 import sys
@@ -32,7 +33,7 @@ PATIENCE = 120.0
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A fault; `everyone`: all servers are killed at once, else the master is, and restarts empty."""
+    """A fault; `everyone`: all servers and sentinels are killed at once, else the master is, and restarts empty."""
 
     name: str
     everyone: bool
@@ -76,13 +77,11 @@ class Safety:
         stage, keys = self._stage, self._options.keys
         await stage.fill(keys, generation=number)
         old = await stage.master()
-        if self._case.operator_away:
-            await stage.bed.stop_operators()
-        pids = self._break(old, [pod.metadata.name or "" for pod in await stage.pods("redis")])
-        await stage.restarted(pids)
-        if self._case.operator_away:
-            await asyncio.sleep(self._options.wait)
-            await stage.bed.start_operators()
+        async with stage.operators_away() if self._case.operator_away else contextlib.nullcontext():
+            pids = self._break(old, [pod.metadata.name or "" for pod in await stage.pods()])
+            await stage.restarted(pids)
+            if self._case.operator_away:
+                await asyncio.sleep(self._options.wait)
         began = time.monotonic()
         await stage.exact(PATIENCE)
         whole = time.monotonic() - began

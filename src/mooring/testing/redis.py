@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import shutil
@@ -22,8 +23,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from mooring.kube import NotFound
-from mooring.kube.objects.core import Pod, Service
+from mooring.kube import MergePatch, NotFound
+from mooring.kube.objects.core import PersistentVolumeClaim, Pod, Service
 from mooring.operators.redis.dial import Address, Dial, DialError
 from mooring.operators.redis.sentinel.names import Names
 from mooring.operators.redis.sentinel.topology import REDIS_PORT, SENTINEL_PORT
@@ -189,6 +190,36 @@ class RedisStage:
                 )
         return whole
 
+    # --- changing it
+
+    async def patch(self, spec: dict[str, Any]) -> None:
+        """Merge into the spec, as `kubectl patch` does."""
+        body = MergePatch({"spec": spec})
+        await self.bed.client.patch(RedisCluster, self.name, body, namespace=self.namespace)
+
+    async def claims(self) -> dict[str, str]:
+        """Names and UIDs of its claims."""
+        found = await self.bed.client.list(
+            PersistentVolumeClaim,
+            namespace=self.namespace,
+            label_selector=f"app.kubernetes.io/name={self.name}",
+        )
+        return {one.metadata.name or "": one.metadata.uid or "" for one in found.items}
+
+    async def delete(self, *, claims: bool = False, within: float = 30.0) -> None:
+        """Delete the resource and wait until its pods are gone; its claims too if asked."""
+        client = self.bed.client
+        with contextlib.suppress(NotFound):
+            await client.delete(RedisCluster, self.name, namespace=self.namespace)
+
+        async def gone() -> bool:
+            return not await self.pods()
+
+        await self.bed.until(gone, f"the pods of {self.name} are gone", within=within)
+        for name in await self.claims() if claims else ():
+            with contextlib.suppress(NotFound):
+                await client.delete(PersistentVolumeClaim, name, namespace=self.namespace)
+
     # --- waiting
 
     async def healthy(self, within: float = 30.0) -> float:
@@ -280,6 +311,15 @@ class RedisStage:
         return await self.bed.until(reached, f"{count} more writes", within=within)
 
     # --- faults
+
+    @asynccontextmanager
+    async def operators_away(self) -> AsyncIterator[None]:
+        """No operator runs within the block."""
+        await self.bed.stop_operators()
+        try:
+            yield
+        finally:
+            await self.bed.start_operators()
 
     def pid(self, pod: str) -> int:
         """The pid of a pod's server."""
