@@ -55,7 +55,7 @@ def delete(path: str, body: Json = None, **options: Any) -> Step:
     return Step("DELETE", path, body, **options)
 
 
-def cm(name: str = "a", data: Mapping[str, str] | None = None, **meta: Any) -> Json:
+def cm(name: str = "a", data: Mapping[str, Any] | None = None, **meta: Any) -> Json:
     body: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **meta}}
     if data is not None:
         body["data"] = data

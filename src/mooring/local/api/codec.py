@@ -53,6 +53,8 @@ class Format:
 
 
 PLAIN = Format()
+#: Values of a YAML document after its aliases are followed.
+_YAML_NODES = 1_000_000
 _PEOPLE = re.compile(r"^(curl|Wget|Mozilla/)")
 
 
@@ -176,9 +178,24 @@ def decode(body: bytes, content_type: str) -> Any:
         except msgspec.DecodeError:
             pass
     try:
-        return yaml.load(body, Loader=_Loader)  # noqa: S506 - a subclass of the safe loader
+        value = yaml.load(body, Loader=_Loader)  # noqa: S506 - a subclass of the safe loader
+        _count(value, _YAML_NODES)
+        return value
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise ValueError(f"yaml: {_yaml_problem(error)}") from None
+
+
+def _count(value: Any, left: int) -> int:
+    """Return how many values may still follow; raises ValueError when aliases make too many, or a circle."""
+    if left <= 0:
+        raise ValueError("document contains excessive aliasing")
+    if isinstance(value, dict):
+        for item in value.values():
+            left = _count(item, left - 1)
+    elif isinstance(value, list):
+        for item in value:
+            left = _count(item, left - 1)
+    return left
 
 
 def _yaml_problem(error: Exception) -> str:

@@ -463,6 +463,8 @@ class LocalTransport:
     ) -> Response:
         """See :meth:`mooring.kube.transport.Transport.request`."""
         request = self._request(method, path, query, body, headers)
+        # A request may be answered without ever waiting: give others their turn all the same.
+        await asyncio.sleep(0)
         try:
             async with asyncio.timeout(timeout or 30.0):
                 answer = await self._server.handle(request)

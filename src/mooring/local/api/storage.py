@@ -172,9 +172,17 @@ class SqliteBackend:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1.0)
         path.chmod(0o600)
+        try:
+            self._prepare()
+        except sqlite3.Error as error:
+            self._db.close()
+            raise StorageError(
+                f"cannot open {path}: {error}; if another server uses this data, stop it first"
+            ) from error
+
+    def _prepare(self) -> None:
         for pragma in (
             "locking_mode=EXCLUSIVE",
             "journal_mode=WAL",
@@ -182,11 +190,7 @@ class SqliteBackend:
             "wal_autocheckpoint=2000",
         ):
             self._db.execute(f"PRAGMA {pragma}")
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError as error:
-            self._db.close()
-            raise StorageError(f"{path}: {error}; another server uses this data, stop it first") from error
+        self._db.execute("BEGIN IMMEDIATE")
         self._db.execute(
             "CREATE TABLE IF NOT EXISTS objects (resource TEXT NOT NULL, namespace TEXT NOT NULL,"
             " name TEXT NOT NULL, rv INTEGER NOT NULL, written REAL NOT NULL, body BLOB NOT NULL,"

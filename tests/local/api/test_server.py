@@ -1,0 +1,253 @@
+"""The listener: TLS, tokens, broken requests, limits, slow clients; and the same answers in process."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from tests.local.api.conftest import CM, Client, config_map
+
+from mooring.local.api import ApiServer, User, reads
+from mooring.local.api import server as server_module
+from mooring.local.api.http import BODY_LIMIT
+from mooring.local.api.tls import ensure_certificates
+
+TOKEN = "a-token-of-the-test"
+
+
+@dataclass
+class Https:
+    """A listening server and a session that trusts it."""
+
+    url: str
+    session: aiohttp.ClientSession
+    server: ApiServer
+    context: ssl.SSLContext
+    port: int
+
+    async def send(
+        self, method: str, path: str, *, token: str = TOKEN, data: Any = None, **headers: str
+    ) -> tuple[int, Any, Any]:
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        if token:
+            sent["Authorization"] = f"Bearer {token}"
+        async with self.session.request(method, self.url + path, data=data, headers=sent) as answer:
+            body = await answer.read()
+            try:
+                return answer.status, answer.headers, msgspec.json.decode(body)
+            except msgspec.DecodeError:
+                return answer.status, answer.headers, body
+
+
+@pytest.fixture
+async def https(tmp_path: Path) -> AsyncIterator[Https]:
+    admin = User("admin", groups=("system:masters",))
+    certificates = ensure_certificates(tmp_path / "pki", ["127.0.0.1"])
+    context = ssl.create_default_context(cafile=str(certificates.authority))
+    async with ApiServer.in_memory(tokens={TOKEN: admin}) as server:
+        sock = socket.create_server(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+        await server.serve(sock, certificates.server_context())
+        connector = aiohttp.TCPConnector(ssl=context)
+        async with aiohttp.ClientSession(connector=connector) as session:
+            yield Https(f"https://127.0.0.1:{port}", session, server, context, port)
+        await asyncio.sleep(0)
+
+
+async def test_a_request_without_a_valid_token_is_401(https: Https) -> None:
+    for token in ("", "wrong", "Bearer", "a.b.c"):
+        status, _, body = await https.send("GET", "/api/v1/pods", token=token)
+        assert (status, body["reason"], body["message"]) == (401, "Unauthorized", "Unauthorized")
+    assert (await https.send("GET", "/api/v1/pods"))[0] == 200
+
+
+async def test_probes_and_version_need_no_token(https: Https) -> None:
+    for path in ("/healthz", "/livez", "/readyz"):
+        status, _, body = await https.send("GET", path, token="")
+        assert (status, body) == (200, b"ok")
+    assert (await https.send("GET", "/version", token=""))[2]["gitVersion"] == "v1.36.3+mooring"
+
+
+async def test_https_and_in_process_answers_are_the_same(https: Https) -> None:
+    client = Client(https.server.transport())
+    await client.create(CM, config_map(x="1"))
+    requests = [
+        ("GET", CM + "/a"),
+        ("GET", CM + "/none"),
+        ("GET", CM),
+        ("GET", "/api/v1/nothings"),
+        ("PATCH", CM + "/a"),
+        ("GET", "/apis/apps/v1"),
+    ]
+    for method, path in requests:
+        inside = await client.send(method, path)
+        status, _, body = await https.send(method, path)
+        assert (status, body) == (inside.status, msgspec.json.decode(inside.body))
+
+
+async def test_a_body_that_is_too_large_is_413(https: Https) -> None:
+    big = b'{"data":{"x":"' + b"y" * BODY_LIMIT + b'"}}'
+    status, _, body = await https.send("POST", CM, data=io.BytesIO(big), Content_Type="application/json")
+    assert (status, body["reason"]) == (413, "RequestEntityTooLarge")
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(BODY_LIMIT // 65536 + 2):
+            yield b" " * 65536
+
+    status, _, body = await https.send("POST", CM, data=chunks(), Content_Type="application/json")
+    assert (status, body["reason"]) == (413, "RequestEntityTooLarge")
+    client = Client(https.server.transport())
+    assert (await client.refused(413, "POST", CM, big))["reason"] == "RequestEntityTooLarge"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"{nope", "application/json"),
+        (b"\xff\xfe", "application/json"),
+        (b"[" * 100_000, "application/json"),
+        (b'{"a":' * 100_000, "application/json"),
+        (b"k8s\x00\xff\xff\xff\xff\xff", "application/vnd.kubernetes.protobuf"),
+        (b"k8s\x00", "application/vnd.kubernetes.protobuf"),
+        (b"nothing", "application/vnd.kubernetes.protobuf"),
+        (b"a: &a [*a]", "application/yaml"),
+        (b"- - - [", "application/yaml"),
+        (b"!!python/object/apply:os.system [ls]", "application/yaml"),
+        (b'{"metadata":{"name":{"a":1}}}', "application/json"),
+        (b'{"metadata":"x"}', "application/json"),
+        (b'{"metadata":{"name":"a","labels":{"a":1}}}', "application/json"),
+        (b'{"data":{"x":1e999}}', "application/json"),
+    ],
+)
+async def test_a_broken_body_is_400_and_never_a_traceback(
+    https: Https, body: bytes, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    status, _, answer = await https.send("POST", CM, data=body, Content_Type=kind)
+    assert (status, answer["kind"], answer["reason"]) == (400, "Status", "BadRequest")
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest.mark.parametrize("kind", ["merge-patch", "json-patch", "strategic-merge-patch"])
+@pytest.mark.parametrize(
+    "body", [b"", b"{nope", b"null", b"3", b'"x"', b"[1]", b'[{"op":"add"}]', b"[" * 50_000]
+)
+async def test_a_broken_patch_is_a_status(
+    https: Https, body: bytes, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await https.send("POST", CM, data=b'{"metadata":{"name":"a"}}', Content_Type="application/json")
+    status, _, answer = await https.send(
+        "PATCH", CM + "/a", data=body, Content_Type=f"application/{kind}+json"
+    )
+    assert status in (400, 422)
+    assert answer["kind"] == "Status"
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+async def raw(https: Https, text: bytes) -> bytes:
+    """Send bytes as they are, for what no client library would send."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", https.port, ssl=https.context)
+    try:
+        writer.write(text)
+        async with asyncio.timeout(10):
+            return await reader.read(4096)
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        b"/api/v1/../../etc/passwd",
+        b"/api/v1/namespaces/default/configmaps/..%2f..%2fsecrets",
+        b"/%61pi/v1/%2e%2e/%2e%2e",
+        b"/api/v1/namespaces/default/configmaps/%00",
+        b"/api/v1/namespaces/default/configmaps/" + b"a" * 7000,
+        b"//etc/passwd",
+        b"/api/v1/namespaces/%ff%fe/pods/x",
+    ],
+)
+async def test_path_tricks_find_nothing(https: Https, path: bytes) -> None:
+    request = b"GET " + path + b" HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + TOKEN.encode()
+    answer = await raw(https, request + b"\r\nConnection: close\r\n\r\n")
+    assert int(answer.split()[1]) in (400, 404)
+    assert b"Traceback" not in answer
+
+
+async def test_a_slow_watcher_is_closed_and_holds_up_nobody(
+    https: Https, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "_SLOW_CLIENT", 0.2)
+    reader, writer = await asyncio.open_connection("127.0.0.1", https.port, ssl=https.context, limit=1024)
+    head = f"GET {CM}?watch=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+    writer.write(head.encode())
+    await reader.readuntil(b"\r\n\r\n")
+    writer.transport.pause_reading()  # type: ignore[attr-defined]
+    client = Client(https.server.transport())
+    filler = "x" * 200_000
+
+    async with asyncio.timeout(30):
+        number = 0
+        while https.server.cluster.watchers:
+            await client.create(CM, config_map(f"c{number}", x=filler))
+            number += 1
+
+    writer.transport.abort()
+    assert number < 400
+
+
+async def test_a_bug_is_answered_without_its_insides(
+    https: Https, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("the password is hunter2")
+
+    monkeypatch.setattr(reads, "_page", broken)
+    status, _, body = await https.send("GET", CM)
+    assert (status, body["reason"]) == (500, "InternalError")
+    assert "hunter2" not in str(body)
+    assert any(record.exc_info for record in caplog.records)
+
+
+async def test_tokens_are_never_logged(https: Https, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(0)
+    await https.send("GET", CM)
+    await https.send("GET", CM, token="another-secret-token")
+    assert TOKEN not in caplog.text
+    assert "another-secret-token" not in caplog.text
+
+
+async def test_certificates_are_kept_and_renamed_on_demand(tmp_path: Path) -> None:
+    first = ensure_certificates(tmp_path, ["127.0.0.1"])
+    authority, certificate = first.authority.read_bytes(), first.certificate.read_bytes()
+
+    assert ensure_certificates(tmp_path, ["127.0.0.1"]).certificate.read_bytes() == certificate
+    assert ensure_certificates(tmp_path, ["127.0.0.1", "new.host"]).certificate.read_bytes() != certificate
+    assert first.authority.read_bytes() == authority
+    assert oct(first.key.stat().st_mode)[-3:] == "600"
+
+
+async def test_aggregated_discovery_answers_304_when_nothing_changed(https: Https) -> None:
+    accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+    status, headers, body = await https.send("GET", "/apis", Accept=accept)
+    assert (status, body["kind"]) == (200, "APIGroupDiscoveryList")
+    status, _, body = await https.send("GET", "/apis", Accept=accept, If_None_Match=headers["ETag"])
+    assert (status, body) == (304, b"")
+
+
+async def test_openapi_refuses_protobuf_alone_and_serves_json(https: Https) -> None:
+    wanted = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
+    assert (await https.send("GET", "/openapi/v3/apis/apps/v1", Accept=wanted))[0] == 406
+    status, _, body = await https.send("GET", "/openapi/v3/apis/apps/v1")
+    assert status == 200
+    patch = body["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"]
+    assert {p["name"] for p in patch["parameters"]} >= {"fieldValidation", "dryRun"}
