@@ -37,7 +37,7 @@ __all__ = ["READY_DEADLINE", "Keeper"]
 READY_DEADLINE = 120.0
 """Seconds for each step of a start: API server ready, default ServiceAccount made. 3 s in all is usual."""
 
-_SERVICES = "10.96.0.0/16"
+_SERVICES = "10.171.0.0/16"
 _POLL = 0.05
 _PORT_ATTEMPTS = 5
 
@@ -236,7 +236,7 @@ def _write_pki(directory: Path) -> _Keys:
     server = authority.server(
         "kube-apiserver",
         names=["localhost", *names, "kubernetes.default.svc.cluster.local"],
-        addresses=["127.0.0.1", "10.96.0.1"],
+        addresses=["127.0.0.1", "10.171.0.1"],
     )
     server.write(directory, "apiserver")
     private, public = service_account_key()

@@ -15,8 +15,6 @@ import pytest_asyncio
 
 from mooring.runtime import configure_logging
 from mooring.testing.bed import Bed
-
-
 from mooring.testing.redis import RedisStage, manifest
 
 __all__ = ["QUICK_SENTINELS", "MakeCluster"]

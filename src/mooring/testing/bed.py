@@ -15,9 +15,11 @@ import asyncio
 import os
 import signal
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import IPv4Network
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 import yaml
@@ -30,10 +32,12 @@ from mooring.local.node.node import Settings
 from mooring.local.plane import Plane, PlaneOptions
 from mooring.operators.host import Operate, apply_crds, operate
 from mooring.operators.registry import OPERATORS, Operator
+from mooring.testing.nodes import Nodes
 
-__all__ = ["Bed", "NotInTime"]
+__all__ = ["Bed", "KubernetesBed", "NotInTime"]
 
 T = TypeVar("T", bound=Object)
+P = TypeVar("P", Plane, Nodes)
 
 #: Restart backoff of the bed's node: short, so that rounds of faults do not wait for it.
 QUICK = Settings(crash_backoff_initial=0.5, crash_backoff_cap=2.0, stop_grace_cap=5.0)
@@ -43,8 +47,8 @@ class NotInTime(AssertionError):
     """What was waited for did not happen; the message says what was there instead."""
 
 
-class Bed:
-    """One plane and its operators in this process."""
+class _Bed(ABC, Generic[P]):
+    """Operators in this process, on something that runs pods; see the subclasses."""
 
     def __init__(
         self,
@@ -63,10 +67,10 @@ class Bed:
         self._operators = list(OPERATORS.values() if operators is None else operators)
         self._scope = scope
         self._task: asyncio.Task[None] | None = None
-        self.plane: Plane
+        self.plane: P
         self.client: Client
 
-    async def __aenter__(self) -> Bed:
+    async def __aenter__(self) -> Self:
         self._directory.make()
         await self.start_plane()
         await self.start_operators()
@@ -80,13 +84,16 @@ class Bed:
 
     async def start_plane(self) -> None:
         """Start the control plane; at first by entering the context, later after :meth:`stop_plane`."""
-        self.plane = Plane(self._options)
+        self.plane = self._make_plane()
         try:
             await self.plane.start()
         except BaseException:
             await self.plane.stop()
             raise
         self.client = self.plane.client("test")
+
+    @abstractmethod
+    def _make_plane(self) -> P: ...
 
     async def stop_plane(self) -> None:
         """Stop the control plane gracefully; its data stays."""
@@ -169,3 +176,31 @@ class Bed:
     async def pods(self, namespace: str = "default", selector: str = "") -> list[Pod]:
         """The pods of a namespace."""
         return (await self.client.list(Pod, namespace=namespace, label_selector=selector)).items
+
+
+class Bed(_Bed[Plane]):
+    """One embedded control plane and its operators in this process."""
+
+    def _make_plane(self) -> Plane:
+        return Plane(self._options)
+
+
+class KubernetesBed(_Bed[Nodes]):
+    """The same bed on a real API server with its own controllers; scheduler and nodes are ours.
+
+    Volumes are not provisioned there: use ``emptyDir``. ``services`` is the API server's range.
+    """
+
+    def __init__(self, directory: Path, kubeconfig: Path, *, services: str = "10.171.0.0/16") -> None:
+        super().__init__(directory)
+        self._kubeconfig = kubeconfig
+        self._services = services
+
+    def _make_plane(self) -> Nodes:
+        return Nodes(
+            self._directory.path,
+            self._kubeconfig,
+            settings=QUICK,
+            pods=IPv4Network("10.172.0.0/16"),
+            services=IPv4Network(self._services),
+        )

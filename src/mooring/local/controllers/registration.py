@@ -24,7 +24,7 @@ from mooring.local.controllers.volumes import (
 )
 from mooring.runtime import EventRecorder, Manager
 
-__all__ = ["register"]
+__all__ = ["register", "register_scheduler"]
 
 
 def register(manager: Manager, *, volumes: Path, authority: str, locks: Path | None = None) -> None:
@@ -57,6 +57,12 @@ def register(manager: Manager, *, volumes: Path, authority: str, locks: Path | N
         Scheduler(context),
     ):
         manager.add(part.controller())
+
+
+def register_scheduler(manager: Manager) -> None:
+    """Add the scheduler alone: for nodes of ours on another API server, whose own controllers do the rest."""
+    context = Context(manager.client, manager.informers, manager.clock, _Sources(manager).of)
+    manager.add(Scheduler(context).controller())
 
 
 class _Sources:

@@ -1,0 +1,139 @@
+"""The operator's main job against a real kube-apiserver and kube-controller-manager, pods run by our node."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from mooring.kube import NotFound
+from mooring.kube.objects.apps import StatefulSet
+from mooring.kube.objects.core import ConfigMap, Service
+from mooring.kube.objects.meta import ObjectMeta
+from mooring.kube.patches import MergePatch
+from mooring.operators.redis.dial import Address
+from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterStatus
+from mooring.testing.bed import KubernetesBed
+from mooring.testing.ledger import Ledger
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(180)]
+
+MANIFEST = """
+apiVersion: v1
+kind: Secret
+metadata: {name: real-redis}
+stringData: {password: on-a-real-server}
+---
+apiVersion: redis.kun/v1beta1
+kind: RedisCluster
+metadata: {name: real}
+spec:
+  size: 3
+  image: redis:7.0
+  imagePullPolicy: IfNotPresent
+  passwordSecret: {name: real-redis}
+  storage: {emptyDir: {}}
+  sentinel: {image: "redis:7.0"}
+"""
+
+
+async def healthy(bed: KubernetesBed, *, not_master: str = "") -> RedisClusterStatus | None:
+    cluster = await bed.get(RedisCluster, "real")
+    status = cluster.status
+    if status is None or not status.conditions or status.observed_generation != cluster.metadata.generation:
+        return None
+    return status if status.conditions[0].type == "Healthy" and status.master != not_master else None
+
+
+async def test_a_cluster_comes_alive_survives_its_master_and_goes(
+    directory: Path, real_kubernetes: Path
+) -> None:
+    async with KubernetesBed(directory, real_kubernetes) as bed:
+        await bed.apply(MANIFEST)
+        await bed.until(lambda: healthy(bed), "the cluster is healthy", within=60)
+        status = (await bed.get(RedisCluster, "real")).status
+        assert status is not None
+        assert status.master
+        service = await bed.get(Service, "redis-sentinel-real")
+        assert service.spec is not None
+        ledger = Ledger(
+            sentinels=[Address(service.spec.cluster_ip or "", 26379)], password="on-a-real-server"
+        )
+        writing = asyncio.create_task(ledger.write())
+        try:
+
+            async def written() -> bool:
+                return ledger.acknowledged > 100
+
+            await bed.until(written, "writes get through", within=20)
+            bed.kill("default", status.master, "redis")
+            old = status.master
+            await bed.until(lambda: healthy(bed, not_master=old), "another master serves", within=30)
+        finally:
+            ledger.stop()
+            await writing
+        report = await ledger.check()
+        assert report.lost_confirmed == 0, report.text()
+
+        await bed.client.delete(StatefulSet, "redis-sentinel-real", namespace="default")
+        await bed.client.delete(Service, "redis-cluster-real", namespace="default")
+
+        async def restored() -> bool:
+            try:
+                one = await bed.get(StatefulSet, "redis-sentinel-real")
+                await bed.get(Service, "redis-cluster-real")
+            except NotFound:
+                return False
+            return one.metadata.deletion_timestamp is None
+
+        await bed.until(restored, "deleted children are made again", within=20)
+        await bed.until(lambda: healthy(bed), "healthy again", within=60)
+
+        at_rest = await _version(bed)
+        await asyncio.sleep(2)
+        assert await _version(bed) == at_rest
+
+        await bed.client.patch(
+            RedisCluster, "real", MergePatch({"spec": {"config": {"maxclients": "321"}}}), namespace="default"
+        )
+
+        async def configured() -> bool:
+            live = await healthy(bed)
+            return bool(live and live.config and "maxclients" in live.config) or bool(live)
+
+        await bed.until(configured, "the configuration is live", within=30)
+        await bed.client.delete(RedisCluster, "real", namespace="default")
+
+        async def gone() -> bool:
+            sets = (await bed.client.list(StatefulSet, namespace="default")).items
+            return not sets and not await bed.pods()
+
+        await bed.until(gone, "everything went with the cluster", within=60)
+
+
+async def _version(bed: KubernetesBed) -> str:
+    """A version that moves with every write to the cluster or its StatefulSets."""
+    cluster = await bed.get(RedisCluster, "real")
+    sets = (await bed.client.list(StatefulSet, namespace="default")).items
+    return " ".join(str(o.metadata.resource_version) for o in (cluster, *sets))
+
+
+async def test_bad_input_is_refused_by_the_real_server(directory: Path, real_kubernetes: Path) -> None:
+    async with KubernetesBed(directory, real_kubernetes) as bed:
+        for patch, said in (
+            ({"size": 2}, "spec.size"),
+            ({"size": 11}, "spec.size"),
+            ({"size": "three"}, "spec.size"),
+            ({"password": "p" * 49}, "spec.password"),
+        ):
+            raw = {
+                "apiVersion": "redis.kun/v1beta1",
+                "kind": "RedisCluster",
+                "metadata": {"name": "bad"},
+                "spec": patch,
+            }
+            with pytest.raises(Exception, match=said):
+                await bed.apply(raw)
+        await bed.client.create(ConfigMap(metadata=ObjectMeta(name="still-works", namespace="default")))
+        await bed.client.delete(ConfigMap, "still-works", namespace="default")
