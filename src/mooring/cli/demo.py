@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
 import os
 import shutil
 import signal
@@ -21,10 +22,11 @@ from typing import Any
 import msgspec
 import yaml
 
+from mooring.cli.failure import INTERRUPTED, explain
 from mooring.cli.packages import NODE, ensure
 from mooring.cli.run import until_signalled
 from mooring.cli.up import Up, enter_namespaces, serve
-from mooring.kube import ApplyPatch, Client, KubeError
+from mooring.kube import ApplyPatch, Client, KubeError, NotFound
 from mooring.kube.objects.core import Pod, Service
 from mooring.local.directory import DataDirectory
 from mooring.local.plane import Plane, PlaneOptions
@@ -35,7 +37,7 @@ from mooring.operators.registry import OPERATORS
 from mooring.runtime import configure_logging
 from mooring.testing.ledger import Ledger
 
-__all__ = ["add_parser"]
+__all__ = ["add_parser", "read_manifest"]
 
 #: Where the demo keeps its data, told to the process it becomes as a plain user.
 _DIRECTORY = "MOORING_DEMO_DIR"
@@ -60,10 +62,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the demo; 0 only if everything it promises has happened."""
+    """Run the demo; 0 only if everything it promises has happened.
+
+    Ctrl-C after that is how it is meant to end: 0. Before, it cuts the story short: 130.
+    """
+    manifest = read_manifest(options.file or _example())
     ensure(NODE)
     configure_logging(level="info" if options.verbose else "error")
-    manifest = options.file or _example()
     path = Path(os.environ.get(_DIRECTORY) or tempfile.mkdtemp(prefix="mooring-demo-"))
     os.environ[_DIRECTORY] = str(path)
     directory = DataDirectory(path)
@@ -76,12 +81,15 @@ def run(options: argparse.Namespace) -> int:
             operate=Operate(operators=list(OPERATORS.values())),
             kubeconfig=directory.kubeconfig,
         )
-        asyncio.run(until_signalled(serve_until_done(up, show)))
+        interrupted = asyncio.run(until_signalled(serve_until_done(up, show)))
     finally:
         shutil.rmtree(path, ignore_errors=True)
     if show.failure:
         print(f"mooring: {show.failure}", file=sys.stderr)
         return 1
+    if interrupted and not show.told:
+        print("mooring: interrupted before the demo was over", file=sys.stderr)
+        return INTERRUPTED
     return 0
 
 
@@ -91,6 +99,44 @@ def _example() -> Path:
     if not path.exists():
         raise ValueError(f"{path} is missing; give a manifest with --file")
     return path
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The file to apply: its documents, and the cluster among them that the story is about."""
+
+    path: Path
+    documents: tuple[dict[str, Any], ...]
+    cluster: dict[str, Any]
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read and check a manifest before anything is started; raises :class:`ValueError` naming the remedy."""
+    try:
+        documents = tuple(document for document in yaml.safe_load_all(path.read_text()) if document)
+    except OSError as error:
+        raise ValueError(f"cannot read the manifest {path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"the manifest {path} is not YAML: {' '.join(str(error).split())}") from error
+    for number, document in enumerate(documents, 1):
+        if not _is_object(document):
+            raise ValueError(
+                f"the manifest {path}: document {number} lacks apiVersion, kind or metadata.name"
+            )
+    kind, version = RedisCluster.resource.kind, RedisCluster.resource.api_version
+    clusters = [d for d in documents if d["kind"] == kind and d["apiVersion"] == version]
+    if len(clusters) != 1:
+        raise ValueError(
+            f"the manifest {path} holds {len(clusters)} objects of kind {kind} ({version}); the demo shows one"
+        )
+    return Manifest(path, documents, clusters[0])
+
+
+def _is_object(document: Any) -> bool:
+    if not isinstance(document, dict) or not isinstance(document.get("metadata"), dict):
+        return False
+    words = (document.get("apiVersion"), document.get("kind"), document["metadata"].get("name"))
+    return all(isinstance(word, str) and word for word in words)
 
 
 async def serve_until_done(up: Up, show: Show) -> None:
@@ -114,8 +160,8 @@ async def serve_until_done(up: Up, show: Show) -> None:
             serving.cancel()
         results = await asyncio.gather(serving, return_exceptions=True)
     for result in results:
-        if isinstance(result, Exception) and not show.failure:
-            show.failure = f"the demo failed: {result or type(result).__name__}"
+        if isinstance(result, (Exception, BaseExceptionGroup)) and not show.failure:
+            show.failure = f"the demo failed: {explain(result)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +179,14 @@ class _Fault:
 class Show:
     """The story, told line by line."""
 
-    def __init__(self, directory: DataDirectory, manifest: Path, *, stay: bool) -> None:
+    def __init__(self, directory: DataDirectory, manifest: Manifest, *, stay: bool) -> None:
         self._directory = directory
         self._manifest = manifest
         self._stay = stay
         self._started = time.monotonic()
         self.failure = ""
+        #: Everything promised has happened; from here on the demo only stays up.
+        self.told = False
 
     def say(self, text: str) -> None:
         """One line, with the seconds since the start."""
@@ -151,21 +199,20 @@ class Show:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            self.failure = f"the demo failed: {error or type(error).__name__}"
+            self.failure = f"the demo failed: {explain(error)}"
 
     async def _play(self, plane: Plane) -> None:
         self.say(f"control plane ready; data in {self._directory.path}")
-        documents = [d for d in yaml.safe_load_all(self._manifest.read_text()) if d]
         client = plane.client("kubectl")
-        self.say(f"kubectl apply -f {self._manifest}")
-        for document in documents:
+        self.say(f"kubectl apply -f {self._manifest.path}")
+        for document in self._manifest.documents:
             await _apply(client, document)
-        cluster = next(d for d in documents if d["kind"] == "RedisCluster")
+        cluster = self._manifest.cluster
         stage = _Stage(plane, client, _namespace(cluster), cluster["metadata"]["name"], self)
         began = time.monotonic()
         await stage.healthy(HEALTHY_SECONDS)
         self.say(f"Healthy {time.monotonic() - began:.1f} s after the apply")
-        password = _password(documents)
+        password = _password(self._manifest)
         sentinels = await stage.sentinels()
         self.say(f"writing {RATE:.0f} keys per second through the sentinels at {sentinels}")
 
@@ -184,6 +231,7 @@ class Show:
         if killed.lost_confirmed or frozen.lost_confirmed:
             raise DemoFailed("confirmed writes were lost")
         self._farewell(stage, sentinels, password)
+        self.told = True
         if self._stay:
             self.say("up until Ctrl-C")
             await asyncio.Event().wait()
@@ -325,25 +373,36 @@ def _namespace(document: dict[str, Any]) -> str:
 async def _apply(client: Client, document: dict[str, Any]) -> None:
     group, _, version = document["apiVersion"].rpartition("/")
     base = f"/apis/{group}/{version}" if group else f"/api/{version}"
-    listing = msgspec.json.decode((await client.request("GET", base)).body)
-    plural = next(r["name"] for r in listing["resources"] if r["kind"] == document["kind"])
-    path = f"{base}/namespaces/{_namespace(document)}/{plural}/{document['metadata']['name']}"
+    name = f"{document['kind']} {document['metadata']['name']}"
     try:
+        listing = msgspec.json.decode((await client.request("GET", base)).body)
+        found = next((r for r in listing["resources"] if r["kind"] == document["kind"]), None)
+        if found is None:
+            raise DemoFailed(f"{name}: {document['apiVersion']} has no such kind")
+        place = f"/namespaces/{_namespace(document)}" if found["namespaced"] else ""
         await client.request(
             "PATCH",
-            path,
+            f"{base}{place}/{found['name']}/{document['metadata']['name']}",
             query={"fieldManager": "kubectl", "force": "true", "fieldValidation": "Strict"},
             body=ApplyPatch(document).encode(),
             content_type=ApplyPatch.content_type,
         )
+    except NotFound as error:
+        raise DemoFailed(f"{name}: {error} (no {document['apiVersion']}, or no such namespace)") from error
     except KubeError as error:
-        raise DemoFailed(f"{document['kind']} {document['metadata']['name']}: {error}") from error
+        raise DemoFailed(f"{name}: {error}") from error
 
 
-def _password(documents: list[dict[str, Any]]) -> str:
-    cluster = next(d for d in documents if d["kind"] == "RedisCluster")["spec"]
-    if reference := cluster.get("passwordSecret"):
-        for document in documents:
+def _password(manifest: Manifest) -> str:
+    spec = manifest.cluster["spec"]
+    if reference := spec.get("passwordSecret"):
+        for document in manifest.documents:
             if document["kind"] == "Secret" and document["metadata"]["name"] == reference["name"]:
-                return str((document.get("stringData") or {}).get(reference.get("key", "password"), ""))
-    return str(cluster.get("password", ""))
+                return _secret_value(document, reference.get("key", "password"))
+        raise DemoFailed(f"the manifest does not hold the Secret {reference['name']} of passwordSecret")
+    return str(spec.get("password", ""))
+
+
+def _secret_value(secret: dict[str, Any], key: str) -> str:
+    plain, encoded = secret.get("stringData") or {}, secret.get("data") or {}
+    return str(plain[key]) if key in plain else base64.b64decode(encoded.get(key, "")).decode()

@@ -29,16 +29,25 @@ def run(options: argparse.Namespace) -> int:
     """Stop it, if it runs, and remove what a killed one left."""
     directory = DataDirectory((options.data_dir or default_directory()).absolute())
     owner = directory.owner()
-    if owner is not None:
+    if owner is None:
+        print(f"mooring: nothing runs on {directory.path}")
+    else:
         end(owner)
         print(f"mooring: stopped; data is kept in {directory.path}")
-    else:
-        print(f"mooring: nothing runs on {directory.path}")
-    if os.geteuid() == 0 and directory.path.exists():
-        node = directory.path / "node"
-        for what in clean(node, NetworkConfig(plane=plane_id(node))):
-            print(f"mooring: removed {what}")
+    if directory.exists():
+        # Held meanwhile: what another `up` has just made must not be taken for a leftover.
+        lock = directory.take()
+        try:
+            for what in _clean(directory):
+                print(f"mooring: removed {what}")
+        finally:
+            os.close(lock)
     return 0
+
+
+def _clean(directory: DataDirectory) -> list[str]:
+    node = directory.path / "node"
+    return clean(node, NetworkConfig(plane=plane_id(node)))
 
 
 def end(pid: int) -> None:

@@ -33,20 +33,15 @@ def run(options: argparse.Namespace) -> int:
     command = options.command or [os.environ.get("SHELL", "/bin/sh")]
     if command[0] == "--":
         command = command[1:]
-    if os.geteuid() == 0 and os.readlink("/proc/self/ns/net") == os.readlink(f"/proc/{owner}/ns/net"):
+    if not command or shutil.which(command[0]) is None:
+        raise ValueError(f"{' '.join(command[:1]) or '--'}: no such command here")
+    os.environ.setdefault("KUBECONFIG", str(directory.kubeconfig))
+    if _same_network(owner):
         os.execvp(command[0], command)
     nsenter = shutil.which("nsenter") or "/usr/bin/nsenter"
-    os.execv(
-        nsenter,
-        [
-            nsenter,
-            "-t",
-            str(owner),
-            "-U",
-            "-n",
-            "--preserve-credentials",
-            f"--wd={Path.cwd()}",
-            "--",
-            *command,
-        ],
-    )
+    arguments = ["-t", str(owner), "-U", "-n", "--preserve-credentials", f"--wd={Path.cwd()}"]
+    os.execv(nsenter, [nsenter, *arguments, "--", *command])
+
+
+def _same_network(owner: int) -> bool:
+    return os.path.samefile("/proc/self/ns/net", f"/proc/{owner}/ns/net")

@@ -10,10 +10,13 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from mooring.cli.packages import MissingPackages
-from mooring.kube.errors import KubeError
+from mooring.cli.failure import INTERRUPTED, report
+from mooring.cli.packages import SBIN
 
 __all__ = ["main"]
+
+#: The exit status as a shell gives it for SIGPIPE.
+BROKEN_PIPE = 141
 
 #: Modules of the commands, in the order of the help; each has ``add_parser``.
 COMMANDS = ("demo", "up", "down", "run", "enter", "crds", "ledger", "tests", "exec")
@@ -44,24 +47,28 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command; exits 0 when it did what it says, 1 with the reason last, 2 for wrong usage."""
+    """Run one command.
+
+    The exit status is 0 when it did what it says, 1 with the reason last, 2 for wrong usage, 130 when it was
+    interrupted.
+    """
     options = _parser().parse_args(arguments)
+    # A plain user's PATH may lack the directories of ip, nft and the like.
+    os.environ["PATH"] = f"{os.environ.get('PATH', '/usr/bin:/bin')}:{SBIN}"
+    raise SystemExit(_run(options))
+
+
+def _run(options: argparse.Namespace) -> int:
     try:
-        status = options.run(options)
+        status: int = options.run(options)
+        sys.stdout.flush()
     except KeyboardInterrupt:
-        status = 130
-    except (KubeError, MissingPackages, ValueError, OSError, TimeoutError) as error:
-        print(f"mooring: {error or type(error).__name__}", file=sys.stderr)
-        status = 1
-    except BaseExceptionGroup as group:
-        for leaf in _leaves(group):
-            print(f"mooring: {leaf or type(leaf).__name__}", file=sys.stderr)
-        status = 1
-    raise SystemExit(status)
-
-
-def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    found: list[BaseException] = []
-    for error in group.exceptions:
-        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
-    return found
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has seen enough, as in `mooring crds | head`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except (Exception, BaseExceptionGroup) as error:
+        report(error)
+        return 1
+    return status

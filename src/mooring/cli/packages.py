@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["NODE", "MissingPackages", "ensure"]
+__all__ = ["NODE", "SBIN", "MissingPackages", "ensure"]
 
 #: Program -> Debian package, for running pods.
 NODE: dict[str, str] = {
@@ -21,7 +21,7 @@ NODE: dict[str, str] = {
 }
 
 #: Where programs live that a plain user's PATH may not show.
-_SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
+SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 
 
 class MissingPackages(RuntimeError):
@@ -33,7 +33,6 @@ def ensure(programs: dict[str, str]) -> None:
 
     Services that a package would start are kept from starting: the pods run the programs.
     """
-    os.environ["PATH"] = f"{os.environ.get('PATH', '/usr/bin:/bin')}:{_SBIN}"
     missing = sorted({package for program, package in programs.items() if shutil.which(program) is None})
     if not missing:
         return

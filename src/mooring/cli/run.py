@@ -14,11 +14,11 @@ import structlog
 
 from mooring.kube import Client, Config, Forbidden, HttpTransport
 from mooring.operators.host import Operate, apply_crds, operate
-from mooring.operators.registry import choose
+from mooring.operators.registry import Operator, choose
 from mooring.operators.scope import SCOPES
 from mooring.runtime import configure_logging
 
-__all__ = ["add_operator_options", "add_parser", "until_signalled"]
+__all__ = ["add_operator_options", "add_parser", "chosen", "until_signalled"]
 
 log = structlog.get_logger("mooring.cli")
 
@@ -55,6 +55,21 @@ def add_operator_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log-format", choices=["json", "console"], help="default: console on a terminal")
 
 
+def chosen(options: argparse.Namespace) -> tuple[list[Operator], tuple[str, ...]]:
+    """The operators and namespaces of these options; raises :class:`ValueError` naming what is wrong."""
+    operators = choose(options.operators)
+    namespaces = tuple(filter(None, (part.strip() for part in options.namespaces.split(","))))
+    if options.scope == "namespaced" and not namespaces:
+        raise ValueError(
+            "--scope=namespaced needs --namespaces (or WATCH_NAMESPACE): the namespaces to manage"
+        )
+    if options.workers < 1:
+        raise ValueError(f"--workers {options.workers}: must be at least 1")
+    if options.ctr_reconciletime:
+        log.info("--ctr-reconciletime has no effect: changes are watched, nothing is polled")
+    return operators, namespaces
+
+
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
     parser = commands.add_parser("run", help="run the operators alone, against any Kubernetes cluster")
@@ -82,14 +97,9 @@ def run(options: argparse.Namespace) -> int:
     """Run until SIGTERM or SIGINT."""
     json = None if options.log_format is None else options.log_format == "json"
     configure_logging(level=options.log_level, json=json)
-    operators = choose(options.operators)
-    if options.ctr_reconciletime:
-        log.info("--ctr-reconciletime has no effect: changes are watched, nothing is polled")
-    namespaces = tuple(filter(None, options.namespaces.split(",")))
-    if options.scope == "namespaced" and not namespaces:
-        raise ValueError(
-            "--scope=namespaced needs --namespaces (or WATCH_NAMESPACE): the namespaces to manage"
-        )
+    operators, namespaces = chosen(options)
+    if not operators:
+        raise ValueError("--operators none: there is nothing to run; name one, or leave the option out")
     how = Operate(
         operators=operators,
         scope=options.scope,
@@ -120,12 +130,28 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def until_signalled(work: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine; SIGTERM or SIGINT cancels it, and its orderly end is awaited."""
+async def until_signalled(work: Coroutine[Any, Any, None]) -> bool:
+    """Run a coroutine; SIGTERM, SIGINT or SIGHUP cancels it, and its orderly end is awaited.
+
+    Further signals do not cut that end short: it is bounded, and SIGKILL leaves nothing alive either.
+    Returns whether a signal ended it.
+    """
     task = asyncio.create_task(work)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, task.cancel)
+    signalled = False
+
+    def stop() -> None:
+        nonlocal signalled
+        if not signalled:
+            signalled = True
+            task.cancel()
+
+    # nohup sets SIGHUP to be ignored, and means it.
+    numbers = [
+        n for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN
+    ]
+    for number in numbers:
+        loop.add_signal_handler(number, stop)
     try:
         await task
     except asyncio.CancelledError:
@@ -133,5 +159,6 @@ async def until_signalled(work: Coroutine[Any, Any, None]) -> None:
         if current is not None and current.cancelling():
             raise
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in numbers:
             loop.remove_signal_handler(number)
+    return signalled

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import ipaddress
 import os
 import socket
 import subprocess
@@ -16,23 +17,26 @@ from pathlib import Path
 import structlog
 
 from mooring.cli.packages import NODE, ensure
-from mooring.cli.run import add_operator_options, until_signalled
-from mooring.local.directory import DataDirectory, default_directory
+from mooring.cli.run import add_operator_options, chosen, until_signalled
+from mooring.local.directory import DataDirectory, DirectoryInUse, check_kubeconfig, default_directory
 from mooring.local.node import rootless
 from mooring.local.node.images import load
+from mooring.local.node.netlink import Netlink
 from mooring.local.node.node import Settings
 from mooring.local.plane import Plane, PlaneOptions, listen
 from mooring.operators.host import Operate, apply_crds, operate
-from mooring.operators.registry import choose
 from mooring.runtime import configure_logging
 
-__all__ = ["Up", "add_parser", "enter_namespaces", "inherited", "serve"]
+__all__ = ["Up", "add_parser", "enter_namespaces", "inherited", "serve", "twin"]
 
 log = structlog.get_logger("mooring.cli")
 
 #: Environment of a re-executed command: descriptors of the listening socket and of the directory's lock.
 _DESCRIPTORS = "MOORING_DESCRIPTORS"
 DETACH_SECONDS = 60.0
+#: A log of this size is put aside when the next detached control plane starts.
+LOG_BYTES = 16 * 1024 * 1024
+READY = "mooring: ready."
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -69,15 +73,18 @@ class Up:
 
 def run(options: argparse.Namespace) -> int:
     """Run until SIGTERM or SIGINT; with ``--detach`` start that in the background."""
-    operators = choose(options.operators)
+    json = None if options.log_format is None else options.log_format == "json"
+    configure_logging(level=options.log_level, json=json)
+    operators, namespaces = chosen(options)
     if not 1 <= options.nodes <= 50:
         raise ValueError(f"--nodes {options.nodes}: must be between 1 and 50")
     directory = DataDirectory((options.data_dir or default_directory()).absolute())
+    kubeconfig = (options.kubeconfig or directory.kubeconfig).absolute()
+    check_kubeconfig(kubeconfig)
     if options.detach:
         return _detach(directory)
+    catalog = load(options.images) if options.images else None
     ensure(NODE)
-    json = None if options.log_format is None else options.log_format == "json"
-    configure_logging(level=options.log_level, json=json)
     sock = enter_namespaces(directory, options.listen)
     host = socket.gethostname().lower().partition(".")[0]
     names = (host,) if options.nodes == 1 else tuple(f"{host}-{n}" for n in range(1, options.nodes + 1))
@@ -87,22 +94,22 @@ def run(options: argparse.Namespace) -> int:
             directory=directory,
             nodes=names,
             addresses=(address, "127.0.0.1"),
-            catalog=load(options.images) if options.images else None,
+            catalog=catalog,
             settings=Settings(),
         ),
         sock=sock,
         operate=Operate(
             operators=operators,
             scope=options.scope,
-            namespaces=tuple(filter(None, options.namespaces.split(","))),
+            namespaces=namespaces,
             workers=options.workers,
             again=True,
         ),
-        kubeconfig=(options.kubeconfig or directory.kubeconfig).absolute(),
+        kubeconfig=kubeconfig,
     )
 
     async def announce(plane: Plane) -> None:
-        print(f"mooring: ready. export KUBECONFIG={up.kubeconfig}", file=sys.stderr, flush=True)
+        print(f"{READY} export KUBECONFIG={up.kubeconfig}", file=sys.stderr, flush=True)
 
     asyncio.run(until_signalled(serve(up, announce)))
     return 0
@@ -136,11 +143,24 @@ def inherited() -> socket.socket | None:
     return socket.socket(fileno=sock)
 
 
+def twin(sock: socket.socket) -> socket.socket:
+    """A listener of the same address in this network: the kubeconfig then works inside it as well.
+
+    The API socket of a plain user's plane belongs to the machine's network, which pods' side cannot reach.
+    """
+    host, port = sock.getsockname()[:2]
+    address = ipaddress.ip_address(host)
+    if isinstance(address, ipaddress.IPv4Address) and not (address.is_loopback or address.is_unspecified):
+        with Netlink() as netlink:
+            netlink.add_address(socket.if_nametoindex("lo"), address, 32)
+    return listen(f"[{host}]:{port}" if address.version == 6 else f"{host}:{port}")
+
+
 async def serve(up: Up, ready: Callable[[Plane], Awaitable[None]]) -> None:
     """Start the plane and its operators, call ``ready``, and run until cancelled or a part fails."""
     plane = Plane(up.plane)
     try:
-        await plane.start(up.sock)
+        await plane.start(up.sock, *([twin(up.sock)] if rootless.inside() else []))
         host, port = up.sock.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else "127.0.0.1" if host == "0.0.0.0" else host  # noqa: S104
         up.plane.directory.write_kubeconfig(
@@ -173,10 +193,12 @@ def _detach(directory: DataDirectory) -> int:
     ensure(NODE)
     directory.make()
     if (owner := directory.owner()) is not None:
-        raise OSError(f"already running as process {owner} on {directory.path}")
-    directory.kubeconfig.unlink(missing_ok=True)
+        raise DirectoryInUse(f"already running as process {owner} on {directory.path}")
+    if directory.log.exists() and directory.log.stat().st_size > LOG_BYTES:
+        directory.log.replace(directory.log.with_suffix(".log.1"))
     arguments = [word for word in sys.orig_argv[1:] if word != "--detach"]
     with directory.log.open("ab") as out:
+        start = out.tell()
         process = subprocess.Popen(
             [sys.executable, *arguments],
             stdin=subprocess.DEVNULL,
@@ -184,19 +206,28 @@ def _detach(directory: DataDirectory) -> int:
             stderr=out,
             start_new_session=True,
         )
+    try:
+        print(_await_ready(process, directory.log, start), file=sys.stderr)
+    except BaseException:
+        process.terminate()
+        raise
+    return 0
+
+
+def _await_ready(process: subprocess.Popen[bytes], log_file: Path, start: int) -> str:
+    """Wait for the line in the log that says ready, and return it; raises :class:`OSError`."""
     deadline = time.monotonic() + DETACH_SECONDS
-    mark = b"mooring: ready."
-    start = directory.log.stat().st_size
     while time.monotonic() < deadline:
-        with directory.log.open("rb") as log_file:
-            log_file.seek(max(0, start - 4096))
-            text = log_file.read()
-        if mark in text and process.poll() is None:
-            line = next(line for line in text.splitlines() if mark in line)
-            print(line.decode(), file=sys.stderr)
-            return 0
-        if process.poll() is not None:
-            tail = text.decode(errors="replace").strip().splitlines()[-3:]
-            raise OSError("\n".join(["the control plane did not start:", *tail, f"(log: {directory.log})"]))
-        time.sleep(0.05)
-    raise OSError(f"the control plane was not ready within {DETACH_SECONDS:.0f} s (log: {directory.log})")
+        ended = process.poll() is not None
+        with log_file.open("rb") as file:
+            file.seek(start)
+            lines = file.read().decode(errors="replace").splitlines()
+        said = [line for line in lines if line.startswith("mooring: ")]
+        if ended:
+            reason = "; ".join(line.removeprefix("mooring: ") for line in said) or "no reason given"
+            raise OSError(f"the control plane did not start: {reason} (log: {log_file})")
+        for line in said:
+            if line.startswith(READY):
+                return line
+        time.sleep(0.02)
+    raise OSError(f"the control plane was not ready within {DETACH_SECONDS:.0f} s (log: {log_file})")

@@ -6,6 +6,7 @@ import base64
 import fcntl
 import os
 import secrets
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +14,25 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-__all__ = ["DataDirectory", "DirectoryInUse", "default_directory"]
+__all__ = [
+    "DataDirectory",
+    "DirectoryInUse",
+    "DirectoryUnusable",
+    "check_kubeconfig",
+    "default_directory",
+    "write_private",
+]
+
+#: Seconds for a process that has just taken the lock to write down who it is.
+_OWNER_SECONDS = 2.0
 
 
 class DirectoryInUse(OSError):
     """Another control plane runs on this directory."""
+
+
+class DirectoryUnusable(OSError):
+    """The directory cannot be used as a data directory; the message names the remedy."""
 
 
 def default_directory() -> Path:
@@ -63,9 +78,34 @@ class DataDirectory:
     def _lock(self) -> Path:
         return self.path / "lock"
 
+    def exists(self) -> bool:
+        """Whether a control plane has used this directory."""
+        return self._lock.exists()
+
     def make(self) -> None:
-        """Create the directory, for its owner only."""
+        """Create the directory, for its owner only; raises :class:`DirectoryUnusable`.
+
+        A directory that holds something else is refused: its permissions would change, and much is kept in it.
+        """
+        try:
+            self._make()
+        except DirectoryUnusable:
+            raise
+        except (FileExistsError, NotADirectoryError):
+            raise DirectoryUnusable(f"{self.path} is not a directory: give another --data-dir") from None
+        except OSError as error:
+            raise DirectoryUnusable(
+                f"cannot write the data directory {self.path}: {error.strerror}; "
+                "give one of your own with --data-dir"
+            ) from error
+
+    def _make(self) -> None:
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self._lock.exists() and any(self.path.iterdir()):
+            raise DirectoryUnusable(
+                f"{self.path} holds other files: give an empty or a new directory with --data-dir"
+            )
+        self._lock.touch(mode=0o600)
         for part in (self.volumes, self.certificates):
             part.mkdir(mode=0o711 if part == self.volumes else 0o700, exist_ok=True)
         # Pods may run as other users and reach their volumes through here; nothing else is readable.
@@ -81,7 +121,7 @@ class DataDirectory:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            owner = os.read(descriptor, 32).decode().strip()
+            owner = os.pread(descriptor, 32, 0).decode().strip()
             os.close(descriptor)
             raise DirectoryInUse(
                 f"{self.path} is in use by process {owner or '?'}: end it with `mooring down --data-dir "
@@ -94,25 +134,41 @@ class DataDirectory:
         return descriptor
 
     def owner(self) -> int | None:
-        """The process that holds the directory, ``None`` when nobody does."""
-        try:
-            descriptor = os.open(self._lock, os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
-            return None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            text = os.read(descriptor, 32).decode().strip()
-            return int(text) if text.isdigit() else None
-        finally:
-            os.close(descriptor)
-        return None
+        """The process that holds the directory, ``None`` when nobody does.
+
+        What the file says is believed only of a process that has the file open: right after a lock was
+        taken it still names the former owner, whose number may be anybody's by now.
+        """
+        deadline = time.monotonic() + _OWNER_SECONDS
+        while True:
+            try:
+                descriptor = os.open(self._lock, os.O_RDWR | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return None
+            except PermissionError:
+                raise DirectoryUnusable(
+                    f"{self.path} belongs to another user: do this as that user"
+                ) from None
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return None
+            except OSError:
+                text = os.pread(descriptor, 32, 0).decode().strip()
+                if text.isdigit() and _has_open(int(text), os.fstat(descriptor)):
+                    return int(text)
+            finally:
+                os.close(descriptor)
+            if time.monotonic() > deadline:
+                raise DirectoryInUse(
+                    f"{self.path} is locked by a process that cannot be seen from here: end it where it runs"
+                )
+            time.sleep(0.01)
 
     def token(self) -> str:
         """The administrator's token, made at first use."""
         path = self.certificates / "admin.token"
         if not path.exists():
-            _write_private(path, secrets.token_urlsafe(32).encode())
+            write_private(path, secrets.token_urlsafe(32).encode())
         return path.read_text().strip()
 
     def service_account_key(self) -> bytes:
@@ -123,11 +179,12 @@ class DataDirectory:
             pem = key.private_bytes(
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
             )
-            _write_private(path, pem)
+            write_private(path, pem)
         return path.read_bytes()
 
     def write_kubeconfig(self, path: Path, *, server: str, authority: Path) -> None:
-        """Write an administrator's kubeconfig, readable by its owner only."""
+        """Write an administrator's kubeconfig, readable by its owner only; see :func:`check_kubeconfig`."""
+        check_kubeconfig(path)
         document = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -144,11 +201,48 @@ class DataDirectory:
             "contexts": [{"name": "mooring", "context": {"cluster": "mooring", "user": "admin"}}],
             "current-context": "mooring",
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _write_private(path, yaml.safe_dump(document, sort_keys=False).encode())
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_private(path, yaml.safe_dump(document, sort_keys=False).encode())
+        except OSError as error:
+            raise OSError(
+                f"cannot write the kubeconfig {path}: {error.strerror}; give another file with --kubeconfig"
+            ) from error
 
 
-def _write_private(path: Path, data: bytes) -> None:
+def check_kubeconfig(path: Path) -> None:
+    """Refuse to write over a file that holds anything but a kubeconfig of ours; raises :class:`ValueError`."""
+    try:
+        present = yaml.safe_load(path.read_bytes())
+    except FileNotFoundError:
+        return
+    except (OSError, yaml.YAMLError):
+        present = ""
+    clusters = present.get("clusters") if isinstance(present, dict) else None
+    names = {cluster.get("name") for cluster in clusters or () if isinstance(cluster, dict)}
+    if present is not None and names != {"mooring"}:
+        raise ValueError(
+            f"{path} holds something else, which would be lost: give another file with --kubeconfig"
+        )
+
+
+def _has_open(pid: int, file: os.stat_result) -> bool:
+    """Whether a process has the file open."""
+    try:
+        descriptors = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return False
+    for name in descriptors:
+        try:
+            found = os.stat(f"/proc/{pid}/fd/{name}")
+        except OSError:
+            continue
+        if (found.st_dev, found.st_ino) == (file.st_dev, file.st_ino):
+            return True
+    return False
+
+
+def write_private(path: Path, data: bytes) -> None:
     """Write a file that only its owner can read, whole or not at all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -156,4 +250,4 @@ def _write_private(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    temporary.rename(path)
+    temporary.replace(path)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -26,7 +27,7 @@ from mooring.local import controllers
 from mooring.local.api.http import User
 from mooring.local.api.server import ApiServer
 from mooring.local.api.tls import ensure_certificates
-from mooring.local.directory import DataDirectory
+from mooring.local.directory import DataDirectory, write_private
 from mooring.local.node import agent as node_agent
 from mooring.local.node.images import Catalog
 from mooring.local.node.node import Settings
@@ -78,7 +79,7 @@ class Ranges:
                 break
         else:
             raise OSError("no free address range from 10.96.0.0 up: every one is routed already")
-        path.write_bytes(msgspec.json.encode({"pods": str(ranges.pods), "services": str(ranges.services)}))
+        write_private(path, msgspec.json.encode({"pods": str(ranges.pods), "services": str(ranges.services)}))
         return ranges
 
 
@@ -158,6 +159,7 @@ class Plane:
         )
         self.server.gateway = self.agent.gateway
         self._running: asyncio.Task[None] | None = None
+        self._node_started = False
 
     def client(self, field_manager: str) -> Client:
         """An administrator's client within this process."""
@@ -167,6 +169,7 @@ class Plane:
         """Start all parts, then serve on the given sockets; raises what a part failed with."""
         await self.server.start()
         await self.agent.start()
+        self._node_started = True
         await self._publish_api()
         self._running = asyncio.create_task(self.manager.run(), name="controllers")
         leading = asyncio.create_task(self.manager.leading.wait())
@@ -178,8 +181,7 @@ class Plane:
         if self._running.done():
             self._running.result()
         context = self.certificates.server_context()
-        await self.server.serve(self._internal_socket(), context)
-        for sock in listening:
+        for sock in (*self._internal_sockets(listening), *listening):
             await self.server.serve(sock, context)
 
     async def wait(self) -> None:
@@ -189,18 +191,21 @@ class Plane:
 
     async def stop(self) -> None:
         """End the pods gracefully, then everything else; data and objects stay."""
-        if self._running is not None and not self._running.done():
+        if self._node_started:
+            # Also when another part has failed: its interfaces and rules must not stay behind.
             await self.agent.stop()
+            self._node_started = False
         self.manager.stop()
         if self._running is not None:
             await asyncio.gather(self._running, return_exceptions=True)
         await self.server.close()
 
-    def _internal_socket(self) -> socket.socket:
-        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((str(self.ranges.pods[1]), INTERNAL_PORT))
-        return sock
+    def _internal_sockets(self, listening: Sequence[socket.socket]) -> list[socket.socket]:
+        """Where pods reach the API, unless a listener on all addresses is that already."""
+        taken = {sock.getsockname()[:2] for sock in listening}
+        if taken & {("0.0.0.0", INTERNAL_PORT), ("::", INTERNAL_PORT)}:  # noqa: S104
+            return []
+        return [listen(f"{self.ranges.pods[1]}:{INTERNAL_PORT}")]
 
     async def _publish_api(self) -> None:
         """The Service ``default/kubernetes``, through which pods reach the API."""
@@ -232,15 +237,16 @@ class Plane:
 def listen(address: str) -> socket.socket:
     """Bind ``HOST:PORT``; raises :class:`OSError` naming the address and the remedy."""
     host, _, port = address.rpartition(":")
+    if not (port.isdigit() and int(port) < 65536) or (":" in host and not host.startswith("[")):
+        raise ValueError(f"--listen {address!r}: expected ADDRESS:PORT")
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((host.strip("[]") or "127.0.0.1", int(port)))
-    except ValueError:
-        raise ValueError(f"--listen {address!r}: expected ADDRESS:PORT") from None
+        sock.listen(128)
     except OSError as error:
+        sock.close()
         raise OSError(
             f"cannot listen on {address}: {error.strerror}; choose another with --listen"
         ) from error
-    sock.listen(128)
     return sock

@@ -1,0 +1,63 @@
+"""How a command says why it failed: one line with the remedy, never a traceback.
+
+``MOORING_DEBUG=1`` shows the traceback too, for whoever looks for a defect of Mooring.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+from mooring.cli.packages import MissingPackages
+from mooring.kube.errors import KubeError
+from mooring.local.api.storage import StorageError
+from mooring.local.node.network import RangeInUse
+from mooring.local.node.nft import NftError
+from mooring.local.node.rootless import RootlessError
+from mooring.runtime import LeaseLost
+
+__all__ = ["INTERRUPTED", "explain", "report"]
+
+#: The exit status as a shell gives it for SIGINT.
+INTERRUPTED = 130
+
+#: Failures whose message was written for the user.
+_EXPECTED = (
+    KubeError,
+    LeaseLost,
+    MissingPackages,
+    NftError,
+    RangeInUse,
+    RootlessError,
+    StorageError,
+    TimeoutError,
+    ValueError,
+)
+
+
+def report(error: BaseException) -> None:
+    """Print the reason to standard error, last."""
+    if os.environ.get("MOORING_DEBUG"):
+        traceback.print_exception(error)
+    for leaf in _leaves(error):
+        print(f"mooring: {explain(leaf)}", file=sys.stderr, flush=True)
+
+
+def explain(error: BaseException) -> str:
+    """What went wrong, in words."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(explain(leaf) for leaf in _leaves(error))
+    if isinstance(error, OSError) and error.errno is not None and error.strerror:
+        names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+        return ": ".join([*names, error.strerror])
+    if isinstance(error, (*_EXPECTED, OSError)):
+        return str(error) or type(error).__name__
+    words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return f"{words} (this should not happen; MOORING_DEBUG=1 shows where)"
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
