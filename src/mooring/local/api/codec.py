@@ -144,7 +144,11 @@ class _Loader(yaml.CSafeLoader):
     """YAML as JSON sees it: no dates, and every key is text."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        return {_key(key): value for key, value in super().construct_mapping(node, deep=deep).items()}
+        self.flatten_mapping(node)
+        return {
+            _key(self.construct_object(key, deep=True)): self.construct_object(value, deep=deep)
+            for key, value in node.value
+        }
 
 
 def _key(key: Any) -> str:

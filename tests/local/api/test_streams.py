@@ -1,0 +1,264 @@
+"""Logs, exec and port-forward, through a stand-in for the node agent."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from tests.local.api.conftest import PODS, Client, pod
+
+from mooring.local.api import ApiServer, User, spdy
+
+TOKEN = "t"
+
+
+class Agent:
+    """Runs no containers: echoes, fails and exits as asked."""
+
+    def __init__(self) -> None:
+        self.sizes: list[tuple[int, int]] = []
+        self.cancelled = asyncio.Event()
+
+    async def logs(
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        *,
+        follow: bool,
+        previous: bool,
+        tail_lines: int | None,
+        since: datetime | None,
+        limit_bytes: int | None,
+        timestamps: bool,
+    ) -> AsyncIterator[bytes]:
+        if previous:
+            raise ValueError("previous terminated container not found")
+        yield f"{container} {tail_lines}\n".encode()
+        if follow:
+            yield b"more\n"
+
+    async def exec(
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        command: Sequence[str],
+        *,
+        stdin: AsyncIterator[bytes] | None,
+        stdout: Callable[[bytes], Awaitable[None]],
+        stderr: Callable[[bytes], Awaitable[None]] | None,
+        tty: bool,
+        resize: AsyncIterator[tuple[int, int]] | None,
+    ) -> int:
+        match list(command):
+            case ["cat"]:
+                assert stdin is not None
+                async for chunk in stdin:
+                    await stdout(chunk)
+                return 0
+            case ["fail", code]:
+                assert stderr is not None
+                await stderr(b"oh no")
+                return int(code)
+            case ["size"]:
+                assert resize is not None
+                self.sizes.append(await anext(resize))
+                return 0
+            case ["forever"]:
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    self.cancelled.set()
+        raise LookupError(f"no program {command[0]}")
+
+    async def port_forward(
+        self, namespace: str, pod: str, port: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", port)
+
+
+@pytest.fixture
+async def agent(server: ApiServer, api: Client) -> Agent:
+    agent = Agent()
+    server.gateway = agent
+    await api.create(PODS, pod(node="n1"))
+    return agent
+
+
+@pytest.fixture
+async def sockets() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {TOKEN}"}) as session:
+        yield session
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    admin = User("admin")
+    async with ApiServer.in_memory(tokens={TOKEN: admin}) as started:
+        yield started
+
+
+@pytest.fixture
+async def url(server: ApiServer) -> str:
+    sock = socket.create_server(("127.0.0.1", 0))
+    await server.serve(sock, None)
+    return f"http://127.0.0.1:{sock.getsockname()[1]}"
+
+
+async def run(
+    sockets: aiohttp.ClientSession,
+    url: str,
+    command: str,
+    *,
+    send: Sequence[bytes] = (),
+    options: str = "&stdin=1&stdout=1&stderr=1",
+    protocol: str = "v5.channel.k8s.io",
+) -> tuple[dict[int, bytes], Any]:
+    """Run a command and return what came on each channel, and the final Status."""
+    arguments = "".join(f"&command={part}" for part in command.split())
+    path = f"{url}{PODS}/p/exec?container=c{options}{arguments}"
+    channels: dict[int, bytes] = {}
+    async with sockets.ws_connect(path, protocols=(protocol,)) as socket:
+        assert socket.protocol == protocol
+        for message in send:
+            await socket.send_bytes(message)
+        async for received in socket:
+            if received.data:
+                channel = received.data[0]
+                channels[channel] = channels.get(channel, b"") + received.data[1:]
+    return channels, msgspec.json.decode(channels.pop(3))
+
+
+async def test_logs_are_plain_text(api: Client, agent: Agent) -> None:
+    answer = await api.send("GET", PODS + "/p/log", tailLines="5", follow="true")
+    assert (answer.status, answer.body) == (200, b"c 5\nmore\n")
+    assert answer.headers["Content-Type"] == "text/plain"
+    status = await api.refused(400, "GET", PODS + "/p/log", previous="true")
+    assert "previous terminated container" in status["message"]
+
+
+@pytest.mark.parametrize("protocol", ["v5.channel.k8s.io", "v4.channel.k8s.io"])
+async def test_exec_carries_input_and_output(
+    url: str, sockets: aiohttp.ClientSession, agent: Agent, protocol: str
+) -> None:
+    big = b"x" * 100_000
+    sent = [b"\0hello ", b"\0" + big, b"\xff\0"]
+    channels, status = await run(sockets, url, "cat", send=sent, protocol=protocol)
+    assert channels == {1: b"hello " + big}
+    assert status["status"] == "Success"
+
+
+async def test_exec_tells_the_exit_code(url: str, sockets: aiohttp.ClientSession, agent: Agent) -> None:
+    channels, status = await run(sockets, url, "fail 3")
+    assert channels == {2: b"oh no"}
+    assert status["reason"] == "NonZeroExitCode"
+    assert status["details"]["causes"] == [{"reason": "ExitCode", "message": "3"}]
+
+
+async def test_exec_passes_the_size_of_the_terminal(
+    url: str, sockets: aiohttp.ClientSession, agent: Agent
+) -> None:
+    await run(sockets, url, "size", send=[b'\x04{"Width":80,"Height":24}'], options="&stdin=1&stdout=1&tty=1")
+    assert agent.sizes == [(80, 24)]
+
+
+async def test_exec_of_what_is_not_there_fails_with_the_reason(
+    url: str, sockets: aiohttp.ClientSession, agent: Agent
+) -> None:
+    _, status = await run(sockets, url, "nothing")
+    assert status["message"] == "no program nothing"
+
+
+async def test_a_client_that_leaves_ends_its_command(
+    url: str, sockets: aiohttp.ClientSession, agent: Agent
+) -> None:
+    path = f"{url}{PODS}/p/exec?command=forever&stdout=1"
+    async with sockets.ws_connect(path, protocols=("v5.channel.k8s.io",)):
+        pass
+    async with asyncio.timeout(5):
+        await agent.cancelled.wait()
+
+
+async def test_exec_without_an_upgrade_is_refused(api: Client, agent: Agent) -> None:
+    status = await api.refused(400, "GET", PODS + "/p/exec", command="x", stdout="1")
+    assert "Upgrade request required" in status["message"]
+
+
+# --- port-forward ---------------------------------------------------------------------------------------
+
+
+class Tunnel:
+    """The client's half of SPDY in a WebSocket."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._codec = spdy.HeaderCodec()
+        self._frames = spdy.FrameReader()
+        self._pending: list[spdy.Frame] = []
+
+    async def open(self, stream: int, kind: str, port: int, *, last: bool = False) -> None:
+        block = self._codec.encode({"streamtype": kind, "port": str(port), "requestid": "0"})
+        payload = struct.pack(">IIH", stream, 0, 0) + block
+        head = struct.pack(">HHI", 0x8003, 1, (1 if last else 0) << 24 | len(payload))
+        await self._socket.send_bytes(head + payload)
+
+    async def send(self, data: bytes) -> None:
+        await self._socket.send_bytes(data)
+
+    async def data(self, stream: int) -> bytes:
+        """Return everything a stream carries until its end."""
+        result = b""
+        while True:
+            while not self._pending:
+                self._pending += self._frames.feed(await self._socket.receive_bytes(timeout=5))
+            frame = self._pending.pop(0)
+            if frame.kind == 0 and frame.stream == stream:
+                result += frame.payload
+                if frame.flags & 1:
+                    return result
+
+
+@pytest.fixture
+async def echo() -> AsyncIterator[int]:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data.upper())
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    yield server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
+
+
+async def test_port_forward_carries_a_connection(
+    url: str, sockets: aiohttp.ClientSession, agent: Agent, echo: int
+) -> None:
+    protocol = "SPDY/3.1+portforward.k8s.io"
+    async with sockets.ws_connect(f"{url}{PODS}/p/portforward", protocols=(protocol,)) as socket:
+        tunnel = Tunnel(socket)
+        await tunnel.open(1, "error", echo, last=True)
+        await tunnel.open(3, "data", echo)
+        await tunnel.send(spdy.data_frame(3, b"a" * 100_000))
+        await tunnel.send(spdy.data_frame(3, b"end", last=True))
+        assert await tunnel.data(3) == b"A" * 100_000 + b"END"
+
+
+async def test_port_forward_to_a_closed_port_says_so_on_the_error_stream(
+    url: str, sockets: aiohttp.ClientSession, agent: Agent
+) -> None:
+    protocol = "SPDY/3.1+portforward.k8s.io"
+    async with sockets.ws_connect(f"{url}{PODS}/p/portforward", protocols=(protocol,)) as socket:
+        tunnel = Tunnel(socket)
+        await tunnel.open(1, "error", 1, last=True)
+        await tunnel.open(3, "data", 1)
+        assert b"port 1" in await tunnel.data(1)
