@@ -95,23 +95,15 @@ class DeploymentController:
             if not namespace_is_going(error):
                 raise
             return Done()
-        deployment = await self._set_revision(deployment, made.revision)
-        await self._write_status(deployment, made.status)
+        await self._write_status(deployment, made.status, made.revision)
         return After(made.after) if made.after is not None else Done()
 
-    async def _set_revision(self, deployment: Deployment, revision: str) -> Deployment:
-        present = (deployment.metadata.annotations or {}).get(REVISION, "")
-        if not revision or present == revision:
-            return deployment
-        return await self._client.patch(
-            Deployment,
-            deployment.metadata.name or "",
-            metadata_patch(deployment, versioned=False, annotations={REVISION: revision}),
-            namespace=deployment.metadata.namespace or "",
-        )
-
-    async def _write_status(self, deployment: Deployment, status: DeploymentStatus) -> None:
+    async def _write_status(self, deployment: Deployment, status: DeploymentStatus, revision: str) -> None:
+        """Status and revision annotation in one write of the status, which leaves the generation alone."""
         patch = status_patch(deployment, status)
+        if revision and (deployment.metadata.annotations or {}).get(REVISION, "") != revision:
+            patch = patch or MergePatch({"metadata": {"uid": deployment.metadata.uid}})
+            patch.body["metadata"]["annotations"] = {REVISION: revision}
         if patch is not None:
             await self._client.patch(
                 Deployment,
