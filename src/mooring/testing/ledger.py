@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import json
 import secrets
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -253,6 +254,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rate", type=float, default=200.0, help="writes per second (default 200)")
     parser.add_argument("--wait-every", type=int, default=2, help="confirm every n-th write (default 2)")
     parser.add_argument("--seconds", type=float, help="how long; default until interrupted")
+    parser.add_argument(
+        "--patience", type=float, default=30.0, help="seconds to wait for a master (default 30)"
+    )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     return parser
 
@@ -275,14 +279,12 @@ async def _run(options: argparse.Namespace, out: TextIO) -> int:
     )
     writing = asyncio.create_task(ledger.write(options.seconds))
     loop = asyncio.get_running_loop()
-    with contextlib.suppress(NotImplementedError):
-        import signal
-
+    with contextlib.suppress(NotImplementedError, RuntimeError):  # not in the main thread
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, ledger.stop)
     await writing
     try:
-        report = await ledger.check()
+        report = await ledger.check(patience=options.patience)
     except DialError as error:
         out.write(f"no master could be asked: {error}\n")
         return 2

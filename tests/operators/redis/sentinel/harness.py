@@ -276,7 +276,6 @@ class Operator:
         self.verdict: Verdict = Wait(reason="Start", message="")
         self.history: list[str] = []
         self.moves: list[Move] = []
-        self.crash_after: int | None = None
         self._dial = Dial(connect_timeout=0.3, reply_timeout=0.5)
         self._steps = Steps(self._dial, password=cluster.password)
         self._task: asyncio.Task[None] | None = None
@@ -293,6 +292,7 @@ class Operator:
     async def once(self) -> Verdict:
         """Look, decide, act."""
         topology = await self.topology()
+        self.wanted = replace(self.wanted, user_keys=frozenset(self.wanted.config))
         now = datetime.now(UTC)
         self._note_unreachable(topology, now)
         volumes = {

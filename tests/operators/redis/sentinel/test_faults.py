@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
 import pytest
 from tests.operators.redis.sentinel.harness import Cluster, Operator, cluster
 
-from mooring.operators.redis.sentinel.moves import FailOver, Monitor
+from mooring.operators.redis.sentinel.moves import FailOver, InSync, Monitor, Wait
 from mooring.testing.ledger import Ledger, Report
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(120)]
@@ -227,3 +228,102 @@ async def test_a_replica_whose_pod_was_replaced_leaves_no_ghost_in_any_sentinel(
         known = [peer.ip for one in topology.watchers if one.sentinel for peer in one.sentinel.replicas]
         assert gone not in known
         assert sum(1 for move in operator.moves if isinstance(move, Monitor)) >= 4
+
+
+# --- what is planned costs nothing -----------------------------------------------------------------------
+
+
+async def test_a_master_whose_pod_is_deleted_hands_over_without_losing_a_write(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (pods, operator):
+        await operator.in_sync()
+        old = operator.master
+        async with writing(pods) as ledger:
+            pods.redis[old].terminating = True
+            pods.changed.set()
+            await operator.until(lambda: operator.master != old)
+            await writes_go_on(ledger, operator)
+            gap = ledger.longest_gap
+            await pods.replace([old])
+            await operator.in_sync()
+        report = await ledger.check()
+
+        assert report.lost_acknowledged == 0, report.text()
+        assert gap < 2.0
+        assert operator.recorded.last_failover is not None
+        assert operator.recorded.last_failover.cause == "Planned"
+
+
+async def test_scaling_in_past_the_master_moves_it_first_and_loses_nothing(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (pods, operator):
+        await operator.in_sync()
+        operator.wanted = replace(operator.wanted, size=5, sentinels=5)
+        await operator.in_sync()
+        assert len(pods.redis) == len(pods.sentinels) == 5
+        pods.redis_replicas = 5
+        for name in ("redis-0", "redis-1", "redis-2", "redis-3"):
+            await pods.call(name, "CONFIG", "SET", "slave-priority", 0)
+        async with writing(pods) as ledger:
+            pods.kill("redis-0")
+            await operator.until(lambda: operator.master != "redis-0")
+            await operator.in_sync(seconds=60)
+            operator.wanted = replace(operator.wanted, size=3, sentinels=3)
+            await operator.in_sync(seconds=90)
+        report = await ledger.check()
+
+        unharmed(report)
+        assert sorted(pods.redis) == ["redis-0", "redis-1", "redis-2"]
+        assert sorted(pods.sentinels) == ["sentinel-0", "sentinel-1", "sentinel-2"]
+        topology = await operator.topology()
+        for one in topology.watchers:
+            assert one.sentinel is not None
+            assert one.sentinel.settings["quorum"] == "2"
+            assert len(one.sentinel.replicas) == 2
+            assert len(one.sentinel.sentinels) == 2
+
+
+async def test_keys_change_live_and_a_restarted_server_has_them_from_its_start(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (pods, operator):
+        await operator.in_sync()
+        runs = {name: (await pods.server(name)).run_id for name in pods.redis}
+        keys = {"hz": "600", "maxclients": "333", "appendonly": "no", "nosuchkey": "1", "databases": "99"}
+        operator.wanted = replace(operator.wanted, config=keys)
+        await operator.in_sync()
+
+        states = {key: result.state for key, result in operator.recorded.config.items()}
+        assert states == {
+            "hz": "Clamped",
+            "maxclients": "Applied",
+            "appendonly": "Applied",
+            "nosuchkey": "Unknown",
+            "databases": "NeedsRestart",
+        }
+        assert runs == {name: (await pods.server(name)).run_id for name in pods.redis}
+        pods.kill("redis-2")
+        await operator.until(lambda: pods.redis["redis-2"].restarts == 1)
+        await operator.in_sync()
+        assert (await pods.server("redis-2")).config["hz"] == "500"
+        operator.wanted = replace(operator.wanted, config={})
+        await operator.in_sync()
+        assert {(await pods.server(name)).config["hz"] for name in pods.redis} == {"10"}
+
+
+async def test_an_operator_that_dies_after_every_step_loses_nothing(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (pods, operator):
+        await operator.in_sync()
+        old = operator.master
+        await fill(pods, old, count=2000)
+        await operator.stop()
+        pods.kill(old)
+        steps = 0
+        successor = operator
+        while not isinstance(successor.verdict, InSync) or steps < 3:
+            heir = Operator(pods, successor.wanted)
+            heir.recorded = successor.recorded
+            successor = heir
+            await successor.once()
+            steps += 1
+            assert steps < 400, successor.verdict
+            if isinstance(successor.verdict, Wait):
+                await asyncio.sleep(min(0.2, successor.verdict.after))
+
+        assert await kept(pods, successor.master, count=2000) == 2000

@@ -1,0 +1,200 @@
+"""The actor on a whole API server (in memory), before any pod runs: children, conditions, bad input, scope."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from mooring.kube import Client, MergePatch, NotFound
+from mooring.kube.object import decode
+from mooring.kube.objects.apps import StatefulSet
+from mooring.kube.objects.core import ConfigMap, Secret, Service
+from mooring.local.api.server import ApiServer
+from mooring.operators.redis.sentinel import RedisCluster, register
+from mooring.operators.redis.sentinel.types import LegacyCondition
+from mooring.runtime import Manager
+from mooring.runtime.crd import render_crd
+
+NAMESPACE = "default"
+
+
+@asynccontextmanager
+async def operating(*, scope: str = "all") -> AsyncIterator[tuple[Client, Manager, ApiServer]]:
+    async with ApiServer.in_memory() as server:
+        client = Client(server.transport(), field_manager="test")
+        body = msgspec.json.encode(render_crd(RedisCluster))
+        await client.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body=body)
+        manager = Manager(Client(server.transport()), name="redis-sentinel")
+        register(manager, scope=scope)
+        task = asyncio.create_task(manager.run())
+        try:
+            yield client, manager, server
+        finally:
+            manager.stop()
+            await asyncio.wait_for(task, 15)
+
+
+async def declare(
+    client: Client, name: str = "shop", annotations: dict[str, str] | None = None, **spec: Any
+) -> None:
+    metadata = {"name": name, "namespace": NAMESPACE, "annotations": annotations or {}}
+    await client.create(decode({"metadata": metadata, "spec": spec}, RedisCluster))
+
+
+async def eventually(check: Callable[[], Any], *, within: float = 10.0) -> Any:
+    found: Any = None
+    try:
+        async with asyncio.timeout(within):
+            while not (found := await check()):
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise AssertionError(f"not within {within} s; last seen: {found}") from None
+    return found
+
+
+async def conditions(client: Client, name: str = "shop") -> list[LegacyCondition]:
+    status = (await client.get(RedisCluster, name, namespace=NAMESPACE)).status
+    return list((status and status.conditions) or [])
+
+
+def first(client: Client, kind: str, name: str = "shop") -> Callable[[], Any]:
+    async def check() -> LegacyCondition | None:
+        found = await conditions(client, name)
+        return found[0] if found and found[0].type == kind else None
+
+    return check
+
+
+def there(client: Client, kind: type[Any], name: str) -> Callable[[], Any]:
+    async def check() -> Any:
+        try:
+            return await client.get(kind, name, namespace=NAMESPACE)
+        except NotFound:
+            return None
+
+    return check
+
+
+async def test_a_declared_cluster_gets_its_children_and_says_that_it_is_created() -> None:
+    async with operating() as (client, _, _):
+        await declare(client, password="secret-word")
+        await eventually(there(client, StatefulSet, "redis-sentinel-shop"))
+        head = await eventually(first(client, "Creating"))
+        assert (head.reason, head.message, head.status) == ("Creating", "Bootstrap redis cluster", "True")
+        types = [entry.type for entry in await conditions(client)]
+        assert types == ["Creating", "Ready", "Progressing", "Stalled"]
+
+
+async def test_a_deleted_child_is_brought_back_at_once() -> None:
+    async with operating() as (client, _, _):
+        await declare(client)
+        for kind, name in (
+            (Service, "redis-sentinel-shop"),
+            (ConfigMap, "redis-live-shop"),
+            (StatefulSet, "redis-cluster-shop"),
+        ):
+            old = await eventually(there(client, kind, name))
+            await client.delete(kind, name, namespace=NAMESPACE)
+
+            async def anew(kind: Any = kind, name: str = name, old: Any = old) -> bool:
+                found = await there(client, kind, name)()
+                return found is not None and found.metadata.uid != old.metadata.uid
+
+            await eventually(anew)
+
+
+async def test_nothing_is_written_while_nothing_changes() -> None:
+    async with operating() as (client, manager, _):
+        await declare(client)
+        await eventually(first(client, "Creating"))
+        await eventually(there(client, StatefulSet, "redis-sentinel-shop"))
+        await asyncio.sleep(0.5)
+        before = sum(count for (_, method, _), count in manager.metrics.requests.items() if method != "GET")
+        await asyncio.sleep(2.0)
+        after = sum(count for (_, method, _), count in manager.metrics.requests.items() if method != "GET")
+        assert after == before
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"shutdownConfigMap": "missing"}, "ShutdownConfigMapMissing"),
+        ({"passwordSecret": {"name": "missing", "key": "p"}}, "PasswordSecretMissing"),
+        ({"exporter": {"enabled": True}}, "InvalidSpec"),
+        ({"sentinel": {"customConfig": ["nosuch 1"]}}, "InvalidSpec"),
+    ],
+)
+async def test_what_cannot_be_met_is_said_and_nothing_is_made(spec: dict[str, Any], reason: str) -> None:
+    async with operating() as (client, _, _):
+        await declare(client, **spec)
+        head = await eventually(first(client, "Failed"))
+        assert head.reason == "Cluster failed"
+        assert head.message.startswith(reason)
+        assert "spec." in head.message
+        with pytest.raises(NotFound):
+            await client.get(StatefulSet, "redis-cluster-shop", namespace=NAMESPACE)
+
+
+async def test_a_secret_that_appears_later_lets_the_cluster_be_made() -> None:
+    async with operating() as (client, _, _):
+        await declare(client, passwordSecret={"name": "mine", "key": "p"})
+        await eventually(first(client, "Failed"))
+        given = {"metadata": {"name": "mine", "namespace": NAMESPACE}, "data": {"p": "aHVzaC1odXNo"}}
+        await client.create(decode(given, Secret))
+        copied = await eventually(there(client, Secret, "redis-password-shop"))
+        assert copied.data["password"] == "aHVzaC1odXNo"
+
+
+async def test_a_bad_edit_leaves_a_cluster_as_it_is() -> None:
+    async with operating() as (client, _, _):
+        await declare(client)
+        old = await eventually(there(client, StatefulSet, "redis-cluster-shop"))
+        patch = MergePatch({"spec": {"exporter": {"enabled": True}, "size": 5}})
+        await client.patch(RedisCluster, "shop", patch, namespace=NAMESPACE)
+        await asyncio.sleep(1.0)
+        now = await client.get(StatefulSet, "redis-cluster-shop", namespace=NAMESPACE)
+        assert now.metadata.generation == old.metadata.generation
+
+
+@pytest.mark.parametrize(
+    ("scope", "annotated", "ours"),
+    [
+        ("all", False, True),
+        ("all", True, True),
+        ("cluster", False, False),
+        ("cluster", True, True),
+        ("namespaced", False, True),
+        ("namespaced", True, False),
+    ],
+)
+async def test_each_scope_manages_its_own(scope: str, annotated: bool, ours: bool) -> None:
+    async with operating(scope=scope) as (client, _, _):
+        await declare(client, "mine", {"redis.kun/scope": "cluster-scoped"} if annotated else {})
+        if ours:
+            await eventually(there(client, StatefulSet, "redis-cluster-mine"))
+        else:
+            await asyncio.sleep(0.5)
+            assert await there(client, StatefulSet, "redis-cluster-mine")() is None
+            assert await conditions(client, "mine") == []
+
+
+async def test_the_metric_is_there_while_the_cluster_is() -> None:
+    async with operating() as (client, manager, _):
+        await declare(client)
+        await eventually(first(client, "Creating"))
+        line = f'redis_operator_controller_cluster_healthy{{name="shop",namespace="{NAMESPACE}"}} 0.0'
+
+        async def shown() -> bool:
+            return line in manager.metrics.text().decode()
+
+        async def gone() -> bool:
+            return line not in manager.metrics.text().decode()
+
+        await eventually(shown)
+        await client.delete(RedisCluster, "shop", namespace=NAMESPACE)
+        await eventually(gone)

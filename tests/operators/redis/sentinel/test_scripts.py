@@ -1,0 +1,120 @@
+"""The scripts of the pods, run by a plain shell against real servers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from tests.operators.redis.sentinel.harness import Cluster, Container, cluster
+
+from mooring.operators.redis.sentinel import scripts
+
+pytestmark = [pytest.mark.embedded, pytest.mark.timeout(60)]
+
+
+def read(path: str) -> bytes:
+    return Path(path).read_bytes()
+
+
+async def run(pods: Cluster, one: Container, script: str, **more: str) -> tuple[int, str]:
+    path = one.home / "conf" / "probe.sh"
+    path.write_text(script)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "MOORING_HOME": str(one.home),
+        "REDIS_HOST": one.ip,
+        "POD_IP": one.ip,
+        **more,
+    }
+    process = await asyncio.create_subprocess_exec(
+        "sh", str(path), env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    out, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode()
+
+
+async def test_a_gated_server_is_alive_but_not_ready_and_one_in_service_is_both(tmp_path: Path) -> None:
+    async with cluster(tmp_path, password='pass "word') as (pods, operator):
+        await operator.stop()
+        one = pods.redis["redis-0"]
+        deadline = asyncio.get_running_loop().time() + 10
+        while (await run(pods, one, scripts.REDIS_LIVE))[0] != 0:
+            assert asyncio.get_running_loop().time() < deadline
+            await asyncio.sleep(0.05)
+        assert (await run(pods, one, scripts.REDIS_READY))[0] == 1
+        assert (await run(pods, pods.sentinels["sentinel-0"], scripts.SENTINEL_READY))[0] == 1
+        operator.start()
+        await operator.in_sync()
+        for name in pods.redis:
+            assert await run(pods, pods.redis[name], scripts.REDIS_READY) == (0, "")
+        assert await run(pods, pods.sentinels["sentinel-0"], scripts.SENTINEL_READY) == (0, "")
+        assert await run(pods, pods.sentinels["sentinel-0"], scripts.SENTINEL_LIVE) == (0, "")
+
+
+async def test_a_server_that_is_gone_is_neither_alive_nor_ready(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (pods, operator):
+        await operator.in_sync()
+        one = pods.redis["redis-1"]
+        pods.freeze("redis-1")
+        try:
+            for script in (scripts.REDIS_LIVE, scripts.REDIS_READY):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(run(pods, one, script), 0.5)
+        finally:
+            pods.thaw("redis-1")
+
+
+async def test_the_password_is_in_no_argument_and_in_no_environment(tmp_path: Path) -> None:
+    async with cluster(tmp_path, password="not-to-be-seen") as (pods, operator):
+        await operator.in_sync()
+        for one in [*pods.redis.values(), *pods.sentinels.values()]:
+            for part in ("cmdline", "environ"):
+                assert b"not-to-be-seen" not in read(f"/proc/{one.pid}/{part}")
+            assert (one.home / "run").joinpath(
+                "redis.conf" if one.component == "redis" else "sentinel.conf"
+            ).stat().st_mode & 0o077 == 0
+
+
+async def test_sentinels_have_an_id_that_outlives_their_pods(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (pods, operator):
+        await operator.in_sync()
+        before = {
+            one.name: one.sentinel.my_id for one in (await operator.topology()).watchers if one.sentinel
+        }
+        await pods.replace(list(pods.sentinels))
+        await operator.in_sync()
+        after = {one.name: one.sentinel.my_id for one in (await operator.topology()).watchers if one.sentinel}
+        assert before == after
+        assert len(set(after.values())) == 3
+
+
+async def test_a_replica_stops_at_once_and_a_master_without_help_hands_over_by_itself(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (pods, operator):
+        await operator.in_sync()
+        await operator.stop()
+        entry = {"SENTINEL_HOST": pods.sentinels["sentinel-0"].ip}
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        assert (await run(pods, pods.redis["redis-1"], scripts.PRE_STOP, **entry))[0] == 0
+        assert loop.time() - began < 1
+        began = loop.time()
+        assert (await run(pods, pods.redis["redis-0"], scripts.PRE_STOP, **entry))[0] == 0
+        assert loop.time() - began < 15
+        assert (await pods.server("redis-1")).is_master or (await pods.server("redis-2")).is_master
+
+
+async def test_data_of_an_earlier_cluster_is_kept_aside_before_it_can_be_replaced(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (pods, operator):
+        await operator.in_sync()
+        await pods.call(operator.master, "SET", "old", "data")
+        await pods.call(operator.master, "WAIT", 2, 2000)
+        volume = pods.redis["redis-2"].volume
+        pods.uid = "another-cluster"
+        pods.kill("redis-2")
+        await operator.until(lambda: pods.redis["redis-2"].restarts == 1)
+        await operator.in_sync()
+        (saved,) = volume.glob("kept-*")
+        assert list(saved.rglob("*.aof"))

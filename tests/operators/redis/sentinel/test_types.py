@@ -1,0 +1,150 @@
+"""The custom resource: schema, defaults, and what is said of a bad declaration."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from mooring.kube.object import decode, to_dict
+from mooring.operators.redis.sentinel.lineage import Lineage, Standing
+from mooring.operators.redis.sentinel.moves import ConfigResult, LastFailover, Operation
+from mooring.operators.redis.sentinel.types import (
+    RedisCluster,
+    RedisClusterStatus,
+    spec_of,
+    validate,
+)
+from mooring.runtime.crd import render_crd, unknown_fields
+
+EXAMPLE = Path(__file__).parents[4] / "examples" / "redis-sentinel.yaml"
+CLAIM = {
+    "metadata": {"name": "data"},
+    "spec": {"resources": {"requests": {"storage": "1Gi"}}},
+}
+
+
+def declared(name: str = "shop", **spec: Any) -> RedisCluster:
+    return decode({"metadata": {"name": name, "namespace": "web"}, "spec": spec}, RedisCluster)
+
+
+def schema() -> dict[str, Any]:
+    (version,) = render_crd(RedisCluster)["spec"]["versions"]
+    found: dict[str, Any] = version["schema"]["openAPIV3Schema"]["properties"]
+    return found
+
+
+def test_the_legacy_field_names_are_all_there() -> None:
+    spec = schema()["spec"]["properties"]
+    assert set(spec) >= {
+        *(
+            "size",
+            "resources",
+            "image",
+            "imagePullPolicy",
+            "imagePullSecrets",
+            "command",
+            "shutdownConfigMap",
+        ),
+        *("storage", "password", "exporter", "affinity", "securityContext", "nodeSelector", "toleRations"),
+        *("config", "annotations", "disablePersistence", "sentinel"),
+    }
+    assert set(spec["sentinel"]["properties"]) >= {
+        *("image", "imagePullPolicy", "imagePullSecrets", "replicas", "resources", "customConfig", "command"),
+        *("affinity", "securityContext", "tolerations", "nodeSelector", "annotations"),
+    }
+    assert {"conditions", "masterIP", "sentinelIP"} <= set(schema()["status"]["properties"])
+
+
+def test_unknown_fields_of_old_manifests_are_kept() -> None:
+    assert schema()["spec"]["x-kubernetes-preserve-unknown-fields"]
+    assert schema()["spec"]["properties"]["sentinel"]["x-kubernetes-preserve-unknown-fields"]
+
+
+def test_the_columns_are_the_legacy_ones_first() -> None:
+    (version,) = render_crd(RedisCluster)["spec"]["versions"]
+    columns = [(column["name"], column["jsonPath"]) for column in version["additionalPrinterColumns"][:3]]
+    assert columns == [
+        ("Size", ".spec.size"),
+        ("Status", ".status.conditions[].type"),
+        ("Age", ".metadata.creationTimestamp"),
+    ]
+
+
+def test_the_example_is_sound() -> None:
+    raw = yaml.safe_load(EXAMPLE.read_text())
+    assert validate(decode(raw, RedisCluster)) == []
+    assert unknown_fields(RedisCluster, raw) == []
+
+
+def test_an_absent_spec_means_three_and_three() -> None:
+    spec = spec_of(decode({"metadata": {"name": "a"}}, RedisCluster))
+    assert spec.size == 3
+    assert spec.sentinel is not None
+    assert spec.sentinel.replicas == 3
+    assert spec.image == "redis:5.0.4-alpine"
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"size": 2}, "spec.size"),
+        ({"size": 11}, "spec.size"),
+        ({"sentinel": {"replicas": 2}}, "spec.sentinel.replicas"),
+        ({"password": "x" * 49}, "spec.password"),
+        ({"password": "x", "passwordSecret": {"name": "s"}}, "spec.passwordSecret"),
+        ({"image": "re dis"}, "spec.image"),
+        ({"exporter": {"enabled": True}}, "spec.exporter.image"),
+        ({"storage": {"emptyDir": {}, "persistentVolumeClaim": CLAIM}}, "spec.storage"),
+        ({"storage": {"keepAfterDeletion": True}}, "spec.storage.keepAfterDeletion"),
+        (
+            {"storage": {"persistentVolumeClaim": {"metadata": {"name": "d"}, "spec": {}}}},
+            "spec.storage.persistentVolumeClaim.spec.resources.requests.storage",
+        ),
+        ({"sentinel": {"customConfig": ["down-after-milliseconds"]}}, "spec.sentinel.customConfig[0]"),
+        ({"sentinel": {"customConfig": ["nosuch 1"]}}, "spec.sentinel.customConfig[0]"),
+    ],
+)
+def test_a_bad_field_is_named_with_a_remedy(spec: dict[str, Any], field: str) -> None:
+    (problem,) = validate(declared(**spec))
+    assert problem.field == field
+    assert len(problem.message.split()) > 3
+
+
+def test_a_name_that_is_too_long_is_refused() -> None:
+    assert validate(declared("n" * 48)) == []
+    assert validate(declared("n" * 49))[0].field == "metadata.name"
+
+
+@pytest.mark.parametrize("replicas", [0, 3])
+def test_zero_sentinels_mean_the_default(replicas: int) -> None:
+    assert validate(declared(sentinel={"replicas": replicas})) == []
+
+
+def test_status_survives_the_way_through_the_api() -> None:
+    now = datetime(2026, 1, 2, 3, 4, 5, 678900, tzinfo=UTC)
+    member = Standing(pod="a", uid="u", volume="v", ip="1", incarnation="u/0")
+    status = RedisClusterStatus(
+        master_ip="1",
+        sentinel_ip="2",
+        lineage=Lineage(epoch=2, replid="r", master=member, members=(member,), sentinel_epoch=3),
+        operation=Operation(kind="FailOver", subject="a", since=now),
+        last_failover=LastFailover(at=now, old="a", new="b", cause="MasterDied", gap_seconds=0.5),
+        config={"hz": ConfigResult(wanted="1", state="Applied")},
+    )
+    plain = to_dict(status)
+    assert plain["masterIP"] == "1"
+    assert plain["lineage"]["sentinelEpoch"] == 3
+    assert msgspec.convert(plain, RedisClusterStatus) == status
+
+
+def test_a_status_of_another_version_never_stops_the_operator() -> None:
+    odd = {"lineage": {}, "operation": {"kind": "Dance", "new": 1}, "lastFailover": {}, "nodes": [{}]}
+    status = decode({"metadata": {"name": "a"}, "status": odd}, RedisCluster).status
+    assert status is not None
+    assert status.operation is not None
+    assert status.operation.kind == "Dance"
