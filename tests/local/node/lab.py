@@ -58,8 +58,9 @@ async def until(condition: Callable[[], Any], *, within: float = 10.0) -> Any:
 
 
 def network_config(plane: str, **options: Any) -> NetworkConfig:
-    """Ranges that no other test uses at the same time, apart from those that planes take by themselves."""
-    number = int(hashlib.sha256(f"{plane}{os.getpid()}".encode()).hexdigest()[:4], 16) % 40
+    """Ranges that no other test run uses, apart from those that planes take by themselves."""
+    number = _numbers.setdefault(plane, None) or _free_number(plane)
+    _numbers[plane] = number
     services = IPv4Network(f"10.{210 + number}.0.0/16")
     return NetworkConfig(
         plane=plane,
@@ -68,6 +69,18 @@ def network_config(plane: str, **options: Any) -> NetworkConfig:
         dns_address=services[10],
         **options,
     )
+
+
+_numbers: dict[str, int | None] = {}
+
+
+def _free_number(plane: str) -> int:
+    first = int(hashlib.sha256(f"{plane}{os.getpid()}".encode()).hexdigest()[:4], 16)
+    # The second field is the destination, as little-endian hex.
+    routes = Path("/proc/net/route").read_text().splitlines()[1:]
+    taken = {bytes.fromhex(line.split()[1])[-2] for line in routes}
+    numbers = (1 + (first + step) % 40 for step in range(40))
+    return next(n for n in numbers if not {168 + n, 210 + n} & taken)
 
 
 def pod(name: str = "web", *, containers: list[dict[str, Any]] | None = None, **spec: Any) -> Pod:

@@ -101,6 +101,7 @@ class ContainerRunner:
         self._stopping = False
         self._post_start_done = True
         self._image_changed = asyncio.Event()
+        self._end_noted = asyncio.Event()
         self.up = asyncio.Event()
         """Set while the container runs and its startup probe and postStart hook have succeeded."""
         if restored is not None:
@@ -197,6 +198,8 @@ class ContainerRunner:
         if not await self._ends_within(running, grace):
             running.kill()
         await running.gone()
+        # Whoever stops a container may cancel its run next, which must not happen before the end is noted.
+        await self._end_noted.wait()
 
     def replace_spec(self, spec: Container) -> None:
         """Take the container as it is now; another image restarts it (nothing else can change)."""
@@ -216,6 +219,7 @@ class ContainerRunner:
         """One run, from the image to the end; the exit status."""
         image = await self._pull()
         sandbox = await self._create(image)
+        self._end_noted.clear()
         try:
             self._post_start_done = self.spec.lifecycle is None or self.spec.lifecycle.post_start is None
             self._set(running=ContainerStateRunning(started_at=self._time()))
@@ -227,10 +231,10 @@ class ContainerRunner:
                 attending.cancel()
                 self.up.clear()
             await self._ended(sandbox, status)
-            with suppress(asyncio.CancelledError):
-                await attending
+            await asyncio.wait([attending])
             return status
         finally:
+            self._end_noted.set()
             if sandbox.child.status is None:
                 sandbox.kill()
             await asyncio.shield(self._clear(sandbox))

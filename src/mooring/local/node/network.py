@@ -148,11 +148,18 @@ class Network:
 
     async def start(self) -> None:
         """Remove what a killed plane left, then make the plane's interface, routes and table."""
-        await asyncio.to_thread(self._start)
+        try:
+            await asyncio.to_thread(self._start)
+        except BaseException:
+            self._let_go()
+            raise
 
     async def stop(self) -> None:
         """Remove everything again."""
         await asyncio.to_thread(delete_leftovers, self.config)
+        self._let_go()
+
+    def _let_go(self) -> None:
         if self._claim is not None:
             self._claim.close()
             self._claim = None

@@ -400,8 +400,8 @@ class PodWorker:
                 namespace=meta.namespace or "",
                 subresource="status",
             )
-        except (NotFound, Conflict):
-            return  # deleted, or a successor of the same name: the watch will tell
+        except NotFound:
+            return  # deleted: the watch will tell
         except ApiError as error:
             if error.status == 422:
                 log.error("a pod's status is invalid", pod=meta.name, error=str(error))
