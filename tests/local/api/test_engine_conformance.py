@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.local.api.crd_scenarios import DEFINITIONS, RULES
+from tests.local.api.crd_scenarios import definition as crd_definition
 from tests.local.api.engine_scenarios import SCENARIOS, WIDGETS_CRD, Request
 
 from mooring.kube.config import Config
@@ -200,6 +202,8 @@ class Real:
         answer = await self.transport.request(
             method, path, query=query, body=encoded, headers={"Content-Type": content_type}
         )
+        if answer.status == 404 and not answer.body.startswith(b"{"):
+            return {"status": 404, "reason": "NotFound", "message": "nothing is served there", "causes": []}
         found = json.loads(answer.body)
         if answer.status < 300:
             return {"status": 200, "object": found}
@@ -313,3 +317,96 @@ async def test_engine_answers_as_the_real_server(name: str, real: tuple[Real, st
         found = _comparable(engine.answer(request), request, namespace)
         assert found == expected, f"request {number}: {request.verb} {request.path}"
         assert constraints.same(found, expected)
+
+
+# --- definitions and rules ----------------------------------------------------------------------------
+
+_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+@pytest.fixture
+async def server(real_kubernetes: Path) -> AsyncIterator[Real]:
+    transport = HttpTransport(Config.load(real_kubernetes))
+    try:
+        yield Real(transport)
+    finally:
+        await transport.close()
+
+
+def _judged(definition: JsonObject) -> set[tuple[str, str]]:
+    kind = schema.builtin().get("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+    assert kind is not None
+    canonical = crd.default_crd(wire.decode(definition, kind).value)
+    errors = validation.validate_create(
+        canonical, group="apiextensions.k8s.io", kind="CustomResourceDefinition", namespaced=False
+    )
+    return {(error.field, _first_line(error.message)) for error in errors + crd.validate_crd(canonical)}
+
+
+def _first_line(text: str) -> str:
+    """Cut a message after what both compilers say, and before whole objects that Go shows its own way."""
+    text = text.partition("compilation failed: ")[0]
+    for start in ("Invalid value: {", "Invalid value: [{", "error parsing regexp"):
+        head, found, tail = text.partition(start)
+        if found:
+            text = head + found + tail.rpartition("}: ")[2].rpartition("}]: ")[2]
+    return text.partition("error parsing regexp")[0]
+
+
+@pytest.mark.parametrize("name", sorted(DEFINITIONS))
+async def test_definitions_are_refused_as_by_the_real_server(name: str, server: Real) -> None:
+    definition = DEFINITIONS[name]
+    answer = await server._send("POST", _CRDS, {"dryRun": "All"}, definition, "application/json")
+    expected = {(c["field"], _first_line(c["message"])) for c in answer.get("causes", ())}
+    assert answer["status"] == 200 or expected, answer
+    assert _judged(definition) == expected
+
+
+@pytest.mark.parametrize("name", sorted(RULES))
+async def test_rules_judge_as_on_the_real_server(name: str, server: Real) -> None:
+    spec, rules, values = RULES[name]
+    listed = [{"rule": rule} if isinstance(rule, str) else rule for rule in rules]
+    plural = f"r{uuid.uuid4().hex[:8]}"
+    definition = rules_definition({**spec, "x-kubernetes-validations": listed}, plural)
+    made = await server._send("POST", _CRDS, {}, definition, "application/json")
+    assert made["status"] == 200, made
+    try:
+        compiled = crd.compile_version(crd.default_crd(definition), "v1")
+        path = f"/apis/rules.mooring.dev/v1/namespaces/default/{plural}"
+        old: JsonObject | None = None
+        for value in values:
+            obj: JsonObject = {
+                "apiVersion": "rules.mooring.dev/v1",
+                "kind": definition["spec"]["names"]["kind"],
+                "metadata": {"name": "x", "namespace": "default"},
+                "spec": value,
+            }
+            expected = await _written(server, path, obj, old)
+            errors = compiled.validate(obj, old)
+            found = sorted((error.reason, error.field, error.message) for error in errors)
+            assert found == expected, value
+            old = obj if not errors else old
+    finally:
+        await server._send(
+            "DELETE", f"{_CRDS}/{definition['metadata']['name']}", {}, None, "application/json"
+        )
+
+
+def rules_definition(spec: JsonObject, plural: str) -> JsonObject:
+    names = {"plural": plural, "kind": plural.capitalize()}
+    return crd_definition(spec, name=f"{plural}.rules.mooring.dev", names=names)
+
+
+async def _written(
+    server: Real, path: str, obj: JsonObject, old: JsonObject | None
+) -> list[tuple[str, str, str]]:
+    """Create or replace the object on the real server, once it serves the kind; return the causes."""
+    for _ in range(5000):
+        if old is None:
+            answer = await server._send("POST", path, {}, obj, "application/json")
+        else:
+            patch_body = [{"op": "replace", "path": "/spec", "value": obj["spec"]}]
+            answer = await server._send("PATCH", f"{path}/x", {}, patch_body, _CONTENT["json"])
+        if answer["status"] != 404:
+            return sorted((c["reason"], c["field"], c["message"]) for c in answer.get("causes", ()))
+    raise AssertionError(f"the real server does not serve {path}")

@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 JsonObject = dict[str, Any]
+Errors = Iterator[FieldError]
 _OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _LIST_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
 _BLOCKING: Final = frozenset(
@@ -186,12 +187,12 @@ def _approval(crd: JsonObject) -> list[FieldError]:
     return [invalid(place, value, text)]
 
 
-def _stored_versions(crd: JsonObject) -> Iterator[FieldError]:
+def _stored_versions(crd: JsonObject) -> Errors:
     stored = (crd.get("status") or {}).get("storedVersions") or []
     versions = (crd.get("spec") or {}).get("versions") or ()
     place = "status.storedVersions"
     if not stored:
-        yield invalid(place, [], "must have at least one stored version")
+        yield invalid(place, None, "must have at least one stored version")
         return
     for version in versions:
         if version.get("storage") and version.get("name") not in stored:
@@ -207,7 +208,7 @@ def _stored_versions(crd: JsonObject) -> Iterator[FieldError]:
             yield invalid(f"{place}[{index}]", name, text)
 
 
-def _spec(spec: JsonObject, old: JsonObject | None = None) -> Iterator[FieldError]:
+def _spec(spec: JsonObject, old: JsonObject | None = None) -> Errors:
     group = spec.get("group") or ""
     if not group:
         yield required("spec.group")
@@ -221,9 +222,20 @@ def _spec(spec: JsonObject, old: JsonObject | None = None) -> Iterator[FieldErro
     elif scope not in ("Cluster", "Namespaced"):
         yield not_supported("spec.scope", scope, ("Cluster", "Namespaced"))
     versions = spec.get("versions") or []
-    before = {version.get("name"): version for version in (old or {}).get("versions") or ()}
+    earlier = (old or {}).get("versions") or []
+    common = {key for key in _PARTS if versions and all(_same_part(versions[0], v, key) for v in versions)}
     for index, version in enumerate(versions):
-        yield from _version(version, f"spec.versions[{index}]", before.get(version.get("name")))
+        before: JsonObject = next((v for v in earlier if v.get("name") == version.get("name")), {})
+        yield from _version(version, f"spec.versions[{index}]")
+        for key in _PARTS:
+            if key not in common:
+                yield from _part(version, before, key, f"spec.versions[{index}].{key}")
+    for key in (key for key in _PARTS if key in common):
+        yield from _part(
+            versions[0], earlier[0] if earlier else {}, key, f"spec.{_COMMON_NAMES.get(key, key)}"
+        )
+    if versions and (complaints := names.dns1035_label(versions[0].get("name") or "")):
+        yield invalid("spec.version", versions[0].get("name"), ",".join(complaints))
     found = [version.get("name") for version in versions]
     if len(set(found)) != len(found):
         yield invalid("spec.versions", versions, "must contain unique version names")
@@ -233,7 +245,7 @@ def _spec(spec: JsonObject, old: JsonObject | None = None) -> Iterator[FieldErro
     yield from _conversion(spec.get("conversion") or {})
 
 
-def _names(found: JsonObject) -> Iterator[FieldError]:
+def _names(found: JsonObject) -> Errors:
     place = "spec.names"
     for key in ("plural", "singular", "kind", "listKind"):
         if not found.get(key):
@@ -253,7 +265,7 @@ def _names(found: JsonObject) -> Iterator[FieldError]:
         yield invalid(f"{place}.listKind", found["listKind"], "kind and listKind may not be the same")
 
 
-def _version(version: JsonObject, place: str, old: JsonObject | None) -> Iterator[FieldError]:
+def _version(version: JsonObject, place: str) -> Errors:
     name = version.get("name") or ""
     if complaints := names.dns1035_label(name):
         yield invalid(f"{place}.name", name, ",".join(complaints))
@@ -265,17 +277,31 @@ def _version(version: JsonObject, place: str, old: JsonObject | None) -> Iterato
             yield invalid(f"{place}.deprecationWarning", warning, "must not be an empty string")
         elif len(warning) > 256:
             yield invalid(f"{place}.deprecationWarning", warning, "must be <= 256 characters long")
+    if _schema_of(version) is None:
+        yield required(f"{place}.schema.openAPIV3Schema")
+
+
+_PARTS: Final = ("schema", "subresources", "additionalPrinterColumns", "selectableFields")
+_COMMON_NAMES: Final = {"schema": "validation"}
+
+
+def _same_part(first: JsonObject, other: JsonObject, key: str) -> bool:
+    """Tell whether two versions have the same; the real server then speaks of `spec.validation` and so on."""
+    return bool(first.get(key)) and constraints.same(first.get(key), other.get(key))
+
+
+def _part(version: JsonObject, old: JsonObject, key: str, place: str) -> Errors:
     schema = _schema_of(version)
-    where = f"{place}.schema.openAPIV3Schema"
-    if schema is None:
-        yield required(where)
-    elif old is None or not constraints.same(schema, _schema_of(old)):
-        yield from _schema(schema, where, status="status" in (version.get("subresources") or {}))
-    yield from _scale((version.get("subresources") or {}).get("scale"), f"{place}.subresources")
-    for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
-        yield from _column(column, f"{place}.additionalPrinterColumns[{index}]")
-    if version.get("selectableFields") and schema is not None:
-        yield from _selectable(version["selectableFields"], schema, f"{place}.selectableFields")
+    if key == "schema" and schema is not None and not constraints.same(schema, _schema_of(old)):
+        status = "status" in (version.get("subresources") or {})
+        yield from _schema(schema, f"{place}.openAPIV3Schema", status=status)
+    elif key == "subresources":
+        yield from _scale((version.get(key) or {}).get("scale"), place)
+    elif key == "additionalPrinterColumns":
+        for index, column in enumerate(version.get(key) or ()):
+            yield from _column(column, f"{place}[{index}]")
+    elif key == "selectableFields" and schema is not None:
+        yield from _selectable(version.get(key) or (), schema, place)
 
 
 def _schema(schema: JsonObject, place: str, *, status: bool) -> list[FieldError]:
@@ -290,7 +316,7 @@ _COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 
 
-def _column(column: JsonObject, place: str) -> Iterator[FieldError]:
+def _column(column: JsonObject, place: str) -> Errors:
     if not column.get("name"):
         yield required(f"{place}.name")
     kind = column.get("type") or ""
@@ -315,7 +341,7 @@ _SCALE: Final = (
 )
 
 
-def _scale(scale: JsonObject | None, place: str) -> Iterator[FieldError]:
+def _scale(scale: JsonObject | None, place: str) -> Errors:
     for key, prefixes, text in _SCALE if scale is not None else ():
         assert scale is not None
         path = scale.get(key) or ""
@@ -329,7 +355,7 @@ def _scale(scale: JsonObject | None, place: str) -> Iterator[FieldError]:
             yield invalid(where, path, text)
 
 
-def _selectable(selected: Sequence[JsonObject], schema: JsonObject, place: str) -> Iterator[FieldError]:
+def _selectable(selected: Sequence[JsonObject], schema: JsonObject, place: str) -> Errors:
     seen: set[str] = set()
     for index, field in enumerate(selected):
         where = f"{place}[{index}].jsonPath"
@@ -356,7 +382,7 @@ def _selectable(selected: Sequence[JsonObject], schema: JsonObject, place: str) 
         seen.add(path)
 
 
-def _conversion(conversion: JsonObject) -> Iterator[FieldError]:
+def _conversion(conversion: JsonObject) -> Errors:
     place = "spec.conversion"
     strategy = conversion.get("strategy") or ""
     if not strategy:

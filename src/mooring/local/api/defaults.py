@@ -502,8 +502,8 @@ def _custom_resource_definition(crd: JsonObject) -> JsonObject:
     spec = crd.get("spec") or {}
     stored = [v["name"] for v in spec.get("versions") or () if v.get("storage") and v.get("name")]
     status = crd.get("status") or {}
-    if not status.get("storedVersions") and len(stored) == 1:
-        crd = {**crd, "status": {**status, "storedVersions": stored}}
+    if stored and not status.get("storedVersions"):
+        crd = {**crd, "status": {**status, "storedVersions": stored[:1]}}
     return crd
 
 
