@@ -216,7 +216,7 @@ def _table(table: Json, names: _Names) -> Json:
     shown = {
         "kind": table.get("kind"),
         "columns": [{k: v for k, v in column.items() if k != "description"} for column in columns],
-        "metadata": {k: v for k, v in table["metadata"].items() if k != "resourceVersion"},
+        "metadata": {k: v for k, v in (table.get("metadata") or {}).items() if k != "resourceVersion"},
     }
     return {**shown, "rows": _value(table.get("rows"), names, "rows")}
 

@@ -394,6 +394,7 @@ SCENARIOS: dict[str, list[Step]] = {
             PODS + "/p",
             {"spec": {"containers": [{"name": "d", "image": "b:2", "command": ["x"]}]}},
             STRATEGIC,
+            ignore=MESSAGE,
         ),
         patch(PODS + "/p", {"spec": {"tolerations": [{"key": "a", "operator": "Exists"}]}}, STRATEGIC),
         patch(PODS + "/p", {"metadata": {"finalizers": ["a.b/c"]}}, STRATEGIC),
@@ -862,7 +863,7 @@ SCENARIOS: dict[str, list[Step]] = {
     "a stateful set that is wrong": [
         post(STS, stateful_set(selector={"matchLabels": {"x": "y"}})),
         post(STS, stateful_set(replicas=-1)),
-        post(STS, stateful_set(updateStrategy={"type": "Nothing"})),
+        post(STS, stateful_set(updateStrategy={"type": "Nothing"}), ignore=MESSAGE),
         post(STS, {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "s"}}),
         post(
             STS,

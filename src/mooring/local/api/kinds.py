@@ -84,10 +84,13 @@ class Kind:
     def validate_update(self, obj: JsonObject, old: JsonObject, *, subresource: str = "") -> list[FieldError]:
         """Return what is wrong with a changed object."""
         served = self.served
+        # A real server checks changed metadata twice, and names what is wrong with it twice.
+        twice = validation.validate_metadata_update(obj["metadata"], old["metadata"])
         if served.custom is not None:
-            errors = validation.validate_metadata_update(obj["metadata"], old["metadata"])
-            errors += validation.validate_metadata(obj["metadata"], namespaced=served.namespaced)
-            return _unique(errors) + served.custom.validate(obj, old)
+            known = {str(error) for error in twice}
+            names = validation.validate_metadata(obj["metadata"], namespaced=served.namespaced)
+            errors = [*twice, *twice, *(error for error in names if str(error) not in known)]
+            return errors + served.custom.validate(obj, old)
         errors = validation.validate_update(
             obj,
             old,
@@ -98,7 +101,7 @@ class Kind:
         )
         if served.storage == CRD and not subresource:
             errors += crds.validate_crd_update(obj, old)
-        return errors
+        return twice + errors
 
 
 def _fold_string_data(obj: JsonObject) -> JsonObject:
@@ -109,7 +112,3 @@ def _fold_string_data(obj: JsonObject) -> JsonObject:
     data = {key: base64.b64encode(value.encode()).decode() for key, value in texts.items()}
     folded = {key: value for key, value in obj.items() if key != "stringData"}
     return {**folded, "data": {**(obj.get("data") or {}), **data}} if data else folded
-
-
-def _unique(errors: list[FieldError]) -> list[FieldError]:
-    return list({str(error): error for error in errors}.values())

@@ -62,9 +62,9 @@ def on_create(obj: JsonObject, *, now: datetime, namespace: str) -> JsonObject:
 
 
 #: Metadata that an update carries over from the live object when it says nothing of its own.
-_KEPT = ("uid", "creationTimestamp", "namespace", "name")
+_KEPT = ("uid", "namespace", "name")
 #: Metadata that no update can change.
-_FIXED = ("generation", "deletionTimestamp", "deletionGracePeriodSeconds")
+_FIXED = ("generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
 def on_update(obj: JsonObject, old: JsonObject) -> JsonObject:

@@ -245,7 +245,7 @@ def _without_generated_conflict(call: Call, obj: JsonObject) -> JsonObject:
     """Draw a generated name again while it is taken."""
     meta = obj["metadata"]
     base = meta.get("generateName")
-    name = meta["name"]
+    name = meta.get("name") or ""
     if not base or not name.startswith(base):
         return obj
     for _ in range(_NAME_ATTEMPTS):
