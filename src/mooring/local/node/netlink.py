@@ -14,6 +14,7 @@ import errno
 import os
 import socket
 import struct
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
@@ -27,7 +28,8 @@ _REQUEST, _ACK, _DUMP, _REPLACE, _EXCL, _CREATE = 0x1, 0x4, 0x300, 0x100, 0x200,
 _ERROR, _DONE = 2, 3
 
 _IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_LINKINFO, _IFLA_AF_SPEC, _IFLA_NET_NS_FD = 1, 3, 18, 26, 28
-_IFLA_IFALIAS = 20
+_IFLA_QDISC, _IFLA_IFALIAS = 6, 20
+_ACTIVE_DEADLINE = 2.0
 _INFO_KIND, _INFO_DATA, _VETH_PEER, _INET_CONF, _CONF_FORWARDING = 1, 2, 1, 1, 1
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_PREFSRC = 1, 4, 5, 7
@@ -161,6 +163,25 @@ class Netlink:
         body = struct.pack("=BBHiHBB", socket.AF_INET, 0, 0, index, _NUD_PERMANENT, 0, 0)
         body += _attribute(_NDA_DST, address.packed) + _attribute(_NDA_LLADDR, mac)
         self._change(f"add neighbour {address}", _NEWNEIGH, _CREATE | _REPLACE, body)
+
+    def wait_active(self, index: int) -> None:
+        """Wait until an interface that is up takes packets.
+
+        A new veth sends what it is given into nothing until the kernel has noticed, in a task of its own,
+        that the other end is up too: a pod's first question to the DNS server would be lost.
+        """
+        deadline = time.monotonic() + _ACTIVE_DEADLINE
+        while self._queue_of(index) in ("", "noop"):
+            if time.monotonic() > deadline:
+                raise NetlinkError(errno.ETIMEDOUT, f"interface {index} does not become active")
+            time.sleep(0.0002)
+
+    def _queue_of(self, index: int) -> str:
+        self._send(_GETLINK, 0, _link_header(index=index))
+        kind, payload = next(self._answers())
+        if kind == _ERROR:
+            raise NetlinkError(-struct.unpack_from("=i", payload)[0], f"look at interface {index}")
+        return dict(_attributes(payload[16:])).get(_IFLA_QDISC, b"").rstrip(b"\0").decode()
 
     def links(self) -> list[Link]:
         """All interfaces of the namespace."""

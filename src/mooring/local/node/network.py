@@ -256,6 +256,7 @@ class Network:
                 outside.add_neighbour(index[0], address, mac)
                 outside.add_route(IPv4Network(address), index[0], source=self.config.node_address(0))
                 _configure_inside(address)
+                outside.wait_active(index[0])
 
             try:
                 return PodNamespaces.make(hostname=hostname, setup=setup)
@@ -272,6 +273,7 @@ def _configure_inside(address: IPv4Address) -> None:
         inside.add_route(IPv4Network(_GATEWAY), 2)
         inside.add_neighbour(2, _GATEWAY, _HOST_MAC)
         inside.add_route(IPv4Network("0.0.0.0/0"), 2, gateway=_GATEWAY)
+        inside.wait_active(2)
 
 
 def _table(config: NetworkConfig) -> str:
