@@ -176,6 +176,15 @@ def _show(kind: str, item: Json) -> Json:
         meta.pop("generation", None)  # counts writes, which merge differently
         item["endpoints"] = sorted(item.get("endpoints") or [], key=lambda e: json.dumps(e, sort_keys=True))
         item["ports"] = item.get("ports") or []
+    if kind == "jobs":
+        item["status"].pop("completionTime", None)
+        for labels in (
+            meta["labels"],
+            item["spec"]["template"]["metadata"]["labels"],
+            item["spec"]["selector"]["matchLabels"],
+        ):
+            for label in ("controller-uid", "batch.kubernetes.io/controller-uid"):
+                labels.pop(label, None)
     if kind == "replicasets":  # how many steps a roll-out takes depends on when pods become ready
         meta.pop("generation", None)
         item["status"].pop("observedGeneration", None)
@@ -188,6 +197,8 @@ def _pod(item: Json) -> Json:
     meta, spec = item["metadata"], item["spec"]
     if any(owner["kind"] != "StatefulSet" for owner in meta.get("ownerReferences") or ()):
         meta["name"] = meta["generateName"] + "X"
+    for label in ("controller-uid", "batch.kubernetes.io/controller-uid"):
+        meta.get("labels", {}).pop(label, None)
     claims = [v for v in spec.get("volumes") or () if "persistentVolumeClaim" in v]
     return {
         "metadata": {
@@ -419,6 +430,50 @@ async def test_a_deployment(real_kubernetes: Path, tmp_path: Path) -> None:
 
     kinds = ["deployments", "replicasets", "pods"]
     await compare(scenario, kinds=kinds, name="deployment", kubeconfig=real_kubernetes, directory=tmp_path)
+
+
+async def test_jobs(real_kubernetes: Path, tmp_path: Path) -> None:
+    def job(**spec: Any) -> Json:
+        pod = template("a")
+        pod["spec"]["restartPolicy"] = "Never"
+        return {"spec": {"template": pod, **spec}}
+
+    async def end(side: Side, name: str, *, phase: str = "Succeeded", most: int = 1) -> None:
+        for pod in await side.list("pods"):
+            mine = any(owner["name"] == name for owner in pod["metadata"].get("ownerReferences") or ())
+            if mine and pod["status"]["phase"] not in ("Succeeded", "Failed") and most:
+                most -= 1
+                await side.report(pod["metadata"]["name"], phase=phase, ready=False)
+
+    async def scenario(side: Side) -> None:
+        await side.make("jobs", "once", job(), labels={"x": "y"})
+        await side.make("jobs", "many", job(completions=3, parallelism=2), labels={"x": "y"})
+        await side.make(
+            "jobs", "indexed", job(completions=3, parallelism=3, completionMode="Indexed"), labels={"x": "y"}
+        )
+        await side.make("jobs", "failing", job(backoffLimit=0), labels={"x": "y"})
+        await side.make("jobs", "held", job(suspend=True), labels={"x": "y"})
+        await side.rest("created")
+        await side.report_all()
+        await side.rest("running")
+        await end(side, "once")
+        await end(side, "many")
+        await end(side, "indexed")
+        await end(side, "failing", phase="Failed")
+        await side.edit("jobs", "held", {"spec": {"suspend": False}})
+        await side.rest("first ends")
+        await end(side, "many", most=2)
+        await end(side, "indexed", most=2)
+        await side.edit("jobs", "held", {"spec": {"suspend": True}})
+        await side.rest("second ends")
+        await side.delete("jobs", "many", propagationPolicy="Background")
+        await side.rest("deleted")
+
+    kinds = ["jobs", "pods"]
+    # The real controller gathers what happens to pods for a second.
+    await compare(
+        scenario, kinds=kinds, name="jobs", kubeconfig=real_kubernetes, directory=tmp_path, rest=2.0
+    )
 
 
 async def test_disruption_budgets(real_kubernetes: Path, tmp_path: Path) -> None:

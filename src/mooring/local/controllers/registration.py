@@ -10,6 +10,7 @@ from mooring.local.controllers.context import Context, Recorder
 from mooring.local.controllers.deployment import DeploymentController
 from mooring.local.controllers.disruption import DisruptionController
 from mooring.local.controllers.endpoints import EndpointsController
+from mooring.local.controllers.job import JobController
 from mooring.local.controllers.kinds import Kinds
 from mooring.local.controllers.namespaces import NamespaceController, NamespaceFurniture
 from mooring.local.controllers.replicaset import ReplicaSetController
@@ -49,6 +50,7 @@ def register(manager: Manager, *, volumes: Path, authority: str, locks: Path | N
         StatefulSetController(context),
         ReplicaSetController(context),
         DeploymentController(context),
+        JobController(context),
         EndpointsController(context),
         ClaimController(context, directories),
         VolumeController(context, directories),

@@ -203,8 +203,10 @@ def plan(
     if deployment.metadata.deletion_timestamp is not None:
         return _with_status(scene, ())
     steps = _revise(scene)
-    if (spec is not None and spec.paused) or _scaled_by_user(scene):
-        return _with_status(scene, (*steps, *_scale(scene), *_tidy_if_done(scene)))
+    if spec is not None and spec.paused:
+        return _with_status(scene, (*steps, *_scale(scene), *_tidy(scene)))
+    if _scaled_by_user(scene):
+        return _with_status(scene, (*steps, *_scale(scene)))
     recreate = spec is not None and spec.strategy is not None and spec.strategy.type == "Recreate"
     steps = (*steps, *(_recreate(scene) if recreate else _roll(scene)))
     return _with_status(scene, steps)
@@ -306,20 +308,21 @@ def _owner(pod: Pod) -> str | None:
 
 
 def _tidy_if_done(scene: _Scene) -> tuple[Step, ...]:
-    if not _complete(scene.deployment, _counts(scene)):
-        return ()
+    return _tidy(scene) if _complete(scene.deployment, _counts(scene)) else ()
+
+
+def _tidy(scene: _Scene) -> tuple[Step, ...]:
+    """Drop the oldest revisions beyond the limit, those that have or had pods a moment ago excepted."""
     limit = scene.deployment.spec.revision_history_limit if scene.deployment.spec else None
-    limit = 10 if limit is None else limit
-    idle = [
-        each
-        for each in scene.old
-        if size_of(each) == 0
-        and not (each.status and each.status.replicas)
-        and each.metadata.deletion_timestamp is None
-        and (each.metadata.generation or 0) <= ((each.status.observed_generation or 0) if each.status else 0)
-    ]
-    surplus = len(scene.old) - limit
-    return tuple(Drop(each) for each in sorted(idle, key=_revision)[: max(0, surplus)])
+    alive = [each for each in scene.old if each.metadata.deletion_timestamp is None]
+    surplus = len(alive) - (10 if limit is None else limit)
+    return tuple(Drop(each) for each in sorted(alive, key=_revision)[: max(0, surplus)] if _idle(each))
+
+
+def _idle(each: ReplicaSet) -> bool:
+    status = each.status
+    seen = (status.observed_generation or 0) if status else 0
+    return not size_of(each) and not (status and status.replicas) and (each.metadata.generation or 0) <= seen
 
 
 # --- status
