@@ -68,7 +68,11 @@ class Server:
             headers = {"User-Agent": "conformance/1.0", "Accept": "application/json", **step.headers}
             if self._token and "Authorization" not in headers:
                 headers["Authorization"] = f"Bearer {self._token}"
-            data = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
+            data = (
+                body
+                if isinstance(body, (bytes, type(None)))
+                else json.dumps(body, separators=(",", ":")).encode()
+            )
             if isinstance(body, str):
                 data = body.encode()
             if data is not None and step.type:

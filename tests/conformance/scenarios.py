@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.conformance.comparing import Step
+from tests.conformance.kinds import lives
 
 __all__ = ["SCENARIOS"]
 
@@ -523,6 +524,25 @@ SCENARIOS: dict[str, list[Step]] = {
         post(CM, cm(finalizers=["a.b/c"])),
         delete(CM + "/a", {"propagationPolicy": "Orphan"}, ignore=("metadata.finalizers",)),
         patch(CM + "/a", {"metadata": {"finalizers": None}}, MERGE, quiet=True),
+    ],
+    "jobs and replication controllers orphan by default": [
+        post(
+            "/apis/batch/v1/namespaces/{ns}/jobs",
+            {
+                "metadata": {"name": "j", "finalizers": ["a.b/c"]},
+                "spec": {
+                    "suspend": True,
+                    "template": {
+                        "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}
+                    },
+                },
+            },
+            quiet=True,
+        ),
+        delete(
+            "/apis/batch/v1/namespaces/{ns}/jobs/j",
+            ignore=("metadata.managedFields", "status", "metadata.resourceVersion"),
+        ),
     ],
     "a put takes the last finalizer": [
         post(CM, cm(finalizers=["a.b/c"], data={"x": "1"})),
@@ -1167,3 +1187,5 @@ SCENARIOS: dict[str, list[Step]] = {
         ),
     ],
 }
+
+SCENARIOS.update(lives())

@@ -47,7 +47,18 @@ _RETURNED = {
     "resourcequotas",
     "serviceaccounts",
     "services",
+    "storageclasses.storage.k8s.io",
+    "csidrivers.storage.k8s.io",
+    "csinodes.storage.k8s.io",
+    "csistoragecapacities.storage.k8s.io",
+    "volumeattachments.storage.k8s.io",
 }
+#: Kinds whose dependants are orphaned when nobody says otherwise.
+_ORPHANING = {"replicationcontrollers", "jobs.batch"}
+_JOB_WARNING = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove"
+    " them or set propagationPolicy=Orphan to suppress this warning"
+)
 
 
 async def read_options(call: Call) -> DeleteOptions:
@@ -80,6 +91,8 @@ async def delete(call: Call) -> Result:
     options = await read_options(call)
     entry, gone = await _delete_named(call, call.target.name, options)
     served = call.served
+    if served.storage == "jobs.batch" and not options.policy and options.orphan is None:
+        call.request.warnings.append(_JOB_WARNING)
     status = 202 if not gone and options.orphan is False else 200
     if gone and served.storage not in _RETURNED:
         return status, _success(served, entry)
@@ -149,7 +162,7 @@ async def _delete_generic(call: Call, entry: Entry, options: DeleteOptions) -> t
     grace = _grace(call.served, obj, options)
     if is_deleting(obj) and _still_graceful(obj):
         return await _shorten(call, entry, options)
-    wanted = _wanted_finalizers(obj, options)
+    wanted = _wanted_finalizers(call, obj, options)
     changed = with_metadata(obj, finalizers=wanted or None)
     if grace is not None and not is_deleting(obj):
         at = rfc3339(call.cluster.now() + timedelta(seconds=grace))
@@ -190,7 +203,7 @@ async def _shorten(call: Call, entry: Entry, options: DeleteOptions) -> tuple[En
         await call.cluster.store.settled(call.collection, entry)
         return entry, False
     moment = datetime.fromisoformat(meta["deletionTimestamp"]) - timedelta(seconds=current - options.grace)
-    wanted = _wanted_finalizers(entry.obj, options)
+    wanted = _wanted_finalizers(call, entry.obj, options)
     changed = with_metadata(
         entry.obj,
         deletionTimestamp=rfc3339(moment),
@@ -203,9 +216,9 @@ async def _shorten(call: Call, entry: Entry, options: DeleteOptions) -> tuple[En
     return await _remove(call, marked, options), True
 
 
-def _wanted_finalizers(obj: JsonObject, options: DeleteOptions) -> list[str]:
+def _wanted_finalizers(call: Call, obj: JsonObject, options: DeleteOptions) -> list[str]:
     present = finalizers(obj)
-    orphan, foreground = _policy(present, options)
+    orphan, foreground = _policy(present, options, orphans=call.served.storage in _ORPHANING)
     wanted = [name for name in present if name not in (_ORPHAN, _FOREGROUND)]
     if orphan:
         wanted.append(_ORPHAN)
@@ -214,13 +227,15 @@ def _wanted_finalizers(obj: JsonObject, options: DeleteOptions) -> list[str]:
     return present if set(wanted) == set(present) else wanted
 
 
-def _policy(present: list[str], options: DeleteOptions) -> tuple[bool, bool]:
+def _policy(present: list[str], options: DeleteOptions, *, orphans: bool) -> tuple[bool, bool]:
     """Return whether dependants are orphaned, and whether they go first; the request decides, then the object."""
     if options.orphan is not None:
         return options.orphan, False
     if options.policy:
         return options.policy == "Orphan", options.policy == "Foreground"
-    return _ORPHAN in present, _FOREGROUND in present and _ORPHAN not in present
+    if _ORPHAN in present or _FOREGROUND in present:
+        return _ORPHAN in present, _ORPHAN not in present
+    return orphans, False
 
 
 async def _put(call: Call, entry: Entry, obj: JsonObject, options: DeleteOptions) -> Entry:
@@ -251,7 +266,7 @@ async def _delete_namespace(call: Call, entry: Entry, options: DeleteOptions) ->
     marked = with_metadata(obj, deletionTimestamp=rfc3339(call.cluster.now()))
     marked = bump_generation(marked)
     marked = {**marked, "status": {**(obj.get("status") or {}), "phase": "Terminating"}}
-    if wanted := _wanted_finalizers(obj, options):
+    if wanted := _wanted_finalizers(call, obj, options):
         marked = with_metadata(marked, finalizers=wanted)
     return await _put(call, entry, marked, options), False
 
@@ -260,7 +275,7 @@ async def _begin_definition(call: Call, entry: Entry, options: DeleteOptions) ->
     """Begin to delete a CustomResourceDefinition: its objects go first."""
     obj = entry.obj
     now = rfc3339(call.cluster.now())
-    wanted = _wanted_finalizers(obj, options)
+    wanted = _wanted_finalizers(call, obj, options)
     if _CRD_CLEANUP not in wanted:
         wanted = [*wanted, _CRD_CLEANUP]
     marked = mark_deleting(with_metadata(obj, finalizers=wanted), at=now, grace=0)

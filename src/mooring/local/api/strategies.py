@@ -61,6 +61,7 @@ _GENERATION: Mapping[str, tuple[str, ...]] = {
             "cronjobs.batch",
             "jobs.batch",
             "ingresses.networking.k8s.io",
+            "ingressclasses.networking.k8s.io",
             "networkpolicies.networking.k8s.io",
             "poddisruptionbudgets.policy",
             CRD,
@@ -68,7 +69,6 @@ _GENERATION: Mapping[str, tuple[str, ...]] = {
             "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
             "podtemplates",
             "endpointslices.discovery.k8s.io",
-            "priorityclasses.scheduling.k8s.io",
             "mutatingwebhookconfigurations.admissionregistration.k8s.io",
             "validatingwebhookconfigurations.admissionregistration.k8s.io",
             "validatingadmissionpolicies.admissionregistration.k8s.io",
@@ -81,8 +81,14 @@ _GENERATION: Mapping[str, tuple[str, ...]] = {
 }
 
 
+#: CSIDrivers have no generation until their first change.
+_COUNTED_FROM_NOTHING = "csidrivers.storage.k8s.io"
+
+
 def _first_generation(obj: JsonObject, served: Served) -> JsonObject:
-    counted = served.custom is not None or served.storage in _GENERATION
+    # The generation of a PriorityClass is 1 for ever.
+    once = served.storage == "priorityclasses.scheduling.k8s.io"
+    counted = served.custom is not None or once or served.storage in _GENERATION
     return with_metadata(obj, generation=1) if counted else obj
 
 
@@ -92,9 +98,13 @@ def _next_generation(new: JsonObject, old: JsonObject, served: Served) -> JsonOb
         ignored = (*ignored, "status") if "status" in served.subresources else ignored
     elif served.storage in _GENERATION:
         ignored = _GENERATION[served.storage]
+    elif served.storage == _COUNTED_FROM_NOTHING and not same(new.get("spec"), old.get("spec")):
+        return with_metadata(new, generation=old["metadata"].get("generation", 0) + 1)
     else:
         return new
     changed = differs(new, old, without=ignored)
+    if served.storage == "endpointslices.discovery.k8s.io":
+        changed = changed or not same(old["metadata"].get("labels"), new["metadata"].get("labels"))
     if served.storage == "deployments.apps":
         before, after = old["metadata"].get("annotations"), new["metadata"].get("annotations")
         changed = changed or not same(before, after)
@@ -171,6 +181,7 @@ _CONDITIONAL_GROUPS = {
     "apiextensions.k8s.io",
     "apiregistration.k8s.io",
     "coordination.k8s.io",
+    "node.k8s.io",
     "policy",
     "resource.k8s.io",
     "storage.k8s.io",
@@ -179,6 +190,8 @@ _CONDITIONAL_GROUPS = {
 
 def no_unconditional_update(served: Served) -> bool:
     """Whether an update must carry a resource version."""
+    if served.storage == "storageclasses.storage.k8s.io":
+        return False
     return served.custom is not None or served.group in _CONDITIONAL_GROUPS
 
 
@@ -188,7 +201,6 @@ _UPSERTED = {
     "limitranges",
     "leases.coordination.k8s.io",
     "services",
-    "serviceaccounts",
 }
 
 
@@ -470,6 +482,8 @@ def _create_job(obj: JsonObject, world: World) -> JsonObject:
     template["metadata"] = meta
     spec["template"] = template
     spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+    if not obj["metadata"].get("labels"):
+        obj = with_metadata(obj, labels=meta["labels"])
     return {**obj, "spec": spec}
 
 

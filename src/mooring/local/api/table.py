@@ -497,6 +497,35 @@ def _cron_job(obj: JsonObject, now: datetime) -> Cells:
     )
 
 
+def _ingress_class(obj: JsonObject, now: datetime) -> Cells:
+    spec = obj.get("spec") or {}
+    parameters = spec.get("parameters") or {}
+    shown = NONE
+    if parameters:
+        group = f".{parameters['apiGroup']}" if parameters.get("apiGroup") else ""
+        shown = f"{parameters.get('kind')}{group}/{parameters.get('name')}"
+    return (_name(obj), spec.get("controller", ""), shown, _age(obj, now))
+
+
+def _runtime_class(obj: JsonObject, now: datetime) -> Cells:
+    return (_name(obj), obj.get("handler", ""), _age(obj, now))
+
+
+def _csi_driver(obj: JsonObject, now: datetime) -> Cells:
+    spec = obj.get("spec") or {}
+    tokens = ",".join(request.get("audience", "") for request in spec.get("tokenRequests") or ())
+    return (
+        _name(obj),
+        spec.get("attachRequired", True),
+        bool(spec.get("podInfoOnMount")),
+        bool(spec.get("storageCapacity")),
+        tokens or UNSET,
+        bool(spec.get("requiresRepublish")),
+        ",".join(spec.get("volumeLifecycleModes") or ()) or NONE,
+        _age(obj, now),
+    )
+
+
 def _budget(obj: JsonObject, now: datetime) -> Cells:
     spec = obj.get("spec") or {}
     return (
@@ -915,6 +944,16 @@ _PRINTERS: Mapping[str, _Printer] = {
         _endpoint_slice,
     ),
     "ingresses.networking.k8s.io": (_names("Class", "Hosts", "Address", "Ports", "Age"), _ingress),
+    "ingressclasses.networking.k8s.io": (_names("Controller", "Parameters", "Age"), _ingress_class),
+    "runtimeclasses.node.k8s.io": (_names("Handler", "Age"), _runtime_class),
+    "csidrivers.storage.k8s.io": (
+        _names(
+            "AttachRequired", "PodInfoOnMount", "StorageCapacity", "TokenRequests", "RequiresRepublish",
+            "Modes", "Age",
+            booleans=("AttachRequired", "PodInfoOnMount", "StorageCapacity", "RequiresRepublish"),
+        ),
+        _csi_driver,
+    ),
     "networkpolicies.networking.k8s.io": (_names("Pod-Selector", "Age"), _network_policy),
     "persistentvolumeclaims": (
         _names(
