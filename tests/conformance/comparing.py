@@ -196,7 +196,7 @@ def _value(value: Json, names: _Names, key: str) -> Json:
         return {_text(k, names): _value(v, names, k) for k, v in value.items() if not _token_volume(k, v)}
     if isinstance(value, list):
         items = [_value(item, names, key) for item in value if not _is_token(item)]
-        if key in ("managedFields", "conditions"):
+        if key in ("managedFields", "conditions", "causes"):
             return sorted(items, key=lambda item: json.dumps(item, sort_keys=True))
         return items
     if key == "clusterIPs" and isinstance(value, str) and value != "None":
