@@ -23,6 +23,7 @@ from mooring.local.api import ApiServer
 from mooring.local.node.agent import NodeAgent
 from mooring.local.node.cleanup import plane_id
 from mooring.local.node.node import Settings
+from mooring.local.node.volumes import memory_directory
 from mooring.runtime.process import Manager
 
 from .lab import network_config, privileged, until
@@ -30,6 +31,7 @@ from .lab import network_config, privileged, until
 pytestmark = [pytest.mark.embedded, privileged]
 
 FOREVER = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.05; done"]
+MEMORY = {"volumeMounts": [{"name": "m", "mountPath": "/m"}]}
 
 
 class World:
@@ -300,9 +302,12 @@ async def test_pods_come_back_when_the_agent_does(tmp_path: Path) -> None:
     async with ApiServer.in_memory() as api:
         client = Client(api.transport())
         async with agent_on(client, tmp_path) as there:
-            await there.pod("web", {"command": FOREVER})
+            volumes = [{"name": "m", "emptyDir": {"medium": "Memory"}}]
+            await there.pod("web", {"command": FOREVER, **MEMORY}, volumes=volumes)
             await there.ready("web")
             before = there.status("web")["podIP"]
+            assert memory_directory(plane_id(tmp_path)).is_dir()
+        assert not memory_directory(plane_id(tmp_path)).exists()
         stopped = to_dict(await client.get(Pod, "web", namespace="default"))
         assert "terminated" in stopped["status"]["containerStatuses"][0]["state"]
         async with agent_on(client, tmp_path) as there:

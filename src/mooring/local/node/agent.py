@@ -57,6 +57,7 @@ from mooring.local.node.pod import PodWorker
 from mooring.local.node.rootless import inside
 from mooring.local.node.services import ServiceTable, wanted
 from mooring.local.node.spawner import Spawner
+from mooring.local.node.volumes import memory_directory
 from mooring.runtime.controller import Controller, Done, Result
 from mooring.runtime.process import Manager
 
@@ -220,6 +221,8 @@ class NodeAgent:
         self._logs.close()
         for node in list(self._nodes.values())[:1]:
             node.cgroups.remove_all()
+        # As after a reboot of a real node: what was in memory is gone, what is on disk stays.
+        shutil.rmtree(memory_directory(self.network.config.plane), ignore_errors=True)
 
     # --- for tests of faults, and for those who want to look
 
