@@ -379,6 +379,26 @@ def test_the_old_master_is_demoted_at_once() -> None:
     assert (verdict.target.name, verdict.master.name) == ("redis-0", "redis-1")
 
 
+def test_one_the_sentinels_are_promoting_is_not_demoted_before_they_agree() -> None:
+    scene = healthy().server("redis-1", role="master", master=None, replid="next", replid2="line")
+    under_way = scene.sentinel("sentinel-0", flags=frozenset({"master", "o_down", "failover_in_progress"}))
+    waits_for("SentinelFailover", under_way.decide())
+    told = scene.sentinel("sentinel-0", master=Address("10.0.0.2", 6379), epoch=1)
+    waits_for("SentinelFailover", told.decide())
+
+
+def test_the_epoch_of_a_failover_under_way_is_not_taken_for_that_of_the_old_master() -> None:
+    under_way = healthy().sentinel(
+        "sentinel-0", epoch=1, flags=frozenset({"master", "o_down", "failover_in_progress"})
+    )
+    assert not isinstance(under_way.decide(), Record)
+
+
+def test_one_whose_promotion_the_sentinels_gave_up_is_demoted() -> None:
+    scene = healthy().server("redis-1", role="master", master=None, replid="next", replid2="line")
+    assert is_a(Demote, scene.decide()).target.name == "redis-1"
+
+
 def test_a_master_with_foreign_data_is_set_aside_and_its_data_kept() -> None:
     scene = healthy().server("redis-2", role="master", master=None, replid="foreign", keys=99)
     lineage = scene.recorded.lineage

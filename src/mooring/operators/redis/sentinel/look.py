@@ -149,6 +149,7 @@ class Look:
         ip, count = votes.most_common(1)[0]
         if count < self.sentinel_count // 2 + 1:
             return None
+        # One that is failing over still names the old master, but shows the epoch of the next.
         epochs = [
             one.sentinel.epoch
             for one in self.watchers

@@ -539,8 +539,15 @@ def _demote_others(look: Look, member: Member, server: Server) -> Verdict | None
     for other, claims in look.masters:
         if other.name == member.name:
             continue
-        kin = {server.replid, server.replid2} - {""}
-        if not claims.keys or claims.replid in kin or lineage.standing(other.name) is not None:
+        grown = claims.replid2 == server.replid
+        if grown and _being_chosen(look, other):
+            return Wait(
+                reason="SentinelFailover",
+                message=f"the sentinels are making {other.name} master in place of {member.name}",
+                after=0.2,
+            )
+        kin = lineage.ours(claims.replid) or claims.replid in (server.replid, server.replid2)
+        if not claims.keys or kin or lineage.standing(other.name) is not None:
             why = f"{member.name} is master; {other.name} still called itself so"
             return Demote(target=data_target(other), master=data_target(member), why=why)
         if other.pod.volume not in look.recorded.quarantined:
@@ -553,6 +560,19 @@ def _demote_others(look: Look, member: Member, server: Server) -> Verdict | None
             why=f"{other.name} is a master with {claims.keys} keys of an unrelated history",
         )
     return None
+
+
+def _being_chosen(look: Look, member: Member) -> bool:
+    """Sentinels that cannot reach the recorded master are about to agree on this one: they are not raced."""
+    lineage = look.lineage
+    assert lineage is not None
+    return look.failing_over or any(
+        one.sentinel is not None
+        and one.sentinel.master is not None
+        and one.sentinel.master.ip == member.ip
+        and one.sentinel.epoch > lineage.sentinel_epoch
+        for one in look.watchers
+    )
 
 
 def _open_master(look: Look, member: Member, server: Server) -> Verdict | None:
