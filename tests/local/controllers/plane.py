@@ -141,13 +141,13 @@ class Kubelet:
 
 @asynccontextmanager
 async def running(
-    directory: Path, *, nodes: Iterable[str] = ("n1",), kubelet: bool = True
+    directory: Path, *, nodes: Iterable[str] = ("n1",), kubelet: bool = True, **options: Any
 ) -> AsyncIterator[tuple[Plane, Kubelet]]:
     """A plane with these nodes; everything is stopped at the end."""
     async with ApiServer.in_memory() as server:
         client = Client(server.transport(), field_manager="test")
         manager = Manager(Client(server.transport(), field_manager="mooring"), name="controllers", grace=3.5)
-        register(manager, volumes=directory / "volumes", authority="---")
+        register(manager, volumes=directory / "volumes", authority="---", **options)
         pretended = Kubelet(manager)
         if kubelet:
             manager.add(pretended.controller)

@@ -16,6 +16,7 @@ from mooring.kube.objects.apps import ControllerRevision, Deployment, ReplicaSet
 from mooring.kube.objects.core import (
     ConfigMap,
     Namespace,
+    Node,
     PersistentVolume,
     PersistentVolumeClaim,
     Pod,
@@ -25,6 +26,7 @@ from mooring.kube.objects.core import (
 from mooring.kube.objects.discovery import EndpointSlice
 from mooring.kube.objects.events import Event
 from mooring.kube.objects.policy import PodDisruptionBudget
+from mooring.kube.patches import StrategicMergePatch
 from mooring.local.controllers.kinds import metadata_kind
 
 
@@ -369,3 +371,74 @@ async def test_a_deployment_rolls_out_rolls_back_and_cleans_up(tmp_path: Path) -
             return not await plane.list(ReplicaSet) and not await plane.list(Pod)
 
         await plane.eventually(nothing, "everything collected")
+
+
+async def test_a_silent_node_is_tainted_and_its_pods_go_elsewhere_until_it_is_heard_again(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, nodes=("n1", "n2"), node_grace=0.5) as (plane, _kubelet):
+        silent = {"n1"}
+
+        async def heartbeats() -> None:
+            beat = 0
+            while True:
+                beat += 1
+                for name in {"n1", "n2"} - silent:
+                    now = f"2030-01-01T00:00:00.{beat:06}Z"
+                    condition = {"type": "Ready", "status": "True", "lastHeartbeatTime": now}
+                    await plane.client.patch(
+                        Node,
+                        name,
+                        StrategicMergePatch({"status": {"conditions": [condition]}}),
+                        subresource="status",
+                    )
+                await asyncio.sleep(0.1)
+
+        beating = asyncio.create_task(heartbeats())
+        try:
+            tolerations = [
+                {
+                    "key": f"node.kubernetes.io/{k}",
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": 0,
+                }
+                for k in ("not-ready", "unreachable")
+            ]
+            body = stateful(replicas=1)
+            body["spec"]["template"]["spec"] |= {
+                "tolerations": tolerations,
+                "nodeSelector": {"kubernetes.io/hostname": "n1"},
+            }
+            await plane.create(StatefulSet, "redis", body)
+
+            async def tainted() -> bool:
+                node = await plane.get(Node, "n1")
+                found = {(t.key, t.effect) for t in (node.spec.taints or ())} if node.spec else set()
+                key = "node.kubernetes.io/unreachable"
+                return {(key, "NoSchedule"), (key, "NoExecute")} <= found
+
+            await plane.eventually(tainted, "n1 unreachable")
+
+            async def refused() -> bool:
+                pod = await plane.get(Pod, "redis-0")
+                told = (
+                    [c.message for c in (pod.status.conditions or ()) if c.type == "PodScheduled"]
+                    if pod.status
+                    else []
+                )
+                return told == [
+                    (
+                        "0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, "
+                        "1 node(s) had untolerated taint(s)."
+                    )
+                ]
+
+            await plane.eventually(refused, "evicted and refused")
+            silent.clear()
+            await all_ready(plane, replicas=1)
+            node = await plane.get(Node, "n1")
+            assert node.spec is not None
+            assert not node.spec.taints
+        finally:
+            beating.cancel()

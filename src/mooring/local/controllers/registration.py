@@ -13,6 +13,7 @@ from mooring.local.controllers.endpoints import EndpointsController
 from mooring.local.controllers.job import JobController
 from mooring.local.controllers.kinds import Kinds
 from mooring.local.controllers.namespaces import NamespaceController, NamespaceFurniture
+from mooring.local.controllers.nodes import GRACE, NodeLifecycle, PodCollector, TaintEviction
 from mooring.local.controllers.replicaset import ReplicaSetController
 from mooring.local.controllers.scheduler import Scheduler
 from mooring.local.controllers.statefulset import StatefulSetController
@@ -28,12 +29,20 @@ from mooring.runtime import EventRecorder, Manager
 __all__ = ["register", "register_scheduler"]
 
 
-def register(manager: Manager, *, volumes: Path, authority: str, locks: Path | None = None) -> None:
+def register(
+    manager: Manager,
+    *,
+    volumes: Path,
+    authority: str,
+    locks: Path | None = None,
+    node_grace: float = GRACE,
+) -> None:
     """Add every controller of the embedded control plane to ``manager``.
 
     ``volumes`` is the directory that provisioned volumes are made in, ``locks`` that of the node's volume
     locks (default: ``node/locks`` beside it), ``authority`` the PEM text of the API server's authority, which
-    every namespace gets as ConfigMap ``kube-root-ca.crt``.
+    every namespace gets as ConfigMap ``kube-root-ca.crt``. ``node_grace``: seconds of silence after which a
+    node counts as lost (50).
     """
     sources = _Sources(manager)
     context = Context(manager.client, manager.informers, manager.clock, sources.of)
@@ -57,6 +66,9 @@ def register(manager: Manager, *, volumes: Path, authority: str, locks: Path | N
         ClaimProtection(context),
         VolumeProtection(context),
         Scheduler(context),
+        NodeLifecycle(context, grace=node_grace),
+        TaintEviction(context),
+        PodCollector(context),
     ):
         manager.add(part.controller())
 
