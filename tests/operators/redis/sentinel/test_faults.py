@@ -12,6 +12,7 @@ from time import monotonic
 import pytest
 from tests.operators.redis.sentinel.harness import Cluster, Operator, cluster
 
+from mooring.operators.redis.dial import Address, Dial
 from mooring.operators.redis.sentinel.moves import FailOver, InSync, Monitor, Wait
 from mooring.testing.ledger import Ledger, Report
 
@@ -43,8 +44,9 @@ async def writes_go_on(ledger: Ledger, operator: Operator, *, seconds: float = 2
 async def fill(pods: Cluster, name: str, *, count: int) -> None:
     """Keys to keep."""
     script = "for i=1,tonumber(ARGV[1]) do redis.call('SET','kept:'..i, redis.sha1hex(i)) end"
-    await pods.call(name, "EVAL", script, 0, count)
-    await pods.call(name, "WAIT", 2, 5000)
+    async with Dial(reply_timeout=15).link(Address(pods.redis[name].ip, 6379)) as link:
+        await link.call("EVAL", script, 0, count)
+        assert await link.call("WAIT", 2, 10000) == 2
 
 
 async def kept(pods: Cluster, name: str, *, count: int) -> int:

@@ -411,7 +411,20 @@ def test_a_master_with_foreign_data_is_set_aside_and_its_data_kept() -> None:
     assert is_a(Quarantine, scene.decide()).save
     aside = scene.server("redis-2", role="slave", master=Address("192.0.2.1", 6379), priority=0)
     assert not isinstance(aside.decide(), Follow)
+    stuck = waits_for("ForeignDataSetAside", aside.settled().decide())
+    assert stuck.stalled
+    assert "mooring.dev/discard-data" in stuck.message
     assert is_a(Follow, aside.want(discard=frozenset({"redis-2"})).decide())
+
+
+def test_an_old_master_that_slept_through_several_failovers_is_still_one_of_ours() -> None:
+    scene = healed(healthy())
+    lineage = is_a(Record, scene.decide()).lineage
+    assert lineage is not None
+    again = lineage.succeed(scene.members["redis-1"].pod, replid="third", sentinel_epoch=1)
+    again = again.with_members([scene.members[name].pod for name in ("redis-1", "redis-2")])
+    scene = scene.server("redis-1", replid="third", replid2="next").record(lineage=again)
+    assert is_a(Demote, scene.decide()).target.name == "redis-0"
 
 
 def test_an_empty_master_that_came_back_without_the_gate_is_fenced_before_it_wipes_anybody() -> None:

@@ -196,7 +196,7 @@ class SentinelActor(Actor[RedisCluster]):
         if in_force is not None:
             return _secret_value(in_force, "password"), None
         spec = spec_of(ctx.obj)
-        if spec.password_secret is None or ctx.children.find(apps.StatefulSet, names.redis) is not None:
+        if spec.password_secret is None:
             return (spec.password or ""), None
         reference = spec.password_secret
         given = ctx.children.find(core.Secret, reference.name or "")
@@ -237,6 +237,7 @@ class SentinelActor(Actor[RedisCluster]):
                 ctx.wait("NameTaken", f"{taken}; rename the cluster, or delete that object", stalled=True),
             )
         if drift:
+            ctx.events.normal(ctx.obj, "Ensure", str(drift))
             return ctx.act("ApplyChildren", ctx.children.apply, drift, message=str(drift))
         wrong = [claim for claim in inputs.claims.values() if self._owned(ctx, claim) is specs.keeps_claims]
         if wrong and _storage_declared(ctx.obj):
@@ -390,6 +391,8 @@ class SentinelActor(Actor[RedisCluster]):
                 ctx.events.normal(ctx.obj, "Failover", move.why)
             return ctx.act("Record", _nothing, message=move.why, record=True)
         if is_database_move(move):
+            if ctx.obj.status and any(one.type == "Healthy" for one in ctx.obj.status.conditions or ()):
+                ctx.events.normal(ctx.obj, "CheckAndHeal", f"{move.name}: {move.why}")
             return ctx.act(move.name, self._database, ctx, move, inputs.found.password, message=move.why)
         return ctx.act(move.name, self._kubernetes, ctx, move, inputs, message=move.why)
 

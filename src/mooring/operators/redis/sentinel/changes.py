@@ -371,6 +371,15 @@ def _missing(look: Look) -> Verdict | None:
         return Wait(
             reason="PodsMissing", message=f"{len(wanted)} of {look.wanted.size} redis pods exist", after=1.0
         )
+    aside = [one for one, it in look.answering if it.gated and look.set_aside(one)]
+    if aside:
+        return Wait(
+            reason="ForeignDataSetAside",
+            message=f"{aside[0].name} holds data of an unrelated history and is kept as it is; copy out what you "
+            f"need, then name it in the annotation mooring.dev/discard-data: {aside[0].name}",
+            after=10.0,
+            stalled=True,
+        )
     unready: list[Member | Watcher] = [one for one in wanted if not one.pod.ready]
     unsynced = [one for one, it in look.answering if not it.is_master and not it.link_up]
     if unsynced:

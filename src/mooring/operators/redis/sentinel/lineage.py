@@ -16,7 +16,11 @@ from mooring.kube.part import Part
 from mooring.operators.redis.sentinel.topology import Pod, Server
 from mooring.runtime.crd import F
 
-__all__ = ["Lineage", "Standing", "descends", "is_newer", "standing_of"]
+__all__ = ["Lineage", "Standing", "descends", "standing_of"]
+
+
+HISTORY = 16
+"""Replication ids remembered: an old master that wakes after several fail-overs is still known for ours."""
 
 
 class Standing(Part, frozen=True, kw_only=True):
@@ -47,6 +51,7 @@ class Lineage(Part, frozen=True, kw_only=True):
 
     epoch: Annotated[int, F("Counts masters; grows with every change of master.")] = 0
     replid: Annotated[str, F("Replication id of the data.")] = ""
+    past: Annotated[tuple[str, ...], F("Earlier replication ids of the same data, newest last.")] = ()
     master: Annotated[Standing, F("Who leads.")] = Standing()
     members: Annotated[tuple[Standing, ...], F("Who has all of the data, the master among them.")] = ()
     sentinel_epoch: Annotated[
@@ -69,10 +74,20 @@ class Lineage(Part, frozen=True, kw_only=True):
             self,
             epoch=self.epoch + 1,
             replid=replid,
+            past=self._past_of(replid),
             master=heir,
             members=_ordered([heir, *others]),
             sentinel_epoch=sentinel_epoch,
         )
+
+    def _past_of(self, replid: str) -> tuple[str, ...]:
+        if not self.replid or replid == self.replid:
+            return self.past
+        return (*(one for one in self.past if one != self.replid), self.replid)[-HISTORY:]
+
+    def ours(self, replid: str) -> bool:
+        """The replication id is, or was, that of this data."""
+        return bool(replid) and (replid == self.replid or replid in self.past)
 
     def with_members(self, pods: Iterable[Pod], *, keep: Iterable[Standing] = ()) -> Lineage:
         """The record with these pods in sync, and those of ``keep`` that are not among them."""
@@ -94,10 +109,8 @@ def _ordered(standings: Iterable[Standing]) -> tuple[Standing, ...]:
 
 
 def descends(server: Server, lineage: Lineage) -> bool:
-    """The server's history is the recorded one, or grew out of it by one promotion."""
-    return bool(lineage.replid) and lineage.replid in (server.replid, server.replid2)
+    """The server's history is the recorded one, or grew out of it by one promotion.
 
-
-def is_newer(left: Server, right: Server) -> bool:
-    """``left`` was promoted out of ``right``'s history."""
-    return bool(left.replid2) and left.replid2 == right.replid and left.replid != right.replid
+    Before 4.0 there are no replication ids: there the record of pods alone counts.
+    """
+    return not lineage.replid or lineage.replid in (server.replid, server.replid2)

@@ -153,9 +153,12 @@ class Look:
         epochs = [
             one.sentinel.epoch
             for one in self.watchers
-            if one.sentinel and one.sentinel.master and one.sentinel.master.ip == ip
+            if one.sentinel
+            and one.sentinel.master
+            and one.sentinel.master.ip == ip
+            and not one.sentinel.failing_over
         ]
-        return ip, max(epochs)
+        return ip, max(epochs, default=0)
 
     @cached_property
     def sentinel_epoch(self) -> int:
@@ -187,6 +190,10 @@ class Look:
     def later(self, seconds: float) -> datetime:
         """The moment ``seconds`` from now."""
         return self.now + timedelta(seconds=seconds)
+
+    def set_aside(self, member: Member) -> bool:
+        """Held with foreign data until the user lets go of it."""
+        return member.pod.volume in self.recorded.quarantined and member.name not in self.wanted.discard
 
     def maybe_holding(self) -> list[str]:
         """Pods of the wanted ones that may hold data of an earlier cluster and have not answered."""

@@ -166,7 +166,7 @@ def _first_master(look: Look) -> tuple[Member, Server] | Move | Wait:
     if not look.answering:
         return Wait(reason="PodsStarting", message="no redis server answers yet", after=0.5)
     holders = [entry for entry in look.answering if entry[1].keys]
-    if len({server.replid for _, server in holders}) > 1:
+    if len(holders) > 1 and (not holders[0][1].replid or len({server.replid for _, server in holders}) > 1):
         return _refuse(look, holders)
     if holders:
         choice = max(holders, key=lambda entry: (entry[1].offset, -entry[0].pod.ordinal))
@@ -591,7 +591,7 @@ def _follow(look: Look, member: Member, server: Server) -> Verdict | None:
         and not claims.is_master
         and not claims.loading
         and not claims.follows(member.ip)
-        and not _set_aside(look, other)
+        and not look.set_aside(other)
     ]
     if not astray:
         return None
@@ -604,16 +604,17 @@ def _follow(look: Look, member: Member, server: Server) -> Verdict | None:
     )
 
 
-def _set_aside(look: Look, member: Member) -> bool:
-    """Held with foreign data until the user lets go of it."""
-    return member.pod.volume in look.recorded.quarantined and member.name not in look.wanted.discard
-
-
 def _note_members(look: Look, member: Member, server: Server) -> Verdict | None:
     """Record who has all data now; what is only briefly away keeps its place."""
     lineage = look.lineage
     assert lineage is not None
     synced = [other.pod for other, claims in look.answering if claims.in_sync_with(member.ip)]
+    released = {pod.volume for pod in synced} & look.recorded.quarantined
+    if released:
+        return Record(
+            quarantined=look.recorded.quarantined - released,
+            why="what was set aside was given up and replaced",
+        )
     keep = [one for one in lineage.members if one.pod != member.name and _keeps_place(look, member, one)]
     renewed = lineage.with_members([member.pod, *synced], keep=keep)
     if renewed.members == lineage.members:

@@ -98,16 +98,15 @@ def _complete(
         ]
         pick = haunted[0]
         others = [name for name in whole if name != pick.name]
-        if len(others) >= look.sentinel_count // 2 + 1 or (len(others) >= 1 and look.sentinel_count <= 2):
+        if len(others) >= look.sentinel_count // 2 + 1:
             return _monitor(look, [pick], right, why="it remembers addresses that are gone")
-        if blind:
+        if len(seen) >= look.sentinel_count:
+            unsure = next((one.name for one, _ in seen if one.name not in whole), pick.name)
             return Wait(
                 reason="SentinelsLearning",
-                message=f"{pick.name} remembers dead addresses; {blind[0][0].name} must know everybody first",
+                message=f"{pick.name} remembers dead addresses; {unsure} must be able to fail over first",
                 after=1.0,
             )
-        if len(seen) == look.sentinel_count and len(others) >= look.sentinel_count // 2:
-            return _monitor(look, [pick], right, why="it remembers addresses that are gone")
     if blind:
         return Wait(
             reason="SentinelsLearning",
