@@ -224,7 +224,7 @@ class _Session:
         try:
             reader, writer = await self._connect(int(port))
         except (OSError, LookupError, ValueError, TimeoutError) as error:
-            text = str(error.args[0]) if error.args else type(error).__name__
+            text = str(error) or type(error).__name__
             await self._send(data_frame(error_stream, f"port {port}: {text}".encode(), last=True))
             await self._send(data_frame(number, b"", last=True))
             return
