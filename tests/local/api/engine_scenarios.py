@@ -61,7 +61,9 @@ class Request:
 
     def within(self, namespace: str) -> Request:
         """Return the request for a namespace, which stands as `NS` in bodies."""
-        body = json.loads(json.dumps(self.body).replace('"NS"', json.dumps(namespace)))
+        body = json.loads(
+            json.dumps(self.body).replace('"NS"', f'"{namespace}"').replace('\\"NS\\"', f'\\"{namespace}\\"')
+        )
         return replace(self, namespace=namespace, body=body)
 
 
@@ -120,6 +122,8 @@ STATEFUL = _object(
 )  # fmt: skip
 SERVICE = _object("Service", spec={"selector": {"a": "b"}, "ports": [{"port": 80}]})
 CONFIG = _object("ConfigMap", data={"a": "1", "b": "2"})
+_LAST_APPLIED = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(CONFIG)}
+_CLIENT_SIDE = _object("ConfigMap", metadata={"annotations": _LAST_APPLIED}, data=CONFIG["data"])
 RICH_POD = _object(
     "Pod",
     spec={
@@ -491,6 +495,24 @@ SCENARIOS: dict[str, list[Request]] = {
             ),
         ),
         _do("apply", _with(DEPLOYMENT, "spec.template.spec.containers.0.ports", [])),
+    ],
+    "from client-side to server-side apply with kubectl": [
+        _do("create", _CLIENT_SIDE, manager="kubectl-client-side-apply"),
+        _do("apply", _with(CONFIG, "data.a", "2"), manager="kubectl"),
+        _do("apply", _with(CONFIG, "data.a", "2"), manager="kubectl"),
+        _patch("merge", "ConfigMap", {"data": {"b": "7"}}, manager="patcher"),
+        _do("apply", CONFIG, manager="kubectl"),
+    ],
+    "managers can be given up and given back": [
+        _do("apply", CONFIG),
+        _patch("merge", "ConfigMap", {"metadata": {"managedFields": [{}]}}),
+        _patch("merge", "ConfigMap", {"data": {"a": "5"}}),
+        _do("apply", CONFIG, manager="later"),
+        _do("apply", CONFIG, manager="later", force=True),
+    ],
+    "more than ten updaters": [
+        _do("create", CONFIG),
+        *(_patch("merge", "ConfigMap", {"data": {f"k{n}": "v"}}, manager=f"m{n:02}") for n in range(12)),
     ],
     "bad configurations": [
         _do("apply", _with(DEPLOYMENT, "spec.foo", 1)),

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import msgspec
 import re2
 
 from mooring.local.api.fields import (
@@ -44,19 +45,35 @@ def validate(obj: Json, schema: Schema, old: Json = MISSING) -> list[FieldError]
     return _value(obj, schema, "", MISSING if old is None else old)
 
 
+_ENCODE: Final = msgspec.json.Encoder(order="deterministic").encode
+
+
 def same(left: Json, right: Json) -> bool:
-    """Tell whether two JSON values are equal; unlike Python's `==`, true is not 1."""
+    """Tell whether two JSON values are equal; unlike Python's `==`, true is not 1.
+
+    Objects are compared on every write, so the two quick answers come first: Python's own comparison
+    says no, the encoded forms say yes. What is left (1 and 1.0, true and 1) is looked at in detail.
+    """
     if left is right:
         return True
+    if left != right:
+        return False
+    if not isinstance(left, (dict, list)):
+        return isinstance(left, bool) == isinstance(right, bool)
+    try:
+        if _ENCODE(left) == _ENCODE(right):
+            return True
+    except (OverflowError, ValueError):
+        pass
+    return _same(left, right)
+
+
+def _same(left: Json, right: Json) -> bool:
     if isinstance(left, dict):
-        return (
-            isinstance(right, dict)
-            and left.keys() == right.keys()
-            and all(same(value, right[key]) for key, value in left.items())
-        )
+        return all(_same(value, right[key]) for key, value in left.items())
     if isinstance(left, list):
-        return isinstance(right, list) and len(left) == len(right) and all(map(same, left, right))
-    return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)
+        return all(map(_same, left, right))
+    return isinstance(left, bool) == isinstance(right, bool)
 
 
 @lru_cache(maxsize=4096)
@@ -81,10 +98,9 @@ def _json_type(value: Json) -> str:
 
 
 def _value(value: Json, schema: Schema, path: str, old: Json) -> list[FieldError]:
-    errors = _check(value, schema, path, old)
-    if errors and old is not MISSING and path not in ("kind", "apiVersion") and same(value, old):
+    if old is not MISSING and path not in ("kind", "apiVersion") and same(value, old):
         return []
-    return errors
+    return _check(value, schema, path, old)
 
 
 def _check(value: Json, schema: Schema, path: str, old: Json) -> list[FieldError]:

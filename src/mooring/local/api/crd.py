@@ -509,7 +509,9 @@ def openapi_v3(crd: JsonObject, version: str) -> dict[str, JsonObject]:
 
     The definitions of metadata that they refer to are included.
     """
-    found = _definitions(crd, version, "#/components/schemas/")
+    found = {
+        name: _to_v3(schema) for name, schema in _definitions(crd, version, "#/components/schemas/").items()
+    }
     core = builtin().document("", "v1")
     assert core is not None
     schemas = core["components"]["schemas"]
@@ -545,7 +547,7 @@ def _definitions(crd: JsonObject, version: str, prefix: str) -> dict[str, JsonOb
         "required": ["items"],
         "properties": {
             "apiVersion": text,
-            "items": {"type": "array", "items": {"allOf": [{"$ref": prefix + name}]}},
+            "items": {"type": "array", "items": {"$ref": prefix + name}},
             "kind": text,
             "metadata": {"allOf": [{"$ref": prefix + _LIST_META}]},
         },
@@ -554,7 +556,19 @@ def _definitions(crd: JsonObject, version: str, prefix: str) -> dict[str, JsonOb
     return {name: schema, _definition_name(crd, version, list_kind): listed}
 
 
-_V3_ONLY: Final = frozenset(("nullable", "allOf", "anyOf", "oneOf", "not"))
+def _to_v3(schema: Any) -> Any:
+    """Spell int-or-string out for clients that do not know the extension."""
+    if isinstance(schema, list):
+        return [_to_v3(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    result = {key: _to_v3(value) for key, value in schema.items()}
+    if schema.get("x-kubernetes-int-or-string") is True:
+        result.setdefault("anyOf", [{"type": "integer"}, {"type": "string"}])
+    return result
+
+
+_V3_ONLY: Final = frozenset(("nullable", "allOf", "anyOf", "oneOf", "not", "default"))
 
 
 def _to_v2(schema: Any) -> Any:

@@ -43,6 +43,7 @@ def _deduced() -> Schema:
 DEDUCED: Final = _deduced()
 _NOTHING: Final[FieldSet] = {}
 _MAPS: Final = frozenset(("struct", "map", "any", "raw"))
+_CONTAINERS: Final = (dict, list)
 _LEAF, _MAP, _LIST = 0, 1, 2
 
 
@@ -146,7 +147,7 @@ _MODIFIED: Final[_Triple] = (None, _NOTHING, None)
 
 def _compare(old: Json, new: Json, schema: Schema) -> _Triple:
     """Compare two values that are both there; the nodes are relative to them."""
-    if old is new:
+    if old is new or (type(new) in _CONTAINERS and same(old, new)):
         return _SAME
     shape = _shape(new, schema) if new is not None else _shape(old, schema)
     if shape == _LEAF or (not old and not new):
@@ -252,7 +253,7 @@ def _compare_lists(old: list[Json], new: list[Json], schema: Schema) -> _Triple:
 
 def merge(live: Json, config: Json, schema: Schema) -> Json:
     """Return the live value with an applied configuration merged in; `live` itself if nothing differs."""
-    if live is config:
+    if live is config or (type(live) in _CONTAINERS and same(live, config)):
         return live
     shape = _shape(config, schema) if config is not None else _shape(live, schema)
     if shape == _LEAF or (not live and not config):
