@@ -109,7 +109,7 @@ async def test_every_key_survives_ten_times(cluster: MakeCluster, case: Case) ->
 async def test_a_hung_master_is_replaced_and_follows_when_it_thaws(cluster: MakeCluster) -> None:
     stage = await cluster()
     old = await stage.master()
-    async with stage.writing() as ledger:
+    async with stage.writing(patience=0.3) as ledger:
         pid = stage.kill(old, signal.SIGSTOP)
         try:
             new = await other_master(stage, old)

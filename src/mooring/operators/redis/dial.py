@@ -110,7 +110,7 @@ class Link:
     async def _answer(self, words: Sequence[Word]) -> Any:
         try:
             return await self._connection.read_response(disconnect_on_error=False)
-        except (ResponseError, BusyLoadingError) as error:
+        except (ResponseError, BusyLoadingError, AuthenticationError) as error:
             code = _STRIPPED.get(type(error), "")
             reply = f"{code} {error}".lstrip()
             return Refused(f"{self._address}: {_name(words)} refused: {reply}", reply)
@@ -128,6 +128,7 @@ _STRIPPED: dict[type[Exception], str] = {
     BusyLoadingError: "LOADING",
     MasterDownError: "MASTERDOWN",
     NoPermissionError: "NOPERM",
+    AuthenticationError: "NOAUTH",
 }
 _WITH_SUBCOMMAND = frozenset({"SENTINEL", "CONFIG", "CLIENT", "INFO", "ACL"})
 
