@@ -139,6 +139,18 @@ DEFINITIONS: dict[str, JsonObject] = {
     "a rule with an unknown name": _field({"type": "string", "x-kubernetes-validations": [{"rule": "other == 1"}]}),
     "a rule that is no bool": _field({"type": "string", "x-kubernetes-validations": [{"rule": "'a'"}]}),
     "a message expression that is no text": _field({"type": "string", "x-kubernetes-validations": [{"rule": "true", "messageExpression": "1"}]}),
+    "a rule with a field that is not there": _field({
+        "type": "object", "properties": {"a": {"type": "object", "properties": {"b": {"type": "string"}}}},
+        "x-kubernetes-validations": [{"rule": "self.a.c == 'x'"}, {"rule": "has(self.d)"}, {"rule": "has(self.a.b)"}],
+    }),
+    "a rule with an item's field that is not there": _field({
+        "type": "array", "maxItems": 3, "items": {"type": "object", "properties": {"b": {"type": "string"}}},
+        "x-kubernetes-validations": [{"rule": "self.all(x, has(x.c))"}, {"rule": "self.all(x, has(x.b))"}],
+    }),
+    "a rule about metadata": _root(**{
+        "properties": {"spec": {"type": "object"}},
+        "x-kubernetes-validations": [{"rule": "self.metadata.name == 'x'"}, {"rule": "has(self.metadata.labels)"}],
+    }),
     "oldSelf in an atomic list": _field({"type": "array", "items": {"type": "string", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}, "maxItems": 5}),
     "optionalOldSelf without oldSelf": _field({"type": "string", "x-kubernetes-validations": [{"rule": "true", "optionalOldSelf": True}]}),
 }  # fmt: skip

@@ -5,8 +5,8 @@ checker, macros, optional values and the string library are as in a Kubernetes A
 further functions (quantity, url, ip, cidr, regex and list functions) are added here. A rule it cannot
 evaluate is an error of the CRD; none is ever skipped.
 
-Not as on a real server: objects are typed as dynamic, so a misspelt field is found when the rule runs;
-cost budgets are not computed.
+Not as on a real server: values of objects are typed as dynamic, so that operands of wrong types are
+found when the rule runs (fields that do not exist are found by `cel_ast`); cost budgets are not computed.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, Final
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional, ext_strings
 
+from mooring.local.api.cel_ast import escape, field_errors
 from mooring.local.api.cel_functions import kubernetes_functions
 from mooring.local.api.constraints import same
 from mooring.local.api.fields import FieldError, duplicate, forbidden, invalid, omitted, required
@@ -29,12 +30,6 @@ __all__ = ["Rules", "compile_rules", "escape"]
 
 Json = Any
 JsonObject = dict[str, Any]
-
-_RESERVED: Final = frozenset(
-    ("as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let",
-     "loop", "namespace", "null", "package", "return", "true", "var", "void", "while")
-)  # fmt: skip
-_TEMPORAL: Final = frozenset(("date-time", "date", "duration", "byte"))
 
 
 # --- the language -------------------------------------------------------------------------------------
@@ -103,17 +98,6 @@ def _expression(text: str, *, optional: bool) -> _Expression:
 
 
 # --- values -------------------------------------------------------------------------------------------
-
-
-@cache
-def escape(name: str) -> str | None:
-    """Return the CEL identifier of a property, None when rules cannot name it."""
-    if name in _RESERVED:
-        return f"__{name}__"
-    escaped = name.replace("__", "__underscores__")
-    for sign, word in ((".", "dot"), ("-", "dash"), ("/", "slash")):
-        escaped = escaped.replace(sign, f"__{word}__")
-    return escaped if re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", escaped) else None
 
 
 def _native(value: Json, schema: Schema) -> Json:
@@ -401,14 +385,10 @@ def _rule(schema: Schema, index: int, path: str, lost: str, errors: list[FieldEr
 
 def _checked(text: str, schema: Schema, *, optional: bool, wanted: Any) -> _Expression:
     name = {cel.Type.BOOL.name(): "bool", cel.Type.STRING.name(): "string"}[wanted.name()]
-    for property_name in _temporal(schema):
-        escaped = re.escape(escape(property_name) or property_name)
-        if re.search(rf"\.\??{escaped}\b(?!\s*\))", text):
-            raise CompileError(
-                f"compilation failed: {property_name} has a format that rules see as a time, a duration or bytes; "
-                f"this server sees a string: write timestamp(...) or duration(...) around it"
-            )
     expression = _expression(text, optional=optional)
+    wrapped = _OPTIONAL.index("{") if optional and expression.uses_old else 0
+    if wrong := field_errors(expression.program.serialize(), text, schema, offset=wrapped):
+        raise CompileError("compilation failed: " + "\n".join(wrong))
     kind = expression.program.return_type()
     if kind not in (wanted, cel.Type.DYN):
         raise CompileError(
@@ -417,16 +397,3 @@ def _checked(text: str, schema: Schema, *, optional: bool, wanted: Any) -> _Expr
             else f"messageExpression must evaluate to a {name}"
         )
     return expression
-
-
-def _temporal(schema: Schema, depth: int = 0) -> Iterator[str]:
-    """Yield the properties below a node whose strings a real server turns into other types."""
-    for key, child in schema.properties.items():
-        if child.name == META:
-            continue
-        if child.kind == "string" and child.format in _TEMPORAL:
-            yield key
-        yield from _temporal(child, depth + 1)
-    for part in (schema.items, schema.additional):
-        if part is not None:
-            yield from _temporal(part, depth + 1)
