@@ -205,6 +205,22 @@ async def test_a_slow_watcher_is_closed_and_holds_up_nobody(
     assert number < 400
 
 
+async def test_a_watch_whose_client_left_is_ended_though_nothing_happens(
+    https: Https, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "_ALIVE_SECONDS", 0.05)
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=https.context)) as session:
+        await https.send("POST", CM, data=b'{"metadata":{"name":"a"}}', Content_Type="application/json")
+        answer = await session.get(https.url + CM + "?watch=1", headers=headers)
+        await answer.content.readline()
+        assert https.server.cluster.watchers == 1
+        answer.close()
+    async with asyncio.timeout(10):
+        while https.server.cluster.watchers:
+            await asyncio.sleep(0.01)
+
+
 async def test_a_bug_is_answered_without_its_insides(
     https: Https, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -241,6 +241,25 @@ async def test_versions_of_a_definition_show_the_same_objects(api: Client) -> No
     assert other["metadata"]["uid"] == (await api.get(WIDGETS + "/w"))["metadata"]["uid"]
 
 
+async def test_a_definition_that_cannot_be_served_holds_up_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    database = tmp_path / "db"
+    async with ApiServer.open(database) as server:
+        await Client(server.transport()).create(CRDS, definition())
+        store = server.cluster.store
+        entries = store.collection("customresourcedefinitions.apiextensions.k8s.io")
+        entry = entries.get(("", "widgets.example.com"))
+        assert entry is not None
+        broken = {**entry.obj, "spec": {**entry.obj["spec"], "versions": None}}
+        await store.put(entries, entry.place, broken, base=entry).committed()
+    async with ApiServer.open(database) as server:
+        client = Client(server.transport())
+        await client.create(CM, config_map())
+        assert (await client.send("GET", WIDGETS)).status == 404
+    assert "widgets.example.com" in caplog.text
+
+
 # --- events, tokens -------------------------------------------------------------------------------------
 
 

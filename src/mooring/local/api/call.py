@@ -16,7 +16,7 @@ from mooring.local.api.kinds import Kind
 from mooring.local.api.registry import Registry, Served
 from mooring.local.api.request import Target, Verb
 from mooring.local.api.storage import Collection, Entry, Store
-from mooring.local.api.strategies import CRD, World
+from mooring.local.api.strategies import World
 from mooring.local.api.tokens import Authority
 
 __all__ = ["Call", "Cluster", "view"]
@@ -37,18 +37,6 @@ class Cluster:
     watchers: int = 0
     #: Returns the user of a token for some audiences, None when it is not valid.
     identify: Callable[[str, tuple[str, ...]], User | None] = lambda token, audiences: None
-    #: Called after a committed write and deletion of a CustomResourceDefinition.
-    on_definition: Callable[[Entry, bool], None] = lambda entry, deleted: None
-
-    def written(self, served: Served, entry: Entry) -> None:
-        """Follow a committed write of an object the server itself depends on."""
-        if served.storage == CRD:
-            self.on_definition(entry, False)
-
-    def deleted(self, served: Served, entry: Entry) -> None:
-        """Follow a committed deletion."""
-        if served.storage == CRD:
-            self.on_definition(entry, True)
 
     def now(self) -> datetime:
         """Return the time."""

@@ -242,17 +242,13 @@ async def _put(call: Call, entry: Entry, obj: JsonObject, options: DeleteOptions
     if options.dry_run:
         return entry
     write = call.cluster.store.put(call.collection, entry.place, obj, base=entry)
-    committed = await write.committed()
-    call.cluster.written(call.served, committed)
-    return committed
+    return await write.committed()
 
 
 async def _remove(call: Call, entry: Entry, options: DeleteOptions) -> Entry:
     if options.dry_run:
         return entry
-    last = await call.cluster.store.delete(call.collection, entry).committed()
-    call.cluster.deleted(call.served, last)
-    return last
+    return await call.cluster.store.delete(call.collection, entry).committed()
 
 
 async def _delete_namespace(call: Call, entry: Entry, options: DeleteOptions) -> tuple[Entry, bool]:

@@ -31,8 +31,19 @@ class Discovery:
         self._documents: dict[str, bytes] = {}
 
     def changed(self) -> None:
-        """Forget what depends on the served resources."""
-        self._documents.clear()
+        """Forget what depends on custom resources; what describes built-in groups alone stays."""
+        kept = [key for key in self._documents if key.startswith("openapi ") and self._is_builtin(key)]
+        self._documents = {key: self._documents[key] for key in kept}
+
+    def _is_builtin(self, key: str) -> bool:
+        """Whether an OpenAPI document, now and before, holds no custom resource."""
+        parts = key.removeprefix("openapi ").split("/")
+        if parts[0] == "api":
+            return True
+        group, version = (parts[1], parts[2]) if len(parts) == 3 else ("", "")
+        if self._registry.schemas.document(group, version) is None:
+            return False
+        return all(served.custom is None for served in self._registry.resources(group, version))
 
     def answer(self, request: Request, parts: tuple[str, ...]) -> Answer | None:
         """Answer /api, /apis, /openapi and /version; None for other paths."""

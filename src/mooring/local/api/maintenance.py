@@ -120,16 +120,11 @@ class Maintenance:
         store = self._cluster.store
         definitions = store.collection(CRD)
         left = [name for name in finalizers(entry.obj) if name != _CLEANUP]
-        registry = self._cluster.registry
-        served = registry.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-        assert served is not None
         try:
             if left:
-                write = store.put(
-                    definitions, entry.place, with_metadata(entry.obj, finalizers=left), base=entry
-                )
-                self._cluster.written(served, await write.committed())
+                changed = with_metadata(entry.obj, finalizers=left)
+                await store.put(definitions, entry.place, changed, base=entry).committed()
             else:
-                self._cluster.deleted(served, await store.delete(definitions, entry).committed())
+                await store.delete(definitions, entry).committed()
         except StaleError:
             self._spawn(self._clean(entry.name))

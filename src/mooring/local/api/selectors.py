@@ -102,9 +102,11 @@ class Filter:
             return False
         if not self.labels.requirements and not self.fields:
             return True
-        obj = entry.obj
-        if self.labels.requirements and not self.labels.matches(obj["metadata"].get("labels")):
+        if self.labels.requirements and not self.labels.matches(entry.labels):
             return False
+        if not self.fields:
+            return True
+        obj = entry.obj
         return all((_value(obj, field.path) == field.value) != field.negated for field in self.fields)
 
 

@@ -32,7 +32,7 @@ from mooring.local.api.registry import Registry, Served
 from mooring.local.api.request import Target, parse_path, segments
 from mooring.local.api.reviews import VIRTUAL
 from mooring.local.api.schema import builtin
-from mooring.local.api.storage import Entry, MemoryBackend, SqliteBackend, StorageError, Store
+from mooring.local.api.storage import Entry, Event, MemoryBackend, SqliteBackend, StorageError, Store
 from mooring.local.api.strategies import CRD, World
 from mooring.local.api.tokens import ISSUER, Authority
 
@@ -42,6 +42,8 @@ _log = logging.getLogger(__name__)
 
 #: Seconds a chunk of a stream may wait for a slow client before the connection is closed.
 _SLOW_CLIENT = 30.0
+#: Seconds between looks whether the client of a quiet stream is still there.
+_ALIVE_SECONDS = 5.0
 
 
 class ApiServer:
@@ -66,7 +68,7 @@ class ApiServer:
         world = World(store, clock, IPv4Network(service_range))
         authority = Authority(service_account_key)
         self.cluster = Cluster(store, self._registry, world, Admission(store), authority)
-        self.cluster.on_definition = self._definition_changed
+        store.collection(CRD).observer = self._definition_changed
         self._discovery = Discovery(self._registry, address=address)
         self.authenticator = Authenticator(tokens or {}, authority, store)
         self.cluster.identify = self._identify
@@ -104,7 +106,7 @@ class ApiServer:
     async def start(self) -> None:
         """Serve the stored definitions, create what every cluster has, begin the upkeep."""
         for entry in self.cluster.store.collection(CRD):
-            self._registry.set_definition(entry.obj)
+            self._define(entry)
         await bootstrap(self.transport(user=User("system:apiserver", groups=("system:masters",))))
         self._maintenance.start()
         self._ready = True
@@ -136,11 +138,19 @@ class ApiServer:
 
     # --- definitions --------------------------------------------------------------------------------------
 
-    def _definition_changed(self, entry: Entry, deleted: bool) -> None:
+    def _define(self, entry: Entry) -> None:
+        """Serve a definition; one that cannot be served (by a newer version, say) holds up nothing else."""
+        try:
+            self._registry.set_definition(entry.obj)
+        except (ApiError, LookupError, ValueError, TypeError):
+            _log.exception("definition cannot be served: %s", entry.name)
+
+    def _definition_changed(self, event: Event) -> None:
+        entry, deleted = event.entry, event.type == "DELETED"
         if deleted:
             self._registry.drop_definition(entry.name)
         else:
-            self._registry.set_definition({"kind": "CustomResourceDefinition", **entry.obj})
+            self._define(entry)
         self._discovery.changed()
         self._maintenance.definition_changed(entry, deleted=deleted)
 
@@ -282,7 +292,7 @@ class ApiServer:
         response.headers["Content-Type"] = answer.content_type
         response.enable_chunked_encoding()
         await response.prepare(http)
-        stream = _until(answer.stream, self._closing)
+        stream = _until(answer.stream, self._closing, alive=lambda: _connected(http))
         try:
             async for chunk in stream:
                 async with asyncio.timeout(_SLOW_CLIENT):
@@ -399,14 +409,23 @@ def _warning_headers(request: Request) -> dict[str, str]:
     return {"Warning": ", ".join(f'299 - "{text}"' for text in dict.fromkeys(quoted))}
 
 
-async def _until(stream: AsyncGenerator[bytes], closing: asyncio.Event) -> AsyncGenerator[bytes]:
-    """Yield a stream until it ends or the server stops."""
+def _connected(http: web.BaseRequest) -> bool:
+    return http.transport is not None and not http.transport.is_closing()
+
+
+async def _until(
+    stream: AsyncGenerator[bytes], closing: asyncio.Event, *, alive: Callable[[], bool] = lambda: True
+) -> AsyncGenerator[bytes]:
+    """Yield a stream until it ends, the server stops, or nobody listens any more."""
     stop = asyncio.ensure_future(closing.wait())
     try:
         while True:
             step = asyncio.ensure_future(anext(stream, None))
             try:
-                await asyncio.wait((step, stop), return_when=asyncio.FIRST_COMPLETED)
+                while not (step.done() or stop.done()) and alive():
+                    await asyncio.wait(
+                        (step, stop), timeout=_ALIVE_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                    )
             finally:
                 if not step.done():
                     step.cancel()

@@ -20,7 +20,7 @@ import asyncio
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +48,8 @@ Place = tuple[str, str]  # namespace ("" for cluster-scoped), name
 #: Events kept per resource for watches that resume, and the bytes they may hold together.
 LOG_EVENTS = 8192
 LOG_BYTES = 24 << 20
+#: Objects whose parsed form is kept: what was written a moment ago is likely to be written again.
+RECENT = 512
 
 
 class StorageError(Exception):
@@ -66,11 +68,12 @@ class Entry:
     """One version of one object.
 
     `tail` is its JSON after the opening brace and without kind and apiVersion, so that an answer in
-    any served version is the header of that version plus the tail. The parsed form is made on demand
-    and given up when a newer version replaces this one.
+    any served version is the header of that version plus the tail. The parsed form is several times as
+    large: it is kept for what was written last (see Store) and made anew for everything else. Labels
+    are kept, for selectors.
     """
 
-    __slots__ = ("_obj", "name", "namespace", "rv", "tail", "written")
+    __slots__ = ("_labels", "_obj", "name", "namespace", "rv", "tail", "written")
 
     def __init__(
         self, place: Place, rv: int, tail: bytes, *, written: float, obj: JsonObject | None = None
@@ -80,6 +83,7 @@ class Entry:
         self.tail = tail
         self.written = written
         self._obj = obj
+        self._labels: Mapping[str, str] | None = None
 
     @property
     def place(self) -> Place:
@@ -89,14 +93,35 @@ class Entry:
     @property
     def obj(self) -> JsonObject:
         """The parsed object without kind and apiVersion; never change it."""
-        if self._obj is None:
-            self._obj = msgspec.json.decode(b"{" + self.tail)
-        return self._obj
+        if self._obj is not None:
+            return self._obj
+        obj: JsonObject = msgspec.json.decode(b"{" + self.tail)
+        return obj
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels of the object."""
+        if self._labels is None:
+            if self._obj is not None:
+                self._labels = self._obj["metadata"].get("labels") or {}
+            else:
+                self._labels = _labelled.decode(b"{" + self.tail).metadata.labels or {}
+        return self._labels
 
     def forget(self) -> None:
         """Give the parsed form up."""
         self._obj = None
 
+
+class _LabelledMeta(msgspec.Struct):
+    labels: dict[str, str] | None = None
+
+
+class _Labelled(msgspec.Struct):
+    metadata: _LabelledMeta
+
+
+_labelled = msgspec.json.Decoder(_Labelled)
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
@@ -240,6 +265,8 @@ class Collection:
         self._floor = floor
         self._waiters: list[asyncio.Future[None]] = []
         self.count = 0
+        #: Called with every published event, for what the server itself derives from objects.
+        self.observer: Callable[[Event], None] | None = None
 
     def get(self, place: Place) -> Entry | None:
         """Return the published version of an object."""
@@ -340,13 +367,14 @@ class Collection:
         """Show a committed change to readers and append it to the log."""
         if event.type == "DELETED":
             self._remove(event.entry.place)
-            event.entry.forget()
         else:
             self._put(event.entry)
         if event.previous is not None:
             event.previous.forget()
         self._log.append(event)
         self._log_bytes += len(event.entry.tail)
+        if self.observer is not None:
+            self.observer(event)
         while len(self._log) > LOG_EVENTS or (self._log_bytes > LOG_BYTES and len(self._log) > 64):
             gone = self._log.popleft()
             self._log_bytes -= len(gone.entry.tail)
@@ -391,6 +419,7 @@ class Store:
         self._now = now
         self._durable = not isinstance(backend, MemoryBackend)
         self._collections: dict[str, Collection] = {}
+        self._recent: deque[Entry] = deque()
         self._pending: list[Change] = []
         self._flushing: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="storage")
@@ -422,6 +451,9 @@ class Store:
         rv = self._last
         obj = stamp(obj, rv)
         entry = Entry(place, rv, encode_tail(obj), written=self._now(), obj=obj)
+        self._recent.append(entry)
+        if len(self._recent) > RECENT:
+            self._recent.popleft().forget()
         return self._stage(collection, Event("MODIFIED" if base else "ADDED", rv, entry, base))
 
     def delete(self, collection: Collection, base: Entry, *, last: JsonObject | None = None) -> Write:
@@ -430,7 +462,7 @@ class Store:
             raise StaleError
         self._last += 1
         obj = stamp(last if last is not None else base.obj, self._last)
-        entry = Entry(base.place, self._last, encode_tail(obj), written=self._now(), obj=obj)
+        entry = Entry(base.place, self._last, encode_tail(obj), written=self._now())
         return self._stage(collection, Event("DELETED", self._last, entry, base))
 
     def _stage(self, collection: Collection, event: Event) -> Write:

@@ -231,7 +231,6 @@ async def store_new(
         return obj
     write = cluster.store.put(call.collection, place, _stored(call, obj), base=None)
     entry = await write.committed()
-    cluster.written(served, entry)
     return view(entry, served)
 
 
@@ -416,15 +415,13 @@ async def _store_changed(
         return new
     if gone:
         # The last finalizer is gone: the object goes with it, and its change is never stored.
-        entry = await cluster.store.delete(call.collection, base).committed()
-        cluster.deleted(served, entry)
+        await cluster.store.delete(call.collection, base).committed()
         return new
     if same(new, old):
         await cluster.store.settled(call.collection, base)
         return view(base, served)
     write = cluster.store.put(call.collection, base.place, _stored(call, new), base=base)
     entry = await write.committed()
-    cluster.written(served, entry)
     return view(entry, served)
 
 
