@@ -104,7 +104,7 @@ class Admission:
     ) -> JsonObject:
         """Return the object as the chain wants it; the very same one when nobody changed it."""
         if call.served.storage == "pods" and not call.target.subresource:
-            obj = complete_pod(obj, call) if operation == "CREATE" else with_tolerations(obj)
+            obj = _complete_pod(obj, call) if operation == "CREATE" else _with_tolerations(obj)
         for hook in self._hooks(_MUTATING, call):
             review = _Review(call, obj, old, operation, options)
             if self._matches(hook, review):
@@ -227,16 +227,16 @@ def _patched(hook: Mapping[str, Any], obj: JsonObject, operations: list[Any]) ->
 # --- pods -----------------------------------------------------------------------------------------------
 
 
-def complete_pod(obj: JsonObject, call: Call) -> JsonObject:
+def _complete_pod(obj: JsonObject, call: Call) -> JsonObject:
     """Return a new pod with its account, priority and the tolerations every pod gets for five minutes."""
     spec = dict(obj.get("spec") or {})
     if not spec.get("serviceAccountName"):
         spec["serviceAccountName"] = spec["serviceAccount"] = "default"
     _set_priority(spec, call)
-    return with_tolerations({**obj, "spec": spec})
+    return _with_tolerations({**obj, "spec": spec})
 
 
-def with_tolerations(obj: JsonObject) -> JsonObject:
+def _with_tolerations(obj: JsonObject) -> JsonObject:
     """Return a pod that tolerates a lost node for five minutes, unless it says otherwise itself."""
     spec = obj.get("spec") or {}
     present = list(spec.get("tolerations") or ())

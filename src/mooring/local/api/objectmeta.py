@@ -11,6 +11,7 @@ from mooring.local.api.constraints import same
 
 __all__ = [
     "bump_generation",
+    "differs",
     "finalizers",
     "generate_name",
     "is_deleting",

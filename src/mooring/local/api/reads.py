@@ -21,7 +21,7 @@ from mooring.local.api.registry import Served
 from mooring.local.api.selectors import Filter
 from mooring.local.api.storage import CompactedError, Entry, Event, encode_tail, stamp
 
-__all__ = ["BOOKMARK_SECONDS", "answer_object", "get", "list_objects", "watch"]
+__all__ = ["BOOKMARK_SECONDS", "answer_object", "get", "list_objects", "raw", "watch"]
 
 JsonObject = dict[str, Any]
 

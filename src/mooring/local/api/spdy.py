@@ -16,7 +16,16 @@ from dataclasses import dataclass, field
 
 from aiohttp import WSMsgType, web
 
-__all__ = ["DICTIONARY", "FrameReader", "HeaderCodec", "SpdyError", "data_frame", "forward", "syn_reply"]
+__all__ = [
+    "DICTIONARY",
+    "Frame",
+    "FrameReader",
+    "HeaderCodec",
+    "SpdyError",
+    "data_frame",
+    "forward",
+    "syn_reply",
+]
 
 # The words (`_` is a space) and the text of the dictionary that SPDY/3 gives zlib for header blocks.
 _WORDS = (

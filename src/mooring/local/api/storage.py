@@ -29,15 +29,19 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 __all__ = [
+    "Backend",
+    "Change",
     "Collection",
     "CompactedError",
     "Entry",
     "Event",
     "MemoryBackend",
+    "Row",
     "SqliteBackend",
     "StaleError",
     "StorageError",
     "Store",
+    "Write",
     "encode_tail",
     "stamp",
 ]

@@ -22,7 +22,10 @@ from mooring.local.api.registry import Served
 from mooring.local.api.storage import Store
 
 __all__ = [
+    "CRD",
     "World",
+    "drop_status",
+    "establish",
     "no_unconditional_update",
     "prepare_create",
     "prepare_part",
@@ -237,10 +240,10 @@ def _update_namespace(new: JsonObject, old: JsonObject, world: World) -> JsonObj
 
 
 def _create_pod(obj: JsonObject, world: World) -> JsonObject:
-    return {**obj, "status": {"phase": "Pending", "qosClass": qos_class(obj["spec"])}}
+    return {**obj, "status": {"phase": "Pending", "qosClass": _qos_class(obj["spec"])}}
 
 
-def qos_class(spec: JsonObject) -> str:
+def _qos_class(spec: JsonObject) -> str:
     """Return Guaranteed, Burstable or BestEffort, from cpu and memory of all containers."""
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     resources = [c.get("resources") or {} for c in containers]

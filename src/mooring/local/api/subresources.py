@@ -13,7 +13,7 @@ from mooring.local.api.objectmeta import is_deleting, rfc3339, with_metadata
 from mooring.local.api.options import WriteOptions
 from mooring.local.api.tokens import ISSUER, Claims
 
-__all__ = ["answer"]
+__all__ = ["answer", "bind"]
 
 JsonObject = dict[str, Any]
 
@@ -41,7 +41,7 @@ def _shown(call: Call, status: int, obj: JsonObject) -> Answer:
     return reads.answer_object(call, status, obj, call.form())
 
 
-def success(status: int) -> JsonObject:
+def _success(status: int) -> JsonObject:
     """Return the Status of an action that has no object to show."""
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": status}
 
@@ -208,7 +208,7 @@ async def bind(call: Call) -> Answer:
     pod = _bound(entry.obj, node, meta.get("annotations") or {}, rfc3339(call.cluster.now()))
     if "dryRun" not in call.request.query:
         await store.put(pods, entry.place, pod, base=entry).committed()
-    return _shown(call, 201, success(201))
+    return _shown(call, 201, _success(201))
 
 
 def _cannot_bind(pod: JsonObject, uid: str | None, name: str) -> str:
@@ -243,7 +243,7 @@ def _bound(pod: JsonObject, node: str, annotations: Mapping[str, str], now: str)
 async def _evict(call: Call) -> Answer:
     _, body = await writes.decode_body(call, kind="Eviction", api_version="policy/v1")
     await eviction.evict(call, body)
-    return _shown(call, 201, success(201))
+    return _shown(call, 201, _success(201))
 
 
 async def _log(call: Call) -> Answer:

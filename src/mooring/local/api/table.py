@@ -26,7 +26,7 @@ UNKNOWN = "<unknown>"
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class _Column:
     """One column; wide ones have a priority above 0."""
 
     name: str
@@ -46,8 +46,8 @@ class Column:
         }
 
 
-NAME = Column("Name", format="name", description="Name must be unique within a namespace.")
-AGE = Column("Age", description="The time since the object was created.")
+NAME = _Column("Name", format="name", description="Name must be unique within a namespace.")
+AGE = _Column("Age", description="The time since the object was created.")
 
 
 def of_objects(
@@ -95,12 +95,12 @@ def partial(obj: JsonObject, api_version: str) -> JsonObject:
     return {"kind": "PartialObjectMetadata", "apiVersion": api_version, "metadata": obj["metadata"]}
 
 
-def _printer(served: Served, now: datetime) -> tuple[Sequence[Column], Callable[[JsonObject], Cells]]:
+def _printer(served: Served, now: datetime) -> tuple[Sequence[_Column], Callable[[JsonObject], Cells]]:
     if served.custom is not None:
         return _custom_printer(served, now)
     found = _PRINTERS.get(served.storage)
     if found is None:
-        columns: Sequence[Column] = (NAME, Column("Created At", "date"))
+        columns: Sequence[_Column] = (NAME, _Column("Created At", "date"))
         return columns, lambda obj: (_name(obj), obj["metadata"].get("creationTimestamp"))
     columns, cells = found
     return columns, lambda obj: cells(obj, now)
@@ -109,7 +109,7 @@ def _printer(served: Served, now: datetime) -> tuple[Sequence[Column], Callable[
 # --- custom resources -----------------------------------------------------------------------------------
 
 
-def _custom_printer(served: Served, now: datetime) -> tuple[Sequence[Column], Callable[[JsonObject], Cells]]:
+def _custom_printer(served: Served, now: datetime) -> tuple[Sequence[_Column], Callable[[JsonObject], Cells]]:
     assert served.custom is not None
     extra = served.custom.columns or (
         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
@@ -122,9 +122,9 @@ def _custom_printer(served: Served, now: datetime) -> tuple[Sequence[Column], Ca
     return columns, cells
 
 
-def _custom_column(column: Mapping[str, Any]) -> Column:
+def _custom_column(column: Mapping[str, Any]) -> _Column:
     path = f"Custom resource definition column (in JSONPath format): {column['jsonPath']}"
-    return Column(
+    return _Column(
         column["name"],
         column["type"],
         column.get("format", ""),
@@ -282,14 +282,14 @@ def _condition(obj: JsonObject, kind: str) -> JsonObject | None:
 
 POD_COLUMNS = (
     NAME,
-    Column("Ready"),
-    Column("Status"),
-    Column("Restarts"),
+    _Column("Ready"),
+    _Column("Status"),
+    _Column("Restarts"),
     AGE,
-    Column("IP", priority=1),
-    Column("Node", priority=1),
-    Column("Nominated Node", priority=1),
-    Column("Readiness Gates", priority=1),
+    _Column("IP", priority=1),
+    _Column("Node", priority=1),
+    _Column("Nominated Node", priority=1),
+    _Column("Readiness Gates", priority=1),
 )
 
 
@@ -855,31 +855,31 @@ def _pod_template(obj: JsonObject, now: datetime) -> Cells:
 
 def _names(
     *names: str, wide: Sequence[str] = (), integers: Sequence[str] = (), booleans: Sequence[str] = ()
-) -> tuple[Column, ...]:
+) -> tuple[_Column, ...]:
     types = {**dict.fromkeys(integers, "integer"), **dict.fromkeys(booleans, "boolean")}
-    shown = [Column(name, types.get(name, "string")) for name in names]
-    return (NAME, *shown, *(Column(name, priority=1) for name in wide))
+    shown = [_Column(name, types.get(name, "string")) for name in names]
+    return (NAME, *shown, *(_Column(name, priority=1) for name in wide))
 
 
 _WORKLOAD = ("Containers", "Images")
-_Printer = tuple[Sequence[Column], Callable[[JsonObject, datetime], Cells]]
+_Printer = tuple[Sequence[_Column], Callable[[JsonObject, datetime], Cells]]
 _AGED: _Printer = (_names("Age"), _service_account)
 _EVENTS: _Printer = (
     (
-        Column("Last Seen"),
-        Column("Type"),
-        Column("Reason"),
-        Column("Object"),
-        Column("Subobject", priority=1),
-        Column("Source", priority=1),
-        Column("Message"),
-        Column("First Seen", priority=1),
-        Column("Count", priority=1),
-        Column("Name", priority=1, format="name"),
+        _Column("Last Seen"),
+        _Column("Type"),
+        _Column("Reason"),
+        _Column("Object"),
+        _Column("Subobject", priority=1),
+        _Column("Source", priority=1),
+        _Column("Message"),
+        _Column("First Seen", priority=1),
+        _Column("Count", priority=1),
+        _Column("Name", priority=1, format="name"),
     ),
     _event,
 )
-_ROLE: _Printer = ((NAME, Column("Created At", "date")), _role)
+_ROLE: _Printer = ((NAME, _Column("Created At", "date")), _role)
 _BINDING: _Printer = (_names("Role", "Age", wide=("Users", "Groups", "ServiceAccounts")), _role_binding)
 _REPLICAS: _Printer = (
     _names(
@@ -985,10 +985,10 @@ _PRINTERS: Mapping[str, _Printer] = {
     "configmaps": (_names("Data", "Age"), _config_map),
     "secrets": (_names("Type", "Data", "Age"), _secret),
     "serviceaccounts": _AGED,
-    "limitranges": ((NAME, Column("Created At", "date")), _role),
+    "limitranges": ((NAME, _Column("Created At", "date")), _role),
     "resourcequotas": (_names("Request", "Limit", "Age"), _quota),
     "podtemplates": (_names("Containers", "Images", "Pod Labels"), _pod_template),
-    "customresourcedefinitions.apiextensions.k8s.io": ((NAME, Column("Created At", "date")), _definition),
+    "customresourcedefinitions.apiextensions.k8s.io": ((NAME, _Column("Created At", "date")), _definition),
     "leases.coordination.k8s.io": (_names("Holder", "Age"), _lease),
     "priorityclasses.scheduling.k8s.io": (
         _names("Value", "Global-Default", "Age", "PreemptionPolicy", integers=("Value",), booleans=("Global-Default",)),

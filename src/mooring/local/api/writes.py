@@ -28,7 +28,7 @@ from mooring.local.api.options import WriteOptions
 from mooring.local.api.storage import Entry, StaleError
 from mooring.local.api.wire import WireError
 
-__all__ = ["create", "decode_body", "patch_object", "replace", "store_new", "update"]
+__all__ = ["PATCH_TYPES", "Result", "create", "decode_body", "patch_object", "replace", "store_new", "update"]
 
 JsonObject = dict[str, Any]
 Result = tuple[int, JsonObject]
