@@ -187,7 +187,9 @@ class Plane:
     async def wait(self) -> None:
         """Wait until a part fails (then raises) or all have ended."""
         if self._running is not None:
-            await self._running
+            # Not awaited itself: a cancelled wait must not cancel the controllers, the pods end under them.
+            await asyncio.wait({self._running})
+            self._running.result()
 
     async def stop(self) -> None:
         """End the pods gracefully, then everything else; data and objects stay."""

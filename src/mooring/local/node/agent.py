@@ -68,6 +68,8 @@ log = structlog.get_logger("mooring.node")
 LEASE_NAMESPACE = "kube-node-lease"
 _LEASE_SECONDS, _RENEW_SECONDS = 40, 10.0
 _SETTLE = 0.002
+#: Seconds beyond the pods' grace after which a stopping agent no longer waits for them.
+_STOP_SLACK = 10.0
 _POD_RANGE, _SERVICE_RANGE = IPv4Network("10.99.0.0/16"), IPv4Network("10.96.0.0/16")
 _DNS = IPv4Address("10.96.0.10")
 
@@ -205,10 +207,14 @@ class NodeAgent:
         workers = list(self._workers.values())
         for worker in workers:
             worker.shut_down(self._settings.stop_grace_cap)
-        await asyncio.gather(*(worker.ended.wait() for worker in workers))
-        for task in self._tasks:
+        ends = [asyncio.create_task(worker.ended.wait()) for worker in workers]
+        if ends:
+            _, late = await asyncio.wait(ends, timeout=self._settings.stop_grace_cap + _STOP_SLACK)
+            if late:  # their processes die with this one
+                log.error("pods did not end in time", pods=len(late))
+        for task in (*ends, *self._tasks):
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*ends, *self._tasks, return_exceptions=True)
         await self._stop_network()
 
     async def _stop_network(self) -> None:

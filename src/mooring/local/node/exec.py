@@ -12,7 +12,6 @@ import signal
 import struct
 import termios
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from mooring.local.node.sandbox import Privileges, Sandbox
@@ -110,9 +109,11 @@ async def capture(
             status = await child.wait()
     finally:
         child.signal(signal.SIGKILL)
-        # A grandchild may hold the pipe open; what the command itself wrote is there by now.
-        with suppress(TimeoutError):
-            await asyncio.wait_for(reading, 0.2)
+        # A grandchild may hold the pipe open; what the command itself wrote is there by now. Not wait_for:
+        # before Python 3.12 it swallows a cancellation that comes as the pipe closes, which is when the
+        # container ends, and then its probes would go on for ever.
+        await asyncio.wait([reading], timeout=0.2)
+        await _cancel(reading)
     return Output(status, bytes(kept))
 
 
@@ -185,8 +186,9 @@ async def _finish(child: Child, feeding: asyncio.Task[None], reading: list[async
 
 async def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
-    with suppress(asyncio.CancelledError, OSError):
-        await task
+    await asyncio.wait([task])  # of itself raises only what cancels us
+    if not task.cancelled() and (error := task.exception()) and not isinstance(error, OSError):
+        raise error
 
 
 async def _pump(descriptor: int, write: Write) -> None:
