@@ -335,6 +335,39 @@ SCENARIOS: dict[str, list[Request]] = {
             ),
         ),
     ],
+    "quantities": [
+        _do(
+            "create",
+            _with(
+                _with(POD, "spec.containers.0.resources", {"limits": {"cpu": quantity}}),
+                "metadata.name",
+                f"q{n}",
+            ),
+        )
+        for n, quantity in enumerate(
+            (
+                "0.0001",
+                "1.0000005",
+                "0.1n",
+                "1e-9",
+                "1.1Ki",
+                "+2",
+                "1e3",
+                ".5",
+                "5.",
+                "100000",
+                "1500m",
+                "1.500",
+                "007",
+                "+3Gi",
+                "8Gi",
+                "1024Ki",
+                "0.500",
+                "2000m",
+                "0.5Gi",
+            )
+        )
+    ],
     "empty optional values are dropped": [
         _do(
             "create", _object("ConfigMap", metadata={"labels": {}, "annotations": {"a": ""}}, data={"a": ""})

@@ -12,7 +12,7 @@ import base64
 import datetime
 import re
 from dataclasses import dataclass
-from decimal import ROUND_UP, Decimal
+from decimal import ROUND_UP, Context, Decimal
 from functools import lru_cache
 from typing import Any, Final
 
@@ -292,9 +292,10 @@ def _boolean(value: Json, place: _Place) -> Json:
 
 
 def _quantity(value: Json, place: _Place) -> Json:
+    """Canonical quantity; amounts of resources are rounded up to thousandths."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise WireError(_QUANTITY_TEXT)
-    canonical = canonical_quantity(str(value))
+    canonical = canonical_quantity(str(value), milli=place.path.endswith("]"))
     return value if value == canonical else canonical
 
 
@@ -352,14 +353,20 @@ _BINARY: Final = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _BINARY_SUFFIX: Final = {0: "", **{power: suffix for suffix, power in _BINARY.items()}}
 
 
+_EXACT: Final = Context(prec=120)
+_NANO: Final = Decimal("1e-9")
+_MILLI: Final = Decimal("1e-3")
+
+
 def _parsed(text: str) -> tuple[Decimal, str]:
     found = _QUANTITY.fullmatch(text.strip())
     if found is None:
         raise WireError(_QUANTITY_TEXT)
     number, suffix = Decimal(found[1]), found[2]
     if suffix in _BINARY:
-        return number * 1024 ** _BINARY[suffix], suffix
-    return number.scaleb(int(suffix[1:]) if suffix not in _DECIMAL else _DECIMAL[suffix]), suffix
+        return _EXACT.multiply(number, Decimal(1024 ** _BINARY[suffix])), suffix
+    exponent = int(suffix[1:]) if suffix not in _DECIMAL else _DECIMAL[suffix]
+    return number.scaleb(exponent, context=_EXACT), suffix
 
 
 def quantity_value(text: str) -> Decimal:
@@ -368,15 +375,42 @@ def quantity_value(text: str) -> Decimal:
 
 
 @lru_cache(maxsize=8192)
-def canonical_quantity(text: str) -> str:
-    """Return a quantity as Kubernetes prints it: `0.5` is `500m`, `1024Mi` is `1Gi`; raises WireError."""
+def canonical_quantity(text: str, *, milli: bool = False) -> str:
+    """Return a quantity as Kubernetes prints it: `0.5` is `500m`, `1024Mi` is `1Gi`; raises WireError.
+
+    What is finer than a billionth (`milli`: a thousandth) is rounded up.
+    """
+    text = text.strip()
     number, suffix = _parsed(text)
-    number = number.quantize(Decimal("1e-9"), rounding=ROUND_UP) if number % Decimal("1e-9") else number
-    if not number:
+    rounded = number.quantize(_MILLI if milli else _NANO, rounding=ROUND_UP, context=_EXACT)
+    if _passes(text, suffix) and rounded == number:
+        return text
+    if not rounded:
         return "0"
-    if suffix in _BINARY and abs(number) >= 1024 and number == number.to_integral_value():
-        return _binary(int(number))
-    return _decimal(number, exponent_form=suffix not in _BINARY and suffix not in _DECIMAL)
+    if suffix in _BINARY:
+        if abs(rounded) > _MOST:
+            return f"{'-' if rounded < 0 else ''}{_MOST}"
+        if abs(rounded) >= 1024 and rounded == rounded.to_integral_value():
+            return _binary(int(rounded))
+    return _decimal(rounded, exponent_form=suffix not in _BINARY and suffix not in _DECIMAL)
+
+
+_MOST: Final = 2**63 - 1
+
+
+def _passes(text: str, suffix: str) -> bool:
+    """Tell whether Go takes a text as canonical without a closer look; so `+2` and `5.` stay as they are."""
+    whole, _, fraction = text.removesuffix(suffix).lstrip("+-").partition(".")
+    whole = whole.lstrip("0") or "0"
+    digits = whole + fraction
+    if suffix in _BINARY:
+        bits = 10 * _BINARY[suffix]
+        return not fraction and 14 - len(whole) - bits * 3 // 10 >= 0 and int(whole) % 8 != 0
+    exponent = int(suffix[1:]) if suffix not in _DECIMAL else _DECIMAL[suffix]
+    scale = exponent - len(fraction)
+    if len(digits) > 18 or scale < -9:
+        return False
+    return scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
 
 
 def _binary(number: int) -> str:
@@ -388,7 +422,7 @@ def _binary(number: int) -> str:
 
 
 def _decimal(number: Decimal, *, exponent_form: bool) -> str:
-    sign, digits, exponent = number.normalize().as_tuple()
+    sign, digits, exponent = number.normalize(_EXACT).as_tuple()
     assert isinstance(exponent, int)
     mantissa = int("".join(map(str, digits))) * 10 ** (exponent % 3)
     exponent -= exponent % 3
