@@ -73,11 +73,11 @@ def run(options: argparse.Namespace) -> int:
     os.environ[_DIRECTORY] = str(path)
     directory = DataDirectory(path)
     try:
-        sock = enter_namespaces(directory, options.listen)
+        socks = enter_namespaces(directory, options.listen)
         show = Show(directory, manifest, stay=sys.stdin.isatty() and sys.stdout.isatty())
         up = Up(
             plane=PlaneOptions(directory=directory, nodes=("demo",)),
-            sock=sock,
+            socks=socks,
             operate=Operate(operators=list(OPERATORS.values())),
             kubeconfig=directory.kubeconfig,
         )

@@ -10,8 +10,12 @@ import time
 from pathlib import Path
 
 from mooring.cli.packages import NODE, ensure
+from mooring.local.node import rootless
 
 __all__ = ["add_parser"]
+
+#: Tiers whose tests need the rights to make networks and sandboxes.
+NAMESPACED = ("embedded", "full")
 
 #: Tier -> the tests in it, fastest first.
 TIERS: dict[str, str] = {
@@ -20,6 +24,8 @@ TIERS: dict[str, str] = {
     "kubernetes": "kubernetes and not full",
     "full": "full",
 }
+
+_REEXEC = "import sys; from mooring.local.node.rootless import reexec; reexec(sys.argv[1:])"
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -39,11 +45,20 @@ def run(options: argparse.Namespace) -> int:
     for tier in tiers:
         started = time.monotonic()
         print(f"mooring: tier {tier}", file=sys.stderr, flush=True)
-        command = [sys.executable, "-m", "pytest", "-q", "-m", TIERS[tier], *options.pytest]
-        status = subprocess.run(command, cwd=root).returncode
+        status = _pytest(["-q", "-m", TIERS[tier], *options.pytest], root=root, tier=tier)
         print(f"mooring: tier {tier}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
         if status == 5 and len(tiers) > 1:  # no test in this tier matched the given arguments
             continue
         if status:
             return status
     return 0
+
+
+def _pytest(arguments: list[str], *, root: Path, tier: str) -> int:
+    """Run pytest; a plain user's tests with real pods inside namespaces of their own, as his planes do."""
+    command = [sys.executable, "-m", "pytest", *arguments]
+    if tier in NAMESPACED and rootless.needed():
+        if (why := rootless.trouble()) is not None:
+            raise rootless.RootlessError(why)
+        command = [sys.executable, "-c", _REEXEC, *command]
+    return subprocess.run(command, cwd=root).returncode

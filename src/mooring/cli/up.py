@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,10 +63,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Up:
-    """A control plane to run: options, its socket, the operators on it."""
+    """A control plane to run: options, its sockets (the first is in the kubeconfig), the operators on it."""
 
     plane: PlaneOptions
-    sock: socket.socket
+    socks: Sequence[socket.socket]
     operate: Operate
     kubeconfig: Path
 
@@ -85,10 +85,10 @@ def run(options: argparse.Namespace) -> int:
         return _detach(directory)
     catalog = load(options.images) if options.images else None
     ensure(NODE)
-    sock = enter_namespaces(directory, options.listen)
+    socks = enter_namespaces(directory, options.listen)
     host = socket.gethostname().lower().partition(".")[0]
     names = (host,) if options.nodes == 1 else tuple(f"{host}-{n}" for n in range(1, options.nodes + 1))
-    address = sock.getsockname()[0]
+    address = socks[0].getsockname()[0]
     up = Up(
         plane=PlaneOptions(
             directory=directory,
@@ -97,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
             catalog=catalog,
             settings=Settings(),
         ),
-        sock=sock,
+        socks=socks,
         operate=Operate(
             operators=operators,
             scope=options.scope,
@@ -115,21 +115,21 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def enter_namespaces(directory: DataDirectory, address: str) -> socket.socket:
+def enter_namespaces(directory: DataDirectory, address: str) -> list[socket.socket]:
     """Lock the directory and bind the socket; a plain user's process then enters its own namespaces.
 
     Returns in the process that is to serve: as root at once, else after it has become itself again as root
-    of a user namespace, with socket and lock inherited.
+    of a user namespace, with socket and lock inherited, and a twin of the socket in the network there.
     """
     if found := inherited():
-        return found
+        return [found, twin(found)]
     directory.make()
     lock = directory.take(keep=rootless.needed())
     sock = listen(address)
     if rootless.needed():
         environment = {**os.environ, _DESCRIPTORS: f"{sock.fileno()},{lock}"}
         rootless.reexec(rootless.command(), keep=(sock.fileno(), lock), env=environment)
-    return sock
+    return [sock]
 
 
 def inherited() -> socket.socket | None:
@@ -160,8 +160,8 @@ async def serve(up: Up, ready: Callable[[Plane], Awaitable[None]]) -> None:
     """Start the plane and its operators, call ``ready``, and run until cancelled or a part fails."""
     plane = Plane(up.plane)
     try:
-        await plane.start(up.sock, *([twin(up.sock)] if rootless.inside() else []))
-        host, port = up.sock.getsockname()[:2]
+        await plane.start(*up.socks)
+        host, port = up.socks[0].getsockname()[:2]
         shown = f"[{host}]" if ":" in host else "127.0.0.1" if host == "0.0.0.0" else host  # noqa: S104
         up.plane.directory.write_kubeconfig(
             up.kubeconfig, server=f"https://{shown}:{port}", authority=plane.certificates.authority
