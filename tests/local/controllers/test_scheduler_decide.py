@@ -36,7 +36,7 @@ class World:
         view = ClaimView(
             claim=lambda ns, name: self.claims.get((ns, name)),
             volume=self.volumes.get,
-            volumes=self.volumes.values,
+            candidates=lambda claim: self.volumes.values(),
             storage=self.storage.get,
         )
         return decide(

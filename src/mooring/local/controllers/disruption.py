@@ -22,6 +22,7 @@ from mooring.local.controllers.kinds import Kinds
 from mooring.local.controllers.moments import seconds_since
 from mooring.local.controllers.patching import status_patch
 from mooring.local.controllers.pods import condition_of, is_ready
+from mooring.local.controllers.selection import filed_labels, selected_by, selecting
 from mooring.runtime.controller import After, Controller, Done, Result
 
 __all__ = ["DisruptionController", "needs_scale", "status_of"]
@@ -134,6 +135,7 @@ class DisruptionController:
         self._sets = informers.of(StatefulSet)
         self._replica_sets = informers.of(ReplicaSet)
         self._told: dict[str, str] = {}
+        context.index(self._budgets, "selects", _filed)
 
     def controller(self) -> Controller:
         """The controller with its watches."""
@@ -146,7 +148,7 @@ class DisruptionController:
 
     def _pod_to_budgets(self, pod: Pod) -> Iterable[Key]:
         namespace = pod.metadata.namespace or ""
-        for budget in self._budgets.list(namespace):
+        for budget in selecting(self._budgets, namespace, pod.metadata.labels):
             if selector_of(budget.spec.selector if budget.spec else None).matches(pod.metadata.labels):
                 yield Key(namespace, budget.metadata.name or "")
 
@@ -162,7 +164,8 @@ class DisruptionController:
         if budget is None:
             return Done()
         selector = selector_of(budget.spec.selector if budget.spec else None)
-        pods = [pod for pod in self._pods.list(key.namespace) if selector.matches(pod.metadata.labels)]
+        found = selected_by(self._pods, key.namespace, _demanded(budget))
+        pods = [pod for pod in found if selector.matches(pod.metadata.labels)]
         self._tell(budget, "NoPods" if not pods else "", "No matching pods found")
         scales = await self._scales(budget, pods) if needs_scale(budget) else {}
         status, after = status_of(budget, pods, scales, self._context.clock.now())
@@ -223,6 +226,15 @@ class DisruptionController:
             return None
         scale = msgspec.json.decode(answer.body)
         return int((scale.get("spec") or {}).get("replicas") or 0)
+
+
+def _demanded(budget: PodDisruptionBudget) -> dict[str, str] | None:
+    selector = budget.spec.selector if budget.spec else None
+    return selector.match_labels if selector else None
+
+
+def _filed(budget: PodDisruptionBudget) -> Iterable[str]:
+    return filed_labels(budget.metadata.namespace, _demanded(budget))
 
 
 def _counts_differently(change: Transition[Pod]) -> bool:

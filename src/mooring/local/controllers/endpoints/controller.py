@@ -27,6 +27,7 @@ from mooring.local.controllers.endpoints.plan import (
 from mooring.local.controllers.patching import metadata_patch
 from mooring.local.controllers.pods import condition_of
 from mooring.local.controllers.refusals import namespace_is_going
+from mooring.local.controllers.selection import filed_labels, selected_by, selecting
 from mooring.runtime.controller import Controller, Done, Result
 
 __all__ = ["EndpointsController"]
@@ -47,6 +48,7 @@ class EndpointsController:
         self._slices = informers.of(EndpointSlice)
         self._endpoints = informers.of(Endpoints)
         self._nodes = informers.of(Node)
+        context.index(self._services, "selects", _filed)
 
     def controller(self) -> Controller:
         """The controller with its watches."""
@@ -60,7 +62,7 @@ class EndpointsController:
 
     def _pod_to_services(self, pod: Pod) -> Iterable[Key]:
         namespace = pod.metadata.namespace or ""
-        for service in self._services.list(namespace):
+        for service in selecting(self._services, namespace, pod.metadata.labels):
             if selects(service, pod.metadata.labels):
                 yield Key(namespace, service.metadata.name or "")
 
@@ -85,7 +87,8 @@ class EndpointsController:
             return Done()
         if service.metadata.deletion_timestamp or not wanted(service):
             return Done()
-        pods = [pod for pod in self._pods.list(key.namespace) if selects(service, pod.metadata.labels)]
+        found = selected_by(self._pods, key.namespace, service.spec.selector if service.spec else None)
+        pods = [pod for pod in found if selects(service, pod.metadata.labels)]
         try:
             await self._write_slices(service, pods)
             await self._write_endpoints(service, pods)
@@ -157,6 +160,14 @@ class EndpointsController:
                 await self._client.delete(Endpoints, key.name, namespace=key.namespace, uid=old.metadata.uid)
             except NotFound:
                 return
+
+
+def _filed(service: Service) -> Iterable[str]:
+    return (
+        filed_labels(service.metadata.namespace, service.spec.selector)
+        if wanted(service) and service.spec
+        else ()
+    )
 
 
 def _labels_patch(

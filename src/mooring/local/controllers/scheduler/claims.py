@@ -29,11 +29,11 @@ ONCE_POD = (
 
 @dataclass(frozen=True)
 class ClaimView:
-    """How to look up what volumes stand on."""
+    """How to look up what volumes stand on; ``candidates`` are volumes that a claim might take."""
 
     claim: Callable[[str, str], PersistentVolumeClaim | None]
     volume: Callable[[str], PersistentVolume | None]
-    volumes: Callable[[], Iterable[PersistentVolume]]
+    candidates: Callable[[PersistentVolumeClaim], Iterable[PersistentVolume]]
     storage: Callable[[str], StorageClass | None]
     in_use: Callable[[str, str, Pod], bool] = lambda namespace, claim, pod: False
 
@@ -125,7 +125,7 @@ class PodClaims:
         provision = []
         taken: set[str] = set()
         for claim in self._open:
-            volume = best_match(claim, self._view.volumes(), node=node, delay=True, taken=taken)
+            volume = best_match(claim, self._view.candidates(claim), node=node, delay=True, taken=taken)
             if volume is not None:
                 taken.add(volume.metadata.name or "")
                 bind.append((claim, volume))

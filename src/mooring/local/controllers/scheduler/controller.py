@@ -34,7 +34,8 @@ from mooring.local.controllers.pods import condition_of, is_terminal
 from mooring.local.controllers.scheduler.claims import ClaimView, PodClaims, VolumeChoice, claim_names
 from mooring.local.controllers.scheduler.decide import Placement, Unfit, decide
 from mooring.local.controllers.scheduler.state import ClusterState
-from mooring.local.controllers.volumes.matching import BOUND_BY_CONTROLLER, SELECTED_NODE
+from mooring.local.controllers.volumes.claims import claims_of_pod
+from mooring.local.controllers.volumes.matching import BOUND_BY_CONTROLLER, SELECTED_NODE, filed_under
 from mooring.runtime.backoff import KeyedBackoff
 from mooring.runtime.controller import Controller, Done, Result
 
@@ -44,6 +45,8 @@ log = structlog.get_logger("mooring.local.scheduler")
 
 NAME = "default-scheduler"
 ROUND = Key("", "round")
+#: Instead of a number of moves: the pod waits for its claims, or for its node to change.
+FOR_VOLUMES = -1
 
 
 class Scheduler:
@@ -61,6 +64,8 @@ class Scheduler:
         self._storage = informers.of(StorageClass)
         self._namespaces = informers.of(Namespace)
         context.index(self._pods, "unscheduled", _unscheduled)
+        context.index(self._pods, "claim", claims_of_pod)
+        context.index(self._volumes, "claim", filed_under)
         self._cluster = ClusterState()
         self._moves = 0
         self._tried: dict[str, int] = {}
@@ -70,7 +75,7 @@ class Scheduler:
         self._view = ClaimView(
             claim=lambda namespace, name: self._claims.peek(Key(namespace, name)),
             volume=lambda name: self._volumes.peek(Key("", name)),
-            volumes=lambda: self._volumes.list(),
+            candidates=self._candidates,
             storage=lambda name: self._storage.peek(Key("", name)),
             in_use=self._in_use,
         )
@@ -79,7 +84,8 @@ class Scheduler:
         """The controller with its watches."""
         self._pods.add_handler(self._on_pod)
         self._nodes.add_handler(self._on_node)
-        for informer in (self._claims, self._volumes, self._storage, self._namespaces):
+        self._claims.add_handler(self._on_claim)
+        for informer in (self._volumes, self._storage, self._namespaces):
             informer.add_handler(self._on_other)
         return self._controller
 
@@ -105,6 +111,14 @@ class Scheduler:
         if old is not None and new is not None and _same_node(old, new):
             return
         self._cluster.node_changed(change.key.name, new)
+        self._tried = {uid: at for uid, at in self._tried.items() if at != FOR_VOLUMES}
+        self._moved()
+
+    def _on_claim(self, change: Transition[PersistentVolumeClaim]) -> None:
+        if _same_object(change.old, change.new):
+            return
+        for pod in self._pods.by_index("claim", str(change.key)):
+            self._tried.pop(pod.metadata.uid or "", None)
         self._moved()
 
     def _on_other(self, change: Transition[Any]) -> None:
@@ -136,7 +150,7 @@ class Scheduler:
         key = key_of(pod)
         if self._not_before.get(key, 0.0) > now:
             return False
-        return self._tried.get(pod.metadata.uid or "") != self._moves
+        return self._tried.get(pod.metadata.uid or "") not in (self._moves, FOR_VOLUMES)
 
     async def _schedule(self, pod: Pod) -> None:
         self._tried[pod.metadata.uid or ""] = self._moves
@@ -154,6 +168,7 @@ class Scheduler:
                 case Placement(node=node, volumes=volumes) if claims.settled:
                     await self._bind(pod, node)
                 case Placement(node=node, volumes=volumes):
+                    self._tried[pod.metadata.uid or ""] = FOR_VOLUMES
                     await self._choose_volumes(volumes, node)
         except NotFound:
             self._cluster.forget(pod)  # deleted while we decided; its event is on the way
@@ -243,6 +258,10 @@ class Scheduler:
             body["metadata"]["annotations"] = {BOUND_BY_CONTROLLER: "yes"}
         body["spec"] = {"claimRef": msgspec.to_builtins(reference_to(claim))}
         await self._client.patch(PersistentVolume, volume.metadata.name or "", MergePatch(body))
+
+    def _candidates(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
+        by_index = self._volumes.by_index
+        return [*by_index("claim", str(key_of(claim))), *by_index("claim", "free")]
 
     def _in_use(self, namespace: str, claim: str, pod: Pod) -> bool:
         """Another pod that has a node mounts the claim."""

@@ -20,7 +20,7 @@ from mooring.local.controllers.scheduler.neighbours import (
     node_affinity_matches,
 )
 from mooring.local.controllers.scheduler.requests import host_ports, ports_conflict, requests_of
-from mooring.local.controllers.scheduler.state import ZERO, ClusterState, NodeState
+from mooring.local.controllers.scheduler.state import ZERO, ClusterState, NodeState, owner_of
 
 __all__ = ["Decision", "Placement", "Unfit", "decide"]
 
@@ -191,15 +191,8 @@ class _Pending:
 
     def _siblings(self, state: NodeState) -> float:
         """Pods of the same controller: spread by default, as the scheduler's system constraints do."""
-        owner = next((o.uid for o in self.pod.metadata.owner_references or () if o.controller), None)
-        if owner is None:
-            return 0.0
-        return float(
-            sum(
-                any(o.uid == owner for o in other.metadata.owner_references or ())
-                for other in state.pods.values()
-            )
-        )
+        owner = owner_of(self.pod)
+        return float(state.owners[owner]) if owner else 0.0
 
 
 def _normal(values: list[float], *, reverse: bool = False) -> list[float]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from mooring.kube.object import Key, key_of
+from mooring.kube.object import Key, controller_of, key_of
 from mooring.kube.objects.core import Node, Pod
 from mooring.kube.quantity import parse_quantity
 from mooring.local.controllers.placement import labels_of
 from mooring.local.controllers.pods import is_terminal
 from mooring.local.controllers.scheduler.requests import HostPort, host_ports, requests_of
 
-__all__ = ["ClusterState", "NodeState"]
+__all__ = ["ZERO", "ClusterState", "NodeState", "owner_of"]
 
 ZERO = Decimal(0)
 
@@ -27,6 +28,8 @@ class NodeState:
     used: dict[str, Decimal] = field(default_factory=dict)
     ports: dict[Key, tuple[HostPort, ...]] = field(default_factory=dict)
     allocatable: dict[str, Decimal] = field(default_factory=dict)
+    #: How many pods each controller has here, by its UID.
+    owners: Counter[str] = field(default_factory=Counter)
 
     @property
     def name(self) -> str:
@@ -52,6 +55,8 @@ class NodeState:
             self.used[name] = self.used.get(name, ZERO) + amount
         if ports := host_ports(pod):
             self.ports[key] = ports
+        if owner := owner_of(pod):
+            self.owners[owner] += 1
 
     def remove(self, pod: Pod) -> None:
         """The pod is no longer here."""
@@ -62,6 +67,16 @@ class NodeState:
         self.ports.pop(key, None)
         for name, amount in requests_of(present).items():
             self.used[name] = self.used.get(name, ZERO) - amount
+        if owner := owner_of(present):
+            self.owners[owner] -= 1
+            if not self.owners[owner]:
+                del self.owners[owner]
+
+
+def owner_of(pod: Pod) -> str:
+    """The UID of the pod's controller."""
+    reference = controller_of(pod)
+    return (reference.uid or "") if reference is not None else ""
 
 
 def node_of(pod: Pod) -> str:

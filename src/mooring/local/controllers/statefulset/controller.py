@@ -19,8 +19,12 @@ from mooring.local.controllers.patching import metadata_patch, status_patch
 from mooring.local.controllers.refusals import namespace_is_going
 from mooring.local.controllers.revisions import Revisions, obsolete
 from mooring.local.controllers.statefulset.identity import (
+    claim_name,
+    ordinal_of,
+    ordinals,
     parent_of,
     revision_of,
+    templates_of,
     with_identity,
     with_storage,
 )
@@ -98,7 +102,7 @@ class StatefulSetController:
         made = plan(
             sts,
             pods,
-            claims={claim.metadata.name or "": claim for claim in self._claims.list(key.namespace)},
+            claims=self._claims_of(sts, pods),
             current=current,
             update=update,
             collisions=collisions,
@@ -109,6 +113,14 @@ class StatefulSetController:
         live = {revision_of(pod) for pod in pods} | {update.metadata.name or "", current.metadata.name or ""}
         await self._revisions.drop(obsolete(revisions, live=live, limit=10 if limit is None else limit))
         return After(made.after) if made.after is not None else Done()
+
+    def _claims_of(self, sts: StatefulSet, pods: Iterable[Pod]) -> dict[str, PersistentVolumeClaim]:
+        """The claims that exist of those the set's pods have or will have."""
+        namespace = sts.metadata.namespace or ""
+        wanted = {ordinal_of(pod) for pod in pods} | set(ordinals(sts))
+        names = {claim_name(sts, template, n) for template in templates_of(sts) for n in wanted}
+        found = {name: self._claims.get(Key(namespace, name)) for name in names}
+        return {name: claim for name, claim in found.items() if claim is not None}
 
     async def _carry_out(self, sts: StatefulSet, made: Plan) -> None:
         failure: Exception | None = None

@@ -32,7 +32,9 @@ __all__ = [
     "parent_of",
     "replicas_of",
     "revision_of",
+    "start_of",
     "storage_matches",
+    "templates_of",
     "with_identity",
     "with_storage",
 ]

@@ -46,6 +46,7 @@ from mooring.local.controllers.volumes.matching import (
     PROVISIONED_BY,
     capacity_of,
     class_of,
+    filed_under,
     is_bound,
     request_of,
 )
@@ -84,6 +85,7 @@ class ClaimController:
         self._classes = informers.of(StorageClass)
         self._pods = informers.of(Pod)
         context.index(self._pods, "claim", claims_of_pod)
+        context.index(self._volumes, "claim", filed_under)
         context.index(self._claims, "unbound", lambda claim: () if is_bound(claim) else ("yes",))
         self._told: dict[str, Notice] = {}
 
@@ -123,7 +125,7 @@ class ClaimController:
             return Done()
         action = claim_action(
             claim,
-            volumes=self._volumes.list(),
+            volumes=self._candidates(claim),
             classes=self._classes.list(),
             consumers=self._pods.by_index("claim", f"{key.namespace}/{key.name}"),
         )
@@ -141,6 +143,16 @@ class ClaimController:
             case Provision(storage=storage, node=node):
                 await self._provision(claim, storage, node)
         return Done()
+
+    def _candidates(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
+        """The volumes that are nobody's, those for the claim, and the one it names."""
+        key = key_of(claim)
+        found = [*self._volumes.by_index("claim", str(key)), *self._volumes.by_index("claim", "free")]
+        named = claim.spec.volume_name if claim.spec else None
+        if named and all(volume.metadata.name != named for volume in found):
+            volume = self._volumes.get(Key("", named))
+            found += [volume] if volume is not None else []
+        return found
 
     def _tell(self, claim: PersistentVolumeClaim, notice: Notice | None) -> None:
         """Record why a claim waits, when that has changed."""

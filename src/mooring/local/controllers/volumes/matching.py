@@ -19,6 +19,7 @@ __all__ = [
     "best_match",
     "capacity_of",
     "class_of",
+    "filed_under",
     "fits_node",
     "is_bound",
     "is_for",
@@ -68,6 +69,12 @@ def is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
         and reference.namespace == claim.metadata.namespace
         and reference.uid in (None, "", claim.metadata.uid)
     )
+
+
+def filed_under(volume: PersistentVolume) -> Iterable[str]:
+    """Index values of a volume: the claim it is for (``namespace/name``), or ``free``."""
+    reference = volume.spec.claim_ref if volume.spec else None
+    return ("free",) if reference is None else (f"{reference.namespace}/{reference.name}",)
 
 
 def waits_for_consumer(storage: StorageClass | None) -> bool:

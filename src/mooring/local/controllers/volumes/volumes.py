@@ -17,7 +17,7 @@ from mooring.local.controllers.patching import metadata_patch, status_patch
 from mooring.local.controllers.volumes.binding import Phase, Reclaim, Unbind, volume_action
 from mooring.local.controllers.volumes.claims import FINALIZER, PROVISIONER
 from mooring.local.controllers.volumes.directories import Directories
-from mooring.local.controllers.volumes.matching import BOUND_BY_CONTROLLER, PROVISIONED_BY
+from mooring.local.controllers.volumes.matching import BOUND_BY_CONTROLLER, PROVISIONED_BY, filed_under
 from mooring.runtime.controller import Controller, Done, Result
 
 __all__ = ["VolumeController"]
@@ -33,7 +33,7 @@ class VolumeController:
         self._events = context.recorder("persistentvolume-controller")
         self._volumes = context.informers.of(PersistentVolume)
         self._claims = context.informers.of(PersistentVolumeClaim)
-        context.index(self._volumes, "claimed", _claimed)
+        context.index(self._volumes, "claim", filed_under)
         self._swept = False
 
     def controller(self) -> Controller:
@@ -45,7 +45,7 @@ class VolumeController:
 
     def _claim_to_volumes(self, claim: PersistentVolumeClaim) -> Iterable[Key]:
         name = f"{claim.metadata.namespace}/{claim.metadata.name}"
-        return [Key("", v.metadata.name or "") for v in self._volumes.by_index("claimed", name)]
+        return [Key("", v.metadata.name or "") for v in self._volumes.by_index("claim", name)]
 
     async def reconcile(self, key: Key) -> Result:
         """One pass over a volume."""
@@ -179,8 +179,3 @@ class VolumeController:
             return
         await self._set_phase(volume, "Failed", message=message)
         self._events.warning(volume, reason, message)
-
-
-def _claimed(volume: PersistentVolume) -> Iterable[str]:
-    reference = volume.spec.claim_ref if volume.spec else None
-    return (f"{reference.namespace}/{reference.name}",) if reference is not None else ()
