@@ -217,6 +217,34 @@ async def test_writing_while_observing_is_refused() -> None:
     assert "client.delete" in refused[0]
 
 
+async def test_what_the_server_refuses_is_shown_and_taken_back_when_corrected() -> None:
+    name = ["not/a name"]
+
+    class Misnaming(Greeter):
+        async def observe(self, ctx: Context[Greeting]) -> Outcome:
+            if name:
+                wrong = ConfigMap(metadata=ObjectMeta(name="a-0"), data={name[0]: ""})
+                return ctx.act("ApplyChildren", ctx.children.apply, ctx.children.diff([wrong]))
+            return await super().observe(ctx)
+
+    async with running(Misnaming()) as client:
+        await client.create(greeting())
+
+        async def said() -> bool:
+            stalled = await condition(client, "Stalled")
+            return (
+                stalled is not None and stalled.status == "True" and "not/a name" in (stalled.message or "")
+            )
+
+        await eventually(said)
+        name.clear()
+        await client.patch(Greeting, "a", MergePatch({"spec": {"copies": 1}}), namespace="default")
+        await eventually(ready(client))
+        stalled = await condition(client, "Stalled")
+        assert stalled is not None
+        assert stalled.status == "False"
+
+
 async def test_an_unforeseen_failure_shows_its_type_but_not_its_text() -> None:
     actor = Greeter()
 

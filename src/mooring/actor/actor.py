@@ -21,7 +21,7 @@ from mooring.actor.context import Context
 from mooring.actor.outcome import Act, InSync, Outcome, Terminal, Wait
 from mooring.actor.status import merge_diff
 from mooring.cache import BadObject, Transition
-from mooring.kube.errors import ApiError, Conflict, KubeError
+from mooring.kube.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, KubeError
 from mooring.kube.object import Key, Object, key_of
 from mooring.kube.patches import JsonPatch, MergePatch
 from mooring.runtime import (
@@ -33,6 +33,7 @@ from mooring.runtime import (
     Result,
     meaningful_change,
     owner_key,
+    redact,
 )
 
 __all__ = ["Actor", "Related", "run_actor"]
@@ -159,6 +160,9 @@ class _Runner(Generic[T]):
             ctx.log.debug("step", step=outcome.name)
             try:
                 await outcome.run()
+            except (BadRequest, Forbidden, Invalid) as error:
+                await self._report_refusal(ctx, error, step=outcome.name)
+                raise
             except KubeError:
                 raise
             except Exception as error:
@@ -249,6 +253,14 @@ class _Runner(Generic[T]):
             await self._flush(ctx, Wait("StepFailed", message))
         except KubeError as second:
             ctx.log.warning("cannot report a failure", error=str(second))
+
+    async def _report_refusal(self, ctx: Context[T], error: ApiError, *, step: str) -> None:
+        """Show what the API server does not accept: until somebody changes something, it never will."""
+        text = redact(f"{step}: the API server refused it: {error}; correct the field it names")
+        try:
+            await self._flush(ctx, Wait("Refused", text, stalled=True))
+        except KubeError as second:
+            ctx.log.warning("cannot report a refusal", error=str(second))
 
     async def _report_undecodable(self, key: Key, bad: BadObject) -> None:
         """Say on the object itself that it cannot be read; nothing that runs is touched."""

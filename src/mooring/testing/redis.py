@@ -244,7 +244,12 @@ class RedisStage:
         newest = next(iter(status.conditions or ()), None)
         if newest is None or status.observed_generation != cluster.metadata.generation:
             return "the present generation was not observed yet"
-        return "" if newest.type == "Healthy" else f"{newest.type}: {newest.reason}: {newest.message}"
+        if newest.type != "Healthy":
+            return f"{newest.type}: {newest.reason}: {newest.message}"
+        progressing = next((one for one in status.conditions or () if one.type == "Progressing"), None)
+        if progressing is None or progressing.status != "False":
+            return f"under way: {progressing.message if progressing else ''}"
+        return ""
 
     async def flaw(self) -> str:
         """What is not as declared, as the processes themselves tell it; empty when all is."""

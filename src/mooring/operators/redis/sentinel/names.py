@@ -15,6 +15,9 @@ SCOPE_ANNOTATION: Final = "redis.kun/scope"
 MANAGED_BY: Final = "redis-operator"
 MANAGED_SELECTOR: Final = f"app.kubernetes.io/managed-by={MANAGED_BY}"
 _NAME: Final = "app.kubernetes.io/name"
+_SERVICE_LIMIT: Final = 63
+_SET_LIMIT: Final = 52
+"""A pod's label ``controller-revision-hash`` is the set's name and eleven characters, at most 63 together."""
 _COMPONENT: Final = "app.kubernetes.io/component"
 
 
@@ -23,11 +26,11 @@ class Names:
 
     def __init__(self, cluster: str) -> None:
         self.cluster = cluster
-        self.redis = f"redis-cluster-{cluster}"
+        self.redis = _fitting(f"redis-cluster-{cluster}", _SET_LIMIT)
         """Service, StatefulSet and PodDisruptionBudget of the data servers."""
-        self.sentinel = f"redis-sentinel-{cluster}"
+        self.sentinel = _fitting(f"redis-sentinel-{cluster}", _SET_LIMIT)
         """Service (the clients' entry), StatefulSet, PodDisruptionBudget and ConfigMap of the sentinels."""
-        self.sentinel_headless = f"redis-sentinel-headless-{cluster}"
+        self.sentinel_headless = _fitting(f"redis-sentinel-headless-{cluster}", _SERVICE_LIMIT)
         self.readiness = f"redis-sentinel-readiness-{cluster}"
         self.shutdown = f"redisr-s-{cluster}"
         self.live = f"redis-live-{cluster}"
@@ -74,6 +77,13 @@ def cluster_of(labels: dict[str, str] | None) -> str:
 def component_of(labels: dict[str, str] | None) -> str:
     """``redis`` or ``sentinel``, or ""."""
     return (labels or {}).get(_COMPONENT, "")
+
+
+def _fitting(name: str, limit: int) -> str:
+    """The name, if it is short enough for what it names; no cluster with a longer one ever came up."""
+    if len(name) <= limit:
+        return name
+    return f"{name[: limit - 9].rstrip('-.')}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _bounded(value: str) -> str:

@@ -16,6 +16,7 @@ from mooring.operators.redis.sentinel.moves import (
     Configure,
     InSync,
     PublishConfig,
+    Record,
     Verdict,
     Wait,
     WriteTemplate,
@@ -200,7 +201,9 @@ def legacy_head(
         return scaling
     if "Healthy" not in seen:
         return CREATING
-    if isinstance(verdict, Configure | PublishConfig):
+    if isinstance(verdict, Configure | PublishConfig) or (
+        isinstance(verdict, Record) and verdict.config is not None
+    ):
         return Head("Updating", "Cluster updating", "Updating redis config")
     rolling = isinstance(verdict, WriteTemplate) or _rolling(look)
     if rolling:
