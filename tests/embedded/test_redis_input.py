@@ -125,7 +125,11 @@ async def test_a_missing_shutdown_config_map_is_named_and_its_creation_goes_on(c
     stage = await cluster(exact=False, shutdownConfigMap="farewell")
 
     await says(stage, "spec.shutdownConfigMap", "farewell", "shutdown.sh", "create it")
-    assert await warnings(stage, "farewell") == ["Failed", "ShutdownConfigMapMissing"], "each once"
+
+    async def announced() -> bool:
+        return await warnings(stage, "farewell") == ["Failed", "ShutdownConfigMapMissing"]
+
+    await stage.bed.until(announced, "one Warning of each kind", within=10)
     assert await stage.pods() == []
 
     script = ConfigMap(
