@@ -114,6 +114,11 @@ def same_content(a: ControllerRevision, b: ControllerRevision) -> bool:
     return a.data == b.data or template_of(a) == template_of(b)
 
 
+def holds(revision: ControllerRevision, template: PodTemplateSpec | None) -> bool:
+    """Whether a revision puts this template back."""
+    return template_of(revision) == (template or PodTemplateSpec())
+
+
 @dataclass(frozen=True, slots=True)
 class History:
     """The answer of `choose`: what the revision of the present template is, and what must be written."""
@@ -128,10 +133,9 @@ def choose(
 ) -> History:
     """Which stored revision the present template is; ``revisions`` are sorted."""
     number = (revisions[-1].revision or 0) + 1 if revisions else 1
-    wanted = new_revision(owner, template, number=number, collisions=collisions)
-    equal = [revision for revision in revisions if same_content(revision, wanted)]
+    equal = [revision for revision in revisions if holds(revision, template)]
     if not equal:
-        return History(wanted, create=True)
+        return History(new_revision(owner, template, number=number, collisions=collisions), create=True)
     if same_content(equal[-1], revisions[-1]):
         return History(revisions[-1])
     # Rolled back: the old revision becomes the newest again.

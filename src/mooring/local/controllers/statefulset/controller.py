@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from mooring.kube.errors import AlreadyExists, ApiError
-from mooring.kube.object import Key
+from mooring.kube.object import Key, key_of
 from mooring.kube.objects.apps import ControllerRevision, StatefulSet
 from mooring.kube.objects.core import PersistentVolumeClaim, Pod
 from mooring.kube.patches import MergePatch
@@ -47,6 +47,11 @@ class ClaimGoing(Exception):
     """A pod cannot be made while its claim is being deleted."""
 
 
+def _claim_stems(sts: StatefulSet) -> Iterable[str]:
+    """``namespace/TEMPLATE-SET``: what the names of the set's claims begin with."""
+    return [f"{sts.metadata.namespace}/{t.metadata.name}-{sts.metadata.name}" for t in templates_of(sts)]
+
+
 class StatefulSetController:
     """Reconciles StatefulSets."""
 
@@ -58,6 +63,7 @@ class StatefulSetController:
         self._claims = context.informers.of(PersistentVolumeClaim)
         self._pods = Claimer(context, Pod)
         self._revisions = Revisions(context)
+        context.index(self._sets, "claims", _claim_stems)
 
     def controller(self) -> Controller:
         """The controller with its watches."""
@@ -78,11 +84,9 @@ class StatefulSetController:
         return (key,) if self._sets.peek(key) is not None else ()
 
     def _claim_to_sets(self, claim: PersistentVolumeClaim) -> Iterable[Key]:
-        namespace, name = claim.metadata.namespace or "", claim.metadata.name or ""
-        for sts in self._sets.list(namespace):
-            for template in (sts.spec.volume_claim_templates or ()) if sts.spec else ():
-                if name.startswith(f"{template.metadata.name}-{sts.metadata.name}-"):
-                    yield Key(namespace, sts.metadata.name or "")
+        stem = (claim.metadata.name or "").rpartition("-")[0]
+        found = self._sets.by_index("claims", f"{claim.metadata.namespace}/{stem}")
+        return [key_of(sts) for sts in found]
 
     async def reconcile(self, key: Key) -> Result:
         """One pass over a set."""
