@@ -19,6 +19,7 @@ from prometheus_client import Gauge
 
 from mooring.actor import Act, Actor, Context, Outcome, Related, Terminal, Wait, run_actor
 from mooring.cache import Informer
+from mooring.kube.errors import KubeError
 from mooring.kube.object import Key, Object, owner_reference, to_dict
 from mooring.kube.objects import apps, coordination, core, policy
 from mooring.kube.patches import MergePatch
@@ -51,13 +52,14 @@ from mooring.operators.redis.sentinel.topology import SENTINEL_PORT, Pod, read_t
 from mooring.operators.redis.sentinel.types import (
     LegacyCondition,
     RedisCluster,
+    RedisClusterSpec,
     RedisClusterStatus,
     SecretKey,
     spec_of,
     validate,
 )
 from mooring.operators.scope import lease_name, managed, yields
-from mooring.runtime import Manager, secrets
+from mooring.runtime import Manager, secrets, unknown_fields
 
 __all__ = ["NAME", "SentinelActor", "register"]
 
@@ -97,6 +99,7 @@ class SentinelActor(Actor[RedisCluster]):
     def __init__(self, manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = ()) -> None:
         self._manager = manager
         self._scope = scope
+        self._unknown: dict[Key, tuple[str, int, list[str]]] = {}
         self._all_pods = _indexed(manager, core.Pod, namespaces)
         self._all_claims = _indexed(manager, core.PersistentVolumeClaim, namespaces)
         self._leases: Informer[coordination.Lease] | None = None
@@ -128,6 +131,7 @@ class SentinelActor(Actor[RedisCluster]):
     def forget(self, key: Key) -> None:
         """Drop the metric and the subscriptions."""
         self.listener.forget(key)
+        self._unknown.pop(key, None)
         try:
             self._healthy.remove(key.namespace, key.name)
         except KeyError:
@@ -141,6 +145,7 @@ class SentinelActor(Actor[RedisCluster]):
         specs = Specs(ctx.obj, inputs.found)
         if step := self._children(ctx, specs, inputs):
             return step
+        await self._read_unknown(ctx)
         observed, recorded = await self._look(ctx, specs, inputs)
         look = Look(inputs.wanted, observed, recorded, ctx.now())
         status = topology_status(_status(ctx), look, specs.names)
@@ -382,7 +387,10 @@ class SentinelActor(Actor[RedisCluster]):
             return ctx.wait(verdict.reason, verdict.message, after=verdict.after, stalled=verdict.stalled)
         if blocked is not None:
             return blocked
-        return ctx.in_sync(self._remarks(ctx, inputs), again=LOOK_AGAIN)
+        unmet = self._unmet(ctx, inputs)
+        if unmet:
+            return ctx.wait("NotAsDeclared", "; ".join(unmet), after=LOOK_AGAIN, stalled=True)
+        return ctx.in_sync(again=LOOK_AGAIN)
 
     def _act(self, ctx: Context[RedisCluster], move: moves.Move, inputs: Inputs) -> Act:
         if isinstance(move, moves.Record):
@@ -452,18 +460,38 @@ class SentinelActor(Actor[RedisCluster]):
             reason = "ScalingDown" if head.reason == "Scaling down" else reason
             ctx.events.normal(ctx.obj, "Updating" if reason == "Upgrading" else reason, message)
 
-    def _remarks(self, ctx: Context[RedisCluster], inputs: Inputs) -> str:
-        """What a healthy cluster still has to say."""
+    def _unmet(self, ctx: Context[RedisCluster], inputs: Inputs) -> list[str]:
+        """What a cluster that works well still cannot follow of its declaration, each with its field."""
         status, spec = _status(ctx), spec_of(ctx.obj)
         said = [
             f"spec.config.{key}: {result.message}"
             for key, result in sorted((status.config or {}).items())
-            if result.message
+            if result.message and result.state != "Clamped"
         ]
         declared = self._declared_password(ctx, spec.password, spec.password_secret)
         if declared is not None and declared != inputs.found.password:
-            said.append("spec.password: the password is set at creation; a changed one is not taken over yet")
-        return "; ".join(said) or "everything is as declared"
+            said.append(
+                "spec.password: it is set at creation; a changed one is not taken over yet, put it back"
+            )
+        return said + self._unknown.get(ctx.key, ("", 0, []))[2]
+
+    async def _read_unknown(self, ctx: Context[RedisCluster]) -> None:
+        """Look once per generation for fields the type does not know: a cached object no longer has them."""
+        seen = (ctx.obj.metadata.uid or "", ctx.obj.metadata.generation or 0)
+        if self._unknown.get(ctx.key, ("", 0))[:2] == seen:
+            return
+        resource = RedisCluster.resource
+        try:
+            answer = await self._manager.client.live.request(
+                "GET", resource.path(namespace=ctx.key.namespace, name=ctx.key.name)
+            )
+        except KubeError:
+            return  # the next look tries again; nothing else depends on it
+        raw = msgspec.json.decode(answer.body)
+        if (raw.get("metadata") or {}).get("uid") != ctx.obj.metadata.uid:
+            return
+        found = unknown_fields(RedisClusterSpec, raw.get("spec") or {}, path="spec")
+        self._unknown[ctx.key] = (*seen, [f"{one}; correct or remove it" for one in found])
 
     def _declared_password(
         self, ctx: Context[RedisCluster], plain: str | None, reference: SecretKey | None
