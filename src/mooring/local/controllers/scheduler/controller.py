@@ -37,7 +37,7 @@ from mooring.local.controllers.scheduler.state import ClusterState
 from mooring.local.controllers.volumes.claims import claims_of_pod
 from mooring.local.controllers.volumes.matching import BOUND_BY_CONTROLLER, SELECTED_NODE, filed_under
 from mooring.runtime.backoff import KeyedBackoff
-from mooring.runtime.controller import Controller, Done, Result
+from mooring.runtime.controller import After, Controller, Done, Result
 
 __all__ = ["Scheduler"]
 
@@ -71,6 +71,7 @@ class Scheduler:
         self._tried: dict[str, int] = {}
         self._backoff: KeyedBackoff[Key] = KeyedBackoff(most=60.0)
         self._not_before: dict[Key, float] = {}
+        self._bound: set[str] = set()
         self._controller = Controller("scheduler", self.reconcile, workers=1, timeout=None)
         self._view = ClaimView(
             claim=lambda namespace, name: self._claims.peek(Key(namespace, name)),
@@ -95,8 +96,9 @@ class Scheduler:
         old, new = change.old, change.new
         self._cluster.pod_changed(change.key, new)
         if new is None or _placed(new) or is_terminal(new):
-            if change.object.metadata.uid is not None:
-                self._tried.pop(change.object.metadata.uid, None)
+            uid = change.object.metadata.uid or ""
+            self._tried.pop(uid, None)
+            self._bound.discard(uid)
             self._not_before.pop(change.key, None)
             self._backoff.forget(change.key)
         if _takes_room(old) or _takes_room(new):
@@ -130,8 +132,8 @@ class Scheduler:
         if self._pods.by_index("unscheduled", "yes"):
             self._wake()
 
-    def _wake(self, after: float = 0.0) -> None:
-        self._controller.enqueue(ROUND, after=after)
+    def _wake(self) -> None:
+        self._controller.enqueue(ROUND)
 
     # --- the loop
 
@@ -144,11 +146,22 @@ class Scheduler:
             current = self._pods.peek(key_of(pod))
             if current is not None and current.metadata.uid == pod.metadata.uid and not _placed(current):
                 await self._schedule(current)
-        return Done()
+        return self._next_round()
+
+    def _next_round(self) -> Result:
+        """When the first of the pods that are held back is due: a wake in between must not lose its turn."""
+        now = self._context.clock.monotonic()
+        delays = [
+            max(0.001, self._not_before[key] - now)
+            for pod in self._pods.by_index("unscheduled", "yes")
+            if (key := key_of(pod)) in self._not_before
+            and self._tried.get(pod.metadata.uid or "") not in (self._moves, FOR_VOLUMES)
+        ]
+        return After(min(delays)) if delays else Done()
 
     def _due(self, pod: Pod, now: float) -> bool:
         key = key_of(pod)
-        if self._not_before.get(key, 0.0) > now:
+        if self._not_before.get(key, 0.0) > now or pod.metadata.uid in self._bound:
             return False
         return self._tried.get(pod.metadata.uid or "") not in (self._moves, FOR_VOLUMES)
 
@@ -183,7 +196,6 @@ class Scheduler:
             log.warning("a pod could not be bound", pod=str(key), error=str(error), retry_in=round(delay, 3))
         self._not_before[key] = self._context.clock.monotonic() + delay
         self._tried.pop(pod.metadata.uid or "", None)
-        self._wake(after=delay)
 
     # --- effects
 
@@ -205,6 +217,7 @@ class Scheduler:
                     pod, "FailedScheduling", f"binding rejected: {error}", action="Scheduling"
                 )
             raise
+        self._bound.add(meta.uid or "")  # until the cache shows it
         self._backoff.forget(key_of(pod))
         self._events.normal(
             pod, "Scheduled", f"Successfully assigned {namespace}/{name} to {node}", action="Binding"

@@ -22,7 +22,6 @@ from mooring.kube.objects.core import (
     PersistentVolumeClaim,
     PersistentVolumeClaimStatus,
     PersistentVolumeSpec,
-    PersistentVolumeStatus,
     Pod,
     VolumeNodeAffinity,
 )
@@ -50,6 +49,7 @@ from mooring.local.controllers.volumes.matching import (
     is_bound,
     request_of,
 )
+from mooring.local.controllers.volumes.phases import phase_patch
 from mooring.runtime.controller import Controller, Done, Result
 
 __all__ = ["CLASS", "PROVISIONER", "ClaimController", "claims_of_pod"]
@@ -57,6 +57,7 @@ __all__ = ["CLASS", "PROVISIONER", "ClaimController", "claims_of_pod"]
 PROVISIONER = "mooring.dev/local"
 CLASS = "mooring-local"
 FINALIZER = "mooring.dev/local-volume"
+VOLUME_FINALIZER = "kubernetes.io/pv-protection"
 CLASS_KEY = Key("", CLASS)
 HOSTNAME = "kubernetes.io/hostname"
 STORAGE_PROVISIONER = (
@@ -167,12 +168,10 @@ class ClaimController:
 
     async def _bind(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> None:
         volume = await self._bind_volume(volume, claim)
-        if (volume.status.phase if volume.status else None) != "Bound":
-            await self._client.patch(
-                PersistentVolume,
-                volume.metadata.name or "",
-                _volume_phase(volume, "Bound"),
-                subresource="status",
+        phase = phase_patch(volume, "Bound", now=self._context.clock.now())
+        if phase is not None:
+            volume = await self._client.patch(
+                PersistentVolume, volume.metadata.name or "", phase, subresource="status"
             )
         claim = await self._bind_claim(claim, volume)
         volume = await self._grow(claim, volume)
@@ -379,7 +378,7 @@ def _volume(
         metadata=ObjectMeta(
             name=name,
             annotations={PROVISIONED_BY: PROVISIONER},
-            finalizers=[FINALIZER] if delete else None,
+            finalizers=[VOLUME_FINALIZER, *([FINALIZER] if delete else [])],
         ),
         spec=PersistentVolumeSpec(
             capacity={"storage": (requests or {}).get("storage", 0)},
@@ -394,9 +393,3 @@ def _volume(
             node_affinity=affinity if tied else None,
         ),
     )
-
-
-def _volume_phase(volume: PersistentVolume, phase: str, *, message: str = "", reason: str = "") -> MergePatch:
-    status = PersistentVolumeStatus(phase=phase, message=message or None, reason=reason or None)
-    patch = status_patch(volume, status)
-    return patch if patch is not None else MergePatch({"status": {"phase": phase}})

@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-import msgspec
-
-from mooring.cache.clock import rfc3339
 from mooring.kube.errors import NotFound
 from mooring.kube.object import Key
-from mooring.kube.objects.core import PersistentVolume, PersistentVolumeClaim, PersistentVolumeStatus
+from mooring.kube.objects.core import PersistentVolume, PersistentVolumeClaim
 from mooring.kube.patches import MergePatch
 from mooring.local.controllers.context import Context
-from mooring.local.controllers.patching import metadata_patch, status_patch
+from mooring.local.controllers.patching import metadata_patch
 from mooring.local.controllers.volumes.binding import Phase, Reclaim, Unbind, volume_action
 from mooring.local.controllers.volumes.claims import FINALIZER, PROVISIONER
 from mooring.local.controllers.volumes.directories import Directories
 from mooring.local.controllers.volumes.matching import BOUND_BY_CONTROLLER, PROVISIONED_BY, filed_under
+from mooring.local.controllers.volumes.phases import phase_patch
 from mooring.runtime.controller import Controller, Done, Result
 
 __all__ = ["VolumeController"]
@@ -79,14 +77,9 @@ class VolumeController:
         )
 
     async def _set_phase(
-        self, volume: PersistentVolume, phase: str, *, message: str = "", reason: str = ""
+        self, volume: PersistentVolume, phase: str, *, message: str = ""
     ) -> PersistentVolume:
-        present = volume.status or PersistentVolumeStatus()
-        wanted = msgspec.structs.replace(present, phase=phase, message=message or None, reason=reason or None)
-        if wanted.phase != present.phase:
-            now = rfc3339(self._context.clock.now())
-            wanted = msgspec.structs.replace(wanted, last_phase_transition_time=now)
-        patch = status_patch(volume, wanted)
+        patch = phase_patch(volume, phase, now=self._context.clock.now(), message=message)
         if patch is None:
             return volume
         return await self._client.patch(
