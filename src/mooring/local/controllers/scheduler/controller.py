@@ -155,6 +155,7 @@ class Scheduler:
             max(0.001, self._not_before[key] - now)
             for pod in self._pods.by_index("unscheduled", "yes")
             if (key := key_of(pod)) in self._not_before
+            and pod.metadata.uid not in self._bound
             and self._tried.get(pod.metadata.uid or "") not in (self._moves, FOR_VOLUMES)
         ]
         return After(min(delays)) if delays else Done()
