@@ -146,24 +146,33 @@ async def running(
     """A plane with these nodes; everything is stopped at the end."""
     async with ApiServer.in_memory() as server:
         client = Client(server.transport(), field_manager="test")
-        manager = Manager(Client(server.transport(), field_manager="mooring"), name="controllers", grace=3.5)
-        register(manager, volumes=directory / "volumes", authority="---", **options)
-        pretended = Kubelet(manager)
-        if kubelet:
-            manager.add(pretended.controller)
         for name in nodes:
             await make_node(client, name)
-        task = asyncio.create_task(manager.run())
-        try:
-            async with asyncio.timeout(DEADLINE):
-                leading = asyncio.create_task(manager.leading.wait())
-                await asyncio.wait({leading, task}, return_when=asyncio.FIRST_COMPLETED)
-                if task.done():
-                    task.result()
-            yield Plane(client, manager), pretended
-        finally:
-            manager.stop()
-            await task
+        async with controlled(server, directory, kubelet=kubelet, **options) as (plane, pretended):
+            yield plane, pretended
+
+
+@asynccontextmanager
+async def controlled(
+    server: ApiServer, directory: Path, *, kubelet: bool = True, **options: Any
+) -> AsyncIterator[tuple[Plane, Kubelet]]:
+    """Controllers for a server that runs already."""
+    manager = Manager(Client(server.transport(), field_manager="mooring"), name="controllers", grace=3.5)
+    register(manager, volumes=directory / "volumes", authority="---", **options)
+    pretended = Kubelet(manager)
+    if kubelet:
+        manager.add(pretended.controller)
+    task = asyncio.create_task(manager.run())
+    try:
+        async with asyncio.timeout(DEADLINE):
+            leading = asyncio.create_task(manager.leading.wait())
+            await asyncio.wait({leading, task}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                task.result()
+        yield Plane(Client(server.transport(), field_manager="test"), manager), pretended
+    finally:
+        manager.stop()
+        await task
 
 
 async def make_node(client: Client, name: str, **spec: Any) -> Node:

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.local.controllers.plane import Plane, keys, running
+from tests.local.controllers.plane import Plane, controlled, keys, make_node, running
 
-from mooring.kube import TooManyRequests
+from mooring.kube import Client, TooManyRequests
 from mooring.kube.object import Resource
 from mooring.kube.objects.apiextensions import CustomResourceDefinition
 from mooring.kube.objects.apps import ControllerRevision, Deployment, ReplicaSet, StatefulSet
+from mooring.kube.objects.batch import Job
 from mooring.kube.objects.core import (
     ConfigMap,
     Namespace,
@@ -27,6 +28,7 @@ from mooring.kube.objects.discovery import EndpointSlice
 from mooring.kube.objects.events import Event
 from mooring.kube.objects.policy import PodDisruptionBudget
 from mooring.kube.patches import StrategicMergePatch
+from mooring.local.api import ApiServer
 from mooring.local.controllers.kinds import metadata_kind
 
 
@@ -442,3 +444,29 @@ async def test_a_silent_node_is_tainted_and_its_pods_go_elsewhere_until_it_is_he
             assert not node.spec.taints
         finally:
             beating.cancel()
+
+
+async def test_controllers_that_start_again_write_nothing(tmp_path: Path) -> None:
+    async with ApiServer.in_memory() as server:
+        await make_node(Client(server.transport()), "n1")
+        async with controlled(server, tmp_path) as (plane, _):
+            selector = {"selector": {"matchLabels": {"app": "redis"}}, "minAvailable": 1}
+            await plane.create(PodDisruptionBudget, "redis", {"spec": selector})
+            await plane.create(
+                Service, "redis", {"spec": {"selector": {"app": "redis"}, "ports": [{"port": 6379}]}}
+            )
+            await plane.create(StatefulSet, "redis", stateful(claims=True))
+            await all_ready(plane)
+            template: dict[str, Any] = {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "c", "image": "a"}]},
+            }
+            spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+            await plane.create(Deployment, "web", {"spec": spec})
+            done = {**template["spec"], "restartPolicy": "Never"}
+            await plane.create(Job, "job", {"spec": {"template": {"spec": done}}})
+            assert await plane.quiet() == 0
+            before = await plane.version()
+        async with controlled(server, tmp_path) as (plane, _):
+            assert await plane.quiet() == 0
+            assert await plane.version() == before
