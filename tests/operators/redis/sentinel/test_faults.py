@@ -112,7 +112,10 @@ async def test_a_master_that_restarts_at_once_never_wipes_the_others(
             assert await kept(pods, name, count=5000) == 5000
 
 
-@pytest.mark.parametrize("persistence", [True, False], ids=["persistent", "in-memory"])
+@pytest.mark.parametrize(
+    "persistence",
+    [pytest.param(True, id="persistent"), pytest.param(False, id="in-memory", marks=pytest.mark.full)],
+)
 async def test_a_fault_while_the_operator_is_away_costs_nothing(tmp_path: Path, persistence: bool) -> None:
     async with cluster(tmp_path, persistence=persistence) as (pods, operator):
         await operator.in_sync()
@@ -255,6 +258,7 @@ async def test_a_master_whose_pod_is_deleted_hands_over_without_losing_a_write(t
         assert operator.recorded.last_failover.cause == "Planned"
 
 
+@pytest.mark.full
 async def test_scaling_in_past_the_master_moves_it_first_and_loses_nothing(tmp_path: Path) -> None:
     async with cluster(tmp_path) as (pods, operator):
         await operator.in_sync()
