@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from tests.local.controllers.plane import running
 
-from mooring.kube import Client, Config, HttpTransport, NotFound
+from mooring.kube import AlreadyExists, Client, Config, HttpTransport, NotFound
 
 Json = dict[str, Any]
 Scenario = Callable[["Side"], Awaitable[None]]
@@ -32,6 +32,7 @@ PATHS = {
     "persistentvolumeclaims": "/api/v1",
     "statefulsets": "/apis/apps/v1",
     "deployments": "/apis/apps/v1",
+    "daemonsets": "/apis/apps/v1",
     "replicasets": "/apis/apps/v1",
     "controllerrevisions": "/apis/apps/v1",
     "endpointslices": "/apis/discovery.k8s.io/v1",
@@ -299,7 +300,8 @@ def template(image: str) -> Json:
 
 
 def to_image(image: str) -> Json:
-    return {"spec": {"template": template(image)}}
+    wanted = template(image)
+    return {"spec": {"template": {"spec": {"containers": wanted["spec"]["containers"]}}}}
 
 
 SETS = ["statefulsets", "pods", "controllerrevisions", "persistentvolumeclaims"]
@@ -430,6 +432,57 @@ async def test_a_deployment(real_kubernetes: Path, tmp_path: Path) -> None:
 
     kinds = ["deployments", "replicasets", "pods"]
     await compare(scenario, kinds=kinds, name="deployment", kubeconfig=real_kubernetes, directory=tmp_path)
+
+
+async def test_daemon_sets(real_kubernetes: Path, tmp_path: Path) -> None:
+    def daemons(**spec: Any) -> Json:
+        pod = template("a")
+        pod["spec"] |= {"tolerations": [{"operator": "Exists"}], "nodeSelector": {"daemons": "yes"}}
+        return {"spec": {"selector": {"matchLabels": {"app": "web"}}, "template": pod, **spec}}
+
+    async def node(side: Side, name: str, answer: str) -> None:
+        path = "/api/v1/nodes"
+        try:
+            await side.call("POST", path, {"metadata": {"name": name, "labels": {"daemons": answer}}})
+        except AlreadyExists:
+            body = {"metadata": {"labels": {"daemons": answer}}}
+            await side.call("PATCH", f"{path}/{name}", body, content="application/merge-patch+json")
+
+    async def scenario(side: Side) -> None:
+        for name, answer in (("d1", "yes"), ("d2", "yes"), ("d3", "no")):
+            await node(side, name, answer)
+        await side.make("daemonsets", "web", daemons(), annotations={"owner": "me"})
+        await side.rest("created")
+        await side.settle("ready")
+        await node(side, "d3", "yes")
+        await side.settle("a third node")
+        await side.edit("daemonsets", "web", to_image("b"))
+        await side.rest("rolling")
+        await side.settle("at b")
+        await node(side, "d1", "no")
+        await side.rest("a node less")
+        on_delete = {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}}
+        await side.edit("daemonsets", "web", {"spec": on_delete})
+        await side.edit("daemonsets", "web", to_image("c"))
+        await side.settle("on delete")
+
+    async def without_leftovers(side: Side) -> None:
+        try:
+            await scenario(side)
+        finally:
+            await side.delete("daemonsets", "web")
+            for name in ("d1", "d2", "d3"):
+                await side.call("DELETE", f"/api/v1/nodes/{name}")
+
+    kinds = ["daemonsets", "pods", "controllerrevisions"]
+    await compare(
+        without_leftovers,
+        kinds=kinds,
+        name="daemons",
+        kubeconfig=real_kubernetes,
+        directory=tmp_path,
+        rest=1.5,
+    )
 
 
 async def test_jobs(real_kubernetes: Path, tmp_path: Path) -> None:

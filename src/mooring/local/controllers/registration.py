@@ -7,6 +7,8 @@ from pathlib import Path
 
 from mooring.local.controllers.collector import GarbageCollector
 from mooring.local.controllers.context import Context, Recorder
+from mooring.local.controllers.cronjob import CronJobController
+from mooring.local.controllers.daemonset import DaemonSetController
 from mooring.local.controllers.deployment import DeploymentController
 from mooring.local.controllers.disruption import DisruptionController
 from mooring.local.controllers.endpoints import EndpointsController
@@ -59,7 +61,9 @@ def register(
         StatefulSetController(context),
         ReplicaSetController(context),
         DeploymentController(context),
+        DaemonSetController(context),
         JobController(context),
+        CronJobController(context),
         EndpointsController(context),
         ClaimController(context, directories),
         VolumeController(context, directories),
