@@ -92,7 +92,8 @@ class Children:
             if stranger := self._stranger(plain, live, unowned):
                 foreign.append(stranger)
                 continue
-            target = stamped(as_found(self._owned(plain, unowned), live))
+            # The digest is of what is declared: what the server made of an immutable field is not ours.
+            target = as_found(stamped(self._owned(plain, unowned)), live)
             if path := differs(target, live):
                 apply.append(target)
                 why[f"{plain.resource.kind}/{name}"] = path
