@@ -9,31 +9,10 @@ import os
 import sys
 import traceback
 
-from mooring.cli.packages import MissingPackages
-from mooring.kube.errors import KubeError
-from mooring.local.api.storage import StorageError
-from mooring.local.node.network import RangeInUse
-from mooring.local.node.nft import NftError
-from mooring.local.node.rootless import RootlessError
-from mooring.runtime import LeaseLost
-
 __all__ = ["INTERRUPTED", "explain", "report"]
 
 #: The exit status as a shell gives it for SIGINT.
 INTERRUPTED = 130
-
-#: Failures whose message was written for the user.
-_EXPECTED = (
-    KubeError,
-    LeaseLost,
-    MissingPackages,
-    NftError,
-    RangeInUse,
-    RootlessError,
-    StorageError,
-    TimeoutError,
-    ValueError,
-)
 
 
 def report(error: BaseException) -> None:
@@ -51,7 +30,7 @@ def explain(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno is not None and error.strerror:
         names = [str(name) for name in (error.filename, error.filename2) if name is not None]
         return ": ".join([*names, error.strerror])
-    if isinstance(error, (*_EXPECTED, OSError)):
+    if _expected(error):
         return str(error) or type(error).__name__
     words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return f"{words} (this should not happen; MOORING_DEBUG=1 shows where)"
@@ -61,3 +40,9 @@ def _leaves(error: BaseException) -> list[BaseException]:
     if not isinstance(error, BaseExceptionGroup):
         return [error]
     return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+
+
+def _expected(error: BaseException) -> bool:
+    """Whether the message was written for the user: our own errors, and those of bad values and the system."""
+    ours = type(error).__module__.partition(".")[0] == "mooring"
+    return ours or isinstance(error, (OSError, ValueError))

@@ -12,7 +12,7 @@ __all__ = ["add_parser"]
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command; its options are the library's own."""
     parser = commands.add_parser(
-        "ledger", help="write to a Redis, then count what it lost of what it acknowledged", add_help=False
+        "ledger", help="write to a Redis, then count what it lost of what it acknowledged"
     )
-    parser.add_argument("arguments", nargs=argparse.REMAINDER)
-    parser.set_defaults(run=lambda options: ledger.run(options.arguments))
+    ledger.add_arguments(parser)
+    parser.set_defaults(run=ledger.run_with)

@@ -18,8 +18,20 @@ __all__ = ["main"]
 #: The exit status as a shell gives it for SIGPIPE.
 BROKEN_PIPE = 141
 
-#: Modules of the commands, in the order of the help; each has ``add_parser``.
-COMMANDS = ("demo", "up", "down", "run", "enter", "crds", "ledger", "tests", "exec")
+#: The commands in the order of the help: the module with ``add_parser``, and what the command does. Only the
+#: module of the command that is run is imported: `mooring enter` should not wait for an API server's code.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("demo", "start here: a Redis cluster that survives the death of its master"),
+    "up": ("up", "start the embedded control plane and the operators here"),
+    "down": ("down", "stop the embedded control plane; data is kept"),
+    "run": ("run", "run the operators alone, against any Kubernetes cluster"),
+    "enter": ("enter", "run a command (default: a shell) where pods and Services can be reached"),
+    "crds": ("crds", "show the custom resource definitions, or apply them to a cluster"),
+    "ledger": ("ledger", "write to a Redis, then count what it lost of what it acknowledged"),
+    "test": ("tests", "run the test suite (unit and embedded tiers)"),
+}
+#: Commands that the help does not show.
+HIDDEN = {"exec": "exec"}
 
 
 def _version() -> str:
@@ -33,7 +45,8 @@ def _version() -> str:
         return "unknown"
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(chosen: str) -> argparse.ArgumentParser:
+    """The parser, complete for the chosen command alone."""
     parser = argparse.ArgumentParser(
         prog="mooring",
         description="Redis, MySQL and MatrixOne that look after themselves: on Kubernetes, or on this machine.",
@@ -41,8 +54,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"mooring {_version()}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name in COMMANDS:
-        import_module(f"mooring.cli.{name}").add_parser(commands)
+    modules = {name: module for name, (module, _) in COMMANDS.items()} | HIDDEN
+    for name, (_, what) in COMMANDS.items():
+        if name != chosen:
+            commands.add_parser(name, help=what)
+    if module := modules.get(chosen):
+        import_module(f"mooring.cli.{module}").add_parser(commands)
     return parser
 
 
@@ -52,7 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     The exit status is 0 when it did what it says, 1 with the reason last, 2 for wrong usage, 130 when it was
     interrupted.
     """
-    options = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    options = _parser(next((word for word in given if not word.startswith("-")), "")).parse_args(given)
     # A plain user's PATH may lack the directories of ip, nft and the like.
     os.environ["PATH"] = f"{os.environ.get('PATH', '/usr/bin:/bin')}:{SBIN}"
     raise SystemExit(_run(options))

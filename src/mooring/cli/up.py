@@ -80,11 +80,12 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(f"--nodes {options.nodes}: must be between 1 and 50")
     directory = DataDirectory((options.data_dir or default_directory()).absolute())
     kubeconfig = (options.kubeconfig or directory.kubeconfig).absolute()
+    catalog = load(options.images) if options.images else None
+    ensure(NODE)
+    directory.make()
     check_kubeconfig(kubeconfig)
     if options.detach:
         return _detach(directory)
-    catalog = load(options.images) if options.images else None
-    ensure(NODE)
     socks = enter_namespaces(directory, options.listen)
     host = socket.gethostname().lower().partition(".")[0]
     names = (host,) if options.nodes == 1 else tuple(f"{host}-{n}" for n in range(1, options.nodes + 1))
@@ -125,7 +126,11 @@ def enter_namespaces(directory: DataDirectory, address: str) -> list[socket.sock
         return [found, twin(found)]
     directory.make()
     lock = directory.take(keep=rootless.needed())
-    sock = listen(address)
+    try:
+        sock = listen(address)
+    except BaseException:
+        os.close(lock)
+        raise
     if rootless.needed():
         environment = {**os.environ, _DESCRIPTORS: f"{sock.fileno()},{lock}"}
         rootless.reexec(rootless.command(), keep=(sock.fileno(), lock), env=environment)
@@ -190,8 +195,6 @@ async def _call(ready: Callable[[Plane], Awaitable[None]], plane: Plane) -> None
 
 def _detach(directory: DataDirectory) -> int:
     """Start the same command in the background and wait until it serves."""
-    ensure(NODE)
-    directory.make()
     if (owner := directory.owner()) is not None:
         raise DirectoryInUse(f"already running as process {owner} on {directory.path}")
     if directory.log.exists() and directory.log.stat().st_size > LOG_BYTES:

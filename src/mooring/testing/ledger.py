@@ -24,7 +24,7 @@ from typing import TextIO
 
 from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
 
-__all__ = ["Ledger", "Outage", "Report", "parse_address", "run"]
+__all__ = ["Ledger", "Outage", "Report", "add_arguments", "parse_address", "run", "run_with"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,11 +236,8 @@ def parse_address(text: str, *, port: int) -> Address:
     return Address(host.strip("[]"), int(number))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="mooring ledger",
-        description="Write to a Redis, log what was acknowledged and confirmed, and report what is lost.",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `mooring ledger`."""
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--redis", metavar="HOST[:PORT]", help="one server (default port 6379)")
     where.add_argument(
@@ -258,12 +255,20 @@ def _parser() -> argparse.ArgumentParser:
         "--patience", type=float, default=30.0, help="seconds to wait for a master (default 30)"
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    return parser
 
 
 def run(argv: Sequence[str], *, out: TextIO | None = None) -> int:
     """`mooring ledger`: exit status 1 when a confirmed write is lost, 2 when nothing could be checked."""
-    options = _parser().parse_args(argv)
+    parser = argparse.ArgumentParser(
+        prog="mooring ledger",
+        description="Write to a Redis, log what was acknowledged and confirmed, and report what is lost.",
+    )
+    add_arguments(parser)
+    return run_with(parser.parse_args(argv), out=out)
+
+
+def run_with(options: argparse.Namespace, *, out: TextIO | None = None) -> int:
+    """The same with parsed options."""
     return asyncio.run(_run(options, out or sys.stdout))
 
 
