@@ -71,8 +71,10 @@ class Engine:
         value: JsonObject
         kind = self._kind(request)
         if request.custom:
-            unknown = schema.unknown_fields(obj, kind)
-            value = schema.default(schema.prune(obj, kind), kind)
+            metadata = wire.decode(obj.get("metadata") or {}, schema.builtin().object_meta())
+            obj = {**obj, "metadata": metadata.value}
+            unknown = [f"metadata.{path}" for path in metadata.unknown] + schema.unknown_fields(obj, kind)
+            value = schema.default(schema.prune(obj, kind), kind, drop_nulls=request.verb != "apply")
         else:
             try:
                 decoded = wire.decode(obj, kind)
@@ -130,8 +132,7 @@ class Engine:
 
     def _update(self, request: Request) -> JsonObject:
         old = self.objects[request.key]
-        body = {**request.body, "metadata": {**old["metadata"], **request.body["metadata"]}}
-        return self._changed(self._canonical(body, request), request, old)
+        return self._changed(self._canonical(request.body, request), request, old)
 
     def _changed(self, new: JsonObject, request: Request, old: JsonObject) -> JsonObject:
         new = ssa.track(old, new, self._kind(request), self._writer(request), reset=self._reset(request))

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-__all__ = ["SCENARIOS", "WIDGETS_CRD", "Request"]
+__all__ = ["SCENARIOS", "WIDGETS_CRD", "Request", "make", "request"]
 
 JsonObject = dict[str, Any]
 
@@ -67,14 +67,15 @@ class Request:
         return replace(self, namespace=namespace, body=body)
 
 
-def _object(kind: str, api_version: str = "v1", name: str = "x", **parts: Any) -> JsonObject:
+def make(kind: str, api_version: str = "v1", name: str = "x", **parts: Any) -> JsonObject:
+    """Return an object in the namespace NS."""
     metadata = {"name": name, "namespace": "NS", **parts.pop("metadata", {})}
     if kind in _CLUSTER:
         metadata.pop("namespace")
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **parts}
 
 
-def _do(verb: str, body: Any, **options: Any) -> Request:
+def request(verb: str, body: Any, **options: Any) -> Request:
     """Build a request from a whole object."""
     return Request(
         verb,
@@ -111,20 +112,20 @@ CONTAINER = {
     "ports": [{"containerPort": 80}],
     "env": [{"name": "A", "value": "1"}],
 }
-POD = _object("Pod", metadata={"labels": {"a": "b"}}, spec={"containers": [CONTAINER]})
+POD = make("Pod", metadata={"labels": {"a": "b"}}, spec={"containers": [CONTAINER]})
 TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [CONTAINER]}}
 SELECTED: JsonObject = {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}
-DEPLOYMENT = _object("Deployment", APPS, spec=SELECTED)
+DEPLOYMENT = make("Deployment", APPS, spec=SELECTED)
 CLAIM: JsonObject = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1024Mi"}}}
-STATEFUL = _object(
+STATEFUL = make(
     "StatefulSet", APPS,
     spec={**SELECTED, "serviceName": "s", "volumeClaimTemplates": [{"metadata": {"name": "d"}, "spec": CLAIM}]},
 )  # fmt: skip
-SERVICE = _object("Service", spec={"selector": {"a": "b"}, "ports": [{"port": 80}]})
-CONFIG = _object("ConfigMap", data={"a": "1", "b": "2"})
+SERVICE = make("Service", spec={"selector": {"a": "b"}, "ports": [{"port": 80}]})
+CONFIG = make("ConfigMap", data={"a": "1", "b": "2"})
 _LAST_APPLIED = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(CONFIG)}
-_CLIENT_SIDE = _object("ConfigMap", metadata={"annotations": _LAST_APPLIED}, data=CONFIG["data"])
-RICH_POD = _object(
+_CLIENT_SIDE = make("ConfigMap", metadata={"annotations": _LAST_APPLIED}, data=CONFIG["data"])
+RICH_POD = make(
     "Pod",
     spec={
         "restartPolicy": "OnFailure",
@@ -234,26 +235,26 @@ _WIDGET_VERSION = "engine.mooring.dev/v1"
 
 
 def _widget(**spec: Any) -> JsonObject:
-    return _object("Widget", _WIDGET_VERSION, spec={"size": 3, **spec})
+    return make("Widget", _WIDGET_VERSION, spec={"size": 3, **spec})
 
 
 def _refused(obj: JsonObject, **changes: Any) -> list[Request]:
     """Return creates that must fail: the object with each of the changes (`a__b` is the path a.b)."""
-    return [_do("create", _with(obj, path.replace("__", "."), value)) for path, value in changes.items()]
+    return [request("create", _with(obj, path.replace("__", "."), value)) for path, value in changes.items()]
 
 
 SCENARIOS: dict[str, list[Request]] = {
     # --- defaults and canonical form
-    "a pod's defaults": [_do("create", POD)],
-    "a rich pod's defaults": [_do("create", RICH_POD)],
-    "a deployment's defaults": [_do("create", DEPLOYMENT)],
-    "a stateful set's defaults": [_do("create", STATEFUL)],
-    "a replica set's defaults": [_do("create", _object("ReplicaSet", APPS, spec=SELECTED))],
-    "a daemon set's defaults": [_do("create", _object("DaemonSet", APPS, spec=SELECTED))],
+    "a pod's defaults": [request("create", POD)],
+    "a rich pod's defaults": [request("create", RICH_POD)],
+    "a deployment's defaults": [request("create", DEPLOYMENT)],
+    "a stateful set's defaults": [request("create", STATEFUL)],
+    "a replica set's defaults": [request("create", make("ReplicaSet", APPS, spec=SELECTED))],
+    "a daemon set's defaults": [request("create", make("DaemonSet", APPS, spec=SELECTED))],
     "a job's defaults": [
-        _do(
+        request(
             "create",
-            _object(
+            make(
                 "Job",
                 "batch/v1",
                 spec={"template": {"spec": {"restartPolicy": "Never", "containers": [CONTAINER]}}},
@@ -261,9 +262,9 @@ SCENARIOS: dict[str, list[Request]] = {
         )
     ],
     "a cron job's defaults": [
-        _do(
+        request(
             "create",
-            _object(
+            make(
                 "CronJob",
                 "batch/v1",
                 spec={
@@ -275,16 +276,16 @@ SCENARIOS: dict[str, list[Request]] = {
             ),
         )
     ],
-    "a service's defaults": [_do("create", SERVICE)],
-    "a claim's defaults": [_do("create", _object("PersistentVolumeClaim", spec=CLAIM))],
-    "a secret's defaults": [_do("create", _object("Secret", data={"a": "YQ=="}))],
+    "a service's defaults": [request("create", SERVICE)],
+    "a claim's defaults": [request("create", make("PersistentVolumeClaim", spec=CLAIM))],
+    "a secret's defaults": [request("create", make("Secret", data={"a": "YQ=="}))],
     "a budget's defaults": [
-        _do("create", _object("PodDisruptionBudget", "policy/v1", spec={"minAvailable": 1, "selector": {}}))
+        request("create", make("PodDisruptionBudget", "policy/v1", spec={"minAvailable": 1, "selector": {}}))
     ],
     "an endpoint slice's defaults": [
-        _do(
+        request(
             "create",
-            _object(
+            make(
                 "EndpointSlice",
                 "discovery.k8s.io/v1",
                 addressType="IPv4",
@@ -294,9 +295,9 @@ SCENARIOS: dict[str, list[Request]] = {
         )
     ],
     "a lease": [
-        _do(
+        request(
             "create",
-            _object(
+            make(
                 "Lease",
                 "coordination.k8s.io/v1",
                 spec={
@@ -308,23 +309,23 @@ SCENARIOS: dict[str, list[Request]] = {
         )
     ],
     "a lease with a time in seconds": [
-        _do(
+        request(
             "create",
-            _object("Lease", "coordination.k8s.io/v1", spec={"renewTime": "2024-01-01T01:00:00.5+01:00"}),
+            make("Lease", "coordination.k8s.io/v1", spec={"renewTime": "2024-01-01T01:00:00.5+01:00"}),
         ),
     ],
     "roles": [
-        _do(
+        request(
             "create",
-            _object(
+            make(
                 "Role",
                 "rbac.authorization.k8s.io/v1",
                 rules=[{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}],
             ),
         ),
-        _do(
+        request(
             "create",
-            _object(
+            make(
                 "RoleBinding",
                 "rbac.authorization.k8s.io/v1",
                 roleRef={"kind": "Role", "name": "x"},
@@ -336,7 +337,7 @@ SCENARIOS: dict[str, list[Request]] = {
         ),
     ],
     "quantities": [
-        _do(
+        request(
             "create",
             _with(
                 _with(POD, "spec.containers.0.resources", {"limits": {"cpu": quantity}}),
@@ -369,8 +370,8 @@ SCENARIOS: dict[str, list[Request]] = {
         )
     ],
     "empty optional values are dropped": [
-        _do(
-            "create", _object("ConfigMap", metadata={"labels": {}, "annotations": {"a": ""}}, data={"a": ""})
+        request(
+            "create", make("ConfigMap", metadata={"labels": {}, "annotations": {"a": ""}}, data={"a": ""})
         ),
     ],
     # --- decoding
@@ -386,18 +387,18 @@ SCENARIOS: dict[str, list[Request]] = {
             metadata__creationTimestamp="yesterday",
         ),
         *_refused(POD, spec__containers__0__resources={"limits": {"cpu": "much"}}),
-        *_refused(_object("Secret"), data={"a": "not base64!"}),
+        *_refused(make("Secret"), data={"a": "not base64!"}),
     ],
     "unknown fields": [
         *_refused(POD, spec__foo=1, metadata__bar=2),
         *_refused(DEPLOYMENT, spec__template__spec__containers__0__imagee="x"),
-        _do("create", _with(CONFIG, "extra", 1), strict=False),
+        request("create", _with(CONFIG, "extra", 1), strict=False),
         _patch("merge", "ConfigMap", {"more": 1}),
         _patch("strategic", "ConfigMap", {"more": 1}),
     ],
     # --- patches
     "json patches": [
-        _do("create", CONFIG),
+        request("create", CONFIG),
         _patch("json", "ConfigMap", [{"op": "add", "path": "/data/c", "value": "3"}]),
         _patch("json", "ConfigMap", [{"op": "remove", "path": "/data/zz"}]),
         _patch("json", "ConfigMap", [{"op": "test", "path": "/data/a", "value": "9"}]),
@@ -408,13 +409,13 @@ SCENARIOS: dict[str, list[Request]] = {
         _patch("json", "ConfigMap", [{"op": "nope", "path": "/data/a"}]),
     ],
     "merge patches": [
-        _do("create", CONFIG),
+        request("create", CONFIG),
         _patch("merge", "ConfigMap", {"data": {"a": None, "c": "3"}, "metadata": {"labels": {"x": "y"}}}),
         _patch("merge", "ConfigMap", {"data": None}),
         _patch("merge", "ConfigMap", {"data": "x"}),
     ],
     "strategic patches of a deployment": [
-        _do("create", DEPLOYMENT),
+        request("create", DEPLOYMENT),
         _patch(
             "strategic",
             "Deployment",
@@ -466,38 +467,38 @@ SCENARIOS: dict[str, list[Request]] = {
     ],
     # --- managedFields and apply
     "an update owns what it changes": [
-        _do("create", CONFIG),
-        _do("update", _with(CONFIG, "data.a", "5"), manager="other"),
-        _do("update", _with(CONFIG, "data.a", "5"), manager="third"),
-        _do("update", _with(CONFIG, "data.b", None), manager="third"),
+        request("create", CONFIG),
+        request("update", _with(CONFIG, "data.a", "5"), manager="other"),
+        request("update", _with(CONFIG, "data.a", "5"), manager="third"),
+        request("update", _with(CONFIG, "data.b", None), manager="third"),
     ],
     "apply creates, changes, gives up": [
-        _do("apply", CONFIG),
-        _do("apply", CONFIG),
-        _do("apply", _with(CONFIG, "data.c", "3")),
-        _do("apply", _with(CONFIG, "data.a", None)),
-        _do("apply", _object("ConfigMap")),
+        request("apply", CONFIG),
+        request("apply", CONFIG),
+        request("apply", _with(CONFIG, "data.c", "3")),
+        request("apply", _with(CONFIG, "data.a", None)),
+        request("apply", make("ConfigMap")),
     ],
     "apply conflicts and force": [
-        _do("apply", CONFIG),
-        _do("apply", CONFIG, manager="same"),
-        _do("apply", _with(CONFIG, "data.a", "9"), manager="two"),
-        _do("apply", _with(_with(CONFIG, "data.a", "9"), "data.b", "8"), manager="two"),
-        _do("apply", _with(CONFIG, "data.a", "9"), manager="two", force=True),
+        request("apply", CONFIG),
+        request("apply", CONFIG, manager="same"),
+        request("apply", _with(CONFIG, "data.a", "9"), manager="two"),
+        request("apply", _with(_with(CONFIG, "data.a", "9"), "data.b", "8"), manager="two"),
+        request("apply", _with(CONFIG, "data.a", "9"), manager="two", force=True),
         _patch("merge", "ConfigMap", {"data": {"b": "7"}}, manager="patcher"),
-        _do("apply", CONFIG),
-        _do("apply", CONFIG, force=True),
+        request("apply", CONFIG),
+        request("apply", CONFIG, force=True),
     ],
     "apply over a created object": [
-        _do("create", DEPLOYMENT),
-        _do("apply", _with(DEPLOYMENT, "spec.replicas", 1), manager="a"),
-        _do("apply", _with(DEPLOYMENT, "spec.replicas", 2), manager="a"),
-        _do("apply", _with(DEPLOYMENT, "spec.replicas", 2), manager="a", force=True),
-        _do("apply", DEPLOYMENT, manager="a"),
+        request("create", DEPLOYMENT),
+        request("apply", _with(DEPLOYMENT, "spec.replicas", 1), manager="a"),
+        request("apply", _with(DEPLOYMENT, "spec.replicas", 2), manager="a"),
+        request("apply", _with(DEPLOYMENT, "spec.replicas", 2), manager="a", force=True),
+        request("apply", DEPLOYMENT, manager="a"),
     ],
     "apply merges lists by key": [
-        _do("apply", DEPLOYMENT),
-        _do(
+        request("apply", DEPLOYMENT),
+        request(
             "apply",
             _with(
                 DEPLOYMENT,
@@ -506,12 +507,12 @@ SCENARIOS: dict[str, list[Request]] = {
             ),
             manager="b",
         ),
-        _do(
+        request(
             "apply",
             _with(DEPLOYMENT, "spec.template.spec.containers", [{"name": "e", "image": "z"}]),
             manager="b",
         ),
-        _do(
+        request(
             "apply",
             _with(
                 DEPLOYMENT,
@@ -519,7 +520,7 @@ SCENARIOS: dict[str, list[Request]] = {
                 [{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}],
             ),
         ),
-        _do(
+        request(
             "apply",
             _with(
                 DEPLOYMENT,
@@ -527,71 +528,89 @@ SCENARIOS: dict[str, list[Request]] = {
                 [{"name": "Z"}, {"name": "A", "value": "1"}],
             ),
         ),
-        _do("apply", _with(DEPLOYMENT, "spec.template.spec.containers.0.ports", [])),
+        request("apply", _with(DEPLOYMENT, "spec.template.spec.containers.0.ports", [])),
     ],
     "from client-side to server-side apply with kubectl": [
-        _do("create", _CLIENT_SIDE, manager="kubectl-client-side-apply"),
-        _do("apply", _with(CONFIG, "data.a", "2"), manager="kubectl"),
-        _do("apply", _with(CONFIG, "data.a", "2"), manager="kubectl"),
+        request("create", _CLIENT_SIDE, manager="kubectl-client-side-apply"),
+        request("apply", _with(CONFIG, "data.a", "2"), manager="kubectl"),
+        request("apply", _with(CONFIG, "data.a", "2"), manager="kubectl"),
         _patch("merge", "ConfigMap", {"data": {"b": "7"}}, manager="patcher"),
-        _do("apply", CONFIG, manager="kubectl"),
+        request("apply", CONFIG, manager="kubectl"),
     ],
     "managers can be given up and given back": [
-        _do("apply", CONFIG),
+        request("apply", CONFIG),
         _patch("merge", "ConfigMap", {"metadata": {"managedFields": [{}]}}),
         _patch("merge", "ConfigMap", {"data": {"a": "5"}}),
-        _do("apply", CONFIG, manager="later"),
-        _do("apply", CONFIG, manager="later", force=True),
+        request("apply", CONFIG, manager="later"),
+        request("apply", CONFIG, manager="later", force=True),
     ],
     "more than ten updaters": [
-        _do("create", CONFIG),
+        request("create", CONFIG, manager="a"),  # the oldest by time and by name
         *(_patch("merge", "ConfigMap", {"data": {f"k{n}": "v"}}, manager=f"m{n:02}") for n in range(12)),
     ],
+    "what is given up whole is gone": [
+        request(
+            "apply", _with(DEPLOYMENT, "spec.template.spec.containers.0.securityContext", {"runAsUser": 1})
+        ),
+        request("apply", DEPLOYMENT),
+        request("apply", _widget(tags=["a"], labels={"x": "1"}, nodes=[{"name": "a"}])),
+        request("apply", _widget(tags=[])),
+        request("apply", _widget(labels={})),
+        request("apply", _widget()),
+    ],
     "bad configurations": [
-        _do("apply", _with(DEPLOYMENT, "spec.foo", 1)),
-        _do("apply", _with(DEPLOYMENT, "spec.replicas", "x")),
-        _do("apply", _with(DEPLOYMENT, "spec.template.spec.containers", [{"image": "y"}])),
-        _do("apply", _with(DEPLOYMENT, "spec.template.spec.containers", [CONTAINER, CONTAINER])),
-        _do("apply", _with(DEPLOYMENT, "metadata.managedFields", [])),
+        request("apply", _with(DEPLOYMENT, "spec.foo", 1)),
+        request("apply", _with(DEPLOYMENT, "spec.replicas", "x")),
+        request("apply", _with(DEPLOYMENT, "spec.template.spec.containers", [{"image": "y"}])),
+        request("apply", _with(DEPLOYMENT, "spec.template.spec.containers", [CONTAINER, CONTAINER])),
+        request("apply", _with(DEPLOYMENT, "metadata.managedFields", [])),
     ],
     "apply a stateful set": [
-        _do("apply", STATEFUL),
-        _do("apply", STATEFUL),
-        _do("apply", _with(STATEFUL, "spec.replicas", 3), manager="scaler"),
-        _do("apply", _with(STATEFUL, "spec.serviceName", "other"), force=True),
+        request("apply", STATEFUL),
+        request("apply", STATEFUL),
+        request("apply", _with(STATEFUL, "spec.replicas", 3), manager="scaler"),
+        request("apply", _with(STATEFUL, "spec.serviceName", "other"), force=True),
     ],
     "quantities and no change": [
-        _do("apply", RICH_POD),
-        _do("apply", RICH_POD),
+        request("apply", RICH_POD),
+        request("apply", RICH_POD),
     ],
     "status by update, patch and apply": [
-        _do("create", _widget()),
+        request("create", _widget()),
         _patch(
             "merge", "Widget", {"status": {"phase": "Up"}}, _WIDGET_VERSION, subresource="status", manager="s"
         ),
-        _do("apply", {**_widget(), "status": {"ready": 1}}, subresource="status", manager="t"),
+        request("apply", {**_widget(), "status": {"ready": 1}}, subresource="status", manager="t"),
         _patch(
             "merge", "Widget", {"status": {"phase": "No"}, "spec": {"size": 4}}, _WIDGET_VERSION, manager="u"
         ),
     ],
     # --- custom resources
     "a widget's defaults": [
-        _do("create", _widget(nodes=[{"name": "a"}], maybe=None, any={"x": [1, {"y": None}]}, ratio=2)),
+        request("create", _widget(nodes=[{"name": "a"}], maybe=None, any={"x": [1, {"y": None}]}, ratio=2)),
     ],
     "a widget applied": [
-        _do(
+        request(
             "apply",
             _widget(tags=["a", "b"], nodes=[{"name": "a"}], labels={"x": "1"}, atom={"a": "1"}, plain=[1]),
         ),
-        _do(
+        request(
             "apply", _widget(tags=["c"], nodes=[{"name": "b", "weight": 2}], labels={"y": "1"}), manager="two"
         ),
-        _do("apply", _widget(atom={"b": "1"}, plain=[1, 2]), manager="two"),
-        _do("apply", _widget(tags=["b"], nodes=[{"name": "a", "weight": 1}])),
-        _do("apply", _widget(any={"x": {"y": 1}})),
-        _do("apply", _widget(any={"x": {"z": [1]}})),
-        _do("apply", _widget(deep={"on": False})),
-        _do("apply", _widget()),
+        request("apply", _widget(atom={"b": "1"}, plain=[1, 2]), manager="two"),
+        request("apply", _widget(tags=["b"], nodes=[{"name": "a", "weight": 1}])),
+        request("apply", _widget(any={"x": {"y": 1}})),
+        request("apply", _widget(any={"x": {"z": [1]}})),
+        request("apply", _widget(deep={"on": False})),
+        request("apply", _widget()),
+    ],
+    "a value changes its type": [
+        request("create", _widget(any={"x": {"y": 1}})),
+        request("update", _widget(any=[1])),
+        request("update", _widget(any={"x": {"z": [1]}}), manager="two"),
+        request("update", _widget(any="text"), manager="three"),
+        request("apply", _widget(any={"x": 1}), manager="four", force=True),
+        request("update", _widget(any=None), manager="two"),
     ],
     "bad widgets": [
         *_refused(
@@ -610,7 +629,7 @@ SCENARIOS: dict[str, list[Request]] = {
             spec__deep={"off": 1, "on": 1},
         ),
         *(
-            _do("create", _widget(**{key: value}))
+            request("create", _widget(**{key: value}))
             for key, value in (
                 ("size", 0),
                 ("size", 10),
@@ -622,11 +641,11 @@ SCENARIOS: dict[str, list[Request]] = {
                 ("name", "a"),
             )
         ),
-        _do("create", _object("Widget", _WIDGET_VERSION)),
-        _do("create", _object("Widget", _WIDGET_VERSION, spec={})),
+        request("create", make("Widget", _WIDGET_VERSION)),
+        request("create", make("Widget", _WIDGET_VERSION, spec={})),
     ],
     "a widget's transitions": [
-        _do("create", _widget(fixed="a")),
+        request("create", _widget(fixed="a")),
         _patch("merge", "Widget", {"spec": {"fixed": "b"}}, _WIDGET_VERSION),
         _patch("merge", "Widget", {"spec": {"size": "x"}}, _WIDGET_VERSION),
         _patch("merge", "Widget", {"spec": {"zzz": 1}}, _WIDGET_VERSION),
@@ -641,9 +660,9 @@ SCENARIOS: dict[str, list[Request]] = {
             metadata__finalizers=["a b"],
             metadata__ownerReferences=[{"apiVersion": "v1", "kind": "Pod", "name": "", "uid": ""}],
         ),
-        _do("create", _object("ConfigMap", name="A_b")),
-        _do("create", _object("Service", name="a.b", spec={"ports": [{"port": 80}]})),
-        _do("create", _object("StatefulSet", APPS, name="a.b", spec=STATEFUL["spec"])),
+        request("create", make("ConfigMap", name="A_b")),
+        request("create", make("Service", name="a.b", spec={"ports": [{"port": 80}]})),
+        request("create", make("StatefulSet", APPS, name="a.b", spec=STATEFUL["spec"])),
     ],
     "bad pods": [
         *_refused(
@@ -664,7 +683,7 @@ SCENARIOS: dict[str, list[Request]] = {
             spec__activeDeadlineSeconds=0,
             spec__tolerations=[{"operator": "Maybe"}],
         ),
-        _do("create", _with(POD, "spec.containers", [CONTAINER, CONTAINER])),
+        request("create", _with(POD, "spec.containers", [CONTAINER, CONTAINER])),
     ],
     "bad deployments": [
         *_refused(
@@ -676,15 +695,15 @@ SCENARIOS: dict[str, list[Request]] = {
             spec__template__spec__restartPolicy="Never",
             spec__progressDeadlineSeconds=0,
         ),
-        _do("create", _with(DEPLOYMENT, "spec.selector", {"matchLabels": {}})),
-        _do("create", _with(DEPLOYMENT, "spec.strategy", {"type": "Sideways"})),
-        _do(
+        request("create", _with(DEPLOYMENT, "spec.selector", {"matchLabels": {}})),
+        request("create", _with(DEPLOYMENT, "spec.strategy", {"type": "Sideways"})),
+        request(
             "create",
             _with(DEPLOYMENT, "spec.strategy", {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}}),
         ),
     ],
     "a deployment's selector is immutable": [
-        _do("create", DEPLOYMENT),
+        request("create", DEPLOYMENT),
         _patch(
             "merge",
             "Deployment",
@@ -705,10 +724,10 @@ SCENARIOS: dict[str, list[Request]] = {
             spec__serviceName="A_b",
             spec__replicas=-2,
         ),
-        _do("create", _with(STATEFUL, "spec.volumeClaimTemplates.0.spec.accessModes", None)),
+        request("create", _with(STATEFUL, "spec.volumeClaimTemplates.0.spec.accessModes", None)),
     ],
     "what a stateful set may change": [
-        _do("create", STATEFUL),
+        request("create", STATEFUL),
         _patch("merge", "StatefulSet", {"spec": {"replicas": 4}}, APPS),
         _patch("merge", "StatefulSet", {"spec": {"podManagementPolicy": "Parallel"}}, APPS),
         _patch("merge", "StatefulSet", {"spec": {"serviceName": "other"}}, APPS),
@@ -728,48 +747,48 @@ SCENARIOS: dict[str, list[Request]] = {
             spec__sessionAffinity="Never",
             spec__selector={"a b": "c"},
         ),
-        _do("create", _with(SERVICE, "spec.ports", [{"port": 0}])),
-        _do("create", _with(SERVICE, "spec.ports", [{"port": 1}, {"port": 2}])),
-        _do("create", _with(SERVICE, "spec.ports", [{"port": 1, "name": "a"}, {"port": 1, "name": "b"}])),
-        _do("create", _with(SERVICE, "spec", {"type": "ExternalName"})),
+        request("create", _with(SERVICE, "spec.ports", [{"port": 0}])),
+        request("create", _with(SERVICE, "spec.ports", [{"port": 1}, {"port": 2}])),
+        request("create", _with(SERVICE, "spec.ports", [{"port": 1, "name": "a"}, {"port": 1, "name": "b"}])),
+        request("create", _with(SERVICE, "spec", {"type": "ExternalName"})),
     ],
     "immutable configuration": [
-        _do("create", _with(CONFIG, "immutable", True)),
+        request("create", _with(CONFIG, "immutable", True)),
         _patch("merge", "ConfigMap", {"data": {"a": "9"}}),
         _patch("merge", "ConfigMap", {"immutable": None}),
         _patch("merge", "ConfigMap", {"metadata": {"labels": {"still": "possible"}}}),
     ],
     "bad configuration": [
         *_refused(CONFIG, data={"a b": "c"}),
-        _do("create", _object("Secret", data={"a b": "YQ=="})),
-        _do("create", _object("Secret", type="kubernetes.io/tls", data={})),
-        _do("create", _object("Secret", name="y", data={"a": "YQ=="})),
+        request("create", make("Secret", data={"a b": "YQ=="})),
+        request("create", make("Secret", type="kubernetes.io/tls", data={})),
+        request("create", make("Secret", name="y", data={"a": "YQ=="})),
         _patch("merge", "Secret", {"type": "other"}, name="y"),
     ],
     "bad claims": [
-        _do("create", _object("PersistentVolumeClaim", spec={})),
-        _do("create", _object("PersistentVolumeClaim", spec={**CLAIM, "accessModes": ["Sometimes"]})),
-        _do("create", _object("PersistentVolumeClaim", spec={**CLAIM, "volumeMode": "Sideways"})),
+        request("create", make("PersistentVolumeClaim", spec={})),
+        request("create", make("PersistentVolumeClaim", spec={**CLAIM, "accessModes": ["Sometimes"]})),
+        request("create", make("PersistentVolumeClaim", spec={**CLAIM, "volumeMode": "Sideways"})),
     ],
     "bad budgets and leases": [
-        _do(
+        request(
             "create",
-            _object("PodDisruptionBudget", "policy/v1", spec={"minAvailable": 1, "maxUnavailable": 1}),
+            make("PodDisruptionBudget", "policy/v1", spec={"minAvailable": 1, "maxUnavailable": 1}),
         ),
-        _do("create", _object("PodDisruptionBudget", "policy/v1", spec={"minAvailable": "150%"})),
-        _do("create", _object("PodDisruptionBudget", "policy/v1", spec={"minAvailable": "x"})),
-        _do("create", _object("Lease", "coordination.k8s.io/v1", spec={"leaseDurationSeconds": 0})),
+        request("create", make("PodDisruptionBudget", "policy/v1", spec={"minAvailable": "150%"})),
+        request("create", make("PodDisruptionBudget", "policy/v1", spec={"minAvailable": "x"})),
+        request("create", make("Lease", "coordination.k8s.io/v1", spec={"leaseDurationSeconds": 0})),
     ],
     "a pod's spec is fixed": [
-        _do("create", POD),
+        request("create", POD),
         _patch("strategic", "Pod", {"spec": {"containers": [{"name": "c", "image": "other"}]}}),
         _patch("merge", "Pod", {"spec": {"activeDeadlineSeconds": 5}}),
         _patch("merge", "Pod", {"spec": {"activeDeadlineSeconds": 9}}),
     ],
     "a role binding's role is fixed": [
-        _do(
+        request(
             "create",
-            _object(
+            make(
                 "RoleBinding",
                 "rbac.authorization.k8s.io/v1",
                 roleRef={"kind": "Role", "name": "x", "apiGroup": "rbac.authorization.k8s.io"},

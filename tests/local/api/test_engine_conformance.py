@@ -21,6 +21,7 @@ from tests.local.api.engine_harness import (
     serve_widgets,
     written,
 )
+from tests.local.api.engine_random import GENERATORS, sequence
 from tests.local.api.engine_scenarios import SCENARIOS, WIDGETS_CRD
 
 from mooring.kube.config import Config
@@ -57,6 +58,23 @@ async def test_engine_answers_as_the_real_server(name: str, real: tuple[Real, st
         expected = comparable(await server.answer(request), request, namespace)
         found = comparable(engine.answer(request), request, namespace)
         assert found == expected, f"request {number}: {request.verb} {request.path}"
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("kind", sorted(GENERATORS))
+async def test_random_writes_leave_the_same_object(kind: str, seed: int, real: tuple[Real, str]) -> None:
+    server, namespace = real
+    engine = Engine(crd.compile_version(crd.default_crd(WIDGETS_CRD), "v1"))
+    for number, template in enumerate(sequence(kind, seed)):
+        request = template.within(namespace)
+        answer = await server.answer(request)
+        if answer["status"] == 409 and "has been modified" in answer["message"]:
+            break  # a controller wrote in between
+        expected = comparable(answer, request, namespace)
+        found = comparable(engine.answer(request), request, namespace)
+        assert found == expected, f"request {number}: {request.verb} {request.body}"
+        if not engine.objects:
+            break
 
 
 @pytest.fixture

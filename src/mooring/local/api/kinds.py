@@ -58,11 +58,11 @@ class Kind:
         unknown += schema.unknown_fields(obj, self.schema)
         return schema.prune(obj, self.schema), unknown
 
-    def default(self, obj: JsonObject) -> JsonObject:
-        """Return the object with its defaults."""
+    def default(self, obj: JsonObject, *, applied: bool = False) -> JsonObject:
+        """Return the object with its defaults; nulls that an apply leaves stay, to be refused."""
         served = self.served
         if self.is_custom:
-            filled: JsonObject = schema.default(obj, self.schema)
+            filled: JsonObject = schema.default(obj, self.schema, drop_nulls=not applied)
             return filled
         if served.storage == CRD:
             obj = crds.default_crd(obj)

@@ -150,13 +150,27 @@ def _compare(old: Json, new: Json, schema: Schema) -> _Triple:
     if old is new or (type(new) in _CONTAINERS and same(old, new)):
         return _SAME
     shape = _shape(new, schema) if new is not None else _shape(old, schema)
+    if shape == _LEAF and _shape(old, schema) == _MAP and old:
+        return _other_type(old, new, schema) if new is not None else _MODIFIED
     if shape == _LEAF or (not old and not new):
         return _SAME if same(old, new) else _MODIFIED
     if type(old) is not type(new) and old is not None and new is not None:
-        return _MODIFIED
+        return _other_type(old, new, schema)
     if shape == _MAP:
         return _compare_maps(old or {}, new or {}, schema)
     return _compare_lists(old or [], new or [], schema)
+
+
+def _other_type(old: Json, new: Json, schema: Schema) -> _Triple:
+    """A value of another type was modified; what a map held is gone, what a map holds is new."""
+    removed, added = (
+        _whole(value, schema) if _shape(value, schema) == _MAP and value else None for value in (old, new)
+    )
+    below = [
+        {key: node for key, node in whole.items() if key != "."} if whole else None
+        for whole in (removed, added)
+    ]
+    return (below[0], _NOTHING, below[1])
 
 
 class _Collector:
@@ -332,10 +346,14 @@ def _merge_lists(live: list[Json], config: list[Json], schema: Schema) -> list[J
 
 
 def remove(value: Json, fields: FieldSet, schema: Schema) -> Json:
-    """Return a value without the members of a set; structures that lose all their parts stay, empty."""
+    """Return a value without the members of a set, None for what is left of a structure that lost all its parts.
+
+    That is how structured-merge-diff 6.3.3 has it: a built-in struct that is given up whole is then not
+    there, and a custom resource's list that may not be null is refused.
+    """
     shape = _shape(value, schema)
-    if shape == _LEAF or not value or not fields:
-        return value
+    if shape == _LEAF:
+        return None if isinstance(value, (dict, list)) else value
     if shape == _MAP:
         result: JsonObject = {}
         for key, item in value.items():
@@ -344,7 +362,7 @@ def remove(value: Json, fields: FieldSet, schema: Schema) -> Json:
                 result[key] = item
             elif not is_member(node):
                 result[key] = remove(item, node, _field(schema, key))
-        return result
+        return result or None
     kept = []
     for item in value:
         node = fields.get(element_of(item, schema))
@@ -352,7 +370,7 @@ def remove(value: Json, fields: FieldSet, schema: Schema) -> Json:
             kept.append(item)
         elif not is_member(node):
             kept.append(remove(item, node, _item(schema)))
-    return kept
+    return kept or None
 
 
 def named(fields: FieldSet, schema: Schema) -> FieldSet:

@@ -535,23 +535,24 @@ def _prune_object(value: JsonObject, schema: Schema | None, path: str, found: li
 # --- defaults ---------------------------------------------------------------------------------------
 
 
-def default(obj: Json, schema: Schema) -> Json:
+def default(obj: Json, schema: Schema, *, drop_nulls: bool = True) -> Json:
     """Return a custom resource with the defaults of its schema filled in.
 
-    As on a real server, nulls that are neither nullable nor defaulted are dropped.
+    Nulls that are neither nullable nor defaulted are dropped, as a real server does when it reads an
+    object; it does not after an apply.
     """
-    return _default(obj, schema)
+    return _default(obj, schema, drop_nulls)
 
 
-def _default(value: Json, schema: Schema) -> Json:
+def _default(value: Json, schema: Schema, drop: bool) -> Json:
     if isinstance(value, dict):
-        return _default_object(value, schema)
+        return _default_object(value, schema, drop)
     if isinstance(value, list) and schema.items is not None:
-        return _default_list(value, schema.items)
+        return _default_list(value, schema.items, drop)
     return value
 
 
-def _default_object(value: JsonObject, schema: Schema) -> JsonObject:
+def _default_object(value: JsonObject, schema: Schema, drop: bool) -> JsonObject:
     result = dict(value)
     changed = False
     for key, item in value.items():
@@ -559,13 +560,13 @@ def _default_object(value: JsonObject, schema: Schema) -> JsonObject:
         if child is None or child.name == META:
             continue
         if item is None:
-            if not child.nullable:
+            if not child.nullable and (drop or child.default is not MISSING):
                 changed = True
                 del result[key]
                 if child.default is not MISSING and key not in schema.properties:
                     result[key] = child.default
         elif type(item) is dict or type(item) is list:
-            filled = _default(item, child)
+            filled = _default(item, child, drop)
             if filled is not item:
                 changed = True
                 result[key] = filled
@@ -573,17 +574,17 @@ def _default_object(value: JsonObject, schema: Schema) -> JsonObject:
         for key, child in schema.properties.items():
             if child.default is not MISSING and key not in result:
                 changed = True
-                result[key] = _default(child.default, child)
+                result[key] = _default(child.default, child, drop)
     return result if changed else value
 
 
-def _default_list(value: list[Json], items: Schema) -> list[Json]:
+def _default_list(value: list[Json], items: Schema, drop: bool) -> list[Json]:
     result: list[Json] | None = None
     for index, item in enumerate(value):
         if item is None and not items.nullable and items.default is not MISSING:
             filled = items.default
         else:
-            filled = _default(item, items)
+            filled = _default(item, items, drop)
         if filled is not item:
             result = list(value) if result is None else result
             result[index] = filled

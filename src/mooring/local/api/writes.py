@@ -204,7 +204,7 @@ async def store_new(
         raise failures.without_reason("resourceVersion should not be set on objects to be created")
     generated = not obj["metadata"].get("name")
     obj = on_create(obj, now=cluster.now(), namespace=call.namespace)
-    obj = call.kind.default(obj)
+    obj = call.kind.default(obj, applied=applied)
     _check_namespace(call, obj)
     # managedFields are those of what was sent; what admission and the server add has no manager.
     if not applied:
@@ -350,7 +350,7 @@ async def _update_once(
         return old
     _check_preconditions(call, new, old)
     new = on_update(new, old)
-    new = call.kind.default(new)
+    new = call.kind.default(new, applied=applied)
     if not applied:
         new = ssa.track(old, new, call.kind.schema, _writer(call, options), reset=_reset(call))
     before = new
@@ -457,8 +457,12 @@ async def patch_object(call: Call) -> Result:
 
     def compute(old: JsonObject) -> JsonObject:
         patched = _patched(call, old, change, content_type)
-        shown = _go_map(change) if content_type == PATCH_TYPES[2] else _short(patched)
-        return _canonical_patched(call, patched, shown, body, options)
+        strategic = content_type == PATCH_TYPES[2]
+        shown = _go_map(change) if strategic else _short(patched)
+        try:
+            return _canonical_patched(call, patched, shown, body, options)
+        except WireError as error:
+            raise _invalid_patch(shown, error.converted if strategic else str(error)) from None
 
     return 200, await update(call, compute, options)
 
@@ -512,10 +516,7 @@ def _canonical_patched(
         own = served.group.partition(".")[0] or "core"
         why = f"converting ({version}.{patched.get('kind')}) to ({own}.{served.kind}): unknown conversion"
         raise _invalid_patch(shown, why)
-    try:
-        canonical, unknown = call.kind.canonical(patched)
-    except WireError as error:
-        raise _invalid_patch(shown, str(error)) from None
+    canonical, unknown = call.kind.canonical(patched)
     problems = _problems(unknown, _repeated(body, options))
     if problems and options.field_validation == "Strict":
         raise _invalid_patch(shown, strict_decoding(problems))
