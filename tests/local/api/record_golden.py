@@ -78,7 +78,16 @@ async def main(kubeconfig: Path) -> None:
         answers = await record(Real(transport))
     finally:
         await transport.close()
-    GOLDEN.write_text(json.dumps(answers, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    GOLDEN.write_text(_one_line_each(answers))
+
+
+def _one_line_each(answers: Json) -> str:
+    """Write one scenario a line, so that a change shows which one."""
+    parts = []
+    for part, found in answers.items():
+        lines = [f"{json.dumps(name)}: {json.dumps(found[name], sort_keys=True)}" for name in sorted(found)]
+        parts.append(f"{json.dumps(part)}: {{\n" + ",\n".join(lines) + "\n}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 if __name__ == "__main__":
