@@ -26,12 +26,15 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from mooring.kube.objects.coordination import Lease
 from mooring.operators.redis.sentinel.moves import LastFailover
+from mooring.operators.scope import lease_name
 from mooring.runtime import configure_logging
 from mooring.testing.bed import Bed
 from mooring.testing.ledger import Ledger
@@ -42,6 +45,8 @@ __all__ = ["main"]
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = 1.5
 """Seconds without a write that need no explanation."""
+RENEWED = 3.0
+"""Seconds since the renewal of a Lease whose holder lives (it renews every two)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +79,9 @@ class OperatorProcess:
             server=f"https://{plane.ranges.pods[1]}:6443",
             authority=plane.certificates.authority,
         )
+        self._bed = bed
         self._log = directory / "operator.log"
         self._process: subprocess.Popen[bytes] | None = None
-        self.killed_at = float("-inf")
 
     def start(self) -> None:
         """Start it (anew)."""
@@ -94,7 +99,15 @@ class OperatorProcess:
     def kill(self) -> None:
         """kill -9."""
         self._end(signal.SIGKILL)
-        self.killed_at = time.monotonic()
+
+    async def leads(self) -> bool:
+        """Whether the Lease was renewed just now: by a living process."""
+        name = lease_name("redis-sentinel", "all")
+        lease = await self._bed.get(Lease, name, "mooring-system")
+        renewed = lease.spec.renew_time if lease.spec else None
+        if not renewed:
+            return False
+        return datetime.now(UTC) - datetime.fromisoformat(renewed) < timedelta(seconds=RENEWED)
 
     def stop(self) -> None:
         """SIGTERM, for the end."""
@@ -115,22 +128,27 @@ class Soak:
         self._confirmed_lost = self._acknowledged_lost = 0
 
     async def run(self, ledger: Ledger, roles: Sequence[str]) -> AsyncIterator[Round]:
-        """One round per role."""
-        for number, role in enumerate(roles, 1):
-            yield await self._round(ledger, number, role)
+        """One round per role; in every second one, in random order, the operators' process dies too."""
+        troubles = [number % 2 == 0 for number in range(len(roles))]
+        self._chance.shuffle(troubles)
+        for number, (role, trouble) in enumerate(zip(roles, troubles, strict=True), 1):
+            yield await self._round(ledger, number, role, trouble=trouble)
 
-    async def _round(self, ledger: Ledger, number: int, role: str) -> Round:
+    async def _round(self, ledger: Ledger, number: int, role: str, *, trouble: bool) -> Round:
         stage = self._stage
         await asyncio.sleep(self._chance.uniform(0.2, 3.0))
-        trouble = asyncio.create_task(self._trouble_operator())
+        troubling = asyncio.create_task(self._trouble_operator(trouble))
         await asyncio.sleep(self._chance.uniform(0.0, 1.5))
         victim = await self._victim(role)
         before = (await stage.status()).last_failover
+        leading = self._operator is None or await self._operator.leads()
         ledger.reset_gap()
         began = time.monotonic()
         pid = stage.kill(victim)
         await stage.restarted({victim: pid})
-        operator = await trouble
+        operator = await troubling
+        if not leading and operator == "stayed":
+            operator = "waits for the dead one's Lease"
         await stage.writes(ledger, 100, within=90)
         await stage.exact(within=90)
         whole = time.monotonic() - began
@@ -161,9 +179,9 @@ class Soak:
         names = [pod.metadata.name or "" for pod in await self._stage.pods(component)]
         return self._chance.choice([name for name in names if name != master])
 
-    async def _trouble_operator(self) -> str:
-        """In half of the rounds the operators' process dies at a random moment and comes back later."""
-        if self._operator is None or self._chance.random() < 0.5:
+    async def _trouble_operator(self, trouble: bool) -> str:
+        """The operators' process dies at a random moment and comes back later."""
+        if self._operator is None or not trouble:
             return "stayed"
         await asyncio.sleep(self._chance.uniform(0.0, 2.0))
         await asyncio.to_thread(self._operator.kill)
@@ -177,12 +195,10 @@ def explain(before: LastFailover | None, after: LastFailover | None, *, away: bo
     """The operator's own words for a long gap; nothing when its record says nothing that would explain one."""
     if after is None or after == before:
         return ""
-    words = f"{after.cause}: {after.choice}"
-    if after.cause == "SentinelDecided" and away:
-        return f"{words} (the operators were away)"
-    if "its own log" in after.choice or away:
-        return f"{words} (the operators were away)" if away else words
-    return ""
+    words = f"{after.cause}: {after.choice}; {after.gap_seconds:.1f} s by its record"
+    if away:
+        return f"{words} (no operator led)"
+    return words if "its own log" in after.choice else ""
 
 
 def roles_of(rounds: int, chance: random.Random) -> list[str]:
