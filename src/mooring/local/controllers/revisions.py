@@ -82,9 +82,14 @@ def template_of(revision: ControllerRevision) -> PodTemplateSpec:
 
 
 def new_revision(
-    owner: Object, template: PodTemplateSpec | None, *, number: int, collisions: int
+    owner: Object,
+    template: PodTemplateSpec | None,
+    *,
+    number: int,
+    collisions: int,
+    label: str = HASH_LABEL,
 ) -> ControllerRevision:
-    """The revision of a workload's present template, not stored yet."""
+    """The revision of a workload's present template, not stored yet; ``label`` carries its hash."""
     data = template_data(template)
     name, digest = name_of(owner.metadata.name or "", data, collisions)
     labels = (template.metadata.labels or {}) if template and template.metadata else {}
@@ -92,7 +97,7 @@ def new_revision(
         metadata=ObjectMeta(
             name=name,
             namespace=owner.metadata.namespace,
-            labels={**labels, HASH_LABEL: digest},
+            labels={**labels, label: digest},
             annotations=dict(owner.metadata.annotations or {}) or None,
             owner_references=[owner_reference(owner)],
         ),
@@ -129,13 +134,19 @@ class History:
 
 
 def choose(
-    owner: Object, template: PodTemplateSpec | None, revisions: Sequence[ControllerRevision], collisions: int
+    owner: Object,
+    template: PodTemplateSpec | None,
+    revisions: Sequence[ControllerRevision],
+    collisions: int,
+    *,
+    label: str = HASH_LABEL,
 ) -> History:
     """Which stored revision the present template is; ``revisions`` are sorted."""
     number = (revisions[-1].revision or 0) + 1 if revisions else 1
     equal = [revision for revision in revisions if holds(revision, template)]
     if not equal:
-        return History(new_revision(owner, template, number=number, collisions=collisions), create=True)
+        made = new_revision(owner, template, number=number, collisions=collisions, label=label)
+        return History(made, create=True)
     if same_content(equal[-1], revisions[-1]):
         return History(revisions[-1])
     # Rolled back: the old revision becomes the newest again.
@@ -151,9 +162,10 @@ def obsolete(
 
 
 class Revisions:
-    """Carries out what `choose` and `obsolete` say."""
+    """Carries out what `choose` and `obsolete` say; ``label`` is where a kind keeps the hash."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, *, label: str = HASH_LABEL) -> None:
+        self._label = label
         self._client = context.client
         self._informer = context.family(ControllerRevision)
 
@@ -188,7 +200,7 @@ class Revisions:
 
         Nothing is stored for an owner that is being deleted: the collector would take it away again.
         """
-        chosen = choose(owner, template, revisions, collisions)
+        chosen = choose(owner, template, revisions, collisions, label=self._label)
         if owner.metadata.deletion_timestamp is not None:
             return chosen.update, collisions
         if chosen.renumber is not None:
@@ -225,7 +237,7 @@ class Revisions:
             collisions += 1
             # The label keeps the hash of the first name, as Kubernetes' does.
             name, _ = name_of(owner.metadata.name or "", revision.data or {}, collisions)
-            first = new_revision(owner, template, number=number, collisions=collisions)
+            first = new_revision(owner, template, number=number, collisions=collisions, label=self._label)
             meta = msgspec.structs.replace(first.metadata, name=name, labels=revision.metadata.labels)
             revision = msgspec.structs.replace(first, metadata=meta)
 

@@ -16,7 +16,7 @@ from mooring.local.controllers.context import Context
 from mooring.local.controllers.daemonset.plan import HASH, plan, pod_for
 from mooring.local.controllers.patching import status_patch
 from mooring.local.controllers.refusals import namespace_is_going
-from mooring.local.controllers.revisions import HASH_LABEL, Revisions, obsolete
+from mooring.local.controllers.revisions import Revisions, obsolete
 from mooring.runtime.controller import After, Controller, Done, Result
 
 __all__ = ["DaemonSetController"]
@@ -32,7 +32,7 @@ class DaemonSetController:
         self._sets = context.informers.of(DaemonSet)
         self._nodes = context.informers.of(Node)
         self._pods = Claimer(context, Pod)
-        self._revisions = Revisions(context)
+        self._revisions = Revisions(context, label=HASH)
 
     def controller(self) -> Controller:
         """The controller with its watches."""
@@ -65,7 +65,7 @@ class DaemonSetController:
         template = daemons.spec.template or PodTemplateSpec()
         collisions = (daemons.status.collision_count or 0) if daemons.status else 0
         update, collisions = await self._revisions.settle(daemons, template, revisions, collisions)
-        digest = (update.metadata.labels or {}).get(HASH_LABEL, "")
+        digest = (update.metadata.labels or {}).get(HASH, "")
         made = plan(
             daemons,
             self._nodes.list(),
@@ -86,9 +86,7 @@ class DaemonSetController:
                 DaemonSet, key.name, patch, namespace=key.namespace, subresource="status"
             )
         hashes = {(pod.metadata.labels or {}).get(HASH) for pod in pods}
-        live = {
-            r.metadata.name or "" for r in revisions if (r.metadata.labels or {}).get(HASH_LABEL) in hashes
-        }
+        live = {r.metadata.name or "" for r in revisions if (r.metadata.labels or {}).get(HASH) in hashes}
         limit = daemons.spec.revision_history_limit
         live.add(update.metadata.name or "")
         await self._revisions.drop(obsolete(revisions, live=live, limit=10 if limit is None else limit))

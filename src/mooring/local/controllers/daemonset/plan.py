@@ -35,6 +35,7 @@ from mooring.local.controllers.pods import (
 __all__ = ["HASH", "Plan", "belongs", "node_of", "plan", "pod_for"]
 
 HASH = "controller-revision-hash"
+GENERATION = "deprecated.daemonset.template.generation"
 _TAINTS = "node.kubernetes.io/"
 _OWN_TOLERATIONS = [
     *((name, "NoExecute") for name in ("not-ready", "unreachable")),
@@ -106,11 +107,9 @@ def pod_for(daemons: DaemonSet, template: PodTemplateSpec, *, node: str, revisio
         affinity.node_affinity or NodeAffinity(), required_during_scheduling_ignored_during_execution=required
     )
     spec = replace(spec, affinity=replace(affinity, node_affinity=at), tolerations=tolerations_of(template))
-    labels = {
-        **(pod.metadata.labels or {}),
-        HASH: revision,
-        "pod-template-generation": str(daemons.metadata.generation or 1),
-    }
+    labels = {**(pod.metadata.labels or {}), HASH: revision}
+    if generation := (daemons.metadata.annotations or {}).get(GENERATION):
+        labels["pod-template-generation"] = generation
     return replace(pod, metadata=replace(pod.metadata, labels=labels), spec=spec)
 
 
