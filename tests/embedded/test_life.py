@@ -97,9 +97,9 @@ async def redis(running: Running, *words: str) -> str:
     cluster = await client.get(RedisCluster, "demo", namespace="default")
     master = await client.get(Pod, (cluster.status and cluster.status.master) or "", namespace="default")
     address = (master.status and master.status.pod_ip) or ""
+    directory = str(running.directory)
     done = await running.program.run(
-        *("enter", "--data-dir", running.directory, "redis-cli", "-h", address, *words),
-        REDISCLI_AUTH=PASSWORD,
+        "enter", "--data-dir", directory, "redis-cli", "-h", address, *words, REDISCLI_AUTH=PASSWORD
     )
     return done.fine().strip()
 
