@@ -41,6 +41,7 @@ kubernetes-down: ## stop it and leave nothing behind
 
 soak: ## rounds of faults under a writer, not for CI: make soak ROUNDS=20
 	$(DEV) python bench/soak.py --rounds $(or $(ROUNDS),20)
+	$(DEV) pytest -q -m soak
 
 bench: ## start-up, memory, rest and reconcile costs, beside the real control plane
 	$(DEV) python bench/plane.py

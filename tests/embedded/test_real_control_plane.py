@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,11 @@ from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterSta
 from mooring.testing.bed import KubernetesBed
 from mooring.testing.ledger import Ledger
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(180)]
+pytestmark = [
+    pytest.mark.kubernetes,
+    pytest.mark.timeout(180),
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs the right to make networks"),
+]
 
 MANIFEST = """
 apiVersion: v1

@@ -19,10 +19,10 @@ NAMESPACED = ("embedded", "full")
 
 #: Tier -> the tests in it, fastest first.
 TIERS: dict[str, str] = {
-    "unit": "not embedded and not full and not kubernetes",
-    "embedded": "embedded and not full and not kubernetes",
-    "kubernetes": "kubernetes and not full",
-    "full": "full",
+    "unit": "not embedded and not full and not kubernetes and not soak",
+    "embedded": "embedded and not full and not kubernetes and not soak",
+    "kubernetes": "kubernetes and not full and not soak",
+    "full": "full and not soak",
 }
 
 _REEXEC = "import sys; from mooring.local.node.rootless import reexec; reexec(sys.argv[1:])"
