@@ -6,6 +6,7 @@ import argparse
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -61,4 +62,8 @@ def _pytest(arguments: list[str], *, root: Path, tier: str) -> int:
         if (why := rootless.trouble()) is not None:
             raise rootless.RootlessError(why)
         command = [sys.executable, "-c", _REEXEC, *command]
+        # In there pytest takes itself for root, whose own directory below /tmp is not this user's to use.
+        with tempfile.TemporaryDirectory(prefix="mooring-test-", ignore_cleanup_errors=True) as place:
+            environment = {**os.environ, "PYTEST_DEBUG_TEMPROOT": place}
+            return subprocess.run(command, cwd=root, env=environment).returncode
     return subprocess.run(command, cwd=root).returncode
