@@ -107,9 +107,11 @@ class Program:
 
     def start(self, *arguments: str | Path, log: Path) -> subprocess.Popen[bytes]:
         """Start it, with everything it says going to a file."""
+        # Whoever started the tests may have had these ignored, as nohup does; a terminal's shell has not.
+        defaults = ["env", "--default-signal=INT,HUP"]
         with log.open("ab") as out:
             return subprocess.Popen(
-                [*self.before, *self.argv, *map(str, arguments)],
+                [*defaults, *self.before, *self.argv, *map(str, arguments)],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
