@@ -66,7 +66,10 @@ class Checker:
     async def _exec(self, action: ExecAction, timeout: float | None) -> None:
         try:
             output = await capture(self.entrance, action.command or (), timeout=timeout)
-        except LookupError as error:
+        except TimeoutError:
+            raise
+        except (LookupError, OSError) as error:
+            # Also ENOMEM: what the kernel says of a pid namespace whose first process has just died.
             raise CheckFailed(str(error)) from None
         if output.status != 0:
             text = output.text.decode(errors="replace").strip()
