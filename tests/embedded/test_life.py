@@ -151,7 +151,7 @@ async def test_a_stopped_plane_leaves_nothing_and_returns_with_its_data(program:
 async def test_a_killed_plane_takes_its_pods_along_and_returns_with_its_data(
     program: Program, home: Path
 ) -> None:
-    async with program.up(home / "data") as running:
+    async with program.up(home / "data", "--log-format", "json") as running:
         await create(running.client())
         assert await redis(running, "set", "kept", "yes") == "OK"
         processes = descendants(running.pid)
@@ -170,6 +170,9 @@ async def test_a_killed_plane_takes_its_pods_along_and_returns_with_its_data(
 
         running.kill()
         await running.start()
+        await until(
+            lambda: running.said().count('"event":"leading"') == 3, "its own Lease is its own", within=5
+        )
         await healthy(running.client())
         assert await redis(running, "get", "kept") == "yes"
 
@@ -612,7 +615,10 @@ class Terminal:
         os.set_blocking(self._master, False)
         self._said = b""
         self._process = subprocess.Popen(
-            ["setsid", "--ctty", "--wait", *program.argv, *arguments],
+            [
+                *("env", "--default-signal=INT,HUP"),
+                *("setsid", "--ctty", "--wait", *program.argv, *arguments),
+            ],
             stdin=slave,
             stdout=slave,
             stderr=slave,

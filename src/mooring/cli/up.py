@@ -20,6 +20,7 @@ from mooring.cli.packages import NODE, ensure
 from mooring.cli.run import add_operator_options, chosen, until_signalled
 from mooring.local.directory import DataDirectory, DirectoryInUse, check_kubeconfig, default_directory
 from mooring.local.node import rootless
+from mooring.local.node.cleanup import plane_id
 from mooring.local.node.images import load
 from mooring.local.node.netlink import Netlink
 from mooring.local.node.node import Settings
@@ -105,6 +106,8 @@ def run(options: argparse.Namespace) -> int:
             namespaces=namespaces,
             workers=options.workers,
             again=True,
+            # The directory's lock says that a former process of this plane is dead: no waiting for its Lease.
+            identity=f"{host}_up_{plane_id(directory.path / 'node')}",
         ),
         kubeconfig=kubeconfig,
     )

@@ -32,7 +32,9 @@ class Operate:
     """How to run operators.
 
     ``namespace`` is where their Leases are. ``namespaces`` restricts what is watched; none means all.
-    ``again`` stands for election anew after a lost Lease instead of failing.
+    ``again`` stands for election anew after a lost Lease instead of failing. ``identity`` is who holds the
+    Leases, by default a new name for each process; one that is kept takes its own Lease back at once after a
+    crash, and is only for whoever can be sure that its former process is dead.
     """
 
     operators: Sequence[Operator]
@@ -45,6 +47,7 @@ class Operate:
     probe_port: int | None = None
     elect: bool = True
     again: bool = False
+    identity: str = ""
 
 
 async def operate(client: Client, how: Operate) -> None:
@@ -59,7 +62,7 @@ async def operate(client: Client, how: Operate) -> None:
 async def _run(client: Client, operator: Operator, how: Operate, *, first: bool) -> None:
     while True:
         clock = SystemClock()
-        election = Election(lease_name(operator.name, how.scope), how.namespace) if how.elect else None
+        election = _election(operator, how) if how.elect else None
         manager = Manager(
             client,
             name=operator.name,
@@ -78,6 +81,10 @@ async def _run(client: Client, operator: Operator, how: Operate, *, first: bool)
             if not how.again:
                 raise
             log.warning("lost the lease; standing for election again", operator=operator.name)
+
+
+def _election(operator: Operator, how: Operate) -> Election:
+    return Election(lease_name(operator.name, how.scope), how.namespace, identity=how.identity)
 
 
 async def _ensure_namespace(client: Client, name: str) -> None:
