@@ -543,6 +543,7 @@ async def test_a_plain_user_does_all_of_it(home: Path) -> None:
         await until(lambda: user.processes() == [], "his processes are gone", within=5)
 
 
+@pytest.mark.full
 @pytest.mark.timeout(240)
 async def test_a_plain_user_sees_the_demo(home: Path) -> None:
     with plain_user() as user:
