@@ -59,7 +59,13 @@ DOWN_AFTER = 5.0
 # --- rounds of death ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("apart", [False, True], ids=["within", "as-a-process-killed-too"])
+@pytest.mark.parametrize(
+    "apart",
+    [
+        pytest.param(False, id="within"),
+        pytest.param(True, id="as-a-process-killed-too", marks=pytest.mark.soak),
+    ],
+)
 async def test_rounds_of_death_lose_nothing_confirmed(directory: Path, apart: bool) -> None:
     totals = await soak(rounds(3, seed=3, apart=apart), directory)
 
