@@ -29,7 +29,7 @@ from mooring.operators.redis.dial import Address, Dial, DialError
 from mooring.operators.redis.sentinel.names import Names
 from mooring.operators.redis.sentinel.topology import REDIS_PORT, SENTINEL_PORT
 from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterStatus
-from mooring.testing.bed import Bed, NotInTime
+from mooring.testing.bed import Bed, KubernetesBed, NotInTime
 from mooring.testing.ledger import Ledger
 
 __all__ = ["RedisStage", "digest", "manifest"]
@@ -90,7 +90,12 @@ class RedisStage:
     """One cluster, seen from outside."""
 
     def __init__(
-        self, bed: Bed, name: str = "demo", *, namespace: str = "default", password: str = ""
+        self,
+        bed: Bed | KubernetesBed,
+        name: str = "demo",
+        *,
+        namespace: str = "default",
+        password: str = "",
     ) -> None:
         self.bed, self.name, self.namespace, self.password = bed, name, namespace, password
         self.names = Names(name)
