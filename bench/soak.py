@@ -47,6 +47,8 @@ TARGET = 1.5
 """Seconds without a write that need no explanation."""
 RENEWED = 3.0
 """Seconds since the renewal of a Lease whose holder lives (it renews every two)."""
+LEASE = 30.0
+"""Seconds after which somebody leads again: a dead holder's Lease, and the start of the next one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +154,9 @@ class Soak:
         await stage.writes(ledger, 100, within=90)
         await stage.exact(within=90)
         whole = time.monotonic() - began
-        gap, after = ledger.longest_gap, (await stage.status()).last_failover
+        gap, explanation = ledger.longest_gap, ""
+        if gap > TARGET:
+            explanation = await self._explanation(before, away=operator != "stayed")
         report = await ledger.check()
         lost = (
             report.lost_acknowledged - self._acknowledged_lost,
@@ -168,8 +172,17 @@ class Soak:
             lost_confirmed=lost[1],
             whole_again=round(whole, 1),
             operator=operator,
-            explanation=explain(before, after, away=operator != "stayed") if gap > TARGET else "",
+            explanation=explanation,
         )
+
+    async def _explanation(self, before: LastFailover | None, *, away: bool) -> str:
+        """The operator's own words; where none led, the next one writes them when the dead one's Lease is over."""
+        until = time.monotonic() + (LEASE if away else 0.0)
+        while True:
+            words = explain(before, (await self._stage.status()).last_failover, away=away)
+            if words or time.monotonic() >= until:
+                return words
+            await asyncio.sleep(0.2)
 
     async def _victim(self, role: str) -> str:
         master = await self._stage.master()
