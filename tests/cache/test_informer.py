@@ -121,7 +121,7 @@ async def test_a_gone_version_lists_again_and_tells_what_was_deleted(
         assert gone.new is None
         assert gone.final_state_unknown
         relist = [r for r in api.requests if r.method == "GET"][-1]
-        assert relist.query["resourceVersionMatch"] == "NotOlderThan"
+        assert relist.query.get("resourceVersionMatch") == "NotOlderThan"
         assert int(relist.query["resourceVersion"]) >= 100, "never from version 0"
 
 
@@ -335,6 +335,18 @@ async def test_a_set_shares_informers_and_knows_what_it_can_answer(api: FakeApi,
         assert late.synced.is_set(), "one asked for later is started at once"
         assert informers.healthy
     assert not [t for t in asyncio.all_tasks() if t.get_name().startswith("informer")]
+
+
+async def test_a_filtered_informer_never_says_that_an_object_does_not_exist(
+    api: FakeApi, clock: VirtualClock
+) -> None:
+    async with InformerSet(Client(api), clock) as informers:
+        informers.of(ConfigMap, label_selector="app=x")
+        informers.of(Pod, field_selector="spec.nodeName=n")
+        await informers.wait_synced(5)
+        for kind in (ConfigMap, Pod):
+            with pytest.raises(OutsideFilter, match="read it live"):
+                informers.reading(kind, "default")
 
 
 async def test_a_set_that_cannot_sync_says_which_informer_and_why(api: FakeApi, clock: VirtualClock) -> None:

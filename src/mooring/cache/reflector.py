@@ -290,12 +290,7 @@ class Reflector(Generic[T]):
         if event.type == "BOOKMARK":
             self._sink.on_bookmark(int(event.resource_version or 0))
         elif event.type == "ERROR":
-            error = event.error
-            if error is None:
-                raise _Relist("the watch reported an error without a status")
-            if error.status == 410 or error.reason in ("Expired", "Gone"):
-                raise _Relist(error.message)
-            raise error
+            raise event.error or _Relist("the watch reported an error without a status")
         else:
             self._sink.on_event(event)
 
