@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -29,9 +30,19 @@ async def run(pods: Cluster, one: Container, script: str, **more: str) -> tuple[
         **more,
     }
     process = await asyncio.create_subprocess_exec(
-        "sh", str(path), env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        "sh",
+        str(path),
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
     )
-    out, _ = await process.communicate()
+    try:
+        out, _ = await process.communicate()
+    finally:
+        if process.returncode is None:  # the test gave up on it: it and what it started end now
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.communicate()
     assert process.returncode is not None
     return process.returncode, out.decode()
 
