@@ -28,6 +28,7 @@ class Request:
     path: str
     query: Mapping[str, str]
     body: Json
+    accept: str = ""
 
 
 def status(code: int, reason: str, message: str = "", **details: Any) -> Response:
@@ -231,7 +232,7 @@ class FakeApi:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> Response:
-        request = Request(method, path, dict(query or {}), json.loads(body) if body else {})
+        request = Request(method, path, dict(query or {}), json.loads(body) if body else {}, _accept(headers))
         self.requests.append(request)
         await asyncio.sleep(0)
         for fault in self.faults:
@@ -319,7 +320,7 @@ class FakeApi:
         timeout: float | None = None,
     ) -> AsyncIterator[StreamResponse]:
         query = dict(query or {})
-        request = Request("WATCH", path, query, {})
+        request = Request("WATCH", path, query, {}, _accept(headers))
         self.requests.append(request)
         await asyncio.sleep(0)
         for fault in self.faults:
@@ -361,6 +362,10 @@ class FakeApi:
 
     async def close(self) -> None:
         self.cut()
+
+
+def _accept(headers: Mapping[str, str] | None) -> str:
+    return (headers or {}).get("Accept", "")
 
 
 def _named(obj: Json, selector: str) -> bool:

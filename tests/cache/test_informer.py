@@ -337,6 +337,17 @@ async def test_a_set_shares_informers_and_knows_what_it_can_answer(api: FakeApi,
     assert not [t for t in asyncio.all_tasks() if t.get_name().startswith("informer")]
 
 
+async def test_an_object_a_selector_may_hide_is_not_called_absent(api: FakeApi, clock: VirtualClock) -> None:
+    async with following(api, clock, label_selector="app=x") as (informer, _):
+        with pytest.raises(OutsideFilter, match="read it live"):
+            informer.get(Key("default", "a"))
+        assert informer.peek(Key("default", "a")) is None
+    async with following(api, clock, field_selector="metadata.name=a") as (informer, _):
+        assert informer.get(Key("default", "a")) is None, "here the key alone tells"
+        with pytest.raises(OutsideFilter):
+            informer.get(Key("default", "b"))
+
+
 async def test_a_filtered_informer_never_says_that_an_object_does_not_exist(
     api: FakeApi, clock: VirtualClock
 ) -> None:

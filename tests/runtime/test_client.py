@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.cache.fake_api import FakeApi
 
-from mooring.cache import InformerSet, Transition
-from mooring.kube import Client, Conflict, Key, MergePatch, NotFound
-from mooring.kube.objects.core import ConfigMap
+from mooring.cache import InformerSet, NotCached, Transition
+from mooring.kube import Client, Conflict, Key, MergePatch, NotFound, encode, metadata_of
+from mooring.kube.objects.core import ConfigMap, Secret
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.runtime import CachedClient
 from mooring.testing.clock import VirtualClock
@@ -144,3 +144,35 @@ async def test_lists_by_selector_owner_and_predicate(
     parent = ConfigMap(metadata=ObjectMeta(name="x", namespace="default", uid="u9"))
     assert [o.metadata.name for o in client.owned_by(ConfigMap, parent)] == ["a"]
     assert client.informers.of(ConfigMap).get(Key("default", "a")) is not None
+
+
+async def test_metadata_alone_is_asked_for_and_follows_whole_writes(
+    api: FakeApi, clock: VirtualClock
+) -> None:
+    secret = Secret(
+        metadata=ObjectMeta(name="a", namespace="default", labels={"app": "x"}), data={"k": "dg=="}
+    )
+    async with InformerSet(Client(api), clock) as informers:
+        informer = informers.of(metadata_of(Secret))
+        assert informers.of(metadata_of(Secret)) is informer
+        await informers.wait_synced(5)
+        await clock.settle()
+        accepted = [request.accept for request in api.requests]
+        assert accepted == [
+            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
+            "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+        ]
+        client = CachedClient(Client(api), informers)
+        api.hold()
+        await client.create(secret)
+        found = client.find(metadata_of(Secret), "a", namespace="default")
+        assert found is not None
+        assert found.metadata.labels == {"app": "x"}
+        assert b"dg==" not in encode(found)
+        with pytest.raises(NotCached):
+            client.find(Secret, "a", namespace="default")
+        await client.delete(Secret, "a", namespace="default")
+        assert api.writes("secrets")[-1].body["preconditions"] == {"uid": found.metadata.uid}
+        assert client.find(metadata_of(Secret), "a", namespace="default") is None
+        with pytest.raises(TypeError, match="metadata alone"):
+            await client.create(found)

@@ -25,7 +25,7 @@ from mooring.cache.errors import BadObject, NotCached, OutsideFilter
 from mooring.cache.reflector import Reflector
 from mooring.cache.store import Store, Transition
 from mooring.kube.client import Client, Undecodable, WatchEvent
-from mooring.kube.object import Key, Object, key_of
+from mooring.kube.object import Key, Object, ObjectMetadata, Resource, key_of
 from mooring.kube.selectors import FieldRequirement, parse_field_selector, parse_selector
 
 __all__ = ["Handler", "Informer", "InformerSet", "selects"]
@@ -65,6 +65,7 @@ class Informer(Generic[T]):
         self._clock = clock or SystemClock()
         self._names = _field(field_selector, "metadata.name")
         self._namespaces = _field(field_selector, "metadata.namespace") or ([namespace] if namespace else [])
+        self._partial = bool(label_selector) or not _by_key(field_selector)
         self._store: Store[T] = Store(selects=selects(label_selector, field_selector))
         self._handlers: list[Handler[T]] = []
         self._bad_handlers: list[BadHandler] = []
@@ -92,17 +93,22 @@ class Informer(Generic[T]):
     # --- reading
 
     def get(self, key: Key) -> T | None:
-        """The newest known state, ``None`` when there is no such object (in this informer's selection).
+        """The newest known state, ``None`` when there is no such object.
 
-        Raises `OutsideFilter` when the key can never be in it, `BadObject` when the object is there but its
-        current version could not be decoded.
+        Raises `OutsideFilter` when a namespace or selector may be what hides the object, `BadObject` when it
+        is there but its current version could not be decoded.
         """
         namespaces, names = self._namespaces, self._names
         if (namespaces and key.namespace not in namespaces) or (names and key.name not in names):
             raise OutsideFilter(f"{self.kind.resource.kind} {key} is outside {self!r}; read it live")
         if self._bad and key in self._bad:
             raise BadObject(f"{self.kind.resource.kind} {key} cannot be read: {self._bad[key].error}")
-        return self._store.get(key)
+        found = self._store.get(key)
+        if found is None and self._partial:
+            raise OutsideFilter(
+                f"{self.kind.resource.kind} {key} is not in {self!r}; read it live, or `peek`"
+            )
+        return found
 
     def by_index(self, name: str, value: str) -> list[T]:
         """The objects an index files under ``value``; see `Store.by_index` for the built-in ones."""
@@ -216,9 +222,11 @@ class Informer(Generic[T]):
 
     # --- read your writes
 
-    def wrote(self, obj: T) -> None:
+    def wrote(self, obj: Object) -> None:
         """Take the answer to a write of ours, as if the watch had brought it already."""
-        if self._covers(obj.metadata.namespace or ""):
+        if issubclass(self.kind, ObjectMetadata):
+            obj = self.kind(metadata=obj.metadata)
+        if isinstance(obj, self.kind) and self._covers(obj.metadata.namespace or ""):
             if self._bad:
                 self._bad.pop(key_of(obj), None)
             self._emit(self._store.apply(obj, "write"))
@@ -229,7 +237,7 @@ class Informer(Generic[T]):
             self._emit(self._store.gone(key, uid))
 
     def peek(self, key: Key) -> T | None:
-        """As `get`, but ``None`` also where `get` raises; for comparing, never for deciding to create."""
+        """What is here under a key, without `get`'s questions; for comparing, never for deciding to create."""
         return self._store.get(key)
 
     def _covers(self, namespace: str) -> bool:
@@ -286,7 +294,7 @@ class InformerSet:
         self.clock = clock or SystemClock()
         self._watch_list = watch_list
         self._informers: dict[Scope, Informer[Any]] = {}
-        self._by_kind: dict[type[Object], list[Informer[Any]]] = {}
+        self._by_resource: dict[Resource, list[Informer[Any]]] = {}
         self._running = False
 
     def __iter__(self) -> Iterator[Informer[Any]]:
@@ -309,14 +317,14 @@ class InformerSet:
                 watch_list=self._watch_list,
             )
             self._informers[scope] = informer
-            self._by_kind.setdefault(kind, []).append(informer)
+            self._by_resource.setdefault(kind.resource, []).append(informer)
             if self._running:
                 informer.start()
         return cast("Informer[T]", informer)
 
-    def every(self, kind: type[T]) -> Sequence[Informer[T]]:
-        """All informers of a kind, filtered ones included."""
-        return self._by_kind.get(kind, ())
+    def every(self, kind: type[Object]) -> Sequence[Informer[Any]]:
+        """All informers of a resource, those included that see a part of it or its metadata alone."""
+        return self._by_resource.get(kind.resource, ())
 
     def reading(self, kind: type[T], namespace: str) -> Informer[T]:
         """The informer that answers for every object of the kind in a namespace ("": in all).
@@ -324,7 +332,7 @@ class InformerSet:
         Raises `OutsideFilter` when there are only informers that see a part, `NotCached` when there is none
         or it is not synced yet.
         """
-        informers = self._by_kind.get(kind, ())
+        informers = [informer for informer in self.every(kind) if informer.kind is kind]
         for informer in informers:
             if informer.label_selector or informer.field_selector:
                 continue
@@ -404,6 +412,12 @@ def _attribute(value: Any, json_name: str) -> Any:
         if encoded == json_name:
             return getattr(value, attribute)
     return None
+
+
+def _by_key(field_selector: str) -> bool:
+    """Whether an object's key alone tells if the selector takes it."""
+    by_key = ("metadata.name", "metadata.namespace")
+    return all(f.path in by_key and not f.negated for f in parse_field_selector(field_selector))
 
 
 def _field(field_selector: str, path: str) -> list[str]:

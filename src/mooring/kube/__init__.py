@@ -31,11 +31,13 @@ from mooring.kube.errors import (
 from mooring.kube.object import (
     Key,
     Object,
+    ObjectMetadata,
     Resource,
     controller_of,
     decode,
     encode,
     key_of,
+    metadata_of,
     owner_reference,
     to_dict,
 )
@@ -63,6 +65,7 @@ __all__ = [
     "MergePatch",
     "NotFound",
     "Object",
+    "ObjectMetadata",
     "Page",
     "Part",
     "Patch",
@@ -81,6 +84,7 @@ __all__ = [
     "decode",
     "encode",
     "key_of",
+    "metadata_of",
     "owner_reference",
     "to_dict",
 ]

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from mooring.kube.errors import ApiError, DecodeError, api_error
-from mooring.kube.object import Key, Object, Resource, decode, encode, key_of
+from mooring.kube.object import Key, Object, ObjectMetadata, Resource, decode, encode, key_of
 from mooring.kube.objects.meta import DeleteOptions, ListMeta, ObjectMeta, Preconditions
 from mooring.kube.patches import ApplyPatch, Patch
 from mooring.kube.transport import Response, Transport
@@ -122,10 +122,13 @@ class Client:
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
         content_type: str = JSON,
+        accept: str = JSON,
         timeout: float | None = None,
     ) -> Response:
         """One raw request; an error status raises."""
-        headers = {"Content-Type": content_type} if body is not None else None
+        headers = {"Accept": accept} if accept != JSON else {}
+        if body is not None:
+            headers["Content-Type"] = content_type
         answer = await self.transport.request(
             method, path, query=query, body=body, headers=headers, timeout=timeout
         )
@@ -136,7 +139,7 @@ class Client:
     async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T:
         """Read one object."""
         path = _path(kind.resource, namespace, name)
-        return decode((await self.request("GET", path)).body, kind)
+        return decode((await self.request("GET", path, accept=_accept(kind))).body, kind)
 
     async def list(
         self,
@@ -160,7 +163,8 @@ class Client:
             query["resourceVersion"] = resource_version
         if resource_version_match:
             query["resourceVersionMatch"] = resource_version_match
-        answer = await self.request("GET", _collection(kind.resource, namespace), query=query)
+        path = _collection(kind.resource, namespace)
+        answer = await self.request("GET", path, query=query, accept=_accept(kind, suffix="List"))
         return _page(answer.body, kind)
 
     @asynccontextmanager
@@ -184,13 +188,16 @@ class Client:
         if send_initial_events:
             query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         path = _collection(kind.resource, namespace)
-        async with self.transport.stream("GET", path, query=query) as answer:
+        headers = {"Accept": _accept(kind)}
+        async with self.transport.stream("GET", path, query=query, headers=headers) as answer:
             if answer.status >= 400:
                 raise api_error(answer.status, await answer.read(), answer.headers)
             yield (_event(line, kind) async for line in answer)
 
     async def create(self, obj: T, *, dry_run: bool = False) -> T:
         """Create an object; raises :class:`AlreadyExists` when its name is taken."""
+        if isinstance(obj, ObjectMetadata):
+            raise TypeError(f"{obj.resource.kind} {key_of(obj)}: cannot be created from its metadata alone")
         path = _collection(obj.resource, obj.metadata.namespace or "")
         answer = await self.request("POST", path, query=self._write_query(dry_run=dry_run), body=encode(obj))
         return decode(answer.body, type(obj))
@@ -284,6 +291,13 @@ class Client:
         if dry_run:
             query["dryRun"] = "All"
         return query
+
+
+def _accept(kind: type[Object], *, suffix: str = "") -> str:
+    """What to ask for: the whole object, or its metadata from a server that can send it alone."""
+    if not issubclass(kind, ObjectMetadata):
+        return JSON
+    return f"{JSON};as=PartialObjectMetadata{suffix};g=meta.k8s.io;v=v1,{JSON}"
 
 
 def _path(resource: Resource, namespace: str, name: str, subresource: str = "") -> str:

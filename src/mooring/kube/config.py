@@ -101,9 +101,12 @@ class Config:
         )
         if not cluster.get("server"):
             raise ConfigError(f"kubeconfig {path}: cluster {chosen.get('cluster')!r} has no server")
+        inline_ca = cluster.get("certificate-authority-data")
+        ca_file = cluster.get("certificate-authority")
         return cls(
             server=cluster["server"].rstrip("/"),
-            ca_data=_data(cluster, "certificate-authority", path),
+            ca_data=_data(cluster, "certificate-authority", path) if inline_ca else None,
+            ca_file=_relative(path, ca_file) if ca_file and not inline_ca else None,
             insecure=bool(cluster.get("insecure-skip-tls-verify")),
             tls_server_name=cluster.get("tls-server-name"),
             token=user.get("token"),
@@ -120,7 +123,12 @@ class Config:
             return None
         cafile = str(self.ca_file) if self.ca_file else None
         cadata = self.ca_data.decode() if self.ca_data else None
-        context = ssl.create_default_context(cafile=cafile, cadata=cadata)
+        try:
+            context = ssl.create_default_context(cafile=cafile, cadata=cadata)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot read the authority {cafile or 'of the kubeconfig'}: {error}"
+            ) from error
         if self.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -14,11 +14,13 @@ from mooring.kube.part import Part
 __all__ = [
     "Key",
     "Object",
+    "ObjectMetadata",
     "Resource",
     "controller_of",
     "decode",
     "encode",
     "key_of",
+    "metadata_of",
     "owner_reference",
     "to_dict",
 ]
@@ -73,6 +75,28 @@ class Object(Part, frozen=True, kw_only=True):
     api_version: str | None = None
     kind: str | None = None
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+
+
+class ObjectMetadata(Object, frozen=True, kw_only=True):
+    """The metadata of an object and nothing else; `metadata_of` makes the type for a kind.
+
+    For what is watched only for its labels, its owner or its being there, such as Secrets: the server sends
+    no more than this (``PartialObjectMetadata``), so no more can leak or fill the memory.
+    """
+
+
+@cache
+def metadata_of(kind: type[Object]) -> type[ObjectMetadata]:
+    """The type that reads only the metadata of ``kind``; the same one for every call."""
+    made = msgspec.defstruct(
+        f"{kind.resource.kind}Metadata",
+        [],
+        bases=(ObjectMetadata,),
+        namespace={"resource": kind.resource, "__doc__": f"The metadata of a {kind.resource.kind}."},
+        frozen=True,
+        kw_only=True,
+    )
+    return cast("type[ObjectMetadata]", made)
 
 
 T = TypeVar("T", bound=Object)

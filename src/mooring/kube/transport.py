@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
+from urllib.parse import urlsplit
 
 import aiohttp
 
 from mooring.kube.config import Config, Credentials
-from mooring.kube.errors import TransportError
+from mooring.kube.errors import ConfigError, TransportError
 
 __all__ = ["HttpTransport", "Response", "StreamResponse", "Transport"]
 
@@ -103,11 +105,55 @@ class _HttpStream:
             yield rest
 
 
+class _Tls:
+    """The TLS settings in force, made again when the authority's file has changed.
+
+    New settings concern new connections: those that are open were trusted when they were made.
+    """
+
+    #: Seconds between two looks at the file.
+    REFRESH = 60.0
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._context: ssl.SSLContext | None = None
+        self._stamp: tuple[int, ...] = ()
+        self._until = 0.0
+
+    def context(self) -> ssl.SSLContext | bool:
+        """What to connect with; raises `ConfigError` when there never was a readable authority."""
+        if self._context is None or time.monotonic() >= self._until:
+            self._refresh()
+        return self._context or True
+
+    def expire(self) -> None:
+        """Look at the file before the next connection, after a server that was not trusted."""
+        self._until = 0.0
+
+    def _refresh(self) -> None:
+        self._until = time.monotonic() + self.REFRESH if self._config.ca_file else float("inf")
+        try:
+            stamp = self._stat()
+            if self._context is None or stamp != self._stamp:
+                self._context = self._config.ssl_context()
+                self._stamp = stamp
+        except (ConfigError, OSError):
+            if self._context is None:
+                raise
+            # Half-way through a rotation: what was trusted is trusted on, until the next look.
+
+    def _stat(self) -> tuple[int, ...]:
+        if self._config.ca_file is None or not self._config.ca_file.exists():
+            return ()
+        found = self._config.ca_file.stat()
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+
 class HttpTransport:
     """HTTP/1.1 over pooled connections; one more connection per stream.
 
     A read that meets a connection the server had already closed is sent once more; a write never is,
-    since nobody can know whether it was carried out.
+    since nobody can know whether it was carried out. Token and authority files are read again as they rotate.
     """
 
     #: Seconds for a request without a ``timeout`` of its own.
@@ -118,21 +164,30 @@ class HttpTransport:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._credentials = Credentials(config)
+        self._tls = _Tls(config)
         self._sessions: dict[int, aiohttp.ClientSession] = {}
-        self._context: ssl.SSLContext | None = None
+
+    @property
+    def host(self) -> str:
+        """Host and port of the server, for metrics."""
+        return urlsplit(self._config.server).netloc
+
+    def another(self) -> HttpTransport:
+        """A transport to the same server that shares no connection with this one, for another event loop."""
+        return HttpTransport(self._config)
 
     def _open(self, limit: int) -> aiohttp.ClientSession:
         """The session whose pool holds ``limit`` connections (0: any number, for streams)."""
-        if self._context is None:
-            self._context = self._config.ssl_context()
         if limit not in self._sessions:
-            connector = aiohttp.TCPConnector(limit=limit, ssl=self._context or True, keepalive_timeout=60)
-            self._sessions[limit] = aiohttp.ClientSession(
+            connector = aiohttp.TCPConnector(limit=limit, keepalive_timeout=60)
+            session = self._sessions[limit] = aiohttp.ClientSession(
                 connector=connector,
                 headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
                 timeout=aiohttp.ClientTimeout(total=None),
                 auto_decompress=True,
             )
+            # aiohttp sends a DELETE again on a connection that closed; what is sent again, `request` decides.
+            session._retry_connection = False
         return self._sessions[limit]
 
     async def _headers(self, extra: Mapping[str, str] | None) -> dict[str, str]:
@@ -163,9 +218,13 @@ class HttpTransport:
                     data=body,
                     headers=await self._headers(headers),
                     timeout=aiohttp.ClientTimeout(total=timeout or self.TIMEOUT),
+                    ssl=self._tls.context(),
                     server_hostname=self._config.tls_server_name,
                 ) as answer:
                     content = await answer.read()
+            except aiohttp.ClientSSLError as error:
+                self._tls.expire()
+                raise TransportError(f"{method} {path}: {_describe(error)}") from error
             except (aiohttp.ServerDisconnectedError, ConnectionResetError) as error:
                 if attempts:
                     continue
@@ -194,8 +253,12 @@ class HttpTransport:
                     self._config.server + path,
                     params=query,
                     headers=await self._headers(headers),
+                    ssl=self._tls.context(),
                     server_hostname=self._config.tls_server_name,
                 )
+        except aiohttp.ClientSSLError as error:
+            self._tls.expire()
+            raise TransportError(f"{method} {path}: {_describe(error)}") from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise TransportError(f"{method} {path}: {_describe(error)}") from error
         try:
@@ -210,7 +273,6 @@ class HttpTransport:
         for session in self._sessions.values():
             await session.close()
         self._sessions.clear()
-        self._context = None
 
 
 def _describe(error: BaseException) -> str:
