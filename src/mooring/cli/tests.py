@@ -26,6 +26,9 @@ TIERS: dict[str, str] = {
     "full": "full and not soak",
 }
 
+#: Test files of a tier that run at once. Most tests wait for timers of databases, two cores carry several.
+WORKERS = {"unit": 2, "embedded": 3, "kubernetes": 2, "full": 1}
+
 _REEXEC = "import sys; from mooring.local.node.rootless import reexec; reexec(sys.argv[1:])"
 
 
@@ -46,7 +49,8 @@ def run(options: argparse.Namespace) -> int:
     for tier in tiers:
         started = time.monotonic()
         print(f"mooring: tier {tier}", file=sys.stderr, flush=True)
-        status = _pytest(["-q", "-m", TIERS[tier], *options.pytest], root=root, tier=tier)
+        workers = ["-n", str(WORKERS[tier]), "--dist", "loadfile", "--no-loadscope-reorder"] if WORKERS[tier] > 1 else []
+        status = _pytest(["-q", "-m", TIERS[tier], *workers, *options.pytest], root=root, tier=tier)
         print(f"mooring: tier {tier}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
         if status == 5 and len(tiers) > 1:  # no test in this tier matched the given arguments
             continue
