@@ -12,10 +12,11 @@ import pytest
 
 from mooring.kube import Client, MergePatch, NotFound
 from mooring.kube.object import decode
-from mooring.kube.objects.apps import StatefulSet
+from mooring.kube.objects.apps import StatefulSet, StatefulSetUpdateStrategy
 from mooring.kube.objects.core import ConfigMap, Secret, Service
 from mooring.local.api.server import ApiServer
 from mooring.operators.redis.sentinel import RedisCluster, register
+from mooring.operators.redis.sentinel.names import labels_of
 from mooring.operators.redis.sentinel.types import LegacyCondition
 from mooring.runtime import Manager
 from mooring.runtime.crd import render_crd
@@ -106,6 +107,37 @@ async def test_a_deleted_child_is_brought_back_at_once() -> None:
                 return found is not None and found.metadata.uid != old.metadata.uid
 
             await eventually(anew)
+
+
+async def test_a_set_that_rolled_by_itself_is_taken_over_though_its_strategy_was_defaulted() -> None:
+    async with operating() as (client, _, _):
+        labels = labels_of(NAMESPACE, "shop", "redis")
+        container = {"name": "redis", "image": "redis:5.0.4-alpine"}
+        old = {
+            "metadata": {"name": "redis-cluster-shop", "namespace": NAMESPACE, "labels": labels},
+            "spec": {
+                "serviceName": "redis-cluster-shop",
+                "replicas": 3,
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+            },
+        }
+        made = await client.create(decode(old, StatefulSet))
+        assert made.spec
+        assert made.spec.update_strategy
+        assert made.spec.update_strategy.rolling_update is not None
+        await declare(client)
+
+        async def taken() -> bool:
+            found = await client.get(StatefulSet, "redis-cluster-shop", namespace=NAMESPACE)
+            owners = [one.kind for one in found.metadata.owner_references or ()]
+            assert found.spec
+            assert found.spec.template == made.spec.template  # nothing restarts
+            return owners == ["RedisCluster"] and found.spec.update_strategy == StatefulSetUpdateStrategy(
+                type="OnDelete"
+            )
+
+        await eventually(taken)
 
 
 async def test_nothing_is_written_while_nothing_changes() -> None:

@@ -112,3 +112,32 @@ def test_the_quorum_follows_the_number_of_sentinels_there_are() -> None:
     scene = healthy(sentinels=3)
     scene = scene.see(sentinel_set=replace(scene.observed.sentinel_set, replicas=5)).want(sentinels=5)
     assert dict(is_a(TuneSentinel, scene.decide()).settings) == {"quorum": "3"}
+
+
+def test_a_sentinel_that_does_not_learn_in_time_is_pointed_anew() -> None:
+    scene = healthy().sentinel("sentinel-1", replicas=())
+    assert not waits_for(
+        "SentinelsLearning", scene.record(learning_since={"sentinel-1": ago(5)}).decide()
+    ).stalled
+    late = scene.record(learning_since={"sentinel-1": ago(31)})
+    assert names(is_a(Monitor, late.decide())) == ["sentinel-1"]
+
+
+def test_a_sentinel_that_takes_a_living_master_for_dead_is_pointed_anew() -> None:
+    scene = healthy().sentinel("sentinel-1", flags=frozenset({"master", "s_down"}))
+    waits_for("SentinelsLearning", scene.decide())
+    assert names(is_a(Monitor, scene.record(learning_since={"sentinel-1": ago(31)}).decide())) == [
+        "sentinel-1"
+    ]
+
+
+def test_sentinels_that_could_fail_over_are_not_emptied_while_the_others_cannot() -> None:
+    scene = healthy()
+    for name in ("sentinel-0", "sentinel-1"):
+        watcher = scene.watchers[name]
+        assert watcher.sentinel is not None
+        scene = scene.sentinel(name, replicas=watcher.sentinel.replicas[:1])
+    late = scene.record(learning_since={"sentinel-0": ago(31), "sentinel-1": ago(31)})
+    waiting = waits_for("SentinelsLearning", late.decide())
+    assert waiting.stalled
+    assert "delete it" in waiting.message

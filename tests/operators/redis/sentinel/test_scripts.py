@@ -89,6 +89,25 @@ async def test_the_password_is_in_no_argument_and_in_no_environment(tmp_path: Pa
             ).stat().st_mode & 0o077 == 0
 
 
+async def test_a_sentinel_that_restarts_in_place_can_read_any_password_again(tmp_path: Path) -> None:
+    async with cluster(tmp_path, password='two words, "quoted" \\ and more') as (pods, operator):
+        await operator.in_sync()
+        old = pods.sentinels["sentinel-0"].pid
+        pods.kill("sentinel-0")
+
+        def back() -> bool:
+            one = pods.sentinels["sentinel-0"]
+            return one.running and one.pid != old
+
+        await operator.until(back, what="the sentinel restarts")
+        await operator.in_sync(seconds=20)
+        assert pods.sentinels["sentinel-0"].restarts == 1
+        assert (
+            'two words, \\"quoted'
+            in (pods.sentinels["sentinel-0"].home / "run" / "sentinel.conf").read_text()
+        )
+
+
 async def test_sentinels_have_an_id_that_outlives_their_pods(tmp_path: Path) -> None:
     async with cluster(tmp_path) as (pods, operator):
         await operator.in_sync()

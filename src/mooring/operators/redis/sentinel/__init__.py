@@ -7,7 +7,8 @@ declared, `actor` puts them together.
 from mooring.kube.object import Object
 from mooring.operators.redis.sentinel.actor import register
 from mooring.operators.redis.sentinel.types import RedisCluster
+from mooring.operators.redis.sentinel.webhook import webhooks
 
-__all__ = ["KINDS", "RedisCluster", "register"]
+__all__ = ["KINDS", "RedisCluster", "register", "webhooks"]
 
 KINDS: tuple[type[Object], ...] = (RedisCluster,)

@@ -40,7 +40,9 @@ from mooring.operators.redis.sentinel.pods import claim_name, is_older, pods_of
 from mooring.operators.redis.sentinel.report import (
     Head,
     headed,
+    learning_since,
     legacy_head,
+    pointed_anew,
     readiness,
     topology_status,
     unreachable_since,
@@ -241,6 +243,10 @@ class SentinelActor(Actor[RedisCluster]):
                 ctx,
                 ctx.wait("NameTaken", f"{taken}; rename the cluster, or delete that object", stalled=True),
             )
+        if rolled := [
+            one for one in (inputs.found.redis, inputs.found.sentinel) if one and _rolls_itself(one)
+        ]:
+            return ctx.act("TakeOverStrategy", _take_over_strategy, ctx, rolled)
         if drift:
             ctx.events.normal(ctx.obj, "Ensure", str(drift))
             return ctx.act("ApplyChildren", ctx.children.apply, drift, message=str(drift))
@@ -329,6 +335,7 @@ class SentinelActor(Actor[RedisCluster]):
             operation=status.operation,
             last_failover=status.last_failover,
             unreachable_since=unreachable_since(status),
+            learning_since=learning_since(status),
             config=status.config or {},
             quarantined=frozenset(status.quarantined or ()),
         )
@@ -413,10 +420,14 @@ class SentinelActor(Actor[RedisCluster]):
             ctx.log.warning("step did not get through", step=move.name, error=str(error))
             await self._manager.clock.sleep(AFTER_FAILURE)
             return
+        status = _status(ctx)
         if done.config is not None:
             key, result = done.config
-            status = _status(ctx)
-            ctx.show(replace(status, config={**(status.config or {}), key: result}))
+            status = replace(status, config={**(status.config or {}), key: result})
+        if isinstance(move, moves.Monitor):
+            status = pointed_anew(status, {one.name for one in move.sentinels}, now=ctx.now())
+        if status != _status(ctx):
+            ctx.show(status)
             await ctx.record()
 
     async def _kubernetes(self, ctx: Context[RedisCluster], move: moves.Move, inputs: Inputs) -> None:
@@ -557,6 +568,23 @@ def _recorded(status: RedisClusterStatus, move: moves.Record) -> RedisClusterSta
         config=status.config if move.config is None else dict(move.config) or None,
         quarantined=status.quarantined if move.quarantined is None else sorted(move.quarantined),
     )
+
+
+def _rolls_itself(one: apps.StatefulSet) -> bool:
+    """Its controller replaces pods by itself, and the API server filled in how."""
+    strategy = one.spec.update_strategy if one.spec else None
+    return strategy is not None and strategy.rolling_update is not None
+
+
+async def _take_over_strategy(ctx: Context[RedisCluster], found: Sequence[apps.StatefulSet]) -> None:
+    """An apply cannot take a defaulted ``rollingUpdate`` away: beside OnDelete the API server refuses it."""
+    for one in found:
+        body = {
+            "metadata": {"resourceVersion": one.metadata.resource_version},
+            "spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}},
+        }
+        name = one.metadata.name or ""
+        await ctx.client.patch(apps.StatefulSet, name, MergePatch(body), namespace=ctx.key.namespace)
 
 
 async def _nothing() -> None:

@@ -60,6 +60,8 @@ class Recorded:
     last_failover: LastFailover | None = None
     unreachable_since: Mapping[str, datetime] = field(default_factory=dict)
     """Since when pods (of both components) have not answered."""
+    learning_since: Mapping[str, datetime] = field(default_factory=dict)
+    """Since when sentinels watch the right master without knowing everybody."""
     config: Mapping[str, ConfigResult] = field(default_factory=dict)
     quarantined: frozenset[str] = frozenset()
     """Volumes whose foreign data is kept."""
@@ -182,6 +184,11 @@ class Look:
         """Seconds a pod has not answered; 0 while it does or when that is new."""
         since = self.recorded.unreachable_since.get(name)
         return max(0.0, (self.now - since).total_seconds()) if since else 0.0
+
+    def learning_for(self, name: str) -> float:
+        """Seconds a sentinel has watched the right master without knowing everybody."""
+        since = self.recorded.learning_since.get(name)
+        return self.seconds_since(since) if since else 0.0
 
     def seconds_since(self, moment: datetime | None) -> float:
         """Seconds from a moment to now; a moment nobody knows is long ago."""

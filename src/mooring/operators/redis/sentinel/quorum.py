@@ -13,10 +13,12 @@ from mooring.operators.redis.sentinel.look import Look
 from mooring.operators.redis.sentinel.moves import Monitor, TuneSentinel, Verdict, Wait, sentinel_target
 from mooring.operators.redis.sentinel.topology import REDIS_PORT, Member, Sentinel, Server, Watcher
 
-__all__ = ["repair"]
+__all__ = ["learning", "repair"]
 
 GOSSIP = 6.0
 """Seconds the sentinels get to tell each other of a new master before they are pointed by hand."""
+LEARN_WITHIN = 30.0
+"""Seconds a sentinel gets to know every replica and peer (it asks every 10); then it is pointed anew."""
 
 
 def repair(look: Look, member: Member, server: Server) -> Verdict | None:
@@ -84,13 +86,12 @@ def _complete(
     look: Look, member: Member, *, seen: list[tuple[Watcher, Sentinel]], right: Address
 ) -> Verdict | None:
     """Every sentinel knows every live replica and peer, and nobody else."""
-    replicas = {
-        one.ip for one, it in look.answering if one.name != member.name and it.in_sync_with(member.ip)
-    }
+    replicas = _in_sync(look, member)
     ours = {one.ip for one in look.topology.members if one.ip}
     peers = {one.pod.ip for one, _ in seen}
     all_peers = {one.pod.ip for one in look.topology.watchers if one.pod.ip}
-    blind = [(one, it) for one, it in seen if not _knows(it, own=one.pod.ip, replicas=replicas, peers=peers)]
+    ignorant = _blind(seen, replicas=replicas, peers=peers)
+    blind = [(one, it) for one, it in seen if one.name in ignorant]
     haunted = [one for one, it in seen if _ghosts(it, ours=ours, peers=all_peers)]
     if haunted:
         whole = [
@@ -108,12 +109,55 @@ def _complete(
                 after=1.0,
             )
     if blind:
-        return Wait(
-            reason="SentinelsLearning",
-            message=f"{blind[0][0].name} does not know every replica and sentinel yet",
-            after=1.0,
-        )
+        return _teach(look, blind, seen=seen, right=right)
     return None
+
+
+def learning(look: Look) -> frozenset[str]:
+    """Sentinels that watch the right master but do not know all there is to know yet."""
+    if len(look.masters) != 1:
+        return frozenset()
+    member, _ = look.masters[0]
+    right = Address(member.ip, REDIS_PORT)
+    seen = [(one, one.sentinel) for one in look.watchers if one.sentinel and one.sentinel.master == right]
+    peers = {one.pod.ip for one in look.watchers}
+    return _blind(seen, replicas=_in_sync(look, member), peers=peers)
+
+
+def _in_sync(look: Look, member: Member) -> set[str]:
+    return {one.ip for one, it in look.answering if one.name != member.name and it.in_sync_with(member.ip)}
+
+
+def _blind(seen: list[tuple[Watcher, Sentinel]], *, replicas: set[str], peers: set[str]) -> frozenset[str]:
+    return frozenset(
+        one.name
+        for one, it in seen
+        if it.master_down or not _knows(it, own=one.pod.ip, replicas=replicas, peers=peers)
+    )
+
+
+def _teach(
+    look: Look,
+    blind: list[tuple[Watcher, Sentinel]],
+    *,
+    seen: list[tuple[Watcher, Sentinel]],
+    right: Address,
+) -> Verdict:
+    """One that does not learn by itself is pointed anew, if no ability to fail over is lost by it."""
+    names = {one.name for one, _ in blind}
+    able = [one.name for one, it in seen if one.name not in names and _able(it, right)]
+    late = [(one, it) for one, it in blind if look.learning_for(one.name) > LEARN_WITHIN]
+    for one, it in late:
+        if len(able) >= look.sentinel_count // 2 + 1 or not _able(it, right):
+            return _monitor(
+                look, [one], right, why=f"it did not learn of the others within {LEARN_WITHIN:.0f} s"
+            )
+    one, it = (late or blind)[0]
+    what = "takes the master for dead" if it.master_down else "does not know every replica and sentinel yet"
+    remedy = "; check that its pod reaches the others, or delete it" if late else ""
+    return Wait(
+        reason="SentinelsLearning", message=f"{one.name} {what}{remedy}", after=1.0, stalled=bool(late)
+    )
 
 
 def _knows(sentinel: Sentinel, *, own: str, replicas: set[str], peers: set[str]) -> bool:

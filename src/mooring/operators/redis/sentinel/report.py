@@ -5,7 +5,7 @@ Nothing here changes while the cluster does not: offsets, lags and clocks stay o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from mooring.operators.redis.sentinel.moves import (
     WriteTemplate,
 )
 from mooring.operators.redis.sentinel.names import Names
+from mooring.operators.redis.sentinel.quorum import learning
 from mooring.operators.redis.sentinel.topology import REDIS_PORT, Member, Watcher
 from mooring.operators.redis.sentinel.types import (
     LegacyCondition,
@@ -37,7 +38,9 @@ __all__ = [
     "Head",
     "Readiness",
     "headed",
+    "learning_since",
     "legacy_head",
+    "pointed_anew",
     "readiness",
     "topology_status",
     "unreachable_since",
@@ -57,6 +60,7 @@ LEGACY = frozenset(
     }
 )
 UNREACHABLE = "Unreachable"
+LEARNING = "Learning"
 
 
 # --- topology --------------------------------------------------------------------------------------------
@@ -71,7 +75,8 @@ def topology_status(status: RedisClusterStatus, look: Look, names: Names) -> Red
         seen.setdefault(name, NodeStatus(name=name, state=UNREACHABLE, reason="PodMissing"))
     nodes = [_dated(node, before.get(node.name), look.now) for node in seen.values()]
     known = {one.name: one for one in status.sentinels or ()}
-    watchers = {watcher.name: _sentinel(look, watcher) for watcher in look.topology.watchers}
+    ignorant = learning(look)
+    watchers = {one.name: _sentinel(look, one, ignorant=ignorant) for one in look.topology.watchers}
     for ordinal in range(look.wanted.sentinels):
         name = names.pod("sentinel", ordinal)
         watchers.setdefault(name, SentinelStatus(name=name, state=UNREACHABLE, reason="PodMissing"))
@@ -117,7 +122,7 @@ def _dated(node: NodeStatus, before: NodeStatus | None, now: datetime) -> NodeSt
     return replace(node, since=rfc3339(now))
 
 
-def _sentinel(look: Look, watcher: Watcher) -> SentinelStatus:
+def _sentinel(look: Look, watcher: Watcher, *, ignorant: frozenset[str]) -> SentinelStatus:
     base = SentinelStatus(name=watcher.name, ip=watcher.pod.ip)
     sentinel = watcher.sentinel
     if sentinel is None:
@@ -126,6 +131,8 @@ def _sentinel(look: Look, watcher: Watcher) -> SentinelStatus:
         return replace(base, state="Idle")
     leader = look.topology.at(sentinel.master.ip)
     right = leader is not None and leader.server is not None and leader.server.is_master
+    if right and watcher.name in ignorant:
+        return replace(base, state=LEARNING)
     return replace(base, state="Watching" if right else "Astray")
 
 
@@ -137,10 +144,28 @@ def _dated_sentinel(one: SentinelStatus, before: SentinelStatus | None, now: dat
 def unreachable_since(status: RedisClusterStatus) -> dict[str, datetime]:
     """Since when pods have not answered, as recorded."""
     entries: list[NodeStatus | SentinelStatus] = [*(status.nodes or ()), *(status.sentinels or ())]
+    return _since(entries, UNREACHABLE)
+
+
+def learning_since(status: RedisClusterStatus) -> dict[str, datetime]:
+    """Since when sentinels watch the right master without knowing everybody, as recorded."""
+    return _since(status.sentinels or (), LEARNING)
+
+
+def pointed_anew(status: RedisClusterStatus, names: Collection[str], *, now: datetime) -> RedisClusterStatus:
+    """The status after sentinels were pointed at the master again: they learn from now on."""
+    if not status.sentinels:
+        return status
+    renewed = [
+        replace(one, since=rfc3339(now)) if one.state == LEARNING and one.name in names else one
+        for one in status.sentinels
+    ]
+    return replace(status, sentinels=renewed)
+
+
+def _since(entries: Sequence[NodeStatus | SentinelStatus], state: str) -> dict[str, datetime]:
     return {
-        one.name: datetime.fromisoformat(one.since)
-        for one in entries
-        if one.state == UNREACHABLE and one.since
+        one.name: datetime.fromisoformat(one.since) for one in entries if one.state == state and one.since
     }
 
 

@@ -131,6 +131,9 @@ if [ ! -s "$conf" ]; then
   mv "$conf.new" "$conf"
 fi
 [ -z "${RENDER_ONLY:-}" ] || exit 0
+# A sentinel writes its password down without quotes and cannot read one with a space or a quote in it again.
+sed -i -e '/^sentinel auth-pass [^ ]* "/b' \
+  -e '/^sentinel auth-pass /{s/[\\"]/\\&/g;s/^\(sentinel auth-pass [^ ]* \)\(.*\)$/\1"\2"/;}' "$conf"
 exec redis-server "$conf" --sentinel "$@"
 """
 

@@ -192,7 +192,7 @@ class SentinelStatus(Part, frozen=True, kw_only=True):
     """One sentinel pod."""
 
     name: Annotated[str, F("The pod.")] = ""
-    state: Annotated[str, F("Watching, Idle, Astray or Unreachable.")] = ""
+    state: Annotated[str, F("Watching, Learning, Idle, Astray or Unreachable.")] = ""
     ip: Annotated[str, F("Its address.")] = ""
     reason: Annotated[str, F("What is in the way.")] = ""
     since: Annotated[str, F("Since when it is in this state.", format="date-time")] = ""
