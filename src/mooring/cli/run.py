@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 
 from mooring.kube import Client, Config, Forbidden, HttpTransport
-from mooring.operators.host import Operate, apply_crds, operate
+from mooring.operators.host import Operate, Webhooks, apply_crds, operate
 from mooring.operators.registry import Operator, choose
 from mooring.operators.scope import SCOPES
 from mooring.runtime import configure_logging
@@ -89,8 +89,41 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--bind", default="0.0.0.0", help="address of metrics and probes")  # noqa: S104
     parser.add_argument("--metrics-port", type=int, default=8080, help="0: any, -1: none (default: 8080)")
     parser.add_argument("--probe-port", type=int, default=8081, help="0: any, -1: none (default: 8081)")
+    parser.add_argument(
+        "--webhooks",
+        default="none",
+        metavar="none|SERVICE|URL",
+        help="serve admission webhooks, reached by a Service in --namespace or by https://HOST:PORT (default: none)",
+    )
+    parser.add_argument("--webhook-port", type=int, default=9443, help="where they listen (default: 9443)")
+    parser.add_argument(
+        "--no-webhook-configurations",
+        action="store_true",
+        help="do not apply the webhook configurations; only put the CA bundle into those present",
+    )
     add_operator_options(parser)
     parser.set_defaults(run=run)
+
+
+def _webhooks(options: argparse.Namespace) -> Webhooks | None:
+    """What these options say of webhooks; raises :class:`ValueError` naming what is wrong."""
+    where = options.webhooks
+    if where in ("none", ""):
+        return None
+    if options.scope == "namespaced":
+        raise ValueError(
+            "--webhooks: a webhook configuration belongs to the whole cluster; leave it out with --scope=namespaced"
+        )
+    by_url = "/" in where or ":" in where
+    made = Webhooks(
+        service="" if by_url else where,
+        url=where if by_url else "",
+        host=options.bind,
+        port=options.webhook_port,
+        inject_only=options.no_webhook_configurations,
+    )
+    made.registration("checked", namespace=options.namespace, port=made.port)
+    return made
 
 
 def run(options: argparse.Namespace) -> int:
@@ -110,6 +143,7 @@ def run(options: argparse.Namespace) -> int:
         metrics_port=options.metrics_port if options.metrics_port >= 0 else None,
         probe_port=options.probe_port if options.probe_port >= 0 else None,
         elect=not options.no_leader_election,
+        webhooks=_webhooks(options),
     )
     client = Client(HttpTransport(Config.load(options.kubeconfig, options.context)))
 

@@ -25,7 +25,7 @@ from mooring.local.node.images import load
 from mooring.local.node.netlink import Netlink
 from mooring.local.node.node import Settings
 from mooring.local.plane import Plane, PlaneOptions, listen
-from mooring.operators.host import Operate, apply_crds, operate
+from mooring.operators.host import Operate, Webhooks, apply_crds, operate
 from mooring.runtime import configure_logging
 
 __all__ = ["Up", "add_parser", "enter_namespaces", "inherited", "serve", "twin"]
@@ -108,6 +108,7 @@ def run(options: argparse.Namespace) -> int:
             again=True,
             # The directory's lock says that a former process of this plane is dead: no waiting for its Lease.
             identity=f"{host}_up_{plane_id(directory.path / 'node')}",
+            webhooks=None if options.scope == "namespaced" else Webhooks(port=0),
         ),
         kubeconfig=kubeconfig,
     )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
 from mooring.cache import SystemClock
-from mooring.kube import ApiError, Client, Forbidden, NotFound
+from mooring.kube import ApiError, Client, Forbidden, Key, NotFound
 from mooring.kube.objects.core import Namespace
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.kube.patches import ApplyPatch
@@ -17,14 +19,44 @@ from mooring.operators.registry import Operator
 from mooring.operators.scope import lease_name
 from mooring.runtime import Election, LeaseLost, Manager, Metrics
 from mooring.runtime.crd import render_crd
+from mooring.runtime.webhooks import Webhook, WebhookServer
+from mooring.runtime.webhooks_keeper import Registration, WebhookKeeper
 
-__all__ = ["Operate", "apply_crds", "operate"]
+__all__ = ["Operate", "Webhooks", "apply_crds", "operate"]
 
 log = structlog.get_logger("mooring.operators")
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 #: Seconds for a definition to be served after it was applied.
 ESTABLISH_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhooks:
+    """How the API server reaches the webhooks of this process.
+
+    By ``service``, the name of a Service in the operators' namespace, or by ``url``; with neither by a URL of
+    this machine's loopback, for an API server in the same process. ``inject_only`` leaves the webhook
+    configurations to a chart and sets their CA bundles alone. ``port`` 0 takes any free one.
+    """
+
+    service: str = ""
+    url: str = ""
+    host: str = "127.0.0.1"
+    port: int = 9443
+    inject_only: bool = False
+
+    @property
+    def secret(self) -> str:
+        """The Secret with the certificates that all replicas share."""
+        return f"{self.service or 'mooring-webhooks'}-certificates"
+
+    def registration(self, name: str, *, namespace: str, port: int) -> Registration:
+        """What the API server is told; ``port`` is the one that is bound."""
+        if self.service:
+            return Registration(name=name, service=Key(namespace, self.service), inject_only=self.inject_only)
+        url = self.url or f"https://{self.host}:{port}"
+        return Registration(name=name, url=url, inject_only=self.inject_only)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +66,8 @@ class Operate:
     ``namespace`` is where their Leases are. ``namespaces`` restricts what is watched; none means all.
     ``again`` stands for election anew after a lost Lease instead of failing. ``identity`` is who holds the
     Leases, by default a new name for each process; one that is kept takes its own Lease back at once after a
-    crash, and is only for whoever can be sure that its former process is dead.
+    crash, and is only for whoever can be sure that its former process is dead. Without ``webhooks`` none are
+    served.
     """
 
     operators: Sequence[Operator]
@@ -48,18 +81,65 @@ class Operate:
     elect: bool = True
     again: bool = False
     identity: str = ""
+    webhooks: Webhooks | None = None
 
 
 async def operate(client: Client, how: Operate) -> None:
     """Run operators until cancelled, then stop them in order."""
     if how.elect and how.operators:
         await _ensure_namespace(client, how.namespace)
-    async with asyncio.TaskGroup() as group:
+    # The server ends last: until the operators have stopped, reviews are still answered.
+    async with _webhooks(client, how) as server, asyncio.TaskGroup() as group:
         for number, operator in enumerate(how.operators):
-            group.create_task(_run(client, operator, how, first=number == 0), name=operator.name)
+            group.create_task(_run(client, operator, how, server, first=number == 0), name=operator.name)
 
 
-async def _run(client: Client, operator: Operator, how: Operate, *, first: bool) -> None:
+def _hooks(client: Client, operator: Operator, how: Operate) -> Sequence[Webhook[Any]]:
+    return operator.webhooks(client, clock=SystemClock(), scope=how.scope, namespaces=tuple(how.namespaces))
+
+
+@asynccontextmanager
+async def _webhooks(client: Client, how: Operate) -> AsyncIterator[WebhookServer | None]:
+    """The server of all operators' webhooks, on every replica; ``None`` when there is none to serve."""
+    hooks = [hook for operator in how.operators for hook in _hooks(client, operator, how)]
+    if how.webhooks is None or not hooks:
+        yield None
+        return
+    server = WebhookServer(hooks, host=how.webhooks.host, port=how.webhooks.port)
+    server.bind()
+    task = asyncio.create_task(server.serve(client, Key(how.namespace, how.webhooks.secret)), name="webhooks")
+    try:
+        yield server
+    finally:
+        task.cancel()
+        (failure,) = await asyncio.gather(task, return_exceptions=True)
+        if isinstance(failure, Exception):
+            log.error("the webhook server had failed", error=str(failure))
+
+
+def _keep_webhooks(
+    manager: Manager, client: Client, operator: Operator, how: Operate, server: WebhookServer
+) -> None:
+    """Let the leader of an operator keep certificates and registration."""
+    hooks = _hooks(client, operator, how)
+    if how.webhooks is None or not hooks:
+        return
+    keeper = WebhookKeeper(
+        manager.client.live,
+        hooks,
+        secret=Key(how.namespace, how.webhooks.secret),
+        registration=how.webhooks.registration(
+            lease_name(operator.name, how.scope), namespace=how.namespace, port=server.port
+        ),
+        clock=manager.clock,
+    )
+    manager.serve(f"{operator.name} webhooks", keeper.run)
+    manager.health.ready("webhooks", server.trouble)
+
+
+async def _run(
+    client: Client, operator: Operator, how: Operate, server: WebhookServer | None, *, first: bool
+) -> None:
     while True:
         clock = SystemClock()
         election = _election(operator, how) if how.elect else None
@@ -75,6 +155,10 @@ async def _run(client: Client, operator: Operator, how: Operate, *, first: bool)
             probe_port=how.probe_port if first else None,
         )
         operator.register(manager, scope=how.scope, namespaces=tuple(how.namespaces), workers=how.workers)
+        if server is not None:
+            _keep_webhooks(manager, client, operator, how, server)
+            if first:
+                server.metrics.register(manager.metrics.registry)
         try:
             await manager.run()
         except LeaseLost:

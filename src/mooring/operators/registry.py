@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from mooring.kube.object import Object
 from mooring.operators.redis import sentinel
+from mooring.runtime.webhooks import Webhook
 
 __all__ = ["OPERATORS", "Operator", "choose"]
+
+
+def _no_webhooks(*_: object, **__: object) -> Sequence[Webhook[Any]]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,16 +22,21 @@ class Operator:
     """One operator: the kinds it serves, and how it is put onto a manager.
 
     ``register(manager, scope=..., namespaces=..., workers=...)`` adds its controllers; see
-    :mod:`mooring.operators.scope` for what a scope means.
+    :mod:`mooring.operators.scope` for what a scope means. ``webhooks(client, clock=..., scope=...,
+    namespaces=...)`` gives its admission webhooks for that scope.
     """
 
     name: str
     kinds: tuple[type[Object], ...]
     register: Callable[..., None] = field(repr=False)
+    webhooks: Callable[..., Sequence[Webhook[Any]]] = field(repr=False, default=_no_webhooks)
 
 
 OPERATORS: dict[str, Operator] = {
-    operator.name: operator for operator in (Operator("redis-sentinel", sentinel.KINDS, sentinel.register),)
+    operator.name: operator
+    for operator in (
+        Operator("redis-sentinel", sentinel.KINDS, sentinel.register, webhooks=sentinel.webhooks),
+    )
 }
 
 

@@ -879,7 +879,7 @@ def unknown_fields(kind: type, raw: Mapping[str, Any], *, path: str = "") -> lis
 
 def _unknown_in(annotation: Any, value: Any, path: str) -> list[UnknownField]:
     base, markers = _unwrap(annotation)
-    if path == "metadata" or any(m.preserve_unknown or m.embedded or m.schema is not None for m in markers):
+    if path == "metadata" or any(m.preserve_unknown or m.schema is not None for m in markers):
         return []
     if isinstance(base, type) and issubclass(base, msgspec.Struct) and isinstance(value, Mapping):
         return unknown_fields(base, value, path=path)

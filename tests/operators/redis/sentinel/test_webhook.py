@@ -253,9 +253,3 @@ async def test_a_live_namespaced_operator_takes_the_warning_away() -> None:
         assert await warnings_of(client, {"spec": {"size": 3}}) == ""
         await renew(datetime.now(UTC) - timedelta(minutes=1))
         assert "no operator manages it" in await warnings_of(client, {"spec": {"size": 3}})
-
-
-async def test_a_namespaced_operator_registers_nothing() -> None:
-    async with operated("namespaced", namespaces=("default",), namespace="default") as client:
-        await asyncio.sleep(0.3)
-        assert (await client.list(ValidatingWebhookConfiguration)).items == []
