@@ -139,6 +139,20 @@ async def test_a_broken_stream_resumes_where_it_stopped_without_listing(
         assert api.count("GET", CONFIG_MAPS) == 1
 
 
+async def test_a_stream_that_has_lasted_is_opened_again_at_once_when_it_breaks(
+    api: FakeApi, clock: VirtualClock
+) -> None:
+    async with following(api, clock) as (informer, _):
+        for number in range(10):  # a network that cuts every ten seconds, for ever
+            await clock.advance(10)
+            api.cut(TransportError("connection reset by peer"))
+            await clock.settle()
+            api.put(CONFIG_MAPS, f"after-{number}")
+            await clock.settle()
+            assert f"after-{number}" in names(informer)
+        assert api.count("GET", CONFIG_MAPS) == 1
+
+
 async def test_silence_is_noticed_after_seventy_seconds(api: FakeApi, clock: VirtualClock) -> None:
     async with following(api, clock) as (informer, _):
         with api.losing_events():

@@ -7,7 +7,9 @@ The life of a reflector is a loop of two steps, `_list` and `_watch`, and a tabl
   a consistent list; only that may take us back in time, and it is said loudly.
 - the stream ended in order: open it again where it stopped, at once unless it lasted less than a second.
 - silence for 70 s (bookmarks come about every 60): open it again where it stopped.
-- a reset, 429, 5xx, 401, 403: the same after a jittered delay of 0.8 to 30 s, or what Retry-After says.
+- a stream that has lasted a second is reset: the same at once.
+- no connection, a reset before that, 429, 5xx, 401, 403: the same after a jittered delay of 0.8 to 30 s, or what
+  Retry-After says.
 - an object that does not fit its type: reported alone; the stream goes on.
 """
 
@@ -25,7 +27,16 @@ import structlog
 from mooring.cache.backoff import StreamBackoff
 from mooring.cache.clock import Clock, Watchdog
 from mooring.kube.client import Client, Page, Undecodable, WatchEvent
-from mooring.kube.errors import ApiError, BadRequest, Forbidden, Gone, Invalid, KubeError, NotFound
+from mooring.kube.errors import (
+    ApiError,
+    BadRequest,
+    Forbidden,
+    Gone,
+    Invalid,
+    KubeError,
+    NotFound,
+    TransportError,
+)
 from mooring.kube.object import Object
 
 __all__ = ["Reflector", "Sink", "gc_suspended"]
@@ -273,15 +284,22 @@ class Reflector(Generic[T]):
                 timeout_seconds=WATCH_SECONDS + self._random.randrange(WATCH_JITTER),
             ) as events,
         ):
-            self.last_activity = self._clock.monotonic()
+            opened = self.last_activity = self._clock.monotonic()
             self.last_error = ""
-            async for event in events:
-                watchdog.feed()
-                self.last_activity = self._clock.monotonic()
-                self._take(event)
-                count += 1
-                if count % BURST == 0:
-                    await asyncio.sleep(0)
+            try:
+                async for event in events:
+                    watchdog.feed()
+                    self.last_activity = self._clock.monotonic()
+                    self._take(event)
+                    count += 1
+                    if count % BURST == 0:
+                        await asyncio.sleep(0)
+            except TransportError as error:
+                if self._clock.monotonic() - opened < SHORT:
+                    raise
+                # It worked until now, so the next one most likely does; if not, that one meets the backoff.
+                self._log.info("the stream broke, opening it again", reason=str(error))
+                return 0.0
         if count == 0 and self._clock.monotonic() - started < SHORT:
             return self._failed("the stream ended as soon as it began")
         return 0.0
