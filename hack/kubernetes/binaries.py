@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["KUBECTL", "SERVERS", "BuildError", "build", "built", "cache_root"]
+__all__ = ["KUBECTL", "SERVERS", "BuildError", "build", "build_module", "built", "cache_root"]
 
 HERE = Path(__file__).resolve().parent
 
@@ -75,6 +75,23 @@ def build(programs: Mapping[str, str]) -> Path:
     return target
 
 
+def build_module(directory: Path, name: str) -> Path:
+    """The program of the Go module in `directory`, built on first use with the toolchain of the servers."""
+    go = _toolchain()
+    sources = sorted(path for pattern in ("go.*", "*.go") for path in directory.glob(pattern))
+    parts = [f"{path.name}\0".encode() + path.read_bytes() for path in sources]
+    head = f"{name} {go.version} {platform.system()} {platform.machine()} {_FLAGS}".encode()
+    target = cache_root() / name / hashlib.sha256(b"\0".join([head, *parts])).hexdigest()[:16]
+    if not target.is_dir():
+        with _locked(target):
+            if not target.is_dir():
+                _say(f"building {name} with Go {go.version}, once, into {target}")
+                with _staging(target) as staging:
+                    _compile(_installed(go), ".", staging / name, cwd=directory, ldflags="-s -w")
+                    staging.rename(target)
+    return target / name
+
+
 def _build_into(target: Path, programs: Mapping[str, str], go: _Go) -> None:
     _say(
         f"building {', '.join(programs)} {_pinned()} with Go {go.version}, once: about five minutes "
@@ -82,13 +99,13 @@ def _build_into(target: Path, programs: Mapping[str, str], go: _Go) -> None:
     )
     with _staging(target) as staging:
         for name, package in programs.items():
-            _compile(go, package, staging / name)
+            _compile(go, package, staging / name, cwd=HERE, ldflags=_ldflags())
         staging.rename(target)
 
 
-def _compile(go: _Go, package: str, output: Path) -> None:
-    command = [str(go.program), "build", *_FLAGS, "-ldflags", _ldflags(), "-o", str(output), package]
-    done = _run(command, deadline=_BUILD_DEADLINE, cwd=HERE, env=_environment())
+def _compile(go: _Go, package: str, output: Path, *, cwd: Path, ldflags: str) -> None:
+    command = [str(go.program), "build", *_FLAGS, "-ldflags", ldflags, "-o", str(output), package]
+    done = _run(command, deadline=_BUILD_DEADLINE, cwd=cwd, env=_environment())
     if done.returncode != 0:
         raise BuildError(
             f"go build {package} failed with status {done.returncode}. Go needs its module proxy, or a "
