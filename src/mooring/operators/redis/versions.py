@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["OLDEST", "Capabilities", "capabilities", "parse_version"]
+__all__ = ["OLDEST", "Capabilities", "capabilities", "file_format", "image_format", "parse_version"]
 
 Version = tuple[int, int, int]
 
@@ -64,3 +64,35 @@ def capabilities(version: str) -> Capabilities:
         announce=number >= (3, 2, 2),
         many_config_get=number >= (7, 0, 0),
     )
+
+
+#: The RDB format that each version writes first; a server reads its own and every older one.
+_FORMATS: tuple[tuple[Version, int], ...] = (
+    ((7, 4, 0), 12),
+    ((7, 2, 0), 11),
+    ((7, 0, 0), 10),
+    ((5, 0, 0), 9),
+    ((4, 0, 0), 8),
+    ((3, 2, 0), 7),
+)
+
+
+def file_format(version: str) -> int:
+    """The RDB format of a version text; it is also what a full synchronisation sends."""
+    number = parse_version(version)
+    return next((kept for since, kept in _FORMATS if number >= since), 6)
+
+
+def image_format(image: str) -> int:
+    """The newest RDB format an image reads, by its tag (``redis:5.0.4-alpine`` -> 9); 0 when the tag tells nothing.
+
+    A short tag stands for the newest of its kind: ``redis:7`` may be 7.4. Valkey 7.2 and 8 stayed with 11.
+    """
+    name, _, tag = image.partition("@")[0].rpartition(":")
+    match = re.match(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?(?![\w.])", tag)
+    if not name or match is None or "/" in tag:
+        return 0
+    major, minor, patch = (int(part) if part else 99 for part in match.groups())
+    if "valkey" in name.rpartition("/")[2]:
+        return 11 if major < 9 else 0
+    return file_format(f"{major}.{minor}.{patch}")

@@ -62,6 +62,7 @@ class Scene:
                 lineage=verdict.lineage or done.lineage,
                 operation=verdict.operation or (None if verdict.finish else done.operation),
                 config=done.config if verdict.config is None else verdict.config,
+                rolls=done.rolls if verdict.rolls is None else verdict.rolls,
             )
         return scene
 

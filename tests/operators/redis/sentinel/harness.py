@@ -350,6 +350,7 @@ class Operator:
             operation=move.operation or operation,
             last_failover=move.last_failover or self.recorded.last_failover,
             config=self.recorded.config if move.config is None else move.config,
+            rolls=self.recorded.rolls if move.rolls is None else move.rolls,
             quarantined=self.recorded.quarantined if move.quarantined is None else move.quarantined,
         )
 

@@ -126,13 +126,14 @@ async def test_a_set_that_rolled_by_itself_is_taken_over_though_its_strategy_was
         assert made.spec
         assert made.spec.update_strategy
         assert made.spec.update_strategy.rolling_update is not None
+        template = made.spec.template
         await declare(client)
 
         async def taken() -> bool:
             found = await client.get(StatefulSet, "redis-cluster-shop", namespace=NAMESPACE)
             owners = [one.kind for one in found.metadata.owner_references or ()]
             assert found.spec
-            assert found.spec.template == made.spec.template  # nothing restarts
+            assert found.spec.template == template  # nothing restarts
             return owners == ["RedisCluster"] and found.spec.update_strategy == StatefulSetUpdateStrategy(
                 type="OnDelete"
             )

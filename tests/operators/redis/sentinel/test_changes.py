@@ -15,14 +15,11 @@ from mooring.operators.redis.sentinel.look import SetState
 from mooring.operators.redis.sentinel.moves import (
     ConfigResult,
     Configure,
-    DeletePod,
     InSync,
     PublishConfig,
     Record,
     Resize,
     SetPriority,
-    Wait,
-    WriteTemplate,
 )
 from mooring.operators.redis.sentinel.topology import Peer
 
@@ -216,72 +213,7 @@ def test_sentinels_leave_one_by_one() -> None:
     waits_for("SentinelLeaving", going.decide())
 
 
-# --- the roll --------------------------------------------------------------------------------------------
-
-
-def rolling(scene: Scene, *old: str) -> Scene:
-    for name in scene.members:
-        scene = scene.pod(name, revision="r1" if name in old else "r2")
-    return scene.see(redis_set=SetState(replicas=3, update_revision="r2"))
-
-
-def test_a_changed_template_is_written_once_all_is_well() -> None:
-    scene = healthy().see(redis_set=SetState(replicas=3, current=False))
-    assert is_a(WriteTemplate, scene.decide()).component == "redis"
-
-
-def test_an_invalid_declaration_rolls_nothing() -> None:
-    scene = healthy(roll=False).see(redis_set=SetState(replicas=3, current=False))
-    assert is_a(InSync, scene.decide())
-
-
-def test_replicas_are_rolled_first_from_the_highest() -> None:
-    assert is_a(DeletePod, rolling(healthy(), "redis-0", "redis-1", "redis-2").decide()).pod == "redis-2"
-    assert is_a(DeletePod, rolling(healthy(), "redis-0", "redis-1").decide()).pod == "redis-1"
-
-
-def test_the_next_pod_waits_until_the_last_one_is_in_sync() -> None:
-    scene = rolling(healthy(), "redis-0", "redis-1").server("redis-2", link_up=False, priority=0)
-    lineage = scene.recorded.lineage
-    assert lineage is not None
-    kept = [scene.members[name].pod for name in ("redis-0", "redis-1")]
-    scene = scene.record(lineage=lineage.with_members(kept))
-    waits_for("RollWaiting", scene.decide())
-
-
-def test_the_master_is_rolled_last_and_hands_over_first() -> None:
-    operation = is_a(Record, rolling(healthy(), "redis-0").decide()).operation
-    assert operation is not None
-    assert (operation.kind, operation.subject) == ("Switch", "redis-0")
-
-
-def test_a_new_pod_that_does_not_come_up_halts_the_roll() -> None:
-    scene = rolling(healthy(), "redis-0", "redis-1").silent("redis-2", seconds=3)
-    scene = scene.pod("redis-2", running=False, trouble="ImagePullBackOff", trouble_message="no such image")
-    halted = waits_for("RollHalted", scene.settled().decide())
-    assert halted.stalled
-    assert "no such image" in halted.message
-
-
-def test_a_corrected_template_replaces_the_pod_that_did_not_come_up_first() -> None:
-    scene = rolling(healthy(), "redis-0", "redis-1", "redis-2").silent("redis-2", seconds=3)
-    scene = scene.pod("redis-2", running=False, trouble="ImagePullBackOff", revision="r1")
-    assert is_a(DeletePod, scene.settled().decide()).pod == "redis-2"
-
-
-def test_an_image_that_never_existed_can_be_corrected_before_anything_ran() -> None:
-    scene = healthy().record(lineage=None).silent("redis-0", "redis-1", "redis-2")
-    for name in scene.members:
-        scene = scene.pod(
-            name, running=False, trouble="ErrImagePull", trouble_message="no such image", revision="r1"
-        )
-    stuck = is_a(Wait, scene.decide())
-    assert stuck.stalled
-    assert "no such image" in stuck.message
-    corrected = scene.see(redis_set=SetState(replicas=3, update_revision="r1", current=False))
-    assert is_a(WriteTemplate, corrected.decide())
-    written = scene.see(redis_set=SetState(replicas=3, update_revision="r2"))
-    assert is_a(DeletePod, written.decide())
+# --- what is missing ------------------------------------------------------------------------------------
 
 
 def test_a_pod_that_is_away_is_named_with_its_reason() -> None:

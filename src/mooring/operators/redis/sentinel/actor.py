@@ -18,17 +18,19 @@ from msgspec.structs import replace
 from prometheus_client import Gauge
 
 from mooring.actor import Act, Actor, Context, Outcome, Related, Terminal, Wait, run_actor
+from mooring.actor.children import Drift
 from mooring.cache import Informer
 from mooring.kube.errors import KubeError
 from mooring.kube.object import Key, Object, owner_reference, to_dict
 from mooring.kube.objects import apps, coordination, core, policy
-from mooring.kube.patches import MergePatch
+from mooring.kube.patches import JsonPatch, MergePatch
 from mooring.operators.redis.dial import Address, Dial, DialError
 from mooring.operators.redis.sentinel import moves
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.listen import Listener
 from mooring.operators.redis.sentinel.look import Look, Observed, Recorded, SetState, Wanted
 from mooring.operators.redis.sentinel.names import (
+    INPUTS,
     MANAGED_SELECTOR,
     SCOPE_ANNOTATION,
     Component,
@@ -324,8 +326,8 @@ class SentinelActor(Actor[RedisCluster]):
         volumes, old = self._volumes(ctx, specs, inputs, born)
         observed = Observed(
             topology=topology,
-            redis_set=_set_state(found.redis, current=specs.current("redis")),
-            sentinel_set=_set_state(found.sentinel, current=specs.current("sentinel")),
+            redis_set=_set_state(found.redis, specs, "redis"),
+            sentinel_set=_set_state(found.sentinel, specs, "sentinel"),
             published=parse_live(found.live or ""),
             volumes=volumes,
             old_claims=old,
@@ -337,6 +339,7 @@ class SentinelActor(Actor[RedisCluster]):
             unreachable_since=unreachable_since(status),
             learning_since=learning_since(status),
             config=status.config or {},
+            rolls=status.rolls or {},
             quarantined=frozenset(status.quarantined or ()),
         )
         return observed, recorded
@@ -443,10 +446,36 @@ class SentinelActor(Actor[RedisCluster]):
             case moves.Resize():
                 found = changed(found, replicas={move.component: move.replicas})
             case moves.WriteTemplate():
-                found = changed(found, roll=frozenset({move.component}))
-        specs = Specs(ctx.obj, found)
-        drift = ctx.children.diff(specs.objects(), keep=self._mounted(ctx, found), unowned=specs.unowned())
-        await ctx.children.apply(drift)
+                specs = Specs(ctx.obj, changed(found, roll=frozenset({move.component})))
+                made = specs.redis_set() if move.component == "redis" else specs.sentinel_set()
+                assert made.spec is not None
+                await ctx.children.apply(self._drift(ctx, specs, found, but=apps.StatefulSet))
+                template = to_dict(made.spec.template or core.PodTemplateSpec())
+                await _put_template(ctx, made, template, inputs=specs.inputs(move.component))
+                return
+            case moves.RestoreTemplate():
+                await self._restore(ctx, move, found)
+                return
+        await ctx.children.apply(self._drift(ctx, Specs(ctx.obj, found), found))
+
+    def _drift(
+        self, ctx: Context[RedisCluster], specs: Specs, found: Found, *, but: type[Object] | None = None
+    ) -> Drift:
+        objects = [one for one in specs.objects() if but is None or not isinstance(one, but)]
+        kept = [(type(one), one.metadata.name or "") for one in specs.objects()]
+        return ctx.children.diff(objects, keep=[*kept, *self._mounted(ctx, found)], unowned=specs.unowned())
+
+    async def _restore(self, ctx: Context[RedisCluster], move: moves.RestoreTemplate, found: Found) -> None:
+        """The template as its revision kept it; what it mounts is still there, since pods mount it."""
+        live = found.redis if move.component == "redis" else found.sentinel
+        if live is None:
+            return
+        revision = await self._manager.client.live.get(
+            apps.ControllerRevision, move.revision, namespace=ctx.key.namespace
+        )
+        kept = ((revision.data or {}).get("spec") or {}).get("template") or {}
+        template = {name: value for name, value in kept.items() if name != "$patch"}
+        await _put_template(ctx, live, template, inputs=move.inputs)
 
     def _refused(self, ctx: Context[RedisCluster], why: Wait | Terminal) -> Outcome:
         """The declaration cannot be met and nothing runs yet."""
@@ -566,6 +595,7 @@ def _recorded(status: RedisClusterStatus, move: moves.Record) -> RedisClusterSta
         operation=operation,
         last_failover=move.last_failover or status.last_failover,
         config=status.config if move.config is None else dict(move.config) or None,
+        rolls=status.rolls if move.rolls is None else dict(move.rolls) or None,
         quarantined=status.quarantined if move.quarantined is None else sorted(move.quarantined),
     )
 
@@ -587,6 +617,26 @@ async def _take_over_strategy(ctx: Context[RedisCluster], found: Sequence[apps.S
         await ctx.client.patch(apps.StatefulSet, name, MergePatch(body), namespace=ctx.key.namespace)
 
 
+async def _put_template(
+    ctx: Context[RedisCluster],
+    one: apps.StatefulSet,
+    template: dict[str, Any],
+    *,
+    inputs: str,
+) -> None:
+    """Replace a template as a whole: an apply would leave what other managers once put into it."""
+    name = one.metadata.name or ""
+    live = ctx.client.get(apps.StatefulSet, name, namespace=ctx.key.namespace)
+    path = "/metadata/annotations/" + INPUTS.replace("~", "~0").replace("/", "~1")
+    operations: list[dict[str, Any]] = [
+        {"op": "test", "path": "/metadata/uid", "value": live.metadata.uid},
+        {"op": "test", "path": "/metadata/resourceVersion", "value": live.metadata.resource_version},
+        {"op": "add", "path": path, "value": inputs},
+        {"op": "replace", "path": "/spec/template", "value": template},
+    ]
+    await ctx.client.patch(apps.StatefulSet, name, JsonPatch(operations), namespace=ctx.key.namespace)
+
+
 async def _nothing() -> None:
     """Recording is all there was to do."""
 
@@ -595,7 +645,7 @@ def _replicas(one: apps.StatefulSet | None) -> int:
     return (one.spec.replicas if one is not None and one.spec is not None else None) or 0
 
 
-def _set_state(one: apps.StatefulSet | None, *, current: bool) -> SetState:
+def _set_state(one: apps.StatefulSet | None, specs: Specs, component: Component) -> SetState:
     if one is None:
         return SetState()
     status = one.status or apps.StatefulSetStatus()
@@ -603,8 +653,17 @@ def _set_state(one: apps.StatefulSet | None, *, current: bool) -> SetState:
     return SetState(
         replicas=_replicas(one),
         update_revision="" if stale else status.update_revision or "",
-        current=current,
+        current=specs.current(component),
+        inputs=(one.metadata.annotations or {}).get(INPUTS, ""),
+        asked=specs.inputs(component),
+        image=_image(one, component),
     )
+
+
+def _image(one: apps.StatefulSet, component: Component) -> str:
+    template = one.spec.template if one.spec else None
+    containers = (template.spec.containers if template and template.spec else None) or ()
+    return next((container.image or "" for container in containers if container.name == component), "")
 
 
 def _secret_value(secret: core.Secret, key: str) -> str:

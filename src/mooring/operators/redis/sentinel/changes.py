@@ -1,38 +1,30 @@
 """What the user changed: live keys, sizes, and the pod template; one small step at a time.
 
 Nothing here starts unless a master serves and the sentinels are whole (`plan` asks in that order). Growth goes
-first, shrinking never takes the master with it, a roll stops at the first pod that does not come up.
+first, shrinking never takes the master with it; the pod template is `roll`'s.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from mooring.operators.redis.parameters import classify, same_value, spelling
+from mooring.operators.redis.sentinel import roll
 from mooring.operators.redis.sentinel.look import Look
 from mooring.operators.redis.sentinel.moves import (
     ConfigResult,
     Configure,
-    DeletePod,
     PublishConfig,
     Record,
     Resize,
     Verdict,
     Wait,
-    WriteTemplate,
     data_target,
 )
-from mooring.operators.redis.sentinel.topology import Member, Pod, Server, Watcher
+from mooring.operators.redis.sentinel.roll import MasterInTheWay, hopeless
+from mooring.operators.redis.sentinel.topology import Member, Server, Watcher
 
-__all__ = ["MasterInTheWay", "next_change", "unblock"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class MasterInTheWay:
-    """The change needs the master's pod; a planned switch comes first."""
-
-    why: str
+__all__ = ["next_change"]
 
 
 def next_change(look: Look, member: Member, server: Server) -> Verdict | MasterInTheWay | None:
@@ -42,14 +34,15 @@ def next_change(look: Look, member: Member, server: Server) -> Verdict | MasterI
         _grow,
         _shrink_redis,
         _shrink_sentinels,
-        _template,
-        _roll_redis,
-        _roll_sentinels,
+        roll.begin,
+        roll.carry_on_redis,
+        roll.carry_on_sentinels,
+        roll.end,
     ):
         verdict = rule(look, member, server)
         if verdict is not None:
             return verdict
-    return _missing(look)
+    return roll.stopped(look) or _missing(look) or roll.refused(look)
 
 
 # --- live keys -------------------------------------------------------------------------------------------
@@ -225,133 +218,7 @@ def _shrink_sentinels(look: Look, member: Member, server: Server) -> Verdict | N
     )
 
 
-# --- the roll --------------------------------------------------------------------------------------------
-
-
-def _template(look: Look, member: Member, server: Server) -> Verdict | None:
-    if not look.wanted.roll:
-        return None
-    if not look.observed.redis_set.current:
-        if starting := _starting(look):
-            return starting
-        return WriteTemplate(component="redis", why="the declared pods differ from those that run")
-    if not look.observed.sentinel_set.current:
-        return WriteTemplate(
-            component="sentinel", why="the declared sentinel pods differ from those that run"
-        )
-    return None
-
-
-def _roll_redis(look: Look, member: Member, server: Server) -> Verdict | MasterInTheWay | None:
-    """Replicas first from the highest ordinal, one planned switch, the old master's pod last."""
-    revision = look.observed.redis_set.update_revision
-    pods = [one.pod for one in look.topology.members]
-    old = [pod for pod in pods if revision and pod.revision and pod.revision != revision]
-    if not old:
-        return None
-    if halted := _halted(look, pods, revision):
-        return halted
-    settled = all(
-        it.in_sync_with(member.ip) and it.priority > 0
-        for one, it in look.answering
-        if one.name != member.name and one.pod.ordinal < look.wanted.size
-    )
-    if len(look.answering) < look.wanted.size or not settled:
-        return _unless_broken(old, look) or Wait(
-            reason="RollWaiting", message="the last rolled pod is not in sync yet", after=0.5
-        )
-    for pod in sorted(old, key=lambda pod: -pod.ordinal):
-        if pod.name != member.name:
-            return DeletePod(component="redis", pod=pod.name, uid=pod.uid, why="it runs an older template")
-    return MasterInTheWay(why="its pod runs an older template")
-
-
-def _unless_broken(old: list[Pod], look: Look) -> Verdict | None:
-    """A pod of the old template that cannot run has nothing to lose: it is made anew at once."""
-    answering = {member.name for member, _ in look.answering}
-    for pod in old:
-        if pod.name not in answering and pod.trouble and not pod.running:
-            return DeletePod(
-                component="redis",
-                pod=pod.name,
-                uid=pod.uid,
-                why=f"its old template cannot run: {pod.trouble}",
-            )
-    return None
-
-
-def _roll_sentinels(look: Look, member: Member, server: Server) -> Verdict | None:
-    revision = look.observed.sentinel_set.update_revision
-    pods = [one.pod for one in look.topology.watchers]
-    old = [pod for pod in pods if revision and pod.revision and pod.revision != revision]
-    if not old:
-        return None
-    if halted := _halted(look, pods, revision):
-        return halted
-    broken = [pod for pod in old if pod.trouble and not pod.running]
-    if len(look.watchers) < look.wanted.sentinels and not broken:
-        return Wait(reason="RollWaiting", message="the last rolled sentinel is not back yet", after=0.5)
-    pod = (broken or sorted(old, key=lambda pod: -pod.ordinal))[0]
-    return DeletePod(component="sentinel", pod=pod.name, uid=pod.uid, why="it runs an older template")
-
-
-_HOPELESS = frozenset(
-    (
-        *("ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "CrashLoopBackOff"),
-        *("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "FailedMount"),
-        *("Unschedulable", "UnboundClaim"),
-    )
-)
-_MAY_PASS = frozenset({"Unschedulable", "UnboundClaim"})
-PASSES_WITHIN = 10.0
-"""Seconds in which a claim is bound and a place is found, as a rule."""
-
-
-def _hopeless(look: Look, pod: Pod) -> bool:
-    """It will not come up without a person."""
-    if pod.running or pod.trouble not in _HOPELESS:
-        return False
-    return pod.trouble not in _MAY_PASS or look.seconds_since(pod.created) > PASSES_WITHIN
-
-
-def unblock(look: Look) -> Verdict | None:
-    """No server runs and some cannot: a corrected declaration reaches them, else it is said what is wrong."""
-    stuck = [one.pod for one in look.topology.members if _hopeless(look, one.pod)]
-    if not stuck:
-        return None
-    if look.wanted.roll and not look.observed.redis_set.current:
-        return WriteTemplate(component="redis", why="no server runs with the template there is")
-    revision = look.observed.redis_set.update_revision
-    old = next((pod for pod in stuck if revision and pod.revision and pod.revision != revision), None)
-    if old is not None:
-        return DeletePod(
-            component="redis", pod=old.name, uid=old.uid, why=f"its old template cannot run: {old.trouble}"
-        )
-    pod = stuck[0]
-    return Wait(reason=pod.trouble, message=f"{pod.name}: {pod.trouble_message}", after=2.0, stalled=True)
-
-
-def _halted(look: Look, pods: list[Pod], revision: str) -> Verdict | None:
-    """A pod of the new template that does not come up stops the roll."""
-    bad = next((pod for pod in pods if pod.revision == revision and _hopeless(look, pod)), None)
-    if bad is None:
-        return None
-    return Wait(
-        reason="RollHalted",
-        message=f"{bad.name} does not come up with the new template ({bad.trouble}: {bad.trouble_message}); no "
-        "other pod is touched until the spec is corrected",
-        after=5.0,
-        stalled=True,
-    )
-
-
-def _starting(look: Look) -> Verdict | None:
-    """A new template is not begun over pods that are starting."""
-    pods, size = [one.pod for one in look.topology.members], look.wanted.size
-    starting = [pod for pod in pods if pod.ordinal < size and not pod.running and not _hopeless(look, pod)]
-    if not starting:
-        return None
-    return Wait(reason="PodsStarting", message=f"{starting[0].name} is starting", after=1.0)
+# --- what is missing --------------------------------------------------------------------------------------
 
 
 def _missing(look: Look) -> Verdict | None:
@@ -365,7 +232,7 @@ def _missing(look: Look) -> Verdict | None:
             reason=one.pod.trouble or "RedisNotAnswering",
             message=f"{one.name}: {one.pod.trouble_message or one.error}",
             after=1.0,
-            stalled=_hopeless(look, one.pod),
+            stalled=hopeless(look, one.pod),
         )
     if len(wanted) < look.wanted.size:
         return Wait(
@@ -395,10 +262,17 @@ def _missing(look: Look) -> Verdict | None:
             if lost
             else f"{len(look.topology.watchers)} of {look.wanted.sentinels} sentinel pods exist",
             after=1.0,
-            stalled=trouble is not None and _hopeless(look, trouble),
+            stalled=trouble is not None and hopeless(look, trouble),
         )
     unready = [*unready, *(one for one in look.topology.watchers if not one.pod.ready)]
     if unready:
         names = ", ".join(one.name for one in unready)
-        return Wait(reason="PodsNotReady", message=f"{names} not ready yet", after=5.0)
+        troubled = next((one.pod for one in unready if one.pod.trouble), None)
+        why = f": {troubled.trouble_message}" if troubled else ""
+        return Wait(
+            reason="PodsNotReady",
+            message=f"{names} not ready yet{why}",
+            after=5.0,
+            stalled=troubled is not None and hopeless(look, troubled),
+        )
     return None

@@ -14,6 +14,7 @@ from mooring.operators.redis.sentinel.moves import (
     ConfigResult,
     LastFailover,
     Operation,
+    Roll,
     Target,
     sentinel_target,
 )
@@ -49,6 +50,8 @@ class Wanted:
     """Pods whose foreign data the user has given up."""
     roll: bool = True
     """Whether a new template may be rolled out."""
+    image: str = ""
+    """The declared image of the servers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +66,8 @@ class Recorded:
     learning_since: Mapping[str, datetime] = field(default_factory=dict)
     """Since when sentinels watch the right master without knowing everybody."""
     config: Mapping[str, ConfigResult] = field(default_factory=dict)
+    rolls: Mapping[str, Roll] = field(default_factory=dict)
+    """Roll-outs under way or stopped, by component."""
     quarantined: frozenset[str] = frozenset()
     """Volumes whose foreign data is kept."""
 
@@ -76,6 +81,12 @@ class SetState:
     """The revision new pods get."""
     current: bool = True
     """Its template is what the user's inputs ask for."""
+    inputs: str = ""
+    """Digest of the inputs its template was made from."""
+    asked: str = ""
+    """Digest of the user's present inputs."""
+    image: str = ""
+    """The main container's image in the template."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,6 +208,10 @@ class Look:
     def later(self, seconds: float) -> datetime:
         """The moment ``seconds`` from now."""
         return self.now + timedelta(seconds=seconds)
+
+    def set_of(self, component: str) -> SetState:
+        """The StatefulSet of a component."""
+        return self.observed.redis_set if component == "redis" else self.observed.sentinel_set
 
     def set_aside(self, member: Member) -> bool:
         """Held with foreign data until the user lets go of it."""

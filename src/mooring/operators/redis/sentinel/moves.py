@@ -33,6 +33,8 @@ __all__ = [
     "Quarantine",
     "Record",
     "Resize",
+    "RestoreTemplate",
+    "Roll",
     "SetPriority",
     "Switch",
     "Target",
@@ -103,6 +105,18 @@ class ConfigResult(Part, frozen=True, kw_only=True):
     previous: Annotated[str, F("The value before; comes back when the key is dropped from the spec.")] = ""
 
 
+class Roll(Part, frozen=True, kw_only=True):
+    """A roll-out under way, or one that was stopped by a pod that does not come up."""
+
+    inputs: Annotated[str, F("Digest of the declaration that is rolled out.")] = ""
+    good: Annotated[str, F("Digest of the last one that all pods ran.")] = ""
+    revision: Annotated[str, F("The ControllerRevision with the template of that.")] = ""
+    since: Annotated[datetime | None, F("When it began.", schema=TIME)] = None
+    pod: Annotated[str, F("The pod that did not come up; the roll-out is stopped.")] = ""
+    reason: Annotated[str, F("Why it did not.")] = ""
+    message: Annotated[str, F("For people.")] = ""
+
+
 # --- verdicts ------------------------------------------------------------------------------------------
 
 
@@ -144,6 +158,8 @@ class Record(Move):
     """Clears the operation."""
     last_failover: LastFailover | None = None
     config: Mapping[str, ConfigResult] | None = None
+    rolls: Mapping[str, Roll] | None = None
+    """Roll-outs by component."""
     quarantined: frozenset[str] | None = None
     """Volumes whose foreign data is kept from being overwritten."""
 
@@ -258,6 +274,17 @@ class WriteTemplate(Move):
     """Write the pod template the user's inputs ask for; pods take it up one by one."""
 
     component: Literal["redis", "sentinel"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestoreTemplate(Move):
+    """Put the last good template back, so that no pod comes up with the one that does not work."""
+
+    component: Literal["redis", "sentinel"]
+    revision: str
+    """The ControllerRevision that holds it."""
+    inputs: str
+    """Digest of the declaration it was made from."""
 
 
 @dataclass(frozen=True, kw_only=True)

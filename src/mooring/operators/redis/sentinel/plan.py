@@ -16,7 +16,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from mooring.operators.redis.sentinel import changes, quorum
+from mooring.operators.redis.sentinel import changes, quorum, roll
 from mooring.operators.redis.sentinel.lineage import Lineage, Standing, descends
 from mooring.operators.redis.sentinel.look import Look, Observed, Recorded, SetState, Wanted
 from mooring.operators.redis.sentinel.moves import (
@@ -60,7 +60,7 @@ def next_step(wanted: Wanted, observed: Observed, recorded: Recorded, now: datet
     look = Look(wanted, observed, recorded, now)
     if not look.topology.members:
         return Wait(reason="PodsMissing", message="no redis pod exists yet", after=1.0)
-    if not look.answering and (verdict := changes.unblock(look)):
+    if not look.answering and (verdict := roll.unblock(look)):
         return verdict
     found = _master(look)
     if not isinstance(found, tuple):
@@ -735,7 +735,7 @@ Rule = Callable[[Look, Member, Server], Verdict | None]
 def _change(look: Look, member: Member, server: Server) -> Verdict | None:
     """What the user changed; it asks back for a switch where the master is in the way."""
     verdict = changes.next_change(look, member, server)
-    if isinstance(verdict, changes.MasterInTheWay):
+    if isinstance(verdict, roll.MasterInTheWay):
         return relieve(look, member, server, why=verdict.why)
     return verdict
 

@@ -11,6 +11,7 @@ from mooring.operators.redis.sentinel.topology import Pod
 
 __all__ = ["claim_name", "pod_of", "pods_of"]
 
+EXPORTER = "redis-exporter"
 _STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 _REMEDY = {
     "ImagePullBackOff": "correct spec{part}.image, or give spec{part}.imagePullSecrets",
@@ -57,6 +58,8 @@ def pod_of(
     ended = state.terminated or last.terminated
     claim = claims.get(_claim_of(pod))
     trouble, message = _trouble(status, state, component)
+    if not trouble:
+        trouble, message = _sidecar_trouble(status, component)
     return Pod(
         name=name,
         ordinal=_ordinal(name),
@@ -127,6 +130,20 @@ def _trouble(status: core.PodStatus, state: core.ContainerState, component: Comp
         return state.terminated.reason or "Terminated", f"the container ended with status {code}"
     if state.running is None:
         return "PodPending", "the pod is starting"
+    return "", ""
+
+
+def _sidecar_trouble(status: core.PodStatus, component: Component) -> tuple[str, str]:
+    """What keeps a container beside the server from running."""
+    for one in status.container_statuses or ():
+        state = one.state or core.ContainerState()
+        if one.name == component or state.running is not None:
+            continue
+        why = (state.waiting.reason if state.waiting else None) or "Terminated"
+        text = (state.waiting.message if state.waiting else None) or ""
+        remedy = "correct spec.exporter.image" if one.name == EXPORTER and why in _REMEDY else ""
+        parts = (text.strip(), remedy)
+        return why, f"container {one.name}: " + ("; ".join(part for part in parts if part) or why)
     return "", ""
 
 

@@ -160,6 +160,7 @@ def wanted_of(cluster: RedisCluster) -> Wanted:
         persistence=not spec.disable_persistence,
         min_replicas=int(least) if least.isdigit() else 0,
         elect=annotations.get(ELECT_ANNOTATION, ""),
+        image=spec.image or "",
         discard=frozenset(name.strip() for name in discard.split(",") if name.strip()),
     )
 

@@ -19,7 +19,7 @@ from mooring.kube.objects import core
 from mooring.kube.part import Part
 from mooring.operators.redis.parameters import canonical, classify
 from mooring.operators.redis.sentinel.lineage import Lineage
-from mooring.operators.redis.sentinel.moves import ConfigResult, LastFailover, Operation
+from mooring.operators.redis.sentinel.moves import ConfigResult, LastFailover, Operation, Roll
 from mooring.runtime.crd import F, PrinterColumn, Rule, at_most_one_of, crd, rules
 
 __all__ = [
@@ -217,6 +217,7 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
     operation: Annotated[Operation | None, F("A fail-over or promotion under way.")] = None
     last_failover: Annotated[LastFailover | None, F("The last change of master.")] = None
     config: Annotated[dict[str, ConfigResult] | None, F("What became of each key of spec.config.")] = None
+    rolls: Annotated[dict[str, Roll] | None, F("Roll-outs under way or stopped, by component.")] = None
     quarantined: Annotated[list[str] | None, F("Claims whose foreign data is kept from being replaced.")] = (
         None
     )

@@ -1,0 +1,310 @@
+"""Rolling a new pod template out: one pod at a time, the master's last, stopped by the first that does not come up.
+
+The template is written only over a cluster that is whole, after it was recorded what ran before. When a pod of
+it does not come up, that is recorded and the last good template is put back, since under OnDelete any pod that
+dies comes up with the newest one. Pods that run the new template well keep it; nothing else is touched until
+the declaration changes: back, and the rest is forgotten; to something else, and that is rolled out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from msgspec.structs import replace
+
+from mooring.operators.redis.sentinel.look import Look
+from mooring.operators.redis.sentinel.moves import (
+    DeletePod,
+    Record,
+    RestoreTemplate,
+    Roll,
+    Verdict,
+    Wait,
+    WriteTemplate,
+)
+from mooring.operators.redis.sentinel.topology import Member, Pod, Server, Watcher
+from mooring.operators.redis.versions import file_format, image_format
+
+__all__ = [
+    "MasterInTheWay",
+    "begin",
+    "carry_on_redis",
+    "carry_on_sentinels",
+    "end",
+    "hopeless",
+    "refused",
+    "stopped",
+    "unblock",
+]
+
+Component = Literal["redis", "sentinel"]
+COMPONENTS: tuple[Component, ...] = ("redis", "sentinel")
+
+_HOPELESS = frozenset(
+    (
+        *("ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "CrashLoopBackOff"),
+        *("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "FailedMount"),
+        *("Unschedulable", "UnboundClaim"),
+    )
+)
+_MAY_PASS = frozenset({"Unschedulable", "UnboundClaim"})
+PASSES_WITHIN = 10.0
+"""Seconds in which a claim is bound and a place is found, as a rule."""
+COMES_UP_WITHIN = 600.0
+"""Seconds a rolled pod may take to serve, not counting what it loads or synchronises."""
+SYNCS_WITHIN = 10.0
+"""Seconds after which an older server that does not follow a newer master never will."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MasterInTheWay:
+    """The change needs the master's pod; a planned switch comes first."""
+
+    why: str
+
+
+def hopeless(look: Look, pod: Pod) -> bool:
+    """It will not come up without a person."""
+    if pod.trouble not in _HOPELESS or (pod.running and pod.ready):
+        return False
+    return pod.trouble not in _MAY_PASS or look.seconds_since(pod.created) > PASSES_WITHIN
+
+
+# --- the beginning ---------------------------------------------------------------------------------------
+
+
+def begin(look: Look, member: Member, server: Server) -> Verdict | None:
+    """Record what runs now, then write the template; not over pods that are starting."""
+    for component in COMPONENTS:
+        rolls = look.recorded.rolls
+        state, known = look.set_of(component), rolls.get(component)
+        if known is not None and known.pod and state.inputs == known.inputs and known.revision:
+            return RestoreTemplate(
+                component=component,
+                revision=known.revision,
+                inputs=known.good,
+                why=f"{known.pod} does not come up with the new template; the last good one is put back",
+            )
+        if state.current:
+            if known is not None and known.inputs != state.asked:
+                return _forget(look, component, why="the declaration is the last good one again")
+            continue
+        if not look.wanted.roll or (component == "redis" and _cannot_read(look)):
+            continue
+        if known is None or known.inputs != state.asked:
+            if component == "redis" and (starting := _starting(look)):
+                return starting
+            return Record(
+                rolls={**rolls, component: _first(look, component)}, why=f"{component} pods will be rolled"
+            )
+        if not known.pod:
+            return WriteTemplate(component=component, why="the declared pods differ from those that run")
+    return None
+
+
+def _first(look: Look, component: Component) -> Roll:
+    """The roll to what is asked now; what was good stays what all pods ran last."""
+    state, known = look.set_of(component), look.recorded.rolls.get(component)
+    mixed = known is not None and known.revision and _old(_pods(look, component), state.update_revision)
+    if known is not None and (known.pod or mixed):
+        return Roll(inputs=state.asked, good=known.good, revision=known.revision, since=look.now)
+    return Roll(inputs=state.asked, good=state.inputs, revision=state.update_revision, since=look.now)
+
+
+def _forget(look: Look, component: str, *, why: str) -> Record:
+    rest = {name: one for name, one in look.recorded.rolls.items() if name != component}
+    return Record(rolls=rest, why=why)
+
+
+def _starting(look: Look) -> Wait | None:
+    """A new template is not begun over pods that are starting."""
+    pods, size = _pods(look, "redis"), look.wanted.size
+    starting = [pod for pod in pods if pod.ordinal < size and not pod.running and not hopeless(look, pod)]
+    if not starting:
+        return None
+    return Wait(reason="PodsStarting", message=f"{starting[0].name} is starting", after=1.0)
+
+
+# --- pod by pod ------------------------------------------------------------------------------------------
+
+
+def carry_on_redis(look: Look, member: Member, server: Server) -> Verdict | MasterInTheWay | None:
+    """Replicas first from the highest ordinal, one planned switch, the old master's pod last."""
+    pods, revision = _pods(look, "redis"), look.observed.redis_set.update_revision
+    if halted := _halted(look, "redis", server):
+        return halted
+    old = _old(pods, revision)
+    broken = [pod for pod in old if hopeless(look, pod) and pod.name != member.name and not pod.terminating]
+    if broken:
+        why = f"its old template cannot run: {broken[0].trouble}"
+        return DeletePod(component="redis", pod=broken[0].name, uid=broken[0].uid, why=why)
+    if not old or _is_stopped(look, "redis"):
+        return None
+    if waiting := _not_yet(look, member, revision):
+        return waiting
+    for pod in sorted(old, key=lambda pod: -pod.ordinal):
+        if pod.name != member.name:
+            return DeletePod(component="redis", pod=pod.name, uid=pod.uid, why="it runs an older template")
+    return MasterInTheWay(why="its pod runs an older template")
+
+
+def _not_yet(look: Look, member: Member, revision: str) -> Wait | None:
+    """The next pod is touched when all others serve: running as a whole, in sync, in election."""
+    wanted = [one for one in look.topology.members if one.pod.ordinal < look.wanted.size]
+    for one in wanted:
+        it = one.server
+        in_sync = it is not None and (
+            one.name == member.name or (it.in_sync_with(member.ip) and it.priority > 0)
+        )
+        if not in_sync or one.pod.terminating or (one.pod.revision == revision and one.pod.trouble):
+            return Wait(reason="RollWaiting", message=f"{one.name} is not in sync yet", after=0.5)
+    if len(wanted) < look.wanted.size:
+        return Wait(reason="RollWaiting", message="the last rolled pod is not there yet", after=0.5)
+    return None
+
+
+def carry_on_sentinels(look: Look, member: Member, server: Server) -> Verdict | None:
+    """From the highest ordinal, one at a time, each back before the next."""
+    pods, revision = _pods(look, "sentinel"), look.observed.sentinel_set.update_revision
+    if halted := _halted(look, "sentinel", None):
+        return halted
+    old = [pod for pod in _old(pods, revision) if not pod.terminating]
+    broken = [pod for pod in old if hopeless(look, pod)]
+    if not old or (not broken and _is_stopped(look, "sentinel")):
+        return None
+    leaving = any(pod.terminating for pod in pods)
+    if not broken and (leaving or len(look.watchers) < look.wanted.sentinels):
+        return Wait(reason="RollWaiting", message="the last rolled sentinel is not back yet", after=0.5)
+    pod = (broken or sorted(old, key=lambda pod: -pod.ordinal))[0]
+    return DeletePod(component="sentinel", pod=pod.name, uid=pod.uid, why="it runs an older template")
+
+
+def end(look: Look, member: Member, server: Server) -> Verdict | None:
+    """Every pod runs the new template: the roll is over."""
+    for component in COMPONENTS:
+        known, state = look.recorded.rolls.get(component), look.set_of(component)
+        if known is None or known.pod or not state.current or not state.update_revision:
+            continue
+        pods = _pods(look, component)
+        whole = all(pod.running and not pod.trouble and not pod.terminating for pod in pods)
+        if whole and pods and len(pods) >= state.replicas and not _old(pods, state.update_revision):
+            return _forget(look, component, why=f"every {component} pod runs the new template")
+    return None
+
+
+def _pods(look: Look, component: Component) -> list[Pod]:
+    members: Sequence[Member | Watcher] = (
+        look.topology.members if component == "redis" else look.topology.watchers
+    )
+    return [one.pod for one in members]
+
+
+def _old(pods: list[Pod], revision: str) -> list[Pod]:
+    return [pod for pod in pods if revision and pod.revision and pod.revision != revision]
+
+
+# --- when it does not work -------------------------------------------------------------------------------
+
+
+def _halted(look: Look, component: Component, master: Server | None) -> Verdict | None:
+    """A pod of the new template that does not come up stops the roll; that is recorded first."""
+    state = look.set_of(component)
+    failed = next(
+        (
+            (pod, *why)
+            for pod in _pods(look, component)
+            if pod.revision == state.update_revision and (why := _failure(look, pod, master))
+        ),
+        None,
+    )
+    if failed is None:
+        return None
+    pod, reason, message = failed
+    known = look.recorded.rolls.get(component)
+    if known is not None and not known.pod and known.inputs == state.inputs and known.revision:
+        stopped = replace(known, pod=pod.name, reason=reason, message=message)
+        return Record(
+            rolls={**look.recorded.rolls, component: stopped}, why=f"{pod.name}: {reason}: {message}"
+        )
+    if not _old(_pods(look, component), state.update_revision):
+        return None
+    return _halt(pod.name, reason, message)
+
+
+def _failure(look: Look, pod: Pod, master: Server | None) -> tuple[str, str] | None:
+    """Why a pod that was made anew will not serve, if that is certain."""
+    if hopeless(look, pod):
+        return pod.trouble, pod.trouble_message
+    age = look.seconds_since(pod.created)
+    member = look.topology.member(pod.name)
+    server = member.server if member is not None else None
+    if master is not None and server is not None and not server.is_master and not server.link_up:
+        if file_format(server.version) < file_format(master.version) and age > SYNCS_WITHIN:
+            text = f"{server.version} cannot read what {master.version} sends; correct spec.image"
+            return "VersionCannotRead", text
+        if server.loading or server.syncing:
+            return None
+    if age > COMES_UP_WITHIN and not pod.ready and look.unreachable_for(pod.name) + 60 > COMES_UP_WITHIN:
+        return "NotInTime", f"it does not serve after {COMES_UP_WITHIN:.0f} s; its log and events say why"
+    return None
+
+
+def _is_stopped(look: Look, component: str) -> bool:
+    known = look.recorded.rolls.get(component)
+    return known is not None and bool(known.pod)
+
+
+def _halt(pod: str, reason: str, message: str) -> Wait:
+    return Wait(
+        reason="RollHalted",
+        message=f"{pod} does not come up with the new template ({reason}: {message}); no other pod is touched until "
+        "the spec is corrected",
+        after=2.0,
+        stalled=True,
+    )
+
+
+def stopped(look: Look) -> Wait | None:
+    """What is declared was tried and does not work."""
+    for component in COMPONENTS:
+        known = look.recorded.rolls.get(component)
+        if known is not None and known.pod and known.inputs == look.set_of(component).asked:
+            return _halt(known.pod, known.reason, known.message)
+    return None
+
+
+def refused(look: Look) -> Wait | None:
+    """A declared version that could not read the files there are is not rolled out at all."""
+    if look.observed.redis_set.current or not look.wanted.roll or not _cannot_read(look):
+        return None
+    newest = max((it.version for _, it in look.answering), key=file_format)
+    return Wait(
+        reason="VersionRefused",
+        message=f"spec.image: {look.wanted.image} cannot read the files of {newest}, which runs; nothing was "
+        f"changed. Give {newest} or a later version; to go back, restore a backup into a new cluster",
+        after=10.0,
+        stalled=True,
+    )
+
+
+def _cannot_read(look: Look) -> bool:
+    reads = image_format(look.wanted.image)
+    kept = max((file_format(it.version) for _, it in look.answering), default=0)
+    return look.wanted.image != look.observed.redis_set.image and 0 < reads < kept
+
+
+def unblock(look: Look) -> Verdict | None:
+    """No server runs and some cannot: a corrected declaration reaches them, else it is said what is wrong."""
+    stuck = [pod for pod in _pods(look, "redis") if hopeless(look, pod)]
+    if not stuck:
+        return None
+    if look.wanted.roll and not look.observed.redis_set.current:
+        return WriteTemplate(component="redis", why="no server runs with the template there is")
+    old = next(iter(_old(stuck, look.observed.redis_set.update_revision)), None)
+    if old is not None:
+        why = f"its old template cannot run: {old.trouble}"
+        return DeletePod(component="redis", pod=old.name, uid=old.uid, why=why)
+    pod = stuck[0]
+    return Wait(reason=pod.trouble, message=f"{pod.name}: {pod.trouble_message}", after=2.0, stalled=True)
