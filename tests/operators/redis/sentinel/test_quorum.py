@@ -9,7 +9,7 @@ from tests.operators.redis.sentinel.builders import Scene, ago, healthy
 from tests.operators.redis.sentinel.test_plan import is_a, waits_for
 
 from mooring.operators.redis.dial import Address
-from mooring.operators.redis.sentinel.moves import InSync, LastFailover, Monitor, TuneSentinel
+from mooring.operators.redis.sentinel.moves import Hasten, InSync, LastFailover, Monitor, TuneSentinel
 from mooring.operators.redis.sentinel.topology import Peer
 
 DEAD = Address("10.9.9.9", 6379)
@@ -46,6 +46,12 @@ def test_settings_that_differ_are_set_and_nothing_else() -> None:
     settings = {**scene.watchers["sentinel-1"].sentinel.settings, "quorum": "3"}  # type: ignore[union-attr]
     move = is_a(TuneSentinel, scene.sentinel("sentinel-1", settings=settings).decide())
     assert (move.sentinel.name, dict(move.settings)) == ("sentinel-1", {"quorum": "2"})
+
+
+def test_sentinels_that_can_are_told_to_ask_more_often() -> None:
+    scene = healthy().sentinel("sentinel-1", info_period=10000).sentinel("sentinel-2", info_period=2000)
+    move = is_a(Hasten, scene.decide())
+    assert ([one.name for one in move.sentinels], move.milliseconds) == (["sentinel-1"], 2000)
 
 
 def test_the_users_quorum_wins() -> None:

@@ -23,6 +23,7 @@ __all__ = [
     "Demote",
     "FailOver",
     "Follow",
+    "Hasten",
     "InSync",
     "LastFailover",
     "Monitor",
@@ -242,6 +243,14 @@ class TuneSentinel(Move):
 
     sentinel: Target
     settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hasten(Move):
+    """Let sentinels ask the servers more often, so that they learn of new replicas and priorities sooner."""
+
+    sentinels: tuple[Target, ...]
+    milliseconds: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,13 +10,23 @@ from __future__ import annotations
 
 from mooring.operators.redis.dial import Address
 from mooring.operators.redis.sentinel.look import Look
-from mooring.operators.redis.sentinel.moves import Monitor, TuneSentinel, Verdict, Wait, sentinel_target
+from mooring.operators.redis.sentinel.moves import (
+    Hasten,
+    Monitor,
+    TuneSentinel,
+    Verdict,
+    Wait,
+    sentinel_target,
+)
 from mooring.operators.redis.sentinel.topology import REDIS_PORT, Member, Sentinel, Server, Watcher
 
 __all__ = ["learning", "repair"]
 
 GOSSIP = 6.0
 """Seconds the sentinels get to tell each other of a new master before they are pointed by hand."""
+INFO_PERIOD = 2000
+"""Milliseconds between a sentinel's questions to the servers, where it can be told (10,000 of itself): that long
+a new replica, or who may not be elected, stays unknown to it. Its own candidates may be three periods old."""
 LEARN_WITHIN = 30.0
 """Seconds a sentinel gets to know every replica and peer (it asks every 10); then it is pointed anew."""
 
@@ -33,6 +43,13 @@ def repair(look: Look, member: Member, server: Server) -> Verdict | None:
         return verdict
     if blank:
         return _monitor(look, blank, right, why="they watch no master yet")
+    if slow := [one for one, it in seen if it.info_period > INFO_PERIOD]:
+        names = ", ".join(one.name for one in slow)
+        return Hasten(
+            sentinels=tuple(sentinel_target(one) for one in slow),
+            milliseconds=INFO_PERIOD,
+            why=f"{names} would learn of changes within ten seconds only",
+        )
     for one, it in seen:
         if changed := _drift(look, it):
             return TuneSentinel(

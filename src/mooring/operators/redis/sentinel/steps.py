@@ -22,6 +22,7 @@ from mooring.operators.redis.sentinel.moves import (
     Demote,
     FailOver,
     Follow,
+    Hasten,
     Monitor,
     Move,
     Promote,
@@ -270,6 +271,16 @@ class Steps:
             await self._tune(link, dict(move.settings))
         return Done()
 
+    async def hasten(self, move: Hasten) -> Done:
+        """SENTINEL DEBUG info-period (7.0)."""
+
+        async def one(target: Target) -> None:
+            async with self._dial.link(target.address) as link:
+                await link.call("SENTINEL", "DEBUG", "info-period", move.milliseconds)
+
+        await self._each(move.sentinels, one)
+        return Done()
+
     async def _tune(self, link: Link, settings: dict[str, str]) -> None:
         answers = await link.pipeline(
             [("SENTINEL", "SET", self._master_name, name, value) for name, value in settings.items()]
@@ -342,6 +353,7 @@ _HANDLERS: dict[type[Move], Callable[[Steps, Any], Awaitable[Done]]] = {
     Switch: Steps.switch,
     Monitor: Steps.monitor,
     TuneSentinel: Steps.tune,
+    Hasten: Steps.hasten,
     Configure: Steps.configure,
 }
 

@@ -147,6 +147,8 @@ class Sentinel:
     sentinels: tuple[Peer, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     quorum_ok: bool = False
+    info_period: int = 0
+    """Milliseconds between two questions to the servers; 0 where it cannot be told (before 7.0)."""
     other_masters: tuple[str, ...] = ()
     """Names of further masters it monitors; not ours, left alone."""
 
@@ -319,7 +321,7 @@ def _replicas(info: Mapping[str, str]) -> list[Replica]:
 
 async def read_sentinel(link: Link, *, master_name: str = MASTER_NAME) -> Sentinel:
     """One round trip to a sentinel."""
-    masters, replicas, sentinels, quorum, my_id, info = await link.pipeline(
+    masters, replicas, sentinels, quorum, my_id, info, timers = await link.pipeline(
         [
             ("SENTINEL", "MASTERS"),
             ("SENTINEL", "SLAVES", master_name),
@@ -327,6 +329,7 @@ async def read_sentinel(link: Link, *, master_name: str = MASTER_NAME) -> Sentin
             ("SENTINEL", "CKQUORUM", master_name),
             ("SENTINEL", "MYID"),
             ("INFO", "server"),
+            ("SENTINEL", "DEBUG"),
         ]
     )
     if isinstance(masters, Refused):
@@ -337,6 +340,7 @@ async def read_sentinel(link: Link, *, master_name: str = MASTER_NAME) -> Sentin
     base = Sentinel(
         my_id="" if isinstance(my_id, Refused) else str(my_id),
         version=version,
+        info_period=0 if isinstance(timers, Refused) else _int(_pairs(timers).get("INFO-PERIOD")),
         other_masters=tuple(str(master.get("name")) for master in known if master is not ours),
     )
     if ours is None:
@@ -344,6 +348,7 @@ async def read_sentinel(link: Link, *, master_name: str = MASTER_NAME) -> Sentin
     return Sentinel(
         my_id=base.my_id,
         version=base.version,
+        info_period=base.info_period,
         other_masters=base.other_masters,
         master=Address(ours.get("ip", ""), _int(ours.get("port"))),
         flags=_flags(ours),
