@@ -22,6 +22,7 @@ from mooring.testing.redis import RedisStage
 pytestmark = [
     pytest.mark.kubernetes,
     pytest.mark.timeout(180),
+    pytest.mark.xdist_group("address-ranges"),
     pytest.mark.skipif(os.geteuid() != 0, reason="needs the right to make networks"),
 ]
 

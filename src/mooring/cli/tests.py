@@ -26,8 +26,13 @@ TIERS: dict[str, str] = {
     "full": "full and not soak",
 }
 
-#: Test files of a tier that run at once. Most tests wait for timers of databases, two cores carry several.
-WORKERS = {"unit": 2, "embedded": 3, "kubernetes": 2, "full": 1}
+#: Workers of a tier and what they share out. Most tests wait for timers, so two cores carry several; where
+#: tests of a file share a control plane, files are what is shared out.
+WORKERS: dict[str, tuple[int, str]] = {
+    "unit": (2, "loadfile"),
+    "embedded": (3, "loadfile"),
+    "kubernetes": (3, "loadgroup"),
+}
 
 _REEXEC = "import sys; from mooring.local.node.rootless import reexec; reexec(sys.argv[1:])"
 
@@ -49,14 +54,21 @@ def run(options: argparse.Namespace) -> int:
     for tier in tiers:
         started = time.monotonic()
         print(f"mooring: tier {tier}", file=sys.stderr, flush=True)
-        workers = ["-n", str(WORKERS[tier]), "--dist", "loadfile", "--no-loadscope-reorder"] if WORKERS[tier] > 1 else []
-        status = _pytest(["-q", "-m", TIERS[tier], *workers, *options.pytest], root=root, tier=tier)
+        arguments = ["-q", "-m", TIERS[tier], *_side_by_side(tier), *options.pytest]
+        status = _pytest(arguments, root=root, tier=tier)
         print(f"mooring: tier {tier}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
         if status == 5 and len(tiers) > 1:  # no test in this tier matched the given arguments
             continue
         if status:
             return status
     return 0
+
+
+def _side_by_side(tier: str) -> list[str]:
+    if tier not in WORKERS:
+        return []
+    count, what = WORKERS[tier]
+    return ["-n", str(count), "--dist", what, "--no-loadscope-reorder"]
 
 
 def _pytest(arguments: list[str], *, root: Path, tier: str) -> int:
