@@ -3,122 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import Annotated, Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 import pytest
+from tests.actor.greetings import (
+    Finalizing,
+    Greeter,
+    Greeting,
+    GreetingStatus,
+    Noting,
+    condition,
+    define,
+    eventually,
+    greeting,
+    names,
+    operated,
+    ready,
+    running,
+)
 
-from mooring.actor import Actor, Context, ObserveWrote, Outcome, run_actor
-from mooring.kube import Client, Key, MergePatch, NotFound, Object, Part, Resource
+from mooring.actor import Context, ObserveWrote, Outcome
+from mooring.kube import Client, Key, MergePatch, NotFound
 from mooring.kube.objects.core import ConfigMap
+from mooring.kube.objects.events import Event
 from mooring.kube.objects.meta import Condition, ObjectMeta
 from mooring.local.api.server import ApiServer
-from mooring.runtime import Manager
-from mooring.runtime.crd import F, crd, render_crd
-
-
-class GreetingSpec(Part, frozen=True, kw_only=True):
-    text: Annotated[str | None, F("What to say.", max_length=100)] = None
-    copies: Annotated[int | None, F("How often.", minimum=0)] = None
-
-
-class GreetingStatus(Part, frozen=True, kw_only=True):
-    said: Annotated[str | None, F("What was said.")] = None
-    observed_generation: Annotated[int | None, F("Generation.")] = None
-    conditions: Annotated[list[Condition] | None, F("Conditions.")] = None
-
-
-@crd()
-class Greeting(Object, frozen=True, kw_only=True):
-    resource: ClassVar[Resource] = Resource("test.mooring.dev", "v1", "Greeting", "greetings")
-    spec: Annotated[GreetingSpec | None, F("Spec.")] = None
-    status: Annotated[GreetingStatus | None, F("Status.")] = None
-
-
-class Greeter(Actor[Greeting]):
-    kind = Greeting
-    name: ClassVar[str] = "greeter"
-    owns: ClassVar[Any] = (ConfigMap,)
-
-    def __init__(self) -> None:
-        self.passes = 0
-        self.cleaned: list[str] = []
-        self.misbehave: Callable[[Context[Greeting]], Awaitable[object]] | None = None
-
-    async def observe(self, ctx: Context[Greeting]) -> Outcome:
-        self.passes += 1
-        if self.misbehave:
-            await self.misbehave(ctx)
-        spec = ctx.obj.spec or GreetingSpec()
-        if spec.text == "forbidden":
-            return ctx.terminal("BadText", "spec.text: 'forbidden' may not be said; choose another text")
-        desired = [
-            ConfigMap(
-                metadata=ObjectMeta(name=f"{ctx.key.name}-{i}", labels={"g": ctx.key.name}),
-                data={"t": spec.text or ""},
-            )
-            for i in range(spec.copies or 0)
-        ]
-        if drift := ctx.children.diff(desired):
-            return ctx.act("ApplyChildren", ctx.children.apply, drift)
-        ctx.show(msgspec.structs.replace(ctx.status or GreetingStatus(), said=spec.text))
-        return ctx.in_sync()
-
-    async def finalize(self, ctx: Context[Greeting]) -> Outcome:
-        self.cleaned.append(ctx.key.name)
-        return ctx.in_sync("cleaned up")
-
-
-class Finalizing(Greeter):
-    finalizer: ClassVar[str] = "test.mooring.dev/greeter"
-
-
-async def eventually(check: Callable[[], Awaitable[bool]], *, within: float = 5.0) -> None:
-    async with asyncio.timeout(within):
-        while not await check():
-            await asyncio.sleep(0.01)
-
-
-@asynccontextmanager
-async def running(actor: Greeter) -> AsyncIterator[Client]:
-    async with ApiServer.in_memory() as server:
-        client = Client(server.transport(), field_manager="test")
-        body = msgspec.json.encode(render_crd(Greeting))
-        await client.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body=body)
-        manager = Manager(Client(server.transport()), name=actor.name)
-        run_actor(actor, manager)
-        task = asyncio.create_task(manager.run())
-        try:
-            yield client
-        finally:
-            manager.stop()
-            await asyncio.wait_for(task, 10)
-
-
-def greeting(text: str = "hi", copies: int = 2) -> Greeting:
-    return Greeting(
-        metadata=ObjectMeta(name="a", namespace="default"), spec=GreetingSpec(text=text, copies=copies)
-    )
-
-
-async def condition(client: Client, kind: str) -> Condition | None:
-    status = (await client.get(Greeting, "a", namespace="default")).status
-    return next((c for c in (status and status.conditions) or [] if c.type == kind), None)
-
-
-def ready(client: Client, status: str = "True") -> Callable[[], Awaitable[bool]]:
-    async def check() -> bool:
-        found = await condition(client, "Ready")
-        return found is not None and found.status == status
-
-    return check
-
-
-async def names(client: Client) -> list[str]:
-    page = await client.list(ConfigMap, namespace="default", label_selector="g=a")
-    return sorted(str(c.metadata.name) for c in page.items)
 
 
 async def test_children_are_made_repaired_and_pruned() -> None:
@@ -143,19 +53,68 @@ async def test_children_are_made_repaired_and_pruned() -> None:
         await eventually(pruned)
 
 
-async def test_at_rest_nothing_is_written() -> None:
+async def test_a_cluster_costs_one_write_per_child_and_one_status_and_nothing_at_rest() -> None:
+    actor = Greeter()
+    async with ApiServer.in_memory() as server:
+        client = Client(server.transport(), field_manager="test")
+        await define(client, Greeting)
+        noting = Noting(server.transport())
+        async with operated(noting, actor) as manager:
+            await client.create(greeting())
+            await eventually(ready(client))
+            assert noting.of("configmaps") == ["PATCH", "PATCH"]
+            assert noting.of("greetings") == ["PATCH"]
+            passes, noting.writes = actor.passes, []
+            patch = MergePatch({"metadata": {"annotations": {"look": "again"}}})
+            await client.patch(Greeting, "a", patch, namespace="default")
+
+            async def looked() -> bool:
+                return actor.passes > passes and manager.idle
+
+            await eventually(looked)
+            assert noting.writes == []
+
+
+async def test_conditions_name_the_generation_they_speak_of() -> None:
     async with running(Greeter()) as client:
         await client.create(greeting())
         await eventually(ready(client))
-        before = await client.get(Greeting, "a", namespace="default")
-        await client.patch(
-            Greeting, "a", MergePatch({"metadata": {"annotations": {"look": "again"}}}), namespace="default"
-        )
-        await asyncio.sleep(0.2)
-        after = await client.get(Greeting, "a", namespace="default")
-        assert after.status == before.status
-        # One version for the annotation, none for us.
-        assert int(after.metadata.resource_version or 0) == int(before.metadata.resource_version or 0) + 1
+        patch = MergePatch({"spec": {"text": "ho"}})
+        edited = await client.patch(Greeting, "a", patch, namespace="default")
+
+        async def observed() -> bool:
+            status = (await client.get(Greeting, "a", namespace="default")).status
+            return status is not None and status.said == "ho"
+
+        await eventually(observed)
+        status = (await client.get(Greeting, "a", namespace="default")).status
+        assert status is not None
+        generations = {one.type: one.observed_generation for one in status.conditions or ()}
+        assert generations == dict.fromkeys(("Ready", "Progressing", "Stalled"), edited.metadata.generation)
+        assert status.observed_generation == edited.metadata.generation
+
+
+async def test_conditions_may_live_elsewhere_and_leave_the_list_of_another_meaning_alone() -> None:
+    class Elsewhere(Greeter):
+        conditions_path: ClassVar[str] = "health.conditions"
+
+        async def observe(self, ctx: Context[Greeting]) -> Outcome:
+            ctx.show(GreetingStatus(conditions=[Condition(type="node-0", status="up")]))
+            return ctx.in_sync()
+
+    async with running(Elsewhere()) as client:
+        await client.create(greeting())
+
+        async def shown() -> bool:
+            status = (await client.get(Greeting, "a", namespace="default")).status
+            return status is not None and status.health is not None
+
+        await eventually(shown)
+        status = (await client.get(Greeting, "a", namespace="default")).status
+        assert status is not None
+        assert [one.type for one in status.conditions or ()] == ["node-0"]
+        assert status.health is not None
+        assert [one.type for one in status.health.conditions or ()] == ["Ready", "Progressing", "Stalled"]
 
 
 async def test_a_wrong_declaration_is_said_and_taken_back_when_corrected() -> None:
@@ -198,6 +157,94 @@ async def test_the_finalizer_waits_for_finalize() -> None:
 
         await eventually(gone)
         assert actor.cleaned == ["a"]
+
+
+async def test_finalizing_shows_its_progress_and_keeps_the_object_until_it_is_done() -> None:
+    doors: list[str] = []
+
+    class Closing(Finalizing):
+        async def finalize(self, ctx: Context[Greeting]) -> Outcome:
+            if not doors:
+                return ctx.act("CloseDoors", self.close, message="closing 2 doors")
+            if "closed" not in doors:
+                return ctx.wait("DoorsClosing", "1 of 2 doors closed", after=0.02)
+            return ctx.in_sync()
+
+        async def close(self) -> None:
+            doors.append("closing")
+
+    async with running(Closing()) as client:
+        await client.create(greeting())
+        await eventually(ready(client))
+        patch = MergePatch({"metadata": {"finalizers": ["test/other", Closing.finalizer]}})
+        await client.patch(Greeting, "a", patch, namespace="default")
+        await client.delete(Greeting, "a", namespace="default")
+
+        async def progress(reason: str) -> bool:
+            found = await condition(client, "Progressing")
+            return found is not None and found.reason == reason
+
+        await eventually(lambda: progress("DoorsClosing"))
+        held = await condition(client, "Ready")
+        assert held is not None
+        assert (held.status, held.reason, held.message) == ("False", "Deleting", "1 of 2 doors closed")
+        assert (await client.get(Greeting, "a", namespace="default")).metadata.finalizers == [
+            "test/other",
+            Closing.finalizer,
+        ]
+        doors.append("closed")
+
+        async def only_others() -> bool:
+            return (await client.get(Greeting, "a", namespace="default")).metadata.finalizers == [
+                "test/other"
+            ]
+
+        await eventually(only_others)
+        left = await condition(client, "Progressing")
+        assert left is not None
+        assert left.reason == "DoorsClosing", "no status is written about an object that is gone in a moment"
+
+
+async def test_a_step_of_finalizing_is_shown_before_it_is_taken() -> None:
+    taken = asyncio.Event()
+
+    class Slow(Finalizing):
+        async def finalize(self, ctx: Context[Greeting]) -> Outcome:
+            return ctx.act("CloseDoors", taken.wait, message="closing 2 doors")
+
+    async with running(Slow()) as client:
+        await client.create(greeting())
+        await eventually(ready(client))
+        await client.delete(Greeting, "a", namespace="default")
+
+        async def shown() -> bool:
+            found = await condition(client, "Progressing")
+            return found is not None and (found.reason, found.message) == ("CloseDoors", "closing 2 doors")
+
+        await eventually(shown)
+
+
+async def test_finalizing_that_fails_says_so_and_is_tried_again() -> None:
+    tried: list[int] = []
+
+    class Failing(Finalizing):
+        async def finalize(self, ctx: Context[Greeting]) -> Outcome:
+            tried.append(1)
+            if len(tried) < 3:
+                raise RuntimeError("password is hunter2")
+            return ctx.in_sync()
+
+    actor = Failing()
+    async with running(actor) as client:
+        await client.create(greeting())
+        await eventually(ready(client))
+        await client.delete(Greeting, "a", namespace="default")
+
+        async def gone() -> bool:
+            return not (await client.list(Greeting, namespace="default")).items
+
+        await eventually(gone)
+        assert len(tried) == 3
 
 
 async def test_writing_while_observing_is_refused() -> None:
@@ -284,15 +331,35 @@ async def test_an_object_that_cannot_be_read_is_told_so_and_holds_nobody_back() 
             "spec": {"copies": "many"},
         }
         await client.request("POST", path, body=msgspec.json.encode(bad))
+        legacy = {"status": {"conditions": [{"type": "Healthy", "status": "True"}]}}
+        await client.request(
+            "PATCH",
+            f"{path}/bad/status",
+            body=msgspec.json.encode(legacy),
+            content_type="application/merge-patch+json",
+        )
         await client.create(greeting())
         await eventually(ready(client))
 
         async def told() -> bool:
             raw = msgspec.json.decode((await client.request("GET", f"{path}/bad")).body)
             conditions = raw.get("status", {}).get("conditions", [])
-            return any(c["reason"] == "Undecodable" and "spec.copies" in c["message"] for c in conditions)
+            said = {c["type"]: c for c in conditions if "spec.copies" in c.get("message", "")}
+            return set(said) == {"Ready", "Stalled"} and conditions[0]["type"] == "Healthy"
 
         await eventually(told)
+        raw = msgspec.json.decode((await client.request("GET", f"{path}/bad")).body)
+        shown = {c["type"]: c["status"] for c in raw["status"]["conditions"]}
+        assert shown == {"Healthy": "True", "Ready": "Unknown", "Stalled": "True"}
+
+        async def announced() -> bool:
+            events = (await client.list(Event, namespace="default")).items
+            return any(
+                one.reason == "Undecodable" and one.regarding is not None and one.regarding.name == "bad"
+                for one in events
+            )
+
+        await eventually(announced)
 
 
 def test_the_key_of_an_object_reads_as_kubectl_shows_it() -> None:

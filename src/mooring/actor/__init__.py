@@ -8,8 +8,10 @@ observing; the status written at most once per pass and only when it differs; a 
 from mooring.actor.actor import Actor, Related, run_actor
 from mooring.actor.children import Children, Drift, Foreign
 from mooring.actor.conditions import ConditionState
-from mooring.actor.context import Context, ObserveWrote
+from mooring.actor.context import Context
+from mooring.actor.dependencies import Dependency, not_ready
 from mooring.actor.drift import APPLIED, differs, digest
+from mooring.actor.guard import Effect, ObserveWrote, OnEffect, ReadOnlyWhileObserving
 from mooring.actor.outcome import Act, InSync, Outcome, Terminal, Wait
 
 __all__ = [
@@ -19,15 +21,20 @@ __all__ = [
     "Children",
     "ConditionState",
     "Context",
+    "Dependency",
     "Drift",
+    "Effect",
     "Foreign",
     "InSync",
     "ObserveWrote",
+    "OnEffect",
     "Outcome",
+    "ReadOnlyWhileObserving",
     "Related",
     "Terminal",
     "Wait",
     "differs",
     "digest",
+    "not_ready",
     "run_actor",
 ]

@@ -8,21 +8,23 @@ per pass and only when it differs, events, and exceptions that harm no other obj
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 import structlog
 
-from mooring.actor.children import Children
-from mooring.actor.conditions import STALLED, STANDARD, ConditionState, conclude, merged
+from mooring.actor.conditions import READY, STALLED, STANDARD, ConditionState, conclude, leaving, merged
 from mooring.actor.context import Context
+from mooring.actor.dependencies import Dependency
+from mooring.actor.guard import Guard, OnEffect, observing
 from mooring.actor.outcome import Act, InSync, Outcome, Terminal, Wait
 from mooring.actor.status import merge_diff
-from mooring.cache import BadObject, Transition
+from mooring.cache import BadObject, Informer, Transition
 from mooring.kube.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, KubeError
 from mooring.kube.object import Key, Object, key_of
+from mooring.kube.objects.meta import ObjectMeta
 from mooring.kube.patches import JsonPatch, MergePatch
 from mooring.runtime import (
     After,
@@ -71,17 +73,23 @@ class Actor(ABC, Generic[T]):
     owns: ClassVar[Sequence[type[Object]]] = ()
     #: Other kinds to watch.
     related: Sequence[Related[Any]] = ()
+    #: Objects it cannot work without, watched as well; `Context.unmet` says which of them to wait for.
+    dependencies: Sequence[Dependency[Any]] = ()
     #: Finalizer to set, if ``finalize`` has something to do; see rule 14 of the design.
     finalizer: ClassVar[str] = ""
-    #: Field of the status that holds the standard conditions (JSON name).
-    conditions_field: ClassVar[str] = "conditions"
+    #: Where in the status the standard conditions are (JSON names, joined by dots); kinds that were taken over
+    #: may have a ``conditions`` of another meaning.
+    conditions_path: ClassVar[str] = "conditions"
 
     @abstractmethod
     async def observe(self, ctx: Context[T]) -> Outcome:
         """Look, and say what to do next. Must not write."""
 
     async def finalize(self, ctx: Context[T]) -> Outcome:
-        """Clean up outside Kubernetes; ``InSync`` means done."""
+        """Clean up outside Kubernetes; ``InSync`` means done, and removes the finalizer.
+
+        Must not write either, but return steps; each shows in the conditions before it is taken.
+        """
         return InSync("nothing to clean up")
 
     def manages(self, obj: T) -> bool:
@@ -92,27 +100,45 @@ class Actor(ABC, Generic[T]):
         """The object is gone: drop what is kept about it in memory (connections, metrics)."""
 
 
-def run_actor(actor: Actor[T], manager: Manager, *, namespaces: Sequence[str] = (), workers: int = 8) -> None:
+def run_actor(
+    actor: Actor[T],
+    manager: Manager,
+    *,
+    namespaces: Sequence[str] = (),
+    workers: int = 8,
+    on_effect: OnEffect | None = None,
+) -> None:
     """Register an actor on a manager: its informers, its watches and its controller.
 
-    ``namespaces`` restricts it; none means all.
+    ``namespaces`` restricts it; none means all. ``on_effect`` is awaited after every effect; a test that lets
+    it wait for ever has a process that died there.
     """
-    _Runner(actor, manager).register(namespaces, workers)
+    _Runner(actor, manager, on_effect).register(namespaces, workers)
 
 
 class _Runner(Generic[T]):
-    def __init__(self, actor: Actor[T], manager: Manager) -> None:
+    def __init__(self, actor: Actor[T], manager: Manager, on_effect: OnEffect | None) -> None:
         self._actor = actor
         self._manager = manager
+        self._on_effect = on_effect
+        self._conditions = tuple(actor.conditions_path.split("."))
         self._client: CachedClient = manager.client.as_manager(f"mooring-{actor.name}")
         self._controller = Controller(actor.name, self.reconcile)
 
     def register(self, namespaces: Sequence[str], workers: int) -> None:
         actor, informers = self._actor, self._manager.informers
         self._controller = Controller(actor.name, self.reconcile, workers=workers)
-        for namespace in namespaces or ("",):
-            primary = informers.of(actor.kind, namespace=namespace)
+        primaries = [informers.of(actor.kind, namespace=namespace) for namespace in namespaces or ("",)]
+        for number, dependency in enumerate(actor.dependencies):
+            for primary in primaries:
+                primary.add_index(_index(actor, number), dependency.index)
+        for namespace, primary in zip(namespaces or ("",), primaries, strict=True):
             self._controller.watch(primary, predicate=meaningful_change)
+            for number, dependency in enumerate(actor.dependencies):
+                self._controller.watch(
+                    informers.of(dependency.kind, namespace=namespace),
+                    map=_dependants(primaries, _index(actor, number)),
+                )
             for kind in actor.owns:
                 self._controller.watch(informers.of(kind, namespace=namespace), map=owner_key(actor.kind))
             for related in actor.related:
@@ -145,18 +171,21 @@ class _Runner(Generic[T]):
         for _ in range(STEPS_PER_TURN):
             ctx = self._context(obj)
             try:
-                outcome: Outcome = await observe(ctx)
+                with observing(ctx.key):
+                    outcome: Outcome = await observe(ctx)
             except KubeError:
                 raise
             except Exception as error:
                 await self._report_failure(ctx, error)
                 raise
+            leaves = obj.metadata.deletion_timestamp is not None
             if not isinstance(outcome, Act):
-                await self._flush(ctx, outcome)
+                if not (leaves and isinstance(outcome, InSync)):  # the object is gone in a moment
+                    await self._flush(ctx, outcome)
                 return _result(outcome)
-            if outcome.record:
+            if outcome.record or leaves:
                 await self._flush(ctx, outcome)
-            ctx.acting = True
+            ctx.guard.step = outcome.name
             ctx.log.debug("step", step=outcome.name)
             try:
                 await outcome.run()
@@ -169,7 +198,9 @@ class _Runner(Generic[T]):
                 await self._report_failure(ctx, error, step=outcome.name)
                 raise
             now = self._client.find(self._actor.kind, ctx.key.name, namespace=ctx.key.namespace)
-            if now is None or now.metadata.uid != obj.metadata.uid or now.metadata.deletion_timestamp:
+            if now is None or now.metadata.uid != obj.metadata.uid:
+                return After(0.0)
+            if now.metadata.deletion_timestamp and not leaves:
                 return After(0.0)
             obj = now
         await self._flush(ctx, outcome)
@@ -192,8 +223,9 @@ class _Runner(Generic[T]):
 
         return Context(
             obj,
-            client=self._client,
-            children=Children(obj, self._client, self._actor.owns),
+            guard=Guard(self._client, key_of(obj), self._on_effect),
+            owns=self._actor.owns,
+            dependencies=self._actor.dependencies,
             events=self._manager.events,
             clock=self._manager.clock,
             fence=self._manager.fence.check,
@@ -209,14 +241,15 @@ class _Runner(Generic[T]):
             return
         present = _plain(getattr(live, "status", None))
         wanted = _plain(ctx.status)
-        where = self._actor.conditions_field
-        have = present.get(where) or []
-        others = [entry for entry in wanted.get(where) or [] if entry.get("type") not in STANDARD]
+        have = _at(present, self._conditions)
+        others = [entry for entry in _at(wanted, self._conditions) if entry.get("type") not in STANDARD]
         states = conclude(outcome, ctx.readiness) if outcome is not None else _states(have)
+        if outcome is not None and ctx.obj.metadata.deletion_timestamp:
+            states = leaving(states)
         generation = ctx.obj.metadata.generation
         conditions = merged(have, states, generation=generation, now=ctx.now(), others=others)
         if conditions:
-            wanted[where] = conditions
+            wanted = _with(wanted, self._conditions, conditions)
         if outcome is not None and generation is not None:
             wanted["observedGeneration"] = generation
         patch = merge_diff(present, wanted)
@@ -231,6 +264,7 @@ class _Runner(Generic[T]):
             namespace=ctx.key.namespace,
             subresource="status",
         )
+        await ctx.did("patch status")
 
     def _announce(
         self, ctx: Context[T], have: Iterable[dict[str, Any]], states: dict[str, ConditionState]
@@ -266,24 +300,30 @@ class _Runner(Generic[T]):
         """Say on the object itself that it cannot be read; nothing that runs is touched."""
         resource = self._actor.kind.resource
         message = f"{bad}; correct the field and apply again"
-        states = {STALLED: ConditionState(True, "Undecodable", message)}
-        body: dict[str, Any] = {
-            self._actor.conditions_field: merged([], states, generation=None, now=self._manager.clock.now())
+        states = {
+            READY: ConditionState(None, "Undecodable", message),
+            STALLED: ConditionState(True, "Undecodable", message),
         }
         path = resource.path(namespace=key.namespace, name=key.name)
         try:
             raw = msgspec.json.decode((await self._client.live.request("GET", path)).body)
-            have = (raw.get("status") or {}).get(self._actor.conditions_field) or []
+            have = _at(raw.get("status") or {}, self._conditions)
             if any(entry.get("type") == STALLED and entry.get("message") == message for entry in have):
                 return
+            now = self._manager.clock.now()
+            conditions = merged(have, states, generation=None, now=now, others=have)
+            body = _with({}, self._conditions, conditions)
             await self._client.live.request(
                 "PATCH",
                 f"{path}/status",
                 body=MergePatch({"status": body}).encode(),
                 content_type=MergePatch.content_type,
             )
-        except ApiError as error:
-            log.warning("cannot report an undecodable object", key=str(key), error=error.message)
+        except KubeError as error:
+            log.warning("cannot report an undecodable object", key=str(key), error=str(error))
+            return
+        meta = ObjectMeta(name=key.name, namespace=key.namespace or None, uid=raw["metadata"].get("uid"))
+        self._manager.events.warning(self._actor.kind(metadata=meta), "Undecodable", message)
 
     # --- finalizer
 
@@ -304,13 +344,15 @@ class _Runner(Generic[T]):
         key = key_of(obj)
         version = {"op": "test", "path": "/metadata/resourceVersion", "value": obj.metadata.resource_version}
         try:
-            return await self._client.patch(
+            patched = await self._client.patch(
                 self._actor.kind, key.name, JsonPatch([version, operation]), namespace=key.namespace
             )
         except ApiError as error:
             if error.status == 422:  # a failed test: the object changed meanwhile
                 raise Conflict(error.message, status=409, reason="Conflict") from error
             raise
+        await Guard(self._client, key, self._on_effect).did(f"{operation['op']} finalizer")
+        return patched
 
 
 def _result(outcome: InSync | Wait | Terminal) -> Result:
@@ -325,10 +367,44 @@ def _plain(status: Any) -> dict[str, Any]:
     return msgspec.to_builtins(status) if status is not None else {}
 
 
+def _index(actor: Actor[Any], number: int) -> str:
+    return f"{actor.name} dependency {number}"
+
+
+def _dependants(primaries: Sequence[Informer[Any]], index: str) -> Callable[[Object], list[Key]]:
+    """From a dependency to the objects that refer to it."""
+
+    def keys(dependency: Object) -> list[Key]:
+        value = str(key_of(dependency))
+        return [key_of(obj) for primary in primaries for obj in primary.by_index(index, value)]
+
+    return keys
+
+
+def _at(status: Mapping[str, Any], path: Sequence[str]) -> list[dict[str, Any]]:
+    """The list at a path of a status; empty when there is none."""
+    found: Any = status
+    for name in path:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found if isinstance(found, list) else []
+
+
+def _with(status: Mapping[str, Any], path: Sequence[str], value: object) -> dict[str, Any]:
+    """The status with a value at a path."""
+    name, *below = path
+    inner = status.get(name)
+    return {
+        **status,
+        name: _with(inner if isinstance(inner, Mapping) else {}, below, value) if below else value,
+    }
+
+
 def _states(conditions: Iterable[dict[str, Any]]) -> dict[str, ConditionState]:
     return {
         entry["type"]: ConditionState(
-            entry.get("status") == "True", entry.get("reason") or "", entry.get("message") or ""
+            {"True": True, "False": False}.get(entry.get("status") or ""),
+            entry.get("reason") or "",
+            entry.get("message") or "",
         )
         for entry in conditions
         if entry.get("type") in STANDARD

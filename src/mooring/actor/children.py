@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from mooring.actor.drift import APPLIED, as_found, differs, stamped
-from mooring.kube.errors import NotFound
+from mooring.kube.errors import Conflict, NotFound
 from mooring.kube.object import Key, Object, controller_of, key_of, owner_reference
 from mooring.runtime import CachedClient
 
@@ -32,12 +32,17 @@ class Foreign:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """What has to change for the children to be as declared; false when nothing has."""
+    """What has to change for the children to be as declared; false when nothing has.
+
+    ``why`` has the first field that differs of each object to apply, or ``absent``. ``adopts`` says that one of
+    them is an orphan with our labels.
+    """
 
     apply: tuple[Object, ...] = ()
     prune: tuple[Object, ...] = ()
     foreign: tuple[Foreign, ...] = ()
     why: dict[str, str] = field(default_factory=dict)
+    adopts: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.apply or self.prune)
@@ -77,7 +82,7 @@ class Children:
         ``keep`` names (kind, name) that are no longer wanted but must stay for now; ``unowned`` those that
         shall have no owner, so that they outlive this one.
         """
-        apply, foreign, why = [], [], {}
+        apply, foreign, why, adopts = [], [], {}, False
         wanted: set[tuple[type[Object], str]] = set(keep)
         for plain in desired:
             name = plain.metadata.name or ""
@@ -96,6 +101,7 @@ class Children:
             target = as_found(stamped(self._owned(plain, unowned)), live)
             if path := differs(target, live):
                 apply.append(target)
+                adopts = adopts or bool(target.metadata.owner_references and controller_of(live) is None)
                 why[f"{plain.resource.kind}/{name}"] = path
         prune = [
             child
@@ -105,14 +111,33 @@ class Children:
             and APPLIED in (child.metadata.annotations or {})
             and not child.metadata.deletion_timestamp
         ]
-        return Drift(tuple(apply), tuple(prune), tuple(foreign), why)
+        return Drift(tuple(apply), tuple(prune), tuple(foreign), why, adopts)
 
     async def apply(self, drift: Drift) -> None:
-        """Apply what is missing or differs, in order, then delete what is no longer wanted."""
+        """Apply what is missing or differs, in order, then delete what is no longer wanted.
+
+        Raises `Conflict`, which means "look again", when the owner is no longer what was looked at and an
+        orphan would be adopted for it, or when somebody made an object of a name that seemed free.
+        """
+        if drift.adopts:
+            await self._still_there()
         for target in drift.apply:
-            await self._client.apply(target)
+            absent = drift.why.get(f"{target.resource.kind}/{target.metadata.name}") == "absent"
+            # By force only what was seen: a stranger's object that came up meanwhile is not taken over.
+            await self._client.apply(target, force=not absent)
         for obsolete in drift.prune:
             await self.delete(obsolete)
+
+    async def _still_there(self) -> None:
+        """Ask the server, not the cache: an owner that is gone must not adopt what the next one needs."""
+        owner, key = self._owner, key_of(self._owner)
+        try:
+            live = await self._client.live.get(type(owner), key.name, namespace=key.namespace)
+        except NotFound:
+            live = None
+        if live is None or live.metadata.uid != owner.metadata.uid or live.metadata.deletion_timestamp:
+            message = f"{owner.resource.kind} {key} is gone or going; nothing is adopted for it"
+            raise Conflict(message, status=409, reason="Conflict")
 
     async def delete(self, child: Object) -> None:
         """Delete exactly this object: its UID at its version; one that is gone already is fine."""

@@ -15,7 +15,7 @@ from typing import Any
 from mooring.actor.outcome import Act, InSync, Outcome, Terminal, Wait
 from mooring.cache import rfc3339
 
-__all__ = ["PROGRESSING", "READY", "STALLED", "STANDARD", "ConditionState", "conclude", "merged"]
+__all__ = ["PROGRESSING", "READY", "STALLED", "STANDARD", "ConditionState", "conclude", "leaving", "merged"]
 
 READY = "Ready"
 PROGRESSING = "Progressing"
@@ -25,9 +25,9 @@ STANDARD = (READY, PROGRESSING, STALLED)
 
 @dataclass(frozen=True, slots=True)
 class ConditionState:
-    """A condition without its bookkeeping."""
+    """A condition without its bookkeeping; a ``status`` of ``None`` is Unknown."""
 
-    status: bool
+    status: bool | None
     reason: str
     message: str
 
@@ -58,6 +58,16 @@ def conclude(outcome: Outcome, ready: ConditionState | None) -> dict[str, Condit
     return {READY: ready or fallback, PROGRESSING: progress, STALLED: stalled}
 
 
+def leaving(states: dict[str, ConditionState]) -> dict[str, ConditionState]:
+    """The conditions while an object is being cleaned up: not ready for anybody, and under way."""
+    progress = states[PROGRESSING]
+    return {
+        READY: ConditionState(False, "Deleting", progress.message),
+        PROGRESSING: ConditionState(not states[STALLED].status, progress.reason, progress.message),
+        STALLED: states[STALLED],
+    }
+
+
 def merged(
     present: Sequence[Mapping[str, Any]],
     states: Mapping[str, ConditionState],
@@ -73,7 +83,7 @@ def merged(
     before = {entry.get("type"): entry for entry in present}
     result = [dict(entry) for entry in others if entry.get("type") not in states]
     for kind, state in states.items():
-        status = "True" if state.status else "False"
+        status = "Unknown" if state.status is None else str(state.status)
         old = before.get(kind)
         same = old is not None and old.get("status") == status
         entry: dict[str, Any] = {

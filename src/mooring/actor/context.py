@@ -2,42 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import structlog
 
 from mooring.actor.children import Children
 from mooring.actor.conditions import ConditionState
+from mooring.actor.dependencies import Dependency, unmet
+from mooring.actor.guard import Guard
 from mooring.actor.outcome import Act, InSync, Terminal, Wait
 from mooring.kube.object import Key, Object, key_of
 from mooring.kube.part import Part
 from mooring.runtime import CachedClient, Clock, EventRecorder
 
-__all__ = ["Context", "ObserveWrote"]
+__all__ = ["Context"]
 
 T = TypeVar("T", bound=Object)
-K = TypeVar("K", bound=Object)
-
-_READS = frozenset({"find", "get", "list", "owned_by", "by_index", "informers"})
-
-
-class ObserveWrote(RuntimeError):
-    """An actor tried to write while observing; writes belong into an action."""
-
-
-class _Guarded:
-    """The client as ``observe`` may use it: everything but writing."""
-
-    def __init__(self, client: CachedClient, context: Context[Any]) -> None:
-        self._client = client
-        self._context = context
-
-    def __getattr__(self, name: str) -> Any:
-        if name in _READS or self._context.acting:
-            return getattr(self._client, name)
-        raise ObserveWrote(f"{self._context.key}: client.{name} while observing; put it into an action")
 
 
 class Context(Generic[T]):
@@ -53,8 +35,9 @@ class Context(Generic[T]):
         self,
         obj: T,
         *,
-        client: CachedClient,
-        children: Children,
+        guard: Guard,
+        owns: Iterable[type[Object]],
+        dependencies: Iterable[Dependency[Any]],
         events: EventRecorder,
         clock: Clock,
         fence: Callable[[], None],
@@ -62,9 +45,9 @@ class Context(Generic[T]):
     ) -> None:
         self.obj = obj
         self.key: Key = key_of(obj)
-        self.acting = False
-        self.client: CachedClient = _Guarded(client, self)  # type: ignore[assignment]
-        self.children = children
+        self.guard = guard
+        self.client = cast(CachedClient, guard)
+        self.children = Children(obj, self.client, tuple(owns))
         self.events = events
         self.clock = clock
         self.fence = fence
@@ -73,6 +56,7 @@ class Context(Generic[T]):
         )
         self.status: Part | None = getattr(obj, "status", None)
         self.readiness: ConditionState | None = None
+        self._dependencies = tuple(dependencies)
         self._flush = flush
 
     def now(self) -> datetime:
@@ -86,6 +70,18 @@ class Context(Generic[T]):
     def ready(self, status: bool, reason: str, message: str) -> None:
         """Say whether the service works, where that is not simply "all is as declared"."""
         self.readiness = ConditionState(status, reason, message)
+
+    def unmet(self) -> Wait | None:
+        """What to wait for among the actor's dependencies; ``None`` when all of them are ready.
+
+        Where in `observe` this is asked is the actor's choice: a service that runs may be looked after while
+        what it depends on is away.
+        """
+        return unmet(self.obj, self._dependencies, self.client)
+
+    async def did(self, what: str) -> None:
+        """Note an effect outside the API that an action has had; a point at which a test may crash it."""
+        await self.guard.did(what)
 
     async def record(self) -> None:
         """Write the status now, from within an action: progress of something long, an intent."""
@@ -113,6 +109,3 @@ class Context(Generic[T]):
     def terminal(self, reason: str, message: str) -> Terminal:
         """The declaration is wrong; ``message`` names the field and the remedy."""
         return Terminal(reason, message)
-
-
-StatusDict = Mapping[str, Any]
