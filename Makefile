@@ -3,7 +3,7 @@
 CACHE ?= $(or $(MOORING_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mooring)
 DEV := MOORING_LOCK=dev ./mooring exec
 
-.PHONY: help check format types generated test test-all mutants kubernetes kubernetes-down crds soak bench lock
+.PHONY: help check format types generated test test-all mutants kubernetes kubernetes-down crds soak bench api lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s'|'
@@ -46,8 +46,13 @@ soak: ## rounds of faults under a writer, not for CI: make soak ROUNDS=20
 	$(DEV) python bench/soak.py --rounds $(or $(ROUNDS),20)
 	$(DEV) pytest -q -m soak
 
-bench: ## start-up, memory, rest and reconcile costs, beside the real control plane
+bench: ## the embedded plane beside the real one; the runtime beside kopf and controller-runtime (half an hour)
 	$(DEV) python bench/plane.py
+	$(DEV) python -m bench.runtime $(ARGS)
+	$(DEV) python -m bench.runtime.report
+
+api: ## list the public API again, in docs/api.txt
+	$(DEV) python hack/api.py
 
 lock: ## resolve the dependencies again (needs uv)
 	uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-header --no-annotate \
