@@ -308,3 +308,15 @@ def test_micro_times_are_written_as_kubernetes_does(clock: VirtualClock) -> None
     assert rfc3339(clock.now(), micro=True) == "2030-01-01T00:00:00.000000Z"
     assert rfc3339(clock.now()) == "2030-01-01T00:00:00Z"
     assert str(Key("ns", "l")) == "ns/l"
+
+
+async def test_a_lease_whose_last_renewal_was_not_awaited_is_still_given_back(
+    api: FakeApi, clock: VirtualClock
+) -> None:
+    one = Contender(api, clock, "one")
+    one.start()
+    await clock.settle()
+    lease = api.get(LEASES, "l", "ns")
+    api.put(LEASES, "l", "ns", metadata={"labels": {"x": "1"}}, spec=lease["spec"])
+    await one.end(release=True)
+    assert holder(api) == ""

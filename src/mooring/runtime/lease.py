@@ -184,7 +184,10 @@ class FencedTransport:
 
 
 class Elector:
-    """Acquires a Lease, keeps it, and gives it back."""
+    """Acquires a Lease, keeps it, and gives it back.
+
+    ``on_change`` is told when leadership begins and ends; while ``trouble`` gives a reason, nothing is renewed.
+    """
 
     def __init__(
         self,
@@ -194,12 +197,14 @@ class Elector:
         fence: Fence,
         clock: Clock | None = None,
         on_change: Callable[[bool], object] | None = None,
+        trouble: Callable[[], str] | None = None,
     ) -> None:
         self.election = election
         self.fence = fence
         self._client = client
         self._clock = clock or SystemClock()
         self._on_change = on_change
+        self._trouble = trouble or (lambda: "")
         self._observed: Lease | None = None
         self._observed_at = 0.0
         self._informer: Informer[Lease] | None = None
@@ -258,10 +263,11 @@ class Elector:
     async def keep(self) -> None:
         """Renew until cancelled; raises `LeaseLost`, with the fence closed, when that does not succeed."""
         election = self.election
+        why = ""
         try:
             while True:
                 await self._clock.sleep(election.retry_period)
-                if not self.fence.open:
+                if not self.fence.open or (why := self._trouble()):
                     break
                 if not await self._try(self.fence.left) and self.leader not in ("", election.identity):
                     break
@@ -269,7 +275,8 @@ class Elector:
             self.fence.close()
             self._changed(False)
         raise LeaseLost(
-            f"lease {election.namespace}/{election.name} was not renewed for {election.renew_deadline:.0f} s"
+            f"lease {election.namespace}/{election.name} "
+            + (f"was let go: {why}" if why else f"was not renewed for {election.renew_deadline:.0f} s")
             + (f"; {self.leader} holds it" if self.leader not in ("", election.identity) else "")
         )
 
@@ -285,22 +292,26 @@ class Elector:
         seen = self._observed
         if seen is None or seen.spec is None or seen.spec.holder_identity != self.election.identity:
             return
-        now = rfc3339(self._clock.now(), micro=True)
-        patch = {
-            "metadata": {"resourceVersion": seen.metadata.resource_version},
-            "spec": {
-                "holderIdentity": "",
-                "leaseDurationSeconds": 1,
-                "acquireTime": now,
-                "renewTime": now,
-            },
-        }
         try:
             async with self._clock.deadline(self.election.retry_period * 2):
-                await self._patch(patch)
+                await self._give_back(seen)
             log.info("lease given back", lease=str(Key(self.election.namespace, self.election.name)))
         except (KubeError, TimeoutError) as error:
             log.warning("lease not given back; the next one waits for it to run out", error=str(error))
+
+    async def _give_back(self, seen: Lease) -> None:
+        now = rfc3339(self._clock.now(), micro=True)
+        spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now}
+        try:
+            await self._patch({"metadata": {"resourceVersion": seen.metadata.resource_version}, "spec": spec})
+        except Conflict:
+            # Our own last renewal was carried out though its answer was not awaited, or someone set a label.
+            election = self.election
+            current = await self._client.get(Lease, election.name, namespace=election.namespace)
+            if current.spec is None or current.spec.holder_identity != election.identity:
+                raise
+            version = current.metadata.resource_version
+            await self._patch({"metadata": {"resourceVersion": version}, "spec": spec})
 
     # --- client-go's tryAcquireOrRenew
 

@@ -7,11 +7,12 @@ Operators' own metrics are ordinary prometheus_client metrics on `Metrics.regist
 
 from __future__ import annotations
 
+import asyncio
 import weakref
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -277,18 +278,36 @@ class Metrics(Collector):
 
 
 class MeteredTransport:
-    """A transport that counts its requests (``rest_client_*``)."""
+    """A transport that counts its requests (``rest_client_*``).
+
+    ``loop``: where to count when the transport is used on another thread than the numbers belong to.
+    """
 
     def __init__(
-        self, inner: Transport, metrics: Metrics, *, host: str = "", clock: Clock | None = None
+        self,
+        inner: Transport,
+        metrics: Metrics,
+        *,
+        host: str = "",
+        clock: Clock | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self._inner = inner
         self._metrics = metrics
         self._host = host
         self._clock = clock or SystemClock()
+        self._loop = loop
 
-    def _note(self, method: str, code: str, seconds: float) -> None:
+    def _note(self, method: str, code: str, seconds: float | None) -> None:
+        if self._loop is None:
+            self._count(method, code, seconds)
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._count, method, code, seconds)
+
+    def _count(self, method: str, code: str, seconds: float | None) -> None:
         self._metrics.requests[code, method, self._host] += 1
+        if seconds is None:
+            return
         samples = self._metrics.request_seconds.get((method, self._host))
         if samples is None:
             samples = self._metrics.request_seconds[method, self._host] = Samples(REQUEST_SECONDS)
@@ -316,7 +335,8 @@ class MeteredTransport:
             self._note(method, code, self._clock.monotonic() - started)
         return answer
 
-    def stream(
+    @asynccontextmanager
+    async def stream(
         self,
         method: str,
         path: str,
@@ -324,10 +344,19 @@ class MeteredTransport:
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
-    ) -> AbstractAsyncContextManager[StreamResponse]:
-        """See `Transport.stream`; counted when opened."""
-        self._metrics.requests["200", "WATCH", self._host] += 1
-        return self._inner.stream(method, path, query=query, headers=headers, timeout=timeout)
+    ) -> AsyncIterator[StreamResponse]:
+        """See `Transport.stream`; counted when its head has come."""
+        opened = False
+        try:
+            async with self._inner.stream(
+                method, path, query=query, headers=headers, timeout=timeout
+            ) as answer:
+                opened = True
+                self._note("WATCH", str(answer.status), None)
+                yield answer
+        finally:
+            if not opened:
+                self._note("WATCH", "<error>", None)
 
     async def close(self) -> None:
         """See `Transport.close`."""

@@ -21,11 +21,13 @@ import structlog
 from mooring.cache.clock import Clock, SystemClock
 from mooring.cache.informer import InformerSet
 from mooring.kube.client import Client
+from mooring.kube.transport import HttpTransport, Transport
 from mooring.runtime.client import CachedClient
 from mooring.runtime.controller import Controller
 from mooring.runtime.events import EventRecorder
 from mooring.runtime.http import Health, ProbeServer
 from mooring.runtime.lease import Election, Elector, Fence, FencedTransport, LeaseLost, OpenFence
+from mooring.runtime.lease_thread import ThreadedElector
 from mooring.runtime.metrics import MeteredTransport, Metrics
 
 __all__ = ["Manager"]
@@ -69,7 +71,8 @@ class Manager:
         self.clock = clock or SystemClock()
         self.metrics = metrics or Metrics()
         manager = client.field_manager
-        transport = MeteredTransport(client.transport, self.metrics, clock=self.clock)
+        self._host = getattr(client.transport, "host", "")
+        transport = MeteredTransport(client.transport, self.metrics, host=self._host, clock=self.clock)
         metered = fenced = Client(transport, field_manager=manager)
         self.fence: Fence = OpenFence(self.clock)
         if election is not None:
@@ -82,11 +85,7 @@ class Manager:
         self.events = EventRecorder(fenced, controller=name, clock=self.clock, metrics=self.metrics)
         self.health = Health(self.clock, self.metrics)
         self.leading = asyncio.Event()
-        self._elector = (
-            Elector(metered, election, fence=self.fence, clock=self.clock, on_change=self._on_leading)
-            if election is not None
-            else None
-        )
+        self._elector = self._make_elector(client.transport, metered, election)
         self._server = ProbeServer(
             self.metrics, self.health, host=host, metrics_port=metrics_port, probe_port=probe_port
         )
@@ -95,7 +94,24 @@ class Manager:
         self._grace = grace
         self._sync_timeout = sync_timeout
         self._stop = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.health.ready(f"{name} informers", self._informer_trouble)
+
+    def _make_elector(
+        self, transport: Transport, metered: Client, election: Election | None
+    ) -> Elector | ThreadedElector | None:
+        """One on a thread of its own where that is possible: over sockets, and in real time."""
+        if election is None:
+            return None
+        if not isinstance(transport, HttpTransport) or not isinstance(self.clock, SystemClock):
+            fence, told = self.fence, self._on_leading
+            return Elector(metered, election, fence=fence, clock=self.clock, on_change=told)
+
+        def connect() -> Client:
+            own = MeteredTransport(transport.another(), self.metrics, host=self._host, loop=self._loop)
+            return Client(own, field_manager=metered.field_manager)
+
+        return ThreadedElector(connect, election, fence=self.fence, on_change=self._on_leading)
 
     def _on_leading(self, leads: bool) -> None:
         if self._elector is not None:
@@ -147,6 +163,7 @@ class Manager:
 
     async def run(self) -> None:
         """Run until `stop` or cancellation; raises `LeaseLost`, or what a service failed with."""
+        self._loop = asyncio.get_running_loop()
         self.health.start(lambda: self._controllers)
         try:
             await self._server.start()
