@@ -381,14 +381,14 @@ async def test_a_third_partys_edit_inside_our_answer_causes_a_pass(bench: Bench)
     assert bench.seen == [A, A]
 
 
-@pytest.mark.parametrize(("own_creates", "passes"), [(True, 2), (False, 1)])
-async def test_a_create_of_ours_wakes_us_unless_declined(
-    bench: Bench, *, own_creates: bool, passes: int
+@pytest.mark.parametrize(("own_writes", "passes"), [(True, 2), (False, 1)])
+async def test_writes_of_ours_wake_us_unless_declined(
+    bench: Bench, *, own_writes: bool, passes: int
 ) -> None:
     bench.api.put("pods", "a")
     controller = bench.controller()
     controller.watch(bench.informers.of(Pod), predicate=generation_changed)
-    controller.owns(bench.informers.of(ConfigMap), Pod, own_creates=own_creates)
+    controller.owns(bench.informers.of(ConfigMap), Pod, own_writes=own_writes)
 
     async def act(key: Key) -> Result:
         owner = bench.client.get(Pod, key.name, namespace=key.namespace)
@@ -399,16 +399,18 @@ async def test_a_create_of_ours_wakes_us_unless_declined(
                 )
             )
             await bench.client.create(child)
+            patch = MergePatch({"data": {"a": "b"}})
+            await bench.client.patch(ConfigMap, key.name, patch, namespace=key.namespace)
         return Done()
 
     bench.act = act
     await bench.start()
     await bench.clock.settle()
     assert len(bench.seen) == passes
-    assert len(bench.api.writes("configmaps")) == 1, "read your writes: never created twice"
+    assert len(bench.api.writes("configmaps")) == 2, "read your writes: never created twice"
     bench.api.remove("configmaps", "a")
     await bench.clock.settle()
-    assert len(bench.api.writes("configmaps")) == 2, "brought back"
+    assert len(bench.api.writes("configmaps")) == 4, "brought back"
 
 
 async def test_a_key_that_wakes_itself_is_slowed_and_counted(bench: Bench) -> None:

@@ -34,7 +34,6 @@ from mooring.runtime import (
     Manager,
     Result,
     meaningful_change,
-    owner_key,
     redact,
 )
 
@@ -140,7 +139,8 @@ class _Runner(Generic[T]):
                     map=_dependants(primaries, _index(actor, number)),
                 )
             for kind in actor.owns:
-                self._controller.watch(informers.of(kind, namespace=namespace), map=owner_key(actor.kind))
+                # An action is followed by a look at the caches: its own writes need no further pass.
+                self._controller.owns(informers.of(kind, namespace=namespace), actor.kind, own_writes=False)
             for related in actor.related:
                 self._controller.watch(
                     informers.of(related.kind, namespace=namespace, label_selector=related.label_selector),

@@ -93,7 +93,7 @@ class _Watch:
         map: Map | None,
         predicate: Predicate | None,
         priority: int,
-        own_creates: bool,
+        own_writes: bool,
     ) -> None:
         self.informer = informer
         self.primary = map is None
@@ -101,7 +101,7 @@ class _Watch:
         self._map = map
         self._predicate = predicate
         self._priority = priority
-        self._own_creates = own_creates
+        self._own_writes = own_writes
 
     def attach(self) -> None:
         self.informer.add_handler(self.on_change, on_bad=self.on_bad)
@@ -114,7 +114,7 @@ class _Watch:
             return
         priority = min(self._priority, LOW) if change.origin == "list" else self._priority
         for key in self._keys(change):
-            self._controller._wake(key, change, priority=priority, own_creates=self._own_creates)
+            self._controller._wake(key, change, priority=priority, own_writes=self._own_writes)
 
     def _keys(self, change: Transition[Any]) -> Iterable[Key]:
         if self._map is None:
@@ -201,19 +201,19 @@ class Controller:
         map: Callable[[T], Iterable[Key]] | None = None,
         predicate: Predicate | None = None,
         priority: int = NORMAL,
-        own_creates: bool = True,
+        own_writes: bool = True,
     ) -> Controller:
         """Have keys looked at when objects of an informer change.
 
         Without ``map`` the object's own key; with it, the keys it gives for the old and for the new state.
         ``predicate`` filters transitions, wherever they come from (a watch, a list, a write of ours).
-        With ``own_creates=False`` an object created by a pass does not wake that same key: for a reconcile
-        that looks at the answer itself.
+        With ``own_writes=False`` what a pass writes does not wake that same key: for a reconcile that looks
+        at the caches again after its writes, as an `Actor` does.
         """
         if self._workers:
             raise RuntimeError(f"controller {self.name} runs already; add watches before it starts")
         self._watches.append(
-            _Watch(self, informer, map=map, predicate=predicate, priority=priority, own_creates=own_creates)
+            _Watch(self, informer, map=map, predicate=predicate, priority=priority, own_writes=own_writes)
         )
         return self
 
@@ -223,10 +223,10 @@ class Controller:
         owner: type[Object],
         *,
         predicate: Predicate | None = None,
-        own_creates: bool = True,
+        own_writes: bool = True,
     ) -> Controller:
         """Have the controlling owner looked at when an object it owns changes."""
-        return self.watch(informer, map=owner_key(owner), predicate=predicate, own_creates=own_creates)
+        return self.watch(informer, map=owner_key(owner), predicate=predicate, own_writes=own_writes)
 
     @property
     def informers(self) -> list[Informer[Any]]:
@@ -323,7 +323,7 @@ class Controller:
 
     # --- waking
 
-    def _wake(self, key: Key, change: Transition[Any], *, priority: int, own_creates: bool) -> None:
+    def _wake(self, key: Key, change: Transition[Any], *, priority: int, own_writes: bool) -> None:
         queue = self._queue
         if queue is None:
             return
@@ -331,7 +331,7 @@ class Controller:
         if change.origin == "write":
             current = current_pass()
             if current is not None and current.key == key and current.controller == self.name:
-                if change.old is None and not own_creates:
+                if not own_writes:
                     return
                 after = self._slowed(key)
         queue.add(key, priority=priority, after=after)
