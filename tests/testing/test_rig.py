@@ -36,6 +36,7 @@ def counting(manager: Manager) -> None:
             return Done()
         patch = MergePatch({"status": {"count": count + 1}})
         await manager.client.patch(Counter, key.name, patch, namespace=key.namespace, subresource="status")
+        await manager.clock.sleep(0.002)  # as slow as a real write: the hot-loop detector is not meant here
         return Done()
 
     manager.add(Controller("counting", reconcile).watch(manager.informers.of(Counter)))
