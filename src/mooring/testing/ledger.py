@@ -77,7 +77,7 @@ class Ledger:
         address: Address | None = None,
         sentinels: Sequence[Address] = (),
         master_name: str = "mymaster",
-        password: str = "",
+        password: str | Sequence[str] = "",
         rate: float = 200.0,
         wait_every: int = 2,
         gap_from: float = 0.3,

@@ -301,7 +301,8 @@ class RedisStage:
     @asynccontextmanager
     async def writing(self, *, rate: float = 200.0, **how: Any) -> AsyncIterator[Ledger]:
         """A client that came through the sentinels writes all through the block; 100 writes are in at first."""
-        ledger = Ledger(sentinels=[await self.entry()], password=self.password, rate=rate, **how)
+        how.setdefault("password", self.password)
+        ledger = Ledger(sentinels=[await self.entry()], rate=rate, **how)
         task = asyncio.create_task(ledger.write())
         try:
             await self.writes(ledger, 100)

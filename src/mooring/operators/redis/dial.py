@@ -145,11 +145,16 @@ class Dial:
 
     @asynccontextmanager
     async def link(
-        self, address: Address, *, password: str = "", reply_timeout: float | None = None
+        self,
+        address: Address,
+        *,
+        password: str | Sequence[str] = "",
+        reply_timeout: float | None = None,
     ) -> AsyncIterator[Link]:
         """A connection for the length of the block, authenticated when there is a password.
 
-        A server that has no password yet is used without one: the password reaches it later.
+        Of several the first that the server takes counts. A server that has no password yet is used without
+        one: the password reaches it later.
         """
         self._fence()
         connection = self._connection(address, reply_timeout or self._reply_timeout)
@@ -180,20 +185,28 @@ class Dial:
             driver_info=None,
         )
 
-    async def _open(self, connection: Connection, address: Address, password: str) -> None:
+    async def _open(self, connection: Connection, address: Address, password: str | Sequence[str]) -> None:
+        refusal = ""
         try:
             await connection.connect_check_health()
-            if not password:
-                return
-            self._fence()
-            await connection.send_command("AUTH", password, check_health=False)
-            try:
-                await connection.read_response(disconnect_on_error=False)
-            except (AuthenticationError, ResponseError) as error:
-                if "no password is set" in str(error) or "without any password" in str(error):
+            for one in [password] if isinstance(password, str) else password:
+                refusal = await self._authenticate(connection, one) if one else ""
+                if not refusal:
                     return
-                raise Refused(f"{address}: AUTH refused: {error}", str(error)) from error
         except asyncio.CancelledError:
             raise
         except (RedisError, OSError) as error:
             raise Unreachable(f"{address}: cannot connect: {error}") from error
+        if refusal:
+            raise Refused(f"{address}: AUTH refused: {refusal}", refusal)
+
+    async def _authenticate(self, connection: Connection, password: str) -> str:
+        """Why the server does not take this password; "" when it does, or has none."""
+        self._fence()
+        await connection.send_command("AUTH", password, check_health=False)
+        try:
+            await connection.read_response(disconnect_on_error=False)
+        except (AuthenticationError, ResponseError) as error:
+            text = str(error)
+            return "" if "no password is set" in text or "without any password" in text else text
+        return ""

@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal
 
-__all__ = ["FORBIDDEN", "RESTART_ONLY", "KeyClass", "canonical", "classify", "same_value", "spelling"]
+__all__ = [
+    "FORBIDDEN",
+    "RESTART_ONLY",
+    "SECRET_KEYS",
+    "KeyClass",
+    "canonical",
+    "classify",
+    "same_value",
+    "spelling",
+]
 
 KeyClass = Literal["live", "restart", "forbidden"]
 
@@ -77,6 +86,9 @@ RESTART_ONLY: Final = frozenset(
     ]
 )
 """Keys a running server does not let anyone change."""
+
+SECRET_KEYS: Final = frozenset(["masterauth", "masteruser", "requirepass", "user"])
+"""Keys whose values must not be shown anywhere."""
 
 _UNITS: Final = {
     "b": 1,

@@ -33,6 +33,7 @@ from mooring.operators.redis.sentinel.moves import (
     Verdict,
     Wait,
 )
+from mooring.operators.redis.sentinel.passwords import Kept
 from mooring.operators.redis.sentinel.plan import next_step
 from mooring.operators.redis.sentinel.steps import StepFailed, Steps, gate_arguments
 from mooring.operators.redis.sentinel.topology import Pod, Server, Topology, read_server, read_topology
@@ -277,7 +278,7 @@ class Operator:
         self.history: list[str] = []
         self.moves: list[Move] = []
         self._dial = Dial(connect_timeout=0.3, reply_timeout=0.5)
-        self._steps = Steps(self._dial, password=cluster.password)
+        self._steps = Steps(self._dial, kept=Kept(password=cluster.password))
         self._task: asyncio.Task[None] | None = None
 
     async def topology(self) -> Topology:
@@ -285,7 +286,7 @@ class Operator:
             self._dial,
             redis=self.cluster.pods,
             sentinels=self.cluster.sentinel_pods,
-            password=self.cluster.password,
+            kept=Kept(password=self.cluster.password),
             keys=[*self.wanted.config, *self.recorded.config, "min-slaves-to-write"],
         )
 

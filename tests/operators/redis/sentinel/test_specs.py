@@ -11,6 +11,7 @@ import pytest
 from mooring.kube.object import Object, decode, to_dict
 from mooring.kube.objects import apps, core, policy
 from mooring.operators.redis.sentinel.names import INPUTS
+from mooring.operators.redis.sentinel.passwords import Kept
 from mooring.operators.redis.sentinel.settings import (
     base_conf,
     live_keys,
@@ -49,7 +50,7 @@ def main(declared: RedisCluster, component: str = "redis", **found: Any) -> core
 
 
 def test_every_legacy_name_is_there() -> None:
-    names = set(children(cluster(), password=PASSWORD))
+    names = set(children(cluster(), kept=Kept(password=PASSWORD)))
     assert {
         ("Service", "redis-cluster-shop"),
         ("Service", "redis-sentinel-shop"),
@@ -105,7 +106,7 @@ def test_every_start_of_a_server_carries_the_gate() -> None:
 
 def test_the_password_is_in_its_secret_and_nowhere_else() -> None:
     exporter = {"enabled": True, "image": "exporter:1"}
-    made = children(cluster(password=PASSWORD, exporter=exporter), password=PASSWORD)
+    made = children(cluster(password=PASSWORD, exporter=exporter), kept=Kept(password=PASSWORD))
     secret = made.pop(("Secret", "redis-password-shop"))
     assert isinstance(secret, core.Secret)
     assert base64.b64decode((secret.data or {})["password"]).decode() == PASSWORD

@@ -25,6 +25,7 @@ from mooring.kube.object import Key, Object, owner_reference, to_dict
 from mooring.kube.objects import apps, coordination, core, policy
 from mooring.kube.patches import JsonPatch, MergePatch
 from mooring.operators.redis.dial import Address, Dial, DialError
+from mooring.operators.redis.parameters import SECRET_KEYS, canonical
 from mooring.operators.redis.sentinel import moves
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.listen import Listener
@@ -37,6 +38,7 @@ from mooring.operators.redis.sentinel.names import (
     Names,
     cluster_of,
 )
+from mooring.operators.redis.sentinel.passwords import Kept, PasswordState, unusable
 from mooring.operators.redis.sentinel.plan import next_step
 from mooring.operators.redis.sentinel.pods import claim_name, is_older, pods_of
 from mooring.operators.redis.sentinel.report import (
@@ -84,6 +86,7 @@ class Inputs:
     wanted: Wanted
     found: Found
     claims: dict[str, core.PersistentVolumeClaim]
+    password: PasswordState
     blocked: Wait | Terminal | None = None
 
 
@@ -168,20 +171,20 @@ class SentinelActor(Actor[RedisCluster]):
         blocked: Wait | Terminal | None = None
         if problems:
             blocked = Terminal("InvalidSpec", "; ".join(str(problem) for problem in problems))
-        password, trouble = self._password(ctx, names)
+        kept, state, trouble = self._passwords(ctx, names, new=redis is None)
         blocked = blocked or trouble
         shutdown, trouble = self._shutdown(ctx)
         blocked = blocked or trouble
         if blocked is not None and redis is None:
             return blocked
-        if password:
-            secrets.add(password)
+        for text in kept.keys:
+            secrets.add(text)
         live = ctx.children.find(core.ConfigMap, names.live)
         found = Found(
             redis=redis,
             sentinel=sentinel,
             live=(live.data or {}).get("live.conf") if live is not None else None,
-            password=password,
+            kept=kept,
             shutdown=shutdown,
             lineage=_status(ctx).lineage,
             lineage_kept=ctx.children.find(core.ConfigMap, names.lineage) is not None,
@@ -197,27 +200,49 @@ class SentinelActor(Actor[RedisCluster]):
         elif blocked is not None:
             wanted = changed(wanted, roll=False)
         claims = {claim.metadata.name or "": claim for claim in _of_cluster(self._all_claims, ctx.key)}
-        return Inputs(wanted=wanted, found=found, claims=claims, blocked=blocked)
+        return Inputs(wanted=wanted, found=found, claims=claims, password=state, blocked=blocked)
 
-    def _password(self, ctx: Context[RedisCluster], names: Names) -> tuple[str, Wait | None]:
-        """The password in force; for a new cluster the declared one."""
-        in_force = ctx.children.find(core.Secret, names.password)
-        if in_force is not None:
-            return _secret_value(in_force, "password"), None
+    def _passwords(
+        self, ctx: Context[RedisCluster], names: Names, *, new: bool
+    ) -> tuple[Kept, PasswordState, Wait | None]:
+        """Those of the cluster's Secret; for a new or an adopted cluster the declared one."""
         spec = spec_of(ctx.obj)
-        if spec.password_secret is None:
-            return (spec.password or ""), None
-        reference = spec.password_secret
-        given = ctx.children.find(core.Secret, reference.name or "")
-        value = _secret_value(given, reference.key or "password") if given is not None else ""
-        if value:
-            return value, None
-        return "", ctx.wait(
-            "PasswordSecretMissing",
-            f"spec.passwordSecret: Secret {reference.name} with a key {reference.key or 'password'} does not exist; "
-            "create it",
-            stalled=True,
+        declared, trouble = self._declared_password(ctx, spec.password, spec.password_secret)
+        secret = ctx.children.find(core.Secret, names.password)
+        grace = float(60 if spec.password_grace_seconds is None else spec.password_grace_seconds)
+        if secret is None:
+            return Kept(password=declared or ""), PasswordState(grace=grace), trouble
+        have = secret.data or {}
+        texts = {name: _secret_value(secret, name) for name in ("next", "previous") if name in have}
+        kept = Kept(password=_secret_value(secret, "password"), **texts)
+        target = kept.next if kept.next is not None else declared
+        state = PasswordState(
+            staged=kept.next is not None,
+            differs=declared is not None and declared != kept.published().password,
+            open=not kept.password or not target,
+            grace=grace,
         )
+        return kept, state, trouble
+
+    def _declared_password(
+        self, ctx: Context[RedisCluster], plain: str | None, reference: SecretKey | None
+    ) -> tuple[str | None, Wait | None]:
+        """The declared password, None while it cannot be used."""
+        key = (reference.key or "password") if reference else ""
+        if reference is None:
+            text, where = plain or "", "spec.password"
+        else:
+            given = ctx.children.find(core.Secret, reference.name or "")
+            text, where = (_secret_value(given, key) if given is not None else ""), "spec.passwordSecret"
+            if not text:
+                return None, ctx.wait(
+                    "PasswordSecretMissing",
+                    f"{where}: Secret {reference.name} with a key {key} does not exist; create it",
+                    stalled=True,
+                )
+        if why := unusable(text):
+            return None, ctx.wait("PasswordUnusable", f"{where}: {why}; choose another", stalled=True)
+        return text, None
 
     def _shutdown(self, ctx: Context[RedisCluster]) -> tuple[str | None, Wait | None]:
         name = spec_of(ctx.obj).shutdown_config_map
@@ -317,8 +342,12 @@ class SentinelActor(Actor[RedisCluster]):
             self._dial(),
             redis=redis,
             sentinels=sentinels,
-            password=found.password,
-            keys=[*_READS_FIRST, *inputs.wanted.config, *(status.config or {})],
+            kept=found.kept,
+            keys=[
+                key
+                for key in (*_READS_FIRST, *inputs.wanted.config, *(status.config or {}))
+                if canonical(key) not in SECRET_KEYS
+            ],
         )
         self.listener.listen(
             ctx.key, [Address(pod.ip, SENTINEL_PORT) for pod in sentinels if pod.ip and pod.running]
@@ -329,6 +358,7 @@ class SentinelActor(Actor[RedisCluster]):
             redis_set=_set_state(found.redis, specs, "redis"),
             sentinel_set=_set_state(found.sentinel, specs, "sentinel"),
             published=parse_live(found.live or ""),
+            password=inputs.password,
             volumes=volumes,
             old_claims=old,
         )
@@ -340,6 +370,7 @@ class SentinelActor(Actor[RedisCluster]):
             learning_since=learning_since(status),
             config=status.config or {},
             rolls=status.rolls or {},
+            password=status.password,
             quarantined=frozenset(status.quarantined or ()),
         )
         return observed, recorded
@@ -397,7 +428,7 @@ class SentinelActor(Actor[RedisCluster]):
             return ctx.wait(verdict.reason, verdict.message, after=verdict.after, stalled=verdict.stalled)
         if blocked is not None:
             return blocked
-        unmet = self._unmet(ctx, inputs)
+        unmet = self._unmet(ctx)
         if unmet:
             return ctx.wait("NotAsDeclared", "; ".join(unmet), after=LOOK_AGAIN, stalled=True)
         return ctx.in_sync(again=LOOK_AGAIN)
@@ -408,21 +439,25 @@ class SentinelActor(Actor[RedisCluster]):
             if move.last_failover is not None:
                 ctx.events.normal(ctx.obj, "Failover", move.why)
             return ctx.act("Record", _nothing, message=move.why, record=True)
+        if isinstance(move, moves.PublishPassword | moves.SwitchPassword):
+            ctx.events.normal(ctx.obj, "PasswordChanged", move.why)
+        if isinstance(move, moves.PublishPassword):
+            return ctx.act(move.name, self._publish_password, ctx, move, inputs, message=move.why)
         if is_database_move(move):
             if ctx.obj.status and any(one.type == "Healthy" for one in ctx.obj.status.conditions or ()):
                 ctx.events.normal(ctx.obj, "CheckAndHeal", f"{move.name}: {move.why}")
-            return ctx.act(move.name, self._database, ctx, move, inputs.found.password, message=move.why)
+            return ctx.act(move.name, self._database, ctx, move, inputs.found.kept, message=move.why)
         return ctx.act(move.name, self._kubernetes, ctx, move, inputs, message=move.why)
 
-    async def _database(self, ctx: Context[RedisCluster], move: moves.Move, password: str) -> None:
+    async def _database(self, ctx: Context[RedisCluster], move: moves.Move, kept: Kept) -> bool:
         """A step that does not get through is no failure of the cluster: the next look decides anew."""
         ctx.log.info("step", step=move.name, why=move.why)
         try:
-            done = await Steps(self._dial(), password=password, sleep=self._manager.clock.sleep).run(move)
+            done = await Steps(self._dial(), kept=kept, sleep=self._manager.clock.sleep).run(move)
         except (StepFailed, DialError) as error:
             ctx.log.warning("step did not get through", step=move.name, error=str(error))
             await self._manager.clock.sleep(AFTER_FAILURE)
-            return
+            return False
         status = _status(ctx)
         if done.config is not None:
             key, result = done.config
@@ -432,6 +467,15 @@ class SentinelActor(Actor[RedisCluster]):
         if status != _status(ctx):
             ctx.show(status)
             await ctx.record()
+        return True
+
+    async def _publish_password(
+        self, ctx: Context[RedisCluster], move: moves.PublishPassword, inputs: Inputs
+    ) -> None:
+        """The sentinels first: what they cannot be told must not be what a restarting server asks for."""
+        if await self._database(ctx, move, inputs.found.kept):
+            found = changed(inputs.found, kept=inputs.found.kept.published())
+            await ctx.children.apply(self._drift(ctx, Specs(ctx.obj, found), found))
 
     async def _kubernetes(self, ctx: Context[RedisCluster], move: moves.Move, inputs: Inputs) -> None:
         """The moves that are writes to Kubernetes: whole objects, applied as always."""
@@ -443,6 +487,12 @@ class SentinelActor(Actor[RedisCluster]):
                 return
             case moves.PublishConfig():
                 found = changed(found, live=render_live(move.values))
+            case moves.StagePassword():
+                spec = spec_of(ctx.obj)
+                declared, _ = self._declared_password(ctx, spec.password, spec.password_secret)
+                if declared is None:
+                    return
+                found = changed(found, kept=found.kept.staged(declared))
             case moves.Resize():
                 found = changed(found, replicas={move.component: move.replicas})
             case moves.WriteTemplate():
@@ -500,19 +550,14 @@ class SentinelActor(Actor[RedisCluster]):
             reason = "ScalingDown" if head.reason == "Scaling down" else reason
             ctx.events.normal(ctx.obj, "Updating" if reason == "Upgrading" else reason, message)
 
-    def _unmet(self, ctx: Context[RedisCluster], inputs: Inputs) -> list[str]:
+    def _unmet(self, ctx: Context[RedisCluster]) -> list[str]:
         """What a cluster that works well still cannot follow of its declaration, each with its field."""
-        status, spec = _status(ctx), spec_of(ctx.obj)
+        status = _status(ctx)
         said = [
             f"spec.config.{key}: {result.message}"
             for key, result in sorted((status.config or {}).items())
             if result.message and result.state != "Clamped"
         ]
-        declared = self._declared_password(ctx, spec.password, spec.password_secret)
-        if declared is not None and declared != inputs.found.password:
-            said.append(
-                "spec.password: it is set at creation; a changed one is not taken over yet, put it back"
-            )
         return said + self._unknown.get(ctx.key, ("", 0, []))[2]
 
     async def _read_unknown(self, ctx: Context[RedisCluster]) -> None:
@@ -532,14 +577,6 @@ class SentinelActor(Actor[RedisCluster]):
             return
         found = unknown_fields(RedisClusterSpec, raw.get("spec") or {}, path="spec")
         self._unknown[ctx.key] = (*seen, [f"{one}; correct or remove it" for one in found])
-
-    def _declared_password(
-        self, ctx: Context[RedisCluster], plain: str | None, reference: SecretKey | None
-    ) -> str | None:
-        if reference is None:
-            return plain or ""
-        given = ctx.children.find(core.Secret, reference.name or "")
-        return _secret_value(given, reference.key or "password") if given is not None else None
 
     def _with_entry(
         self, ctx: Context[RedisCluster], status: RedisClusterStatus, names: Names
@@ -595,6 +632,9 @@ def _recorded(status: RedisClusterStatus, move: moves.Record) -> RedisClusterSta
         operation=operation,
         last_failover=move.last_failover or status.last_failover,
         config=status.config if move.config is None else dict(move.config) or None,
+        password=status.password
+        if move.password is None
+        else (move.password if move.password.phase else None),
         rolls=status.rolls if move.rolls is None else dict(move.rolls) or None,
         quarantined=status.quarantined if move.quarantined is None else sorted(move.quarantined),
     )

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mooring.operators.redis.parameters import classify, same_value, spelling
-from mooring.operators.redis.sentinel import roll
+from mooring.operators.redis.parameters import SECRET_KEYS, canonical, classify, same_value, spelling
+from mooring.operators.redis.sentinel import rekey, roll
 from mooring.operators.redis.sentinel.look import Look
 from mooring.operators.redis.sentinel.moves import (
     ConfigResult,
@@ -30,6 +30,7 @@ __all__ = ["next_change"]
 def next_change(look: Look, member: Member, server: Server) -> Verdict | MasterInTheWay | None:
     """The first change still to make."""
     for rule in (
+        rekey.begin,
         _configure,
         _grow,
         _shrink_redis,
@@ -42,7 +43,7 @@ def next_change(look: Look, member: Member, server: Server) -> Verdict | MasterI
         verdict = rule(look, member, server)
         if verdict is not None:
             return verdict
-    return roll.stopped(look) or _missing(look) or roll.refused(look)
+    return roll.stopped(look) or _missing(look) or roll.refused(look) or _two_passwords(look)
 
 
 # --- live keys -------------------------------------------------------------------------------------------
@@ -83,7 +84,8 @@ def _one_key(look: Look, *, key: str, value: str) -> tuple[ConfigResult | None, 
     before = look.recorded.config.get(key)
     same = before is not None and before.wanted == value
     if classify(key) == "forbidden":
-        return _unless(before, value, "Forbidden", f"{key} is the operator's own; remove it from spec.config")
+        shown = "" if canonical(key) in SECRET_KEYS else value
+        return _unless(before, shown, "Forbidden", f"{key} is the operator's own; remove it from spec.config")
     seen = [(one, it.config[name]) for one, it in look.answering if (name := spelling(key, it.config))]
     if not seen:
         if not any(it.config for _, it in look.answering):
@@ -219,6 +221,15 @@ def _shrink_sentinels(look: Look, member: Member, server: Server) -> Verdict | N
 
 
 # --- what is missing --------------------------------------------------------------------------------------
+
+
+def _two_passwords(look: Look) -> Wait | None:
+    left = rekey.two_valid(look)
+    if not left:
+        return None
+    until = look.later(left).strftime("%H:%M:%S")
+    message = f"the old and the new password are both valid until {until} UTC; then the new one alone is"
+    return Wait(reason="PasswordChanging", message=message, after=left)
 
 
 def _missing(look: Look) -> Verdict | None:

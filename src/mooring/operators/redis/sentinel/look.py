@@ -14,10 +14,12 @@ from mooring.operators.redis.sentinel.moves import (
     ConfigResult,
     LastFailover,
     Operation,
+    PasswordChange,
     Roll,
     Target,
     sentinel_target,
 )
+from mooring.operators.redis.sentinel.passwords import PasswordState
 from mooring.operators.redis.sentinel.topology import REDIS_PORT, Member, Server, Topology, Watcher
 
 __all__ = ["Look", "Observed", "Recorded", "SetState", "Wanted"]
@@ -68,6 +70,8 @@ class Recorded:
     config: Mapping[str, ConfigResult] = field(default_factory=dict)
     rolls: Mapping[str, Roll] = field(default_factory=dict)
     """Roll-outs under way or stopped, by component."""
+    password: PasswordChange | None = None
+    """Where a change of the password stands."""
     quarantined: frozenset[str] = frozenset()
     """Volumes whose foreign data is kept."""
 
@@ -98,6 +102,8 @@ class Observed:
     sentinel_set: SetState = field(default_factory=SetState)
     published: Mapping[str, str] = field(default_factory=dict)
     """Live keys as a restarting server would read them."""
+    password: PasswordState = field(default_factory=PasswordState)
+    """What is in the cluster's Secret, and whether it is what is declared."""
     volumes: Mapping[str, str] = field(default_factory=dict)
     """Claim UID by pod name, also of pods that do not exist."""
     old_claims: frozenset[str] = frozenset()

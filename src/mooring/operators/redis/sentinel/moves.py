@@ -17,6 +17,7 @@ from mooring.operators.redis.sentinel.topology import REDIS_PORT, SENTINEL_PORT,
 from mooring.runtime.crd import F
 
 __all__ = [
+    "AddPassword",
     "ConfigResult",
     "Configure",
     "DeletePod",
@@ -29,15 +30,21 @@ __all__ = [
     "Monitor",
     "Move",
     "Operation",
+    "PasswordChange",
+    "PresentPassword",
     "Promote",
     "PublishConfig",
+    "PublishPassword",
     "Quarantine",
     "Record",
     "Resize",
     "RestoreTemplate",
     "Roll",
+    "SetPassword",
     "SetPriority",
+    "StagePassword",
     "Switch",
+    "SwitchPassword",
     "Target",
     "TuneSentinel",
     "Verdict",
@@ -118,6 +125,13 @@ class Roll(Part, frozen=True, kw_only=True):
     message: Annotated[str, F("For people.")] = ""
 
 
+class PasswordChange(Part, frozen=True, kw_only=True):
+    """Where a change of the password stands; the passwords themselves are in the cluster's Secret alone."""
+
+    phase: Annotated[str, F("Announced, or BothValid while the old and the new one are.")] = ""
+    since: Annotated[datetime | None, F("Since when.", schema=TIME)] = None
+
+
 # --- verdicts ------------------------------------------------------------------------------------------
 
 
@@ -161,6 +175,8 @@ class Record(Move):
     config: Mapping[str, ConfigResult] | None = None
     rolls: Mapping[str, Roll] | None = None
     """Roll-outs by component."""
+    password: PasswordChange | None = None
+    """One without a phase: the change is over."""
     quarantined: frozenset[str] | None = None
     """Volumes whose foreign data is kept from being overwritten."""
 
@@ -251,6 +267,51 @@ class Hasten(Move):
 
     sentinels: tuple[Target, ...]
     milliseconds: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagePassword(Move):
+    """Write the declared password into the cluster's Secret as the next one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddPassword(Move):
+    """Let servers take these passwords beside those they take (6.0)."""
+
+    targets: tuple[Target, ...]
+    passwords: tuple[str, ...]
+    """By name: password, next, previous."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresentPassword(Move):
+    """Let servers show this password to their master."""
+
+    targets: tuple[Target, ...]
+    password: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishPassword(Move):
+    """Tell the sentinels, then write the next password down as the one in force."""
+
+    sentinels: tuple[Target, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwitchPassword(Move):
+    """From now on servers take and present the next password alone; the sentinels too."""
+
+    targets: tuple[Target, ...]
+    sentinels: tuple[Target, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetPassword(Move):
+    """Servers take and present the password in force and no other."""
+
+    targets: tuple[Target, ...]
+    sentinels: tuple[Target, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from mooring.operators.redis.sentinel import changes, quorum, roll
+from mooring.operators.redis.sentinel import changes, quorum, rekey, roll
 from mooring.operators.redis.sentinel.lineage import Lineage, Standing, descends
 from mooring.operators.redis.sentinel.look import Look, Observed, Recorded, SetState, Wanted
 from mooring.operators.redis.sentinel.moves import (
@@ -749,6 +749,7 @@ _RULES: tuple[Rule, ...] = (
     _resume_switch,
     _note_members,
     _gates,
+    rekey.keep,
     quorum.repair,
     _change,
 )

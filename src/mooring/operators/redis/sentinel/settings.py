@@ -43,6 +43,7 @@ _PERSISTENT = {
 }
 _MEMORY_ONLY = {"appendonly": "no", "save": ""}
 _SENTINEL_DEFAULTS = {"down-after-milliseconds": "5000", "failover-timeout": "10000", "parallel-syncs": "2"}
+_OURS = frozenset({"auth-pass", "auth-user"})
 _MANY_WORDS = frozenset({"save", "client-output-buffer-limit", "oom-score-adj-values"})
 
 
@@ -135,7 +136,7 @@ def sentinel_settings(sentinel: SentinelSettings) -> dict[str, str]:
         name, _, value = line.strip().partition(" ")
         if value.strip():
             given[name] = value.strip()
-    return {**_SENTINEL_DEFAULTS, **given}
+    return {**_SENTINEL_DEFAULTS, **{name: value for name, value in given.items() if name not in _OURS}}
 
 
 def wanted_of(cluster: RedisCluster) -> Wanted:

@@ -19,6 +19,7 @@ from mooring.kube.objects import apps, core, meta, policy
 from mooring.operators.redis.sentinel import scripts
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.names import INPUTS, Component, Names, labels_of, selector_of
+from mooring.operators.redis.sentinel.passwords import Kept
 from mooring.operators.redis.sentinel.settings import base_conf, first_live, render_live
 from mooring.operators.redis.sentinel.steps import gate_arguments
 from mooring.operators.redis.sentinel.types import (
@@ -45,8 +46,8 @@ class Found:
     sentinel: apps.StatefulSet | None = None
     live: str | None = None
     """Text of the live keys in force."""
-    password: str = ""
-    """The password in force: as recorded, or for a new cluster as declared."""
+    kept: Kept = field(default_factory=Kept)
+    """The passwords: as the cluster's Secret has them, or for a new cluster as declared."""
     shutdown: str | None = None
     """The user's shutdown.sh, copied."""
     lineage: Lineage | None = None
@@ -82,7 +83,7 @@ class Specs:
             self.redis_config(),
             self.sentinel_config(),
             self.live_config(),
-            *([self.password_secret()] if self._found.password else []),
+            self.password_secret(),
             self.redis_set(),
             self.sentinel_set(),
             self.budget("redis"),
@@ -180,9 +181,12 @@ class Specs:
         return core.ConfigMap(metadata=self._meta(self.names.live, "redis"), data={"live.conf": text})
 
     def password_secret(self) -> core.Secret:
-        """The password in force, and the same for the exporter."""
-        password = self._found.password
-        entries = {"password": password, "exporter.json": _json({"redis://localhost:6379": password})}
+        """The password in force, the same for the exporter, and those of a change."""
+        kept = self._found.kept
+        entries = {
+            "exporter.json": _json({"redis://localhost:6379": kept.password}),
+            **{str(label): text for label, text in kept.named().items()},
+        }
         return core.Secret(
             metadata=self._meta(self.names.password, "redis"),
             type="Opaque",
@@ -351,7 +355,10 @@ class Specs:
             core.Volume(
                 name="auth",
                 secret=core.SecretVolumeSource(
-                    secret_name=self.names.password, optional=True, default_mode=_READ_ONLY
+                    secret_name=self.names.password,
+                    items=[core.KeyToPath(key=key, path=key) for key in ("password", "exporter.json")],
+                    optional=True,
+                    default_mode=_READ_ONLY,
                 ),
             ),
             _memory_volume(),
@@ -406,9 +413,8 @@ class Specs:
         env = [
             core.EnvVar(name="REDIS_ALIAS", value_from=_field("metadata.name")),
             core.EnvVar(name="REDIS_ADDR", value="redis://localhost:6379"),
+            core.EnvVar(name="REDIS_PASSWORD_FILE", value="/mooring/auth/exporter.json"),
         ]
-        if self._found.password:
-            env.append(core.EnvVar(name="REDIS_PASSWORD_FILE", value="/mooring/auth/exporter.json"))
         return core.Container(
             name="redis-exporter",
             image=exporter.image,

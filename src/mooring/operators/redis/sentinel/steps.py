@@ -17,6 +17,7 @@ from typing import Any
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused
 from mooring.operators.redis.parameters import canonical, same_value
 from mooring.operators.redis.sentinel.moves import (
+    AddPassword,
     ConfigResult,
     Configure,
     Demote,
@@ -25,13 +26,18 @@ from mooring.operators.redis.sentinel.moves import (
     Hasten,
     Monitor,
     Move,
+    PresentPassword,
     Promote,
+    PublishPassword,
     Quarantine,
+    SetPassword,
     SetPriority,
     Switch,
+    SwitchPassword,
     Target,
     TuneSentinel,
 )
+from mooring.operators.redis.sentinel.passwords import Kept
 from mooring.operators.redis.sentinel.topology import GATE, MASTER_NAME, Server, read_server
 
 __all__ = ["Done", "StepFailed", "Steps", "gate_arguments", "is_database_move"]
@@ -63,13 +69,13 @@ class Steps:
         self,
         dial: Dial,
         *,
-        password: str = "",
+        kept: Kept | None = None,
         master_name: str = MASTER_NAME,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         monotonic: Callable[[], float] = monotonic,
     ) -> None:
         self._dial = dial
-        self._password = password
+        self._kept = kept or Kept()
         self._master_name = master_name
         self._sleep = sleep
         self._monotonic = monotonic
@@ -256,10 +262,8 @@ class Steps:
                 name, master = self._master_name, move.master
                 with contextlib.suppress(Refused):  # a second try finds it monitored already
                     await link.call("SENTINEL", "MONITOR", name, master.ip, master.port, move.quorum)
-                settings = dict(move.settings)
-                if self._password:
-                    settings = {"auth-pass": self._password, **settings}
-                await self._tune(link, {**settings, "quorum": str(move.quorum)})
+                secret = {"auth-pass": self._kept.password} if self._kept.password else {}
+                await self._tune(link, {**move.settings, **secret, "quorum": str(move.quorum)})
 
         await self._each(move.sentinels, forget)
         await self._each(move.sentinels, point)
@@ -290,6 +294,72 @@ class Steps:
                 raise StepFailed(
                     f"SENTINEL SET {name} was refused: {answer.reply if name != 'auth-pass' else ''}"
                 )
+
+    # --- passwords ---------------------------------------------------------------------------------------
+
+    async def add_password(self, move: AddPassword) -> Done:
+        """Further passwords for the default user; those it has stay."""
+        named = self._kept.named()
+        wanted = [named[label] for label in named if label in move.passwords]
+
+        async def one(target: Target) -> None:
+            async with self._data(target) as link:
+                await link.call("ACL", "SETUSER", "default", *(f">{text}" for text in wanted))
+
+        await self._each(move.targets, one)
+        return Done()
+
+    async def present_password(self, move: PresentPassword) -> Done:
+        """What a replica shows its master, from its next connection on."""
+        named = self._kept.named()
+        text = next(named[label] for label in named if label == move.password)
+
+        async def one(target: Target) -> None:
+            async with self._data(target) as link:
+                await link.call("CONFIG", "SET", "masterauth", text)
+
+        await self._each(move.targets, one)
+        return Done()
+
+    async def tell_password(self, move: PublishPassword) -> Done:
+        """The sentinels present the next password from now on."""
+        await self._tell(move.sentinels, self._kept.published().password)
+        return Done()
+
+    async def switch_password(self, move: SwitchPassword) -> Done:
+        """The next password alone counts, on servers and sentinels at once."""
+        await self._rekey(move.targets, move.sentinels, self._kept.published().password)
+        return Done()
+
+    async def set_password(self, move: SetPassword) -> Done:
+        """The password in force alone counts; the sentinels are told first."""
+        await self._tell(move.sentinels, self._kept.password)
+        await self._rekey(move.targets, (), self._kept.password)
+        return Done()
+
+    async def _rekey(self, targets: tuple[Target, ...], sentinels: tuple[Target, ...], text: str) -> None:
+        async def one(target: Target) -> None:
+            async with self._data(target) as link:
+                server = await read_server(link, kept=self._kept)
+                await link.call("CONFIG", "SET", "masterauth", text)
+                await link.call("CONFIG", "SET", "requirepass", text)
+                if text and _was_open(server, self._kept):
+                    await self._cut_unauthenticated(link, text)
+
+        await asyncio.gather(self._each(targets, one), self._tell(sentinels, text))
+
+    async def _cut_unauthenticated(self, link: Link, text: str) -> None:
+        """Before 6.0 connections made without a password are refused every command; they have to come anew."""
+        await link.call("AUTH", text)
+        for kind in ("normal", "pubsub", "slave"):
+            await link.call("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+
+    async def _tell(self, sentinels: tuple[Target, ...], text: str) -> None:
+        async def one(target: Target) -> None:
+            async with self._dial.link(target.address) as link:
+                await self._tune(link, {"auth-pass": text})
+
+        await self._each(sentinels, one)
 
     # --- configuration -----------------------------------------------------------------------------------
 
@@ -326,7 +396,7 @@ class Steps:
     # --- ways to talk ------------------------------------------------------------------------------------
 
     def _data(self, target: Target) -> contextlib.AbstractAsyncContextManager[Link]:
-        return self._dial.link(target.address, password=self._password)
+        return self._dial.link(target.address, password=self._kept.keys)
 
     async def _server(self, target: Target) -> Server:
         async with self._data(target) as link:
@@ -353,9 +423,24 @@ _HANDLERS: dict[type[Move], Callable[[Steps, Any], Awaitable[Done]]] = {
     Switch: Steps.switch,
     Monitor: Steps.monitor,
     TuneSentinel: Steps.tune,
+    AddPassword: Steps.add_password,
+    PresentPassword: Steps.present_password,
+    PublishPassword: Steps.tell_password,
+    SwitchPassword: Steps.switch_password,
+    SetPassword: Steps.set_password,
     Hasten: Steps.hasten,
     Configure: Steps.configure,
 }
+
+
+def _was_open(server: Server, kept: Kept) -> bool:
+    """Everybody was let in by a server that knows no users."""
+    auth = server.auth
+    return (
+        auth is not None
+        and not auth.two
+        and any(label in auth.accepts and not text for label, text in kept.named().items())
+    )
 
 
 def is_database_move(move: Move) -> bool:

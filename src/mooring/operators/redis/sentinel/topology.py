@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
+from mooring.operators.redis.sentinel.passwords import Auth, Kept, auth_of
 
 __all__ = [
     "GATE",
@@ -99,6 +100,8 @@ class Server:
     persisting: bool = False
     """A save or AOF rewrite runs."""
     config: Mapping[str, str] = field(default_factory=dict)
+    auth: Auth | None = None
+    """Which passwords it takes and presents; None where it was not asked."""
 
     @property
     def is_master(self) -> bool:
@@ -212,13 +215,13 @@ async def read_topology(
     *,
     redis: Sequence[Pod],
     sentinels: Sequence[Pod],
-    password: str = "",
+    kept: Kept | None = None,
     keys: Sequence[str] = (),
     master_name: str = MASTER_NAME,
 ) -> Topology:
     """Ask every pod that has an address, all at once; ``keys`` are the configuration keys to read."""
     members, watchers = await asyncio.gather(
-        asyncio.gather(*(_member(dial, pod, password=password, keys=keys) for pod in redis)),
+        asyncio.gather(*(_member(dial, pod, kept=kept or Kept(), keys=keys) for pod in redis)),
         asyncio.gather(*(_watcher(dial, pod, master_name=master_name) for pod in sentinels)),
     )
     return Topology(
@@ -227,12 +230,12 @@ async def read_topology(
     )
 
 
-async def _member(dial: Dial, pod: Pod, *, password: str, keys: Sequence[str]) -> Member:
+async def _member(dial: Dial, pod: Pod, *, kept: Kept, keys: Sequence[str]) -> Member:
     if not pod.ip or not pod.running:
         return Member(pod=pod, error=pod.trouble or "the container is not running")
     try:
-        async with dial.link(Address(pod.ip, REDIS_PORT), password=password) as link:
-            return Member(pod=pod, server=await read_server(link, keys=keys))
+        async with dial.link(Address(pod.ip, REDIS_PORT), password=kept.keys) as link:
+            return Member(pod=pod, server=await read_server(link, keys=keys, kept=kept))
     except DialError as error:
         return Member(pod=pod, error=str(error))
 
@@ -247,13 +250,14 @@ async def _watcher(dial: Dial, pod: Pod, *, master_name: str) -> Watcher:
         return Watcher(pod=pod, error=str(error))
 
 
-async def read_server(link: Link, *, keys: Sequence[str] = ()) -> Server:
+async def read_server(link: Link, *, keys: Sequence[str] = (), kept: Kept | None = None) -> Server:
     """One round trip to a data server."""
     wanted = list(dict.fromkeys(["slave-priority", *keys]))
     sections = ("server", "replication", "persistence", "keyspace")
-    answers = await link.pipeline(
-        [*(("INFO", section) for section in sections), *(("CONFIG", "GET", key) for key in wanted)]
-    )
+    questions = [*(("INFO", section) for section in sections), *(("CONFIG", "GET", key) for key in wanted)]
+    answers = await link.pipeline([*questions, *(_SECRET if kept is not None else ())])
+    secret = answers[len(questions) :]
+    del answers[len(questions) :]
     info: dict[str, str] = {}
     config: dict[str, str] = {}
     for at, answer in enumerate(answers):
@@ -263,7 +267,31 @@ async def read_server(link: Link, *, keys: Sequence[str] = ()) -> Server:
             info.update(parse_info(answer))
         elif not isinstance(answer, Refused):
             config.update(_pairs(answer))
-    return server_of(info, config)
+    auth = _auth(kept, *secret) if kept is not None else None
+    return replace(server_of(info, config), auth=auth)
+
+
+_SECRET = (
+    ("CONFIG", "GET", "requirepass"),
+    ("CONFIG", "GET", "masterauth"),
+    ("ACL", "GETUSER", "default"),
+)
+
+
+def _auth(kept: Kept, requirepass: Any, masterauth: Any, user: Any) -> Auth | None:
+    """Which of our passwords it takes; the texts it shows go no further."""
+    if isinstance(requirepass, Refused) or isinstance(masterauth, Refused):
+        return None
+    return auth_of(
+        kept,
+        requirepass=_pairs(requirepass).get("requirepass", ""),
+        masterauth=_pairs(masterauth).get("masterauth", ""),
+        user=None if isinstance(user, Refused) else _user(user),
+    )
+
+
+def _user(answer: Any) -> Mapping[str, Any]:
+    return answer if isinstance(answer, Mapping) else dict(zip(answer[::2], answer[1::2], strict=False))
 
 
 def server_of(info: Mapping[str, str], config: Mapping[str, str]) -> Server:

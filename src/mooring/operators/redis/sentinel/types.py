@@ -19,7 +19,7 @@ from mooring.kube.objects import core
 from mooring.kube.part import Part
 from mooring.operators.redis.parameters import canonical, classify
 from mooring.operators.redis.sentinel.lineage import Lineage
-from mooring.operators.redis.sentinel.moves import ConfigResult, LastFailover, Operation, Roll
+from mooring.operators.redis.sentinel.moves import ConfigResult, LastFailover, Operation, PasswordChange, Roll
 from mooring.runtime.crd import F, PrinterColumn, Rule, at_most_one_of, crd, rules
 
 __all__ = [
@@ -150,6 +150,15 @@ class RedisClusterSpec(Part, frozen=True, kw_only=True):
     storage: Annotated[RedisStorage | None, F("Where the data is stored.")] = None
     password: Annotated[str | None, F("In clear text; passwordSecret is better.", max_length=48)] = None
     password_secret: Annotated[SecretKey | None, F("The password, from a Secret; it is copied.")] = None
+    password_grace_seconds: Annotated[
+        int | None,
+        F(
+            "How long the old password stays valid after a new one was published.",
+            minimum=0,
+            maximum=604800,
+            default=60,
+        ),
+    ] = None
     exporter: Annotated[RedisExporter | None, F("Metrics of every server.")] = None
     affinity: Annotated[core.Affinity | None, F("Default: apart from each other where possible.")] = None
     security_context: Annotated[core.PodSecurityContext | None, F("Of the pods.")] = None
@@ -217,6 +226,7 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
     operation: Annotated[Operation | None, F("A fail-over or promotion under way.")] = None
     last_failover: Annotated[LastFailover | None, F("The last change of master.")] = None
     config: Annotated[dict[str, ConfigResult] | None, F("What became of each key of spec.config.")] = None
+    password: Annotated[PasswordChange | None, F("A change of the password under way.")] = None
     rolls: Annotated[dict[str, Roll] | None, F("Roll-outs under way or stopped, by component.")] = None
     quarantined: Annotated[list[str] | None, F("Claims whose foreign data is kept from being replaced.")] = (
         None

@@ -1,0 +1,111 @@
+"""The passwords of a cluster, and what servers say of them.
+
+The fixed Secret of a cluster holds the password in force, the next one while a change is under way, and the one
+before, so that a server that comes back late can still be let in. Decisions, status and logs know them by name
+alone (`password`, `next`, `previous`); the texts stay in `Kept`, and no hash of one is kept either.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["Auth", "Kept", "PasswordState", "auth_of", "unusable"]
+
+Label = Literal["password", "next", "previous"]
+LONGEST = 511
+"""Bytes; Redis takes no more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """The passwords in the fixed Secret; an empty one means that everybody is let in."""
+
+    password: str = field(default="", repr=False)
+    next: str | None = field(default=None, repr=False)
+    previous: str | None = field(default=None, repr=False)
+
+    def named(self) -> dict[Label, str]:
+        """The texts by name."""
+        pairs: tuple[tuple[Label, str | None], ...] = (
+            *(("password", self.password), ("next", self.next)),
+            ("previous", self.previous),
+        )
+        return {label: text for label, text in pairs if text is not None}
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What to try on a server, in this order."""
+        return tuple(dict.fromkeys(text for text in self.named().values() if text))
+
+    def staged(self, declared: str) -> Kept:
+        """With the next one beside the one in force."""
+        return Kept(password=self.password, next=declared, previous=self.previous)
+
+    def published(self) -> Kept:
+        """With the next one in force."""
+        return self if self.next is None else Kept(password=self.next, previous=self.password)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PasswordState:
+    """What decisions need of it."""
+
+    staged: bool = False
+    """The next one is in the Secret."""
+    differs: bool = False
+    """Another one is declared than is or will be in force."""
+    open: bool = False
+    """One of the two that are being exchanged is none."""
+    grace: float = 60.0
+    """Seconds both are valid after the new one was published."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Auth:
+    """Which of our passwords one server takes, and presents to its master."""
+
+    accepts: frozenset[str] = frozenset()
+    presents: frozenset[str] = frozenset()
+    two: bool = False
+    """It can take two at once (6.0)."""
+
+
+def auth_of(kept: Kept, *, requirepass: str, masterauth: str, user: Mapping[str, object] | None) -> Auth:
+    """From a server's own words; ``user`` is the default user where there are users."""
+    named = kept.named()
+    if user is None:
+        accepts = {label for label, text in named.items() if text == requirepass}
+    else:
+        flags, hashes = _words(user.get("flags")), _words(user.get("passwords"))
+        accepts = {
+            label
+            for label, text in named.items()
+            if ("nopass" in flags if not text else "nopass" not in flags and _among(text, hashes))
+        }
+    return Auth(
+        accepts=frozenset(accepts),
+        presents=frozenset(label for label, text in named.items() if text == masterauth),
+        two=user is not None,
+    )
+
+
+def _words(value: object) -> list[str]:
+    return [str(word) for word in value] if isinstance(value, Sequence) and not isinstance(value, str) else []
+
+
+def _among(text: str, hashes: list[str]) -> bool:
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return any(hmac.compare_digest(digest, one) for one in hashes)
+
+
+def unusable(text: str) -> str:
+    """Why a password cannot be used, or ""."""
+    if len(text.encode()) > LONGEST:
+        return f"it is longer than {LONGEST} bytes"
+    if any(ord(one) < 32 or ord(one) == 127 for one in text):
+        return "it holds a control character"
+    return ""

@@ -1,0 +1,148 @@
+"""The life of the password: set, changed and removed on running servers, without a restart.
+
+A new password is in the cluster's Secret before any server hears of it, so that every step can be resumed. Where
+servers take two passwords (6.0) both are valid from before the first server presents the new one until a while
+after it was published. Where they take one, and where "none" is one of the two, the switch is announced and then
+made everywhere at once.
+"""
+
+from __future__ import annotations
+
+from mooring.operators.redis.sentinel.look import Look
+from mooring.operators.redis.sentinel.moves import (
+    AddPassword,
+    PasswordChange,
+    PresentPassword,
+    PublishPassword,
+    Record,
+    SetPassword,
+    StagePassword,
+    SwitchPassword,
+    Target,
+    Verdict,
+    Wait,
+    data_target,
+    sentinel_target,
+)
+from mooring.operators.redis.sentinel.topology import Member, Server
+
+__all__ = ["begin", "keep", "two_valid"]
+
+ANNOUNCE = 3.0
+"""Seconds between the announcement of a switch and the switch."""
+
+
+def keep(look: Look, member: Member, server: Server) -> Verdict | None:
+    """Every server takes and presents what it should at this point; a change under way is carried on."""
+    state, change = look.observed.password, look.recorded.password
+    if state.staged:
+        return _both(look) if _can_overlap(look) else _switch(look)
+    if change is not None and change.phase == "Announced":
+        return Record(password=PasswordChange(), why="every server takes the new password and no other")
+    if two_valid(look) > 0:
+        return _lacking(look, "password", "previous") or _presenting(look, "password")
+    if change is not None:
+        return Record(password=PasswordChange(), why="the time of two passwords is over")
+    astray = [
+        one
+        for one, it in look.answering
+        if it.auth is not None
+        and ("password" not in it.auth.accepts & it.auth.presents or "previous" in it.auth.accepts)
+    ]
+    if not astray:
+        return None
+    names = ", ".join(one.name for one in astray)
+    return SetPassword(
+        targets=tuple(data_target(one) for one in astray),
+        sentinels=_sentinels(look),
+        why=f"{names} must take the password in force and no other",
+    )
+
+
+def begin(look: Look, member: Member, server: Server) -> Verdict | None:
+    """A declared password that is not in force is first written down."""
+    state = look.observed.password
+    if not state.differs or state.staged or look.recorded.password is not None:
+        return None
+    return StagePassword(why="another password is declared")
+
+
+def two_valid(look: Look) -> float:
+    """Seconds for which two passwords are still valid; 0 when one is."""
+    change = look.recorded.password
+    if change is None or change.phase != "BothValid":
+        return 0.0
+    return max(0.0, look.observed.password.grace - look.seconds_since(change.since))
+
+
+def _can_overlap(look: Look) -> bool:
+    """Two passwords, neither of them none, on servers that all take two."""
+    return not look.observed.password.open and all(it.auth is None or it.auth.two for _, it in look.answering)
+
+
+def _both(look: Look) -> Verdict:
+    """All take both; then all present the new one; then it is recorded, told to the sentinels and published."""
+    if verdict := _lacking(look, "password", "next") or _presenting(look, "next"):
+        return verdict
+    change = look.recorded.password
+    if change is None or change.phase != "BothValid":
+        began = PasswordChange(phase="BothValid", since=look.now)
+        return Record(password=began, why="every server takes both passwords")
+    return PublishPassword(sentinels=_sentinels(look), why="every server takes and presents the new password")
+
+
+def _switch(look: Look) -> Verdict:
+    """Announced, then made on all servers at once."""
+    change = look.recorded.password
+    if change is None or change.phase != "Announced":
+        began = PasswordChange(phase="Announced", since=look.now)
+        return Record(password=began, why="the password is switched in a moment")
+    waited = look.seconds_since(change.since)
+    if waited < ANNOUNCE:
+        return Wait(
+            reason="PasswordSwitch",
+            message="these servers take one password at a time, or the change is from or to none: in "
+            f"{ANNOUNCE:.0f} s new connections need the declared one",
+            after=ANNOUNCE - waited,
+        )
+    old = [
+        one
+        for one, it in look.answering
+        if it.auth is not None and not ("next" in it.auth.accepts and "next" in it.auth.presents)
+    ]
+    if old:
+        return SwitchPassword(
+            targets=tuple(data_target(one) for one in old),
+            sentinels=_sentinels(look),
+            why=f"{', '.join(one.name for one in old)} take the new password from now on",
+        )
+    return PublishPassword(sentinels=_sentinels(look), why="every server takes the new password")
+
+
+def _lacking(look: Look, *labels: str) -> AddPassword | None:
+    wanted = frozenset(labels)
+    lacking = [one for one, it in look.answering if it.auth is not None and not wanted <= it.auth.accepts]
+    if not lacking:
+        return None
+    names = ", ".join(one.name for one in lacking)
+    return AddPassword(
+        targets=tuple(data_target(one) for one in lacking),
+        passwords=tuple(sorted(wanted)),
+        why=f"{names} must take both passwords",
+    )
+
+
+def _presenting(look: Look, label: str) -> PresentPassword | None:
+    old = [one for one, it in look.answering if it.auth is not None and label not in it.auth.presents]
+    if not old:
+        return None
+    names = ", ".join(one.name for one in old)
+    return PresentPassword(
+        targets=tuple(data_target(one) for one in old),
+        password=label,
+        why=f"{names} must present the new password to a master",
+    )
+
+
+def _sentinels(look: Look) -> tuple[Target, ...]:
+    return tuple(sentinel_target(one) for one in look.watchers if one.sentinel and one.sentinel.master)

@@ -1,0 +1,156 @@
+"""The life of a password: set, changed and removed on running servers; nobody is shut out unannounced."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import msgspec
+import pytest
+from tests.embedded.conftest import MakeCluster
+
+from mooring.kube.objects.apps import ControllerRevision, StatefulSet
+from mooring.kube.objects.core import ConfigMap, Pod, Secret
+from mooring.kube.objects.events import Event
+from mooring.kube.objects.meta import ObjectMeta
+from mooring.operators.redis.dial import Dial, DialError
+from mooring.operators.redis.sentinel.types import RedisCluster
+from mooring.testing.bed import Bed
+from mooring.testing.redis import RedisStage
+
+pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(90)]
+
+
+async def incarnations(stage: RedisStage) -> dict[str, tuple[str | None, int]]:
+    names = [(pod.metadata.name or "", pod.metadata.uid) for pod in await stage.pods()]
+    return {name: (uid, stage.pid(name)) for name, uid in names}
+
+
+async def takes(stage: RedisStage, pod: str, password: str) -> bool:
+    """Whether a new connection with exactly this password (or none) is served."""
+    try:
+        async with Dial().link(await stage.address(pod)) as link:
+            if password:
+                await link.call("AUTH", password)
+            return str(await link.call("PING")) == "PONG"
+    except DialError:
+        return False
+
+
+async def all_take(stage: RedisStage, password: str) -> list[bool]:
+    return [await takes(stage, pod.metadata.name or "", password) for pod in await stage.pods("redis")]
+
+
+async def in_force(stage: RedisStage) -> str:
+    """What a restarting server would read."""
+    secret = await stage.bed.get(Secret, stage.names.password, stage.namespace)
+    return base64.b64decode((secret.data or {})["password"]).decode()
+
+
+@dataclass
+class Visitors:
+    """A client that opens a new connection for everything it does."""
+
+    password: str
+    served: int = 0
+    refused: list[str] = field(default_factory=list)
+
+
+@asynccontextmanager
+async def visiting(stage: RedisStage, visitors: Visitors) -> AsyncIterator[Visitors]:
+    async def come() -> None:
+        pods = [pod.metadata.name or "" for pod in await stage.pods("redis")]
+        while True:
+            for pod in pods:
+                used = visitors.password
+                if await takes(stage, pod, used):
+                    visitors.served += 1
+                else:
+                    visitors.refused.append(f"{pod} did not take {used!r}")
+            await asyncio.sleep(0.02)
+
+    task = asyncio.create_task(come())
+    try:
+        yield visitors
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def everything_said(stage: RedisStage) -> str:
+    """All that is stored but the Secrets and the declaration itself."""
+    texts = []
+    for kind in (StatefulSet, ControllerRevision, ConfigMap, Pod, Event):
+        texts += [msgspec.json.encode(one).decode() for one in (await stage.bed.client.list(kind)).items]
+    cluster: RedisCluster = await stage.get()
+    return "\n".join([*texts, msgspec.json.encode(cluster.status).decode()])
+
+
+async def test_a_changed_password_shuts_nobody_out_and_restarts_nothing(cluster: MakeCluster) -> None:
+    old, new = "the-first-one", '2nd-"quoted" \\ word'
+    stage = await cluster(password=old, passwordGraceSeconds=3)
+    before = await incarnations(stage)
+    visitors = Visitors(old)
+    async with stage.writing(password=(old, new)) as ledger, visiting(stage, visitors):
+        await stage.patch({"password": new})
+
+        async def published() -> bool:
+            return await in_force(stage) == new
+
+        await stage.bed.until(published, "the new password is published")
+        assert await all_take(stage, old) == await all_take(stage, new) == [True] * 3
+        visitors.password = new
+        stage.password = new
+        await stage.exact()
+        await stage.writes(ledger, 50)
+
+    assert not visitors.refused
+    assert visitors.served > 20
+    assert await all_take(stage, old) == [False] * 3
+    assert await incarnations(stage) == before
+    assert (await stage.status()).password is None
+    report = await ledger.check()
+    assert (report.lost_acknowledged, report.longest_gap < 1) == (0, True), report.text()
+    said = await everything_said(stage)
+    for secret in (old, "2nd-", hashlib.sha256(old.encode()).hexdigest()):
+        assert secret not in said
+
+    # The sentinels know it too, and a server that restarts.
+    master = await stage.master()
+    await stage.restarted({master: stage.kill(master)})
+    await stage.exact()
+    assert await stage.master() != master
+
+
+async def test_a_password_is_set_and_removed_by_an_announced_switch(
+    shared_bed: Bed, cluster: MakeCluster
+) -> None:
+    stage = await cluster()
+    before = await incarnations(stage)
+    given = Secret(
+        metadata=ObjectMeta(name=f"given-{stage.name}", namespace="default"),
+        data={"password": base64.b64encode(b"from-now-on").decode()},
+    )
+    await shared_bed.client.create(given)
+
+    async def announced() -> bool:
+        return (await stage.condition("Progressing"))[1] == "PasswordSwitch"
+
+    await stage.patch({"passwordSecret": {"name": f"given-{stage.name}"}})
+    await shared_bed.until(announced, "the switch is announced")
+    assert await all_take(stage, "") == [True] * 3
+    stage.password = "from-now-on"
+    await stage.exact()
+    assert await all_take(stage, "") == [False] * 3
+    assert await all_take(stage, "from-now-on") == [True] * 3
+
+    await stage.patch({"passwordSecret": None})
+    await shared_bed.until(announced, "the switch is announced")
+    stage.password = ""
+    await stage.exact()
+    assert await all_take(stage, "") == [True] * 3
+    assert await incarnations(stage) == before
