@@ -51,8 +51,8 @@ def _full() -> list[Step]:
             scenario="cold",
             run=scenarios.cold,
             sizes={"objects": objects, "children": children},
-            rounds=3 if objects == 1000 else 1,
-            peers=ALL,
+            rounds=3 if (objects, children) == (1000, 1) else 1,
+            peers=ALL if children == 1 else THREE,
         )
         for objects in (1000, 5000)
         for children in (1, 5)
@@ -62,18 +62,18 @@ def _full() -> list[Step]:
             scenario="edits",
             run=scenarios.edits,
             sizes={"objects": 1000, "rate": rate, "seconds": 10},
-            rounds=2,
+            rounds=rounds,
             peers=ALL,
         )
-        for rate in (50, 200)
+        for rate, rounds in ((50, 1), (200, 2))
     ]
-    many = {"objects": 10_000, "idle": 20, "rate": 200, "seconds": 10}
+    many = {"objects": 10_000, "idle": 10, "rate": 200, "seconds": 10}
     return [
-        Step(scenario="empty", run=scenarios.empty, rounds=3, peers=ALL),
+        Step(scenario="empty", run=scenarios.empty, rounds=2, peers=ALL),
         *colds,
         *edits,
         Step(scenario="many", run=scenarios.many, sizes=many),
-        *_handovers(objects=50, within=110, faults=("SIGTERM", "SIGKILL", "SIGSTOP")),
+        *_handovers(objects=50, within=100, faults=("SIGTERM", "SIGKILL", "SIGSTOP")),
         Step(
             scenario="cut",
             run=scenarios.cut,
