@@ -68,11 +68,11 @@ def _full() -> list[Step]:
         for rate, rounds in ((50, 1), (200, 2))
     ]
     many = {"objects": 10_000, "idle": 10, "rate": 200, "seconds": 10}
+    small, large = colds[:2], colds[2:]
     return [
         Step(scenario="empty", run=scenarios.empty, rounds=2, peers=ALL),
-        *colds,
+        *small,
         *edits,
-        Step(scenario="many", run=scenarios.many, sizes=many),
         *_handovers(objects=50, within=100, faults=("SIGTERM", "SIGKILL", "SIGSTOP")),
         Step(
             scenario="cut",
@@ -84,6 +84,8 @@ def _full() -> list[Step]:
             run=scenarios.churned,
             sizes={"objects": 200, "churn": 5000, "rate": 20, "seconds": 10},
         ),
+        *large,
+        Step(scenario="many", run=scenarios.many, sizes=many),
     ]
 
 

@@ -83,6 +83,11 @@ class Replica:
             return
         raise TimeoutError(f"the peer answers no probe: {_tail(log)}")
 
+    @property
+    def ended(self) -> bool:
+        """Whether its process is gone."""
+        return self._process.poll() is not None
+
     def signal(self, number: int) -> None:
         """Send a signal, if it lives."""
         if self._process.poll() is None:

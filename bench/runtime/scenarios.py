@@ -293,17 +293,20 @@ async def _struck(
     editing = asyncio.create_task(_edit(place, spectator, objects=objects, rate=rate, seconds=within))
     try:
         await asyncio.sleep(2)
-        struck = time.monotonic()
+        struck, mark = time.monotonic(), place.stage.mark()
         spectator.delays.clear()
         leader.signal(FAULTS[fault])
-        recovered = await _until(lambda: _recovered(spectator.moments, struck, fault), within=within - 5)
-        figures: Figures = {"fault": fault, "gap": recovered}
+        recovered = await _until(
+            lambda: _recovered(spectator.moments, struck, leader, fault), within=within - 5
+        )
+        taken = await place.stage.writes(f"{place.account}-second", mark)
+        figures: Figures = {"fault": fault, "gap": recovered, "successor_writes": taken.all}
         if fault == "SIGSTOP":
             await asyncio.sleep(2)
-            mark = place.stage.mark()
+            waking = place.stage.mark()
             leader.signal(signal.SIGCONT)
             await asyncio.sleep(6)
-            woken = await place.stage.writes(f"{place.account}-first", mark)
+            woken = await place.stage.writes(f"{place.account}-first", waking)
             figures |= {"woken_writes": woken.all, "woken": dataclasses.asdict(woken)}
         return {**figures, "worst_delay": round(max(spectator.delays, default=0.0), 3)}
     finally:
@@ -311,18 +314,18 @@ async def _struck(
         await asyncio.gather(editing, return_exceptions=True)
 
 
-def _recovered(moments: list[float], struck: float, fault: str) -> float | None:
-    """The longest time without a status since the fault, once statuses have come for a second again."""
+def _recovered(moments: list[float], struck: float, leader: Replica, fault: str) -> float | None:
+    """The longest time without a status since the fault, once its successor has worked for a while."""
+    if fault != "SIGSTOP" and not leader.ended:
+        return None  # a leader that ends in good order goes on for a moment after the signal
     since = [struck, *(moment for moment in moments if moment >= struck)]
     gaps = [later - earlier for earlier, later in itertools.pairwise(since)]
-    if not gaps or time.monotonic() - since[-1] > 1.0:
+    now = time.monotonic()
+    if not gaps or now - since[-1] > 1.0 or now - struck < 4.0:
         return None
     longest = max(gaps)
-    end = since[gaps.index(longest) + 1]
-    # A leader that ends in good order goes on for a moment after the signal: wait for the gap behind that.
-    settled = time.monotonic() - end > (3.0 if fault == "SIGTERM" else 1.0)
-    seen_gap = longest > 0.5 or fault == "SIGTERM"
-    return round(longest, 3) if settled and seen_gap else None
+    settled = now - since[gaps.index(longest) + 1] > 2.0
+    return round(longest, 3) if settled else None
 
 
 async def _until(check: Callable[[], float | None], *, within: float) -> float | None:
