@@ -9,6 +9,7 @@ import sys
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from ipaddress import IPv4Network
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +27,7 @@ from mooring.kube.objects.core import (
     Pod,
     Secret,
     Service,
+    ServiceAccountTokenProjection,
 )
 from mooring.kube.patches import MergePatch, Patch
 from mooring.local.node.cgroups import Cgroups
@@ -36,6 +38,7 @@ from mooring.local.node.network import Network, NetworkConfig
 from mooring.local.node.node import Node, Settings
 from mooring.local.node.pod import PodWorker
 from mooring.local.node.spawner import Spawner
+from mooring.local.node.tokens import Token
 
 __all__ = ["Lab", "network_config", "pod", "until"]
 
@@ -165,6 +168,19 @@ class FakeEvents:
 
 
 @dataclass
+class FakeTokens:
+    """Issues tokens that say whom they are for and the how many-th they are."""
+
+    seconds: float = 3600.0
+    issued: int = 0
+
+    async def __call__(self, pod: Pod, wanted: ServiceAccountTokenProjection) -> Token:
+        self.issued += 1
+        expires = SystemClock().now() + timedelta(seconds=self.seconds)
+        return Token(f"{pod.metadata.name} {wanted.audience} {self.issued}", expires)
+
+
+@dataclass
 class FakeSources:
     """Objects that pods refer to, by name."""
 
@@ -209,6 +225,7 @@ class Lab:
         self.directory = directory
         plane = plane_id(directory)
         self.client, self.events, self.sources = FakeClient(), FakeEvents(), FakeSources()
+        self.tokens = FakeTokens()
         self.network = Network(network_config(plane))
         self.spawner, self.logs = Spawner(), LogPump()
         self.node = Node(
@@ -220,6 +237,7 @@ class Lab:
             client=self.client,
             events=self.events,
             sources=self.sources,
+            tokens=self.tokens,
             spawner=self.spawner,
             logs=self.logs,
             catalog=Catalog(),

@@ -19,7 +19,11 @@ from .lab import FakeSources, pod
 
 def volumes(directory: Path, sources: FakeSources) -> PodVolumes:
     return PodVolumes(
-        directory=directory / "volumes", locks_directory=directory / "locks", plane="test", sources=sources
+        directory=directory / "volumes",
+        locks_directory=directory / "locks",
+        plane="test",
+        sources=sources,
+        token=lambda wanted: f"token for {wanted.audience}".encode(),
     )
 
 
@@ -66,10 +70,16 @@ def test_a_projected_volume_joins_its_sources(tmp_path: Path) -> None:
     sources = FakeSources()
     sources.add_config_map("c", key="value")
     field = {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}
-    joined = [{"configMap": {"name": "c"}}, {"downwardAPI": {"items": [field]}}]
+    token = {"path": "token", "audience": "vault"}
+    joined = [
+        {"configMap": {"name": "c"}},
+        {"downwardAPI": {"items": [field]}},
+        {"serviceAccountToken": token},
+    ]
     volumes(tmp_path, sources).prepare(facts({"name": "p", "projected": {"sources": joined}}))
     assert (tmp_path / "volumes/p/key").read_text() == "value"
     assert (tmp_path / "volumes/p/name").read_text() == "web"
+    assert (tmp_path / "volumes/p/token").read_text() == "token for vault"
 
 
 def test_labels_are_followed_through_the_downward_api(tmp_path: Path) -> None:

@@ -57,6 +57,7 @@ from mooring.local.node.pod import PodWorker
 from mooring.local.node.rootless import inside
 from mooring.local.node.services import ServiceTable, wanted
 from mooring.local.node.spawner import Spawner
+from mooring.local.node.tokens import issue_from
 from mooring.local.node.volumes import memory_directory
 from mooring.runtime.controller import Controller, Done, Result
 from mooring.runtime.process import Manager
@@ -189,6 +190,7 @@ class NodeAgent:
                 client=self._manager.client,
                 events=self._manager.events,
                 sources=self._sources,
+                tokens=issue_from(self._manager.client.live),
                 spawner=self._spawner,
                 logs=self._logs,
                 catalog=self._catalog,

@@ -26,6 +26,8 @@ def environment(
     spec = facts.pod.spec
     env = {"PATH": PATH, "HOME": "/root", "HOSTNAME": hostname(facts), **image}
     links = spec is None or spec.enable_service_links is not False
+    # How a pod finds the API server is always there.
+    env |= service_links([one for one in sources.services("default") if one.metadata.name == "kubernetes"])
     env |= service_links(sources.services(namespace) if links else [])
     env |= _from_whole_objects(container, namespace, sources)
     for variable in container.env or ():

@@ -19,6 +19,7 @@ from mooring.local.node.logs import LogPump
 from mooring.local.node.network import Network
 from mooring.local.node.sources import Sources
 from mooring.local.node.spawner import Spawner
+from mooring.local.node.tokens import Issue
 
 __all__ = ["Events", "Node", "PodClient", "Settings"]
 
@@ -82,6 +83,7 @@ class Node:
     client: PodClient
     events: Events
     sources: Sources
+    tokens: Issue
     spawner: Spawner
     logs: LogPump
     catalog: Catalog

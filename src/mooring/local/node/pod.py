@@ -28,6 +28,7 @@ from mooring.local.node.node import Node
 from mooring.local.node.sandbox import Mount
 from mooring.local.node.sources import Missing
 from mooring.local.node.status import Situation, is_sidecar, status_of, status_patch
+from mooring.local.node.tokens import PodTokens
 from mooring.local.node.volumes import PodVolumes, VolumeBusy, VolumeError
 
 __all__ = ["PodWorker"]
@@ -37,6 +38,7 @@ log = structlog.get_logger("mooring.node")
 _RETRY_CAP = 2.0
 _DEFAULT_GRACE = 30
 _LAST_REPORT = 5.0
+_TOKEN_RETRY = 30.0
 
 
 class PodWorker:
@@ -47,11 +49,13 @@ class PodWorker:
         self.uid = pod.metadata.uid or ""
         directory = node.pod_directory(self.uid)
         security = pod.spec.security_context if pod.spec else None
+        self._tokens = PodTokens(node.tokens, node.clock)
         volumes = PodVolumes(
             directory=directory / "volumes",
             locks_directory=node.data_dir / "locks",
             plane=node.plane,
             sources=node.sources,
+            token=self._tokens.value,
             group=security.fs_group if security else None,
         )
         self.view = PodView(node=node, pod=pod, volumes=volumes, changed=self._changed)
@@ -178,6 +182,7 @@ class PodWorker:
         await self._make_network()
         await self._mount_volumes()
         self._ready_to_start = True
+        self._fork(asyncio.create_task(self._keep_tokens()))
         self._changed()
         sidecars: list[asyncio.Task[int]] = []
         try:
@@ -281,9 +286,10 @@ class PodWorker:
         while True:
             self._objects_changed.clear()
             try:
+                await self._tokens.renew(self.view.pod)
                 await asyncio.to_thread(self.view.volumes.prepare, self.view.facts)
                 return
-            except (VolumeError, Missing, FieldError, OSError) as error:
+            except (VolumeError, Missing, FieldError, KubeError, OSError) as error:
                 message, busy = f"MountVolume.SetUp failed: {error}", isinstance(error, VolumeBusy)
             if message != said:
                 self.node.events.warning(self.view.pod, "FailedMount", message)
@@ -292,6 +298,19 @@ class PodWorker:
                 async with self.node.clock.deadline(pause):
                     await self._objects_changed.wait()
             pause = self.node.settings.retry_busy_volume if busy else min(pause * 1.5, _RETRY_CAP)
+
+    async def _keep_tokens(self) -> None:
+        """Renew the pod's tokens while it lives."""
+        pause = self._tokens.pause
+        while pause is not None:
+            await self.node.clock.sleep(pause)
+            try:
+                if await self._tokens.renew(self.view.pod):
+                    await self._refresh_volumes()
+                pause = self._tokens.pause
+            except KubeError as error:
+                self.node.events.warning(self.view.pod, "FailedMount", f"a token cannot be renewed: {error}")
+                pause = _TOKEN_RETRY
 
     async def _refresh_volumes(self) -> None:
         try:

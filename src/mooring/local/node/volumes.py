@@ -30,6 +30,7 @@ from mooring.kube.objects.core import (
     KeyToPath,
     PersistentVolume,
     SecretProjection,
+    ServiceAccountTokenProjection,
     Volume,
     VolumeMount,
 )
@@ -98,6 +99,7 @@ class PodVolumes:
     locks_directory: Path
     plane: str
     sources: Sources
+    token: Callable[[ServiceAccountTokenProjection], bytes]
     group: int | None = None
     _paths: dict[str, Path] = field(init=False, default_factory=dict)
     _locks: dict[str, VolumeLock] = field(init=False, default_factory=dict)
@@ -173,7 +175,9 @@ class PodVolumes:
                 payload |= self._secret(source.secret, namespace, projected.default_mode)
             if source.downward_api is not None:
                 payload |= _downward(source.downward_api.items, facts, projected.default_mode)
-            # Service account tokens: none are issued on this node; the file is left out.
+            if (token := source.service_account_token) is not None:
+                mode = 0o644 if projected.default_mode is None else projected.default_mode
+                payload[_checked(token.path or "")] = File(self.token(token), mode)
         return payload
 
     def _config(
