@@ -156,6 +156,7 @@ class _Names:
 
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_TOKEN_VOLUME = re.compile(r"kube-api-access-[a-z0-9]{5}\b")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _AGE = re.compile(r"\d+s")
 
@@ -193,9 +194,9 @@ def _value(value: Json, names: _Names, key: str) -> Json:
         if "items" in value and isinstance(value.get("metadata"), dict):
             meta = {k: v for k, v in value["metadata"].items() if k != "resourceVersion"}
             value = {**value, "metadata": meta}
-        return {_text(k, names): _value(v, names, k) for k, v in value.items() if not _token_volume(k, v)}
+        return {_text(k, names): _value(v, names, k) for k, v in value.items()}
     if isinstance(value, list):
-        items = [_value(item, names, key) for item in value if not _is_token(item)]
+        items = [_value(item, names, key) for item in value]
         if key in ("managedFields", "conditions", "causes"):
             return sorted(items, key=lambda item: json.dumps(item, sort_keys=True))
         return items
@@ -225,17 +226,8 @@ def _table(table: Json, names: _Names) -> Json:
     return {**shown, "rows": _value(table.get("rows"), names, "rows")}
 
 
-def _is_token(item: Json) -> bool:
-    """Whether a volume or mount is the ServiceAccount token that a real server's admission adds."""
-    return isinstance(item, dict) and str(item.get("name", "")).startswith("kube-api-access-")
-
-
-def _token_volume(key: str, value: Json) -> bool:
-    lists = ("volumes", "volumeMounts")
-    return key in lists and isinstance(value, list) and bool(value) and all(map(_is_token, value))
-
-
 def _text(text: str, names: _Names) -> str:
     text = _UUID.sub(lambda m: names.of("uid", m[0]), text)
     text = _TIME.sub("<time>", text)
+    text = _TOKEN_VOLUME.sub("kube-api-access-<random>", text)
     return text.replace(names.namespace, "<ns>")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mooring.kube.errors import ApiError
 from mooring.local.api import failures, patch
+from mooring.local.api.accounts import with_account
 from mooring.local.api.selectors import label_selector
 from mooring.local.api.storage import Store
 from mooring.local.api.webhooks import Reply, WebhookClient, WebhookError, denied
@@ -229,9 +230,8 @@ def _patched(hook: Mapping[str, Any], obj: JsonObject, operations: list[Any]) ->
 
 def _complete_pod(obj: JsonObject, call: Call) -> JsonObject:
     """Return a new pod with its account, priority and the tolerations every pod gets for five minutes."""
-    spec = dict(obj.get("spec") or {})
-    if not spec.get("serviceAccountName"):
-        spec["serviceAccountName"] = spec["serviceAccount"] = "default"
+    obj = with_account(obj, call)
+    spec = dict(obj["spec"])
     _set_priority(spec, call)
     return _with_tolerations({**obj, "spec": spec})
 
