@@ -57,6 +57,7 @@ class Visitors:
 
     password: str
     served: int = 0
+    gone: bool = False
     refused: list[str] = field(default_factory=list)
 
 
@@ -64,7 +65,7 @@ class Visitors:
 async def visiting(stage: RedisStage, visitors: Visitors) -> AsyncIterator[Visitors]:
     async def come() -> None:
         pods = [pod.metadata.name or "" for pod in await stage.pods("redis")]
-        while True:
+        while not visitors.gone:
             for pod in pods:
                 used = visitors.password
                 if await takes(stage, pod, used):
@@ -77,8 +78,8 @@ async def visiting(stage: RedisStage, visitors: Visitors) -> AsyncIterator[Visit
     try:
         yield visitors
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        visitors.gone = True
+        await task
 
 
 async def everything_said(stage: RedisStage) -> str:

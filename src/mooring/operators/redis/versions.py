@@ -29,6 +29,8 @@ class Capabilities:
     """4.0: ``master_replid`` and ``master_replid2``; partial resynchronisation after a fail-over."""
     replica_words: bool
     """5.0: ``replica-*`` spellings; the old ``slave-*`` ones work in every version, so we send those."""
+    inline_auth: bool
+    """Before 4.0 a replica sends its password as a bare line, where a space or a quote ends it."""
     acl: bool
     """6.0: users, and two valid passwords at once."""
     pause_writes: bool
@@ -58,6 +60,7 @@ def capabilities(version: str) -> Capabilities:
         version=number,
         replication_ids=number >= (4, 0, 0),
         replica_words=number >= (5, 0, 0),
+        inline_auth=number < (4, 0, 0),
         acl=number >= (6, 0, 0),
         pause_writes=number >= (6, 2, 0),
         sentinel_debug=number >= (7, 0, 0),

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Auth", "Kept", "PasswordState", "auth_of", "unusable"]
+__all__ = ["Auth", "Kept", "PasswordState", "auth_of", "quoted", "unusable"]
 
 Label = Literal["password", "next", "previous"]
 LONGEST = 511
@@ -88,9 +88,17 @@ def auth_of(kept: Kept, *, requirepass: str, masterauth: str, user: Mapping[str,
         }
     return Auth(
         accepts=frozenset(accepts),
-        presents=frozenset(label for label, text in named.items() if text == masterauth),
+        presents=frozenset(
+            label for label, text in named.items() if masterauth in (text, quoted(text) if text else "")
+        ),
         two=user is not None,
     )
+
+
+def quoted(text: str) -> str:
+    """As it must stand in a line for the server to read it whole."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _words(value: object) -> list[str]:

@@ -61,7 +61,10 @@ fi
   echo
   if [ -s "$home/auth/password" ]; then
     secret=$(sed -e 's/[\\"]/\\&/g' "$home/auth/password")
-    printf 'requirepass "%s"\nmasterauth "%s"\n' "$secret" "$secret"
+    shown=$secret
+    # Before 4.0 a replica sends its password as a bare line: only in quotes does it arrive whole.
+    case $(redis-server --version) in *v=[23].*) shown=$(printf '"%s"\n' "$secret" | sed -e 's/[\\"]/\\&/g') ;; esac
+    printf 'requirepass "%s"\nmasterauth "%s"\n' "$secret" "$shown"
   fi
   printf 'dir "%s"\n' "$data"
   [ -z "${POD_IP:-}" ] || printf 'slave-announce-ip %s\n' "$POD_IP"

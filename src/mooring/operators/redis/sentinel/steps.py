@@ -37,8 +37,9 @@ from mooring.operators.redis.sentinel.moves import (
     Target,
     TuneSentinel,
 )
-from mooring.operators.redis.sentinel.passwords import Kept
+from mooring.operators.redis.sentinel.passwords import Kept, quoted
 from mooring.operators.redis.sentinel.topology import GATE, MASTER_NAME, Server, read_server
+from mooring.operators.redis.versions import capabilities
 
 __all__ = ["Done", "StepFailed", "Steps", "gate_arguments", "is_database_move"]
 
@@ -341,7 +342,8 @@ class Steps:
         async def one(target: Target) -> None:
             async with self._data(target) as link:
                 server = await read_server(link, kept=self._kept)
-                await link.call("CONFIG", "SET", "masterauth", text)
+                inline = text and capabilities(server.version).inline_auth
+                await link.call("CONFIG", "SET", "masterauth", quoted(text) if inline else text)
                 await link.call("CONFIG", "SET", "requirepass", text)
                 if text and _was_open(server, self._kept):
                     await self._cut_unauthenticated(link, text)
