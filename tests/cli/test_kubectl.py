@@ -231,7 +231,7 @@ async def ask(
         ("GET", "/api/v1/namespaces/%2e%2e%2f%2e%2e/pods/%00", b"", {}, 404),
         ("DELETE", "/api/v1", b"", {}, 405),
         ("PUT", CONFIG_MAPS, b"{}", {"Content_Type": "application/json"}, 405),
-        ("GET", CONFIG_MAPS, b"", {"Authorization": ""}, 401),
+        ("GET", CONFIG_MAPS, b"", {"Authorization": ""}, 403),
         ("GET", CONFIG_MAPS, b"", {"Authorization": "Bearer wrong"}, 401),
         ("GET", f"{CONFIG_MAPS}?limit=x", b"", {}, 400),
         ("GET", f"{CONFIG_MAPS}?labelSelector=%2C%2C(", b"", {}, 400),

@@ -64,10 +64,18 @@ async def https(tmp_path: Path) -> AsyncIterator[Https]:
 
 
 async def test_a_request_without_a_valid_token_is_401(https: Https) -> None:
-    for token in ("", "wrong", "Bearer", "a.b.c"):
+    for token in ("wrong", "Bearer", "a.b.c"):
         status, _, body = await https.send("GET", "/api/v1/pods", token=token)
         assert (status, body["reason"], body["message"]) == (401, "Unauthorized", "Unauthorized")
     assert (await https.send("GET", "/api/v1/pods"))[0] == 200
+
+
+async def test_a_request_without_any_token_is_that_of_nobody(https: Https) -> None:
+    status, _, body = await https.send("GET", "/api/v1/pods", token="")
+    assert (status, body["reason"]) == (403, "Forbidden")
+    assert body["message"].startswith(
+        'pods is forbidden: User "system:anonymous" cannot list resource "pods"'
+    )
 
 
 async def test_probes_and_version_need_no_token(https: Https) -> None:

@@ -101,7 +101,7 @@ async def sockets() -> AsyncIterator[aiohttp.ClientSession]:
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    admin = User("admin")
+    admin = User("admin", groups=("system:masters",))
     async with ApiServer.in_memory(tokens={TOKEN: admin}) as started:
         yield started
 

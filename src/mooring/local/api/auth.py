@@ -1,79 +1,101 @@
-"""Who sends a request: the administrator's token, ServiceAccount tokens, or nobody.
-
-Everybody who is authenticated may do everything: RBAC objects are stored and not evaluated.
-"""
+"""Who sends a request: a client certificate, a token of the administrator or of a ServiceAccount, or nobody."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from mooring.local.api import failures
 from mooring.local.api.http import Request, User
 from mooring.local.api.storage import Store
-from mooring.local.api.tokens import Authority, Claims, TokenError
+from mooring.local.api.tokens import ISSUER, Authority, Claims, TokenError
 
-__all__ = ["ADMIN", "Authenticator"]
+__all__ = ["ADMIN", "ANONYMOUS", "Authenticator", "of_certificate"]
 
-ADMIN = User("kubernetes-admin", groups=("kubeadm:cluster-admins", "system:masters", "system:authenticated"))
-_PUBLIC = ("/healthz", "/livez", "/readyz", "/version")
+_AUTHENTICATED = "system:authenticated"
+ADMIN = User("kubernetes-admin", groups=("kubeadm:cluster-admins", "system:masters", _AUTHENTICATED))
+ANONYMOUS = User("system:anonymous", groups=("system:unauthenticated",))
+_CREDENTIAL = "authentication.kubernetes.io/credential-id"
+
+
+def of_certificate(transport: asyncio.BaseTransport | None) -> User | None:
+    """Return the user of a connection's client certificate: its common name, in its organizations.
+
+    The listener has verified the certificate against the server's authority; None without one.
+    """
+    certificate = transport.get_extra_info("peercert") if transport is not None else None
+    if not certificate:
+        return None
+    subject = [pair for names in certificate["subject"] for pair in names]
+    name = next((value for kind, value in subject if kind == "commonName"), "")
+    if not name:
+        return None
+    groups = tuple(value for kind, value in subject if kind == "organizationName")
+    assert transport is not None
+    encoded = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    identity = {_CREDENTIAL: (f"X509SHA256={hashlib.sha256(encoded).hexdigest()}",)}
+    return _authenticated(User(name, groups=groups, extra=identity))
+
+
+def _authenticated(user: User) -> User:
+    if _AUTHENTICATED in user.groups:
+        return user
+    return replace(user, groups=(*user.groups, _AUTHENTICATED))
 
 
 class Authenticator:
     """Maps bearer tokens to users. Static tokens are kept as hashes only."""
 
     def __init__(self, tokens: Mapping[str, User], authority: Authority, store: Store) -> None:
-        self._users = {_digest(token): user for token, user in tokens.items()}
+        self._users = {_digest(token): _authenticated(user) for token, user in tokens.items()}
         self._authority = authority
         self._store = store
 
     def user(self, request: Request, *, now: datetime) -> User:
-        """Return who sends a request; raises 401."""
+        """Return who sends a request, the anonymous user without a token; raises 401 for a wrong one."""
         scheme, _, token = request.header("authorization").partition(" ")
-        if scheme.lower() == "bearer" and (user := self.of_token(token.strip(), now=now)):
-            return user
-        if not scheme and request.path.startswith(_PUBLIC):
-            return User("system:anonymous", groups=("system:unauthenticated",))
-        raise failures.unauthorized()
+        if scheme.lower() != "bearer" or not token.strip():
+            return ANONYMOUS
+        try:
+            return self.of_token(token.strip(), now=now)
+        except TokenError:
+            raise failures.unauthorized() from None
 
-    def of_token(self, token: str, *, now: datetime, audiences: tuple[str, ...] = ()) -> User | None:
-        """Return the user of a token, None when it is not valid."""
-        if not token:
-            return None
+    def of_token(self, token: str, *, now: datetime, audiences: tuple[str, ...] = (ISSUER,)) -> User:
+        """Return the user of a token; raises TokenError when it is not valid for any of the audiences."""
         if user := self._users.get(_digest(token)):
             return user
-        try:
-            claims = (
-                self._authority.verify(token, now=now, audiences=audiences)
-                if audiences
-                else self._authority.verify(token, now=now)
-            )
-        except TokenError:
-            return None
-        return self._account(claims)
+        return self._account(self._authority.verify(token, now=now, audiences=audiences))
 
-    def _account(self, claims: Claims) -> User | None:
-        """Return the user of a ServiceAccount that still exists (and its pod, where it is bound to one)."""
-        account = self._store.collection("serviceaccounts").get((claims.namespace, claims.name))
-        if account is None or account.obj["metadata"]["uid"] != claims.uid:
-            return None
-        extra: dict[str, tuple[str, ...]] = {}
-        if claims.pod:
-            pod = self._store.collection("pods").get((claims.namespace, claims.pod))
-            if pod is None or pod.obj["metadata"]["uid"] != claims.pod_uid:
-                return None
-            extra = {
-                "authentication.kubernetes.io/pod-name": (claims.pod,),
-                "authentication.kubernetes.io/pod-uid": (claims.pod_uid,),
-            }
-        groups = (
-            "system:serviceaccounts",
-            f"system:serviceaccounts:{claims.namespace}",
-            "system:authenticated",
-        )
-        name = f"system:serviceaccount:{claims.namespace}:{claims.name}"
-        return User(name, claims.uid, groups, extra)
+    def _account(self, claims: Claims) -> User:
+        """Return the user of a ServiceAccount that still exists, as must what its token is bound to."""
+        where = (claims.namespace, claims.name)
+        account = self._store.collection("serviceaccounts").get(where)
+        if account is None:
+            raise TokenError(f'serviceaccounts "{claims.name}" not found')
+        if (uid := account.obj["metadata"]["uid"]) != claims.uid:
+            raise TokenError(f"service account UID ({uid}) does not match claim ({claims.uid})")
+        extra = {_CREDENTIAL: (f"JTI={claims.id}",)}
+        for kind, (name, uid) in claims.bound.items():
+            if kind != "node" or "pod" not in claims.bound:
+                self._check_bound(kind, claims)
+            if kind != "secret":
+                extra[f"authentication.kubernetes.io/{kind}-name"] = (name,)
+                extra |= {f"authentication.kubernetes.io/{kind}-uid": (uid,)} if uid else {}
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{claims.namespace}", _AUTHENTICATED)
+        return User(f"system:serviceaccount:{claims.namespace}:{claims.name}", claims.uid, groups, extra)
+
+    def _check_bound(self, kind: str, claims: Claims) -> None:
+        name, uid = claims.bound[kind]
+        entry = self._store.collection(f"{kind}s").get(("" if kind == "node" else claims.namespace, name))
+        if entry is None:
+            raise TokenError("service account token has been invalidated")
+        if (found := entry.obj["metadata"]["uid"]) != uid:
+            about = f"does not match service account {kind} ref claim ({uid})"
+            raise TokenError(f"{kind} UID ({found}) {about}")
 
 
 def _digest(token: str) -> bytes:

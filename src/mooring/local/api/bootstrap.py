@@ -1,13 +1,18 @@
-"""What every cluster has from its first start: namespaces and the Service of the API itself."""
+"""What every cluster has from its first start: namespaces, priorities, the roles that clients rely on."""
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime
+from importlib import resources
 from typing import Any
 
 import msgspec
 
 from mooring.kube.errors import api_error
 from mooring.kube.transport import Transport
+from mooring.local.api.objectmeta import on_create
+from mooring.local.api.storage import Store, Write
 
 __all__ = ["bootstrap"]
 
@@ -15,7 +20,7 @@ _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
-async def bootstrap(transport: Transport) -> None:
+async def bootstrap(transport: Transport, store: Store) -> None:
     """Create what is missing."""
     for name in _NAMESPACES:
         await _ensure(transport, "/api/v1/namespaces", {"metadata": {"name": name}})
@@ -25,6 +30,7 @@ async def bootstrap(transport: Transport) -> None:
             "/apis/scheduling.k8s.io/v1/priorityclasses",
             {"metadata": {"name": name}, "value": value},
         )
+    await _ensure_roles(store)
 
 
 async def _ensure(transport: Transport, path: str, obj: dict[str, Any]) -> None:
@@ -34,3 +40,19 @@ async def _ensure(transport: Transport, path: str, obj: dict[str, Any]) -> None:
     answer = await transport.request("POST", path, body=msgspec.json.encode(obj))
     if answer.status not in (201, 409):
         raise api_error(answer.status, answer.body, answer.headers)
+
+
+async def _ensure_roles(store: Store) -> None:
+    """Create the missing roles and bindings straight in the store: they are complete, and over a hundred."""
+    file = resources.files("mooring.local.api").joinpath("openapi", "roles.json")
+    now = datetime.now(UTC)
+    write: Write | None = None
+    for resource, objects in json.loads(file.read_bytes()).items():
+        collection = store.collection(resource)
+        for obj in objects:
+            namespace = obj["metadata"].get("namespace", "")
+            place = (namespace, obj["metadata"]["name"])
+            if collection.head(place) is None:
+                write = store.put(collection, place, on_create(obj, now=now, namespace=namespace), base=None)
+    if write is not None:
+        await write.committed()  # the last of one batch

@@ -9,6 +9,7 @@ from typing import Any
 
 from mooring.local.api import codec, conversion, failures
 from mooring.local.api.admission import Admission
+from mooring.local.api.authorization import Authorizer
 from mooring.local.api.codec import Format
 from mooring.local.api.gateway import NodeGateway
 from mooring.local.api.http import Request, User
@@ -17,11 +18,16 @@ from mooring.local.api.registry import Registry, Served
 from mooring.local.api.request import Target, Verb
 from mooring.local.api.storage import Collection, Entry, Store
 from mooring.local.api.strategies import World
-from mooring.local.api.tokens import Authority
+from mooring.local.api.tokens import Authority, TokenError
 
 __all__ = ["Call", "Cluster", "view"]
 
 JsonObject = dict[str, Any]
+
+
+def nobody(token: str, audiences: tuple[str, ...]) -> User:
+    """Know no token at all."""
+    raise TokenError
 
 
 @dataclass(slots=True)
@@ -32,11 +38,12 @@ class Cluster:
     registry: Registry
     world: World
     admission: Admission
+    authorizer: Authorizer
     tokens: Authority
     gateway: NodeGateway | None = None
     watchers: int = 0
-    #: Returns the user of a token for some audiences, None when it is not valid.
-    identify: Callable[[str, tuple[str, ...]], User | None] = lambda token, audiences: None
+    #: Returns the user of a token for some audiences; raises TokenError when it is not valid.
+    identify: Callable[[str, tuple[str, ...]], User] = nobody
 
     def now(self) -> datetime:
         """Return the time."""

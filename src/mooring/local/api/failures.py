@@ -96,12 +96,13 @@ def unauthorized() -> Unauthorized:
 def forbidden(
     group: str, plural: str, name: str, why: str, causes: Sequence[Mapping[str, Any]] = ()
 ) -> Forbidden:
-    """403 from admission or a subresource."""
+    """403 from authorization, admission or a subresource; about no resource without `group` and `plural`."""
     details = _about(group, plural, name)
     if causes:
         details["causes"] = list(causes)
     subject = f'{_qualified(group, plural)} "{name}"' if name else _qualified(group, plural)
-    return Forbidden(f"{subject} is forbidden: {why}", status=403, reason="Forbidden", details=details)
+    message = f"{subject} is forbidden: {why}" if subject else f"forbidden: {why}"
+    return Forbidden(message, status=403, reason="Forbidden", details=details)
 
 
 def not_found(group: str, plural: str, name: str) -> NotFound:

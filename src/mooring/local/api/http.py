@@ -93,6 +93,8 @@ class Request:
     read_body: Callable[[], Awaitable[bytes]]
     user: User | None = None
     peer: str = ""
+    #: The Impersonate-* headers, which may occur several times; names are in lower case.
+    acting: tuple[tuple[str, str], ...] = ()
     upgrade: web.BaseRequest | None = None
     warnings: list[str] = field(default_factory=list)
 

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -21,12 +22,14 @@ from mooring.kube.errors import ApiError, TransportError
 from mooring.kube.transport import Response, StreamResponse
 from mooring.local.api import codec, deletes, failures, reads, subresources, writes
 from mooring.local.api.admission import Admission
-from mooring.local.api.auth import ADMIN, Authenticator
+from mooring.local.api.auth import ADMIN, Authenticator, of_certificate
+from mooring.local.api.authorization import MASTERS, Authorizer, attributes_of
 from mooring.local.api.bootstrap import bootstrap
 from mooring.local.api.call import Call, Cluster
 from mooring.local.api.discovery import Discovery
 from mooring.local.api.gateway import NodeGateway
 from mooring.local.api.http import BODY_LIMIT, Answer, Query, Request, User
+from mooring.local.api.impersonation import impersonated
 from mooring.local.api.maintenance import Maintenance
 from mooring.local.api.registry import Registry, Served
 from mooring.local.api.request import Target, parse_path, segments
@@ -67,7 +70,7 @@ class ApiServer:
         self._registry = Registry(builtin())
         world = World(store, clock, IPv4Network(service_range))
         authority = Authority(service_account_key)
-        self.cluster = Cluster(store, self._registry, world, Admission(store), authority)
+        self.cluster = Cluster(store, self._registry, world, Admission(store), Authorizer(store), authority)
         store.collection(CRD).observer = self._definition_changed
         self._discovery = Discovery(self._registry, address=address)
         self.authenticator = Authenticator(tokens or {}, authority, store)
@@ -107,7 +110,7 @@ class ApiServer:
         """Serve the stored definitions, create what every cluster has, begin the upkeep."""
         for entry in self.cluster.store.collection(CRD):
             self._define(entry)
-        await bootstrap(self.transport(user=User("system:apiserver", groups=("system:masters",))))
+        await bootstrap(self.transport(user=User("system:apiserver", groups=(MASTERS,))), self.cluster.store)
         self._maintenance.start()
         self._ready = True
 
@@ -133,7 +136,7 @@ class ApiServer:
         self._runners.append(runner)
         await web.SockSite(runner, sock, ssl_context=context).start()
 
-    def _identify(self, token: str, audiences: tuple[str, ...]) -> User | None:
+    def _identify(self, token: str, audiences: tuple[str, ...]) -> User:
         return self.authenticator.of_token(token, now=self.cluster.now(), audiences=audiences)
 
     # --- definitions --------------------------------------------------------------------------------------
@@ -173,9 +176,12 @@ class ApiServer:
         return answer
 
     async def _route(self, request: Request) -> Answer:
-        if request.user is None:
-            request.user = self.authenticator.user(request, now=self.cluster.now())
+        user = request.user or self.authenticator.user(request, now=self.cluster.now())
         parts = segments(request.path)
+        target = parse_path(parts) if parts is not None else None
+        if request.acting or MASTERS not in user.groups:
+            user = self._authorized(request, target, user)
+        request.user = user
         if parts is None or request.path.startswith("//"):
             return self._root(request)
         if parts[0] in ("healthz", "livez", "readyz"):
@@ -186,10 +192,19 @@ class ApiServer:
             if request.method in ("GET", "HEAD") or parts == ("apis",):
                 return answer
             raise failures.method_not_allowed()
-        target = parse_path(parts)
         if target is None:
             return _no_page(parts, self._registry)
-        return await self._resource(request, target, request.user)
+        return await self._resource(request, target, user)
+
+    def _authorized(self, request: Request, target: Target | None, user: User) -> User:
+        """Return who a request acts as; raises 403 when that user may not send it."""
+        authorizer = self.cluster.authorizer
+        wanted = attributes_of(request, target, user)
+        if request.acting:
+            user = impersonated(request.acting, wanted, authorizer)
+            wanted = replace(wanted, user=user)
+        authorizer.check(wanted)
+        return user
 
     def _root(self, request: Request) -> Answer:
         if request.path.strip("/"):
@@ -263,22 +278,25 @@ class ApiServer:
                     raise failures.payload_too_large(BODY_LIMIT)
             return bytes(body)
 
+        headers = {name.lower(): value for name, value in http.headers.items()}
         request = Request(
             method=http.method,
             path=raw_path,
             query=Query.parse(query),
-            headers={name.lower(): value for name, value in http.headers.items()},
+            headers=headers,
             read_body=read_body,
+            user=of_certificate(http.transport),
             peer=http.remote or "",
+            acting=_acting(http.headers.items()),
             upgrade=http,
         )
         answer = await self.handle(request)
-        headers = {**answer.headers, **_warning_headers(request)}
+        sent = {**answer.headers, **_warning_headers(request)}
         if answer.upgrade is not None:
             return await answer.upgrade(http)
         if answer.stream is not None:
-            return await self._stream(http, answer, headers)
-        response = web.Response(status=answer.status, body=answer.body, headers=headers)
+            return await self._stream(http, answer, sent)
+        response = web.Response(status=answer.status, body=answer.body, headers=sent)
         response.headers["Content-Type"] = answer.content_type
         if len(answer.body) > 128 << 10 and "gzip" in request.header("accept-encoding"):
             response.enable_compression(web.ContentCoding.gzip)
@@ -306,6 +324,11 @@ class ApiServer:
         with contextlib.suppress(ConnectionError):
             await response.write_eof()
         return response
+
+
+def _acting(headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    named = ((name.lower(), value) for name, value in headers)
+    return tuple((name, value) for name, value in named if name.startswith("impersonate-"))
 
 
 async def _list(call: Call) -> Answer:
@@ -468,7 +491,8 @@ class LocalTransport:
             "user-agent": self._agent,
             **{name.lower(): value for name, value in (headers or {}).items()},
         }
-        return Request(method, path, parsed, names, read_body, user=self._user)
+        acting = _acting(names.items())
+        return Request(method, path, parsed, names, read_body, user=self._user, acting=acting)
 
     async def request(
         self,

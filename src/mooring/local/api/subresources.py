@@ -5,21 +5,27 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from mooring.local.api import codec, eviction, exec, failures, fields, logs, patch, reads, writes
+from mooring.local.api import (
+    codec,
+    eviction,
+    exec,
+    failures,
+    fields,
+    logs,
+    patch,
+    reads,
+    token_requests,
+    writes,
+)
 from mooring.local.api.call import Call, view
 from mooring.local.api.errors import cannot_be_handled, invalid_object
 from mooring.local.api.http import Answer
 from mooring.local.api.objectmeta import is_deleting, rfc3339, with_metadata
 from mooring.local.api.options import WriteOptions
-from mooring.local.api.tokens import ISSUER, Claims
 
 __all__ = ["answer", "bind"]
 
 JsonObject = dict[str, Any]
-
-_TOKEN_SECONDS = 3600
-_SHORTEST_TOKEN = 600
-_LONGEST_TOKEN = 1 << 32
 
 
 async def answer(call: Call) -> Answer:
@@ -258,71 +264,6 @@ async def _port_forward(call: Call) -> Answer:
     return exec.forward(call)
 
 
-# --- accounts -------------------------------------------------------------------------------------------
-
-
-async def _token(call: Call) -> Answer:
-    """Issue a token for an account, bound to a pod when asked."""
-    _, body = await writes.decode_body(call, kind="TokenRequest", api_version="authentication.k8s.io/v1")
-    account = call.live()
-    spec = body.get("spec") or {}
-    seconds = spec.get("expirationSeconds") or _TOKEN_SECONDS
-    if not isinstance(seconds, int) or not _SHORTEST_TOKEN <= seconds <= _LONGEST_TOKEN:
-        error = fields.invalid(
-            "spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"
-        )
-        raise invalid_object([error], group="authentication.k8s.io", kind="TokenRequest", name="")
-    pod, pod_uid = _bound_pod(call, spec.get("boundObjectRef") or {})
-    now = call.cluster.now()
-    audiences = tuple(spec.get("audiences") or ()) or (ISSUER,)
-    expires = now.timestamp() + seconds
-    claims = Claims(
-        namespace=call.namespace,
-        name=account.name,
-        uid=account.obj["metadata"]["uid"],
-        audiences=audiences,
-        expires=expires,
-        pod=pod,
-        pod_uid=pod_uid,
-    )
-    token = call.cluster.tokens.sign(claims, now=now)
-    expiration = rfc3339(now.fromtimestamp(expires, tz=now.tzinfo))
-    answer = {
-        "kind": "TokenRequest",
-        "apiVersion": "authentication.k8s.io/v1",
-        "metadata": {
-            "name": account.name,
-            "namespace": call.namespace,
-            "uid": account.obj["metadata"]["uid"],
-            "creationTimestamp": rfc3339(now),
-        },
-        "spec": {
-            "audiences": list(audiences),
-            "expirationSeconds": seconds,
-            "boundObjectRef": spec.get("boundObjectRef"),
-        },
-        "status": {"token": token, "expirationTimestamp": expiration},
-    }
-    return _shown(call, 201, answer)
-
-
-def _bound_pod(call: Call, reference: Mapping[str, Any]) -> tuple[str, str]:
-    if not reference:
-        return "", ""
-    if reference.get("kind") != "Pod":
-        kind = reference.get("kind")
-        raise failures.bad_request(f"cannot bind token for serviceaccount to {kind}: only to a Pod")
-    name = reference.get("name") or ""
-    pod = call.cluster.store.collection("pods").get((call.namespace, name))
-    if pod is None:
-        raise failures.not_found("", "pods", name)
-    uid = pod.obj["metadata"]["uid"]
-    if reference.get("uid") not in (None, "", uid):
-        why = f"the UID in the bound object reference ({reference['uid']}) does not match the UID in record."
-        raise failures.conflict("", "pods", name, why)
-    return name, uid
-
-
 _HANDLERS: Mapping[tuple[str, str], Callable[[Call], Awaitable[Answer]]] = {
     ("", "status"): _object,
     ("", "scale"): _scale,
@@ -334,5 +275,5 @@ _HANDLERS: Mapping[tuple[str, str], Callable[[Call], Awaitable[Answer]]] = {
     ("pods", "log"): _log,
     ("pods", "exec"): _exec,
     ("pods", "portforward"): _port_forward,
-    ("serviceaccounts", "token"): _token,
+    ("serviceaccounts", "token"): token_requests.request_token,
 }

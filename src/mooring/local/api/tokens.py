@@ -6,7 +6,7 @@ import base64
 import hashlib
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -17,27 +17,30 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
-__all__ = ["ISSUER", "Authority", "Claims", "TokenError"]
+__all__ = ["BOUND", "ISSUER", "Authority", "Claims", "TokenError"]
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
+#: What a token can be bound to, as its claims name it.
+BOUND = ("pod", "secret", "node")
 _SIZE = 32
 
 
 class TokenError(ValueError):
-    """A token that is not valid; the text never holds the token."""
+    """A token that is not valid; the text never holds the token and may be empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Whom a ServiceAccount token speaks for, and until when."""
+    """Whom a ServiceAccount token speaks for, and until when (seconds since 1970)."""
 
     namespace: str
     name: str
     uid: str
     audiences: tuple[str, ...]
     expires: float
-    pod: str = ""
-    pod_uid: str = ""
+    #: Name and UID of what it is bound to, by kind (see BOUND).
+    bound: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
 
 class Authority:
@@ -71,20 +74,20 @@ class Authority:
     def sign(self, claims: Claims, *, now: datetime) -> str:
         """Return a token."""
         subject = f"system:serviceaccount:{claims.namespace}:{claims.name}"
-        bound: dict[str, Any] = {
+        about: dict[str, Any] = {
             "namespace": claims.namespace,
             "serviceaccount": {"name": claims.name, "uid": claims.uid},
         }
-        if claims.pod:
-            bound["pod"] = {"name": claims.pod, "uid": claims.pod_uid}
+        for kind, (name, uid) in claims.bound.items():
+            about[kind] = {"name": name, "uid": uid} if uid else {"name": name}
         issued = int(now.timestamp())
         payload = {
             "aud": list(claims.audiences),
             "exp": int(claims.expires),
             "iat": issued,
             "iss": ISSUER,
-            "jti": str(uuid.uuid4()),
-            "kubernetes.io": bound,
+            "jti": claims.id,
+            "kubernetes.io": about,
             "nbf": issued,
             "sub": subject,
         }
@@ -103,23 +106,14 @@ class Authority:
             )
             self._key.public_key().verify(encoded, signed.encode(), ec.ECDSA(hashes.SHA256()))
             payload = msgspec.json.decode(_bytes(signed.partition(".")[2]))
-            bound = payload["kubernetes.io"]
-            account, pod = bound["serviceaccount"], bound.get("pod") or {}
-            claims = Claims(
-                namespace=bound["namespace"],
-                name=account["name"],
-                uid=account["uid"],
-                audiences=tuple(payload["aud"]),
-                expires=payload["exp"],
-                pod=pod.get("name", ""),
-                pod_uid=pod.get("uid", ""),
-            )
+            claims = _claims(payload)
         except (InvalidSignature, ValueError, KeyError, TypeError, msgspec.MsgspecError) as error:
-            raise TokenError("the token is not one this server signed") from error
-        if claims.expires <= now.timestamp():
-            raise TokenError("the token has expired")
+            raise TokenError from error
         if not set(audiences) & set(claims.audiences):
-            raise TokenError("the token is for other audiences")
+            theirs, ours = _quoted(claims.audiences), _quoted(audiences)
+            raise TokenError(f"token audiences {theirs} is invalid for the target audiences {ours}")
+        if claims.expires <= now.timestamp():
+            raise TokenError("service account token has expired")
         return claims
 
     def key_set(self) -> Mapping[str, Any]:
@@ -135,6 +129,24 @@ class Authority:
             "y": _text(numbers.y.to_bytes(_SIZE, "big")),
         }
         return {"keys": [key]}
+
+
+def _claims(payload: Any) -> Claims:
+    about = payload["kubernetes.io"]
+    account = about["serviceaccount"]
+    return Claims(
+        namespace=about["namespace"],
+        name=account["name"],
+        uid=account["uid"],
+        audiences=tuple(payload["aud"]),
+        expires=payload["exp"],
+        bound={kind: (about[kind]["name"], about[kind].get("uid", "")) for kind in BOUND if about.get(kind)},
+        id=payload["jti"],
+    )
+
+
+def _quoted(texts: Sequence[str]) -> str:
+    return "[" + " ".join(f'"{text}"' for text in texts) + "]"
 
 
 def _text(data: bytes) -> str:

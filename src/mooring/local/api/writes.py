@@ -6,15 +6,17 @@ webhook has a say; then the write is computed again when the object changed mean
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from mooring.kube.errors import BadRequest, Invalid
 from mooring.local.api import apply as ssa
-from mooring.local.api import codec, conversion, failures, fields, patch, protobuf, strategies
+from mooring.local.api import codec, conversion, failures, fields, patch, protobuf, strategies, wire
 from mooring.local.api.call import Call, view
 from mooring.local.api.constraints import same
 from mooring.local.api.errors import cannot_be_handled, invalid_object, strict_decoding
+from mooring.local.api.escalation import check_grant
 from mooring.local.api.objectmeta import (
     finalizers,
     generate_name,
@@ -28,7 +30,17 @@ from mooring.local.api.options import WriteOptions
 from mooring.local.api.storage import Entry, StaleError
 from mooring.local.api.wire import WireError
 
-__all__ = ["PATCH_TYPES", "Result", "create", "decode_body", "patch_object", "replace", "store_new", "update"]
+__all__ = [
+    "PATCH_TYPES",
+    "Result",
+    "create",
+    "decode_body",
+    "decode_review",
+    "patch_object",
+    "replace",
+    "store_new",
+    "update",
+]
 
 JsonObject = dict[str, Any]
 Result = tuple[int, JsonObject]
@@ -183,6 +195,34 @@ async def create(call: Call) -> Result:
     return 201, await store_new(call, obj, options)
 
 
+async def decode_review(
+    call: Call,
+    *,
+    kind: str,
+    api_version: str,
+    complete: Callable[[JsonObject], JsonObject] = lambda obj: obj,
+) -> JsonObject:
+    """Return the body of a create that nothing stores, completed, with the managedFields it is given."""
+    options = WriteOptions.parse(call.request, "CreateOptions")
+    body, obj = await decode_body(call, kind=kind, api_version=api_version)
+    group, _, version = api_version.rpartition("/")
+    schema = call.cluster.registry.schemas.get(group, version, kind)
+    if schema is None:
+        raise LookupError(f"no schema for {kind} in {api_version}")
+    try:
+        decoded = wire.decode(obj, schema)
+    except WireError as error:
+        raise cannot_be_handled(kind, version, str(error)) from None
+    problems = _problems(decoded.unknown, _repeated(body, options))
+    if problems and options.field_validation == "Strict":
+        raise cannot_be_handled(kind, version, strict_decoding(problems))
+    if problems and options.field_validation == "Warn":
+        call.request.warnings.extend(problems)
+    obj = complete({**decoded.value, "metadata": decoded.value.get("metadata") or {}})
+    writer = dataclasses.replace(_writer(call, options), api_version=api_version)
+    return ssa.track(None, obj, schema, writer)
+
+
 def _same_namespace(call: Call, obj: JsonObject) -> None:
     sent = obj["metadata"].get("namespace") or ""
     if sent and sent != call.namespace:
@@ -212,6 +252,7 @@ async def store_new(
         obj = ssa.track(None, obj, call.kind.schema, _writer(call, options), reset=reset)
     before = obj
     obj = await cluster.admission.mutate(call, obj, None, "CREATE", options)
+    check_grant(call, obj, None)
     if obj is not before:
         obj = call.kind.default(_canonical_after_admission(call, obj))
     if generated:
@@ -359,6 +400,7 @@ async def _update_once(
         new = call.kind.default(_canonical_after_admission(call, new))
     if call.collection.head(base.place) is not base:
         raise StaleError
+    check_grant(call, new, old)
     new = _prepared(call, new, old)
     new = ssa.restore_times(new, old)
     errors = call.kind.validate_update(new, old, subresource=subresource)
