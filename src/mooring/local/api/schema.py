@@ -197,6 +197,11 @@ class Schemas:
         """Return the schema of a built-in kind, None when there is no such kind."""
         return self._load(group, version).get(kind)
 
+    def named(self, name: str, *, group: str, version: str) -> Schema:
+        """Return a definition that a group version's document holds, the body of a subresource for one."""
+        self._load(group, version)
+        return self._definitions[name]
+
     def document(self, group: str, version: str) -> JsonObject | None:
         """Return the OpenAPI v3 document (without paths) served for a built-in group version."""
         try:

@@ -205,10 +205,9 @@ async def decode_review(
     """Return the body of a create that nothing stores, completed, with the managedFields it is given."""
     options = WriteOptions.parse(call.request, "CreateOptions")
     body, obj = await decode_body(call, kind=kind, api_version=api_version)
-    group, _, version = api_version.rpartition("/")
-    schema = call.cluster.registry.schemas.get(group, version, kind)
-    if schema is None:
-        raise LookupError(f"no schema for {kind} in {api_version}")
+    registry, version = call.cluster.registry, api_version.rpartition("/")[2]
+    name = registry.definition_name(api_version, kind) or ""
+    schema = registry.schemas.named(name, group=call.served.group, version=call.served.version)
     try:
         decoded = wire.decode(obj, schema)
     except WireError as error:
