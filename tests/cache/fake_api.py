@@ -92,7 +92,7 @@ class FakeApi:
         self._backlog: list[tuple[_Stream, bytes]] = []
         self._compacted: dict[str, int] = {}
         self._collections: dict[str, _Collection] = {}
-        self._uids = 0
+        self._uids = self._names = 0
 
     # --- the world outside
 
@@ -277,7 +277,9 @@ class FakeApi:
         return _ok({"metadata": meta, "items": objects[start : start + limit]})
 
     def _create(self, plural: str, namespace: str, body: Json) -> Response:
-        name = body["metadata"]["name"]
+        self._names += 1
+        name = body["metadata"].get("name") or f"{body['metadata']['generateName']}{self._names}"
+        body = {**body, "metadata": {**body["metadata"], "name": name}}
         if Key(namespace, name) in self.collection(plural).objects:
             return status(409, "AlreadyExists", f"{plural} {name!r} already exists")
         return _ok(self.put(plural, name, namespace, **{k: v for k, v in body.items() if k not in ("kind",)}))

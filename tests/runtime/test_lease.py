@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from typing import Any
 
 import pytest
@@ -320,3 +321,17 @@ async def test_a_lease_whose_last_renewal_was_not_awaited_is_still_given_back(
     api.put(LEASES, "l", "ns", metadata={"labels": {"x": "1"}}, spec=lease["spec"])
     await one.end(release=True)
     assert holder(api) == ""
+
+
+def test_the_fence_is_on_a_clock_that_runs_through_suspend(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def gettime(clock: int) -> float:
+        asked.append(clock)
+        return 100.0
+
+    monkeypatch.setattr(time, "clock_gettime", gettime)
+    fence = Fence()
+    fence.hold(101.0, expiry=102.0)
+    fence.check()
+    assert asked == [time.CLOCK_BOOTTIME], "CLOCK_MONOTONIC stands still while the machine sleeps"

@@ -284,3 +284,21 @@ async def test_a_fenced_write_of_a_standby_never_leaves_the_process(
     operator.manager.stop()
     await clock.settle(100)
     await task
+
+
+async def test_requests_are_counted_under_the_servers_name(api: FakeApi, clock: VirtualClock) -> None:
+    class Named(FakeApi):
+        host = "api.example:6443"
+
+    manager = Operator(Named(), clock).manager
+    task = asyncio.create_task(manager.run())
+    await clock.settle()
+    text = manager.metrics.text().decode()
+    for sample in (
+        'rest_client_requests_total{code="200",host="api.example:6443",method="GET"} 1.0',
+        'rest_client_requests_total{code="200",host="api.example:6443",method="WATCH"} 1.0',
+        'rest_client_request_duration_seconds_count{host="api.example:6443",verb="GET"} 1.0',
+    ):
+        assert sample in text
+    manager.stop()
+    await task

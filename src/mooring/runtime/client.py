@@ -7,15 +7,17 @@ the answer shows beside our change (someone else's edit, whose own event will th
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
 from mooring.cache.informer import InformerSet
 from mooring.kube.client import Client
-from mooring.kube.errors import NotFound
+from mooring.kube.errors import NotFound, ServerError, TransportError
 from mooring.kube.object import Key, Object, key_of
 from mooring.kube.patches import Patch
 from mooring.kube.selectors import parse_selector
+from mooring.runtime.expectations import Expectations
 
 __all__ = ["CachedClient"]
 
@@ -32,13 +34,17 @@ class CachedClient:
     that are not cached. Writes sent through it are not seen until their events arrive.
     """
 
-    def __init__(self, client: Client, informers: InformerSet) -> None:
+    def __init__(
+        self, client: Client, informers: InformerSet, *, expectations: Expectations | None = None
+    ) -> None:
         self.live = client
         self.informers = informers
+        self.expectations = expectations or Expectations(client, informers)
 
     def as_manager(self, field_manager: str) -> CachedClient:
         """The same client under another field manager."""
-        return CachedClient(self.live.as_manager(field_manager), self.informers)
+        live = self.live.as_manager(field_manager)
+        return CachedClient(live, self.informers, expectations=self.expectations)
 
     # --- reads
 
@@ -84,8 +90,16 @@ class CachedClient:
     # --- writes
 
     async def create(self, obj: T, *, dry_run: bool = False) -> T:
-        """Create an object; raises `AlreadyExists` when its name is taken."""
-        made = await self.live.create(obj, dry_run=dry_run)
+        """Create an object; raises `AlreadyExists` when its name is taken.
+
+        With a generated name whose answer is lost, the pass's key waits until the caches know what came of it.
+        """
+        try:
+            made = await self.live.create(obj, dry_run=dry_run)
+        except (TransportError, ServerError, asyncio.CancelledError):
+            if not obj.metadata.name and not dry_run:
+                self.expectations.doubt(obj)
+            raise
         if not dry_run:
             self._wrote(made)
         return made

@@ -15,16 +15,18 @@ _RUN = secrets.token_hex(3)
 class Pass:
     """One worker's current reconcile; the same object serves all passes of that worker.
 
-    ``controller`` is the controller's name, ``key`` the object it works on, ``None`` between two passes.
+    ``controller`` is the controller's name, ``key`` the object it works on, ``None`` between two passes;
+    ``shard`` the one the object belongs to, ``None`` without sharding.
     """
 
-    __slots__ = ("_number", "controller", "key")
+    __slots__ = ("_number", "controller", "key", "shard")
 
     _count = 0
 
     def __init__(self, controller: str) -> None:
         self.controller = controller
         self.key: Key | None = None
+        self.shard: int | None = None
         self._number = 0
 
     def begin(self, key: Key) -> None:
@@ -36,6 +38,7 @@ class Pass:
     def end(self) -> None:
         """The pass is over."""
         self.key = None
+        self.shard = None
 
     @property
     def id(self) -> str:

@@ -23,12 +23,14 @@ from mooring.cache.informer import Informer
 from mooring.cache.store import Transition
 from mooring.kube.client import Undecodable
 from mooring.kube.errors import ApiError, Conflict
-from mooring.kube.object import Key, Object, controller_of
+from mooring.kube.object import Key, Object, controller_of, key_of
 from mooring.runtime.backoff import KeyedBackoff
 from mooring.runtime.context import Pass, current_pass, enter
+from mooring.runtime.expectations import Expectations
 from mooring.runtime.metrics import ControllerStats, Metrics, QueueStats
 from mooring.runtime.predicates import Predicate
 from mooring.runtime.queue import LOW, NORMAL, QueueClosed, WorkQueue
+from mooring.runtime.shards import Shards
 
 __all__ = ["After", "Controller", "Done", "Reconcile", "Result", "Terminal", "owner_key"]
 
@@ -110,6 +112,8 @@ class _Watch:
         self.informer.remove_handler(self.on_change)
 
     def on_change(self, change: Transition[Any]) -> None:
+        if self.primary and change.new is None and change.old is not None:
+            self._controller.remember_uid(change.key, change.old.metadata.uid or "")
         if self._predicate is not None and not self._predicate(change):
             return
         priority = min(self._priority, LOW) if change.origin == "list" else self._priority
@@ -139,9 +143,7 @@ class _Watch:
 
     def resync(self) -> None:
         for obj in self.informer.list():
-            self.on_change(
-                Transition(Key(obj.metadata.namespace or "", obj.metadata.name or ""), None, obj, "list")
-            )
+            self.on_change(Transition(key_of(obj), None, obj, "list"))
 
 
 class _Pace:
@@ -191,6 +193,9 @@ class Controller:
         self._passes: list[Pass] = []
         self._resync_timer: Timer | None = None
         self._metrics: Metrics | None = None
+        self._expectations: Expectations | None = None
+        self._shards: Shards | None = None
+        self._uids: dict[Key, str] = {}
 
     # --- wiring
 
@@ -258,9 +263,18 @@ class Controller:
         """Nothing due and nothing being worked on (keys may wait for their time)."""
         return self._queue is None or (len(self._queue) == 0 and self._queue.working == 0)
 
-    def bind(self, clock: Clock, metrics: Metrics) -> None:
-        """Take the clock and publish the numbers; the manager does this."""
+    def bind(
+        self,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        expectations: Expectations | None = None,
+        shards: Shards | None = None,
+    ) -> None:
+        """Take what the manager gives: the clock, the client's expectations, the shards held; publish numbers."""
         self._clock = clock
+        self._expectations = expectations
+        self._shards = shards
         metrics.controller(self.stats)
         self._metrics = metrics
 
@@ -321,6 +335,33 @@ class Controller:
                 watch.resync()
         self._schedule_resync()
 
+    # --- shards
+
+    def take_shard(self, shard: int) -> None:
+        """Look at every object of a shard that has become ours."""
+        if self._queue is None or self._shards is None:
+            return
+        for watch in self._watches:
+            if watch.primary:
+                for obj in watch.informer.list():
+                    if self._shards.of(obj.metadata.uid or "") == shard:
+                        self._queue.add(key_of(obj), priority=LOW)
+
+    def works_for(self, shard: int) -> bool:
+        """Whether a pass is running for an object of that shard."""
+        return any(current.shard == shard for current in self.passes)
+
+    def remember_uid(self, key: Key, uid: str) -> None:
+        """The object is gone: its UID still says which shard has to look at that."""
+        if self._shards is not None:
+            self._uids[key] = uid
+
+    def _shard_of(self, key: Key, shards: Shards) -> int:
+        gone = self._uids.pop(key, "")
+        found = (watch.informer.peek(key) for watch in self._watches if watch.primary)
+        obj = next((obj for obj in found if obj is not None), None)
+        return shards.of((obj.metadata.uid or "") if obj is not None else gone)
+
     # --- waking
 
     def _wake(self, key: Key, change: Transition[Any], *, priority: int, own_writes: bool) -> None:
@@ -372,6 +413,13 @@ class Controller:
                 key = await queue.get()
             except QueueClosed:
                 return
+            if self._shards is not None:
+                shard = self._shard_of(key, self._shards)
+                if shard not in self._shards.held:
+                    self._backoff.forget(key)
+                    queue.done(key)
+                    continue
+                current.shard = shard
             current.begin(key)
             stats.active += 1
             started = monotonic()
@@ -387,7 +435,12 @@ class Controller:
         deadline = self._clock.deadline(self._timeout)
         try:
             async with deadline:
-                result = await self._reconcile(key)
+                wait = await self._expectations.settle(self.name, key) if self._expectations else 0.0
+                if wait:
+                    self.stats.stale_skips += 1
+                    result: Result = After(wait)
+                else:
+                    result = await self._reconcile(key)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():

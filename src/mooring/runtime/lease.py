@@ -217,6 +217,11 @@ class Elector:
         return (spec.holder_identity if spec is not None else "") or ""
 
     @property
+    def observed(self) -> Lease | None:
+        """The Lease as it was last seen."""
+        return self._observed
+
+    @property
     def leading(self) -> bool:
         """Whether this process holds the Lease, as far as it knows."""
         return self.leader == self.election.identity and self.fence.open
@@ -332,7 +337,7 @@ class Elector:
         election = self.election
         if not self.leading:
             try:
-                self._observe(await self._client.get(Lease, election.name, namespace=election.namespace))
+                self.observe(await self._client.get(Lease, election.name, namespace=election.namespace))
             except NotFound:
                 return await self._create()
             if self._held_by_other():
@@ -341,12 +346,13 @@ class Elector:
             return await self._take()
         except Conflict:
             # Someone (kubectl, a label controller) touched the record: look, and if it is free, once more.
-            self._observe(await self._client.get(Lease, election.name, namespace=election.namespace))
+            self.observe(await self._client.get(Lease, election.name, namespace=election.namespace))
             return False if self._held_by_other() else await self._take()
         except NotFound:
             return await self._create()
 
-    def _observe(self, lease: Lease) -> None:
+    def observe(self, lease: Lease) -> None:
+        """The Lease was seen in this state; from a change of its record on, its holder's time runs anew."""
         before = self._observed
         if before is None or before.spec != lease.spec or before.metadata.uid != lease.metadata.uid:
             self._observed_at = self._clock.boottime()
@@ -409,11 +415,11 @@ class Elector:
     async def _patch(self, patch: dict[str, object]) -> Lease:
         election = self.election
         made = await self._client.patch(Lease, election.name, MergePatch(patch), namespace=election.namespace)
-        self._observe(made)
+        self.observe(made)
         return made
 
     def _won(self, lease: Lease, started: float) -> None:
-        self._observe(lease)
+        self.observe(lease)
         # From before the request was sent: the server cannot have counted from earlier.
         election = self.election
         self.fence.hold(started + election.renew_deadline, expiry=started + election.lease_duration)

@@ -85,6 +85,7 @@ class ControllerStats:
         self.panics = 0
         self.timeouts = 0
         self.hot_loops = 0
+        self.stale_skips = 0
         self.seconds = Samples(RECONCILE_SECONDS)
 
 
@@ -189,6 +190,10 @@ class Metrics(Collector):
             "reconcile_hot_loops_total": (
                 "Times a key was slowed down for waking itself.",
                 lambda s: s.hot_loops,
+            ),
+            "stale_sync_skips_total": (
+                "Times a key waited for the cache to show what it may have created.",
+                lambda s: s.stale_skips,
             ),
         }
         gauges: dict[str, tuple[str, Callable[[ControllerStats], float]]] = {

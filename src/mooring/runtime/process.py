@@ -6,7 +6,7 @@ Stop (`Manager.stop`, or cancelling `Manager.run`): no new pass, running ones ge
 period, events are sent, the Lease is given back, informers and servers end. When the Lease is lost, passes
 are cancelled at once and `run` raises `LeaseLost`: the process should exit.
 
-One `Manager` holds one Lease. A process with several operators runs several, sharing one `InformerSet` and
+One `Manager` holds one Lease, or its share of several (`shards`). A process with several operators runs several, sharing one `InformerSet` and
 one `Metrics`.
 """
 
@@ -29,6 +29,7 @@ from mooring.runtime.http import Health, ProbeServer
 from mooring.runtime.lease import Election, Elector, Fence, FencedTransport, LeaseLost, OpenFence
 from mooring.runtime.lease_thread import ThreadedElector
 from mooring.runtime.metrics import MeteredTransport, Metrics
+from mooring.runtime.shards import ShardFence, Shards
 
 __all__ = ["Manager"]
 
@@ -39,6 +40,8 @@ SYNC_SECONDS: Final = 120.0
 #: Kept of the grace period: 2 s for sending events, 4 s for giving the Lease back.
 RESERVE_SECONDS: Final = 6.0
 EVENTS_SECONDS: Final = 2.0
+#: Between two looks whether a shard that goes to another replica is still worked for.
+DRAIN_SECONDS: Final = 0.05
 
 Service = Callable[[], Coroutine[Any, Any, None]]
 
@@ -48,7 +51,8 @@ class Manager:
 
     ``name`` is the operator's (``redis-sentinel``): the events' reporting controller and the logs carry it.
     ``election``: without one this process acts at once, unfenced. ``informers`` and ``metrics`` may be shared
-    with other managers; a shared `InformerSet` is started here if need be, and stopped by whoever made it.
+    with other managers; ``shards``: spread the objects over so many Leases, held by all replicas together,
+    instead of one Lease that one replica holds. A shared `InformerSet` is started here if need be, and stopped by whoever made it.
     ``metrics_port`` and ``probe_port`` open servers on ``host`` (``None``: no server, 0: any free port).
     """
 
@@ -59,6 +63,7 @@ class Manager:
         name: str = "mooring",
         clock: Clock | None = None,
         election: Election | None = None,
+        shards: int = 0,
         informers: InformerSet | None = None,
         metrics: Metrics | None = None,
         host: str = "127.0.0.1",
@@ -75,8 +80,9 @@ class Manager:
         transport = MeteredTransport(client.transport, self.metrics, host=self._host, clock=self.clock)
         metered = fenced = Client(transport, field_manager=manager)
         self.fence: Fence = OpenFence(self.clock)
+        shard_fence = ShardFence(self.clock, shards) if shards else None
         if election is not None:
-            self.fence = Fence(self.clock)
+            self.fence = shard_fence or Fence(self.clock)
             fenced = Client(FencedTransport(transport, self.fence), field_manager=manager)
         self._own_informers = informers is None
         self.informers = informers or InformerSet(metered, self.clock)
@@ -85,7 +91,20 @@ class Manager:
         self.events = EventRecorder(fenced, controller=name, clock=self.clock, metrics=self.metrics)
         self.health = Health(self.clock, self.metrics)
         self.leading = asyncio.Event()
-        self._elector = self._make_elector(client.transport, metered, election)
+        self._shards: Shards | None = None
+        self._elector = None if shard_fence else self._make_elector(client.transport, metered, election)
+        if shard_fence is not None:
+            if election is None:
+                raise ValueError("shards need an election, for the name of their Leases")
+            self._shards = Shards(
+                metered,
+                election,
+                fence=shard_fence,
+                clock=self.clock,
+                taken=self._on_shard,
+                drain=self._drain,
+                on_change=self.metrics.leading.__setitem__,
+            )
         self._server = ProbeServer(
             self.metrics, self.health, host=host, metrics_port=metrics_port, probe_port=probe_port
         )
@@ -127,9 +146,22 @@ class Manager:
         """Run a controller while leading; before `run`."""
         if any(other.name == controller.name for other in self._controllers):
             raise ValueError(f"a controller named {controller.name} was added already")
-        controller.bind(self.clock, self.metrics)
+        expectations = self.client.expectations
+        controller.bind(self.clock, self.metrics, expectations=expectations, shards=self._shards)
         self._controllers.append(controller)
         return controller
+
+    def _on_shard(self, shard: int) -> None:
+        for controller in self._controllers:
+            controller.take_shard(shard)
+
+    async def _drain(self, shard: int) -> None:
+        """Wait until no pass works for a shard; no longer than a stop may take."""
+        for _ in range(int(self._grace / DRAIN_SECONDS)):
+            if not any(controller.works_for(shard) for controller in self._controllers):
+                return
+            await self.clock.sleep(DRAIN_SECONDS)
+        log.warning("passes outlast their shard; the fence stops their writes", shard=shard)
 
     def serve(self, name: str, service: Service) -> None:
         """Run a coroutine function while leading; cancelled at the end. Its failure ends `run`."""
@@ -202,10 +234,12 @@ class Manager:
             await _cancel(stopper, keeper)
 
     async def _keep(self) -> None:
-        if self._elector is None:
-            await asyncio.Event().wait()
-        else:
+        if self._shards is not None:
+            await self._shards.run()
+        elif self._elector is not None:
             await self._elector.keep()
+        else:
+            await asyncio.Event().wait()
 
     async def _end_work(self, tasks: list[asyncio.Task[None]], *, grace: float) -> None:
         await asyncio.gather(*(controller.stop(grace) for controller in self._controllers))
@@ -215,6 +249,8 @@ class Manager:
     async def _shut_down(self) -> None:
         if self._elector is not None:
             await self._elector.release()
+        if self._shards is not None:
+            await self._shards.release()
         if self._own_informers:
             await self.informers.stop()
         await self._server.stop()

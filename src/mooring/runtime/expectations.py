@@ -1,0 +1,68 @@
+"""Creates whose outcome nobody knows, of objects whose names the server makes up.
+
+A create of a given name may be repeated: the second is answered AlreadyExists. With ``generateName`` it would
+make a second object. So when the answer to such a create is lost, the key whose pass sent it is held back
+until a list, read live and later than that, has shown the caches whatever came of it. (The answers that do
+arrive need none of this: they are in the caches before the call returns.)
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mooring.cache.informer import InformerSet
+from mooring.kube.client import Client
+from mooring.kube.object import Key, Object
+from mooring.runtime.context import current_pass
+
+__all__ = ["Expectations"]
+
+#: Seconds after a lost answer within which the server may still be carrying the request out.
+SETTLE_SECONDS: Final = 1.0
+PAGE_SIZE: Final = 500
+
+Worker = tuple[str, Key]
+
+
+class Expectations:
+    """What each key's passes may have created without knowing it."""
+
+    def __init__(self, client: Client, informers: InformerSet) -> None:
+        self._client = client
+        self._informers = informers
+        self._doubts: dict[Worker, dict[tuple[type[Object], str], float]] = {}
+
+    def doubt(self, obj: Object) -> None:
+        """The answer to a create of this object was lost; outside of a pass there is nobody to hold back."""
+        current = current_pass()
+        if current is not None and current.key is not None:
+            doubts = self._doubts.setdefault((current.controller, current.key), {})
+            where = (type(obj), obj.metadata.namespace or "")
+            doubts[where] = self._informers.clock.monotonic() + SETTLE_SECONDS
+
+    async def settle(self, controller: str, key: Key) -> float:
+        """Bring the caches up to date for a key; the seconds it has to wait before that can be done.
+
+        Raises `KubeError` when the server cannot be asked; the doubt stays.
+        """
+        doubts = self._doubts.get((controller, key))
+        if doubts is None:
+            return 0.0
+        wait = max(doubts.values()) - self._informers.clock.monotonic()
+        if wait > 0:
+            return wait
+        for kind, namespace in list(doubts):
+            await self._read_live(kind, namespace)
+        del self._doubts[controller, key]
+        return 0.0
+
+    async def _read_live(self, kind: type[Object], namespace: str) -> None:
+        token = ""
+        while True:
+            page = await self._client.list(kind, namespace=namespace, limit=PAGE_SIZE, continue_=token)
+            for obj in page.items:
+                for informer in self._informers.every(kind):
+                    informer.wrote(obj)
+            token = page.continue_
+            if not token:
+                return
