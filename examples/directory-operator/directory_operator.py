@@ -80,23 +80,26 @@ class DirectoryActor(Actor[Directory]):
         files = await asyncio.to_thread(_files_in, path)
         if not files:
             return ctx.act("RemoveDirectory", self._remove, ctx, path)
-        # `record` writes the message to the status before the step: people see how far it is.
+        # The message is in the status before the step is taken: people see how far it is.
         message = f"{len(files)} files left"
-        return ctx.act("RemoveFiles", self._unlink, ctx, files[:BATCH], message=message, record=True)
+        return ctx.act("RemoveFiles", self._unlink, ctx, files[:BATCH], message=message)
 
     async def _make(self, ctx: Context[Directory], path: Path, mode: int) -> None:
         ctx.fence()  # right before every effect outside Kubernetes: do we still hold the Lease?
         await asyncio.to_thread(path.mkdir, parents=True, exist_ok=True)
         await asyncio.to_thread(path.chmod, mode)
+        await ctx.did(f"made {path}")  # a point at which a test may let the process die
 
     async def _unlink(self, ctx: Context[Directory], files: list[Path]) -> None:
         for file in files:
             ctx.fence()
             await asyncio.to_thread(file.unlink, missing_ok=True)
+            await ctx.did(f"removed {file}")
 
     async def _remove(self, ctx: Context[Directory], path: Path) -> None:
         ctx.fence()
         await asyncio.to_thread(path.rmdir)
+        await ctx.did(f"removed {path}")
 
 
 def _mode_of(path: Path) -> int | None:

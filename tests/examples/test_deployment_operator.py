@@ -25,9 +25,13 @@ def cluster(name: str = "db", *, size: int = 3, image: str = "mysql:8.0") -> Any
     return MySQLCluster(metadata=meta, spec=example.Spec(size=size, image=image))
 
 
+def operator(rig: Rig) -> None:
+    run_actor(example.MySQLActor(), rig.manager)
+
+
 @pytest.fixture
 async def rig() -> AsyncIterator[Rig]:
-    async with Rig(MySQLCluster, operator=lambda m: run_actor(example.MySQLActor(), m)) as rig:
+    async with Rig(MySQLCluster, operator=operator) as rig:
         yield rig
 
 

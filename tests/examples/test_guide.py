@@ -58,13 +58,15 @@ def test_what_the_page_shows_is_what_runs(block: str) -> None:
 def test_every_command_works_when_pasted() -> None:
     asked = commands()
     with temporary() as home:
-        script = "set -e\ntrap 'kill $(jobs -p) 2>/dev/null' EXIT\n" + "".join(f"echo '@@ {n}'\n{one.text}\n" for n, one in enumerate(asked))
+        script = "set -e\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n" + "".join(
+            f"echo '@@ {n}'\n{one.text}\n" for n, one in enumerate(asked)
+        )
         done = _paste(script.replace(PLACE, str(home / "guide")), home)
 
     printed = _by_command(done.stdout)
-    assert done.returncode == 0, (
-        f"`{asked[max(printed)].text}` ended with status {done.returncode}:\n{done.stderr[-3000:]}"
-    )
+    last = max(printed)
+    said = "\n".join([*printed[last][-20:], done.stderr[-3000:]])
+    assert done.returncode == 0, f"`{asked[last].text}` ended with status {done.returncode}:\n{said}"
     for number, one in enumerate(asked):
         if one.shows:
             expected = [line.split() for line in one.shows]

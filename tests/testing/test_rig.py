@@ -8,7 +8,7 @@ import pytest
 
 from mooring.kube import Key, MergePatch, Object, Part, Resource
 from mooring.kube.objects.meta import ObjectMeta
-from mooring.runtime import Controller, Done, Manager, Result, crd
+from mooring.runtime import Controller, Done, Result, crd
 from mooring.testing.bed import NotInTime
 from mooring.testing.rig import Rig
 
@@ -26,8 +26,9 @@ class Counter(Object, frozen=True, kw_only=True):
     status: CounterStatus | None = None
 
 
-def counting(manager: Manager) -> None:
+def counting(rig: Rig) -> None:
     """Adds one in each pass, until it is as much as the spec says."""
+    manager = rig.manager
 
     async def reconcile(key: Key) -> Result:
         found = manager.client.find(Counter, key.name, namespace=key.namespace)
@@ -102,11 +103,11 @@ async def test_an_operator_that_never_rests_is_named_with_its_writes() -> None:
 
 
 async def test_an_operator_that_ends_takes_the_test_with_it() -> None:
-    def broken(manager: Manager) -> None:
+    def broken(rig: Rig) -> None:
         async def fail() -> None:
             raise RuntimeError("the service failed")
 
-        manager.serve("broken", fail)
+        rig.manager.serve("broken", fail)
 
     with pytest.raises(RuntimeError, match="the service failed"):
         async with Rig(operator=broken) as rig:

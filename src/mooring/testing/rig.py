@@ -1,13 +1,16 @@
 """One operator under test: an API server in memory, the operator on it, and what it did.
 
-    async with Rig(Website, operator=lambda manager: run_actor(WebsiteActor(), manager)) as rig:
+    def operator(rig: Rig) -> None:
+        run_actor(WebsiteActor(), rig.manager, on_effect=rig.did)
+
+    async with Rig(Website, operator=operator) as rig:
         await rig.client.create(website)
         await rig.settle()
         assert rig.wrote("POST", "PATCH") == 2
 
 Everything runs in this process; no root, no sockets, milliseconds. What other controllers would do (pods, a
 Deployment's status) the test does itself, through `Rig.client`; nothing but the operator writes on its own.
-`crash_after` kills the operator right after a write of its choice, the moments at which half-done work shows.
+`Rig.every_crash` kills the operator after each of its effects in turn, the moments at which half-done work shows.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from typing import Any, Self
 
 import msgspec
 
+from mooring.actor import Effect
 from mooring.cache.clock import Clock
 from mooring.kube import ApplyPatch, Client, Object, Response, StreamResponse, Transport, TransportError
 from mooring.local.api.server import ApiServer
@@ -52,7 +56,22 @@ class _Witness:
         self._inner = inner
         self._writes = writes
         self._left = crash_at
-        self.dead = asyncio.Event()
+        self._told = 0
+        self.dead = False
+
+    def effect(self) -> None:
+        """Something was done; the operator may die of it, and whatever it tries then fails."""
+        if self._left is not None and not self.dead:
+            self._left -= 1
+            self.dead = self._left <= 0
+        if self.dead:
+            raise TransportError("the operator died right after an effect")
+
+    def outside(self) -> None:
+        """The operator told of an effect; one that comes with a write is that write, counted already."""
+        told, self._told = self._told, len(self._writes)
+        if told == len(self._writes):
+            self.effect()
 
     async def request(
         self,
@@ -65,19 +84,14 @@ class _Witness:
         timeout: float | None = None,
     ) -> Response:
         """See `Transport.request`."""
-        if self.dead.is_set():
+        if self.dead:
             raise TransportError("the operator is dead")
         answer = await self._inner.request(
             method, path, query=query, body=body, headers=headers, timeout=timeout
         )
-        if method not in _READS and not self.dead.is_set():
+        if method not in _READS and not self.dead:
             self._writes.append(Write(method, path, answer.status, body or b""))
-            if self._left is not None:
-                self._left -= 1
-                if self._left <= 0:
-                    self.dead.set()
-        if self.dead.is_set():
-            raise TransportError("the operator died before it had the answer")
+            self.effect()
         return answer
 
     def stream(self, method: str, path: str, **options: Any) -> AbstractAsyncContextManager[StreamResponse]:
@@ -91,12 +105,12 @@ class _Witness:
 class Rig:
     """An API server that serves ``kinds`` (their CRDs are applied) and one operator on it.
 
-    ``operator`` puts its controllers on a fresh `Manager`; it is called again for every (re)start. ``clock``
-    is the manager's: a `VirtualClock` lets the test move the operator's time.
+    ``operator`` puts its controllers on the rig's `manager`, a fresh one for every (re)start. ``clock`` is the
+    manager's: a `VirtualClock` lets the test move the operator's time.
     """
 
     def __init__(
-        self, *kinds: type[Object], operator: Callable[[Manager], object], clock: Clock | None = None
+        self, *kinds: type[Object], operator: Callable[[Rig], object], clock: Clock | None = None
     ) -> None:
         self._kinds = kinds
         self._operator = operator
@@ -145,12 +159,12 @@ class Rig:
     # --- the operator's life
 
     async def start(self, *, crash_after: int | None = None) -> None:
-        """Start the operator and wait until it works; ``crash_after``: it dies after so many writes."""
+        """Start the operator and wait until it works; ``crash_after``: it dies after so many effects."""
         if self._task is not None:
             raise RuntimeError("the operator runs already; kill() or stop() it first")
         self._witness = _Witness(self._server.transport(agent="operator"), self.writes, crash_after)
         self.manager = Manager(Client(self._witness), name="operator", clock=self._clock)
-        self._operator(self.manager)
+        self._operator(self)
         self._task = asyncio.create_task(self.manager.run(), name="operator")
         await self.until(self._leading, "the operator started")
 
@@ -165,7 +179,7 @@ class Rig:
     async def kill(self) -> None:
         """End the operator at once, as SIGKILL would; nothing when it does not run."""
         if self._witness is not None:
-            self._witness.dead.set()
+            self._witness.dead = True
         if self._task is not None:
             self._task.cancel()
             await self._ended()
@@ -180,10 +194,10 @@ class Rig:
     @property
     def crashed(self) -> bool:
         """Whether it died of ``crash_after``."""
-        return self._witness is not None and self._witness.dead.is_set()
+        return self._witness is not None and self._witness.dead
 
     async def every_crash(self) -> AsyncGenerator[int, None]:
-        """Kill the operator after its 1st, 2nd, 3rd ... write from here on, each time starting it again.
+        """Kill the operator after its 1st, 2nd, 3rd ... effect from here on, each time starting it again.
 
             async for number in rig.every_crash():
                 await rig.client.patch(...)      # the same change each time
@@ -202,6 +216,11 @@ class Rig:
                 return
             self._died = False
             number += 1
+
+    async def did(self, effect: Effect) -> None:
+        """The hook for `run_actor(..., on_effect=rig.did)`: effects outside the API are crash points as well."""
+        if self._witness is not None:
+            self._witness.outside()
 
     # --- waiting
 
