@@ -57,6 +57,7 @@ async def test_changed_pods_are_rolled_out_without_a_loss_and_with_one_switch(cl
     assert not status.rolls
 
 
+@pytest.mark.full
 async def test_kubectl_rollout_restart_is_a_roll_that_knows_the_roles(cluster: MakeCluster) -> None:
     stage = await cluster()
     before, led = await uids(stage), await stage.master()

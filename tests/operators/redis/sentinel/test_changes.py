@@ -16,11 +16,14 @@ from mooring.operators.redis.sentinel.moves import (
     ConfigResult,
     Configure,
     InSync,
+    LabelRoles,
     PublishConfig,
     Record,
     Resize,
     SetPriority,
+    Wait,
 )
+from mooring.operators.redis.sentinel.plan import held_back
 from mooring.operators.redis.sentinel.topology import Peer
 
 
@@ -92,6 +95,35 @@ def test_a_key_that_cannot_be_set_live_is_reported_with_a_remedy(key: str, shown
     assert noted.config[key].state == state
     assert noted.config[key].message
     assert is_a(InSync, scene.record(config=noted.config).decide())
+
+
+def test_a_key_the_servers_refuse_to_change_live_waits_for_a_start_from_then_on() -> None:
+    scene = asking(configured(healthy(), odd_key="1"), odd_key="2")
+    learnt = ConfigResult(wanted="2", effective="1", state="NeedsRestart", restart=True)
+    noted = is_a(Record, scene.record(config={"odd-key": learnt}).decide()).config
+    assert noted is not None
+    assert "read at start only" in noted["odd-key"].message
+    rolled = asking(configured(healthy(), odd_key="2"), odd_key="2").record(config=noted)
+    applied = is_a(Record, rolled.decide()).config
+    assert applied is not None
+    assert (applied["odd-key"].state, applied["odd-key"].restart) == ("Applied", True)
+
+
+@pytest.mark.parametrize(
+    ("rolls", "remedy"), [(False, "spec.configPolicy: roll"), (True, "are rolled for it")]
+)
+def test_what_a_restart_only_key_waits_for_depends_on_the_policy(rolls: bool, remedy: str) -> None:
+    scene = asking(configured(healthy(rolls_config=rolls), databases="16"), databases="32")
+    noted = is_a(Record, scene.decide()).config
+    assert noted is not None
+    assert remedy in noted["databases"].message
+
+
+def test_a_forbidden_keys_secret_value_is_not_repeated() -> None:
+    noted = is_a(Record, asking(healthy(), requirepass="hush").decide()).config
+    assert noted is not None
+    assert (noted["requirepass"].state, noted["requirepass"].wanted) == ("Forbidden", "")
+    assert is_a(InSync, asking(healthy(), requirepass="hush").record(config=noted).decide())
 
 
 def test_a_dropped_key_gets_its_earlier_value_back() -> None:
@@ -211,6 +243,42 @@ def test_sentinels_leave_one_by_one() -> None:
     settings = {**scene.watchers["sentinel-0"].sentinel.settings, "quorum": "3"}  # type: ignore[union-attr]
     going = scene.see(sentinel_set=SetState(replicas=4)).sentinels(settings=settings)
     waits_for("SentinelLeaving", going.decide())
+
+
+# --- roles and pauses -----------------------------------------------------------------------------------
+
+
+def labelled(scene: Scene, **roles: str) -> Scene:
+    for name, role in roles.items():
+        scene = scene.pod(name.replace("_", "-"), role=role)
+    return scene
+
+
+def test_pods_are_labelled_with_their_roles_and_nobody_is_master_twice() -> None:
+    scene = labelled(healthy(), redis_0="", redis_1="master", redis_2="replica")
+    assert dict(is_a(LabelRoles, scene.decide()).roles) == {"redis-0": "master", "redis-1": "replica"}
+    is_a(InSync, labelled(healthy(), redis_0="master", redis_1="replica", redis_2="replica").decide())
+
+
+def test_a_master_that_is_gone_loses_its_label_though_it_does_not_answer() -> None:
+    scene = labelled(healthy(), redis_0="master", redis_1="replica", redis_2="master").silent("redis-2")
+    assert dict(is_a(LabelRoles, scene.settled().decide()).roles) == {"redis-2": "replica"}
+
+
+def test_a_paused_cluster_is_left_alone_and_what_would_be_done_is_said() -> None:
+    scene = asking(configured(healthy(paused=True), hz="10"), hz="13")
+    scene = scene.record(config={"hz": ConfigResult(wanted="13", state="Pending", previous="10")})
+    waiting = is_a(Wait, held_back(scene.wanted, scene.decide()))
+    assert waiting.reason == "Paused"
+    assert "Configure" in waiting.message
+    assert "mooring.dev/pause" in waiting.message
+
+
+def test_a_pause_stops_no_note_of_what_the_sentinels_did() -> None:
+    scene = labelled(healthy(paused=True)).sentinels(epoch=3)
+    is_a(Record, held_back(scene.wanted, scene.decide()))
+    dead = healthy(paused=True).dead("redis-0")
+    assert is_a(Wait, held_back(dead.wanted, dead.decide())).reason == "Paused"
 
 
 # --- what is missing ------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from mooring.operators.redis.sentinel.names import INPUTS
 from mooring.operators.redis.sentinel.passwords import Kept
 from mooring.operators.redis.sentinel.settings import (
     base_conf,
+    first_live,
     live_keys,
     parse_live,
     render_live,
@@ -152,6 +153,27 @@ def test_only_what_concerns_the_pods_asks_for_new_ones(change: dict[str, Any], r
     assert Specs(cluster(**change), Found(redis=there)).current("redis") is not rolls
 
 
+def test_restart_only_keys_are_rolled_out_where_that_is_asked_for() -> None:
+    before = cluster(configPolicy="roll", config={"hz": "13"})
+    there: apps.StatefulSet = one(apps.StatefulSet, "redis-cluster-shop", before)
+    asked = cluster(configPolicy="roll", config={"databases": "32"})
+    assert not Specs(asked, Found(redis=there)).current("redis")
+    assert Specs(cluster(configPolicy="roll"), Found(redis=there)).current("redis")
+    assert Specs(cluster(), Found(redis=there)).current("redis")
+    learnt = cluster(configPolicy="roll", config={"odd-key": "1"})
+    assert Specs(learnt, Found(redis=there)).current("redis")
+    assert not Specs(learnt, Found(redis=there, read_at_start=frozenset({"odd-key"}))).current("redis")
+
+
+def test_the_services_by_role_follow_the_label() -> None:
+    for role in ("master", "replica"):
+        made: core.Service = one(core.Service, f"redis-{role}-shop", cluster())
+        assert made.spec
+        assert made.spec.cluster_ip is None
+        assert (made.spec.selector or {})["mooring.dev/role"] == role
+        assert (made.spec.selector or {})["app.kubernetes.io/name"] == "shop"
+
+
 def test_a_template_in_place_stays_until_the_roll_begins() -> None:
     there: apps.StatefulSet = one(apps.StatefulSet, "redis-cluster-shop", cluster())
     changed = cluster(image="redis:7.2")
@@ -232,6 +254,22 @@ def test_persistence_sets_ucloud_s_defaults_and_the_user_s_values_win() -> None:
     assert keys["save"] == "60 1"
     assert "min-slaves-to-write" not in keys
     assert wanted_of(cluster(config={"min-replicas-to-write": "0"})).min_replicas == 0
+
+
+def test_memory_follows_the_limit_and_the_user_s_value_wins() -> None:
+    assert live_keys(spec_of(cluster()), memory=1 << 30)["maxmemory"] == str(3 << 28)
+    assert live_keys(spec_of(cluster(config={"maxmemory": "1gb"})), memory=1 << 30)["maxmemory"] == "1gb"
+    assert "maxmemory" not in live_keys(spec_of(cluster()))
+
+
+def test_a_cluster_that_ran_before_gets_no_new_limits_by_itself_and_keeps_those_it_has() -> None:
+    spec = spec_of(cluster())
+    adopted = first_live(spec, born=False, memory=1 << 30)
+    assert not {"maxmemory", "min-slaves-to-write", "repl-diskless-sync-delay"} & adopted.keys()
+    assert "maxmemory" not in live_keys(spec, memory=1 << 30, held=adopted)
+    held = live_keys(spec, memory=1 << 20, held={"maxmemory": "1"})
+    assert held["maxmemory"] == str(3 << 18)
+    assert live_keys(spec, held={"maxmemory": "1"})["maxmemory"] == "0"
 
 
 def test_the_persistence_switch_wins_over_keys_that_say_otherwise() -> None:

@@ -24,6 +24,7 @@ from mooring.kube.errors import KubeError
 from mooring.kube.object import Key, Object, owner_reference, to_dict
 from mooring.kube.objects import apps, coordination, core, policy
 from mooring.kube.patches import JsonPatch, MergePatch
+from mooring.kube.quantity import parse_quantity
 from mooring.operators.redis.dial import Address, Dial, DialError
 from mooring.operators.redis.parameters import SECRET_KEYS, canonical
 from mooring.operators.redis.sentinel import moves
@@ -33,13 +34,14 @@ from mooring.operators.redis.sentinel.look import Look, Observed, Recorded, SetS
 from mooring.operators.redis.sentinel.names import (
     INPUTS,
     MANAGED_SELECTOR,
+    ROLE,
     SCOPE_ANNOTATION,
     Component,
     Names,
     cluster_of,
 )
 from mooring.operators.redis.sentinel.passwords import Kept, PasswordState, unusable
-from mooring.operators.redis.sentinel.plan import next_step
+from mooring.operators.redis.sentinel.plan import held_back, next_step
 from mooring.operators.redis.sentinel.pods import claim_name, is_older, pods_of
 from mooring.operators.redis.sentinel.report import (
     Head,
@@ -150,14 +152,14 @@ class SentinelActor(Actor[RedisCluster]):
         if isinstance(inputs, Wait | Terminal):
             return self._refused(ctx, inputs)
         specs = Specs(ctx.obj, inputs.found)
-        if step := self._children(ctx, specs, inputs):
+        if not inputs.wanted.paused and (step := self._children(ctx, specs, inputs)):
             return step
         await self._read_unknown(ctx)
         observed, recorded = await self._look(ctx, specs, inputs)
         look = Look(inputs.wanted, observed, recorded, ctx.now())
         status = topology_status(_status(ctx), look, specs.names)
         ctx.show(self._with_entry(ctx, status, specs.names))
-        verdict = next_step(inputs.wanted, observed, recorded, look.now)
+        verdict = held_back(inputs.wanted, next_step(inputs.wanted, observed, recorded, look.now))
         return self._conclude(ctx, look, verdict, inputs)
 
     # --- what is there -------------------------------------------------------------------------------------
@@ -177,19 +179,25 @@ class SentinelActor(Actor[RedisCluster]):
         blocked = blocked or trouble
         if blocked is not None and redis is None:
             return blocked
-        for text in kept.keys:
-            secrets.add(text)
+        for secret in kept.keys:
+            secrets.add(secret)
         live = ctx.children.find(core.ConfigMap, names.live)
+        text = (live.data or {}).get("live.conf") if live is not None else None
+        memory = _memory(spec_of(ctx.obj), self._pods(ctx))
+        results = _status(ctx).config or {}
         found = Found(
             redis=redis,
             sentinel=sentinel,
-            live=(live.data or {}).get("live.conf") if live is not None else None,
+            live=text,
+            read_at_start=frozenset(key for key, result in results.items() if result.restart),
+            memory=memory,
             kept=kept,
             shutdown=shutdown,
             lineage=_status(ctx).lineage,
             lineage_kept=ctx.children.find(core.ConfigMap, names.lineage) is not None,
         )
-        wanted = wanted_of(ctx.obj)
+        held = None if redis is None else parse_live(text or "")
+        wanted = wanted_of(ctx.obj, memory=memory, held=held)
         if isinstance(blocked, Terminal):
             wanted = changed(
                 wanted,
@@ -487,6 +495,11 @@ class SentinelActor(Actor[RedisCluster]):
                 return
             case moves.PublishConfig():
                 found = changed(found, live=render_live(move.values))
+            case moves.LabelRoles():
+                for pod, role in sorted(move.roles.items(), key=lambda one: one[1] == "master"):
+                    body = {"metadata": {"labels": {ROLE: role}}}
+                    await ctx.client.patch(core.Pod, pod, MergePatch(body), namespace=ctx.key.namespace)
+                return
             case moves.StagePassword():
                 spec = spec_of(ctx.obj)
                 declared, _ = self._declared_password(ctx, spec.password, spec.password_secret)
@@ -704,6 +717,19 @@ def _image(one: apps.StatefulSet, component: Component) -> str:
     template = one.spec.template if one.spec else None
     containers = (template.spec.containers if template and template.spec else None) or ()
     return next((container.image or "" for container in containers if container.name == component), "")
+
+
+def _memory(spec: RedisClusterSpec, pods: Sequence[core.Pod]) -> int:
+    """Bytes that every redis container may use: what is declared, or less where a pod still runs with less."""
+    resources = [spec.resources]
+    for pod in pods:
+        containers = (pod.spec.containers if pod.spec else None) or ()
+        resources += [one.resources for one in containers if one.name == "redis"]
+    declared = (spec.resources.limits if spec.resources else None) or {}
+    if "memory" not in declared:
+        return 0
+    limits = [(one.limits or {}).get("memory") for one in resources if one is not None]
+    return min(int(parse_quantity(text)) for text in limits if text)
 
 
 def _secret_value(secret: core.Secret, key: str) -> str:

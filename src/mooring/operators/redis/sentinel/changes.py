@@ -92,8 +92,8 @@ def _one_key(look: Look, *, key: str, value: str) -> tuple[ConfigResult | None, 
             return None, None
         message = f"this server version has no key {key}; correct or remove it in spec.config"
         return _unless(before, value, "Unknown", message)
-    if classify(key) == "restart":
-        return _restart_only(before, key=key, value=value, shown=seen[0][1])
+    if classify(key) == "restart" or (before is not None and before.restart):
+        return _restart_only(look, before, key=key, value=value, shown=seen[0][1])
     if same and before is not None and before.state == "Rejected":
         return None, None
     effective = before.effective if same and before is not None and before.effective else value
@@ -124,14 +124,22 @@ def _unless(
 
 
 def _restart_only(
-    before: ConfigResult | None, *, key: str, value: str, shown: str
+    look: Look, before: ConfigResult | None, *, key: str, value: str, shown: str
 ) -> tuple[ConfigResult | None, None]:
+    learnt = classify(key) != "restart"
     if same_value(key, value, shown):
-        if before is not None and before.wanted == value and before.state == "Applied":
-            return None, None
-        return ConfigResult(wanted=value, effective=shown, state="Applied"), None
-    message = f"{key} is read at start only; it takes effect when the pods are rolled"
-    return _unless(before, value, "NeedsRestart", message)
+        result = ConfigResult(wanted=value, effective=shown, state="Applied", restart=learnt)
+    else:
+        remedy = (
+            "the pods are rolled for it"
+            if look.wanted.rolls_config
+            else ("it takes effect when the pods are rolled; spec.configPolicy: roll does that by itself")
+        )
+        message = f"{key} is read at start only; {remedy}"
+        result = ConfigResult(
+            wanted=value, effective=shown, state="NeedsRestart", message=message, restart=learnt
+        )
+    return (None if result == before else result), None
 
 
 def _note(look: Look, results: Mapping[str, ConfigResult]) -> Record:

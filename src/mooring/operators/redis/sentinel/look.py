@@ -41,6 +41,10 @@ class Wanted:
     """What SENTINEL SET shall hold, apart from the quorum."""
     config: Mapping[str, str] = field(default_factory=dict)
     """Keys to hold: defaults and the user's."""
+    rolls_config: bool = False
+    """Keys that are read at start only are rolled out."""
+    paused: bool = False
+    """Nothing is to be changed."""
     user_keys: frozenset[str] = frozenset()
     """Those of them the user wrote; each has a result in status."""
     persistence: bool = True

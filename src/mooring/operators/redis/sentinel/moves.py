@@ -26,6 +26,7 @@ __all__ = [
     "Follow",
     "Hasten",
     "InSync",
+    "LabelRoles",
     "LastFailover",
     "Monitor",
     "Move",
@@ -110,6 +111,7 @@ class ConfigResult(Part, frozen=True, kw_only=True):
         "Pending"
     )
     message: Annotated[str, F("What is in the way, and the remedy.")] = ""
+    restart: Annotated[bool, F("The server reads the key at start only.")] = False
     previous: Annotated[str, F("The value before; comes back when the key is dropped from the spec.")] = ""
 
 
@@ -329,6 +331,14 @@ class PublishConfig(Move):
     """Write the accepted live keys where the next start reads them."""
 
     values: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelRoles(Move):
+    """Say on the pods who leads, for the Services that select by it."""
+
+    roles: Mapping[str, str]
+    """``master`` or ``replica`` by pod; the master comes last, so that there are never two."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,12 +5,23 @@ from __future__ import annotations
 import hashlib
 from typing import Final, Literal
 
-__all__ = ["INPUTS", "SCOPE_ANNOTATION", "Component", "Names", "cluster_of", "labels_of", "selector_of"]
+__all__ = [
+    "INPUTS",
+    "ROLE",
+    "SCOPE_ANNOTATION",
+    "Component",
+    "Names",
+    "cluster_of",
+    "labels_of",
+    "selector_of",
+]
 
 Component = Literal["redis", "sentinel"]
 
 INPUTS: Final = "mooring.dev/inputs"
 """Annotation with the digest of the user's inputs a pod template was made from."""
+ROLE: Final = "mooring.dev/role"
+"""Label of a data pod: ``master`` or ``replica``."""
 SCOPE_ANNOTATION: Final = "redis.kun/scope"
 MANAGED_BY: Final = "redis-operator"
 MANAGED_SELECTOR: Final = f"app.kubernetes.io/managed-by={MANAGED_BY}"
@@ -31,6 +42,10 @@ class Names:
         self.sentinel = _fitting(f"redis-sentinel-{cluster}", _SET_LIMIT)
         """Service (the clients' entry), StatefulSet, PodDisruptionBudget and ConfigMap of the sentinels."""
         self.sentinel_headless = _fitting(f"redis-sentinel-headless-{cluster}", _SERVICE_LIMIT)
+        self.master = f"redis-master-{cluster}"
+        """Service of the pod that leads."""
+        self.replica = f"redis-replica-{cluster}"
+        """Service of the pods that follow."""
         self.readiness = f"redis-sentinel-readiness-{cluster}"
         self.shutdown = f"redisr-s-{cluster}"
         self.live = f"redis-live-{cluster}"

@@ -24,6 +24,7 @@ from mooring.operators.redis.sentinel.moves import (
     FailOver,
     Follow,
     InSync,
+    LabelRoles,
     LastFailover,
     Move,
     Operation,
@@ -39,7 +40,7 @@ from mooring.operators.redis.sentinel.moves import (
 from mooring.operators.redis.sentinel.topology import Member, Server
 from mooring.operators.redis.versions import capabilities
 
-__all__ = ["Look", "Observed", "Recorded", "SetState", "Wanted", "next_step"]
+__all__ = ["Look", "Observed", "Recorded", "SetState", "Wanted", "held_back", "next_step"]
 
 RETURN_WAIT = 1.0
 """Seconds a fail-over may wait for the dead master's own log, where that is allowed at all."""
@@ -71,6 +72,21 @@ def next_step(wanted: Wanted, observed: Observed, recorded: Recorded, now: datet
         if verdict is not None:
             return verdict
     return InSync()
+
+
+def held_back(wanted: Wanted, verdict: Verdict) -> Verdict:
+    """What is left of a verdict while the cluster is paused: what was seen is noted, nothing is begun."""
+    if not wanted.paused or (isinstance(verdict, Record) and verdict.operation is None and not verdict.rolls):
+        return verdict
+    now = {Move: "would do", Wait: "would wait for"}
+    what = next((word for kind, word in now.items() if isinstance(verdict, kind)), "")
+    name = verdict.reason if isinstance(verdict, Wait) else type(verdict).__name__
+    rest = f"; it {what} {name}" if what else ""
+    return Wait(
+        reason="Paused",
+        message=f"the annotation mooring.dev/pause holds the operator back{rest}; remove it to go on",
+        after=5.0,
+    )
 
 
 # --- who is master ---------------------------------------------------------------------------------------
@@ -604,6 +620,19 @@ def _follow(look: Look, member: Member, server: Server) -> Verdict | None:
     )
 
 
+def _label(look: Look, member: Member, server: Server) -> Verdict | None:
+    """The Services by role follow the master; who does not answer any more is no master for them either."""
+    wrong = {
+        one.name: "replica"
+        for one in look.topology.members
+        if one.name != member.name
+        and (one.pod.role == "master" or (one.pod.role == "" and one.server and not one.server.gated))
+    }
+    if member.pod.role not in ("master", None):
+        wrong[member.name] = "master"
+    return LabelRoles(roles=wrong, why=f"{member.name} leads") if wrong else None
+
+
 def _note_members(look: Look, member: Member, server: Server) -> Verdict | None:
     """Record who has all data now; what is only briefly away keeps its place."""
     lineage = look.lineage
@@ -745,6 +774,7 @@ _RULES: tuple[Rule, ...] = (
     _demote_others,
     _open_master,
     _follow,
+    _label,
     _leave,
     _resume_switch,
     _note_members,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from mooring.kube.objects import core
-from mooring.operators.redis.sentinel.names import Component
+from mooring.operators.redis.sentinel.names import ROLE, Component
 from mooring.operators.redis.sentinel.topology import Pod
 
 __all__ = ["claim_name", "pod_of", "pods_of"]
@@ -74,6 +74,7 @@ def pod_of(
         terminating=pod.metadata.deletion_timestamp is not None,
         ready=any(one.type == "Ready" and one.status == "True" for one in status.conditions or ()),
         revision=(pod.metadata.labels or {}).get("controller-revision-hash", ""),
+        role=(pod.metadata.labels or {}).get(ROLE, "") if component == "redis" else None,
         node=(pod.spec.node_name if pod.spec else None) or "",
         trouble=trouble,
         trouble_message=message,

@@ -7,13 +7,14 @@ accepted a value).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from mooring.operators.redis.parameters import canonical, classify
 from mooring.operators.redis.sentinel.look import Wanted
 from mooring.operators.redis.sentinel.types import (
     DISCARD_ANNOTATION,
     ELECT_ANNOTATION,
+    PAUSE_ANNOTATION,
     RedisCluster,
     RedisClusterSpec,
     SentinelSettings,
@@ -26,6 +27,7 @@ __all__ = [
     "live_keys",
     "parse_live",
     "render_live",
+    "restart_keys",
     "sentinel_settings",
     "wanted_of",
 ]
@@ -41,17 +43,27 @@ _PERSISTENT = {
     "stop-writes-on-bgsave-error": "no",
     "save": "900 1 300 10",
 }
+#: What would change how an existing cluster serves: never switched on by itself.
+_FOR_NEW_CLUSTERS = frozenset(
+    ["min-slaves-to-write", "min-slaves-max-lag", "repl-diskless-sync-delay", "maxmemory"]
+)
 _MEMORY_ONLY = {"appendonly": "no", "save": ""}
 _SENTINEL_DEFAULTS = {"down-after-milliseconds": "5000", "failover-timeout": "10000", "parallel-syncs": "2"}
 _OURS = frozenset({"auth-pass", "auth-user"})
 _MANY_WORDS = frozenset({"save", "client-output-buffer-limit", "oom-score-adj-values"})
 
 
-def defaults(spec: RedisClusterSpec) -> dict[str, str]:
-    """Live keys of ours: they yield to the user's, but for the persistence switch."""
+def defaults(spec: RedisClusterSpec, *, memory: int = 0) -> dict[str, str]:
+    """Live keys of ours: they yield to the user's, but for the persistence switch.
+
+    ``memory`` is what a container may use, in bytes; a quarter of it stays for buffers and for the copy that a
+    save makes.
+    """
     base = {**(_MEMORY_ONLY if spec.disable_persistence else _PERSISTENT), "repl-diskless-sync-delay": "0"}
     if (spec.size or 3) >= 3:
         base |= {"min-slaves-to-write": "1", "min-slaves-max-lag": "10"}
+    if memory:
+        base["maxmemory"] = str(memory * 3 // 4)
     return base
 
 
@@ -62,24 +74,45 @@ def user_keys(spec: RedisClusterSpec) -> dict[str, str]:
     return {key: value for key, value in given.items() if canonical(key) not in forced}
 
 
-def live_keys(spec: RedisClusterSpec) -> dict[str, str]:
-    """All keys to hold: ours where the user's say nothing."""
+def live_keys(
+    spec: RedisClusterSpec, *, memory: int = 0, held: Collection[str] | None = None
+) -> dict[str, str]:
+    """All keys to hold: ours where the user's say nothing.
+
+    Of an existing cluster ``held`` are the keys it is known to hold: what is for new clusters is kept, not begun.
+    """
     given = user_keys(spec)
     taken = {canonical(key) for key in given}
-    return {**{key: value for key, value in defaults(spec).items() if canonical(key) not in taken}, **given}
+    ours = defaults(spec, memory=memory)
+    if held is not None:
+        ours = {key: value for key, value in ours.items() if key in held or key not in _FOR_NEW_CLUSTERS}
+        if "maxmemory" in held:
+            ours.setdefault("maxmemory", "0")
+    return {**{key: value for key, value in ours.items() if canonical(key) not in taken}, **given}
 
 
-def first_live(spec: RedisClusterSpec) -> dict[str, str]:
-    """What the very first start reads: only values known to be good. The user's follow live."""
-    return defaults(spec)
+def first_live(spec: RedisClusterSpec, *, born: bool = True, memory: int = 0) -> dict[str, str]:
+    """What the very first start reads: only values known to be good. The user's follow live.
+
+    A cluster that ran before it was ours (not ``born`` with us) gets none of what would change how it serves.
+    """
+    base = defaults(spec, memory=memory)
+    return base if born else {key: value for key, value in base.items() if key not in _FOR_NEW_CLUSTERS}
 
 
-def base_conf(spec: RedisClusterSpec) -> str:
+def restart_keys(spec: RedisClusterSpec, learnt: Collection[str] = ()) -> dict[str, str]:
+    """The user's keys that are read at start only: known for that, or ``learnt`` from the servers' refusal."""
+    return {
+        key: value
+        for key, value in sorted(user_keys(spec).items())
+        if classify(key) == "restart" or (key in learnt and classify(key) == "live")
+    }
+
+
+def base_conf(spec: RedisClusterSpec, learnt: Collection[str] = ()) -> str:
     """The immutable part: nothing in it can be changed without a restart, or it is not the user's to change."""
     lines = ["port 6379", "daemonize no", "protected-mode no", "tcp-keepalive 60"]
-    for key, value in sorted(user_keys(spec).items()):
-        if classify(key) == "restart":
-            lines.append(f"{key} {_quoted(value)}")
+    lines += [f"{key} {_quoted(value)}" for key, value in restart_keys(spec, learnt).items()]
     return "\n".join(lines) + "\n"
 
 
@@ -139,13 +172,13 @@ def sentinel_settings(sentinel: SentinelSettings) -> dict[str, str]:
     return {**_SENTINEL_DEFAULTS, **{name: value for name, value in given.items() if name not in _OURS}}
 
 
-def wanted_of(cluster: RedisCluster) -> Wanted:
-    """The declaration as the planner reads it."""
+def wanted_of(cluster: RedisCluster, *, memory: int = 0, held: Collection[str] | None = None) -> Wanted:
+    """The declaration as the planner reads it; for ``memory`` and ``held`` see `live_keys`."""
     spec = spec_of(cluster)
     sentinel = spec.sentinel or SentinelSettings()
     settings = sentinel_settings(sentinel)
     quorum = settings.pop("quorum", "")
-    keys = live_keys(spec)
+    keys = live_keys(spec, memory=memory, held=held)
     annotations = cluster.metadata.annotations or {}
     least = next((value for key, value in keys.items() if canonical(key) == "min-replicas-to-write"), "0")
     discard = annotations.get(DISCARD_ANNOTATION, "")
@@ -158,6 +191,8 @@ def wanted_of(cluster: RedisCluster) -> Wanted:
         sentinel_settings=settings,
         config=keys,
         user_keys=frozenset(user_keys(spec)),
+        rolls_config=spec.config_policy == "roll",
+        paused=annotations.get(PAUSE_ANNOTATION, "").lower() == "true",
         persistence=not spec.disable_persistence,
         min_replicas=int(least) if least.isdigit() else 0,
         elect=annotations.get(ELECT_ANNOTATION, ""),

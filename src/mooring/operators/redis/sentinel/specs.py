@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -18,9 +19,9 @@ from mooring.kube.object import Object, owner_reference
 from mooring.kube.objects import apps, core, meta, policy
 from mooring.operators.redis.sentinel import scripts
 from mooring.operators.redis.sentinel.lineage import Lineage
-from mooring.operators.redis.sentinel.names import INPUTS, Component, Names, labels_of, selector_of
+from mooring.operators.redis.sentinel.names import INPUTS, ROLE, Component, Names, labels_of, selector_of
 from mooring.operators.redis.sentinel.passwords import Kept
-from mooring.operators.redis.sentinel.settings import base_conf, first_live, render_live
+from mooring.operators.redis.sentinel.settings import base_conf, first_live, render_live, restart_keys
 from mooring.operators.redis.sentinel.steps import gate_arguments
 from mooring.operators.redis.sentinel.types import (
     RedisCluster,
@@ -50,6 +51,10 @@ class Found:
     """The passwords: as the cluster's Secret has them, or for a new cluster as declared."""
     shutdown: str | None = None
     """The user's shutdown.sh, copied."""
+    read_at_start: frozenset[str] = frozenset()
+    """Keys of the user's that the servers refused to change live."""
+    memory: int = 0
+    """Bytes that every redis container may use; 0 without a limit."""
     lineage: Lineage | None = None
     lineage_kept: bool = False
     """The record beside the claims is there already."""
@@ -79,6 +84,8 @@ class Specs:
             self.redis_service(),
             self.sentinel_service(),
             self.sentinel_headless_service(),
+            self.role_service("master"),
+            self.role_service("replica"),
             *self.legacy_config_maps(),
             self.redis_config(),
             self.sentinel_config(),
@@ -117,6 +124,13 @@ class Specs:
         """Gives the sentinel pods their names."""
         return self._service(self.names.sentinel_headless, "sentinel", port=26379, headless=True)
 
+    def role_service(self, role: Literal["master", "replica"]) -> core.Service:
+        """For clients that do not ask sentinels: whoever leads, or all that follow."""
+        name = self.names.master if role == "master" else self.names.replica
+        made = self._service(name, "redis", port=6379, headless=False)
+        assert made.spec is not None
+        return replace(made, spec=replace(made.spec, selector={**self._selector("redis"), ROLE: role}))
+
     def _service(self, name: str, component: Component, *, port: int, headless: bool) -> core.Service:
         return core.Service(
             metadata=self._meta(name, component),
@@ -151,7 +165,7 @@ class Specs:
 
     def _redis_files(self) -> dict[str, str]:
         return {
-            "redis.conf": base_conf(self._spec),
+            "redis.conf": base_conf(self._spec, self._found.read_at_start),
             "start.sh": scripts.REDIS_START,
             "ready.sh": scripts.REDIS_READY,
             "live.sh": scripts.REDIS_LIVE,
@@ -174,7 +188,10 @@ class Specs:
     def live_config(self) -> core.ConfigMap:
         """The live keys in force; what is there stays until servers accepted something else."""
         text = self._found.live
-        return self.published(text if text is not None else render_live(first_live(self._spec)))
+        if text is not None:
+            return self.published(text)
+        born = self._found.redis is None
+        return self.published(render_live(first_live(self._spec, born=born, memory=self._found.memory)))
 
     def published(self, text: str) -> core.ConfigMap:
         """The live keys with this text."""
@@ -223,7 +240,8 @@ class Specs:
     def inputs(self, component: Component) -> str:
         """Digest of what the user decided about the pods; only a change of it may restart any.
 
-        Restart-only keys of spec.config are not among it: they are reported, and wait for the next roll.
+        Restart-only keys of spec.config are among it where the policy is to roll them; else they are reported,
+        and wait for the next roll.
         """
         spec, sentinel = self._spec, self._sentinel
         if component == "redis":
@@ -241,6 +259,8 @@ class Specs:
                     *(spec.annotations, self._exporter, self._found.shutdown),
                 )
             ]
+            if spec.config_policy == "roll" and (keys := restart_keys(spec, self._found.read_at_start)):
+                plain.append(keys)
         else:
             plain = [
                 msgspec.to_builtins(part)

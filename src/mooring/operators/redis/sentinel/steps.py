@@ -376,6 +376,10 @@ class Steps:
             try:
                 await link.call("CONFIG", "SET", move.key, move.value)
             except Refused as error:
+                if "immutable" in error.reply or "Unsupported CONFIG" in error.reply:
+                    return ConfigResult(
+                        wanted=move.value, state="NeedsRestart", restart=True, effective=move.previous
+                    )
                 return ConfigResult(
                     wanted=move.value, state="Rejected", message=error.reply, previous=move.previous
                 )

@@ -60,6 +60,8 @@ class Pod:
     terminating: bool = False
     ready: bool = False
     revision: str = ""
+    role: str | None = None
+    """What its label says of its role, "" when there is none; None where nobody looked."""
     node: str = ""
     trouble: str = ""
     """Why it is not running: a CamelCase reason."""

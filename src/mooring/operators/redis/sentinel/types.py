@@ -25,6 +25,7 @@ from mooring.runtime.crd import F, PrinterColumn, Rule, at_most_one_of, crd, rul
 __all__ = [
     "DISCARD_ANNOTATION",
     "ELECT_ANNOTATION",
+    "PAUSE_ANNOTATION",
     "LegacyCondition",
     "NodeStatus",
     "Problem",
@@ -43,6 +44,7 @@ __all__ = [
 DEFAULT_IMAGE: Final = "redis:5.0.4-alpine"
 ELECT_ANNOTATION: Final = "mooring.dev/elect-master"
 DISCARD_ANNOTATION: Final = "mooring.dev/discard-data"
+PAUSE_ANNOTATION: Final = "mooring.dev/pause"
 NAME_LIMIT: Final = 48
 SIZE_MESSAGE: Final = "number of redis in spec is less than the minimum"
 SENTINEL_MESSAGE: Final = "number of sentinels in spec is less than the minimum"
@@ -166,6 +168,14 @@ class RedisClusterSpec(Part, frozen=True, kw_only=True):
     tole_rations: Annotated[list[core.Toleration] | None, F("Of the pods; spelled as it always was.")] = None
     config: Annotated[
         dict[str, str] | None, F("redis.conf keys, changed live where the server allows it.")
+    ] = None
+    config_policy: Annotated[
+        str | None,
+        F(
+            "Keys that are read at start only: report says so and leaves them to the next roll, roll begins one.",
+            enum=("report", "roll"),
+            default="report",
+        ),
     ] = None
     annotations: Annotated[dict[str, str] | None, F("Of the redis pods.")] = None
     disable_persistence: Annotated[bool | None, F("No append-only file and no snapshots.")] = None
