@@ -8,9 +8,9 @@ import pytest
 from tests.cache.fake_api import FakeApi
 
 from mooring.cache import InformerSet, NotCached, Transition
-from mooring.kube import Client, Conflict, Key, MergePatch, NotFound, encode, metadata_of
+from mooring.kube import AlreadyExists, Client, Conflict, Key, MergePatch, NotFound, encode, metadata_of
 from mooring.kube.objects.core import ConfigMap, Secret
-from mooring.kube.objects.meta import ObjectMeta
+from mooring.kube.objects.meta import ObjectMeta, OwnerReference
 from mooring.runtime import CachedClient
 from mooring.testing.clock import VirtualClock
 
@@ -176,3 +176,46 @@ async def test_metadata_alone_is_asked_for_and_follows_whole_writes(
         assert client.find(metadata_of(Secret), "a", namespace="default") is None
         with pytest.raises(TypeError, match="metadata alone"):
             await client.create(found)
+
+
+def child(owner_uid: str) -> ConfigMap:
+    owner = OwnerReference(api_version="v1", kind="Pod", name="p", uid=owner_uid, controller=True)
+    return ConfigMap(metadata=ObjectMeta(name="a", namespace="default", owner_references=[owner]))
+
+
+async def test_a_name_that_is_taken_is_ours_only_by_its_owners_uid(
+    client: CachedClient, api: FakeApi
+) -> None:
+    with api.losing_events():
+        made = await client.live.create(child("u1"))
+    assert find(client) is None, "the cache is behind"
+    found = await client.ensure(child("u1"))
+    assert found.metadata.uid == made.metadata.uid
+    assert find(client) is not None
+    with pytest.raises(AlreadyExists, match=r"belongs to Pod p \(uid u1\)"):
+        await client.ensure(child("u2"))
+    api.put(MAPS, "a", metadata={"ownerReferences": None})
+    with pytest.raises(AlreadyExists, match="nobody we know"):
+        await client.ensure(child("u1"))
+
+
+async def test_nothing_irreversible_is_done_for_an_object_that_changed(
+    client: CachedClient, api: FakeApi, clock: VirtualClock
+) -> None:
+    api.put(MAPS, "a", spec={"size": 3})
+    await clock.settle()
+    seen = find(client)
+    assert seen is not None
+    assert await client.confirm(seen) == seen
+    with api.losing_events():
+        api.put(MAPS, "a", spec={"size": 3}, metadata={"labels": {"x": "1"}})
+        assert (await client.confirm(seen)).metadata.labels == {"x": "1"}, "labels are no reason"
+        api.put(MAPS, "a", spec={"size": 5})
+        with pytest.raises(Conflict, match="has changed"):
+            await client.confirm(seen)
+        api.remove(MAPS, "a")
+        with pytest.raises(NotFound, match="is gone"):
+            await client.confirm(seen)
+        api.put(MAPS, "a", spec={"size": 3})
+        with pytest.raises(Conflict):
+            await client.confirm(seen)

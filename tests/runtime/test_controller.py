@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from tests.cache.fake_api import FakeApi, status
 
 from mooring.cache import InformerSet
-from mooring.kube import Client, Key, MergePatch, NotFound
+from mooring.kube import Client, Key, MergePatch, NotFound, Object, Resource
 from mooring.kube.errors import Conflict, TooManyRequests
 from mooring.kube.object import owner_reference
 from mooring.kube.objects.core import ConfigMap, Pod
@@ -30,6 +30,7 @@ from mooring.runtime import (
     generation_changed,
     meaningful_change,
     owner_key,
+    span,
 )
 from mooring.testing.clock import VirtualClock
 
@@ -321,6 +322,11 @@ def test_the_owner_of_another_group_is_not_taken_for_ours() -> None:
     assert list(owner_key(Pod)(child)) == [A]
     assert list(owner_key(ConfigMap)(child)) == []
 
+    class OtherPod(Object, frozen=True, kw_only=True):
+        resource = Resource("other.example", "v1", "Pod", "pods")
+
+    assert list(owner_key(OtherPod)(child)) == []
+
 
 async def test_a_map_function_that_fails_on_one_side_keeps_the_other(bench: Bench) -> None:
     bench.api.put("configmaps", "child", data={"for": "a"})
@@ -382,9 +388,7 @@ async def test_a_third_partys_edit_inside_our_answer_causes_a_pass(bench: Bench)
 
 
 @pytest.mark.parametrize(("own_writes", "passes"), [(True, 2), (False, 1)])
-async def test_writes_of_ours_wake_us_unless_declined(
-    bench: Bench, *, own_writes: bool, passes: int
-) -> None:
+async def test_writes_of_ours_wake_us_unless_declined(bench: Bench, *, own_writes: bool, passes: int) -> None:
     bench.api.put("pods", "a")
     controller = bench.controller()
     controller.watch(bench.informers.of(Pod), predicate=generation_changed)
@@ -623,3 +627,28 @@ async def test_reading_what_is_not_there_raises_not_found(bench: Bench) -> None:
     await bench.start()
     with pytest.raises(NotFound, match="default/zz"):
         bench.client.get(Pod, "zz", namespace="default")
+
+
+async def test_a_slow_pass_says_what_it_did(bench: Bench) -> None:
+    running: list[str] = []
+
+    async def act(key: Key) -> Result:
+        with span("ask the database"):
+            await bench.clock.sleep(8)
+            current = current_pass()
+            assert current is not None
+            running.extend(map(str, current.spans))
+        with span("write"):
+            await bench.clock.sleep(3 if key == A else 1)
+        return Done()
+
+    bench.act = act
+    bench.api.put("pods", "a")
+    bench.api.put("pods", "b")
+    with capture_logs() as lines:
+        await bench.on_pods()
+        await bench.clock.advance(12)
+    assert running == ["ask the database at 0.000 s: running"] * 2
+    (slow,) = [line for line in lines if line["event"] == "slow reconcile"]
+    assert slow["seconds"] == 11
+    assert slow["spans"] == ["ask the database at 0.000 s: 8.000 s", "write at 8.000 s: 3.000 s"]

@@ -20,7 +20,7 @@ CRDs from types are in `crd`, log set-up and redaction in `log`. Stands on `moor
 from mooring.runtime.backoff import KeyedBackoff, StreamBackoff
 from mooring.runtime.client import CachedClient
 from mooring.runtime.clock import Clock, SystemClock, rfc3339
-from mooring.runtime.context import Pass, current_pass
+from mooring.runtime.context import Pass, current_pass, span
 from mooring.runtime.controller import After, Controller, Done, Reconcile, Result, Terminal, owner_key
 from mooring.runtime.crd import (
     F,
@@ -112,6 +112,7 @@ __all__ = [
     "rfc3339",
     "rules",
     "secrets",
+    "span",
     "status_changed",
     "unknown_fields",
     "write_crds",

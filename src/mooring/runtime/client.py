@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from mooring.cache.informer import InformerSet
 from mooring.kube.client import Client
-from mooring.kube.errors import NotFound, ServerError, TransportError
-from mooring.kube.object import Key, Object, key_of
+from mooring.kube.errors import AlreadyExists, Conflict, NotFound, ServerError, TransportError
+from mooring.kube.object import Key, Object, controller_of, key_of
 from mooring.kube.patches import Patch
 from mooring.kube.selectors import parse_selector
 from mooring.runtime.expectations import Expectations
@@ -103,6 +103,38 @@ class CachedClient:
         if not dry_run:
             self._wrote(made)
         return made
+
+    async def ensure(self, obj: T) -> T:
+        """Create an object, or return the one of its name if it is ours: the same controlling owner, by UID.
+
+        A name that is taken is read live: the cache may be behind. Raises `AlreadyExists`, saying who owns the
+        name, when it belongs to somebody else; a name alone makes nothing ours.
+        """
+        try:
+            return await self.create(obj)
+        except AlreadyExists as error:
+            found = await self.refresh(type(obj), obj.metadata.name or "", namespace=key_of(obj).namespace)
+            owner, wanted = controller_of(found) if found is not None else None, controller_of(obj)
+            if found is not None and owner is not None and wanted is not None and owner.uid == wanted.uid:
+                return found
+            whose = f"{owner.kind} {owner.name} (uid {owner.uid})" if owner is not None else "nobody we know"
+            message = f"{error.message}, and belongs to {whose}; remove it or choose another name"
+            raise AlreadyExists(message, status=409, reason="AlreadyExists") from error
+
+    async def confirm(self, obj: T) -> T:
+        """Read an object live, right before something that cannot be undone is done because of it.
+
+        Raises `NotFound` when it is gone, `Conflict` when it is another object or its spec has changed.
+        """
+        key = key_of(obj)
+        found = await self.refresh(type(obj), key.name, namespace=key.namespace)
+        if found is None:
+            raise NotFound(f"{obj.resource.plural} {str(key)!r} is gone", status=404, reason="NotFound")
+        before, now = obj.metadata, found.metadata
+        if (before.uid, before.generation) != (now.uid, now.generation):
+            message = f"{obj.resource.plural} {str(key)!r} has changed since it was looked at; look again"
+            raise Conflict(message, status=409, reason="Conflict")
+        return found
 
     async def apply(
         self,

@@ -41,6 +41,8 @@ log = structlog.get_logger("mooring.runtime")
 RESYNC_SECONDS: Final = 36_000.0
 #: A key may wake itself so often within a minute before it is slowed down.
 HOT_LOOP: Final = 600
+#: A pass that takes longer says in the log what it did.
+SLOW_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +294,7 @@ class Controller:
             queue.add(key, priority=priority, after=after)
         self._early.clear()
         for number in range(self.stats.workers):
-            current = Pass(self.name)
+            current = Pass(self.name, self._clock)
             self._passes.append(current)
             task = asyncio.create_task(self._work(queue, current), name=f"{self.name} worker {number}")
             self._workers.append(task)
@@ -426,8 +428,12 @@ class Controller:
             try:
                 await self._pass(queue, key)
             finally:
-                stats.seconds.observe(monotonic() - started)
+                seconds = monotonic() - started
+                stats.seconds.observe(seconds)
                 stats.active -= 1
+                if seconds > SLOW_SECONDS:
+                    spans = [str(part) for part in current.spans]
+                    log.warning("slow reconcile", seconds=round(seconds, 3), spans=spans)
                 current.end()
                 queue.done(key)
 

@@ -95,7 +95,8 @@ class Health:
         out = io.StringIO()
         for controller in self._controllers():
             for current in controller.passes:
-                out.write(f"pass {current.id} {controller.name} {current.key}\n")
+                out.write(f"pass {current.id} {controller.name} {current.key}, {current.age:.3f} s\n")
+                out.writelines(f"    {part}\n" for part in current.spans)
         for task in sorted(asyncio.all_tasks(), key=lambda task: task.get_name()):
             out.write(f"\n--- {task.get_name()}\n")
             task.print_stack(limit=12, file=out)

@@ -27,6 +27,7 @@ from prometheus_client.registry import Collector
 from mooring.cache.clock import Clock, SystemClock
 from mooring.cache.informer import InformerSet
 from mooring.kube.transport import Response, StreamResponse, Transport
+from mooring.runtime.context import span
 from mooring.runtime.queue import WorkQueue
 
 __all__ = ["ControllerStats", "MeteredTransport", "Metrics", "QueueStats", "Samples"]
@@ -332,9 +333,10 @@ class MeteredTransport:
         started = self._clock.monotonic()
         code = "<error>"
         try:
-            answer = await self._inner.request(
-                method, path, query=query, body=body, headers=headers, timeout=timeout
-            )
+            with span(f"{method} {path}"):
+                answer = await self._inner.request(
+                    method, path, query=query, body=body, headers=headers, timeout=timeout
+                )
             code = str(answer.status)
         finally:
             self._note(method, code, self._clock.monotonic() - started)
