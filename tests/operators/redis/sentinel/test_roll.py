@@ -192,6 +192,13 @@ def test_a_sidecar_that_cannot_run_stops_the_roll_too() -> None:
     waits_for("RollWaiting", starting.decide())
 
 
+def test_a_template_that_has_no_revision_yet_is_not_taken_for_rolled_out() -> None:
+    scene = declared(rolling(healthy()), BAD, inputs=BAD, update_revision="")
+    waits_for(
+        "RollWaiting", scene.record(rolls={"redis": Roll(inputs=BAD, good=GOOD, revision="r1")}).decide()
+    )
+
+
 def test_a_finished_roll_is_forgotten() -> None:
     scene = declared(rolling(healthy()), BAD, inputs=BAD, update_revision="r2")
     scene = scene.record(rolls={"redis": Roll(inputs=BAD, good=GOOD, revision="r1")})

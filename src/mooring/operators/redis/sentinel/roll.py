@@ -185,8 +185,11 @@ def end(look: Look, member: Member, server: Server) -> Verdict | None:
     """Every pod runs the new template: the roll is over."""
     for component in COMPONENTS:
         known, state = look.recorded.rolls.get(component), look.set_of(component)
-        if known is None or known.pod or not state.current or not state.update_revision:
+        if known is None or known.pod or not state.current:
             continue
+        if not state.update_revision:
+            text = f"the new template of the {component} pods has no revision yet"
+            return Wait(reason="RollWaiting", message=text, after=0.2)
         pods = _pods(look, component)
         whole = all(pod.running and not pod.trouble and not pod.terminating for pod in pods)
         if whole and pods and len(pods) >= state.replicas and not _old(pods, state.update_revision):

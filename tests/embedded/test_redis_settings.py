@@ -1,0 +1,96 @@
+"""Restart-only keys, memory from the limits, Services by role, and a pause, on running servers."""
+
+from __future__ import annotations
+
+import pytest
+from tests.embedded.conftest import MakeCluster
+
+from mooring.kube.objects.core import Service
+from mooring.kube.patches import MergePatch
+from mooring.operators.redis.dial import Address, Dial, DialError
+from mooring.operators.redis.sentinel.types import RedisCluster
+from mooring.testing.redis import RedisStage
+
+pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(90)]
+
+MEBI = 1 << 20
+
+
+async def roles(stage: RedisStage) -> dict[str, str]:
+    pods = await stage.pods("redis")
+    return {pod.metadata.name or "": (pod.metadata.labels or {}).get("mooring.dev/role", "") for pod in pods}
+
+
+async def role_behind(stage: RedisStage, service: str) -> str:
+    """What the server says of itself that answers behind a Service."""
+    found = await stage.bed.get(Service, service, stage.namespace)
+    assert found.spec
+    try:
+        async with Dial().link(Address(found.spec.cluster_ip or "", 6379)) as link:
+            return str((await link.call("ROLE"))[0])
+    except DialError:
+        return ""
+
+
+async def test_services_by_role_follow_the_master(cluster: MakeCluster) -> None:
+    stage = await cluster()
+    old = await stage.master()
+    assert (await roles(stage))[old] == "master"
+    assert await role_behind(stage, stage.names.master) == "master"
+    assert await role_behind(stage, stage.names.replica) == "slave"
+
+    await stage.restarted({old: stage.kill(old)})
+    await stage.exact()
+
+    new = await stage.master()
+    assert {pod for pod, role in (await roles(stage)).items() if role == "master"} == {new}
+
+    async def follows() -> bool:
+        return await role_behind(stage, stage.names.master) == "master"
+
+    await stage.bed.until(follows, "the master's Service leads to the new one")
+
+
+async def test_memory_follows_the_limits_of_new_clusters(cluster: MakeCluster) -> None:
+    stage = await cluster(resources={"limits": {"memory": "512Mi"}})
+    for pod in await stage.pods("redis"):
+        assert await stage.config(pod.metadata.name or "", "maxmemory") == str(384 * MEBI)
+
+
+async def test_a_paused_cluster_is_left_alone_until_the_pause_is_over(cluster: MakeCluster) -> None:
+    stage = await cluster()
+
+    async def pause(value: str | None) -> None:
+        body = MergePatch({"metadata": {"annotations": {"mooring.dev/pause": value}}})
+        await stage.bed.client.patch(RedisCluster, stage.name, body, namespace=stage.namespace)
+
+    async def paused() -> bool:
+        return "Configure" in (await stage.condition("Progressing"))[2]
+
+    await pause("true")
+    await stage.patch({"config": {"hz": "13"}})
+    await stage.bed.until(paused, "the condition says what would be done")
+    assert await stage.config(stage.names.pod("redis", 0), "hz") == "10"
+
+    await pause(None)
+    await stage.exact()
+    assert await stage.config(stage.names.pod("redis", 0), "hz") == "13"
+
+
+async def test_a_restart_only_key_is_reported_and_rolled_when_asked_for(cluster: MakeCluster) -> None:
+    stage = await cluster()
+    await stage.patch({"config": {"databases": "32"}})
+
+    async def reported() -> bool:
+        return "spec.config.databases" in (await stage.condition("Stalled"))[2]
+
+    await stage.bed.until(reported, "the key is reported")
+    before = {pod.metadata.uid for pod in await stage.pods("redis")}
+
+    await stage.patch({"configPolicy": "roll"})
+    await stage.exact(60)
+    for pod in await stage.pods("redis"):
+        assert await stage.config(pod.metadata.name or "", "databases") == "32"
+    assert not before & {pod.metadata.uid for pod in await stage.pods("redis")}
+    result = ((await stage.status()).config or {})["databases"]
+    assert (result.state, result.effective) == ("Applied", "32")
