@@ -289,6 +289,9 @@ def test_defaults_are_filled_as_the_server_does() -> None:
     assert full.spec.storage == Storage(keep=True)
     assert full.spec.ports == [Port(name="a", protocol="TCP")]
     assert defaulted(full) == full
+    off = defaulted(decode(b'{"spec":{"storage":{"keep":false}}}', Widget)).spec
+    assert off is not None
+    assert off.storage == Storage(keep=False), "what was written stays, be it false"
     assert defaulted(decode(b"{}", Widget)).spec is None, "a default inside an absent object is not applied"
 
 

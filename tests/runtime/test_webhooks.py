@@ -19,7 +19,7 @@ from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 from prometheus_client import CollectorRegistry, generate_latest
 
-from mooring.kube import ApiError, Client, Config, HttpTransport, Key, MergePatch
+from mooring.kube import AlreadyExists, ApiError, Client, Config, Conflict, HttpTransport, Key, MergePatch
 from mooring.kube.objects.admissionregistration import (
     MutatingWebhookConfiguration,
     ValidatingWebhook,
@@ -74,6 +74,9 @@ def test_for_three_years_every_client_trusts_what_any_replica_serves() -> None:
         for bundle in (before.bundle, found.bundle):
             assert trusts(bundle, before, now), now
             assert trusts(bundle, found, now), now
+        # While no operator leads nothing is renewed: what is served must last as long as it says.
+        (signer,) = [one for one in found.authorities if one.subject == found.serving.issuer]
+        assert found.serving.not_valid_after_utc <= signer.not_valid_after_utc, now
         now += HOUR / 2 if now - changed < 4 * HOUR else 12 * HOUR
     assert steps > 3 * 365 / 90
 
@@ -217,7 +220,7 @@ async def serving(
         await client.create(secret)
         task = asyncio.create_task(server.serve(client, Key("default", "certificates")))
         try:
-            await until(lambda: server.serving is not None)
+            await until(lambda: server.listening)
             asked = Asked(server, certificates)
             try:
                 yield asked
@@ -417,9 +420,9 @@ async def test_a_new_certificate_is_served_at_once_and_drops_no_connection() -> 
         asked.server.use(fresh)
         await asked.review()
         assert open_connection(asked) is kept, "the connection was given up"
-        _, writer = await asyncio.open_connection(
-            "127.0.0.1", asked.server.port, ssl=ssl.create_default_context(cadata=fresh.bundle.decode())
-        )
+        anybody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
+        _, writer = await asyncio.open_connection("127.0.0.1", asked.server.port, ssl=anybody)
         shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
         writer.close()
         assert x509.load_der_x509_certificate(shown) == fresh.serving
@@ -437,14 +440,19 @@ async def test_a_broken_secret_leaves_the_certificate_in_use_and_is_counted() ->
         assert server.metrics.read_errors._value.get() == 1
 
 
-async def test_a_server_without_a_valid_certificate_says_so_to_the_readiness_probe() -> None:
+async def test_a_server_that_cannot_answer_says_why_to_the_readiness_probe() -> None:
+    async def review(asked: Review[ConfigMap]) -> Verdict:
+        return Allow()
+
     clock = Shifted()
     server = WebhookServer([], clock=clock)
     assert "no certificate yet" in server.trouble()
     server.use(made(datetime.now(UTC)))
-    assert server.trouble() == ""
-    clock.shift = 91 * DAY
-    assert "has ended" in server.trouble()
+    assert "not open" in server.trouble()
+    async with serving(review, clock=clock) as asked:
+        assert asked.server.trouble() == ""
+        clock.shift = 91 * DAY
+        assert "has ended" in asked.server.trouble()
 
 
 def test_a_taken_port_is_named() -> None:
@@ -563,7 +571,7 @@ class Deployed:
         hooks = self.hooks(policy)
         self.replica(hooks)
         self.task(self.keeper(hooks).run())
-        await until(lambda: self.servers[0].serving is not None)
+        await until(lambda: self.servers[0].listening)
         await until(lambda: self.works())
 
     async def works(self) -> bool:
@@ -662,7 +670,7 @@ async def test_a_bug_in_a_handler_refuses_or_passes_as_the_failure_policy_says(d
 async def test_certificates_rotate_while_requests_run_and_none_of_them_fails(deployed: Deployed) -> None:
     await deployed.start()
     second = deployed.replica(deployed.hooks())
-    await until(lambda: second.serving is not None)
+    await until(lambda: second.listening)
     sent = 0
     failures: list[str] = []
 
@@ -745,6 +753,43 @@ async def test_of_two_replicas_that_rotate_at_once_one_wins_and_the_other_reads(
     await asyncio.gather(*(keeper.look() for keeper in keepers))
 
     assert len((await deployed.certificates()).authorities) == 2
+
+
+async def test_what_another_replica_wrote_meanwhile_is_not_overwritten(deployed: Deployed) -> None:
+    hooks = deployed.hooks()
+    deployed.replica(hooks)
+    late, fast = (deployed.keeper(hooks) for _ in range(2))
+    none, _ = await late._read()
+    assert none is None
+    await fast.look()
+    mine = made(deployed.clock.now())
+    with pytest.raises(AlreadyExists):
+        await late._write(none, mine)
+
+    seen, _ = await late._read()
+    deployed.clock.shift += 101 * DAY
+    await fast.look()
+    with pytest.raises(Conflict):
+        await late._write(seen, mine)
+    assert len((await deployed.certificates()).authorities) == 2
+
+
+async def test_nothing_is_signed_by_an_authority_that_a_configuration_does_not_carry(
+    deployed: Deployed,
+) -> None:
+    hooks = deployed.hooks()
+    deployed.replica(hooks)
+    keeper = deployed.keeper(hooks, inject_only=True)
+    await keeper.look()
+    first = (await deployed.certificates()).authorities[0]
+    deployed.clock.shift += 101 * DAY
+    await keeper.look()
+    deployed.clock.shift += 61 * MINUTE
+    await keeper.look()
+
+    now = await deployed.certificates()
+    assert len(now.authorities) == 2
+    assert now.serving.issuer == first.subject
 
 
 async def test_at_rest_nothing_is_written(deployed: Deployed) -> None:

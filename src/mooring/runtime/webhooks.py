@@ -333,6 +333,7 @@ class WebhookServer:
         self._context.set_alpn_protocols(["http/1.1"])
         self._socket: socket.socket | None = None
         self._runner: web.AppRunner | None = None
+        self._listening = False
         self.serving: Certificates | None = None
         for hook in self.hooks:
             self.metrics.requests.labels(hook.path, "200")
@@ -343,10 +344,17 @@ class WebhookServer:
         """The port that is bound, else the one asked for."""
         return int(self._socket.getsockname()[1]) if self._socket is not None else self._port
 
+    @property
+    def listening(self) -> bool:
+        """Whether connections are taken: from the first certificate on."""
+        return self._listening
+
     def trouble(self) -> str:
         """Why no review can be answered, for a readiness check; empty when all is well."""
         if self.serving is None:
             return "no certificate yet: the leader has not written the Secret"
+        if not self._listening:
+            return "the listener is not open"
         if self.serving.serving.not_valid_after_utc <= self._clock.now():
             return "the serving certificate has ended: no leader renewed it"
         return ""
@@ -421,9 +429,11 @@ class WebhookServer:
         await self._runner.setup()
         assert self._socket is not None
         await web.SockSite(self._runner, self._socket, ssl_context=self._context).start()
+        self._listening = True
 
     async def stop(self) -> None:
         """Close the listener; reviews under way get five seconds to end."""
+        self._listening = False
         runner, self._runner = self._runner, None
         taken, self._socket = self._socket, None
         if runner is not None:
