@@ -27,7 +27,7 @@ _PATIENCE = 10.0
 
 @dataclass(frozen=True)
 class Step:
-    """One request. `{ns}`, `{rv:N}`, `{uid:N}`, `{continue:N}` refer to the namespace and earlier answers.
+    """One request. `{ns}`, `{rv:N}`, `{uid:N}`, `{token:N}` ... refer to the namespace and earlier answers.
 
     `ignore` names top-level or dotted fields left out of the comparison; `quiet` compares the status only;
     `until` sends it again until that status comes back.
@@ -54,20 +54,28 @@ class Answer:
 
 
 class Server:
-    """One API server, reached with raw paths."""
+    """One API server, reached with raw paths.
 
-    def __init__(self, url: str, context: ssl.SSLContext, token: str = "") -> None:
+    `bare` is the context of steps that bring an Authorization header of their own: a client certificate in
+    `context` would speak louder.
+    """
+
+    def __init__(
+        self, url: str, context: ssl.SSLContext, token: str = "", *, bare: ssl.SSLContext | None = None
+    ) -> None:
         self._host = urlsplit(url).netloc
-        self._context = context
+        self._context, self._bare = context, bare or context
         self._token = token
 
-    def send(self, step: Step, path: str, body: Json) -> Answer:
+    def send(self, step: Step, path: str, body: Json, headers: Mapping[str, str] | None = None) -> Answer:
         """Send one request on a connection of its own; nothing of the path is tidied up."""
-        connection = http.client.HTTPSConnection(self._host, context=self._context, timeout=30)
+        context = self._bare if "Authorization" in step.headers else self._context
+        connection = http.client.HTTPSConnection(self._host, context=context, timeout=30)
         try:
-            headers = {"User-Agent": "conformance/1.0", "Accept": "application/json", **step.headers}
-            if self._token and "Authorization" not in headers:
-                headers["Authorization"] = f"Bearer {self._token}"
+            sent = {"User-Agent": "conformance/1.0", "Accept": "application/json"}
+            sent |= step.headers if headers is None else headers
+            if self._token and "Authorization" not in sent:
+                sent["Authorization"] = f"Bearer {self._token}"
             data = (
                 body
                 if isinstance(body, (bytes, type(None)))
@@ -76,8 +84,8 @@ class Server:
             if isinstance(body, str):
                 data = body.encode()
             if data is not None and step.type:
-                headers.setdefault("Content-Type", step.type)
-            connection.request(step.method, path, body=data, headers=headers)
+                sent.setdefault("Content-Type", step.type)
+            connection.request(step.method, path, body=data, headers=sent)
             response = connection.getresponse()
             content = response.read()
             kind = (response.getheader("Content-Type") or "").partition(";")[0]
@@ -97,7 +105,7 @@ def _parsed(content: bytes, stream: bool) -> Json:
         return text
 
 
-_REFERENCE = re.compile(r"\{(rv|uid|continue|ip):(\d+)\}")
+_REFERENCE = re.compile(r"\{(rv|uid|continue|ip|token):(\d+)\}")
 
 
 def run(server: Server, steps: Sequence[Step], namespace: str) -> list[Json]:
@@ -112,6 +120,7 @@ def run(server: Server, steps: Sequence[Step], namespace: str) -> list[Json]:
                 "uid": lambda: body["metadata"]["uid"],
                 "continue": lambda: body["metadata"]["continue"],
                 "ip": lambda: body["spec"]["clusterIP"],
+                "token": lambda: body["status"]["token"],
             }[match[1]]()
             return str(found)
 
@@ -125,16 +134,16 @@ def run(server: Server, steps: Sequence[Step], namespace: str) -> list[Json]:
         return [filled(v) for v in value] if isinstance(value, list) else value
 
     for step in steps:
-        answer = _sent(server, step, fill(step.path), filled(step.body))
+        answer = _sent(server, step, fill(step.path), filled(step.body), filled(dict(step.headers)))
         answers.append(answer)
     names = _Names(namespace)
     return [normalised(answer, step, names) for answer, step in zip(answers, steps, strict=True)]
 
 
-def _sent(server: Server, step: Step, path: str, body: Json) -> Answer:
+def _sent(server: Server, step: Step, path: str, body: Json, headers: Mapping[str, str]) -> Answer:
     deadline = time.monotonic() + _PATIENCE
     while True:
-        answer = server.send(step, path, body)
+        answer = server.send(step, path, body, headers)
         if step.until in (0, answer.status) or time.monotonic() > deadline:
             return answer
         time.sleep(0.05)
@@ -155,6 +164,8 @@ class _Names:
         return known
 
 
+#: Lists whose order is not the same from one answer of a real server to the next.
+_UNORDERED = ("managedFields", "conditions", "causes", "resourceRules", "nonResourceRules")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TOKEN_VOLUME = re.compile(r"kube-api-access-[a-z0-9]{5}\b")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
@@ -197,7 +208,7 @@ def _value(value: Json, names: _Names, key: str) -> Json:
         return {_text(k, names): _value(v, names, k) for k, v in value.items()}
     if isinstance(value, list):
         items = [_value(item, names, key) for item in value]
-        if key in ("managedFields", "conditions", "causes"):
+        if key in _UNORDERED:
             return sorted(items, key=lambda item: json.dumps(item, sort_keys=True))
         return items
     if key == "clusterIPs" and isinstance(value, str) and value != "None":

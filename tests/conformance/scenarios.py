@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tests.conformance.access import ACCESS
 from tests.conformance.comparing import Step
 from tests.conformance.kinds import lives
 
@@ -1189,3 +1190,4 @@ SCENARIOS: dict[str, list[Step]] = {
 }
 
 SCENARIOS.update(lives())
+SCENARIOS.update(ACCESS)

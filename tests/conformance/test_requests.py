@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,8 +36,9 @@ def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def real(real_kubernetes: Path) -> Server:
     config = Config.load(real_kubernetes)
     context = config.ssl_context()
+    bare = replace(config, client_cert=None, client_key=None).ssl_context()
     assert context is not None
-    return Server(config.server, context)
+    return Server(config.server, context, bare=bare)
 
 
 @pytest.fixture

@@ -291,11 +291,11 @@ async def test_account_tokens_authenticate_until_the_account_or_the_hour_is_gone
 
         seen = (await client.create(reviews, review))["status"]
         assert seen["user"]["username"] == "system:serviceaccount:default:sa"
-        known = server.authenticator.of_token(token, now=moment + timedelta(seconds=599))
+        known, _ = server.authenticator.identify(token, now=moment + timedelta(seconds=599))
         assert known.name == "system:serviceaccount:default:sa"
         for late, wrong in ((601, token), (0, token[:-4] + "AAAA"), (0, "")):
             with pytest.raises(TokenError):
-                server.authenticator.of_token(wrong, now=moment + timedelta(seconds=late))
+                server.authenticator.identify(wrong, now=moment + timedelta(seconds=late))
         await client.delete(accounts + "/sa")
         assert "authenticated" not in (await client.create(reviews, review))["status"]
 

@@ -60,15 +60,18 @@ class Authenticator:
         if scheme.lower() != "bearer" or not token.strip():
             return ANONYMOUS
         try:
-            return self.of_token(token.strip(), now=now)
+            return self.identify(token.strip(), now=now)[0]
         except TokenError:
             raise failures.unauthorized() from None
 
-    def of_token(self, token: str, *, now: datetime, audiences: tuple[str, ...] = (ISSUER,)) -> User:
-        """Return the user of a token; raises TokenError when it is not valid for any of the audiences."""
+    def identify(
+        self, token: str, *, now: datetime, audiences: tuple[str, ...] = (ISSUER,)
+    ) -> tuple[User, tuple[str, ...]]:
+        """Return the user of a token and those of the audiences it is for; raises TokenError without any."""
         if user := self._users.get(_digest(token)):
-            return user
-        return self._account(self._authority.verify(token, now=now, audiences=audiences))
+            return user, audiences
+        claims = self._authority.verify(token, now=now, audiences=audiences)
+        return self._account(claims), tuple(one for one in claims.audiences if one in audiences)
 
     def _account(self, claims: Claims) -> User:
         """Return the user of a ServiceAccount that still exists, as must what its token is bound to."""

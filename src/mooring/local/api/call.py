@@ -25,7 +25,7 @@ __all__ = ["Call", "Cluster", "view"]
 JsonObject = dict[str, Any]
 
 
-def nobody(token: str, audiences: tuple[str, ...]) -> User:
+def nobody(token: str, audiences: tuple[str, ...]) -> tuple[User, tuple[str, ...]]:
     """Know no token at all."""
     raise TokenError
 
@@ -42,8 +42,8 @@ class Cluster:
     tokens: Authority
     gateway: NodeGateway | None = None
     watchers: int = 0
-    #: Returns the user of a token for some audiences; raises TokenError when it is not valid.
-    identify: Callable[[str, tuple[str, ...]], User] = nobody
+    #: Returns the user of a token and those of some audiences it is for; raises TokenError.
+    identify: Callable[[str, tuple[str, ...]], tuple[User, tuple[str, ...]]] = nobody
 
     def now(self) -> datetime:
         """Return the time."""

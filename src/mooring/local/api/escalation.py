@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from mooring.kube.errors import NotFound
 from mooring.local.api import rbac
 from mooring.local.api.authorization import GROUP, MASTERS
 from mooring.local.api.call import Call
@@ -58,7 +59,13 @@ def _check_binding(call: Call, obj: JsonObject) -> None:
         return  # validation names it
     if _may(call, "bind", f"{kind.lower()}s", name):
         return
-    rules = call.cluster.authorizer.role_rules(kind, name, call.namespace)
+    try:
+        rules = call.cluster.authorizer.role_rules(kind, name, call.namespace)
+    except NotFound:
+        if kind == "Role":
+            raise
+        # A real server looks ClusterRoles up as what the request is about.
+        raise call.not_found(name) from None
     _check_rules(call, rules, obj["metadata"].get("name") or "")
 
 

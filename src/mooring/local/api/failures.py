@@ -50,8 +50,8 @@ __all__ = [
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
 
-#: How the messages of the router begin; its answers carry details, empty or not.
-_ROUTED = ("the server ", "406: ", "415: ")
+#: How the messages begin whose answers carry details, empty or not: the router's, and refusals of paths.
+_DETAILED = ("the server ", "406: ", "415: ", "forbidden: ")
 
 
 def status_of(error: ApiError) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def status_of(error: ApiError) -> dict[str, Any]:
     details = dict(error.details)
     if error.retry_after is not None:
         details["retryAfterSeconds"] = int(error.retry_after)
-    if details or error.message.startswith(_ROUTED):
+    if details or error.message.startswith(_DETAILED):
         status["details"] = details
     status["code"] = error.status
     return status

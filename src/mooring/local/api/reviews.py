@@ -164,11 +164,11 @@ async def _token(call: Call) -> Answer:
         raise failures.bad_request("token is required for TokenReview in authentication")
     audiences = tuple(spec.get("audiences") or (ISSUER,))
     try:
-        user = call.cluster.identify(spec["token"], audiences)
+        user, shared = call.cluster.identify(spec["token"], audiences)
     except TokenError as error:
         why = f"[invalid bearer token, {error}]" if str(error) else "invalid bearer token"
         return _answered(call, review, {"user": {}, "error": why})
-    status = {"authenticated": True, "user": user.to_json(), "audiences": list(audiences)}
+    status = {"authenticated": True, "user": user.to_json(), "audiences": list(shared)}
     return _answered(call, review, status)
 
 

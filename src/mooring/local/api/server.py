@@ -136,8 +136,8 @@ class ApiServer:
         self._runners.append(runner)
         await web.SockSite(runner, sock, ssl_context=context).start()
 
-    def _identify(self, token: str, audiences: tuple[str, ...]) -> User:
-        return self.authenticator.of_token(token, now=self.cluster.now(), audiences=audiences)
+    def _identify(self, token: str, audiences: tuple[str, ...]) -> tuple[User, tuple[str, ...]]:
+        return self.authenticator.identify(token, now=self.cluster.now(), audiences=audiences)
 
     # --- definitions --------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ async def request_token(call: Call) -> Answer:
     """Answer a TokenRequest."""
     body = await writes.decode_review(call, api_version=f"{_GROUP}/v1", kind=_KIND, complete=_with_seconds)
     meta = dict(body["metadata"])
-    _check_names(call, meta)
+    _check_name(call, meta)
     account = call.live()
     uid = account.obj["metadata"]["uid"]
     if meta.get("uid", uid) != uid:
@@ -73,15 +73,14 @@ async def request_token(call: Call) -> Answer:
 
 def _with_seconds(obj: JsonObject) -> JsonObject:
     spec = obj.get("spec") or {}
-    return {**obj, "spec": {**spec, "expirationSeconds": spec.get("expirationSeconds", _SECONDS)}}
+    return {**obj, "spec": {**spec, "expirationSeconds": spec.get("expirationSeconds") or _SECONDS}}
 
 
-def _check_names(call: Call, meta: Mapping[str, Any]) -> None:
-    for name, wanted in (("name", call.target.name), ("namespace", call.namespace)):
-        if meta.get(name, wanted) != wanted:
-            why = f"must match the service account {name} if specified"
-            error = fields.invalid(f"metadata.{name}", meta[name], why)
-            raise invalid_object([error], group=_GROUP, kind=_KIND, name=call.target.name)
+def _check_name(call: Call, meta: Mapping[str, Any]) -> None:
+    if meta.get("name", call.target.name) != call.target.name:
+        why = "must match the service account name if specified"
+        error = fields.invalid("metadata.name", meta["name"], why)
+        raise invalid_object([error], group=_GROUP, kind=_KIND, name=call.target.name)
 
 
 def _seconds_errors(seconds: int) -> list[FieldError]:

@@ -218,6 +218,8 @@ async def decode_review(
     if problems and options.field_validation == "Warn":
         call.request.warnings.extend(problems)
     obj = complete({**decoded.value, "metadata": decoded.value.get("metadata") or {}})
+    if call.namespace:
+        _same_namespace(call, obj)
     writer = dataclasses.replace(_writer(call, options), api_version=api_version)
     return ssa.track(None, obj, schema, writer)
 
