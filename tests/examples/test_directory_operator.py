@@ -81,6 +81,18 @@ async def test_retained_files_stay(rig: Rig) -> None:
     assert (path / "precious").exists()
 
 
+async def test_a_new_object_of_an_old_name_gets_none_of_its_files(rig: Rig) -> None:
+    old = await create(rig, deletion="Retain")
+    (old / "precious").touch()
+    await delete(rig)
+
+    new = await create(rig)
+
+    assert list(new.iterdir()) == []
+    await delete(rig)
+    assert (old / "precious").exists()
+
+
 async def test_a_failing_clean_up_keeps_the_object_and_says_so(rig: Rig) -> None:
     path = await create(rig)
     (path / "sub").mkdir()  # unlink() refuses a directory: a failure that no retry cures

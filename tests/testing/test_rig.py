@@ -69,10 +69,11 @@ async def test_a_crash_comes_right_after_the_write_it_was_set_to() -> None:
         await rig.start(crash_after=3)
         await create(rig, 7)
 
-        async def dead() -> bool:
-            return rig.crashed
+        async def dead_or_done() -> bool:
+            return rig.crashed or await count(rig) == 7
 
-        await rig.until(dead, "the crash")
+        await rig.until(dead_or_done, "the crash")
+        assert rig.crashed
         assert await count(rig) == 3, "the third write was carried out, and no fourth"
 
         await rig.settle()
