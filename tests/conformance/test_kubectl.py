@@ -184,6 +184,43 @@ def test_create_sends_protobuf_and_is_understood(kubectl: Kubectl) -> None:
     assert "admin" in kubectl("auth", "whoami")
 
 
+def test_rights_are_shown_and_enforced(kubectl: Kubectl) -> None:
+    kubectl("create", "role", "reader", "--verb=get,list", "--resource=pods,configmaps")
+    kubectl("create", "rolebinding", "reader", "--role=reader", "--user=ann")
+    kubectl("create", "clusterrole", "metrics", "--verb=get", "--non-resource-url=/metrics")
+    kubectl("create", "clusterrolebinding", "metrics", "--clusterrole=metrics", "--group=watchers")
+    ann = ("--as", "ann")
+    for asked, answer in (
+        (("list", "pods"), "yes"),
+        (("delete", "pods"), "no"),
+        (("list", "pods", "-A"), "no"),
+        (("get", "pods", "--subresource=log"), "no"),
+        (("get", "/version"), "yes"),
+        (("get", "/metrics"), "no"),
+        (("get", "/metrics", "--as-group=watchers"), "yes"),
+    ):
+        found = kubectl("auth", "can-i", *asked, *ann, fails=0 if answer == "yes" else 1)
+        assert found.split()[0] == answer, asked
+    listed = [line.split() for line in kubectl("auth", "can-i", "--list", *ann).splitlines()]
+    assert ["configmaps", "[]", "[]", "[get", "list]"] in listed
+    assert ["[/version]", "[]", "[get]"] in listed
+    assert 'cannot delete resource "pods"' in kubectl("delete", "pod", "p", *ann, fails=1)
+    assert kubectl("get", "pods", *ann) == ""
+    refused = kubectl("create", "role", "more", "--verb=delete", "--resource=pods", *ann, fails=1)
+    assert 'cannot create resource "roles"' in refused
+    kubectl("auth", "reconcile", "-f", "-", stdin=ROLE)
+    assert kubectl("auth", "can-i", "update", "secrets", *ann).strip() == "yes"
+
+
+ROLE = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: reader, namespace: default}
+rules:
+- {apiGroups: [""], resources: [secrets], verbs: [update]}
+"""
+
+
 def test_explain_and_discovery(kubectl: Kubectl) -> None:
     assert "maxSurge" in kubectl("explain", "deployment.spec.strategy.rollingUpdate")
     assert "apps/v1" in kubectl("api-versions")

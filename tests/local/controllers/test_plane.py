@@ -27,6 +27,7 @@ from mooring.kube.objects.core import (
 from mooring.kube.objects.discovery import EndpointSlice
 from mooring.kube.objects.events import Event
 from mooring.kube.objects.policy import PodDisruptionBudget
+from mooring.kube.objects.rbac import ClusterRole
 from mooring.kube.patches import StrategicMergePatch
 from mooring.local.api import ApiServer
 from mooring.local.controllers.kinds import metadata_kind
@@ -48,6 +49,27 @@ def stateful(name: str = "redis", replicas: int = 3, *, claims: bool = False, **
         claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
         body["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claim}]
     return {"spec": body}
+
+
+async def test_cluster_roles_gather_the_rules_of_others(tmp_path: Path) -> None:
+    async with running(tmp_path, kubelet=False) as (plane, _):
+        rule = {"apiGroups": ["example.com"], "resources": ["widgets"], "verbs": ["get"]}
+        mark = {"rbac.authorization.k8s.io/aggregate-to-view": "true"}
+
+        async def of_admin() -> bool:
+            groups = [one.api_groups for one in (await plane.get(ClusterRole, "admin")).rules or ()]
+            return ["example.com"] in groups
+
+        assert not await of_admin()
+        await plane.create(ClusterRole, "widgets", {"rules": [rule]}, labels=mark)
+        await plane.eventually(of_admin, "the rule with view, edit and admin")
+        await plane.client.delete(ClusterRole, "widgets")
+
+        async def without() -> bool:
+            return not await of_admin()
+
+        await plane.eventually(without, "the rule gone again")
+        assert await plane.quiet() == 0
 
 
 async def all_ready(plane: Plane, name: str = "redis", replicas: int = 3) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import ssl
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -37,6 +38,9 @@ class Certificates:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(self.certificate, self.key)
         context.set_alpn_protocols(["http/1.1"])
+        # Whoever has a certificate of our authority may show it instead of a token.
+        context.load_verify_locations(self.authority)
+        context.verify_mode = ssl.CERT_OPTIONAL
         return context
 
 
@@ -61,6 +65,9 @@ def _serves(files: Certificates, names: Sequence[str]) -> bool:
     if not (files.certificate.exists() and files.key.exists()):
         return False
     certificate = x509.load_pem_x509_certificate(files.certificate.read_bytes())
+    key = serialization.load_pem_private_key(files.key.read_bytes(), password=None)
+    if certificate.public_key() != key.public_key():
+        return False  # the making of a new pair was cut short between its two files
     if certificate.not_valid_after_utc < datetime.now(UTC) + timedelta(days=_RENEW_DAYS):
         return False
     present = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -86,7 +93,7 @@ def _make_authority(certificate: Path, key_file: Path) -> None:
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     built = built.add_extension(identifier, critical=False)
     _write_key(key_file, key)
-    certificate.write_bytes(built.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    _write(certificate, built.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
 
 
 def _make_serving(files: Certificates, authority_key: Path, names: Sequence[str]) -> None:
@@ -103,9 +110,7 @@ def _make_serving(files: Certificates, authority_key: Path, names: Sequence[str]
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
     built = built.add_extension(issuer, critical=False)
     _write_key(files.key, key)
-    files.certificate.write_bytes(
-        built.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-    )
+    _write(files.certificate, built.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
 
 
 def _builder(
@@ -141,5 +146,18 @@ def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
     pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(pem)
+    _write(path, pem)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Put a file in its place whole, readable by its owner only: nobody ever finds half of one."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -64,7 +64,8 @@ class WebhookClient:
         seconds = float(hook.get("timeoutSeconds") or _TIMEOUT)
         config = hook.get("clientConfig") or {}
         try:
-            body = await asyncio.wait_for(self._post(config, review), seconds)
+            async with asyncio.timeout(seconds):
+                body = await self._post(config, review)
             return _reply(msgspec.json.decode(body), uid)
         except TimeoutError:
             raise WebhookError(f'failed calling webhook "{name}": no answer in {seconds:g}s') from None

@@ -17,6 +17,7 @@ from mooring.local.controllers.kinds import Kinds
 from mooring.local.controllers.namespaces import NamespaceController, NamespaceFurniture
 from mooring.local.controllers.nodes import GRACE, NodeLifecycle, PodCollector, TaintEviction
 from mooring.local.controllers.replicaset import ReplicaSetController
+from mooring.local.controllers.rolegathering import RoleGathering
 from mooring.local.controllers.scheduler import Scheduler
 from mooring.local.controllers.statefulset import StatefulSetController
 from mooring.local.controllers.volumes import (
@@ -57,6 +58,7 @@ def register(
         collector,
         NamespaceController(context, kinds, collector),
         NamespaceFurniture(context, authority),
+        RoleGathering(context),
         DisruptionController(context, kinds),
         StatefulSetController(context),
         ReplicaSetController(context),
