@@ -27,6 +27,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "run the operators alone, against any Kubernetes cluster"),
     "enter": ("enter", "run a command (default: a shell) where pods and Services can be reached"),
     "crds": ("crds", "show the custom resource definitions, or apply them to a cluster"),
+    "why": ("why", "what an operator waits for, since when, and what would unblock it"),
+    "replay": ("replay", "decide again from what mooring why --save wrote down"),
     "ledger": ("ledger", "write to a Redis, then count what it lost of what it acknowledged"),
     "test": ("tests", "run the test suite (unit and embedded tiers)"),
 }

@@ -5,12 +5,8 @@ Every decision is in `plan`, every object in `specs`, every database effect in `
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from dataclasses import replace as changed
-from datetime import datetime
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
@@ -24,50 +20,42 @@ from mooring.kube.errors import KubeError
 from mooring.kube.object import Key, Object, owner_reference, to_dict
 from mooring.kube.objects import apps, coordination, core, policy
 from mooring.kube.patches import JsonPatch, MergePatch
-from mooring.kube.quantity import parse_quantity
 from mooring.operators.redis.dial import Address, Dial, DialError
-from mooring.operators.redis.parameters import SECRET_KEYS, canonical
 from mooring.operators.redis.sentinel import moves
-from mooring.operators.redis.sentinel.lineage import Lineage
+from mooring.operators.redis.sentinel.gather import Gathering, Inputs
 from mooring.operators.redis.sentinel.listen import Listener
-from mooring.operators.redis.sentinel.look import Look, Observed, Recorded, SetState, Wanted
+from mooring.operators.redis.sentinel.look import Look, Observed
 from mooring.operators.redis.sentinel.names import (
     INPUTS,
     MANAGED_SELECTOR,
     ROLE,
     SCOPE_ANNOTATION,
-    Component,
     Names,
     cluster_of,
 )
-from mooring.operators.redis.sentinel.passwords import Kept, PasswordState, unusable
+from mooring.operators.redis.sentinel.passwords import Kept
 from mooring.operators.redis.sentinel.plan import held_back, next_step
-from mooring.operators.redis.sentinel.pods import claim_name, is_older, pods_of
 from mooring.operators.redis.sentinel.report import (
     Head,
     headed,
-    learning_since,
     legacy_head,
     pointed_anew,
     readiness,
     topology_status,
-    unreachable_since,
 )
-from mooring.operators.redis.sentinel.settings import parse_live, render_live, wanted_of
-from mooring.operators.redis.sentinel.specs import DEFAULT_VOLUME, Found, Specs
+from mooring.operators.redis.sentinel.settings import render_live
+from mooring.operators.redis.sentinel.specs import Found, Specs
 from mooring.operators.redis.sentinel.steps import StepFailed, Steps, is_database_move
-from mooring.operators.redis.sentinel.topology import SENTINEL_PORT, Pod, read_topology
+from mooring.operators.redis.sentinel.topology import SENTINEL_PORT
 from mooring.operators.redis.sentinel.types import (
     LegacyCondition,
     RedisCluster,
     RedisClusterSpec,
     RedisClusterStatus,
-    SecretKey,
     spec_of,
-    validate,
 )
 from mooring.operators.scope import lease_name, managed, yields
-from mooring.runtime import Manager, secrets, unknown_fields
+from mooring.runtime import Manager, unknown_fields
 
 __all__ = ["NAME", "SentinelActor", "register"]
 
@@ -78,18 +66,6 @@ CLUSTER_INDEX = "redis-sentinel cluster"
 K = TypeVar("K", bound=Object)
 AFTER_FAILURE = 0.2
 """Seconds before a step that did not get through is considered anew."""
-_READS_FIRST = ("slave-priority", "min-slaves-to-write")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Inputs:
-    """What a pass found outside the databases; ``blocked`` is what keeps the declaration from being met."""
-
-    wanted: Wanted
-    found: Found
-    claims: dict[str, core.PersistentVolumeClaim]
-    password: PasswordState
-    blocked: Wait | Terminal | None = None
 
 
 class SentinelActor(Actor[RedisCluster]):
@@ -148,14 +124,16 @@ class SentinelActor(Actor[RedisCluster]):
 
     async def observe(self, ctx: Context[RedisCluster]) -> Outcome:
         """One look and the one thing to do now."""
-        inputs = self._inputs(ctx)
+        gathering = self._gathering(ctx)
+        inputs = gathering.inputs()
         if isinstance(inputs, Wait | Terminal):
             return self._refused(ctx, inputs)
         specs = Specs(ctx.obj, inputs.found)
         if not inputs.wanted.paused and (step := self._children(ctx, specs, inputs)):
             return step
         await self._read_unknown(ctx)
-        observed, recorded = await self._look(ctx, specs, inputs)
+        observed, recorded = await gathering.look(self._dial(), specs, inputs)
+        self._listen(ctx, observed)
         look = Look(inputs.wanted, observed, recorded, ctx.now())
         status = topology_status(_status(ctx), look, specs.names)
         ctx.show(self._with_entry(ctx, status, specs.names))
@@ -164,108 +142,13 @@ class SentinelActor(Actor[RedisCluster]):
 
     # --- what is there -------------------------------------------------------------------------------------
 
-    def _inputs(self, ctx: Context[RedisCluster]) -> Inputs | Wait | Terminal:
-        """The declaration with all it refers to; a bad one leaves a running cluster as it runs."""
-        names = Names(ctx.key.name)
-        redis = ctx.children.find(apps.StatefulSet, names.redis)
-        sentinel = ctx.children.find(apps.StatefulSet, names.sentinel)
-        problems = validate(ctx.obj)
-        blocked: Wait | Terminal | None = None
-        if problems:
-            blocked = Terminal("InvalidSpec", "; ".join(str(problem) for problem in problems))
-        kept, state, trouble = self._passwords(ctx, names, new=redis is None)
-        blocked = blocked or trouble
-        shutdown, trouble = self._shutdown(ctx)
-        blocked = blocked or trouble
-        if blocked is not None and redis is None:
-            return blocked
-        for secret in kept.keys:
-            secrets.add(secret)
-        live = ctx.children.find(core.ConfigMap, names.live)
-        text = (live.data or {}).get("live.conf") if live is not None else None
-        memory = _memory(spec_of(ctx.obj), self._pods(ctx))
-        results = _status(ctx).config or {}
-        found = Found(
-            redis=redis,
-            sentinel=sentinel,
-            live=text,
-            read_at_start=frozenset(key for key, result in results.items() if result.restart),
-            memory=memory,
-            kept=kept,
-            shutdown=shutdown,
-            lineage=_status(ctx).lineage,
-            lineage_kept=ctx.children.find(core.ConfigMap, names.lineage) is not None,
-        )
-        held = None if redis is None else parse_live(text or "")
-        wanted = wanted_of(ctx.obj, memory=memory, held=held)
-        if isinstance(blocked, Terminal):
-            wanted = changed(
-                wanted,
-                size=_replicas(redis) or wanted.size,
-                sentinels=_replicas(sentinel) or wanted.sentinels,
-                roll=False,
-            )
-        elif blocked is not None:
-            wanted = changed(wanted, roll=False)
-        claims = {claim.metadata.name or "": claim for claim in _of_cluster(self._all_claims, ctx.key)}
-        return Inputs(wanted=wanted, found=found, claims=claims, password=state, blocked=blocked)
+    def _gathering(self, ctx: Context[RedisCluster]) -> Gathering:
+        return Gathering(ctx.obj, _Cached(ctx, self._all_pods, self._all_claims), _status(ctx))
 
-    def _passwords(
-        self, ctx: Context[RedisCluster], names: Names, *, new: bool
-    ) -> tuple[Kept, PasswordState, Wait | None]:
-        """Those of the cluster's Secret; for a new or an adopted cluster the declared one."""
-        spec = spec_of(ctx.obj)
-        declared, trouble = self._declared_password(ctx, spec.password, spec.password_secret)
-        secret = ctx.children.find(core.Secret, names.password)
-        grace = float(60 if spec.password_grace_seconds is None else spec.password_grace_seconds)
-        if secret is None:
-            return Kept(password=declared or ""), PasswordState(grace=grace), trouble
-        have = secret.data or {}
-        texts = {name: _secret_value(secret, name) for name in ("next", "previous") if name in have}
-        kept = Kept(password=_secret_value(secret, "password"), **texts)
-        target = kept.next if kept.next is not None else declared
-        state = PasswordState(
-            staged=kept.next is not None,
-            differs=declared is not None and declared != kept.published().password,
-            open=not kept.password or not target,
-            grace=grace,
-        )
-        return kept, state, trouble
-
-    def _declared_password(
-        self, ctx: Context[RedisCluster], plain: str | None, reference: SecretKey | None
-    ) -> tuple[str | None, Wait | None]:
-        """The declared password, None while it cannot be used."""
-        key = (reference.key or "password") if reference else ""
-        if reference is None:
-            text, where = plain or "", "spec.password"
-        else:
-            given = ctx.children.find(core.Secret, reference.name or "")
-            text, where = (_secret_value(given, key) if given is not None else ""), "spec.passwordSecret"
-            if not text:
-                return None, ctx.wait(
-                    "PasswordSecretMissing",
-                    f"{where}: Secret {reference.name} with a key {key} does not exist; create it",
-                    stalled=True,
-                )
-        if why := unusable(text):
-            return None, ctx.wait("PasswordUnusable", f"{where}: {why}; choose another", stalled=True)
-        return text, None
-
-    def _shutdown(self, ctx: Context[RedisCluster]) -> tuple[str | None, Wait | None]:
-        name = spec_of(ctx.obj).shutdown_config_map
-        if not name:
-            return None, None
-        given = ctx.children.find(core.ConfigMap, name)
-        script = (given.data or {}).get("shutdown.sh") if given is not None else None
-        if script:
-            return script, None
-        return None, ctx.wait(
-            "ShutdownConfigMapMissing",
-            f"spec.shutdownConfigMap: ConfigMap {name} with a key shutdown.sh does not exist; create it or remove "
-            "the field",
-            stalled=True,
-        )
+    def _listen(self, ctx: Context[RedisCluster], observed: Observed) -> None:
+        pods = [one.pod for one in observed.topology.watchers]
+        addresses = [Address(pod.ip, SENTINEL_PORT) for pod in pods if pod.ip and pod.running]
+        self.listener.listen(ctx.key, addresses)
 
     # --- children ------------------------------------------------------------------------------------------
 
@@ -333,87 +216,6 @@ class SentinelActor(Actor[RedisCluster]):
 
     def _pods(self, ctx: Context[RedisCluster]) -> list[core.Pod]:
         return _of_cluster(self._all_pods, ctx.key)
-
-    async def _look(
-        self, ctx: Context[RedisCluster], specs: Specs, inputs: Inputs
-    ) -> tuple[Observed, Recorded]:
-        status, found = _status(ctx), inputs.found
-        born = _time(ctx.obj.metadata.creation_timestamp)
-        all_pods = self._pods(ctx)
-
-        def of(component: Component, owner: apps.StatefulSet | None) -> list[Pod]:
-            uid = (owner.metadata.uid if owner is not None else None) or ""
-            return pods_of(all_pods, component=component, owner_uid=uid, claims=inputs.claims, born=born)
-
-        redis, sentinels = of("redis", found.redis), of("sentinel", found.sentinel)
-        topology = await read_topology(
-            self._dial(),
-            redis=redis,
-            sentinels=sentinels,
-            kept=found.kept,
-            keys=[
-                key
-                for key in (*_READS_FIRST, *inputs.wanted.config, *(status.config or {}))
-                if canonical(key) not in SECRET_KEYS
-            ],
-        )
-        self.listener.listen(
-            ctx.key, [Address(pod.ip, SENTINEL_PORT) for pod in sentinels if pod.ip and pod.running]
-        )
-        volumes, old = self._volumes(ctx, specs, inputs, born)
-        observed = Observed(
-            topology=topology,
-            redis_set=_set_state(found.redis, specs, "redis"),
-            sentinel_set=_set_state(found.sentinel, specs, "sentinel"),
-            published=parse_live(found.live or ""),
-            password=inputs.password,
-            volumes=volumes,
-            old_claims=old,
-        )
-        recorded = Recorded(
-            lineage=status.lineage or self._kept_lineage(ctx, specs.names, volumes),
-            operation=status.operation,
-            last_failover=status.last_failover,
-            unreachable_since=unreachable_since(status),
-            learning_since=learning_since(status),
-            config=status.config or {},
-            rolls=status.rolls or {},
-            password=status.password,
-            quarantined=frozenset(status.quarantined or ()),
-        )
-        return observed, recorded
-
-    def _volumes(
-        self, ctx: Context[RedisCluster], specs: Specs, inputs: Inputs, born: datetime | None
-    ) -> tuple[dict[str, str], frozenset[str]]:
-        """Claim UIDs by pod name, and the pods whose claim is older than the cluster."""
-        storage = spec_of(ctx.obj).storage
-        claim = storage.persistent_volume_claim if storage else None
-        volume = (claim.metadata.name if claim is not None else None) or DEFAULT_VOLUME
-        volumes: dict[str, str] = {}
-        old: set[str] = set()
-        for ordinal in range(inputs.wanted.size):
-            pod = specs.names.pod("redis", ordinal)
-            there = inputs.claims.get(claim_name(volume, pod))
-            if there is not None:
-                volumes[pod] = there.metadata.uid or ""
-                if is_older(there, born):
-                    old.add(pod)
-        return volumes, frozenset(old)
-
-    def _kept_lineage(
-        self, ctx: Context[RedisCluster], names: Names, volumes: dict[str, str]
-    ) -> Lineage | None:
-        """What an earlier cluster of this name left beside its claims, if those are still the claims."""
-        kept = ctx.children.find(core.ConfigMap, names.lineage)
-        text = (kept.data or {}).get("lineage.json") if kept is not None else None
-        if not text:
-            return None
-        try:
-            lineage = msgspec.json.decode(text, type=Lineage)
-        except msgspec.MsgspecError:
-            return None
-        return lineage if any(one.volume in volumes.values() for one in lineage.members) else None
 
     # --- conclusions ---------------------------------------------------------------------------------------
 
@@ -501,8 +303,7 @@ class SentinelActor(Actor[RedisCluster]):
                     await ctx.client.patch(core.Pod, pod, MergePatch(body), namespace=ctx.key.namespace)
                 return
             case moves.StagePassword():
-                spec = spec_of(ctx.obj)
-                declared, _ = self._declared_password(ctx, spec.password, spec.password_secret)
+                declared, _ = self._gathering(ctx).declared_password()
                 if declared is None:
                     return
                 found = changed(found, kept=found.kept.staged(declared))
@@ -629,6 +430,27 @@ class SentinelActor(Actor[RedisCluster]):
         return yields(lease, self._manager.clock.now())
 
 
+class _Cached:
+    """The objects around a cluster, from the caches."""
+
+    def __init__(
+        self,
+        ctx: Context[RedisCluster],
+        pods: Sequence[Informer[core.Pod]],
+        claims: Sequence[Informer[core.PersistentVolumeClaim]],
+    ) -> None:
+        self._ctx, self._pods, self._claims = ctx, pods, claims
+
+    def find(self, kind: type[K], name: str) -> K | None:
+        return self._ctx.children.find(kind, name)
+
+    def pods(self) -> list[core.Pod]:
+        return _of_cluster(self._pods, self._ctx.key)
+
+    def claims(self) -> list[core.PersistentVolumeClaim]:
+        return _of_cluster(self._claims, self._ctx.key)
+
+
 # --- small readings ----------------------------------------------------------------------------------------
 
 
@@ -694,52 +516,6 @@ async def _nothing() -> None:
     """Recording is all there was to do."""
 
 
-def _replicas(one: apps.StatefulSet | None) -> int:
-    return (one.spec.replicas if one is not None and one.spec is not None else None) or 0
-
-
-def _set_state(one: apps.StatefulSet | None, specs: Specs, component: Component) -> SetState:
-    if one is None:
-        return SetState()
-    status = one.status or apps.StatefulSetStatus()
-    stale = status.observed_generation != one.metadata.generation
-    return SetState(
-        replicas=_replicas(one),
-        update_revision="" if stale else status.update_revision or "",
-        current=specs.current(component),
-        inputs=(one.metadata.annotations or {}).get(INPUTS, ""),
-        asked=specs.inputs(component),
-        image=_image(one, component),
-    )
-
-
-def _image(one: apps.StatefulSet, component: Component) -> str:
-    template = one.spec.template if one.spec else None
-    containers = (template.spec.containers if template and template.spec else None) or ()
-    return next((container.image or "" for container in containers if container.name == component), "")
-
-
-def _memory(spec: RedisClusterSpec, pods: Sequence[core.Pod]) -> int:
-    """Bytes that every redis container may use: what is declared, or less where a pod still runs with less."""
-    resources = [spec.resources]
-    for pod in pods:
-        containers = (pod.spec.containers if pod.spec else None) or ()
-        resources += [one.resources for one in containers if one.name == "redis"]
-    declared = (spec.resources.limits if spec.resources else None) or {}
-    if "memory" not in declared:
-        return 0
-    limits = [(one.limits or {}).get("memory") for one in resources if one is not None]
-    return min(int(parse_quantity(text)) for text in limits if text)
-
-
-def _secret_value(secret: core.Secret, key: str) -> str:
-    encoded = (secret.data or {}).get(key, "")
-    try:
-        return base64.b64decode(encoded).decode().rstrip("\n")
-    except (binascii.Error, UnicodeDecodeError):
-        return ""
-
-
 def _cluster_key(obj: Object) -> list[Key]:
     name = cluster_of(obj.metadata.labels)
     return [Key(obj.metadata.namespace or "", name)] if name else []
@@ -762,10 +538,6 @@ def _of_cluster(informers: Sequence[Informer[K]], key: Key) -> list[K]:
 def _storage_declared(cluster: RedisCluster) -> bool:
     storage = spec_of(cluster).storage
     return storage is not None and storage.persistent_volume_claim is not None
-
-
-def _time(text: str | None) -> datetime | None:
-    return datetime.fromisoformat(text) if text else None
 
 
 def _gauge(manager: Manager) -> Gauge:

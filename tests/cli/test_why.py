@@ -1,0 +1,91 @@
+"""`mooring why` for people: what serves, what is waited for, what would unblock it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mooring.cli.main import main
+from mooring.cli.why import explained
+
+SINCE = "2026-01-01T12:00:00Z"
+
+
+def condition(kind: str, status: str, reason: str, message: str) -> dict[str, Any]:
+    return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": SINCE}
+
+
+def cluster(*conditions: dict[str, Any], **status: Any) -> dict[str, Any]:
+    metadata = {"namespace": "shop", "name": "cart", "generation": 2}
+    observed = {"observedGeneration": 2, "conditions": list(conditions), **status}
+    return {"kind": "RedisCluster", "metadata": metadata, "status": observed}
+
+
+SERVES = condition("Ready", "True", "Serving", "cart-0 leads")
+RESTS = condition("Progressing", "False", "InSync", "everything is as declared")
+
+
+def text(raw: dict[str, Any], *warnings: str) -> str:
+    return "\n".join(explained(raw, warnings))
+
+
+def test_a_cluster_that_is_fine_is_said_to_be() -> None:
+    said = text(cluster(SERVES, RESTS))
+    assert "RedisCluster shop/cart" in said
+    assert "Serves: cart-0 leads" in said
+    assert "Nothing is in the way" in said
+
+
+def test_what_needs_a_person_comes_with_reason_time_and_remedy() -> None:
+    stalled = condition("Stalled", "True", "RollHalted", "cart-2 does not come up; correct spec.image")
+    roll = {"redis": {"pod": "cart-2", "reason": "ErrImagePull", "message": "no such image"}}
+    said = text(cluster(SERVES, RESTS, stalled, rolls=roll), "RollHalted: once")
+    assert f"Needs you: cart-2 does not come up; correct spec.image (RollHalted, since {SINCE})" in said
+    assert "stopped at cart-2: ErrImagePull: no such image" in said
+    assert "Warning: RollHalted: once" in said
+
+
+def test_what_is_under_way_and_what_is_out_of_service_is_named() -> None:
+    waits = condition("Progressing", "True", "ReplicaSynchronising", "cart-2 is not in sync yet")
+    said = text(
+        cluster(
+            condition("Ready", "False", "NoMaster", "no server leads"),
+            waits,
+            operation={"kind": "Promote", "subject": "cart-1", "since": SINCE, "why": "it has the data"},
+            nodes=[{"name": "cart-2", "state": "Synchronising", "since": SINCE}],
+            sentinels=[{"name": "s-0", "state": "Watching"}],
+            config={"databases": {"state": "NeedsRestart", "message": "read at start only"}},
+            lastFailover={
+                "at": SINCE,
+                "old": "cart-0",
+                "new": "cart-1",
+                "cause": "MasterDied",
+                "lossBound": "few",
+            },
+        )
+    )
+    assert "DOES NOT SERVE: no server leads" in said
+    assert "Waits or works: cart-2 is not in sync yet" in said
+    assert "Under way: Promote of cart-1" in said
+    assert "cart-2: Synchronising" in said
+    assert "s-0" not in said
+    assert "spec.config.databases: NeedsRestart" in said
+    assert "cart-0 -> cart-1, MasterDied" in said
+
+
+def test_an_object_nobody_looked_at_is_said_to_be_that() -> None:
+    assert "No operator has looked at it" in text(cluster())
+
+
+def test_an_edit_that_was_not_looked_at_yet_is_said() -> None:
+    raw = cluster(SERVES, RESTS)
+    raw["metadata"]["generation"] = 3
+    assert "generation 3" in text(raw)
+
+
+def test_an_unknown_kind_is_refused_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["why", "teapot/mine"])
+    assert ended.value.code == 1
+    assert "rediscluster" in "".join(capsys.readouterr())
