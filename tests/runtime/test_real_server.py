@@ -321,3 +321,55 @@ async def test_events_become_a_series(client: Client, namespace: str) -> None:
         assert tested.regarding is not None
         assert tested.regarding.uid == obj.metadata.uid
         assert found["Broken"].type == "Warning"
+
+
+async def test_two_replicas_share_the_objects_and_the_last_one_takes_them_all(
+    client: Client, namespace: str
+) -> None:
+    names = [f"m{number}" for number in range(30)]
+    for name in names:
+        await client.create(ConfigMap(metadata=ObjectMeta(name=name, namespace=namespace)))
+
+    class Replica:
+        def __init__(self, name: str) -> None:
+            self.seen: set[str] = set()
+            election = Election("shared", namespace, identity=name, retry_period=0.4)
+            self.manager = Manager(
+                Client(Counting(client.transport)),  # type: ignore[arg-type]
+                name=name,
+                election=election,
+                shards=4,
+            )
+            maps = self.manager.informers.of(ConfigMap, namespace=namespace)
+            self.manager.add(Controller("maps", self.reconcile).watch(maps))
+
+        async def reconcile(self, key: Key) -> Result:
+            if key.name in names:
+                self.seen.add(key.name)
+            return Done()
+
+    one, two = Replica("one"), Replica("two")
+    async with running(one.manager):
+        await until(lambda: len(one.seen) == len(names))
+        async with running(two.manager):
+            await until(lambda: bool(two.seen), seconds=10)
+            await until(
+                lambda: len(leases_held(one.manager)) == len(leases_held(two.manager)) == 2, seconds=10
+            )
+            one.seen.clear()
+            two.seen.clear()
+            for name in names:
+                patch = MergePatch({"data": {"x": "1"}})
+                await client.patch(ConfigMap, name, patch, namespace=namespace)
+            await until(lambda: len(one.seen | two.seen) == len(names))
+            assert not one.seen & two.seen
+            assert one.seen
+            assert two.seen
+        left = time.monotonic()
+        await until(lambda: len(leases_held(one.manager)) == 4, seconds=10)
+        took = time.monotonic() - left
+        assert took < 2.0, f"the shards of the replica that left were taken after {took:.2f} s"
+
+
+def leases_held(manager: Manager) -> list[str]:
+    return [name for name, leads in manager.metrics.leading.items() if leads and "-shard-" in name]
