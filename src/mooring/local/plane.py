@@ -63,24 +63,39 @@ class Ranges:
         return self.services[1]
 
     @classmethod
-    def of(cls, directory: DataDirectory) -> Ranges:
-        """The ranges of a data directory: those it has used before, else the first that are free here."""
+    def of(cls, directory: DataDirectory) -> tuple[Ranges, socket.socket | None]:
+        """The ranges of a data directory: those it has used before, else the first that are free here.
+
+        With them a claim, to be held while the plane runs: of two that choose at once, the second goes on to
+        the next. ``None`` when another process has it; then the network says so when it starts.
+        """
         path = directory.path / "network.json"
         if path.exists():
             known = msgspec.json.decode(path.read_bytes())
-            return cls(pods=IPv4Network(known["pods"]), services=IPv4Network(known["services"]))
+            ranges = cls(pods=IPv4Network(known["pods"]), services=IPv4Network(known["services"]))
+            return ranges, ranges._claim()
         taken = _routed()
         for offset in range(0, 60, 4):
             ranges = cls(
                 pods=IPv4Network(f"10.{99 + offset}.0.0/16"), services=IPv4Network(f"10.{96 + offset}.0.0/16")
             )
             overlaps = any(ranges.pods.overlaps(o) or ranges.services.overlaps(o) for o in taken)
-            if not overlaps and not _assigned(ranges.pods[1]):
-                break
-        else:
-            raise OSError("no free address range from 10.96.0.0 up: every one is routed already")
-        write_private(path, msgspec.json.encode({"pods": str(ranges.pods), "services": str(ranges.services)}))
-        return ranges
+            if overlaps or _assigned(ranges.pods[1]) or (claim := ranges._claim()) is None:
+                continue
+            known = {"pods": str(ranges.pods), "services": str(ranges.services)}
+            write_private(path, msgspec.json.encode(known))
+            return ranges, claim
+        raise OSError("no free address range from 10.96.0.0 up: every one is routed already")
+
+    def _claim(self) -> socket.socket | None:
+        """A name in this network namespace that one process at a time can hold, and loses with its life."""
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            claim.bind(f"\0mooring-pods-{self.pods}")
+        except OSError:
+            claim.close()
+            return None
+        return claim
 
 
 def _assigned(address: ipaddress.IPv4Address) -> bool:
@@ -121,7 +136,7 @@ class Plane:
     def __init__(self, options: PlaneOptions) -> None:
         self._options = options
         self.directory = options.directory
-        self.ranges = Ranges.of(options.directory)
+        self.ranges, self._claim = Ranges.of(options.directory)
         names = [
             "localhost",
             "kubernetes",
@@ -201,6 +216,8 @@ class Plane:
         if self._running is not None:
             await asyncio.gather(self._running, return_exceptions=True)
         await self.server.close()
+        if self._claim is not None:
+            self._claim.close()
 
     def _internal_sockets(self, listening: Sequence[socket.socket]) -> list[socket.socket]:
         """Where pods reach the API, unless a listener on all addresses is that already."""
