@@ -19,7 +19,7 @@ def test_a_second_pass_with_the_same_outcome_changes_nothing() -> None:
 def test_the_transition_time_moves_only_when_the_status_flips() -> None:
     first = merged([], conclude(Wait("PodsNotReady", "1/3"), None), generation=1, now=NOW)
     later = NOW + timedelta(minutes=1)
-    second = merged(first, conclude(Wait("PodsNotReady", "2/3"), None), generation=1, now=later)
+    second = merged(first, conclude(Wait("RollWaiting", "2/3"), None), generation=1, now=later)
     third = merged(second, conclude(InSync(), None), generation=1, now=later)
     assert [c["lastTransitionTime"] for c in second] == [c["lastTransitionTime"] for c in first]
     moved = {

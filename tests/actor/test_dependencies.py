@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Any, ClassVar
 
+import msgspec
 import pytest
 from tests.actor.greetings import Greeter, Greeting, condition, eventually, greeting, ready, running
 
@@ -86,8 +88,25 @@ async def test_a_declaration_whose_dependencies_cannot_be_told_holds_nobody_back
             return found is not None and found.reason == "StepFailed"
 
         await eventually(failed)
-        await client.patch(Greeting, "a", MergePatch({"spec": {"text": "inn"}}), namespace="default")
-        await eventually(lambda: says(client, "default/inn"))
+        good = msgspec.structs.replace(
+            greeting("inn", copies=0), metadata=ObjectMeta(name="b", namespace="default")
+        )
+        await client.create(good)
+
+        async def waits() -> bool:
+            status = (await client.get(Greeting, "b", namespace="default")).status
+            told = [one.message or "" for one in (status and status.conditions) or ()]
+            return any("Host default/inn does not exist" in text for text in told)
+
+        await eventually(waits)
+
+
+def test_an_index_of_dependencies_survives_a_declaration_it_cannot_read() -> None:
+    filed: list[list[str]] = []
+    with suppress(ValueError):  # raised into a store, it would end the watch of all objects
+        filed.append(Dependency(Host, hosts).index(greeting("broken")))
+    filed.append(Dependency(Host, hosts).index(greeting("inn,barn")))
+    assert filed == [[], ["default/inn", "default/barn"]]
 
 
 @pytest.mark.parametrize(
