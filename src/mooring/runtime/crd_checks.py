@@ -19,6 +19,7 @@ def join(path: str, name: str) -> str:
 
 
 def check_node(schema: JsonSchema, path: str) -> None:
+    """A list type stands on a list, and its keys are fields that are never absent."""
     list_type = schema.get("x-kubernetes-list-type")
     keys = schema.get("x-kubernetes-list-map-keys", [])
     if list_type and schema.get("type") != "array":

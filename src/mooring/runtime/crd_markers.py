@@ -315,6 +315,7 @@ def _with_rules(kind: S, cel: Sequence[Rule]) -> S:
 
 
 def rules_of(kind: type) -> tuple[Rule, ...]:
+    """The CEL rules declared on this very class."""
     return cast("tuple[Rule, ...]", kind.__dict__.get("__mooring_rules__", ()))
 
 
