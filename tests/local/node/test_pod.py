@@ -387,6 +387,16 @@ async def test_a_read_only_root_is_read_only_but_its_volumes_are_not(tmp_path: P
         assert (await lab.sh(worker, "touch /v/x"))[0] == 0
 
 
+async def test_a_restricted_container_is_its_user_without_any_capability(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        restricted = {"runAsUser": 65532, "runAsGroup": 65532, "capabilities": {"drop": ["ALL"]}}
+        script = "id -u; id -g; grep -E '^Cap(Eff|Prm|Bnd|Inh)' /proc/self/status | cut -f2 | sort -u"
+        worker = lab.run(pod(containers=[sh(script, securityContext=restricted)], restartPolicy="Never"))
+        await until(lambda: lab.status()["phase"] == "Succeeded")
+
+        assert (await log_of(worker)).split() == ["65532", "65532", "0" * 16]
+
+
 async def test_the_environment_is_not_among_the_arguments_others_can_read(tmp_path: Path) -> None:
     async with Lab(tmp_path) as lab:
         env = [{"name": "PASSWORD", "value": "s3cr3t"}]

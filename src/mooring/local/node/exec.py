@@ -64,12 +64,7 @@ class Entrance:
 
     def _argv(self, command: Sequence[str], *, tty: bool) -> list[str]:
         privileges = self.privileges
-        kept = ",".join(f"+{name.lower()}" for name in privileges.capabilities)
-        bounding = "+all" if "ALL" in privileges.capabilities else f"-all,{kept}" if kept else "-all"
-        argv = ["/usr/bin/setpriv", "--no-new-privs", f"--bounding-set={bounding}", "--inh-caps=-all"]
-        if identity := privileges.argv():
-            argv += identity[1:-1]
-        argv.append("--")
+        argv = ["/usr/bin/setpriv", "--no-new-privs", *privileges.limits, *privileges.identity, "--"]
         if tty:
             argv += ["/usr/bin/setsid", "--ctty", "--wait"]
         enter = 'cd "$1" && shift && exec "$@"'

@@ -180,17 +180,19 @@ def exporter_image(debian: Path = Path("/usr/bin/prometheus-redis-exporter")) ->
             name="redis-exporter", match=_any_tag(match), programs={"redis_exporter": program},
             entrypoint=("redis_exporter",),
         )  # fmt: skip
-    program = Program(path=sys.executable, version=("--version",))
+    return _own_image("redis-exporter", _any_tag(match), "redis_exporter", "mooring.local.node.exporter")
+
+
+def _own_image(name: str, match: tuple[str, ...], command: str, module: str) -> Image:
+    """An image of this very tree: a module of ours under a command's name."""
     source = Path(__file__).parents[3]
+    script = f'#!/bin/sh\nPYTHONPATH={source} exec {sys.executable} -m {module} "$@"\n'
     return Image(
-        name="redis-exporter",
-        match=_any_tag(match),
-        programs={"python3": program},
-        files={
-            "/usr/local/bin/redis_exporter": "#!/bin/sh\n"
-            f'PYTHONPATH={source} exec {sys.executable} -m mooring.local.node.exporter "$@"\n'
-        },
-        entrypoint=("redis_exporter",),
+        name=name,
+        match=match,
+        programs={"python3": Program(path=sys.executable, version=("--version",))},
+        files={f"/usr/local/bin/{command}": script},
+        entrypoint=(command,),
         paths=tuple(dict.fromkeys(map(str, (*_python_homes(), source)))),
     )
 
@@ -238,6 +240,7 @@ def built_in() -> list[Image]:
         _redis_image("redis", _names("redis"), _redis()),
         _redis_image("valkey", _names("valkey"), _valkey()),
         exporter_image(),
+        _own_image("mooring", _names("mooring"), "mooring", "mooring"),
         Image(
             name="mariadb",
             match=_names("mariadb"),

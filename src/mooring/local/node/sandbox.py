@@ -77,12 +77,29 @@ class Privileges:
     groups: tuple[int, ...] = ()
     capabilities: tuple[str, ...] = DEFAULT_CAPABILITIES
 
-    def argv(self) -> list[str]:
-        """The command that gives up the rest, to be put before the program's; empty for plain root."""
+    @property
+    def identity(self) -> list[str]:
+        """The options of setpriv that become the user; empty for plain root."""
         if not (self.uid or self.gid or self.groups):
             return []
         groups = ["--groups", ",".join(map(str, self.groups))] if self.groups else ["--clear-groups"]
-        return ["/usr/bin/setpriv", f"--reuid={self.uid}", f"--regid={self.gid}", *groups, "--"]
+        return [f"--reuid={self.uid}", f"--regid={self.gid}", *groups]
+
+    @property
+    def limits(self) -> list[str]:
+        """The options of setpriv that give up all other capabilities for good."""
+        kept = ",".join(f"+{name.lower()}" for name in self.capabilities)
+        bounding = "+all" if "ALL" in self.capabilities else f"-all,{kept}" if kept else "-all"
+        return [f"--bounding-set={bounding}", "--inh-caps=-all"]
+
+    def argv(self) -> list[str]:
+        """The command that gives up the rest, to be put before the program's; empty for plain root."""
+        return ["/usr/bin/setpriv", *self.limits, *self.identity, "--"] if self.identity else []
+
+    def at_first(self) -> tuple[str, ...]:
+        """The capabilities to start with: also those that `argv` needs, and gives up."""
+        needed = ("SETUID", "SETGID", "SETPCAP") if self.identity else ()
+        return tuple(dict.fromkeys((*self.capabilities, *needed)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +215,7 @@ async def _handshake(outer: Child, gate: socket.socket, status: int) -> Sandbox:
 def bwrap_argv(spec: SandboxSpec) -> list[str]:
     """The command line that makes the container."""
     argv = ["/usr/bin/bwrap", "--die-with-parent", "--unshare-pid", "--info-fd", str(_STATUS)]
-    argv += [*_root(), *_capabilities(spec.privileges.capabilities)]
+    argv += [*_root(), *_capabilities(spec.privileges.at_first())]
     argv += ["--tmpfs", "/usr/local/bin"]
     for target, source in spec.symlinks.items():
         argv += ["--symlink", source, target]
