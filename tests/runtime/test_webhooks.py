@@ -25,7 +25,8 @@ from mooring.kube.objects.admissionregistration import (
     ValidatingWebhook,
     ValidatingWebhookConfiguration,
 )
-from mooring.kube.objects.core import ConfigMap, Namespace, Secret
+from mooring.kube.objects.core import ConfigMap, Namespace, Secret, Service, ServicePort, ServiceSpec
+from mooring.kube.objects.discovery import Endpoint, EndpointPort, EndpointSlice
 from mooring.kube.objects.meta import LabelSelector, ObjectMeta
 from mooring.kube.transport import Response
 from mooring.local.api.server import ApiServer
@@ -875,6 +876,45 @@ async def test_into_a_charts_configuration_only_our_own_bundles_are_injected(dep
     below = owned[f'k:{{"name":"{entry.name}"}}']
     assert set(below) - {".", "f:name"} == {"f:clientConfig"}
     assert set(below["f:clientConfig"]) == {"f:caBundle"}
+
+
+async def test_an_operator_in_the_cluster_is_reached_by_its_service() -> None:
+    """On the embedded server: a real one would need the cluster's network. The name in the certificate counts."""
+    async with ApiServer.in_memory() as api, AsyncExitStack() as stack:
+        client = Client(api.transport())
+        deployed = Deployed(client, "default", stack)
+        hooks = deployed.hooks()
+        server = deployed.replica(hooks)
+        await client.create(
+            Service(
+                metadata=ObjectMeta(name="hooks", namespace="default"),
+                spec=ServiceSpec(ports=[ServicePort(name="webhooks", port=443, target_port=server.port)]),
+            )
+        )
+        await client.create(
+            EndpointSlice(
+                metadata=ObjectMeta(
+                    name="hooks-1", namespace="default", labels={"kubernetes.io/service-name": "hooks"}
+                ),
+                address_type="IPv4",
+                endpoints=[Endpoint(addresses=["127.0.0.1"])],
+                ports=[EndpointPort(name="webhooks", port=server.port, protocol="TCP")],
+            )
+        )
+        registration = Registration(name="hooks", service=Key("default", "hooks"))
+        keeper = WebhookKeeper(
+            client,
+            hooks,
+            secret=deployed.secret,
+            registration=registration,
+            clock=deployed.clock,
+            lifetimes=LONG,
+        )
+        deployed.task(keeper.run())
+        await until(lambda: server.listening)
+        await until(lambda: deployed.works())
+        with pytest.raises(ApiError, match="red is taken"):
+            await deployed.send("a", {"colour": "red"})
 
 
 async def test_a_bundle_that_somebody_takes_away_is_put_back(deployed: Deployed) -> None:
