@@ -170,7 +170,7 @@ def test_a_replica_that_was_never_in_sync_is_no_heir() -> None:
     lineage = scene.recorded.lineage
     assert lineage is not None
     only = lineage.with_members([scene.members["redis-0"].pod, scene.members["redis-2"].pod])
-    scene = scene.record(lineage=only).server("redis-1", priority=0, offset=9999)
+    scene = scene.record(lineage=only).server("redis-1", offset=9999)
     assert [heir.name for heir in is_a(FailOver, scene.operation("FailOver", "redis-0").decide()).heirs] == [
         "redis-2"
     ]
@@ -455,6 +455,7 @@ def test_a_restarted_replica_follows_and_is_let_in_only_after_it_was_recorded_in
     dropped = is_a(Record, following.decide())
     assert dropped.lineage is not None
     assert dropped.lineage.standing("redis-2") is None
+    assert not isinstance(following.record(lineage=dropped.lineage).decide(), SetPriority)
     synced = following.record(lineage=dropped.lineage).server("redis-2", syncing=False, link_up=True)
     noted = is_a(Record, synced.decide())
     assert noted.lineage is not None

@@ -272,6 +272,11 @@ def test_a_cluster_that_ran_before_gets_no_new_limits_by_itself_and_keeps_those_
     assert live_keys(spec, held={"maxmemory": "1"})["maxmemory"] == "0"
 
 
+def test_a_new_cluster_accepts_no_writes_that_nobody_follows() -> None:
+    assert wanted_of(cluster()).min_replicas == 1
+    assert wanted_of(cluster(config={"min-replicas-to-write": "0"})).min_replicas == 0
+
+
 def test_the_persistence_switch_wins_over_keys_that_say_otherwise() -> None:
     keys = live_keys(spec_of(cluster(disablePersistence=True, config={"appendonly": "yes", "save": "1 1"})))
     assert (keys["appendonly"], keys["save"]) == ("no", "")
