@@ -82,9 +82,8 @@ def _full() -> list[Step]:
             run=scenarios.churned,
             sizes={"objects": 200, "churn": 5000, "rate": 20, "seconds": 10},
         ),
-        *colds[2:3],
         Step(scenario="many", run=scenarios.many, sizes=many),
-        *colds[3:],
+        *colds[2:],
     ]
 
 

@@ -203,9 +203,22 @@ def _text(value: float | None, digits: int) -> str:
     return "" if value is None else f"{value:,.{digits}f}"
 
 
+def heading(results: dict[str, Any]) -> str:
+    """What ran where, and what else the machine had to do."""
+    machine, versions = results["machine"], results["versions"]
+    loads = [cell["load_before"] for cell in results["cells"]]
+    return (
+        f"Measured on {results['started'][:10]}: {machine['cpus']} cores ({machine['arch']}, Linux {machine['kernel']}), "
+        f"kopf {versions['kopf']}, controller-runtime {versions['controller-runtime']}, "
+        f"Python {versions['python']}. One-minute load before a measurement: median "
+        f"{statistics.median(loads):.1f}, at most {max(loads):.1f}."
+    )
+
+
 def table(results: dict[str, Any]) -> str:
-    """The Markdown table."""
-    lines = ["| | " + " | ".join(TITLES) + " |", "|---|" + "---:|" * len(TITLES)]
+    """The Markdown table under its heading."""
+    titles = "| | " + " | ".join(TITLES) + " |"
+    lines = [heading(results), "", titles, "|---|" + "---:|" * len(TITLES)]
     for title, rows in _sections(Figures(results)):
         known = [row for row in rows if any(value is not None for value in row.values)]
         if known:
