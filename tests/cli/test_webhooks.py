@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import aiohttp
 import pytest
-from tests.cli.program import Program, needs_kubectl, until
+from tests.cli.program import Program, free_port, needs_kubectl, until
 
 CLUSTER = """
 apiVersion: redis.kun/v1beta1
@@ -18,7 +19,7 @@ spec:
   storage:
     keepAfterDeletion: false
     persistentVolumeClaim:
-      metadata: {name: data}
+      metadata: {name: data, creationTimestamp: null}
       spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 """
 
@@ -50,6 +51,47 @@ async def test_kubectl_shows_what_the_webhook_says_also_after_a_restart(program:
         await running.start()
 
         await until(warned, "the webhook is asked after a restart", within=20)
+
+
+@needs_kubectl
+@pytest.mark.kubernetes
+async def test_an_operator_outside_a_cluster_serves_its_real_api_server(
+    program: Program, home: Path, real_kubernetes: Path
+) -> None:
+    port = free_port()
+    where = ["--bind", "127.0.0.1", "--webhooks", f"https://127.0.0.1:{port}", "--webhook-port", str(port)]
+    process = program.start(
+        *("run", "--kubeconfig", real_kubernetes, "--scope", "cluster", "--namespace", "webhooks-outside"),
+        *(*where, "--metrics-port", str(metrics := free_port()), "--probe-port", "-1"),
+        log=home / "log",
+    )
+    try:
+
+        async def dry_run() -> str:
+            command = ("apply", "--dry-run=server", "-n", "default", "-f", "-")
+            return (await program.kubectl(real_kubernetes, *command, text=CLUSTER)).text
+
+        async def warned() -> bool:
+            return "Warning: unknown field" in await dry_run()
+
+        await until(warned, "the real API server asks the webhook", within=40, every=0.5)
+        shown = await dry_run()
+        assert 'Warning: unknown field "spec.sentinel.replica"; did you mean "replicas"?' in shown
+        assert "Warning: no operator manages it" in shown
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{metrics}/metrics") as answer,
+        ):
+            text = await answer.text()
+        path = "/validate/redis.kun/v1beta1/redisclusters"
+        assert f'controller_runtime_webhook_requests_total{{code="200",webhook="{path}"}}' in text
+        assert "certwatcher_read_certificate_total 1.0" in text
+    finally:
+        process.terminate()
+        assert process.wait(40) == 0, (home / "log").read_text()
+        configuration = "validatingwebhookconfiguration/mooring-redis-sentinel-cluster"
+        await program.kubectl(real_kubernetes, "delete", configuration)
+        await program.kubectl(real_kubernetes, "delete", "namespace", "webhooks-outside", "--wait=false")
 
 
 @pytest.mark.parametrize(

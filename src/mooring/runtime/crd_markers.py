@@ -108,7 +108,7 @@ class F:
     decoder ignores it. ``default`` is the JSON value the server fills in (the Python default stays ``None``,
     so that a falsy value can still be applied). ``required`` makes the server refuse the object without it.
     ``int_or_string``, ``preserve_unknown`` and ``embedded`` set the ``x-kubernetes-*`` extension of the same
-    name; ``schema`` replaces the derived schema altogether (for types this walker cannot know).
+    name (an embedded resource must then carry apiVersion and kind); ``schema`` replaces the derived schema altogether (for types this walker cannot know).
     """
 
     doc: str = ""

@@ -232,9 +232,9 @@ class WebhookKeeper:
             return False
         try:
             await self._write(secret, wanted)
-            log.info("wrote certificates", secret=str(self._secret), authorities=len(wanted.authorities))
+            log.info("wrote certificates", into=str(self._secret), authorities=len(wanted.authorities))
         except (AlreadyExists, Conflict):
-            log.info("another replica was faster", secret=str(self._secret))
+            log.info("another replica was faster", into=str(self._secret))
         return True
 
     async def _read(self) -> tuple[Secret | None, Certificates | None]:
@@ -246,7 +246,7 @@ class WebhookKeeper:
             return secret, Certificates.from_secret(secret.data)
         except CertificateError as error:
             log.warning(
-                "the certificates are unusable and made anew", secret=str(self._secret), error=str(error)
+                "the certificates are unusable and made anew", into=str(self._secret), error=str(error)
             )
             return secret, None
 

@@ -38,6 +38,12 @@ def schema() -> dict[str, Any]:
     return found
 
 
+def test_a_claim_needs_no_kind_as_existing_yaml_has_none() -> None:
+    claim = schema()["spec"]["properties"]["storage"]["properties"]["persistentVolumeClaim"]
+    # A real API server asks an embedded resource for apiVersion and kind, which UCloud's schema never did.
+    assert "x-kubernetes-embedded-resource" not in claim
+
+
 def test_the_legacy_field_names_are_all_there() -> None:
     spec = schema()["spec"]["properties"]
     assert set(spec) >= {

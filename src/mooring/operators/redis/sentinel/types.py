@@ -80,7 +80,7 @@ class RedisStorage(Part, frozen=True, kw_only=True):
     empty_dir: Annotated[core.EmptyDirVolumeSource | None, F("An emptyDir with these settings.")] = None
     persistent_volume_claim: Annotated[
         core.PersistentVolumeClaim | None,
-        F("The claim made for every redis pod; its metadata.name names the volume.", embedded=True),
+        F("The claim made for every redis pod; its metadata.name names the volume."),
     ] = None
 
 
