@@ -83,6 +83,14 @@ def test_a_sentinel_that_knows_no_replica_is_no_quorum_whatever_it_says() -> Non
     waits_for("SentinelsLearning", scene.decide())
 
 
+def test_a_sentinel_that_sees_nobody_it_could_elect_is_no_quorum_either() -> None:
+    scene = haunted(healthy(), "sentinel-0")
+    watcher = scene.watchers["sentinel-1"]
+    assert watcher.sentinel is not None
+    barred = tuple(replace(peer, priority=0) for peer in watcher.sentinel.replicas)
+    waits_for("SentinelsLearning", scene.sentinel("sentinel-1", replicas=barred).decide())
+
+
 def test_a_live_follower_that_is_not_ours_is_left_alone() -> None:
     scene = healthy()
     foreign = Peer(ip="172.16.0.1", port=6379, priority=0, flags=frozenset({"slave"}))
