@@ -391,10 +391,14 @@ async def test_a_restricted_container_is_its_user_without_any_capability(tmp_pat
     async with Lab(tmp_path) as lab:
         restricted = {"runAsUser": 65532, "runAsGroup": 65532, "capabilities": {"drop": ["ALL"]}}
         script = "id -u; id -g; grep -E '^Cap(Eff|Prm|Bnd|Inh)' /proc/self/status | cut -f2 | sort -u"
-        worker = lab.run(pod(containers=[sh(script, securityContext=restricted)], restartPolicy="Never"))
+        deep = [{"name": "v", "mountPath": path} for path in ("/one/two/three", "/var/run/secrets/four")]
+        script += "; ls -d /one/two/three /var/run/secrets/four"
+        container = sh(script, securityContext=restricted, volumeMounts=deep)
+        volumes = [{"name": "v", "emptyDir": {}}]
+        worker = lab.run(pod(containers=[container], volumes=volumes, restartPolicy="Never"))
         await until(lambda: lab.status()["phase"] == "Succeeded")
 
-        assert (await log_of(worker)).split() == ["65532", "65532", "0" * 16]
+        assert (await log_of(worker)).split() == ["65532", "65532", "0" * 16, *(m["mountPath"] for m in deep)]
 
 
 async def test_the_environment_is_not_among_the_arguments_others_can_read(tmp_path: Path) -> None:

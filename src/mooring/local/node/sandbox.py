@@ -247,7 +247,19 @@ def _root() -> Iterator[str]:
         elif path.is_dir():
             yield from ("--ro-bind", f"/{name}", f"/{name}")
     yield from ("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/run", "--perms", "1777", "--tmpfs", "/tmp")  # noqa: S108
-    yield from ("--symlink", "../run", "/var/run", "--dir", "/var/lib", "--dir", "/var/log", "--dir", "/root")
+    yield from (
+        "--dir",
+        "/var",
+        "--symlink",
+        "../run",
+        "/var/run",
+        "--dir",
+        "/var/lib",
+        "--dir",
+        "/var/log",
+        "--dir",
+        "/root",
+    )
     yield from ("--perms", "1777", "--dir", "/var/tmp")  # noqa: S108
     for file in _HOST_FILES:
         yield from ("--ro-bind-try", file, file)
@@ -265,6 +277,9 @@ def _mounts(mounts: Iterable[Mount]) -> Iterator[str]:
         if (directory := _sealed_parent(mount.target)) is not None and directory not in opened:
             opened.add(directory)
             yield from _open_up(directory)
+        for parent in reversed(PurePosixPath(mount.target).parents[:-1]):
+            # What bwrap makes by itself is closed to every user but root.
+            yield from ("--dir", str(parent))
         yield from ("--ro-bind" if mount.read_only else "--bind", str(mount.source), mount.target)
 
 
