@@ -235,6 +235,27 @@ ACCESS: Mapping[str, list[Step]] = {
         as_ann("POST", BINDINGS, {"metadata": {"name": "v"}, "roleRef": ref("view", "ClusterRole"), "subjects": [user("bob")]}, ignore=META),
         as_ann("POST", BINDINGS, {"metadata": {"name": "w"}, "roleRef": ref("big"), "subjects": [user("bob")]}),
     ],
+    "roles that are wrong": [
+        *(
+            post(path, {"metadata": {"name": "a.{ns}"}, **body})
+            for path, body in (
+                (ROLES, {"rules": [{}]}),
+                (ROLES, {"rules": [{"verbs": ["get"], "nonResourceURLs": ["/x"]}]}),
+                (CLUSTER_ROLES, {"rules": [{"verbs": ["get"], "nonResourceURLs": ["/x"], "apiGroups": ["a"]}]}),
+                (CLUSTER_ROLES, {"rules": [{"verbs": ["get"], "apiGroups": [""]}], "aggregationRule": {}}),
+                (CLUSTER_ROLES, {"aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a b": "c"}}]}}),
+                (BINDINGS, {}),
+                (BINDINGS, {"roleRef": {"kind": "X", "name": "a/b", "apiGroup": "x"}}),
+                (BINDINGS, {"roleRef": ref("r"), "subjects": [{}, {"kind": "User", "name": "u"}, {"kind": "Group", "apiGroup": "x"}]}),
+                (BINDINGS, {"roleRef": ref("r"), "subjects": [{"kind": "ServiceAccount", "name": "A_", "apiGroup": "x"}]}),
+                (CLUSTER_BINDINGS, {"roleRef": ref("r")}),
+                (CLUSTER_BINDINGS, {"roleRef": ref("r", "ClusterRole"), "subjects": [{"kind": "ServiceAccount", "name": "a"}]}),
+            )
+        ),
+        bind("b", user("bob")),
+        Step("PATCH", BINDINGS + "/b", {"roleRef": {"name": "other"}}, MERGE),
+        Step("PATCH", BINDINGS + "/b", {"subjects": []}, MERGE, ignore=META),
+    ],
     "who may gather roles": [
         cluster_role("{ns}", rule("create", "clusterroles", GROUP)),
         bind_cluster("{ns}", user("{ns}", "Group")),

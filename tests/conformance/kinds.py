@@ -153,7 +153,7 @@ KINDS: Mapping[str, tuple[Json, Json]] = {
     ),
 }  # fmt: skip
 
-# What controllers of a real server write meanwhile, or its admission adds and ours leaves to controllers.
+# What controllers of a real server write meanwhile.
 _NOISE = (
     "status",
     "metadata.managedFields",

@@ -8,6 +8,7 @@ from typing import Any
 from tests.conformance.access import ACCESS
 from tests.conformance.comparing import Step
 from tests.conformance.kinds import lives
+from tests.conformance.policies import POLICIES
 
 __all__ = ["SCENARIOS"]
 
@@ -1191,3 +1192,4 @@ SCENARIOS: dict[str, list[Step]] = {
 
 SCENARIOS.update(lives())
 SCENARIOS.update(ACCESS)
+SCENARIOS.update(POLICIES)

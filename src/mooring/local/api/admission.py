@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from mooring.kube.errors import ApiError
 from mooring.local.api import failures, patch
 from mooring.local.api.accounts import with_account
+from mooring.local.api.limitranges import check_limits, with_default_limits
+from mooring.local.api.objectmeta import finalizers, with_metadata
 from mooring.local.api.selectors import label_selector
 from mooring.local.api.storage import Store
 from mooring.local.api.webhooks import Reply, WebhookClient, WebhookError, denied
@@ -30,6 +32,7 @@ _NOT_READY = "node.kubernetes.io/not-ready"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
 
 _MUTATING = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
+_PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 _VALIDATING = "validatingwebhookconfigurations.admissionregistration.k8s.io"
 _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
 
@@ -104,8 +107,8 @@ class Admission:
         options: WriteOptions,
     ) -> JsonObject:
         """Return the object as the chain wants it; the very same one when nobody changed it."""
-        if call.served.storage == "pods" and not call.target.subresource:
-            obj = _complete_pod(obj, call) if operation == "CREATE" else _with_tolerations(obj)
+        if not call.target.subresource:
+            obj = _completed(obj, old, call)
         for hook in self._hooks(_MUTATING, call):
             review = _Review(call, obj, old, operation, options)
             if self._matches(hook, review):
@@ -123,16 +126,21 @@ class Admission:
         options: WriteOptions | None,
     ) -> None:
         """Ask those who may refuse, all at once; raises the first refusal."""
+        if obj is not None:
+            check_limits(obj, call, creates=operation == "CREATE")
+            _check_priority_class(obj, call)
         review = _Review(call, obj, old, operation, options)
         hooks = [hook for hook in self._hooks(_VALIDATING, call) if self._matches(hook, review)]
         if operation == "DELETE":
             hooks += [hook for hook in self._hooks(_MUTATING, call) if self._matches(hook, review)]
-        if not hooks:
-            return
-        replies = await asyncio.gather(*(self._ask(hook, review) for hook in hooks), return_exceptions=True)
-        for reply in replies:
-            if isinstance(reply, BaseException):
-                raise reply
+        if hooks:
+            asked = (self._ask(hook, review) for hook in hooks)
+            for reply in await asyncio.gather(*asked, return_exceptions=True):
+                if isinstance(reply, BaseException):
+                    raise reply
+        if obj is not None:
+            dry_run = options is not None and options.dry_run
+            call.cluster.quotas.check(call, obj, old, dry_run=dry_run)
 
     def _hooks(self, kind: str, call: Call) -> Iterator[Mapping[str, Any]]:
         """Yield the webhooks of a kind in the order of their configurations' names."""
@@ -225,14 +233,48 @@ def _patched(hook: Mapping[str, Any], obj: JsonObject, operations: list[Any]) ->
     return changed
 
 
-# --- pods -----------------------------------------------------------------------------------------------
+# --- what the server itself fills in ----------------------------------------------------------------------
+
+_PROTECTED = {
+    "persistentvolumeclaims": "kubernetes.io/pvc-protection",
+    "persistentvolumes": "kubernetes.io/pv-protection",
+}
+
+
+def _completed(obj: JsonObject, old: JsonObject | None, call: Call) -> JsonObject:
+    """Return an object with what the built-in plugins give it."""
+    storage = call.served.storage
+    if storage == "pods":
+        return _complete_pod(obj, call) if old is None else _with_tolerations(_with_priority_of(obj, old))
+    finalizer = _PROTECTED.get(storage)
+    if old is None and finalizer is not None and finalizer not in finalizers(obj):
+        return with_metadata(obj, finalizers=[*finalizers(obj), finalizer])
+    return obj
+
+
+def _check_priority_class(obj: JsonObject, call: Call) -> None:
+    """Refuse a second PriorityClass for pods that name none."""
+    if call.served.storage != _PRIORITY_CLASSES or not obj.get("globalDefault"):
+        return
+    name = obj["metadata"].get("name") or ""
+    for entry in call.cluster.store.collection(_PRIORITY_CLASSES).newest():
+        if entry.obj.get("globalDefault") and entry.name != name:
+            why = f"PriorityClass {entry.name} is already marked as default. Only one default can exist"
+            raise call.forbidden(why, name)
+
+
+def _with_priority_of(obj: JsonObject, old: JsonObject) -> JsonObject:
+    spec, before = obj.get("spec") or {}, old.get("spec") or {}
+    names = ("priority", "preemptionPolicy")
+    kept = {name: before[name] for name in names if spec.get(name) is None and name in before}
+    return {**obj, "spec": {**spec, **kept}} if kept else obj
 
 
 def _complete_pod(obj: JsonObject, call: Call) -> JsonObject:
     """Return a new pod with its account, priority and the tolerations every pod gets for five minutes."""
-    obj = with_account(obj, call)
+    obj = with_account(with_default_limits(obj, call), call)
     spec = dict(obj["spec"])
-    _set_priority(spec, call)
+    _set_priority(spec, call, obj["metadata"].get("name") or "")
     return _with_tolerations({**obj, "spec": spec})
 
 
@@ -253,18 +295,31 @@ def _tolerates(toleration: JsonObject, key: str) -> bool:
     return same_key and toleration.get("effect") in (None, "", "NoExecute")
 
 
-def _set_priority(spec: JsonObject, call: Call) -> None:
-    classes = call.cluster.store.collection("priorityclasses.scheduling.k8s.io")
+def _set_priority(spec: JsonObject, call: Call, pod: str) -> None:
+    classes = call.cluster.store.collection(_PRIORITY_CLASSES)
     name = spec.get("priorityClassName")
     if name:
         entry = classes.get(("", name))
         if entry is None:
-            raise call.forbidden(f"no PriorityClass with name {name} was found")
+            raise call.forbidden(f"no PriorityClass with name {name} was found", pod)
         chosen: JsonObject = entry.obj
     else:
         defaults = [entry.obj for entry in classes if entry.obj.get("globalDefault")]
         chosen = max(defaults, key=lambda c: c["value"], default={})
         if chosen:
             spec["priorityClassName"] = chosen["metadata"]["name"]
-    spec["priority"] = chosen.get("value", 0)
-    spec.setdefault("preemptionPolicy", chosen.get("preemptionPolicy", "PreemptLowerPriority"))
+    computed = {
+        "priority": chosen.get("value", 0),
+        "preemptionPolicy": chosen.get("preemptionPolicy", "PreemptLowerPriority"),
+    }
+    for field, called in (
+        ("priority", "the integer value of priority"),
+        ("preemptionPolicy", "the string value of PreemptionPolicy"),
+    ):
+        if spec.get(field) not in (None, computed[field]):
+            raise call.forbidden(
+                f"{called} ({spec[field]}) must not be provided in pod spec; priority admission controller"
+                f" computed {computed[field]} from the given PriorityClass name",
+                pod,
+            )
+    spec |= computed

@@ -14,6 +14,7 @@ from mooring.local.api.codec import Format
 from mooring.local.api.gateway import NodeGateway
 from mooring.local.api.http import Request, User
 from mooring.local.api.kinds import Kind
+from mooring.local.api.quotas import Quotas
 from mooring.local.api.registry import Registry, Served
 from mooring.local.api.request import Target, Verb
 from mooring.local.api.storage import Collection, Entry, Store
@@ -39,6 +40,7 @@ class Cluster:
     world: World
     admission: Admission
     authorizer: Authorizer
+    quotas: Quotas
     tokens: Authority
     gateway: NodeGateway | None = None
     watchers: int = 0

@@ -31,6 +31,7 @@ from mooring.local.api.gateway import NodeGateway
 from mooring.local.api.http import BODY_LIMIT, Answer, Query, Request, User
 from mooring.local.api.impersonation import impersonated
 from mooring.local.api.maintenance import Maintenance
+from mooring.local.api.quotas import Quotas
 from mooring.local.api.registry import Registry, Served
 from mooring.local.api.request import Target, parse_path, segments
 from mooring.local.api.reviews import VIRTUAL
@@ -70,7 +71,15 @@ class ApiServer:
         self._registry = Registry(builtin())
         world = World(store, clock, IPv4Network(service_range))
         authority = Authority(service_account_key)
-        self.cluster = Cluster(store, self._registry, world, Admission(store), Authorizer(store), authority)
+        self.cluster = Cluster(
+            store,
+            self._registry,
+            world,
+            Admission(store),
+            Authorizer(store),
+            Quotas(store, world),
+            authority,
+        )
         store.collection(CRD).observer = self._definition_changed
         self._discovery = Discovery(self._registry, address=address)
         self.authenticator = Authenticator(tokens or {}, authority, store)
@@ -111,6 +120,7 @@ class ApiServer:
         for entry in self.cluster.store.collection(CRD):
             self._define(entry)
         await bootstrap(self.transport(user=User("system:apiserver", groups=(MASTERS,))), self.cluster.store)
+        self.cluster.quotas.resume()
         self._maintenance.start()
         self._ready = True
 

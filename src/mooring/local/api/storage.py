@@ -293,10 +293,12 @@ class Collection:
         for items in self._items.values():
             yield from items.values()
 
-    def newest(self) -> Iterator[Entry]:
-        """Iterate over the newest versions, staged ones included, in no order."""
-        yield from (entry for entry in self._staged.values() if entry is not None)
-        yield from (entry for entry in self if entry.place not in self._staged)
+    def newest(self, namespace: str = "") -> Iterator[Entry]:
+        """Iterate over the newest versions ("" = of all namespaces), staged ones included, in no order."""
+        staged = (entry for entry in self._staged.values() if entry is not None)
+        yield from (entry for entry in staged if not namespace or entry.namespace == namespace)
+        published = self._items.get(namespace, {}).values() if namespace else self
+        yield from (entry for entry in published if entry.place not in self._staged)
 
     def at(self, rv: int, namespace: str = "") -> list[Entry]:
         """Return the objects as they were at a version; raises CompactedError when it is too old."""
@@ -423,6 +425,8 @@ class Store:
         self._now = now
         self._durable = not isinstance(backend, MemoryBackend)
         self._collections: dict[str, Collection] = {}
+        #: Called with every published event of every collection, after its own observer.
+        self.observers: list[Callable[[Collection, Event], None]] = []
         self._recent: deque[Entry] = deque()
         self._pending: list[Change] = []
         self._flushing: asyncio.Task[None] | None = None
@@ -473,7 +477,7 @@ class Store:
         if self._closed:
             raise StorageError("the server is stopping")
         if not self._durable:
-            collection.publish(event)
+            self._show(collection, event)
             self.published = event.rv
             collection.wake()
             return Write(event.entry, None)
@@ -523,11 +527,16 @@ class Store:
                 puts[key] = Row(*key, entry.rv, entry.written, entry.tail)
         self._backend.commit(batch[-1].event.rv, list(puts.values()), list(deletes))
 
+    def _show(self, collection: Collection, event: Event) -> None:
+        collection.publish(event)
+        for observer in self.observers:
+            observer(collection, event)
+
     def _publish(self, batch: Sequence[Change]) -> None:
         touched = set()
         for change in batch:
             change.collection.unstage(change.event)
-            change.collection.publish(change.event)
+            self._show(change.collection, change.event)
             touched.add(change.collection)
             if change.done is not None:
                 _release(change.done)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mooring.local.api import names
+from mooring.local.api import validation_access as access
 from mooring.local.api.constraints import same
 from mooring.local.api.fields import (
     FieldError,
@@ -656,42 +657,6 @@ def _storage_class_update(obj: JsonObject, old: JsonObject) -> Errors:
     yield from immutable(obj.get("volumeBindingMode"), old.get("volumeBindingMode"), "volumeBindingMode")
 
 
-def _role(obj: JsonObject) -> Errors:
-    for index, rule in enumerate(obj.get("rules") or ()):
-        place = f"rules[{index}]"
-        if not rule.get("verbs"):
-            yield required(f"{place}.verbs", "verbs must contain at least one value")
-        if rule.get("nonResourceURLs"):
-            continue
-        if not rule.get("apiGroups"):
-            yield required(f"{place}.apiGroups", "resource rules must supply at least one api group")
-        if not rule.get("resources"):
-            yield required(f"{place}.resources", "resource rules must supply at least one resource")
-
-
-def _role_binding(obj: JsonObject) -> Errors:
-    reference = obj.get("roleRef") or {}
-    kinds = ("Role", "ClusterRole") if obj.get("kind") == "RoleBinding" else ("ClusterRole",)
-    if reference.get("kind") not in kinds:
-        yield not_supported("roleRef.kind", reference.get("kind", ""), kinds)
-    if not reference.get("name"):
-        yield required("roleRef.name")
-    for index, subject in enumerate(obj.get("subjects") or ()):
-        place = f"subjects[{index}]"
-        if not subject.get("name"):
-            yield required(f"{place}.name")
-        if subject.get("kind") not in ("ServiceAccount", "User", "Group"):
-            yield not_supported(f"{place}.kind", subject.get("kind", ""), ("ServiceAccount", "User", "Group"))
-        if subject.get("kind") == "ServiceAccount" and not subject.get("namespace"):
-            yield required(f"{place}.namespace")
-
-
-def _role_binding_update(obj: JsonObject, old: JsonObject) -> Errors:
-    if not same(obj.get("roleRef"), old.get("roleRef")):
-        shown = _dump(obj.get("roleRef") or {}, apiGroup="APIGroup", kind="Kind", name="Name")
-        yield invalid("roleRef", shown, "cannot change roleRef")
-
-
 def _priority_class(obj: JsonObject) -> Errors:
     value, name = obj.get("value", 0), (obj.get("metadata") or {}).get("name", "")
     if value > 1_000_000_000 and not name.startswith("system-"):
@@ -711,6 +676,26 @@ def _free(obj: JsonObject) -> Errors:
 _SELECTOR_FIXED: Final = _fixed("spec.selector")
 _RBAC: Final = "rbac.authorization.k8s.io"
 
+
+def _revision(obj: JsonObject) -> Errors:
+    yield from _revision_number(obj)
+    data = obj.get("data")
+    if data is None:
+        yield required("data", "data is mandatory")
+    elif not isinstance(data, dict):
+        yield required("data", "data must be a valid JSON object")
+
+
+def _revision_number(obj: JsonObject) -> Errors:
+    if (number := obj.get("revision") or 0) < 0:
+        yield invalid("revision", number, "must be greater than or equal to 0")
+
+
+def _revision_update(obj: JsonObject, old: JsonObject) -> Errors:
+    yield from _revision_number(obj)
+    yield from immutable(obj.get("data"), old.get("data"), "data")
+
+
 _RULES: Final[dict[tuple[str, str], Rules]] = {
     ("", "Pod"): Rules(pod_create, pod_update),
     ("", "Service"): _also(_service, _service_update),
@@ -718,6 +703,7 @@ _RULES: Final[dict[tuple[str, str], Rules]] = {
     ("", "PersistentVolume"): _also(_volume, _volume_update),
     ("", "ConfigMap"): _also(_config_map, _frozen("data", "binaryData")),
     ("", "Secret"): _also(_secret, _secret_update),
+    ("apps", "ControllerRevision"): Rules(_revision, _revision_update),
     ("apps", "Deployment"): _also(_deployment, _SELECTOR_FIXED),
     ("apps", "ReplicaSet"): _also(_replica_set, _SELECTOR_FIXED),
     ("apps", "DaemonSet"): _also(_daemon_set, _SELECTOR_FIXED),
@@ -729,8 +715,8 @@ _RULES: Final[dict[tuple[str, str], Rules]] = {
     ("discovery.k8s.io", "EndpointSlice"): _also(_endpoint_slice, _fixed("addressType")),
     ("storage.k8s.io", "StorageClass"): _also(_storage_class, _storage_class_update),
     ("scheduling.k8s.io", "PriorityClass"): _also(_priority_class, _priority_class_update),
-    (_RBAC, "Role"): _also(_role, _nothing),
-    (_RBAC, "ClusterRole"): _also(_role, _nothing),
-    (_RBAC, "RoleBinding"): _also(_role_binding, _role_binding_update),
-    (_RBAC, "ClusterRoleBinding"): _also(_role_binding, _role_binding_update),
+    (_RBAC, "Role"): _also(access.role, _nothing),
+    (_RBAC, "ClusterRole"): _also(access.cluster_role, _nothing),
+    (_RBAC, "RoleBinding"): _also(access.binding(namespaced=True), access.binding_update),
+    (_RBAC, "ClusterRoleBinding"): _also(access.binding(namespaced=False), access.binding_update),
 }
