@@ -89,6 +89,20 @@ async def test_the_password_is_in_no_argument_and_in_no_environment(tmp_path: Pa
             ).stat().st_mode & 0o077 == 0
 
 
+async def test_servers_and_sentinels_announce_the_address_of_their_pod(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (pods, operator):
+        await operator.in_sync()
+        for name, one in pods.redis.items():
+            assert await pods.call(name, "CONFIG", "GET", "slave-announce-ip") == [
+                "slave-announce-ip",
+                one.ip,
+            ]
+        for one in pods.sentinels.values():
+            assert f"sentinel announce-ip {one.ip}" in (
+                one.home / "run" / "sentinel.conf"
+            ).read_text().replace('"', "")
+
+
 async def test_a_sentinel_that_restarts_in_place_can_read_any_password_again(tmp_path: Path) -> None:
     async with cluster(tmp_path, password='two words, "quoted" \\ and more') as (pods, operator):
         await operator.in_sync()
