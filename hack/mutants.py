@@ -19,7 +19,7 @@ import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
@@ -31,7 +31,9 @@ __all__ = ["Mutant", "MutantError", "Tree", "Verdict", "load", "main", "try_all"
 ROOT: Final = Path(__file__).resolve().parents[1]
 #: Seconds for one test; a mutant that makes it hang is not caught by an assertion.
 TIMEOUT: Final = 180.0
-_LEFT_OUT: Final = shutil.ignore_patterns(".git", ".cache", "__pycache__", ".*_cache", "node_modules", "env")
+_LEFT_OUT: Final = shutil.ignore_patterns(
+    ".git", ".cache", ".hypothesis", "__pycache__", ".*_cache", "node_modules"
+)
 #: How pytest's report of an assertion begins.
 _ASSERTIONS: Final = ("AssertionError", "assert ", "Failed: DID NOT RAISE", "DID NOT RAISE")
 
@@ -150,6 +152,12 @@ def _last_line(output: bytes) -> str:
     return lines[-1] if lines else "it said nothing"
 
 
+def _copy(source: str, target: str) -> None:
+    """Copy a file; one that has gone since the directory was read is left out."""
+    with suppress(FileNotFoundError):
+        shutil.copy2(source, target)
+
+
 def _judge(tree: Tree, mutant: Mutant) -> Verdict:
     try:
         with tree.broken(mutant):
@@ -172,7 +180,7 @@ def try_all(
         trees: queue.SimpleQueue[Tree] = queue.SimpleQueue()
         for number in range(jobs):
             copy = Path(directory) / str(number)
-            shutil.copytree(root, copy, ignore=_LEFT_OUT, symlinks=True)
+            shutil.copytree(root, copy, ignore=_LEFT_OUT, symlinks=True, copy_function=_copy)
             trees.put(Tree(copy, timeout=timeout))
 
         def plain(*tests: str) -> str:

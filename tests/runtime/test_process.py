@@ -140,6 +140,7 @@ async def test_a_lost_lease_cancels_passes_and_ends_the_process(api: FakeApi, cl
     assert operator.controller.passes
     api.fail("PATCH", TransportError("no route"), times=1000)
     await clock.advance(13)
+    assert task.done(), "a pass that hangs holds nothing up"
     with pytest.raises(LeaseLost):
         await task
     assert not operator.controller.running
@@ -257,7 +258,7 @@ async def test_metrics_probes_and_tasks_are_served(api: FakeApi) -> None:
         assert (await get(manager.probe_port, "/healthz"))[0] == 200
         assert (await get(manager.probe_port, "/readyz"))[0] == 200
         tasks = (await get(manager.metrics_port, "/debug/tasks"))[1]
-        assert "pods worker 0" in tasks
+        assert "\n--- pods worker 0\n" in tasks
         clock.suspend(200)
         code, text = await get(manager.probe_port, "/readyz")
         assert code == 503
