@@ -75,8 +75,8 @@ def build(programs: Mapping[str, str]) -> Path:
     return target
 
 
-def build_module(directory: Path, name: str) -> Path:
-    """The program of the Go module in `directory`, built on first use with the toolchain of the servers."""
+def build_module(directory: Path, name: str, *, package: str = ".") -> Path:
+    """A program of the Go module in `directory`, built on first use with the toolchain of the servers."""
     go = _toolchain()
     sources = sorted(path for pattern in ("go.*", "*.go") for path in directory.glob(pattern))
     parts = [f"{path.name}\0".encode() + path.read_bytes() for path in sources]
@@ -87,7 +87,7 @@ def build_module(directory: Path, name: str) -> Path:
             if not target.is_dir():
                 _say(f"building {name} with Go {go.version}, once, into {target}")
                 with _staging(target) as staging:
-                    _compile(_installed(go), ".", staging / name, cwd=directory, ldflags="-s -w")
+                    _compile(_installed(go), package, staging / name, cwd=directory, ldflags="-s -w")
                     staging.rename(target)
     return target / name
 
