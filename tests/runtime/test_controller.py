@@ -649,6 +649,6 @@ async def test_a_slow_pass_says_what_it_did(bench: Bench) -> None:
         await bench.on_pods()
         await bench.clock.advance(12)
     assert running == ["ask the database at 0.000 s: running"] * 2
-    (slow,) = [line for line in lines if line["event"] == "slow reconcile"]
-    assert slow["seconds"] == 11
-    assert slow["spans"] == ["ask the database at 0.000 s: 8.000 s", "write at 8.000 s: 3.000 s"]
+    slow = [line for line in lines if line["event"] == "slow reconcile"]
+    spans = ["ask the database at 0.000 s: 8.000 s", "write at 8.000 s: 3.000 s"]
+    assert [(line["seconds"], line["spans"]) for line in slow] == [(11, spans)]

@@ -110,8 +110,9 @@ class Fence:
 
     def hold(self, until: float, *, expiry: float) -> None:
         """Effects may be sent until one moment of `Clock.boottime`, and must have arrived by another."""
-        self._until = until
+        # In this order: another thread may ask between the two.
         self._expiry = expiry
+        self._until = until
 
     def close(self) -> None:
         """The Lease is not ours; until the next `hold` nothing passes."""
