@@ -127,6 +127,29 @@ async def test_a_changed_password_shuts_nobody_out_and_restarts_nothing(cluster:
     assert await stage.master() != master
 
 
+async def test_a_change_is_carried_on_by_the_next_operator_wherever_the_last_one_stopped(
+    cluster: MakeCluster,
+) -> None:
+    stage = await cluster(password="before", passwordGraceSeconds=1)
+
+    async def staged() -> bool:
+        secret = await stage.bed.get(Secret, stage.names.password, stage.namespace)
+        return "next" in (secret.data or {}) or await in_force(stage) == "after"
+
+    async def published() -> bool:
+        return await in_force(stage) == "after"
+
+    await stage.patch({"password": "after"})
+    for reached in (staged, published):
+        await stage.bed.until(reached, f"the change is {reached.__name__}")
+        async with stage.operators_away():
+            assert any(await all_take(stage, "before"))
+    stage.password = "after"
+    await stage.exact()
+    assert await all_take(stage, "after") == [True] * 3
+    assert await all_take(stage, "before") == [False] * 3
+
+
 async def test_a_password_is_set_and_removed_by_an_announced_switch(
     shared_bed: Bed, cluster: MakeCluster
 ) -> None:

@@ -89,13 +89,15 @@ def file_format(version: str) -> int:
 def image_format(image: str) -> int:
     """The newest RDB format an image reads, by its tag (``redis:5.0.4-alpine`` -> 9); 0 when the tag tells nothing.
 
-    A short tag stands for the newest of its kind: ``redis:7`` may be 7.4. Valkey 7.2 and 8 stayed with 11.
+    Only images that are called redis or valkey are judged: others count their own versions. A short tag stands
+    for the newest of its kind: ``redis:7`` may be 7.4. Valkey 7.2 and 8 stayed with 11.
     """
-    name, _, tag = image.partition("@")[0].rpartition(":")
+    path, _, tag = image.partition("@")[0].rpartition(":")
+    name = path.rpartition("/")[2]
     match = re.match(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?(?![\w.])", tag)
-    if not name or match is None or "/" in tag:
+    if name not in ("redis", "valkey") or match is None or "/" in tag:
         return 0
     major, minor, patch = (int(part) if part else 99 for part in match.groups())
-    if "valkey" in name.rpartition("/")[2]:
+    if name == "valkey":
         return 11 if major < 9 else 0
     return file_format(f"{major}.{minor}.{patch}")

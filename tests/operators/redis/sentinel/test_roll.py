@@ -278,6 +278,7 @@ def test_an_older_server_that_cannot_follow_the_newer_master_stops_the_roll() ->
         ("registry:5000/team/redis:6.2", 9),
         ("redis:7.0@sha256:0123", 10),
         ("redis:latest", 0),
+        ("team/own-redis:1.0", 0),
         ("valkey/valkey:8.1", 11),
     ],
 )

@@ -1,0 +1,98 @@
+"""Old servers: passwords with odd characters, a roll, a fail-over. Needs their programs.
+
+``MOORING_REDIS_BINARIES`` names a directory with ``3.2/redis-server``, ``3.2/redis-cli``, ``5.0/redis-server`` ...
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.embedded.conftest import QUICK_SENTINELS
+from tests.embedded.test_redis_password import all_take, incarnations
+
+from mooring.local.node.images import load
+from mooring.testing.bed import Bed
+from mooring.testing.redis import RedisStage, manifest
+
+pytestmark = [pytest.mark.embedded, pytest.mark.full, pytest.mark.timeout(180)]
+
+PROGRAMS = Path(os.environ.get("MOORING_REDIS_BINARIES") or "/nonexistent")
+FIRST, SECOND = 'fir"st one', "second \\ two"
+
+
+@pytest.fixture(params=["3.2", "5.0"])
+def version(request: pytest.FixtureRequest) -> str:
+    if not (PROGRAMS / request.param / "redis-server").exists():
+        pytest.skip(f"MOORING_REDIS_BINARIES holds no {request.param}")
+    return str(request.param)
+
+
+@pytest.fixture
+async def old_bed(version: str, directory: Path, tmp_path: Path) -> AsyncIterator[Bed]:
+    """A control plane whose image of that version is a real server of it."""
+    programs = PROGRAMS / version
+    catalog = tmp_path / "catalog.yaml"
+    catalog.write_text(
+        f"""images:
+- name: redis-{version}
+  extends: redis
+  match: ["redis:{version}*"]
+  programs: {{redis-server: {programs}/redis-server, redis-cli: {programs}/redis-cli}}
+  paths: [{programs}]
+"""
+    )
+    async with Bed(directory, catalog=load(catalog)) as running:
+        yield running
+
+
+async def test_passwords_change_and_a_dead_master_is_replaced(old_bed: Bed, version: str) -> None:
+    document = manifest("old", sentinel_settings=QUICK_SENTINELS)
+    document["spec"]["image"] = document["spec"]["sentinel"]["image"] = f"redis:{version}"
+    stage = RedisStage(old_bed, "old")
+    await old_bed.apply(document)
+    await stage.exact(60)
+    before = await incarnations(stage)
+
+    for password in (FIRST, SECOND):
+        await stage.patch({"password": password})
+        async with stage.writing(password=tuple(filter(None, (password, stage.password)))) as ledger:
+            stage.password = password
+            await stage.exact(60)
+            await stage.writes(ledger, 50)
+        report = await ledger.check()
+        assert report.lost_acknowledged == 0, report.text()
+        assert await all_take(stage, password) == [True] * 3
+        assert await all_take(stage, "") == [False] * 3
+    assert await incarnations(stage) == before
+
+    sentinel, master = stage.names.pod("sentinel", 0), await stage.master()
+    await stage.restarted({sentinel: stage.kill(sentinel)})
+    await stage.exact(60)
+    await stage.restarted({master: stage.kill(master)})
+    await stage.exact(60)
+    assert await stage.master() != master
+
+    await stage.patch({"password": None})
+    stage.password = ""
+    await stage.exact(60)
+    assert await all_take(stage, "") == [True] * 3
+
+
+async def test_a_roll_loses_nothing(old_bed: Bed, version: str) -> None:
+    document = manifest("old", sentinel_settings=QUICK_SENTINELS)
+    document["spec"]["image"] = document["spec"]["sentinel"]["image"] = f"redis:{version}"
+    stage = RedisStage(old_bed, "old")
+    await old_bed.apply(document)
+    await stage.exact(60)
+    async with stage.writing() as ledger:
+        await stage.patch({"annotations": {"team": "a"}})
+        await stage.exact(150)
+        await stage.writes(ledger, 50)
+    report = await ledger.check()
+    assert report.lost_acknowledged == 0, report.text()
+    last = (await stage.status()).last_failover
+    assert last is not None
+    assert last.cause == "Planned"
