@@ -24,7 +24,7 @@ from tests.actor.greetings import (
 )
 
 from mooring.actor import Context, ObserveWrote, Outcome
-from mooring.kube import Client, Key, MergePatch, NotFound
+from mooring.kube import Client, Forbidden, Key, MergePatch, NotFound
 from mooring.kube.objects.core import ConfigMap
 from mooring.kube.objects.events import Event
 from mooring.kube.objects.meta import Condition, ObjectMeta
@@ -290,6 +290,27 @@ async def test_what_the_server_refuses_is_shown_and_taken_back_when_corrected() 
         stalled = await condition(client, "Stalled")
         assert stalled is not None
         assert stalled.status == "False"
+
+
+async def test_a_read_that_is_forbidden_while_observing_is_said_as_well() -> None:
+    actor = Greeter()
+
+    async def peek(ctx: Context[Greeting]) -> None:
+        raise Forbidden("secrets is forbidden: may not get", status=403, reason="Forbidden")
+
+    actor.misbehave = peek
+    async with running(actor) as client:
+        await client.create(greeting())
+
+        async def said() -> bool:
+            stalled = await condition(client, "Stalled")
+            return stalled is not None and "observe: the API server refused it: secrets" in (
+                stalled.message or ""
+            )
+
+        await eventually(said)
+        actor.misbehave = None
+        await eventually(ready(client))
 
 
 async def test_an_unforeseen_failure_shows_its_type_but_not_its_text() -> None:

@@ -173,6 +173,9 @@ class _Runner(Generic[T]):
             try:
                 with observing(ctx.key):
                     outcome: Outcome = await observe(ctx)
+            except (BadRequest, Forbidden, Invalid) as error:
+                await self._report_refusal(ctx, error, step="observe")
+                raise
             except KubeError:
                 raise
             except Exception as error:
@@ -290,7 +293,7 @@ class _Runner(Generic[T]):
 
     async def _report_refusal(self, ctx: Context[T], error: ApiError, *, step: str) -> None:
         """Show what the API server does not accept: until somebody changes something, it never will."""
-        text = redact(f"{step}: the API server refused it: {error}; correct the field it names")
+        text = redact(f"{step}: the API server refused it: {error}; correct what it names")
         try:
             await self._flush(ctx, Wait("Refused", text, stalled=True))
         except KubeError as second:
