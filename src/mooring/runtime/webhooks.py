@@ -406,7 +406,7 @@ class WebhookServer:
         """Take over a Secret's certificates; a broken one leaves those in use."""
         try:
             self.use(Certificates.from_secret(secret.data))
-        except CertificateError as error:
+        except (CertificateError, ssl.SSLError) as error:
             self.metrics.read_errors.inc()
             log.warning("the Secret of the webhooks is unusable; the leader makes it anew", error=str(error))
             return False
