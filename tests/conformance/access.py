@@ -12,6 +12,7 @@ __all__ = ["ACCESS"]
 Json = Any
 
 NS = "/api/v1/namespaces/{ns}"
+PODS = NS + "/pods"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ROLES, BINDINGS = RBAC + "/namespaces/{ns}/roles", RBAC + "/namespaces/{ns}/rolebindings"
 CLUSTER_ROLES, CLUSTER_BINDINGS = RBAC + "/clusterroles", RBAC + "/clusterrolebindings"
@@ -132,6 +133,13 @@ ACCESS: Mapping[str, list[Step]] = {
         as_ann("GET", "/api/v1/namespaces/default/configmaps"),
         Step("DELETE", BINDINGS + "/r", quiet=True),
         Step("GET", NS + "/configmaps", headers=ANN, quiet=True, until=403),
+    ],
+    "rights to exec": [
+        role("r", rule("get", "pods/exec pods/portforward")),
+        bind("r", user()),
+        Step("GET", PODS + "/p/exec", headers=ANN, quiet=True, until=403),
+        *(as_ann("GET", f"{PODS}/p/{sub}?command=x&stdout=1") for sub in ("exec", "portforward", "attach")),
+        as_ann("POST", PODS + "/p/exec?command=x&stdout=1"),
     ],
     "rights by cluster role": [
         cluster_role(

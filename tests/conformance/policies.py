@@ -15,6 +15,9 @@ NS = "/api/v1/namespaces/{ns}"
 PODS, CLAIMS, SERVICES = NS + "/pods", NS + "/persistentvolumeclaims", NS + "/services"
 LIMITS, QUOTAS = NS + "/limitranges", NS + "/resourcequotas"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{ns}/leases"
+MAPS = NS + "/configmaps"
+POLICIES_PATH = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+POLICY_BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 REVISIONS = "/apis/apps/v1/namespaces/{ns}/controllerrevisions"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 MERGE = "application/merge-patch+json"
@@ -66,6 +69,35 @@ def quota(hard: Json, path: str, body: Json, name: str = "q", **spec: Any) -> li
 def counted(path: str, body: Json) -> Step:
     """The first object under a quota: a real server refuses until it has counted."""
     return Step("POST", path, body, quiet=True, until=201)
+
+
+def config_map(name: str, **data: str) -> Json:
+    return {"metadata": {"name": name}, "data": data}
+
+
+def policy(
+    *validations: Json, name: str = "{ns}", operations: Json = ("CREATE",), quiet: bool = True, **more: Any
+) -> Step:
+    ignore = more.pop("ignore", ())
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": list(operations),
+        "resources": ["configmaps"],
+    }
+    where = {"matchLabels": {"kubernetes.io/metadata.name": "{ns}"}}
+    match = {"resourceRules": [rule], "namespaceSelector": where}
+    spec = {"matchConstraints": match, "validations": list(validations), **more}
+    return post(POLICIES_PATH, {"metadata": {"name": name}, "spec": spec}, quiet=quiet, ignore=ignore)
+
+
+def enforce(*actions: str, **more: Any) -> Step:
+    spec = {"policyName": "{ns}", "validationActions": list(actions), **more}
+    return post(POLICY_BINDINGS, {"metadata": {"name": "{ns}"}, "spec": spec}, quiet=True)
+
+
+def gone_policy() -> list[Step]:
+    return [Step("DELETE", path + "/{ns}", quiet=True) for path in (POLICY_BINDINGS, POLICIES_PATH)]
 
 
 SERVICE: Json = {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}}
@@ -193,6 +225,73 @@ POLICIES: Mapping[str, list[Step]] = {
         post(REVISIONS, {"metadata": {"name": "a"}, "data": {"a": 1}}, ignore=META),
         Step("PATCH", REVISIONS + "/a", {"data": {"a": 2}}, MERGE, ignore=("message", "details.causes.message")),
         Step("PATCH", REVISIONS + "/a", {"revision": -3}, MERGE),
+    ],
+    "policies in CEL": [
+        policy(
+            {"expression": "object.data.a == 'b'"},
+            {"expression": "!has(object.data.c)", "message": " no c ", "reason": "Forbidden"},
+            {"expression": "variables.size < 4", "messageExpression": "'too many: ' + string(variables.size)"},
+            {"expression": "object.metadata.name != 'error' || object.data.nope == 'x'"},
+            matchConditions=[{"name": "m", "expression": "!request.name.startsWith('free')"}],
+            variables=[{"name": "size", "expression": "object.data.size()"}],
+        ),
+        enforce("Deny"),
+        Step("POST", MAPS + "?dryRun=All", config_map("bad", a="x"), quiet=True, until=422),
+        post(MAPS, config_map("bad", a="x")),
+        post(MAPS, config_map("bad", a="b", c="d")),
+        post(MAPS, config_map("bad", a="b", d="d", e="e", f="f")),
+        post(MAPS, config_map("error", a="b")),
+        post(MAPS, config_map("bad")),
+        post(MAPS, config_map("good", a="b"), ignore=META),
+        post(MAPS, config_map("free"), ignore=META),
+        Step("PATCH", MAPS + "/good", {"data": {"a": "z"}}, MERGE, ignore=META),
+        post(NS + "/secrets", {"metadata": {"name": "other"}}, ignore=META),
+        *gone_policy(),
+    ],
+    "policies that look at the old object": [
+        policy(
+            {"expression": "request.operation != 'UPDATE' || object.data.a == oldObject.data.a", "message": "a is fixed"},
+            {"expression": "request.operation != 'DELETE' || oldObject.metadata.name != 'kept'"},
+            {"expression": "request.name != 'canary'"},
+            {"expression": "namespaceObject.metadata.name == request.namespace"},
+            operations=["*"],
+        ),
+        post(MAPS, config_map("kept", a="b"), ignore=META),
+        enforce("Deny"),
+        Step("POST", MAPS + "?dryRun=All", config_map("canary"), quiet=True, until=422),
+        Step("PATCH", MAPS + "/kept", {"data": {"a": "d"}}, MERGE),
+        Step("PATCH", MAPS + "/kept", {"metadata": {"labels": {"a": "b"}}}, MERGE, ignore=(*META, "data")),
+        Step("DELETE", MAPS + "/kept"),
+        *gone_policy(),
+    ],
+    "policies that warn": [
+        policy({"expression": "has(object.data.a)", "message": "better with a"}),
+        enforce("Warn"),
+        Step("POST", MAPS, config_map("x"), quiet=True),
+        *gone_policy(),
+    ],
+    "policies with parameters": [
+        policy(
+            {"expression": "object.data.size() <= int(params.data.most)"},
+            paramKind={"apiVersion": "v1", "kind": "ConfigMap"},
+            matchConditions=[{"name": "m", "expression": "request.name != 'limit'"}],
+        ),
+        enforce("Deny", paramRef={"name": "limit", "parameterNotFoundAction": "Deny"}),
+        Step("POST", MAPS + "?dryRun=All", config_map("none", a="b"), quiet=True, until=422),
+        post(MAPS, config_map("none", a="b")),
+        *gone_policy(),
+    ],
+    "policies that are wrong": [
+        *(
+            policy(validation, name="w.{ns}", quiet=False, ignore=(*ignored, *META))
+            for validation, ignored in (
+                ({"expression": "'a'"}, ()),
+                ({"expression": "1 + 1"}, ()),
+                ({"expression": "true", "messageExpression": "1"}, ("message", "details.causes.message")),
+                ({"expression": "foo == 1"}, ("message", "details.causes.message")),
+                ({"expression": "object.data.a =="}, ("message", "details.causes.message")),
+            )
+        ),
     ],
     "volumes are protected": [
         post(CLAIMS, claim("a", "1Gi", storageClassName="none.{ns}"), ignore=META),

@@ -18,6 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from tests.local.api.conftest import CM, Client, Json, config_map
 
 from mooring.local.api import ApiServer, User
+from mooring.local.api.auth import ADMIN, Authenticator
 from mooring.local.api.tls import Certificates, ensure_certificates
 
 ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles"
@@ -118,6 +119,23 @@ async def test_narrow_impersonation_is_for_one_verb_and_never_for_masters(
 async def test_a_node_is_impersonated_with_the_group_of_nodes(server: ApiServer, api: Client) -> None:
     who = await api.create(WHO, ME, headers={"Impersonate-User": "system:node:n1"})
     assert who["status"]["userInfo"]["groups"] == ["system:nodes", "system:authenticated"]
+
+
+async def test_several_groups_come_in_several_headers(
+    listening: tuple[str, Certificates], server: ApiServer
+) -> None:
+    url, files = listening
+    server.authenticator = Authenticator({"t": ADMIN}, server.cluster.tokens, server.cluster.store)
+    context = ssl.create_default_context(cafile=str(files.authority))
+    headers = [("Authorization", "Bearer t"), ("Impersonate-User", "ann")]
+    headers += [("Impersonate-Group", group) for group in ("a", "b", "c", "d")]
+    connector = aiohttp.TCPConnector(ssl=context)
+    async with (
+        aiohttp.ClientSession(connector=connector) as session,
+        session.post(url + WHO, json=ME, headers=headers) as answer,
+    ):
+        found = (await answer.json())["status"]["userInfo"]
+    assert (found["username"], found["groups"]) == ("ann", ["a", "b", "c", "d", "system:authenticated"])
 
 
 # --- client certificates --------------------------------------------------------------------------------

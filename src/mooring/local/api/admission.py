@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from mooring.kube.errors import ApiError
 from mooring.local.api import failures, patch
 from mooring.local.api.accounts import with_account
+from mooring.local.api.admissionpolicies import check_policies
 from mooring.local.api.limitranges import check_limits, with_default_limits
 from mooring.local.api.objectmeta import finalizers, with_metadata
-from mooring.local.api.selectors import label_selector
+from mooring.local.api.review import EXEMPT, Operation, Review, rule_matches, selected
 from mooring.local.api.storage import Store
 from mooring.local.api.webhooks import Reply, WebhookClient, WebhookError, denied
 
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     from mooring.local.api.call import Call
     from mooring.local.api.options import WriteOptions
 
-__all__ = ["Admission", "Operation"]
+__all__ = ["Admission"]
 
 _log = logging.getLogger(__name__)
 
 JsonObject = dict[str, Any]
-Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
 _NOT_READY = "node.kubernetes.io/not-ready"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -34,57 +33,6 @@ _UNREACHABLE = "node.kubernetes.io/unreachable"
 _MUTATING = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
 _PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 _VALIDATING = "validatingwebhookconfigurations.admissionregistration.k8s.io"
-_OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Review:
-    """One write as webhooks see it."""
-
-    call: Call
-    obj: JsonObject | None
-    old: JsonObject | None
-    operation: Operation
-    options: WriteOptions | None
-
-    @property
-    def dry_run(self) -> bool:
-        return self.options is not None and self.options.dry_run
-
-    def name(self) -> str:
-        return str(((self.obj or self.old or {}).get("metadata") or {}).get("name") or "")
-
-    def request(self) -> JsonObject:
-        """Return the request of an AdmissionReview."""
-        served, target = self.call.served, self.call.target
-        kind = {"group": served.group, "version": served.version, "kind": served.kind}
-        resource = {"group": served.group, "version": served.version, "resource": served.plural}
-        request: JsonObject = {
-            "kind": kind,
-            "resource": resource,
-            "requestKind": kind,
-            "requestResource": resource,
-            "name": self.name(),
-            "operation": self.operation,
-            "userInfo": self.call.user.to_json(),
-            "object": self.obj,
-            "oldObject": self.old,
-            "dryRun": self.dry_run,
-            "options": self._options(),
-        }
-        if self.call.namespace:
-            request["namespace"] = self.call.namespace
-        if target.subresource:
-            request["subResource"] = request["requestSubResource"] = target.subresource
-        return request
-
-    def _options(self) -> JsonObject:
-        shown: JsonObject = {"kind": _OPTIONS[self.operation], "apiVersion": "meta.k8s.io/v1"}
-        if self.options is not None:
-            shown["fieldManager"] = self.options.manager
-            if self.options.dry_run:
-                shown["dryRun"] = ["All"]
-        return shown
 
 
 class Admission:
@@ -110,8 +58,8 @@ class Admission:
         if not call.target.subresource:
             obj = _completed(obj, old, call)
         for hook in self._hooks(_MUTATING, call):
-            review = _Review(call, obj, old, operation, options)
-            if self._matches(hook, review):
+            review = Review(call, obj, old, operation, options)
+            if _matches(hook, review):
                 reply = await self._ask(hook, review)
                 if reply is not None and reply.patch:
                     obj = _patched(hook, obj, reply.patch)
@@ -129,10 +77,11 @@ class Admission:
         if obj is not None:
             check_limits(obj, call, creates=operation == "CREATE")
             _check_priority_class(obj, call)
-        review = _Review(call, obj, old, operation, options)
-        hooks = [hook for hook in self._hooks(_VALIDATING, call) if self._matches(hook, review)]
+        review = Review(call, obj, old, operation, options)
+        check_policies(review)
+        hooks = [hook for hook in self._hooks(_VALIDATING, call) if _matches(hook, review)]
         if operation == "DELETE":
-            hooks += [hook for hook in self._hooks(_MUTATING, call) if self._matches(hook, review)]
+            hooks += [hook for hook in self._hooks(_MUTATING, call) if _matches(hook, review)]
         if hooks:
             asked = (self._ask(hook, review) for hook in hooks)
             for reply in await asyncio.gather(*asked, return_exceptions=True):
@@ -145,33 +94,12 @@ class Admission:
     def _hooks(self, kind: str, call: Call) -> Iterator[Mapping[str, Any]]:
         """Yield the webhooks of a kind in the order of their configurations' names."""
         configurations = self._store.collection(kind)
-        # The configurations themselves are never sent to a webhook: it could lock everybody out.
-        if not configurations.count or call.served.storage in (_MUTATING, _VALIDATING):
+        if not configurations.count or call.served.storage in EXEMPT:
             return
         for entry in configurations.entries():
             yield from entry.obj.get("webhooks") or ()
 
-    def _matches(self, hook: Mapping[str, Any], review: _Review) -> bool:
-        return (
-            any(_rule_matches(rule, review) for rule in hook.get("rules") or ())
-            and self._namespace_matches(hook.get("namespaceSelector") or {}, review)
-            and _object_matches(hook.get("objectSelector") or {}, review)
-        )
-
-    def _namespace_matches(self, selector: Mapping[str, Any], review: _Review) -> bool:
-        if not selector:
-            return True
-        call = review.call
-        if call.served.storage == "namespaces":
-            labels = ((review.obj or review.old or {}).get("metadata") or {}).get("labels")
-        elif call.namespace:
-            entry = self._store.collection("namespaces").get(("", call.namespace))
-            labels = entry.obj["metadata"].get("labels") if entry is not None else None
-        else:
-            return True
-        return label_selector(selector).matches(labels)
-
-    async def _ask(self, hook: Mapping[str, Any], review: _Review) -> Reply | None:
+    async def _ask(self, hook: Mapping[str, Any], review: Review) -> Reply | None:
         """Ask one webhook; None when it failed and may. Raises its refusal, or 500."""
         if review.dry_run and hook.get("sideEffects") not in ("None", "NoneOnDryRun"):
             raise failures.bad_request(f'admission webhook "{hook["name"]}" does not support dry run')
@@ -188,37 +116,8 @@ class Admission:
         return reply
 
 
-def _rule_matches(rule: Mapping[str, Any], review: _Review) -> bool:
-    call = review.call
-    scope = rule.get("scope") or "*"
-    if scope != "*" and (scope == "Namespaced") != call.served.namespaced:
-        return False
-    return (
-        _listed(review.operation, rule.get("operations"))
-        and _listed(call.served.group, rule.get("apiGroups"))
-        and _listed(call.served.version, rule.get("apiVersions"))
-        and any(_resource_matches(pattern, review) for pattern in rule.get("resources") or ())
-    )
-
-
-def _listed(value: str, patterns: list[str] | None) -> bool:
-    return patterns is not None and (value in patterns or "*" in patterns)
-
-
-def _resource_matches(pattern: str, review: _Review) -> bool:
-    resource, _, subresource = pattern.partition("/")
-    target = review.call.target
-    if resource not in ("*", review.call.served.plural):
-        return False
-    return subresource == target.subresource or subresource == "*"
-
-
-def _object_matches(selector: Mapping[str, Any], review: _Review) -> bool:
-    if not selector:
-        return True
-    parsed = label_selector(selector)
-    objects = [obj for obj in (review.obj, review.old) if obj is not None]
-    return any(parsed.matches((obj.get("metadata") or {}).get("labels")) for obj in objects)
+def _matches(hook: Mapping[str, Any], review: Review) -> bool:
+    return any(rule_matches(rule, review) for rule in hook.get("rules") or ()) and selected(hook, review)
 
 
 def _patched(hook: Mapping[str, Any], obj: JsonObject, operations: list[Any]) -> JsonObject:

@@ -26,7 +26,7 @@ from mooring.local.api.constraints import same
 from mooring.local.api.fields import FieldError, duplicate, forbidden, invalid, omitted, required
 from mooring.local.api.schema import META, MISSING, Schema
 
-__all__ = ["Rules", "compile_rules", "escape"]
+__all__ = ["CompileError", "Rules", "compile_rules", "compiled", "escape", "failure"]
 
 Json = Any
 JsonObject = dict[str, Any]
@@ -53,7 +53,8 @@ class CompileError(ValueError):
 
 
 @cache
-def _compiled(expression: str, *variables: str) -> Any:
+def compiled(expression: str, *variables: str) -> Any:
+    """Return the program of an expression over some variables; raises CompileError."""
     try:
         return _environment(*variables).compile(expression)
     except RuntimeError as error:
@@ -86,15 +87,15 @@ class _Expression:
 
 def _expression(text: str, *, optional: bool) -> _Expression:
     try:
-        _compiled(text, "self")
+        compiled(text, "self")
         uses_old = False
     except CompileError as error:
         if not re.search(r"undeclared reference to 'oldSelf['.]", str(error)):
             raise
         uses_old = True
     if optional and uses_old:
-        return _Expression(_compiled(_OPTIONAL.format(text), "self", "old", "hasOld"), uses_old=True)
-    return _Expression(_compiled(text, "self", "oldSelf"), uses_old)
+        return _Expression(compiled(_OPTIONAL.format(text), "self", "old", "hasOld"), uses_old=True)
+    return _Expression(compiled(text, "self", "oldSelf"), uses_old)
 
 
 # --- values -------------------------------------------------------------------------------------------
@@ -181,7 +182,7 @@ class _Rule:
         result = self.expression.run(value, old)
         if result.type() == cel.Type.ERROR:
             return invalid(
-                place, _type_of(shown), f"{_failure(str(result.value()))} evaluating rule: {self.told}"
+                place, _type_of(shown), f"{failure(str(result.value()))} evaluating rule: {self.told}"
             )
         if result.value() is True:
             return None
@@ -217,7 +218,7 @@ def _type_of(value: Json) -> str:
     return names[type(value)]
 
 
-def _failure(text: str) -> str:
+def failure(text: str) -> str:
     """Word what went wrong as a Kubernetes API server does."""
     if found := re.search(r'Key not found in map : "?([^"]*)"?', text):
         return f"no such key: {found[1]}"

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 from aiohttp import WSMsgType, web
 
 from mooring.local.api import failures, spdy
+from mooring.local.api.authorization import attributes_of
 from mooring.local.api.call import Call
 from mooring.local.api.gateway import NodeGateway
 from mooring.local.api.http import Answer
@@ -78,7 +80,16 @@ def _gateway(call: Call) -> NodeGateway:
     return call.cluster.gateway
 
 
+def _check_may_create(call: Call) -> None:
+    """Raise 403 when its sender may read the subresource only: a WebSocket begins with GET, and is no reading."""
+    wanted = replace(attributes_of(call.request, call.target, call.user), verb="create")
+    decision = call.cluster.authorizer.decide(wanted)
+    if not decision.allowed:
+        raise call.forbidden(decision.reason)
+
+
 def _running_pod(call: Call) -> JsonObject:
+    _check_may_create(call)
     entry = call.collection.get((call.namespace, call.target.name))
     if entry is None:
         raise call.not_found()

@@ -386,6 +386,7 @@ def _embed(schema: Schema, source: JsonObject) -> None:
         **schema.properties,
         "metadata": builtin().object_meta(),
     }
+    schema.required = tuple(dict.fromkeys((*schema.required, "apiVersion", "kind")))
 
 
 def _structural(source: JsonObject, *, preserve: bool) -> Schema:
