@@ -457,6 +457,7 @@ class VesselSpec(Part, frozen=True, kw_only=True):
     ] = None
     route: Annotated[list[str] | None, F("Replaced whole.", list_type="atomic")] = None
     crew: Annotated[int | None, F("Hands.", minimum=0, default=3)] = None
+    cargo: Annotated[dict[str, Any] | None, F("Any object.", embedded=True, preserve_unknown=True)] = None
     class_: Annotated[str | None, F("Its class.", enum=["sloop", "brig"], default="sloop")] = msgspec.field(
         default=None, name="class"
     )
@@ -596,6 +597,8 @@ async def test_the_server_fills_defaults_and_keeps_lists_as_declared(harbour: Ha
     assert first["spec"]["masts"] == [{"name": "main", "height": 10}]
     both = await harbour.apply("a", {"masts": [{"name": "mizzen", "height": 5}]}, manager="other")
     assert [one["name"] for one in both["spec"]["masts"]] == ["main", "mizzen"], "a keyed list is merged"
+    cargo = {"apiVersion": "v1", "kind": "Box", "metadata": {"name": "x"}, "anything": {"else": 1}}
+    assert (await harbour.apply("b", {"sails": 1, "cargo": cargo}))["spec"]["cargo"] == cargo
     assert "uplicate" in await harbour.refused("b", {"sails": 1, "flags": ["x", "x"]})
 
 
@@ -609,6 +612,8 @@ async def test_the_server_fills_defaults_and_keeps_lists_as_declared(harbour: Ha
         ({"engine": "steam"}, "no steam engines"),
         ({"sails": 1, "masts": [{"height": 3}]}, "name"),
         ({"sails": 1, "anchor": 1}, "anchor"),
+        ({"sails": 1, "cargo": {"kind": "Box"}}, "spec.cargo.apiVersion: Required value"),
+        ({"sails": 1, "cargo": {"apiVersion": "v1"}}, "spec.cargo.kind: Required value"),
     ],
 )
 async def test_the_server_refuses_with_our_words(harbour: Harbour, spec: dict[str, Any], told: str) -> None:
