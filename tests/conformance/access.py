@@ -99,7 +99,7 @@ ACCESS: Mapping[str, list[Step]] = {
         as_ann("GET", NS),
         as_ann("GET", "/api/v1/namespaces"),
         as_ann("POST", NS + "/configmaps", {"metadata": {"name": "a"}}),
-        as_ann("POST", NS + "/configmaps", b"nonsense"),
+        as_ann("POST", NS + "/configmaps", "nonsense"),
         as_ann("PUT", NS + "/configmaps/a", {"metadata": {"name": "a"}}),
         as_ann("PATCH", NS + "/configmaps/a", {}),
         as_ann("DELETE", NS + "/configmaps/a"),
