@@ -189,29 +189,33 @@ def test_there_is_no_webhook_in_namespaced_mode_and_a_failing_one_holds_nobody_b
 
 
 @asynccontextmanager
-async def operated(scope: str, **options: Any) -> AsyncIterator[Client]:
+async def operated(scope: str) -> AsyncIterator[Client]:
     """The operator on an API server in memory, with its webhooks registered."""
     async with ApiServer.in_memory() as server:
         client = Client(server.transport())
-        operators = [OPERATORS["redis-sentinel"]]
-        await apply_crds(client, operators)
-        how = Operate(operators=operators, scope=scope, webhooks=Webhooks(port=0), **options)
-        task = asyncio.create_task(operate(client, how))
-        try:
+        await apply_crds(client, [OPERATORS["redis-sentinel"]])
+        async with replica(client, scope):
             yield client
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
 
-async def registered(client: Client, name: str) -> None:
+@asynccontextmanager
+async def replica(client: Client, scope: str) -> AsyncIterator[None]:
+    """One process of the operator, ended in good order."""
+    how = Operate(operators=[OPERATORS["redis-sentinel"]], scope=scope, webhooks=Webhooks(port=0))
+    task = asyncio.create_task(operate(client, how))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def asked(client: Client) -> None:
+    """Wait until the API server asks the webhook, and is answered."""
     deadline = time.monotonic() + 10
-    while True:
-        with suppress(ApiError):
-            await client.get(ValidatingWebhookConfiguration, name)
-            return
-        assert time.monotonic() < deadline, "the webhook was not registered"
+    while "did you mean" not in await warnings_of(client, {"spec": {"sizee": 3}}):
+        assert time.monotonic() < deadline, "the webhook was not asked"
         await asyncio.sleep(0.01)
 
 
@@ -229,7 +233,7 @@ async def warnings_of(client: Client, body: dict[str, Any]) -> str:
 
 async def test_whoever_applies_a_cluster_sees_the_warnings_and_the_refusals() -> None:
     async with operated("all") as client:
-        await registered(client, "mooring-redis-sentinel-all")
+        await asked(client)
         assert 'did you mean \\"size\\"?' in await warnings_of(client, {"spec": {"sizee": 3}})
         with pytest.raises(ApiError) as refused:
             await warnings_of(client, {"spec": {"exporter": {"enabled": True}}})
@@ -239,7 +243,7 @@ async def test_whoever_applies_a_cluster_sees_the_warnings_and_the_refusals() ->
 
 async def test_a_live_namespaced_operator_takes_the_warning_away() -> None:
     async with operated("cluster") as client:
-        await registered(client, "mooring-redis-sentinel-cluster")
+        await asked(client)
         assert "no operator manages it" in await warnings_of(client, {"spec": {"size": 3}})
 
         async def renew(moment: datetime) -> None:
@@ -253,3 +257,29 @@ async def test_a_live_namespaced_operator_takes_the_warning_away() -> None:
         assert await warnings_of(client, {"spec": {"size": 3}}) == ""
         await renew(datetime.now(UTC) - timedelta(minutes=1))
         assert "no operator manages it" in await warnings_of(client, {"spec": {"size": 3}})
+
+
+async def test_when_the_leader_goes_the_next_one_serves_with_the_same_authority() -> None:
+    name = "mooring-redis-sentinel-all"
+
+    async def registration(client: Client) -> tuple[str, str]:
+        entry = ((await client.get(ValidatingWebhookConfiguration, name)).webhooks or [])[0]
+        assert entry.client_config is not None
+        return entry.client_config.url or "", entry.client_config.ca_bundle or ""
+
+    async with ApiServer.in_memory() as server:
+        client = Client(server.transport())
+        await apply_crds(client, [OPERATORS["redis-sentinel"]])
+        async with replica(client, "all"):
+            await asked(client)
+            first = await registration(client)
+            async with replica(client, "all"):
+                await asked(client)
+                assert await registration(client) == first, "who stands by registers nothing"
+        async with replica(client, "all"):
+            deadline = time.monotonic() + 10
+            while (await registration(client))[0] == first[0]:
+                assert time.monotonic() < deadline, "the next leader did not register itself"
+                await asyncio.sleep(0.01)
+            assert (await registration(client))[1] == first[1]
+            await asked(client)
