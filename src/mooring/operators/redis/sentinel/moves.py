@@ -265,10 +265,13 @@ class TuneSentinel(Move):
 
 @dataclass(frozen=True, kw_only=True)
 class Hasten(Move):
-    """Let sentinels ask the servers more often, so that they learn of new replicas and priorities sooner."""
+    """Let sentinels ask the servers and greet each other more often, so that they learn of changes sooner."""
 
     sentinels: tuple[Target, ...]
-    milliseconds: int
+    info_period: int
+    """Milliseconds."""
+    publish_period: int
+    """Milliseconds."""
 
 
 @dataclass(frozen=True, kw_only=True)

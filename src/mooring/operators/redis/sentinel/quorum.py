@@ -27,6 +27,8 @@ GOSSIP = 6.0
 INFO_PERIOD = 2000
 """Milliseconds between a sentinel's questions to the servers, where it can be told (10,000 of itself): that long
 a new replica, or who may not be elected, stays unknown to it. Its own candidates may be three periods old."""
+PUBLISH_PERIOD = 1000
+"""Milliseconds between its greetings, by which its peers know it (2,000 of itself)."""
 LEARN_WITHIN = 30.0
 """Seconds a sentinel gets to know every replica and peer (it asks every 10); then it is pointed anew."""
 
@@ -47,7 +49,8 @@ def repair(look: Look, member: Member, server: Server) -> Verdict | None:
         names = ", ".join(one.name for one in slow)
         return Hasten(
             sentinels=tuple(sentinel_target(one) for one in slow),
-            milliseconds=INFO_PERIOD,
+            info_period=INFO_PERIOD,
+            publish_period=PUBLISH_PERIOD,
             why=f"{names} would learn of changes within ten seconds only",
         )
     for one, it in seen:

@@ -277,11 +277,12 @@ class Steps:
         return Done()
 
     async def hasten(self, move: Hasten) -> Done:
-        """SENTINEL DEBUG info-period (7.0)."""
+        """SENTINEL DEBUG (7.0)."""
+        periods = ("info-period", move.info_period, "publish-period", move.publish_period)
 
         async def one(target: Target) -> None:
             async with self._dial.link(target.address) as link:
-                await link.call("SENTINEL", "DEBUG", "info-period", move.milliseconds)
+                await link.call("SENTINEL", "DEBUG", *periods)
 
         await self._each(move.sentinels, one)
         return Done()
