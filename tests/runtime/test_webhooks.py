@@ -577,11 +577,12 @@ class Deployed:
 
     async def works(self) -> bool:
         """The API server asks us by now: the default is filled in and red is refused."""
-        made = await self.send("probe", {})
+        made: dict[str, Any] = {}
         try:
+            made = await self.send("probe", {})
             await self.send("probe", {"colour": "red"})
-        except ApiError:
-            return (made.get("data") or {}).get("colour") == "blue"
+        except ApiError as error:
+            return "red is taken" in str(error) and (made.get("data") or {}).get("colour") == "blue"
         return False
 
     async def send(self, name: str, data: dict[str, str]) -> dict[str, Any]:
