@@ -133,6 +133,7 @@ async def test_a_broken_stream_resumes_where_it_stopped_without_listing(
         api.cut(TransportError("connection reset by peer"))
         await clock.settle()
         api.put(CONFIG_MAPS, "b")
+        await clock.settle()
         assert names(informer) == {"a"}
         await clock.advance(2)
         assert names(informer) == {"a", "b"}

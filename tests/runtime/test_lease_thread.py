@@ -11,14 +11,16 @@ import pytest
 from tests.cache.fake_api import FakeApi
 
 from mooring.kube import Client
-from mooring.runtime import Election, Fence, LeaseLost
+from mooring.runtime import Election, Fence, LeaseLost, MeteredTransport, Metrics
 from mooring.runtime.lease_thread import ThreadedElector
+
+
+ELECTION = Election("l", "ns", identity="me", lease_duration=1.0, renew_deadline=0.6, retry_period=0.1)
 
 
 def elector(api: FakeApi, fence: Fence, **options: Any) -> ThreadedElector:
     """A fast one; the fake server is touched by the elector's thread alone."""
-    election = Election("l", "ns", identity="me", lease_duration=1.0, renew_deadline=0.6, retry_period=0.1)
-    return ThreadedElector(lambda: Client(api), election, fence=fence, **options)
+    return ThreadedElector(lambda: Client(api), ELECTION, fence=fence, **options)
 
 
 def holder(api: FakeApi) -> str:
@@ -42,6 +44,26 @@ async def test_a_busy_loop_keeps_its_lease_and_gives_it_back_at_the_end() -> Non
     await asyncio.gather(keeping, return_exceptions=True)
     await threaded.release()
     assert (holder(api), fence.open, told, threads()) == ("", False, [True, False], [])
+
+
+async def test_requests_of_the_thread_are_counted_by_the_main_loop() -> None:
+    api, metrics, main = FakeApi(), Metrics(), asyncio.get_running_loop()
+    counted_on: list[str] = []
+
+    class Noting(MeteredTransport):
+        def _count(self, method: str, code: str, seconds: float | None) -> None:
+            counted_on.append(threading.current_thread().name)
+            super()._count(method, code, seconds)
+
+    threaded = ThreadedElector(
+        lambda: Client(Noting(api, metrics, host="h", loop=main)), ELECTION, fence=Fence()
+    )
+    await threaded.acquire()
+    await threaded.release()
+    await asyncio.sleep(0)
+    assert metrics.requests["404", "GET", "h"] == 1
+    assert metrics.requests["200", "POST", "h"] == 1
+    assert set(counted_on) == {threading.main_thread().name}, "numbers have one writer"
 
 
 async def test_a_loop_that_never_turns_again_loses_its_lease() -> None:
