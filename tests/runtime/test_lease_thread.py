@@ -14,7 +14,6 @@ from mooring.kube import Client
 from mooring.runtime import Election, Fence, LeaseLost, MeteredTransport, Metrics
 from mooring.runtime.lease_thread import ThreadedElector
 
-
 ELECTION = Election("l", "ns", identity="me", lease_duration=1.0, renew_deadline=0.6, retry_period=0.1)
 
 
