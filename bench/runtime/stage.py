@@ -280,7 +280,7 @@ class Stage:
 
     def mark(self) -> int:
         """The present end of the audit log, for `writes`."""
-        return self._plane.audit_log.stat().st_size
+        return sum(path.stat().st_size for path in _parts(self._plane.audit_log))
 
     async def writes(self, account: str, since: int) -> Writes:
         """What an account did from a mark on."""
@@ -289,15 +289,22 @@ class Stage:
         return await asyncio.to_thread(_count, self._plane.audit_log, user, since)
 
 
+def _parts(log: Path) -> list[Path]:
+    """The audit log in order: the API server begins a new file every 100 MB and renames the old one."""
+    return [*sorted(log.parent.glob(f"{log.stem}-*{log.suffix}")), log]
+
+
 def _count(log: Path, user: str, since: int) -> Writes:
     found: Counter[str] = Counter()
     needle = json.dumps(user).encode()
-    with log.open("rb") as lines:
-        lines.seek(since)
-        for line in lines:
-            if needle not in line or not line.endswith(b"\n"):
-                continue
-            found.update(_kinds_of(json.loads(line)))
+    for part in _parts(log):
+        size = part.stat().st_size
+        with part.open("rb") as lines:
+            lines.seek(min(since, size))
+            since = max(0, since - size)
+            for line in lines:
+                if needle in line and line.endswith(b"\n"):
+                    found.update(_kinds_of(json.loads(line)))
     return Writes(**found)
 
 
