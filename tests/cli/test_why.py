@@ -40,10 +40,15 @@ def test_a_cluster_that_is_fine_is_said_to_be() -> None:
 def test_what_needs_a_person_comes_with_reason_time_and_remedy() -> None:
     stalled = condition("Stalled", "True", "RollHalted", "cart-2 does not come up; correct spec.image")
     roll = {"redis": {"pod": "cart-2", "reason": "ErrImagePull", "message": "no such image"}}
-    said = text(cluster(SERVES, RESTS, stalled, rolls=roll), "RollHalted: once")
+    said = text(
+        cluster(SERVES, RESTS, stalled, rolls=roll),
+        "Failed: cart-2 does not come up; correct spec.image",
+        "Evicted: once",
+    )
     assert f"Needs you: cart-2 does not come up; correct spec.image (RollHalted, since {SINCE})" in said
     assert "stopped at cart-2: ErrImagePull: no such image" in said
-    assert "Warning: RollHalted: once" in said
+    assert "Warning: Evicted: once" in said
+    assert "Warning: Failed" not in said
 
 
 def test_what_is_under_way_and_what_is_out_of_service_is_named() -> None:

@@ -123,8 +123,10 @@ def explained(raw: Mapping[str, Any], warnings: Iterable[str] = ()) -> Iterator[
     yield from _under_way(status)
     yield from _parts(status)
     yield from _last(status)
+    known = [one.get("message") or "" for one in (conditions.get("Stalled") or {}, ready)]
     for text in warnings:
-        yield f"  Warning: {text}"
+        if not any(message and message in text for message in known):
+            yield f"  Warning: {text}"
 
 
 def _said(condition: Mapping[str, Any]) -> str:
