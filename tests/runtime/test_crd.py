@@ -310,6 +310,15 @@ def test_unknown_fields_are_named_with_the_nearest_known_one() -> None:
     }
 
 
+def test_unknown_fields_are_found_inside_an_embedded_object_of_a_known_type() -> None:
+    class Spec(Part, frozen=True, kw_only=True):
+        claim: Annotated[core.PersistentVolumeClaim | None, F(embedded=True)] = None
+
+    raw = {"spec": {"claim": {"metadata": {"name": "a"}, "spec": {"storageClass": "fast"}}}}
+    found = [(one.path, one.nearest) for one in unknown_fields(_kind_with(Spec), raw)]
+    assert found == [("spec.claim.spec.storageClass", "storageClassName")]
+
+
 def test_a_file_of_no_kind_is_drift(tmp_path: Path) -> None:
     write_crds([(Widget, OldWidget)], tmp_path)
     (tmp_path / "gone.example.com.yaml").write_text("")
