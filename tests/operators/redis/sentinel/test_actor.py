@@ -14,6 +14,7 @@ from mooring.kube import Client, MergePatch, NotFound
 from mooring.kube.object import decode
 from mooring.kube.objects.apps import StatefulSet, StatefulSetUpdateStrategy
 from mooring.kube.objects.core import ConfigMap, Secret, Service
+from mooring.kube.patches import StrategicMergePatch
 from mooring.local.api.server import ApiServer
 from mooring.operators.redis.sentinel import RedisCluster, register
 from mooring.operators.redis.sentinel.names import labels_of
@@ -139,6 +140,64 @@ async def test_a_set_that_rolled_by_itself_is_taken_over_though_its_strategy_was
             )
 
         await eventually(taken)
+
+
+def mounted(one: StatefulSet) -> str:
+    """Name of the ConfigMap with the scripts that the template mounts."""
+    assert one.spec
+    assert one.spec.template
+    assert one.spec.template.spec
+    found = next(volume for volume in one.spec.template.spec.volumes or () if volume.name == "conf")
+    assert found.config_map
+    return found.config_map.name or ""
+
+
+async def test_what_the_last_good_template_mounts_is_kept_while_a_roll_may_be_taken_back() -> None:
+    def databases(count: int) -> MergePatch:
+        return MergePatch({"spec": {"config": {"databases": str(count)}}})
+
+    async with operating() as (client, _, _):
+        await declare(client)
+        good = mounted(await eventually(there(client, StatefulSet, "redis-cluster-shop")))
+        roll = {"redis": {"inputs": "new", "good": "old", "revision": "r1"}}
+        await client.patch(
+            RedisCluster,
+            "shop",
+            MergePatch({"status": {"rolls": roll}}),
+            namespace=NAMESPACE,
+            subresource="status",
+        )
+        before = {one.metadata.name for one in (await client.list(ConfigMap, namespace=NAMESPACE)).items}
+
+        async def added() -> str:
+            now = {one.metadata.name for one in (await client.list(ConfigMap, namespace=NAMESPACE)).items}
+            return next(iter(sorted(name or "" for name in now - before)), "")
+
+        await client.patch(RedisCluster, "shop", databases(32), namespace=NAMESPACE)
+        newer = await eventually(added)
+        volumes = [{"name": "conf", "configMap": {"name": newer}}]
+        template = {"spec": {"template": {"spec": {"volumes": volumes}}}}
+        await client.patch(
+            StatefulSet, "redis-cluster-shop", StrategicMergePatch(template), namespace=NAMESPACE
+        )
+        before.add(newer)
+        await client.patch(RedisCluster, "shop", databases(33), namespace=NAMESPACE)
+        await eventually(added)
+        assert await there(client, ConfigMap, good)()
+
+        await client.patch(
+            RedisCluster,
+            "shop",
+            MergePatch({"status": {"rolls": None}}),
+            namespace=NAMESPACE,
+            subresource="status",
+        )
+        await client.patch(RedisCluster, "shop", databases(34), namespace=NAMESPACE)
+
+        async def gone() -> bool:
+            return await there(client, ConfigMap, good)() is None
+
+        await eventually(gone)
 
 
 async def test_nothing_is_written_while_nothing_changes() -> None:

@@ -18,8 +18,10 @@ from mooring.operators.redis.sentinel.moves import (
     SetPassword,
     StagePassword,
     SwitchPassword,
+    Wait,
 )
 from mooring.operators.redis.sentinel.passwords import Auth, Kept, PasswordState, auth_of, unusable
+from mooring.operators.redis.sentinel.plan import held_back
 
 STAGED = PasswordState(staged=True)
 BOTH = ("password", "next")
@@ -105,6 +107,11 @@ def test_a_server_that_comes_back_late_with_the_old_one_is_brought_up_to_date(
 ) -> None:
     scene = taking(settled(), *accepts, presents=presents, only="redis-2")
     assert names(is_a(SetPassword, scene.decide())) == ["redis-2"]
+
+
+def test_a_paused_cluster_announces_no_switch() -> None:
+    scene = taking(healthy(paused=True), "password", presents="password", two=False).see(password=STAGED)
+    assert is_a(Wait, held_back(scene.wanted, scene.decide())).reason == "Paused"
 
 
 def test_the_next_change_begins_after_the_last_has_ended() -> None:

@@ -16,7 +16,7 @@ from prometheus_client import Gauge
 from mooring.actor import Act, Actor, Context, Outcome, Related, Terminal, Wait, run_actor
 from mooring.actor.children import Drift
 from mooring.cache import Informer
-from mooring.kube.errors import KubeError
+from mooring.kube.errors import KubeError, NotFound
 from mooring.kube.object import Key, Object, owner_reference, to_dict
 from mooring.kube.objects import apps, coordination, core, policy
 from mooring.kube.patches import JsonPatch, MergePatch
@@ -187,6 +187,8 @@ class SentinelActor(Actor[RedisCluster]):
             for volume in (spec.volumes if spec else None) or ()
             if volume.config_map is not None and volume.config_map.name
         }
+        if _status(ctx).rolls:  # the template that may be put back names one that no pod mounts any more
+            names |= {one.metadata.name or "" for one in ctx.children.of(core.ConfigMap) if one.immutable}
         return [(core.ConfigMap, name) for name in sorted(names)]
 
     def _owned(self, ctx: Context[RedisCluster], claim: core.PersistentVolumeClaim) -> bool:
@@ -339,9 +341,18 @@ class SentinelActor(Actor[RedisCluster]):
         live = found.redis if move.component == "redis" else found.sentinel
         if live is None:
             return
-        revision = await self._manager.client.live.get(
-            apps.ControllerRevision, move.revision, namespace=ctx.key.namespace
-        )
+        try:
+            revision = await self._manager.client.live.get(
+                apps.ControllerRevision, move.revision, namespace=ctx.key.namespace
+            )
+        except NotFound:
+            ctx.log.warning("the last good template is gone", revision=move.revision)
+            status = _status(ctx)
+            rolls = status.rolls or {}
+            lost = {**rolls, move.component: replace(rolls[move.component], revision="")}
+            ctx.show(replace(status, rolls=lost))
+            await ctx.record()
+            return
         kept = ((revision.data or {}).get("spec") or {}).get("template") or {}
         template = {name: value for name, value in kept.items() if name != "$patch"}
         await _put_template(ctx, live, template, inputs=move.inputs)

@@ -76,7 +76,7 @@ def next_step(wanted: Wanted, observed: Observed, recorded: Recorded, now: datet
 
 def held_back(wanted: Wanted, verdict: Verdict) -> Verdict:
     """What is left of a verdict while the cluster is paused: what was seen is noted, nothing is begun."""
-    if not wanted.paused or (isinstance(verdict, Record) and verdict.operation is None and not verdict.rolls):
+    if not wanted.paused or (isinstance(verdict, Record) and _only_notes(verdict)):
         return verdict
     now = {Move: "would do", Wait: "would wait for"}
     what = next((word for kind, word in now.items() if isinstance(verdict, kind)), "")
@@ -87,6 +87,11 @@ def held_back(wanted: Wanted, verdict: Verdict) -> Verdict:
         message=f"the annotation mooring.dev/pause holds the operator back{rest}; remove it to go on",
         after=5.0,
     )
+
+
+def _only_notes(record: Record) -> bool:
+    """Nothing is begun by it."""
+    return record.operation is None and record.password is None and not record.rolls
 
 
 # --- who is master ---------------------------------------------------------------------------------------
