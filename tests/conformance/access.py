@@ -134,6 +134,35 @@ ACCESS: Mapping[str, list[Step]] = {
         Step("DELETE", BINDINGS + "/r", quiet=True),
         Step("GET", NS + "/configmaps", headers=ANN, quiet=True, until=403),
     ],
+    "rights to create by other verbs": [
+        role("r", rule("get patch update", "configmaps services"), rule("get update", "roles", GROUP)),
+        bind("r", user()),
+        Step("GET", NS + "/configmaps/a", headers=ANN, quiet=True, until=404),
+        *(
+            Step(
+                "PATCH",
+                f"{NS}/{plural}/a?fieldManager=ann",
+                {"apiVersion": "v1", "kind": kind, "metadata": {"name": "a"}, **more},
+                "application/apply-patch+yaml",
+                headers=ANN,
+            )
+            for plural, kind, more in (
+                ("configmaps", "ConfigMap", {"data": {"a": "b"}}),
+                ("services", "Service", {"spec": {"ports": [{"port": 80}]}}),
+                ("services", "Service", {"spec": {"ports": [{"port": 0}]}}),
+            )
+        ),
+        Step(
+            "PATCH", NS + "/configmaps/a?fieldManager=ann", {"apiVersion": "v1", "kind": "ConfigMap"},
+            "application/apply-patch+yaml",
+        ),
+        as_ann("PUT", NS + "/services/a", {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}}),
+        as_ann("PUT", NS + "/configmaps/a", {"metadata": {"name": "a"}}),
+        as_ann("PUT", ROLES + "/a", {"metadata": {"name": "a"}, "rules": [rule("get", "configmaps")]}),
+        as_ann("PUT", ROLES + "/a", {"metadata": {"name": "a"}, "rules": [rule("get", "secrets")]}),
+        post(NS + "/configmaps", {"metadata": {"name": "a"}}, quiet=True),
+        as_ann("PATCH", NS + "/configmaps/a", {"data": {"x": "y"}}, ignore=META),
+    ],
     "rights to exec": [
         role("r", rule("get", "pods/exec pods/portforward")),
         bind("r", user()),

@@ -70,6 +70,18 @@ async def test_a_refused_write_changes_nothing(server: ApiServer, api: Client) -
     assert [(c["metadata"]["name"], c["data"]) for c in (await api.get(CM))["items"]] == [("a", {"x": "1"})]
 
 
+async def test_an_apply_that_creates_needs_the_right_to_create(server: ApiServer, api: Client) -> None:
+    await grant(api, "r", rule("get patch", "configmaps"))
+    user, path = ann(server), CM + "/a"
+    applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": "b"}}
+    refused = await user.refused(
+        403, "PATCH", path, applied, content_type="application/apply-patch+yaml", fieldManager="x"
+    )
+    assert 'cannot create resource "configmaps"' in refused["message"]
+    await api.create(CM, config_map("a"))
+    await user.apply(path, applied)
+
+
 async def test_roles_survive_a_restart_and_are_made_once(tmp_path: Path) -> None:
     names = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
     async with ApiServer.open(tmp_path / "db") as server:

@@ -27,6 +27,7 @@ from mooring.local.api.objectmeta import (
     with_metadata,
 )
 from mooring.local.api.options import WriteOptions
+from mooring.local.api.rbac import Attributes
 from mooring.local.api.storage import Entry, StaleError
 from mooring.local.api.wire import WireError
 
@@ -265,6 +266,8 @@ async def store_new(
         raise invalid_object(errors, group=served.group, kind=served.kind, name=name)
     if served.storage == strategies.CRD:
         obj = strategies.establish(obj, cluster.world)
+    if call.verb != "create":
+        cluster.authorizer.check(_creation(call))
     await cluster.admission.validate(call, obj, None, "CREATE", options)
     place = (call.namespace, name)
     if call.collection.head(place) is not None:
@@ -274,6 +277,18 @@ async def store_new(
     write = cluster.store.put(call.collection, place, _stored(call, obj), base=None)
     entry = await write.committed()
     return view(entry, served)
+
+
+def _creation(call: Call) -> Attributes:
+    """Return what an update or apply that creates asks for besides: to create."""
+    return Attributes(
+        user=call.user,
+        verb="create",
+        group=call.served.group,
+        resource=call.served.plural,
+        name=call.target.name,
+        namespace=call.namespace,
+    )
 
 
 def _stored(call: Call, obj: JsonObject) -> JsonObject:
@@ -632,7 +647,11 @@ def _configuration(call: Call, body: bytes) -> JsonObject:
 
 
 def _addressed(call: Call, config: JsonObject) -> JsonObject:
-    name = config["metadata"].get("name") or call.target.name
+    name = config["metadata"].get("name") or ""
+    exists = call.collection.head((call.namespace, call.target.name)) is not None
+    if not (name or exists or call.target.subresource):
+        raise _nameless(call)
+    name = name or call.target.name
     if name != call.target.name:
         raise failures.bad_request(
             f"the name of the object ({name}) does not match the name on the URL ({call.target.name})"
