@@ -95,8 +95,9 @@ async def replicas(api: FakeApi, clock: VirtualClock) -> AsyncIterator[list[Repl
     everyone: list[Replica] = []
     yield everyone
     for replica in everyone:
+        replica.gate.set()
         replica.task.cancel()
-        await clock.settle(200)
+        await clock.advance(1)
     await asyncio.gather(*(replica.task for replica in everyone), return_exceptions=True)
 
 
