@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from tests.local.api.conftest import CM, PODS, Client, Json, config_map, pod
 
 from mooring.local.api import ApiServer
@@ -60,6 +61,26 @@ async def test_usage_is_known_after_a_restart(tmp_path: Path) -> None:
         api = Client(server.transport())
         assert await used(api) == {"configmaps": "1"}
         await api.refused(403, "POST", CM, config_map("b"))
+
+
+async def test_a_server_that_stops_leaves_the_count_to_the_next(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with ApiServer.open(tmp_path / "db") as server:
+        api = Client(server.transport())
+        await limit(api, configmaps="9")
+        await api.create(CM, config_map("a"))
+        leaving = asyncio.create_task(api.delete(CM + "/a"))
+        await asyncio.sleep(0)
+    await asyncio.gather(leaving, return_exceptions=True)
+    await asyncio.sleep(0)
+    assert caplog.text == ""
+    async with ApiServer.open(tmp_path / "db") as server:
+        api = Client(server.transport())
+        left = str(len((await api.get(CM))["items"]))
+        async with asyncio.timeout(5):
+            while (await used(api))["configmaps"] != left:
+                await asyncio.sleep(0.01)
 
 
 async def test_a_pod_counts_until_it_ended_or_its_grace_ran_out() -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mooring.local.api.amounts import Amounts, minus, plus, pod_total, rounded_up, shown, total
 from mooring.local.api.constraints import same
 from mooring.local.api.objectmeta import is_deleting
-from mooring.local.api.storage import Collection, Entry, Event, StaleError, Store
+from mooring.local.api.storage import Collection, Entry, Event, StaleError, StorageError, Store
 from mooring.local.api.wire import quantity_value
 
 if TYPE_CHECKING:
@@ -280,6 +280,8 @@ class Quotas:
                 self._tell(quota, self._used(quota))
             except StaleError:
                 continue  # its next version is looked at when it is published
+            except StorageError:
+                return  # the server stops; the next one looks at every quota
 
 
 def _counts(quota: Entry, storage: str, obj: JsonObject) -> bool:
