@@ -77,6 +77,7 @@ async def test_a_paused_cluster_is_left_alone_until_the_pause_is_over(cluster: M
     assert await stage.config(stage.names.pod("redis", 0), "hz") == "13"
 
 
+@pytest.mark.full
 async def test_a_restart_only_key_is_reported_and_rolled_when_asked_for(cluster: MakeCluster) -> None:
     stage = await cluster()
     await stage.patch({"config": {"databases": "32"}})
