@@ -66,7 +66,14 @@ def _full() -> list[Step]:
         )
         for rate in (50, 200)
     ]
-    many = {"objects": 10_000, "idle": 10, "rate": 200, "seconds": 10}
+    many = [
+        Step(
+            scenario="many",
+            run=scenarios.many,
+            sizes={"objects": objects, "idle": 10, "rate": rate, "seconds": 10},
+        )
+        for objects, rate in ((2_000, 50), (10_000, 200))
+    ]
     return [
         Step(scenario="empty", run=scenarios.empty, rounds=2, peers=ALL),
         *colds[:2],
@@ -82,7 +89,7 @@ def _full() -> list[Step]:
             run=scenarios.churned,
             sizes={"objects": 200, "churn": 5000, "rate": 20, "seconds": 10},
         ),
-        Step(scenario="many", run=scenarios.many, sizes=many),
+        *many,
         *colds[2:],
     ]
 

@@ -91,7 +91,7 @@ def resident(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-async def until_quiet(pid: int, *, quiet: float = 2.0, within: float = 180.0) -> float:
+async def until_quiet(pid: int, *, quiet: float = 2.0, within: float = 600.0) -> float:
     """Wait until a process used less than 5 % of a core for ``quiet`` seconds; seconds until that began."""
     began = last_busy = time.monotonic()
     step, before = 0.25, cpu_of(pid)
