@@ -52,7 +52,7 @@ bench: ## the embedded plane beside the real one; the runtime beside kopf and co
 	$(DEV) python -m bench.runtime.report
 
 api: ## list the public API again, in docs/api.txt
-	$(DEV) python hack/api.py
+	$(DEV) python -m hack.api
 
 lock: ## resolve the dependencies again (needs uv)
 	uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-header --no-annotate \

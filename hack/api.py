@@ -1,6 +1,6 @@
 """Lists the public API, so that a change of it shows in review.
 
-    python hack/api.py [--check]
+    python -m hack.api [--check]
 
 Writes docs/api.txt: every name in the `__all__` of a module of the public packages, with its signature, where it
 is defined. `--check` only compares (status 1 when they differ). The same on every supported Python: annotations are
