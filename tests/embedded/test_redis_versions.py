@@ -1,15 +1,13 @@
-"""Old servers: passwords with odd characters, a roll, a fail-over. Needs their programs.
-
-``MOORING_REDIS_BINARIES`` names a directory with ``3.2/redis-server``, ``3.2/redis-cli``, ``5.0/redis-server`` ...
-"""
+"""Old servers, built from source: passwords with odd characters, a roll, a fail-over."""
 
 from __future__ import annotations
 
-import os
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from hack.redis import VERSIONS, build
 from tests.embedded.conftest import QUICK_SENTINELS
 from tests.embedded.test_redis_password import all_take, incarnations
 
@@ -17,23 +15,20 @@ from mooring.local.node.images import load
 from mooring.testing.bed import Bed
 from mooring.testing.redis import RedisStage, manifest
 
-pytestmark = [pytest.mark.embedded, pytest.mark.full, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.embedded, pytest.mark.full, pytest.mark.timeout(400)]
 
-PROGRAMS = Path(os.environ.get("MOORING_REDIS_BINARIES") or "/nonexistent")
 FIRST, SECOND = 'fir"st one', "second \\ two"
 
 
-@pytest.fixture(params=["3.2", "5.0"])
+@pytest.fixture(params=list(VERSIONS))
 def version(request: pytest.FixtureRequest) -> str:
-    if not (PROGRAMS / request.param / "redis-server").exists():
-        pytest.skip(f"MOORING_REDIS_BINARIES holds no {request.param}")
     return str(request.param)
 
 
 @pytest.fixture
 async def old_bed(version: str, directory: Path, tmp_path: Path) -> AsyncIterator[Bed]:
     """A control plane whose image of that version is a real server of it."""
-    programs = PROGRAMS / version
+    programs = await asyncio.to_thread(build, version)
     catalog = tmp_path / "catalog.yaml"
     catalog.write_text(
         f"""images:

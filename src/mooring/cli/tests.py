@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from mooring.cli.packages import NODE, ensure
+from mooring.cli.packages import COMPILER, NODE, ensure
 from mooring.local.node import rootless
 
 __all__ = ["add_parser"]
@@ -32,6 +32,7 @@ WORKERS: dict[str, tuple[int, str]] = {
     "unit": (2, "loadfile"),
     "embedded": (3, "loadfile"),
     "kubernetes": (3, "loadgroup"),
+    "full": (2, "loadfile"),
 }
 
 _REEXEC = "import sys; from mooring.local.node.rootless import reexec; reexec(sys.argv[1:])"
@@ -50,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the chosen tiers one after the other; the first failing one ends it."""
     root = Path(os.environ.get("MOORING_ROOT", Path(__file__).resolve().parents[3]))
     tiers = options.tier or (list(TIERS) if options.all else ["unit", "embedded"])
-    ensure(NODE)
+    ensure(NODE | COMPILER if "full" in tiers else NODE)
     for tier in tiers:
         started = time.monotonic()
         print(f"mooring: tier {tier}", file=sys.stderr, flush=True)
@@ -65,8 +66,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _side_by_side(tier: str) -> list[str]:
-    if tier not in WORKERS:
-        return []
     count, what = WORKERS[tier]
     return ["-n", str(count), "--dist", what, "--no-loadscope-reorder"]
 
