@@ -63,7 +63,7 @@ DOWN_AFTER = 5.0
     "apart",
     [
         pytest.param(False, id="within"),
-        pytest.param(True, id="as-a-process-killed-too", marks=pytest.mark.soak),
+        pytest.param(True, id="as-a-process-killed-too", marks=pytest.mark.full),
     ],
 )
 async def test_rounds_of_death_lose_nothing_confirmed(directory: Path, apart: bool) -> None:
