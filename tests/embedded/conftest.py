@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -14,10 +15,13 @@ import pytest
 import pytest_asyncio
 
 from mooring.runtime import configure_logging
-from mooring.testing.bed import Bed
+from mooring.testing.bed import Bed, KubernetesBed
 from mooring.testing.redis import RedisStage, manifest
 
 __all__ = ["QUICK_SENTINELS", "MakeCluster"]
+
+#: Run the tests of clusters on a real control plane; nothing provisions claims there.
+REAL = os.environ.get("MOORING_TEST_BED") == "kubernetes"
 
 #: Sentinels that decide fast; with the defaults' 5 s the tests would mostly wait.
 QUICK_SENTINELS = ("down-after-milliseconds 1500", "failover-timeout 3000")
@@ -48,21 +52,27 @@ async def bed(directory: Path) -> AsyncIterator[Bed]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared_bed() -> AsyncIterator[Bed]:
-    """One control plane for all tests of a module that break nothing but their own cluster."""
+async def shared_bed(request: pytest.FixtureRequest) -> AsyncIterator[Bed | KubernetesBed]:
+    """One control plane for all tests of a module that break nothing but their own cluster.
+
+    With ``MOORING_TEST_BED=kubernetes`` it is a real kube-apiserver and kube-controller-manager, with our nodes.
+    """
     path = Path(tempfile.mkdtemp(prefix="mooring-bed-"))
     try:
-        async with Bed(path) as running:
+        bed = KubernetesBed(path, request.getfixturevalue("real_kubernetes")) if REAL else Bed(path)
+        async with bed as running:
             yield running
     finally:
         shutil.rmtree(path, ignore_errors=True)
 
 
 @asynccontextmanager
-async def cluster_on(bed: Bed, **how: Any) -> AsyncIterator[RedisStage]:
+async def cluster_on(bed: Bed | KubernetesBed, **how: Any) -> AsyncIterator[RedisStage]:
     """A cluster of its own name with quick sentinels; deleted at the end, its claims too."""
     name = f"c{next(_NUMBERS)}"
     how.setdefault("sentinel_settings", QUICK_SENTINELS)
+    if REAL:
+        how.setdefault("storage", {"emptyDir": {}})
     stage = RedisStage(bed, name, password=how.get("password", ""))
     try:
         await bed.apply(manifest(name, **how))
@@ -72,7 +82,7 @@ async def cluster_on(bed: Bed, **how: Any) -> AsyncIterator[RedisStage]:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def cluster(shared_bed: Bed) -> AsyncIterator[MakeCluster]:
+async def cluster(shared_bed: Bed | KubernetesBed) -> AsyncIterator[MakeCluster]:
     """Makes clusters on the shared bed; `exact=False` does not wait for them."""
     async with AsyncExitStack() as stack:
 

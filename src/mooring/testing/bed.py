@@ -17,6 +17,7 @@ import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
@@ -24,7 +25,7 @@ from typing import Any, Generic, Self, TypeVar
 import msgspec
 import yaml
 
-from mooring.kube import ApplyPatch, Client, Object
+from mooring.kube import ApplyPatch, Client, NotFound, Object
 from mooring.kube.objects.core import Pod
 from mooring.local.directory import DataDirectory
 from mooring.local.node.images import Catalog
@@ -138,8 +139,16 @@ class _Bed(ABC, Generic[P]):
     async def _path(self, document: dict[str, Any]) -> str:
         group, _, version = document["apiVersion"].rpartition("/")
         base = f"/apis/{group}/{version}" if group else f"/api/{version}"
-        listing = msgspec.json.decode((await self.client.request("GET", base)).body)
-        resource = next(r for r in listing["resources"] if r["kind"] == document["kind"])
+        resources: list[dict[str, Any]] = []
+
+        async def served() -> bool:
+            # A real server lists a new group a moment after it serves the kind.
+            with suppress(NotFound):
+                resources[:] = msgspec.json.decode((await self.client.request("GET", base)).body)["resources"]
+            return any(one["kind"] == document["kind"] for one in resources)
+
+        await self.until(served, f"{document['kind']} of {document['apiVersion']} is served", within=10)
+        resource = next(one for one in resources if one["kind"] == document["kind"])
         meta = document["metadata"]
         place = f"/namespaces/{meta.get('namespace', 'default')}" if resource["namespaced"] else ""
         return f"{base}{place}/{resource['name']}/{meta['name']}"
