@@ -183,8 +183,15 @@ def normalised(answer: Answer, step: Step, names: _Names) -> Json:
         "status": answer.status,
         "type": answer.content_type,
         "warnings": sorted(answer.warnings),
-        "body": _value(body, names, ""),
+        "body": _value([e for e in body if not _progress(e)] if isinstance(body, list) else body, names, ""),
     }
+
+
+def _progress(event: Json) -> bool:
+    """Tell whether a line of a watch only reports progress, which a server may do at any time or never."""
+    if not isinstance(event, dict) or event.get("type") != "BOOKMARK":
+        return False
+    return "k8s.io/initial-events-end" not in (event["object"]["metadata"].get("annotations") or {})
 
 
 def _drop(value: Json, steps: list[str]) -> None:
