@@ -266,6 +266,7 @@ def plain_user() -> Iterator[Program]:
         kept = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
         # A bare PATH, as a plain user's is on Debian: no sbin, no environment of a developer.
         env = {**kept, "HOME": str(home), "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
+        env["PYTHONDONTWRITEBYTECODE"] = "1"
         before = ["setpriv", f"--reuid={_PLAIN_UID}", f"--regid={_PLAIN_UID}", "--clear-groups", "--"]
         yield Program(argv=[str(tree / "mooring")], env=env, home=home, before=before)
 

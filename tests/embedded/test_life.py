@@ -550,6 +550,8 @@ async def test_a_plain_user_sees_the_demo(home: Path) -> None:
         done = await user.run("demo", seconds=200)
 
         assert done.status == 0, done.text
+        assert not [*(user.home / "mooring").rglob("__pycache__")], "byte code in a tree that is to stay clean"
+        assert any((user.home / ".cache/mooring/bytecode").rglob("plane.*.pyc")), "every start compiles anew"
         assert "kill -9: " in done.out
         assert "SIGSTOP: " in done.out
         assert ", 0 of " in done.out
