@@ -652,3 +652,67 @@ async def test_a_slow_pass_says_what_it_did(bench: Bench) -> None:
     slow = [line for line in lines if line["event"] == "slow reconcile"]
     spans = ["ask the database at 0.000 s: 8.000 s", "write at 8.000 s: 3.000 s"]
     assert [(line["seconds"], line["spans"]) for line in slow] == [(11, spans)]
+
+
+async def test_what_a_relist_shows_is_as_urgent_as_any_change(bench: Bench) -> None:
+    for name in ("a", "b", "c"):
+        bench.api.put("pods", name)
+    gate = asyncio.Event()
+
+    async def act(key: Key) -> Result:
+        await gate.wait()
+        return Done()
+
+    controller = await bench.on_pods(workers=1, resync=100)
+    bench.seen.clear()
+    bench.act = act
+    bench.api.put("pods", "b", spec={"nodeName": "n"})  # keeps the only worker busy
+    await bench.clock.settle()
+    await bench.clock.advance(112)  # the resync: a and c at low priority
+    with bench.api.losing_events():
+        bench.api.put("pods", "z")
+    bench.api.compact("pods")
+    bench.api.cut()
+    await bench.clock.advance(5)
+    gate.set()
+    await bench.clock.settle(100)
+    assert controller.idle
+    assert bench.seen[0] == B
+    assert bench.seen[1] == Key("default", "z"), "before what the resync has put there"
+
+
+async def test_a_terminal_error_may_ask_for_another_look(bench: Bench) -> None:
+    async def act(key: Key) -> Result:
+        raise Terminal("spec.size: must be odd", again=300.0)
+
+    bench.act = act
+    bench.api.put("pods", "a")
+    controller = await bench.on_pods()
+    await bench.clock.advance(299)
+    assert bench.seen == [A]
+    await bench.clock.advance(2)
+    assert bench.seen == [A, A]
+    assert (controller.stats.terminal, controller.stats.results["error"]) == (2, 2)
+
+
+async def test_a_pass_that_ignores_being_cancelled_holds_no_stop_up(bench: Bench) -> None:
+    stubborn, free = asyncio.Event(), asyncio.Event()
+
+    async def act(key: Key) -> Result:
+        stubborn.set()
+        while not free.is_set():
+            try:
+                await free.wait()
+            except asyncio.CancelledError:
+                continue
+        return Done()
+
+    bench.act = act
+    bench.api.put("pods", "a")
+    controller = await bench.on_pods()
+    await stubborn.wait()
+    stopping = asyncio.create_task(controller.stop())
+    done, _ = await asyncio.wait([stopping], timeout=5)
+    free.set()
+    assert done, "the stop waited for a pass that never ends"
+    await bench.clock.settle()

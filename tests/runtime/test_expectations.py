@@ -11,7 +11,7 @@ from mooring.kube import Client, Key, TransportError, owner_reference
 from mooring.kube.errors import Forbidden
 from mooring.kube.objects.core import ConfigMap, Pod
 from mooring.kube.objects.meta import ObjectMeta
-from mooring.runtime import Controller, Done, Manager, Result
+from mooring.runtime import Controller, Done, Election, Manager, Result
 from mooring.testing.clock import VirtualClock
 
 MAPS = "configmaps"
@@ -32,8 +32,8 @@ def clock() -> VirtualClock:
 class OneChild:
     """A controller that wants exactly one child with a generated name for each pod."""
 
-    def __init__(self, api: FakeApi, clock: VirtualClock) -> None:
-        self.manager = Manager(Client(api), clock=clock)
+    def __init__(self, api: FakeApi, clock: VirtualClock, election: Election | None = None) -> None:
+        self.manager = Manager(Client(api), clock=clock, election=election)
         self.passes = 0
         self.controller = Controller("pods", self.reconcile).watch(self.manager.informers.of(Pod))
         self.controller.owns(self.manager.informers.of(ConfigMap), Pod)
@@ -116,3 +116,46 @@ async def test_outside_of_a_pass_a_lost_answer_is_only_raised(api: FakeApi, cloc
     api.fail("POST", status(403, "Forbidden"))
     with pytest.raises(Forbidden):
         await manager.client.create(ConfigMap(metadata=ObjectMeta(generate_name="x-", namespace="default")))
+
+
+async def test_what_a_former_leader_has_just_made_is_not_made_again(
+    api: FakeApi, clock: VirtualClock
+) -> None:
+    api.put("leases", "l", "ns", spec={"holderIdentity": "former", "leaseDurationSeconds": 15})
+    controller = OneChild(api, clock, election=Election("l", "ns", identity="me"))
+    task = asyncio.create_task(controller.manager.run())
+    await clock.advance(1)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": api.get("pods", "a")["metadata"]["uid"]}
+    with api.losing_events():
+        api.put(MAPS, "child-1", metadata={"ownerReferences": [{**owner, "controller": True}]})
+    api.put("leases", "l", "ns", spec={"holderIdentity": ""})
+    await clock.advance(2)
+    assert controller.manager.leading.is_set()
+    assert controller.passes == 2, "the first one would have made a second child, the next one saw the first"
+    assert len(api.collection(MAPS).objects) == 1
+    assert controller.controller.stats.results["error"] == 0
+    controller.manager.stop()
+    await clock.settle(100)
+    await task
+
+
+async def test_the_live_list_after_taking_over_is_read_once(api: FakeApi, clock: VirtualClock) -> None:
+    for name in ("b", "c", "d"):
+        api.put("pods", name)
+    controller = OneChild(api, clock)
+    before = api.count("GET", MAPS)
+    await run(controller, clock, 1)
+    assert len(api.collection(MAPS).objects) == 4
+    assert api.count("GET", MAPS) - before == 2, "the informer's, and one to be sure"
+    api.put("pods", "late")
+    late = OneChild(api, clock)
+    task = asyncio.create_task(late.manager.run())
+    await clock.advance(20)
+    lists = api.count("GET", MAPS)
+    api.put("pods", "later")
+    await clock.settle(100)
+    assert len(api.collection(MAPS).objects) == 6
+    assert api.count("GET", MAPS) == lists, "caches are trusted again"
+    late.manager.stop()
+    await clock.settle(100)
+    await task

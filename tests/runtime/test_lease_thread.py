@@ -11,8 +11,9 @@ import pytest
 from tests.cache.fake_api import FakeApi
 
 from mooring.kube import Client
-from mooring.runtime import Election, Fence, LeaseLost, MeteredTransport, Metrics
-from mooring.runtime.lease_thread import ThreadedElector
+from mooring.runtime import Election, Fence, LeaseLost, MeteredTransport, Metrics, SystemClock
+from mooring.runtime.lease_thread import ThreadedElector, ThreadedShards
+from mooring.runtime.shards import ShardCalls, Share
 
 ELECTION = Election("l", "ns", identity="me", lease_duration=1.0, renew_deadline=0.6, retry_period=0.1)
 
@@ -22,8 +23,8 @@ def elector(api: FakeApi, fence: Fence, **options: Any) -> ThreadedElector:
     return ThreadedElector(lambda: Client(api), ELECTION, fence=fence, **options)
 
 
-def holder(api: FakeApi) -> str:
-    return str(api.get("leases", "l", "ns")["spec"].get("holderIdentity", ""))
+def holder(api: FakeApi, name: str = "l") -> str:
+    return str(api.get("leases", name, "ns")["spec"].get("holderIdentity", ""))
 
 
 def threads() -> list[str]:
@@ -93,3 +94,89 @@ async def test_a_wait_that_is_given_up_leaves_no_thread() -> None:
     await asyncio.gather(waiting, return_exceptions=True)
     await threaded.release()
     assert (holder(api), threads()) == ("other", [])
+
+
+async def test_a_wait_given_up_before_the_thread_is_there_leaves_no_thread() -> None:
+    """Under load a thread may need longer to begin than its caller waits."""
+    begun = threading.Event()
+
+    def connect() -> Client:
+        begun.wait(10)
+        return Client(FakeApi())
+
+    threaded = ThreadedElector(connect, ELECTION, fence=Fence())
+    waiting = asyncio.create_task(threaded.acquire())
+    await asyncio.sleep(0.05)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    begun.set()
+    left = asyncio.create_task(threaded.release())
+    done, _ = await asyncio.wait([left], timeout=10)
+    assert done
+    assert not left.cancelled()
+    assert threads() == []
+
+
+async def test_a_thread_that_cannot_connect_says_why_and_is_gone() -> None:
+    def connect() -> Client:
+        raise OSError("no such authority")
+
+    threaded = ThreadedElector(connect, ELECTION, fence=Fence())
+    with pytest.raises(OSError, match="no such authority"):
+        await threaded.acquire()
+    await threaded.release()
+    assert threads() == []
+
+
+class Calls:
+    """Notes what the main loop is told of its shards, and on which thread."""
+
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+        self.drained: list[int] = []
+        self.threads: set[str] = set()
+        self.leads: dict[str, bool] = {}
+
+    def _here(self) -> None:
+        self.threads.add(threading.current_thread().name)
+
+    async def ready(self) -> None:
+        self._here()
+
+    def take(self, shard: int) -> None:
+        self._here()
+        self.taken.append(shard)
+
+    async def drain(self, shard: int) -> None:
+        self._here()
+        self.drained.append(shard)
+
+    def change(self, name: str, leads: bool) -> None:
+        self._here()
+        self.leads[name] = leads
+
+    def all(self) -> ShardCalls:
+        return ShardCalls(self.ready, self.take, self.drain, self.change)
+
+
+async def test_a_busy_loop_keeps_its_shards_and_gives_them_back_at_the_end() -> None:
+    api, share, calls = FakeApi(), Share(SystemClock(), 2), Calls()
+    threaded = ThreadedShards(lambda: Client(api), ELECTION, share=share, calls=calls.all())
+    running = asyncio.create_task(threaded.run())
+    async with asyncio.timeout(10):
+        while len(calls.taken) < 2:
+            await asyncio.sleep(0.01)
+    assert share.held == {0, 1}
+    time.sleep(1.5)  # noqa: ASYNC251
+    assert all(fence.open for fence in share.fence.fences), (
+        "renewed although this loop stood still for longer than the lease"
+    )
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await threaded.release()
+    await asyncio.sleep(0)
+    assert [holder(api, f"l-shard-{n}") for n in (0, 1)] == ["", ""]
+    assert not any(fence.open for fence in share.fence.fences)
+    assert (share.held, threads()) == (set(), [])
+    assert calls.leads["l-shard-0"] is False
+    assert calls.threads == {threading.main_thread().name}

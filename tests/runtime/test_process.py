@@ -229,8 +229,8 @@ async def test_metrics_probes_and_tasks_are_served(api: FakeApi) -> None:
     operator = Operator(api, clock, metrics_port=0, probe_port=0)
     task = operator.run()
     manager = operator.manager
-    while not manager.leading.is_set():
-        await asyncio.sleep(0.001)
+    async with asyncio.timeout(20):
+        await manager.leading.wait()
 
     async def get(port: int | None, path: str) -> tuple[int, str]:
         async with (
@@ -303,3 +303,105 @@ async def test_requests_are_counted_under_the_servers_name(api: FakeApi, clock: 
         assert sample in text
     manager.stop()
     await task
+
+
+def standby(api: FakeApi, clock: VirtualClock, **options: Any) -> Operator:
+    """An operator that waits for a Lease whose holder is silent."""
+    api.put("leases", "l", "ns", spec={"holderIdentity": "other", "leaseDurationSeconds": 15})
+    return Operator(api, clock, election=Election("l", "ns", identity="me"), **options)
+
+
+async def test_a_standby_that_takes_over_works_only_when_it_follows_again(
+    api: FakeApi, clock: VirtualClock
+) -> None:
+    api.put("pods", "a")
+    operator = standby(api, clock)
+    task = operator.run()
+    await clock.advance(1)
+    api.fail("WATCH", TransportError("no route"), times=1000, path="pods")
+    api.cut()
+    await clock.settle()
+    api.remove("pods", "a")
+    api.put("pods", "b")
+    await clock.advance(60)
+    assert api.get("leases", "l", "ns")["spec"]["holderIdentity"] == "me", "won, and kept"
+    assert operator.manager.fence.open
+    assert not operator.manager.leading.is_set()
+    assert operator.seen == [], "what it knows is old"
+    api.faults.clear()
+    await clock.advance(31)
+    assert operator.seen == [Key("default", "b")]
+    operator.manager.stop()
+    await clock.settle(100)
+    await task
+
+
+async def test_a_stream_that_died_in_silence_is_noticed_at_the_hand_over(
+    api: FakeApi, clock: VirtualClock
+) -> None:
+    operator = standby(api, clock)
+    task = operator.run()
+    await clock.advance(1)
+    with api.losing_events():
+        api.put("pods", "b")
+    await clock.advance(20)
+    assert operator.seen == [Key("default", "b")]
+    assert api.count("WATCH", "pods") == 2
+    operator.manager.stop()
+    await clock.settle(100)
+    await task
+
+
+async def test_caches_that_never_follow_again_end_the_process_with_the_reason(
+    api: FakeApi, clock: VirtualClock
+) -> None:
+    operator = standby(api, clock)
+    task = operator.run()
+    await clock.advance(1)
+    api.fail("WATCH", TransportError("no route"), times=1000, path="pods")
+    api.cut()
+    await clock.advance(140)
+    assert task.done()
+    with pytest.raises(TimeoutError, match=r"caches not current after 120 s: .*Pod.*no route"):
+        await task
+    assert api.get("leases", "l", "ns")["spec"]["holderIdentity"] == "", "given back for another to try"
+
+
+async def test_a_lease_lost_while_the_caches_catch_up_ends_the_process(
+    api: FakeApi, clock: VirtualClock
+) -> None:
+    operator = standby(api, clock)
+    task = operator.run()
+    await clock.advance(1)
+    api.fail("WATCH", TransportError("no route"), times=1000, path="pods")
+    api.cut()
+    await clock.advance(25)
+    assert operator.manager.fence.open
+    api.fail("PATCH", TransportError("no route"), times=1000)
+    await clock.advance(13)
+    assert task.done()
+    with pytest.raises(LeaseLost):
+        await task
+    assert operator.seen == []
+
+
+async def test_a_service_that_ignores_being_cancelled_holds_no_stop_up(
+    api: FakeApi, clock: VirtualClock
+) -> None:
+    operator, free = Operator(api, clock), asyncio.Event()
+
+    async def stubborn() -> None:
+        while not free.is_set():
+            try:
+                await free.wait()
+            except asyncio.CancelledError:
+                continue
+
+    operator.manager.serve("stubborn", stubborn)
+    task = operator.run()
+    await clock.settle()
+    operator.manager.stop()
+    done, _ = await asyncio.wait([task], timeout=5)
+    free.set()
+    assert done
+    await clock.settle()

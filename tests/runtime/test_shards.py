@@ -46,8 +46,7 @@ class Replica:
 
     @property
     def held(self) -> set[int]:
-        assert self.manager._shards is not None
-        return self.manager._shards.held
+        return set(self.manager.shards)
 
     async def stop(self) -> None:
         self.manager.stop()
@@ -64,6 +63,7 @@ class Unreliable:
     def __init__(self, api: FakeApi) -> None:
         self.api = api
         self.dead = False
+        self.blind = False
 
     async def request(self, method: str, path: str, **options: object) -> object:
         if self.dead:
@@ -71,6 +71,8 @@ class Unreliable:
         return await self.api.request(method, path, **options)  # type: ignore[arg-type]
 
     def stream(self, method: str, path: str, **options: object) -> object:
+        if self.blind and "pods" in path:
+            raise TransportError("no route")
         return self.api.stream(method, path, **options)  # type: ignore[arg-type]
 
     async def close(self) -> None:
@@ -234,3 +236,21 @@ async def test_a_pass_is_fenced_by_the_lease_of_its_own_shard(clock: VirtualCloc
 async def test_shards_need_a_name(api: FakeApi, clock: VirtualClock) -> None:
     with pytest.raises(ValueError, match="election"):
         Manager(Client(api), clock=clock, shards=2)
+
+
+async def test_a_shard_is_worked_on_only_by_a_replica_that_follows(
+    api: FakeApi, clock: VirtualClock, replicas: list[Replica]
+) -> None:
+    replicas.append(Replica(api, clock, "one"))
+    await clock.advance(3)
+    two = Replica(api, clock, "two")
+    two.api.blind = True
+    replicas.append(two)
+    await clock.advance(8)
+    assert len(replicas[0].held) == 3, "the Leases of the others are given away"
+    assert not two.held
+    assert not two.seen, "what it knows may be old"
+    two.api.blind = False
+    await clock.advance(31)
+    everything_once(replicas)
+    assert two.seen

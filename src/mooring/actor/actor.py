@@ -22,10 +22,10 @@ from mooring.actor.guard import Guard, OnEffect, observing
 from mooring.actor.outcome import Act, InSync, Outcome, Terminal, Wait
 from mooring.actor.status import merge_diff
 from mooring.cache import BadObject, Informer, Transition
-from mooring.kube.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, KubeError
+from mooring.kube.errors import ApiError, BadRequest, Forbidden, Invalid, KubeError
 from mooring.kube.object import Key, Object, key_of
 from mooring.kube.objects.meta import ObjectMeta
-from mooring.kube.patches import JsonPatch, MergePatch
+from mooring.kube.patches import MergePatch
 from mooring.runtime import (
     After,
     CachedClient,
@@ -33,9 +33,12 @@ from mooring.runtime import (
     Done,
     Manager,
     Result,
+    add_finalizer,
     meaningful_change,
     redact,
+    remove_finalizer,
 )
+from mooring.runtime import Terminal as Refusal
 
 __all__ = ["Actor", "Related", "run_actor"]
 
@@ -46,6 +49,8 @@ log = structlog.get_logger("mooring.actor")
 
 #: Steps taken for one object before others get their turn.
 STEPS_PER_TURN = 20
+#: Until the next look at an object for which the API server refused something; a change comes at once.
+INVALID_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +168,9 @@ class _Runner(Generic[T]):
             return Done()
         if obj.metadata.deletion_timestamp:
             return await self._clean_up(obj)
-        if self._actor.finalizer and self._actor.finalizer not in (obj.metadata.finalizers or ()):
-            obj = await self._add_finalizer(obj)
+        if self._actor.finalizer and self._actor.finalizer not in _finalizers(obj):
+            obj = await add_finalizer(self._client, obj, self._actor.finalizer)
+            await self._told(obj, "add finalizer")
         return await self._take_steps(obj, self._actor.observe)
 
     async def _take_steps(self, obj: T, observe: Callable[[Context[T]], Any]) -> Result:
@@ -174,8 +180,7 @@ class _Runner(Generic[T]):
                 with observing(ctx.key):
                     outcome: Outcome = await observe(ctx)
             except (BadRequest, Forbidden, Invalid) as error:
-                await self._report_refusal(ctx, error, step="observe")
-                raise
+                raise await self._report_refusal(ctx, error, step="observe") from error
             except KubeError:
                 raise
             except Exception as error:
@@ -193,8 +198,7 @@ class _Runner(Generic[T]):
             try:
                 await outcome.run()
             except (BadRequest, Forbidden, Invalid) as error:
-                await self._report_refusal(ctx, error, step=outcome.name)
-                raise
+                raise await self._report_refusal(ctx, error, step=outcome.name) from error
             except KubeError:
                 raise
             except Exception as error:
@@ -210,14 +214,15 @@ class _Runner(Generic[T]):
         return After(0.0)
 
     async def _clean_up(self, obj: T) -> Result:
-        if not self._actor.finalizer or self._actor.finalizer not in (obj.metadata.finalizers or ()):
+        if not self._actor.finalizer or self._actor.finalizer not in _finalizers(obj):
             return Done()
         result = await self._take_steps(obj, self._actor.finalize)
         current = self._client.find(
             self._actor.kind, obj.metadata.name or "", namespace=key_of(obj).namespace
         )
-        if isinstance(result, Done) and current is not None:
-            await self._remove_finalizer(current)
+        if isinstance(result, Done) and current is not None and self._actor.finalizer in _finalizers(current):
+            await remove_finalizer(self._client, current, self._actor.finalizer)
+            await self._told(current, "remove finalizer")
         return result
 
     def _context(self, obj: T) -> Context[T]:
@@ -291,13 +296,19 @@ class _Runner(Generic[T]):
         except KubeError as second:
             ctx.log.warning("cannot report a failure", error=str(second))
 
-    async def _report_refusal(self, ctx: Context[T], error: ApiError, *, step: str) -> None:
-        """Show what the API server does not accept: until somebody changes something, it never will."""
+    async def _report_refusal(self, ctx: Context[T], error: ApiError, *, step: str) -> Exception:
+        """Show what the API server does not accept; what to raise then.
+
+        What is invalid stays so until somebody changes something, and no backoff helps. What is forbidden may be
+        allowed at any moment, by a role or a quota that no watch of ours shows: that is tried again.
+        """
         text = redact(f"{step}: the API server refused it: {error}; correct what it names")
+        forbidden = isinstance(error, Forbidden)
         try:
-            await self._flush(ctx, Wait("Refused", text, stalled=True))
+            await self._flush(ctx, Wait("Forbidden" if forbidden else "InvalidSpec", text, stalled=True))
         except KubeError as second:
             ctx.log.warning("cannot report a refusal", error=str(second))
+        return error if forbidden else Refusal(text, again=INVALID_SECONDS)
 
     async def _report_undecodable(self, key: Key, bad: BadObject) -> None:
         """Say on the object itself that it cannot be read; nothing that runs is touched."""
@@ -328,34 +339,8 @@ class _Runner(Generic[T]):
         meta = ObjectMeta(name=key.name, namespace=key.namespace or None, uid=raw["metadata"].get("uid"))
         self._manager.events.warning(self._actor.kind(metadata=meta), "Undecodable", message)
 
-    # --- finalizer
-
-    async def _add_finalizer(self, obj: T) -> T:
-        held = obj.metadata.finalizers
-        value: Any = [self._actor.finalizer] if held is None else self._actor.finalizer
-        path = "/metadata/finalizers" if held is None else "/metadata/finalizers/-"
-        return await self._patch_finalizers(obj, {"op": "add", "path": path, "value": value})
-
-    async def _remove_finalizer(self, obj: T) -> None:
-        held = obj.metadata.finalizers or []
-        if self._actor.finalizer in held:
-            path = f"/metadata/finalizers/{held.index(self._actor.finalizer)}"
-            await self._patch_finalizers(obj, {"op": "remove", "path": path})
-
-    async def _patch_finalizers(self, obj: T, operation: dict[str, Any]) -> T:
-        """By index, at exactly this version: others' finalizers are never rewritten."""
-        key = key_of(obj)
-        version = {"op": "test", "path": "/metadata/resourceVersion", "value": obj.metadata.resource_version}
-        try:
-            patched = await self._client.patch(
-                self._actor.kind, key.name, JsonPatch([version, operation]), namespace=key.namespace
-            )
-        except ApiError as error:
-            if error.status == 422:  # a failed test: the object changed meanwhile
-                raise Conflict(error.message, status=409, reason="Conflict") from error
-            raise
-        await Guard(self._client, key, self._on_effect).did(f"{operation['op']} finalizer")
-        return patched
+    async def _told(self, obj: T, what: str) -> None:
+        await Guard(self._client, key_of(obj), self._on_effect).did(what)
 
 
 def _result(outcome: InSync | Wait | Terminal) -> Result:
@@ -364,6 +349,10 @@ def _result(outcome: InSync | Wait | Terminal) -> Result:
     if isinstance(outcome, InSync) and outcome.again is not None:
         return After(outcome.again)
     return Done()
+
+
+def _finalizers(obj: Object) -> Sequence[str]:
+    return obj.metadata.finalizers or ()
 
 
 def _plain(status: Any) -> dict[str, Any]:

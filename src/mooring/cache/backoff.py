@@ -23,7 +23,6 @@ class StreamBackoff:
         first: float = 0.8,
         most: float = 30.0,
         stable: float = 60.0,
-        seed: int | None = None,
     ) -> None:
         self._clock = clock
         self._first = first

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
@@ -39,6 +39,8 @@ log = structlog.get_logger("mooring.cache")
 
 #: Seconds without any sign of life after which an informer no longer counts as healthy.
 STALE = 150.0
+#: Seconds of silence after which `Informer.current` asks for a sign of life.
+FRESH = 5.0
 
 
 class Informer(Generic[T]):
@@ -265,6 +267,18 @@ class Informer(Generic[T]):
         """Why the informer is not following at the moment; empty when it is."""
         return self._reflector.last_error
 
+    async def current(self) -> None:
+        """Wait until it follows the server, heard of in the last five seconds.
+
+        A stream that was silent for longer may be dead without anybody knowing: it is opened again where it
+        stopped, which costs one request and shows what was missed.
+        """
+        if self._reflector.following.is_set() and self.age > FRESH:
+            await self.stop()
+            self.start()
+        await self.synced.wait()
+        await self._reflector.following.wait()
+
     def start(self) -> None:
         """Begin to follow; a second call does nothing."""
         if self._task is None:
@@ -359,16 +373,31 @@ class InformerSet:
 
         Raises TimeoutError after ``timeout`` seconds, naming the informers that are missing and why.
         """
-        try:
-            async with self.clock.deadline(timeout):
-                for informer in list(self._informers.values()):
-                    await informer.synced.wait()
-        except TimeoutError:
-            late = [i for i in self._informers.values() if not i.synced.is_set()]
-            reasons = "; ".join(f"{i!r}: {i.last_error or 'no answer yet'}" for i in late)
-            raise TimeoutError(f"caches not synced after {timeout:.0f} s: {reasons}") from None
+        await self._wait_for_all(lambda informer: informer.synced.wait(), "synced", timeout)
         gc.collect()
         gc.freeze()
+
+    async def wait_current(self, timeout: float = 120.0) -> None:
+        """Wait until every informer is `Informer.current`: before acting on what was watched for a while.
+
+        Raises TimeoutError after ``timeout`` seconds, naming the informers that are not and why.
+        """
+        await self._wait_for_all(Informer.current, "current", timeout)
+
+    async def _wait_for_all(
+        self, step: Callable[[Informer[Any]], Awaitable[object]], what: str, timeout: float
+    ) -> None:
+        waits = {i: asyncio.ensure_future(step(i)) for i in self._informers.values()}
+        try:
+            async with self.clock.deadline(timeout):
+                await asyncio.gather(*waits.values())
+        except TimeoutError:
+            late = [i for i, wait in waits.items() if wait.cancelled() or not wait.done()]
+            reasons = "; ".join(f"{i!r}: {i.last_error or 'no answer yet'}" for i in late)
+            raise TimeoutError(f"caches not {what} after {timeout:.0f} s: {reasons}") from None
+        finally:
+            for wait in waits.values():
+                wait.cancel()
 
     @property
     def healthy(self) -> bool:

@@ -137,26 +137,28 @@ class Reflector(Generic[T]):
         self._random = random.Random()
         self._log = log.bind(kind=kind.resource.kind, namespace=namespace)
         self._consistent = True
+        self._need_list = True
+        #: Set while a stream is open: what happens now arrives.
+        self.following = asyncio.Event()
         self.relists = 0
         self.last_activity = clock.monotonic()
         self.last_error = ""
 
     async def run(self) -> None:
-        """Follow until cancelled; nothing else ends it."""
-        need_list = True
+        """Follow until cancelled, nothing else ends it; run again, it goes on where it stopped."""
         while True:
             delay = 0.0
             began = self._clock.monotonic()
             try:
-                if need_list:
+                if self._need_list:
                     await self._list()
-                    need_list = False
+                    self._need_list = False
                 delay = await self._watch()
             except (_Relist, Gone) as error:
                 self._log.info("listing again", reason=str(error))
                 # The first try is immediate; a server that keeps answering 410 meets the backoff.
-                delay = self._backoff.next() if need_list else 0.0
-                need_list = True
+                delay = self._backoff.next() if self._need_list else 0.0
+                self._need_list = True
             except TimeoutError:
                 # A stalled connection, or a kind nobody has touched since the server began: it sends no
                 # bookmarks then. Opening the stream again where it stopped is right for both.
@@ -165,7 +167,7 @@ class Reflector(Generic[T]):
                 delay = 0.0 if silent > SHORT else self._failed("no answer in time")
             except ApiError as error:
                 if _too_large(error):
-                    self._consistent = need_list = True
+                    self._consistent = self._need_list = True
                 delay = max(self._failed(str(error)), error.retry_after or 0.0)
             except KubeError as error:
                 delay = self._failed(str(error))
@@ -286,6 +288,7 @@ class Reflector(Generic[T]):
         ):
             opened = self.last_activity = self._clock.monotonic()
             self.last_error = ""
+            self.following.set()
             try:
                 async for event in events:
                     watchdog.feed()
@@ -300,6 +303,8 @@ class Reflector(Generic[T]):
                 # It worked until now, so the next one most likely does; if not, that one meets the backoff.
                 self._log.info("the stream broke, opening it again", reason=str(error))
                 return 0.0
+            finally:
+                self.following.clear()
         if count == 0 and self._clock.monotonic() - started < SHORT:
             return self._failed("the stream ended as soon as it began")
         return 0.0

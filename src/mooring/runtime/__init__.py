@@ -37,6 +37,7 @@ from mooring.runtime.crd import (
     write_crds,
 )
 from mooring.runtime.events import EventRecorder
+from mooring.runtime.finalizers import add_finalizer, remove_finalizer
 from mooring.runtime.http import Health, ProbeServer
 from mooring.runtime.lease import (
     Election,
@@ -97,6 +98,7 @@ __all__ = [
     "SystemClock",
     "Terminal",
     "WorkQueue",
+    "add_finalizer",
     "any_of",
     "check_crds",
     "configure_logging",
@@ -108,6 +110,7 @@ __all__ = [
     "meaningful_change",
     "owner_key",
     "redact",
+    "remove_finalizer",
     "render_crd",
     "rfc3339",
     "rules",

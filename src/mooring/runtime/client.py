@@ -92,12 +92,17 @@ class CachedClient:
     async def create(self, obj: T, *, dry_run: bool = False) -> T:
         """Create an object; raises `AlreadyExists` when its name is taken.
 
-        With a generated name whose answer is lost, the pass's key waits until the caches know what came of it.
+        With a generated name whose answer is lost, the pass's key waits until the caches know what came of it; it
+        raises `Conflict` when a former leader has created something that the caches did not show yet.
         """
+        generated = not obj.metadata.name and not dry_run
+        if generated and await self.expectations.surprised(type(obj), obj.metadata.namespace or ""):
+            message = f"{obj.resource.plural}: the caches were behind what was created before; look again"
+            raise Conflict(message, status=409, reason="Conflict")
         try:
             made = await self.live.create(obj, dry_run=dry_run)
         except (TransportError, ServerError, asyncio.CancelledError):
-            if not obj.metadata.name and not dry_run:
+            if generated:
                 self.expectations.doubt(obj)
             raise
         if not dry_run:

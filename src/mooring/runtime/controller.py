@@ -30,7 +30,7 @@ from mooring.runtime.expectations import Expectations
 from mooring.runtime.metrics import ControllerStats, Metrics, QueueStats
 from mooring.runtime.predicates import Predicate
 from mooring.runtime.queue import LOW, NORMAL, QueueClosed, WorkQueue
-from mooring.runtime.shards import Shards
+from mooring.runtime.shards import Share
 
 __all__ = ["After", "Controller", "Done", "Reconcile", "Result", "Terminal", "owner_key"]
 
@@ -43,6 +43,8 @@ RESYNC_SECONDS: Final = 36_000.0
 HOT_LOOP: Final = 600
 #: A pass that takes longer says in the log what it did.
 SLOW_SECONDS: Final = 10.0
+#: How long what was cancelled may take to end, on the machine's own clock.
+CANCEL_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,14 @@ Map = Callable[[Any], Iterable[Key]]
 
 
 class Terminal(Exception):
-    """Trying again cannot help until the object changes; raised with the reason, or from the error itself."""
+    """Trying again cannot help until something changes; raised with the reason, or from the error itself.
+
+    ``again``: look once more after so many seconds, for what no watch can tell (``None``: never).
+    """
+
+    def __init__(self, *reason: object, again: float | None = None) -> None:
+        super().__init__(*reason)
+        self.again = again
 
 
 #: Exceptions that say the code is wrong, not the world; counted apart, as Go counts panics.
@@ -106,9 +115,12 @@ class _Watch:
         self._predicate = predicate
         self._priority = priority
         self._own_writes = own_writes
+        self._replaying = False
 
     def attach(self) -> None:
+        self._replaying = True
         self.informer.add_handler(self.on_change, on_bad=self.on_bad)
+        self._replaying = False
 
     def detach(self) -> None:
         self.informer.remove_handler(self.on_change)
@@ -118,7 +130,9 @@ class _Watch:
             self._controller.remember_uid(change.key, change.old.metadata.uid or "")
         if self._predicate is not None and not self._predicate(change):
             return
-        priority = min(self._priority, LOW) if change.origin == "list" else self._priority
+        # What a later list shows has changed while the watch was away: it is as urgent as any change.
+        all_known = self._replaying or (change.origin == "list" and not self.informer.synced.is_set())
+        priority = min(self._priority, LOW) if all_known else self._priority
         for key in self._keys(change):
             self._controller._wake(key, change, priority=priority, own_writes=self._own_writes)
 
@@ -144,8 +158,10 @@ class _Watch:
             self._controller.enqueue(bad.key)
 
     def resync(self) -> None:
+        self._replaying = True
         for obj in self.informer.list():
             self.on_change(Transition(key_of(obj), None, obj, "list"))
+        self._replaying = False
 
 
 class _Pace:
@@ -196,7 +212,7 @@ class Controller:
         self._resync_timer: Timer | None = None
         self._metrics: Metrics | None = None
         self._expectations: Expectations | None = None
-        self._shards: Shards | None = None
+        self._share: Share | None = None
         self._uids: dict[Key, str] = {}
 
     # --- wiring
@@ -271,12 +287,12 @@ class Controller:
         metrics: Metrics,
         *,
         expectations: Expectations | None = None,
-        shards: Shards | None = None,
+        share: Share | None = None,
     ) -> None:
-        """Take what the manager gives: the clock, the client's expectations, the shards held; publish numbers."""
+        """Take what the manager gives: the clock, the client's expectations, our shards; publish numbers."""
         self._clock = clock
         self._expectations = expectations
-        self._shards = shards
+        self._share = share
         metrics.controller(self.stats)
         self._metrics = metrics
 
@@ -316,15 +332,19 @@ class Controller:
             async with self._clock.deadline(grace):
                 await asyncio.shield(gathered)
         except TimeoutError:
-            late = ", ".join(f"{p.key} ({p.id})" for p in self.passes)
-            if late:
+            if late := self._late():
                 log.warning("passes cancelled at shutdown", controller=self.name, keys=late)
         finally:
             for worker in workers:
                 worker.cancel()
-            await asyncio.gather(gathered, return_exceptions=True)
+            if workers and (await asyncio.wait(workers, timeout=CANCEL_SECONDS))[1]:
+                # Its effects are fenced once the Lease is given back; nobody waits for it.
+                log.error("passes left behind: they ignore being cancelled", keys=self._late())
             self._passes.clear()
             self._paces.clear()
+
+    def _late(self) -> str:
+        return ", ".join(f"{current.key} ({current.id})" for current in self.passes)
 
     def _schedule_resync(self) -> None:
         if self._resync > 0:
@@ -341,12 +361,12 @@ class Controller:
 
     def take_shard(self, shard: int) -> None:
         """Look at every object of a shard that has become ours."""
-        if self._queue is None or self._shards is None:
+        if self._queue is None or self._share is None:
             return
         for watch in self._watches:
             if watch.primary:
                 for obj in watch.informer.list():
-                    if self._shards.of(obj.metadata.uid or "") == shard:
+                    if self._share.of(obj.metadata.uid or "") == shard:
                         self._queue.add(key_of(obj), priority=LOW)
 
     def works_for(self, shard: int) -> bool:
@@ -355,14 +375,14 @@ class Controller:
 
     def remember_uid(self, key: Key, uid: str) -> None:
         """The object is gone: its UID still says which shard has to look at that."""
-        if self._shards is not None:
+        if self._share is not None:
             self._uids[key] = uid
 
-    def _shard_of(self, key: Key, shards: Shards) -> int:
+    def _shard_of(self, key: Key, share: Share) -> int:
         gone = self._uids.pop(key, "")
         found = (watch.informer.peek(key) for watch in self._watches if watch.primary)
         obj = next((obj for obj in found if obj is not None), None)
-        return shards.of((obj.metadata.uid or "") if obj is not None else gone)
+        return share.of((obj.metadata.uid or "") if obj is not None else gone)
 
     # --- waking
 
@@ -415,9 +435,9 @@ class Controller:
                 key = await queue.get()
             except QueueClosed:
                 return
-            if self._shards is not None:
-                shard = self._shard_of(key, self._shards)
-                if shard not in self._shards.held:
+            if self._share is not None:
+                shard = self._shard_of(key, self._share)
+                if shard not in self._share.held:
                     self._backoff.forget(key)
                     queue.done(key)
                     continue
@@ -462,6 +482,8 @@ class Controller:
             self.stats.results["error"] += 1
             self.stats.terminal += 1
             log.error("reconcile failed for good", controller=self.name, key=str(key), error=str(error))
+            if error.again is not None:
+                queue.retry(key, after=error.again)
         except TimeoutError as error:
             if deadline.expired:
                 self.stats.timeouts += 1

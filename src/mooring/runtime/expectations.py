@@ -4,6 +4,9 @@ A create of a given name may be repeated: the second is answered AlreadyExists. 
 make a second object. So when the answer to such a create is lost, the key whose pass sent it is held back
 until a list, read live and later than that, has shown the caches whatever came of it. (The answers that do
 arrive need none of this: they are in the caches before the call returns.)
+
+The same doubt is about what a former leader has created right before this process took over: for a while after
+that, the first create of such a name reads the live list, and if that shows something new, the pass is over.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ __all__ = ["Expectations"]
 
 #: Seconds after a lost answer within which the server may still be carrying the request out.
 SETTLE_SECONDS: Final = 1.0
+#: Seconds after taking over within which the caches may not show yet what the former leader did.
+NEW_SECONDS: Final = 10.0
 PAGE_SIZE: Final = 500
 
 Worker = tuple[str, Key]
@@ -31,6 +36,28 @@ class Expectations:
         self._client = client
         self._informers = informers
         self._doubts: dict[Worker, dict[tuple[type[Object], str], float]] = {}
+        self._new_until = float("-inf")
+        self._checked: set[tuple[type[Object], str]] = set()
+
+    def took_over(self) -> None:
+        """This process acts from now on for objects that another one may have worked on until now."""
+        self._new_until = self._informers.clock.monotonic() + NEW_SECONDS
+        self._checked.clear()
+
+    async def surprised(self, kind: type[Object], namespace: str) -> bool:
+        """Whether the server shows, shortly after taking over, an object of the kind that the caches did not.
+
+        Asked before a create of a generated name; each kind and namespace is read once. Raises `KubeError` when
+        the server cannot be asked.
+        """
+        where = (kind, namespace)
+        if self._informers.clock.monotonic() >= self._new_until or where in self._checked:
+            return False
+        if not self._informers.every(kind):
+            return False
+        found = await self._read_live(kind, namespace)
+        self._checked.add(where)
+        return found
 
     def doubt(self, obj: Object) -> None:
         """The answer to a create of this object was lost; outside of a pass there is nobody to hold back."""
@@ -56,13 +83,16 @@ class Expectations:
         del self._doubts[controller, key]
         return 0.0
 
-    async def _read_live(self, kind: type[Object], namespace: str) -> None:
-        token = ""
+    async def _read_live(self, kind: type[Object], namespace: str) -> bool:
+        """Have the caches know everything that is there; whether one of them knew an object less."""
+        token, found = "", False
         while True:
             page = await self._client.list(kind, namespace=namespace, limit=PAGE_SIZE, continue_=token)
             for obj in page.items:
                 for informer in self._informers.every(kind):
+                    known = len(informer)
                     informer.wrote(obj)
+                    found = found or len(informer) > known
             token = page.continue_
             if not token:
-                return
+                return found

@@ -240,10 +240,14 @@ class Elector:
             field_selector=f"metadata.name={election.name}",
         )
         informer.add_handler(self._on_lease)
+        said = ""
         try:
             while not await self._try(election.retry_period * 2):
                 informer.start()
                 self._wake.clear()
+                if self.leader != said:
+                    said = self.leader
+                    log.info("standing by for a lease", lease=election.name, holder=said)
                 await self._pause(election.retry_period * (1 + random.random() * (JITTER - 1)))
         finally:
             self._informer = None

@@ -1,4 +1,4 @@
-"""An elector that a busy event loop cannot starve: its own thread, loop and connection.
+"""Electors that a busy event loop cannot starve: their own thread, loop and connection.
 
 Renewals go on while a pass blocks the main loop or a burst of requests fills its connections. The fence is
 shared: the thread opens it, every effect of the main loop asks it. A main loop that does not turn for a
@@ -12,24 +12,33 @@ import contextlib
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, InvalidStateError
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
+
+import structlog
 
 from mooring.cache.clock import Clock, SystemClock
 from mooring.kube.client import Client
 from mooring.runtime.lease import Election, Elector, Fence
+from mooring.runtime.shards import ShardCalls, Shards, Share
 
-__all__ = ["ThreadedElector"]
+__all__ = ["ThreadedElector", "ThreadedShards"]
 
-Make = Callable[[Client, asyncio.AbstractEventLoop], Elector]
+H = TypeVar("H")
+
+Loop = asyncio.AbstractEventLoop
+
+log = structlog.get_logger("mooring.runtime")
 
 #: Seconds without a turn after which the main loop no longer deserves its Lease.
 STUCK_SECONDS: Final = 60.0
+#: Seconds for the thread to close its connections and end.
+JOIN_SECONDS: Final = 5.0
 
 
 class _Pulse:
     """Whether a loop still turns, asked from another thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, limit: float) -> None:
+    def __init__(self, loop: Loop, clock: Clock, limit: float) -> None:
         self._loop = loop
         self._clock = clock
         self._limit = limit
@@ -50,31 +59,59 @@ class _Pulse:
         self._answered = True
 
 
-class _Thread:
-    """A thread with an event loop, and in it an elector with a client of its own."""
+class _Thread(Generic[H]):
+    """A thread with an event loop, and in it what holds Leases, with a client of its own.
 
-    def __init__(self, name: str, connect: Callable[[], Client], make: Make) -> None:
+    One piece of work runs there at a time: `begin` it, and `end` it before something else begins.
+    """
+
+    def __init__(self, name: str, connect: Callable[[], Client], make: Callable[[Client, Loop], H]) -> None:
         self._connect = connect
         self._make = make
-        self._ready: Future[tuple[asyncio.AbstractEventLoop, Elector]] = Future()
+        self._ready: Future[tuple[Loop, H]] = Future()
         self._stop = asyncio.Event()
+        self._work: asyncio.Task[None] | None = None
         self._thread = threading.Thread(
             target=self._run, args=(asyncio.get_running_loop(),), name=name, daemon=True
         )
         self._thread.start()
 
-    async def begin(self, step: Callable[[Elector], Coroutine[Any, Any, None]]) -> Future[None]:
+    async def _started(self) -> tuple[Loop, H]:
+        # Shielded: giving up this wait must not take the thread's own news away from whoever asks next.
+        return await asyncio.shield(asyncio.wrap_future(self._ready))
+
+    async def begin(self, work: Callable[[H], Coroutine[Any, Any, None]]) -> Future[None]:
         """Start something on the thread; cancelling the future cancels it there."""
-        loop, elector = await asyncio.wrap_future(self._ready)
-        return asyncio.run_coroutine_threadsafe(step(elector), loop)
+        loop, holder = await self._started()
 
-    async def end(self) -> None:
-        """Cancel what still runs there and wait for the thread."""
-        loop, _ = await asyncio.wrap_future(self._ready)
-        loop.call_soon_threadsafe(self._stop.set)
-        await asyncio.to_thread(self._thread.join)
+        async def noted() -> None:
+            self._work = asyncio.current_task()
+            await work(holder)
 
-    def _run(self, main: asyncio.AbstractEventLoop) -> None:
+        return asyncio.run_coroutine_threadsafe(noted(), loop)
+
+    async def finish(self, last: Callable[[H], Coroutine[Any, Any, None]]) -> None:
+        """Cancel what runs there, do one thing more, and end the thread."""
+        if self._ready.done() and self._ready.exception() is not None:
+            return  # it ended with that, and `begin` has raised it
+        loop, holder = await self._started()
+
+        async def last_of_all() -> None:
+            work = self._work
+            if work is not None:
+                work.cancel()
+                await asyncio.wait([work], timeout=JOIN_SECONDS)
+            await last(holder)
+
+        try:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(last_of_all(), loop))
+        finally:
+            loop.call_soon_threadsafe(self._stop.set)
+            await asyncio.to_thread(self._thread.join, JOIN_SECONDS)
+            if self._thread.is_alive():
+                log.error("the thread of the Lease does not end; left behind", thread=self._thread.name)
+
+    def _run(self, main: Loop) -> None:
         try:
             asyncio.run(self._serve(main))
         except Exception as error:
@@ -82,7 +119,7 @@ class _Thread:
                 raise
             self._ready.set_exception(error)
 
-    async def _serve(self, main: asyncio.AbstractEventLoop) -> None:
+    async def _serve(self, main: Loop) -> None:
         client = self._connect()
         self._ready.set_result((asyncio.get_running_loop(), self._make(client, main)))
         try:
@@ -119,10 +156,10 @@ class ThreadedElector:
         self.election = election
         self._connect = connect
         self._fence = fence
-        self._on_change = on_change
+        self._on_change = on_change or (lambda _: None)
         self._stuck = stuck
         self._clock = SystemClock()
-        self._thread: _Thread | None = None
+        self._thread: _Thread[Elector] | None = None
         self._campaign: Future[None] = Future()
 
     async def acquire(self) -> None:
@@ -154,20 +191,79 @@ class ThreadedElector:
     async def release(self) -> None:
         """See `Elector.release`; the thread ends."""
         thread, self._thread = self._thread, None
-        if thread is None:
-            return
-        self._campaign.cancel()
-        try:
-            await asyncio.wrap_future(await thread.begin(lambda elector: elector.release()))
-        finally:
-            await thread.end()
+        if thread is not None:
+            await thread.finish(lambda elector: elector.release())
 
-    def _make(self, client: Client, main: asyncio.AbstractEventLoop) -> Elector:
+    def _make(self, client: Client, main: Loop) -> Elector:
+        told = self._on_change
         return Elector(
             client,
             self.election,
             fence=self._fence,
             clock=self._clock,
-            on_change=self._on_change,
+            on_change=lambda leads: _call(main, told, leads),
             trouble=_Pulse(main, self._clock, self._stuck).trouble,
         )
+
+
+class ThreadedShards:
+    """As `Shards`, for the main loop to await; ``connect`` is called on the thread and makes its client.
+
+    What ``calls`` names is called on the main loop. The thread begins with `run` and ends with `release`, which
+    has to follow in any case.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Client],
+        election: Election,
+        *,
+        share: Share,
+        calls: ShardCalls,
+        stuck: float = STUCK_SECONDS,
+    ) -> None:
+        self._connect = connect
+        self._election = election
+        self._share = share
+        self._calls = calls
+        self._stuck = stuck
+        self._clock = SystemClock()
+        self._thread: _Thread[Shards] | None = None
+
+    async def run(self) -> None:
+        """See `Shards.run`."""
+        self._thread = _Thread(f"lease {self._election.name}", self._connect, self._make)
+        await asyncio.wrap_future(await self._thread.begin(lambda shards: shards.run()))
+
+    async def release(self) -> None:
+        """See `Shards.release`; the thread ends."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            await thread.finish(lambda shards: shards.release())
+
+    def _make(self, client: Client, main: Loop) -> Shards:
+        calls = self._calls
+        return Shards(
+            client,
+            self._election,
+            share=self._share,
+            clock=self._clock,
+            calls=ShardCalls(
+                ready=lambda: _await(main, calls.ready()),
+                taken=lambda shard: _call(main, calls.taken, shard),
+                drain=lambda shard: _await(main, calls.drain(shard)),
+                on_change=lambda name, leads: _call(main, calls.on_change, name, leads),
+            ),
+            trouble=_Pulse(main, self._clock, self._stuck).trouble,
+        )
+
+
+def _call(main: Loop, function: Callable[..., object], *arguments: object) -> None:
+    """Call something on the main loop soon; nothing when that has ended."""
+    with contextlib.suppress(RuntimeError):
+        main.call_soon_threadsafe(function, *arguments)
+
+
+async def _await(main: Loop, work: Coroutine[Any, Any, None]) -> None:
+    """Have the main loop do something, and wait for it."""
+    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, main))

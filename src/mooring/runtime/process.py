@@ -1,18 +1,21 @@
 """The process of an operator: what starts, in which order, and what stops, in the reverse.
 
-Start: servers for metrics and probes, informers until synced, the Lease, then workers and services. A standby
-is warm: its caches are full before it leads, so taking over costs a queue of keys, not a list of the cluster.
+Start: servers for metrics and probes, informers until synced, the Lease, informers until current, then workers
+and services. A standby is warm: its caches are full before it leads, so taking over costs a queue of keys, not
+a list of the cluster; that they still follow the server is made sure of before the first pass.
 Stop (`Manager.stop`, or cancelling `Manager.run`): no new pass, running ones get the rest of the grace
 period, events are sent, the Lease is given back, informers and servers end. When the Lease is lost, passes
-are cancelled at once and `run` raises `LeaseLost`: the process should exit.
+are cancelled at once and `run` raises `LeaseLost`: the process should exit. Nothing that ignores being
+cancelled holds a stop up for longer than a second.
 
-One `Manager` holds one Lease, or its share of several (`shards`). A process with several operators runs several, sharing one `InformerSet` and
-one `Metrics`.
+One `Manager` holds one Lease, or its share of several (`shards`). A process with several operators runs
+several, sharing one `InformerSet` and one `Metrics`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
@@ -23,13 +26,13 @@ from mooring.cache.informer import InformerSet
 from mooring.kube.client import Client
 from mooring.kube.transport import HttpTransport, Transport
 from mooring.runtime.client import CachedClient
-from mooring.runtime.controller import Controller
+from mooring.runtime.controller import CANCEL_SECONDS, Controller
 from mooring.runtime.events import EventRecorder
 from mooring.runtime.http import Health, ProbeServer
 from mooring.runtime.lease import Election, Elector, Fence, FencedTransport, LeaseLost, OpenFence
-from mooring.runtime.lease_thread import ThreadedElector
+from mooring.runtime.lease_thread import ThreadedElector, ThreadedShards
 from mooring.runtime.metrics import MeteredTransport, Metrics
-from mooring.runtime.shards import ShardFence, Shards
+from mooring.runtime.shards import ShardCalls, Shards, Share
 
 __all__ = ["Manager"]
 
@@ -53,7 +56,8 @@ class Manager:
     ``election``: without one this process acts at once, unfenced. ``informers`` and ``metrics`` may be shared
     with other managers; ``shards``: spread the objects over so many Leases, held by all replicas together,
     instead of one Lease that one replica holds. ``watch_list``: take the first lists as streams where the
-    server offers that (Kubernetes 1.32), which spares its memory. A shared `InformerSet` is started here if need be, and stopped by whoever made it.
+    server offers that (Kubernetes 1.32), which spares its memory. A shared `InformerSet` is started here if
+    need be, and stopped by whoever made it.
     ``metrics_port`` and ``probe_port`` open servers on ``host`` (``None``: no server, 0: any free port).
     """
 
@@ -82,9 +86,11 @@ class Manager:
         transport = MeteredTransport(client.transport, self.metrics, host=self._host, clock=self.clock)
         metered = fenced = Client(transport, field_manager=manager)
         self.fence: Fence = OpenFence(self.clock)
-        shard_fence = ShardFence(self.clock, shards) if shards else None
+        if shards and election is None:
+            raise ValueError("shards need an election, for the name of their Leases")
+        self._share = Share(self.clock, shards) if shards else None
         if election is not None:
-            self.fence = shard_fence or Fence(self.clock)
+            self.fence = self._share.fence if self._share is not None else Fence(self.clock)
             fenced = Client(FencedTransport(transport, self.fence), field_manager=manager)
         self._own_informers = informers is None
         self.informers = informers or InformerSet(metered, self.clock, watch_list=watch_list)
@@ -93,20 +99,10 @@ class Manager:
         self.events = EventRecorder(fenced, controller=name, clock=self.clock, metrics=self.metrics)
         self.health = Health(self.clock, self.metrics)
         self.leading = asyncio.Event()
-        self._shards: Shards | None = None
-        self._elector = None if shard_fence else self._make_elector(client.transport, metered, election)
-        if shard_fence is not None:
-            if election is None:
-                raise ValueError("shards need an election, for the name of their Leases")
-            self._shards = Shards(
-                metered,
-                election,
-                fence=shard_fence,
-                clock=self.clock,
-                taken=self._on_shard,
-                drain=self._drain,
-                on_change=self.metrics.leading.__setitem__,
-            )
+        self._shards: Shards | ThreadedShards | None = None
+        self._elector: Elector | ThreadedElector | None = None
+        if election is not None:
+            self._stand(election, client.transport, metered)
         self._server = ProbeServer(
             self.metrics, self.health, host=host, metrics_port=metrics_port, probe_port=probe_port
         )
@@ -118,25 +114,28 @@ class Manager:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.health.ready(f"{name} informers", self._informer_trouble)
 
-    def _make_elector(
-        self, transport: Transport, metered: Client, election: Election | None
-    ) -> Elector | ThreadedElector | None:
-        """One on a thread of its own where that is possible: over sockets, and in real time."""
-        if election is None:
-            return None
+    def _stand(self, election: Election, transport: Transport, metered: Client) -> None:
+        """Stand for election; on a thread of its own where that is possible: over sockets, in real time."""
+        told, share = self.metrics.leading.__setitem__, self._share
+        elected = functools.partial(told, election.name)
+        calls = ShardCalls(self._current, self._on_shard, self._drain, told)
         if not isinstance(transport, HttpTransport) or not isinstance(self.clock, SystemClock):
-            fence, told = self.fence, self._on_leading
-            return Elector(metered, election, fence=fence, clock=self.clock, on_change=told)
+            if share is not None:
+                self._shards = Shards(metered, election, share=share, clock=self.clock, calls=calls)
+            else:
+                self._elector = Elector(
+                    metered, election, fence=self.fence, clock=self.clock, on_change=elected
+                )
+            return
 
         def connect() -> Client:
             own = MeteredTransport(transport.another(), self.metrics, host=self._host, loop=self._loop)
             return Client(own, field_manager=metered.field_manager)
 
-        return ThreadedElector(connect, election, fence=self.fence, on_change=self._on_leading)
-
-    def _on_leading(self, leads: bool) -> None:
-        if self._elector is not None:
-            self.metrics.leading[self._elector.election.name] = leads
+        if share is not None:
+            self._shards = ThreadedShards(connect, election, share=share, calls=calls)
+        else:
+            self._elector = ThreadedElector(connect, election, fence=self.fence, on_change=elected)
 
     def _informer_trouble(self) -> str:
         stale = [f"{i!r}: {i.last_error or 'not synced'}" for i in self.informers if not i.healthy]
@@ -149,11 +148,12 @@ class Manager:
         if any(other.name == controller.name for other in self._controllers):
             raise ValueError(f"a controller named {controller.name} was added already")
         expectations = self.client.expectations
-        controller.bind(self.clock, self.metrics, expectations=expectations, shards=self._shards)
+        controller.bind(self.clock, self.metrics, expectations=expectations, share=self._share)
         self._controllers.append(controller)
         return controller
 
     def _on_shard(self, shard: int) -> None:
+        self.client.expectations.took_over()
         for controller in self._controllers:
             controller.take_shard(shard)
 
@@ -178,6 +178,11 @@ class Manager:
     def idle(self) -> bool:
         """No controller has anything to do now; for tests and demos."""
         return self.leading.is_set() and all(controller.idle for controller in self._controllers)
+
+    @property
+    def shards(self) -> frozenset[int]:
+        """The shards that this replica holds at the moment; none without sharding."""
+        return frozenset(self._share.held) if self._share is not None else frozenset()
 
     @property
     def metrics_port(self) -> int | None:
@@ -211,21 +216,20 @@ class Manager:
             await self._shut_down()
 
     async def _lead(self) -> None:
-        self.events.start()
-        for controller in self._controllers:
-            controller.start()
-        tasks = [asyncio.create_task(service(), name=name) for name, service in self._services]
         keeper = asyncio.create_task(self._keep(), name=f"{self.name} lease")
         stopper = asyncio.create_task(self._stop.wait(), name=f"{self.name} stop")
-        self.leading.set()
-        log.info("started", operator=self.name, controllers=[c.name for c in self._controllers])
+        current = asyncio.create_task(self._current(), name=f"{self.name} caches")
+        tasks: list[asyncio.Task[None]] = []
         grace = self._grace
         try:
-            watched: set[asyncio.Task[Any]] = {keeper, stopper, *tasks}
+            watched: set[asyncio.Task[Any]] = {keeper, stopper, current}
             while not stopper.done():
                 done, watched = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     task.result()
+                if current in done and not stopper.done():
+                    tasks = self._begin_work()
+                    watched |= set(tasks)
         except LeaseLost:
             grace = 0.0
             raise
@@ -233,7 +237,20 @@ class Manager:
             self.leading.clear()
             # The Lease is kept while passes finish: they still act, and must not be overtaken.
             await self._end_work(tasks, grace=max(0.0, grace - RESERVE_SECONDS))
-            await _cancel(stopper, keeper)
+            await _cancel(stopper, keeper, current)
+
+    async def _current(self) -> None:
+        """Be sure, right after taking over, that the caches still follow the server."""
+        await self.informers.wait_current(self._sync_timeout)
+
+    def _begin_work(self) -> list[asyncio.Task[None]]:
+        self.client.expectations.took_over()
+        self.events.start()
+        for controller in self._controllers:
+            controller.start()
+        self.leading.set()
+        log.info("started", operator=self.name, controllers=[c.name for c in self._controllers])
+        return [asyncio.create_task(service(), name=name) for name, service in self._services]
 
     async def _keep(self) -> None:
         if self._shards is not None:
@@ -274,6 +291,14 @@ class Manager:
 
 
 async def _cancel(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel, and wait for the end; what ignores it is left behind after a second, and said."""
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    if not tasks:
+        return
+    ended, left = await asyncio.wait(tasks, timeout=CANCEL_SECONDS)
+    for task in ended:
+        if not task.cancelled():
+            task.exception()
+    if left:
+        log.error("left behind at shutdown: it ignores being cancelled", tasks=[str(task) for task in left])

@@ -3,8 +3,9 @@
 Who holds what: every replica announces itself with a Lease of its own (``<name>-member-...``); from those seen
 alive, sorted, each computes the same assignment, shard i to member i modulo their number. A shard that is no
 longer ours is drained (no new pass begins, running ones finish), then its Lease is given back, and its new
-holder, which watches that Lease, takes it at once. Views may differ for a moment; the Leases decide, and a
-pass is fenced by the Lease of the shard it works for.
+holder, which watches that Lease, takes it at once: it makes sure that its caches follow the server, then looks
+at every object of the shard. Views may differ for a moment; the Leases decide, and a pass is fenced by the
+Lease of the shard it works for.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import hashlib
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import replace
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import structlog
@@ -27,12 +28,14 @@ from mooring.kube.objects.coordination import Lease
 from mooring.runtime.context import current_pass
 from mooring.runtime.lease import Election, Elector, Fence, FenceLost
 
-__all__ = ["ShardFence", "Shards", "shard_of"]
+__all__ = ["ShardCalls", "ShardFence", "Shards", "Share", "shard_of"]
 
 log = structlog.get_logger("mooring.runtime")
 
 #: Label of all Leases that belong together; its value is the election's name.
 LABEL: Final = "mooring.dev/election"
+#: How long the Leases of the other replicas may take to be known.
+SYNC_SECONDS: Final = 120.0
 #: A member that was silent for so many lease durations is forgotten, and its Lease deleted.
 FORGOTTEN: Final = 20
 
@@ -78,29 +81,50 @@ class ShardFence(Fence):
             fence.close()
 
 
-class Shards:
-    """Holds this replica's share of the shards.
+class Share:
+    """The shards that this replica holds: kept by `Shards`, asked by controllers, maybe on another thread."""
 
-    ``taken`` is told of each shard that became ours, ``drain`` waits until nothing works for one any more.
+    def __init__(self, clock: Clock, shards: int) -> None:
+        self.fence = ShardFence(clock, shards)
+        self.held: set[int] = set()
+
+    def of(self, uid: str) -> int:
+        """The shard of an object."""
+        return shard_of(uid, len(self.fence.fences))
+
+
+@dataclass(frozen=True, slots=True)
+class ShardCalls:
+    """Whom `Shards` tells.
+
+    ``ready`` is awaited before a shard counts as held, with its Lease won; ``taken`` is told of each shard that
+    became ours; ``drain`` waits until nothing works for one any more; ``on_change`` is told of each Lease.
     """
+
+    ready: Callable[[], Coroutine[Any, Any, None]]
+    taken: Callable[[int], object]
+    drain: Callable[[int], Coroutine[Any, Any, None]]
+    on_change: Callable[[str, bool], object]
+
+
+class Shards:
+    """Holds this replica's share of the shards; while ``trouble`` gives a reason, no Lease is renewed."""
 
     def __init__(
         self,
         client: Client,
         election: Election,
         *,
-        fence: ShardFence,
+        share: Share,
         clock: Clock,
-        taken: Callable[[int], object],
-        drain: Callable[[int], Awaitable[object]],
-        on_change: Callable[[str, bool], object],
+        calls: ShardCalls,
+        trouble: Callable[[], str] | None = None,
     ) -> None:
         self._client = client
         self._election = election
         self._clock = clock
-        self._taken = taken
-        self._drain = drain
-        self.held: set[int] = set()
+        self._share = share
+        self._calls = calls
         self._seen: dict[str, float] = {}
         self._changed = asyncio.Condition()
 
@@ -112,17 +136,14 @@ class Shards:
                 replace(election, name=name, labels=labels),
                 fence=fence,
                 clock=clock,
-                on_change=functools.partial(on_change, name),
+                on_change=functools.partial(calls.on_change, name),
+                trouble=trouble,
             )
 
-        self._electors = [elector(f"shard-{n}", shard) for n, shard in enumerate(fence.fences)]
+        self._electors = [elector(f"shard-{n}", shard) for n, shard in enumerate(share.fence.fences)]
         self._by_name = {elector.election.name: elector for elector in self._electors}
         me = hashlib.sha256(election.identity.encode()).hexdigest()[:10]
         self._member = elector(f"member-{me}", Fence(clock))
-
-    def of(self, uid: str) -> int:
-        """The shard of an object."""
-        return shard_of(uid, len(self._electors))
 
     # --- who is there
 
@@ -198,7 +219,12 @@ class Shards:
             await informer.stop()
 
     async def _look_round(self, informer: Informer[Lease]) -> None:
-        await informer.synced.wait()
+        try:
+            async with self._clock.deadline(SYNC_SECONDS):
+                await informer.synced.wait()
+        except TimeoutError:
+            why = informer.last_error or "no answer yet"
+            raise TimeoutError(f"{informer!r} not synced after {SYNC_SECONDS:.0f} s: {why}") from None
         while True:
             async with self._changed:
                 self._changed.notify_all()
@@ -217,21 +243,24 @@ class Shards:
             if not await _first(elector.acquire(), self._until_mine(number, mine=False)):
                 await elector.release()  # it may have been won in that very moment
                 continue
-            self.held.add(number)
-            self._taken(number)
             keeper = asyncio.create_task(elector.keep(), name=f"lease {elector.election.name}")
             try:
-                await _first(_result(keeper), self._until_mine(number, mine=False))
-                self.held.discard(number)
-                await self._drain(number)
+                if await _first(self._calls.ready(), _result(keeper)):
+                    self._share.held.add(number)
+                    self._calls.taken(number)
+                    await _first(_result(keeper), self._until_mine(number, mine=False))
+                    self._share.held.discard(number)
+                    await self._calls.drain(number)
+                else:
+                    keeper.result()
             finally:
-                self.held.discard(number)
+                self._share.held.discard(number)
                 await _cancel(keeper)
             await elector.release()
 
     async def release(self) -> None:
         """Give every Lease back, and leave no announcement; only after everything has stopped."""
-        self.held.clear()
+        self._share.held.clear()
         await asyncio.gather(*(elector.release() for elector in self._electors))
         await self._member.release()
         if (left := self._member.observed) is not None:

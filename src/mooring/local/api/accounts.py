@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mooring.local.api import failures
+from mooring.local.api.call import Call
 from mooring.local.api.objectmeta import generate_name
-
-if TYPE_CHECKING:
-    from mooring.local.api.call import Call
 
 __all__ = ["with_account"]
 

@@ -5,21 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mooring.kube.errors import ApiError
 from mooring.local.api import failures, patch
 from mooring.local.api.accounts import with_account
 from mooring.local.api.admissionpolicies import check_policies
+from mooring.local.api.call import Call, Operation
 from mooring.local.api.limitranges import check_limits, with_default_limits
 from mooring.local.api.objectmeta import finalizers, with_metadata
-from mooring.local.api.review import EXEMPT, Operation, Review, rule_matches, selected
+from mooring.local.api.options import WriteOptions
+from mooring.local.api.quotas import Quotas
+from mooring.local.api.review import EXEMPT, Review, rule_matches, selected
 from mooring.local.api.storage import Store
 from mooring.local.api.webhooks import Reply, WebhookClient, WebhookError, denied
-
-if TYPE_CHECKING:
-    from mooring.local.api.call import Call
-    from mooring.local.api.options import WriteOptions
 
 __all__ = ["Admission"]
 
@@ -38,8 +37,8 @@ _VALIDATING = "validatingwebhookconfigurations.admissionregistration.k8s.io"
 class Admission:
     """The chain every write goes through: plugins, then webhooks."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, quotas: Quotas) -> None:
+        self._store, self._quotas = store, quotas
         self._client = WebhookClient(store)
 
     async def close(self) -> None:
@@ -89,7 +88,7 @@ class Admission:
                     raise reply
         if obj is not None:
             dry_run = options is not None and options.dry_run
-            call.cluster.quotas.check(call, obj, old, dry_run=dry_run)
+            self._quotas.check(call, obj, old, dry_run=dry_run)
 
     def _hooks(self, kind: str, call: Call) -> Iterator[Mapping[str, Any]]:
         """Yield the webhooks of a kind in the order of their configurations' names."""

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from cel_expr_python import cel
 
 from mooring.kube.errors import ApiError, api_error
 from mooring.local.api import failures
+from mooring.local.api.call import Call
 from mooring.local.api.cel import CompileError, compiled, failure
 from mooring.local.api.review import EXEMPT, Review, rule_matches, selected
 from mooring.local.api.selectors import label_selector
 from mooring.local.api.validation_policies import VARIABLES
-
-if TYPE_CHECKING:
-    from mooring.local.api.call import Call
 
 __all__ = ["check_policies"]
 

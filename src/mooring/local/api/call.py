@@ -5,30 +5,56 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, Protocol
 
 from mooring.local.api import codec, conversion, failures
-from mooring.local.api.admission import Admission
 from mooring.local.api.authorization import Authorizer
 from mooring.local.api.codec import Format
 from mooring.local.api.gateway import NodeGateway
 from mooring.local.api.http import Request, User
 from mooring.local.api.kinds import Kind
-from mooring.local.api.quotas import Quotas
+from mooring.local.api.options import WriteOptions
 from mooring.local.api.registry import Registry, Served
 from mooring.local.api.request import Target, Verb
 from mooring.local.api.storage import Collection, Entry, Store
 from mooring.local.api.strategies import World
 from mooring.local.api.tokens import Authority, TokenError
 
-__all__ = ["Call", "Cluster", "view"]
+__all__ = ["Admission", "Call", "Cluster", "Operation", "view"]
 
 JsonObject = dict[str, Any]
+Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
 
 def nobody(token: str, audiences: tuple[str, ...]) -> tuple[User, tuple[str, ...]]:
     """Know no token at all."""
     raise TokenError
+
+
+class Admission(Protocol):
+    """The chain every write goes through; it stands on :class:`Call`, so it is known here by its shape."""
+
+    async def mutate(
+        self,
+        call: Call,
+        obj: JsonObject,
+        old: JsonObject | None,
+        operation: Operation,
+        options: WriteOptions,
+    ) -> JsonObject:
+        """Return the object as the chain wants it; the very same one when nobody changed it."""
+        ...
+
+    async def validate(
+        self,
+        call: Call,
+        obj: JsonObject | None,
+        old: JsonObject | None,
+        operation: Operation,
+        options: WriteOptions | None,
+    ) -> None:
+        """Ask those who may refuse; raises the first refusal."""
+        ...
 
 
 @dataclass(slots=True)
@@ -40,7 +66,6 @@ class Cluster:
     world: World
     admission: Admission
     authorizer: Authorizer
-    quotas: Quotas
     tokens: Authority
     gateway: NodeGateway | None = None
     watchers: int = 0

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mooring.local.api.amounts import Amounts, pod_total
+from mooring.local.api.call import Call
 from mooring.local.api.objectmeta import with_metadata
 from mooring.local.api.wire import quantity_value
-
-if TYPE_CHECKING:
-    from mooring.local.api.call import Call
 
 __all__ = ["check_limits", "with_default_limits"]
 

@@ -10,17 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mooring.local.api.amounts import Amounts, minus, plus, pod_total, rounded_up, shown, total
+from mooring.local.api.call import Call
 from mooring.local.api.constraints import same
 from mooring.local.api.objectmeta import is_deleting
 from mooring.local.api.storage import Collection, Entry, Event, StaleError, StorageError, Store
+from mooring.local.api.strategies import World
 from mooring.local.api.wire import quantity_value
-
-if TYPE_CHECKING:
-    from mooring.local.api.call import Call
-    from mooring.local.api.strategies import World
 
 __all__ = ["Quotas"]
 

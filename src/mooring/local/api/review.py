@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
+from mooring.local.api.call import Call, Operation
+from mooring.local.api.options import WriteOptions
 from mooring.local.api.selectors import label_selector
 
-if TYPE_CHECKING:
-    from mooring.local.api.call import Call
-    from mooring.local.api.options import WriteOptions
-
-__all__ = ["EXEMPT", "Operation", "Review", "rule_matches", "selected"]
+__all__ = ["EXEMPT", "Review", "rule_matches", "selected"]
 
 JsonObject = dict[str, Any]
-Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
 _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
 #: Kinds that nobody may refuse: one could lock everybody out.

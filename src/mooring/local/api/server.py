@@ -71,13 +71,14 @@ class ApiServer:
         self._registry = Registry(builtin())
         world = World(store, clock, IPv4Network(service_range))
         authority = Authority(service_account_key)
+        self._quotas = Quotas(store, world)
+        self._admission = Admission(store, self._quotas)
         self.cluster = Cluster(
             store,
             self._registry,
             world,
-            Admission(store),
+            self._admission,
             Authorizer(store),
-            Quotas(store, world),
             authority,
         )
         store.collection(CRD).observer = self._definition_changed
@@ -120,7 +121,7 @@ class ApiServer:
         for entry in self.cluster.store.collection(CRD):
             self._define(entry)
         await bootstrap(self.transport(user=User("system:apiserver", groups=(MASTERS,))), self.cluster.store)
-        self.cluster.quotas.resume()
+        self._quotas.resume()
         self._maintenance.start()
         self._ready = True
 
@@ -131,7 +132,7 @@ class ApiServer:
         await self._maintenance.stop()
         for runner in self._runners:
             await runner.cleanup()
-        await self.cluster.admission.close()
+        await self._admission.close()
         await self.cluster.store.close()
 
     def transport(self, *, user: User = ADMIN, agent: str = "mooring") -> LocalTransport:
