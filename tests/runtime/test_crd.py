@@ -266,7 +266,7 @@ def test_yaml_is_stable_and_reads_back_to_the_same_definition() -> None:
 
 
 def test_drift_between_files_and_types_is_shown(tmp_path: Path) -> None:
-    kinds = [(Widget, OldWidget)]
+    kinds: list[type[Object]] = [Widget, OldWidget]
     assert write_crds(kinds, tmp_path) == [tmp_path / "widgets.example.com.yaml"]
     assert write_crds(kinds, tmp_path) == []
     assert check_crds(kinds, tmp_path) == ""
@@ -320,9 +320,9 @@ def test_unknown_fields_are_found_inside_an_embedded_object_of_a_known_type() ->
 
 
 def test_a_file_of_no_kind_is_drift(tmp_path: Path) -> None:
-    write_crds([(Widget, OldWidget)], tmp_path)
+    write_crds([Widget, OldWidget], tmp_path)
     (tmp_path / "gone.example.com.yaml").write_text("")
-    assert "gone.example.com.yaml: belongs to no kind" in check_crds([(Widget, OldWidget)], tmp_path)
+    assert "gone.example.com.yaml: belongs to no kind" in check_crds([Widget, OldWidget], tmp_path)
 
 
 def _field(base: Any, **constraints: Any) -> type[Object]:
@@ -513,8 +513,8 @@ GOLDEN = Path(__file__).parent / "golden"
 
 def test_the_definition_is_the_golden_one() -> None:
     if os.environ.get("MOORING_GOLDEN"):
-        write_crds([(Vessel, OldVessel)], GOLDEN)
-    assert check_crds([(Vessel, OldVessel)], GOLDEN) == "", (
+        write_crds([Vessel, OldVessel], GOLDEN)
+    assert check_crds([Vessel, OldVessel], GOLDEN) == "", (
         "if that is meant: MOORING_GOLDEN=1 pytest, and read it"
     )
 

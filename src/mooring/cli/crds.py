@@ -11,7 +11,7 @@ from pathlib import Path
 from mooring.kube import Client, Config, HttpTransport
 from mooring.operators.host import apply_crds
 from mooring.operators.registry import OPERATORS, choose
-from mooring.runtime.crd import check_crds, render_crd, to_yaml, write_crds
+from mooring.runtime.crd import check_crds, render_crds, to_yaml, write_crds
 
 __all__ = ["add_parser"]
 
@@ -45,7 +45,8 @@ def run(options: argparse.Namespace) -> int:
         return 0
     chosen = choose(options.operators)
     if options.action == "show":
-        print("---\n".join(to_yaml(render_crd(kind)) for operator in chosen for kind in operator.kinds))
+        shown = render_crds(kind for operator in chosen for kind in operator.kinds)
+        print("---\n".join(map(to_yaml, shown)))
         return 0
 
     async def apply() -> None:

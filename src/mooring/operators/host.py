@@ -11,24 +11,19 @@ from typing import Any
 import structlog
 
 from mooring.cache import SystemClock
-from mooring.kube import ApiError, Client, Forbidden, Key, NotFound
+from mooring.kube import Client, Forbidden, Key, NotFound
 from mooring.kube.objects.core import Namespace
 from mooring.kube.objects.meta import ObjectMeta
-from mooring.kube.patches import ApplyPatch
 from mooring.operators.registry import Operator
 from mooring.operators.scope import lease_name
 from mooring.runtime import Election, LeaseLost, Manager, Metrics
-from mooring.runtime.crd import render_crd
+from mooring.runtime.crd_install import install_crds
 from mooring.runtime.webhooks import Webhook, WebhookServer
 from mooring.runtime.webhooks_keeper import Registration, WebhookKeeper
 
 __all__ = ["Operate", "Webhooks", "apply_crds", "operate"]
 
 log = structlog.get_logger("mooring.operators")
-
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-#: Seconds for a definition to be served after it was applied.
-ESTABLISH_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,32 +182,4 @@ async def _ensure_namespace(client: Client, name: str) -> None:
 
 async def apply_crds(client: Client, operators: Sequence[Operator]) -> None:
     """Server-side apply the definitions of these operators and wait until they are served."""
-    names = []
-    for operator in operators:
-        for kind in operator.kinds:
-            definition = render_crd(kind)
-            names.append(definition["metadata"]["name"])
-            await client.request(
-                "PATCH",
-                f"{CRDS}/{names[-1]}",
-                query={"fieldManager": "mooring-crds", "force": "true"},
-                body=ApplyPatch(definition).encode(),
-                content_type=ApplyPatch.content_type,
-            )
-    async with asyncio.timeout(ESTABLISH_SECONDS):
-        for operator in operators:
-            for kind in operator.kinds:
-                await _served(client, kind.resource.path())
-
-
-async def _served(client: Client, path: str) -> None:
-    delay = 0.01
-    while True:
-        try:
-            await client.request("GET", path, query={"limit": "1"})
-            return
-        except ApiError as error:
-            if error.status != 404:
-                raise
-        await asyncio.sleep(delay)
-        delay = min(0.5, delay * 2)
+    await install_crds(client, [kind for operator in operators for kind in operator.kinds])

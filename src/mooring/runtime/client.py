@@ -129,14 +129,14 @@ class CachedClient:
     async def confirm(self, obj: T) -> T:
         """Read an object live, right before something that cannot be undone is done because of it.
 
-        Raises `NotFound` when it is gone, `Conflict` when it is another object or its spec has changed.
+        Raises `NotFound` when it is gone, `Conflict` when it is another object or its spec has changed (anything
+        at all, where the server counts no generations: ConfigMaps, Secrets, claims).
         """
         key = key_of(obj)
         found = await self.refresh(type(obj), key.name, namespace=key.namespace)
         if found is None:
             raise NotFound(f"{obj.resource.plural} {str(key)!r} is gone", status=404, reason="NotFound")
-        before, now = obj.metadata, found.metadata
-        if (before.uid, before.generation) != (now.uid, now.generation):
+        if _as_decided_on(obj) != _as_decided_on(found):
             message = f"{obj.resource.plural} {str(key)!r} has changed since it was looked at; look again"
             raise Conflict(message, status=409, reason="Conflict")
         return found
@@ -271,6 +271,11 @@ class CachedClient:
         if uid:
             for informer in self.informers.every(kind):
                 informer.gone(key, uid)
+
+
+def _as_decided_on(obj: Object) -> tuple[str | None, int | str | None]:
+    meta = obj.metadata
+    return meta.uid, meta.resource_version if meta.generation is None else meta.generation
 
 
 def _lingers(obj: Object) -> bool:

@@ -25,7 +25,7 @@ a mistake raises `SchemaError` with the path of the field at render time, not at
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +75,7 @@ __all__ = [
     "immutable",
     "never_removed",
     "render_crd",
+    "render_crds",
     "render_schema",
     "rules",
     "to_yaml",
@@ -113,6 +114,16 @@ def render_crd(kind: type[Object], *others: type[Object]) -> dict[str, Any]:
             "versions": [_version(version) for version in versions],
         },
     }
+
+
+def render_crds(kinds: Iterable[type[Object]]) -> list[dict[str, Any]]:
+    """The definitions of kinds, in their order; several versions of one kind make one definition."""
+    versions: dict[tuple[str, str], list[type[Object]]] = {}
+    for kind in kinds:
+        same = versions.setdefault((kind.resource.group, kind.resource.plural), [])
+        if kind not in same:
+            same.append(kind)
+    return [render_crd(*same) for same in versions.values()]
 
 
 def _names(resource: Resource, definition: Crd) -> dict[str, Any]:
@@ -174,20 +185,11 @@ class _Dumper(yaml.SafeDumper):
         super().increase_indent(flow=flow, indentless=False)
 
 
-Kinds = type | Sequence[type]
-"""One kind, or the versions of one kind."""
+def _rendered(kinds: Iterable[type[Object]]) -> dict[str, str]:
+    return {f"{made['metadata']['name']}.yaml": to_yaml(made) for made in render_crds(kinds)}
 
 
-def _rendered(kinds: Iterable[Kinds]) -> dict[str, str]:
-    out: dict[str, str] = {}
-    for item in kinds:
-        versions = [item] if isinstance(item, type) else list(item)
-        definition = render_crd(versions[0], *versions[1:])
-        out[definition["metadata"]["name"] + ".yaml"] = to_yaml(definition)
-    return out
-
-
-def write_crds(kinds: Iterable[Kinds], directory: Path) -> list[Path]:
+def write_crds(kinds: Iterable[type[Object]], directory: Path) -> list[Path]:
     """Write one ``PLURAL.GROUP.yaml`` per kind into the directory; returns the files that changed."""
     directory.mkdir(parents=True, exist_ok=True)
     changed = []
@@ -199,7 +201,7 @@ def write_crds(kinds: Iterable[Kinds], directory: Path) -> list[Path]:
     return changed
 
 
-def check_crds(kinds: Iterable[Kinds], directory: Path) -> str:
+def check_crds(kinds: Iterable[type[Object]], directory: Path) -> str:
     """A unified diff between the committed CRD files and the types; empty when they agree.
 
     A file of no kind is drift too: it would go on being installed.

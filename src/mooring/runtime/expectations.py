@@ -11,10 +11,12 @@ that, the first create of such a name reads the live list, and if that shows som
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from mooring.cache.informer import InformerSet
 from mooring.kube.client import Client
+from mooring.kube.errors import KubeError
 from mooring.kube.object import Key, Object
 from mooring.runtime.context import current_pass
 
@@ -37,12 +39,12 @@ class Expectations:
         self._informers = informers
         self._doubts: dict[Worker, dict[tuple[type[Object], str], float]] = {}
         self._new_until = float("-inf")
-        self._checked: set[tuple[type[Object], str]] = set()
+        self._checks: dict[tuple[type[Object], str], asyncio.Task[bool]] = {}
 
     def took_over(self) -> None:
         """This process acts from now on for objects that another one may have worked on until now."""
         self._new_until = self._informers.clock.monotonic() + NEW_SECONDS
-        self._checked.clear()
+        self._checks.clear()
 
     async def surprised(self, kind: type[Object], namespace: str) -> bool:
         """Whether the server shows, shortly after taking over, an object of the kind that the caches did not.
@@ -51,13 +53,18 @@ class Expectations:
         the server cannot be asked.
         """
         where = (kind, namespace)
-        if self._informers.clock.monotonic() >= self._new_until or where in self._checked:
+        if self._informers.clock.monotonic() >= self._new_until or not self._informers.every(kind):
             return False
-        if not self._informers.every(kind):
+        check = self._checks.get(where)
+        if check is None:
+            check = self._checks[where] = asyncio.create_task(self._read_live(kind, namespace))
+        elif check.done():
             return False
-        found = await self._read_live(kind, namespace)
-        self._checked.add(where)
-        return found
+        try:
+            return await asyncio.shield(check)
+        except KubeError:
+            self._checks.pop(where, None)
+            raise
 
     def doubt(self, obj: Object) -> None:
         """The answer to a create of this object was lost; outside of a pass there is nobody to hold back."""
