@@ -145,6 +145,26 @@ async def test_a_pod_runs_is_ready_and_its_events_tell_the_story(tmp_path: Path)
             await asyncio.sleep(0.01)
 
 
+async def test_what_pods_are_given_is_open_to_them_and_to_nobody_else_here(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    async with world(tmp_path) as there:
+        await there.pod(
+            "careful",
+            {
+                "image": "redis:7",
+                "securityContext": {"runAsUser": 65534},
+                "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+            },
+            volumes=[{"name": "scratch", "emptyDir": {}}],
+        )
+        await there.ready("careful")
+        assert await there.exec("careful", "sh", "-c", "echo ours >/scratch/a && cat /scratch/a") == (
+            0,
+            "ours\n",
+        )
+        assert there.agent.data_dir.stat().st_mode & 0o077 == 0
+
+
 async def test_a_killed_program_is_reported_within_50_ms(tmp_path: Path) -> None:
     async with world(tmp_path) as there:
         loop = asyncio.get_running_loop()

@@ -129,3 +129,29 @@ def test_an_unbound_claim_is_named(tmp_path: Path) -> None:
 def test_what_cannot_be_mounted_is_said_with_what_can(tmp_path: Path) -> None:
     with pytest.raises(VolumeError, match="it can mount emptyDir"):
         volumes(tmp_path, FakeSources()).prepare(facts({"name": "n", "nfs": {"server": "x", "path": "/"}}))
+
+
+def test_memory_volumes_lie_where_nobody_else_can_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mooring.local.node.volumes._MEMORY", tmp_path)
+    (tmp_path / "mooring-test").mkdir(mode=0o755)  # as an earlier version made it
+
+    volumes(tmp_path / "uid", FakeSources()).prepare(facts({"name": "m", "emptyDir": {"medium": "Memory"}}))
+
+    base = tmp_path / "mooring-test"
+    assert base.stat().st_mode & 0o777 == 0o700
+    assert (base / "uid/m").stat().st_mode & 0o777 == 0o777
+
+
+def test_memory_volumes_are_not_put_where_somebody_else_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mooring.local.node.volumes._MEMORY", tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "mooring-test").symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(VolumeError, match="belongs to somebody else"):
+        volumes(tmp_path / "uid", FakeSources()).prepare(
+            facts({"name": "m", "emptyDir": {"medium": "Memory"}})
+        )

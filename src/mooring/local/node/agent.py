@@ -164,6 +164,8 @@ class NodeAgent:
         """Clear what a killed plane left, make the network, listen for DNS, register the nodes."""
         require_programs()
         self.data_dir.mkdir(parents=True, exist_ok=True)
+        # Secrets of pods lie below, readable by whatever user a container runs as: for nobody else's eyes.
+        self.data_dir.chmod(0o700)
         for gone in await asyncio.to_thread(self._clean):
             log.info("removed what an earlier plane left", what=gone)
         await self.network.start()

@@ -209,7 +209,7 @@ class PodVolumes:
     def _empty(self, name: str, source: EmptyDirVolumeSource) -> Path:
         path = self.directory / name
         if source.medium == "Memory" and os.access(_MEMORY, os.W_OK):
-            path = memory_directory(self.plane) / self.directory.parent.name / name
+            path = _own(memory_directory(self.plane)) / self.directory.parent.name / name
             self._memory.append(path)
         path.mkdir(parents=True, exist_ok=True)
         path.chmod(0o777)
@@ -258,6 +258,17 @@ class PodVolumes:
 def memory_directory(plane: str) -> Path:
     """Where a plane keeps its memory-backed volumes."""
     return _MEMORY / f"mooring-{plane}"
+
+
+def _own(directory: Path) -> Path:
+    """The directory, made for us alone: pods' files below may be anybody's, and everybody may write beside it."""
+    with suppress(FileExistsError):
+        directory.mkdir(mode=0o700)
+    found = directory.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise VolumeError(f"{directory} belongs to somebody else: remove it")
+    directory.chmod(0o700)
+    return directory
 
 
 def write_atomically(directory: Path, payload: Payload, *, group: int | None = None) -> bool:
