@@ -266,9 +266,12 @@ async def test_writing_while_observing_is_refused() -> None:
 
 async def test_what_the_server_refuses_is_shown_and_taken_back_when_corrected() -> None:
     name = ["not/a name"]
+    passes = 0
 
     class Misnaming(Greeter):
         async def observe(self, ctx: Context[Greeting]) -> Outcome:
+            nonlocal passes
+            passes += 1
             if name:
                 wrong = ConfigMap(metadata=ObjectMeta(name="a-0"), data={name[0]: ""})
                 return ctx.act("ApplyChildren", ctx.children.apply, ctx.children.diff([wrong]))
@@ -284,6 +287,12 @@ async def test_what_the_server_refuses_is_shown_and_taken_back_when_corrected() 
             )
 
         await eventually(said)
+        stalled = await condition(client, "Stalled")
+        assert stalled is not None
+        assert stalled.reason == "InvalidSpec"
+        before = passes
+        await asyncio.sleep(0.2)
+        assert passes == before, "it stays invalid: nothing is tried in a hurry"
         name.clear()
         await client.patch(Greeting, "a", MergePatch({"spec": {"copies": 1}}), namespace="default")
         await eventually(ready(client))
@@ -304,8 +313,10 @@ async def test_a_read_that_is_forbidden_while_observing_is_said_as_well() -> Non
 
         async def said() -> bool:
             stalled = await condition(client, "Stalled")
-            return stalled is not None and "observe: the API server refused it: secrets" in (
-                stalled.message or ""
+            return (
+                stalled is not None
+                and stalled.reason == "Forbidden"
+                and "observe: the API server refused it: secrets" in (stalled.message or "")
             )
 
         await eventually(said)

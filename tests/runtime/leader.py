@@ -2,7 +2,7 @@
 
 One line of output per happening: the moment on the monotonic clock (shared by all processes of a machine)
 and what happened: ``warm``, ``leading``, ``fenced``, ``lost``. SIGTERM stops it in order; SIGUSR1 blocks its
-event loop for twice the lease, as a careless reconcile would.
+event loop for twice the lease, as a careless reconcile would. A fourth argument is a number of shards.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def say(what: str) -> None:
 async def write(manager: Manager, namespace: str) -> None:
     """Write without a pause; a write that the fence holds back is tried again."""
     number = 0
-    said = False
+    said = wrote = False
     while True:
         number += 1
         meta = ObjectMeta(name=f"written-by-{manager.name}", namespace=namespace)
@@ -42,12 +42,13 @@ async def write(manager: Manager, namespace: str) -> None:
         except TransportError:
             continue  # asked for before the loop was blocked: nobody awaits that answer any more
         else:
-            if number == 1:
+            if not wrote:
                 say("wrote")
+            wrote = True
         await asyncio.sleep(0.005)
 
 
-async def main(kubeconfig: str, name: str, namespace: str) -> int:
+async def main(kubeconfig: str, name: str, namespace: str, shards: str = "0") -> int:
     configure_logging(level="warning")
     client = Client(HttpTransport(Config.load(Path(kubeconfig))))
     election = Election(
@@ -58,7 +59,7 @@ async def main(kubeconfig: str, name: str, namespace: str) -> int:
         renew_deadline=RENEW_SECONDS,
         retry_period=RETRY_SECONDS,
     )
-    manager = Manager(client, name=name, election=election)
+    manager = Manager(client, name=name, election=election, shards=int(shards))
     manager.informers.of(ConfigMap, namespace=namespace)
     manager.serve("writer", lambda: write(manager, namespace))
     loop = asyncio.get_running_loop()

@@ -203,6 +203,21 @@ async def test_a_name_that_is_taken_is_ours_only_by_its_owners_uid(
         await client.ensure(child("u1"))
 
 
+async def test_where_no_generation_is_counted_any_change_is_one(
+    client: CachedClient, api: FakeApi, clock: VirtualClock
+) -> None:
+    api.put(MAPS, "a", data={"size": "3"})
+    api.get(MAPS, "a")["metadata"].pop("generation")
+    seen = await client.refresh(ConfigMap, "a", namespace="default")
+    assert seen is not None
+    assert seen.metadata.generation is None
+    assert await client.confirm(seen) == seen
+    api.put(MAPS, "a", data={"size": "5"})
+    api.get(MAPS, "a")["metadata"].pop("generation")
+    with pytest.raises(Conflict, match="has changed"):
+        await client.confirm(seen)
+
+
 async def test_nothing_irreversible_is_done_for_an_object_that_changed(
     client: CachedClient, api: FakeApi, clock: VirtualClock
 ) -> None:

@@ -96,8 +96,9 @@ class Contest:
         self._kubeconfig = kubeconfig
         self._stack = stack
 
-    async def start(self, name: str) -> Leader:
-        program = [sys.executable, "-m", "tests.runtime.leader", str(self._kubeconfig), name, self.namespace]
+    async def start(self, name: str, *, shards: int = 0) -> Leader:
+        arguments = [str(self._kubeconfig), name, self.namespace, str(shards)]
+        program = [sys.executable, "-m", "tests.runtime.leader", *arguments]
         environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
         process = await asyncio.create_subprocess_exec(
             *program, cwd=ROOT, env=environment, stdout=asyncio.subprocess.PIPE
@@ -192,3 +193,25 @@ async def test_a_blocked_event_loop_does_not_cost_the_lease(contest: Contest) ->
     assert "wrote" not in new.said
     assert not {"fenced", "lost"} & old.said.keys()
     assert await contest.holder() == "old"
+
+
+async def test_a_blocked_event_loop_does_not_cost_the_shards(contest: Contest) -> None:
+    one = await contest.start("one", shards=2)
+    await one.heard("wrote")
+    one.signal(signal.SIGUSR1)
+    await asyncio.sleep(2 * LEASE_SECONDS)
+    before = await contest.written_by(one)
+    deadline = time.monotonic() + 5
+    while await contest.written_by(one) == before:
+        assert time.monotonic() < deadline, "the loop turns again, and writes"
+        await asyncio.sleep(0.02)
+    assert "lost" not in one.said
+    for shard in (0, 1):
+        lease = await contest.client.get(Lease, f"handover-shard-{shard}", namespace=contest.namespace)
+        assert lease.spec is not None
+        assert (lease.spec.holder_identity, lease.spec.lease_transitions) == ("one", 0)
+    one.signal(signal.SIGTERM)
+    assert await asyncio.wait_for(one.process.wait(), 10) == 0
+    lease = await contest.client.get(Lease, "handover-shard-0", namespace=contest.namespace)
+    assert lease.spec is not None
+    assert not lease.spec.holder_identity, "given back"

@@ -93,7 +93,8 @@ class _Thread(Generic[H]):
     async def finish(self, last: Callable[[H], Coroutine[Any, Any, None]]) -> None:
         """Cancel what runs there, do one thing more, and end the thread."""
         if self._ready.done() and self._ready.exception() is not None:
-            return  # it ended with that, and `begin` has raised it
+            await self._joined()  # it ended with that, and `begin` has raised it
+            return
         loop, holder = await self._started()
 
         async def last_of_all() -> None:
@@ -107,9 +108,12 @@ class _Thread(Generic[H]):
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(last_of_all(), loop))
         finally:
             loop.call_soon_threadsafe(self._stop.set)
-            await asyncio.to_thread(self._thread.join, JOIN_SECONDS)
-            if self._thread.is_alive():
-                log.error("the thread of the Lease does not end; left behind", thread=self._thread.name)
+            await self._joined()
+
+    async def _joined(self) -> None:
+        await asyncio.to_thread(self._thread.join, JOIN_SECONDS)
+        if self._thread.is_alive():
+            log.error("the thread of the Lease does not end; left behind", thread=self._thread.name)
 
     def _run(self, main: Loop) -> None:
         try:
