@@ -146,8 +146,7 @@ async def test_a_pod_runs_is_ready_and_its_events_tell_the_story(tmp_path: Path)
 
 
 async def test_what_pods_are_given_is_open_to_them_and_to_nobody_else_here(tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    async with world(tmp_path) as there:
+    async with world(tmp_path / "node") as there:
         await there.pod(
             "careful",
             {
