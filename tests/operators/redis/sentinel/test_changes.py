@@ -81,6 +81,21 @@ def test_a_rejected_value_is_not_tried_again_nor_published() -> None:
     assert is_a(InSync, scene.decide())
 
 
+def test_one_key_in_two_spellings_with_two_values_is_not_set_to_and_fro() -> None:
+    scene = configured(healthy(), replica_read_only="no")
+    scene = asking(scene, replica_read_only="no", slave_read_only="yes")
+    noted = is_a(Record, scene.decide())
+    assert noted.config is not None
+    assert {key: one.state for key, one in noted.config.items()} == {
+        "replica-read-only": "Applied",
+        "slave-read-only": "Rejected",
+    }
+    assert "replica-read-only" in noted.config["slave-read-only"].message
+    scene = scene.record(config=noted.config)
+    assert dict(is_a(PublishConfig, scene.decide()).values) == {"replica-read-only": "no"}
+    assert is_a(InSync, scene.see(published={"replica-read-only": "no"}).decide())
+
+
 @pytest.mark.parametrize(
     ("key", "shown", "state"),
     [("port", "6379", "Forbidden"), ("databases", "16", "NeedsRestart"), ("max-clients", "", "Unknown")],

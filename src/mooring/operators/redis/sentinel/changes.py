@@ -86,6 +86,11 @@ def _one_key(look: Look, *, key: str, value: str) -> tuple[ConfigResult | None, 
     if classify(key) == "forbidden":
         shown = "" if canonical(key) in SECRET_KEYS else value
         return _unless(before, shown, "Forbidden", f"{key} is the operator's own; remove it from spec.config")
+    if twin := _twin(look, key, value):
+        message = (
+            f"it is the same key as {twin}, which has another value; remove one of them from spec.config"
+        )
+        return _unless(before, value, "Rejected", message)
     seen = [(one, it.config[name]) for one, it in look.answering if (name := spelling(key, it.config))]
     if not seen:
         if not any(it.config for _, it in look.answering):
@@ -113,6 +118,19 @@ def _one_key(look: Look, *, key: str, value: str) -> tuple[ConfigResult | None, 
     if same and before is not None and before.state in ("Applied", "Clamped"):
         return None, None
     return ConfigResult(wanted=value, effective=seen[0][1], state="Applied", previous=previous), None
+
+
+def _twin(look: Look, key: str, value: str) -> str:
+    """An earlier key that is this one under another spelling and wants another value, or "".
+
+    Set in turn they would never come to rest.
+    """
+    for other, wanted in sorted(look.wanted.config.items()):
+        if other == key:
+            return ""
+        if canonical(other) == canonical(key) and not same_value(key, wanted, value):
+            return other
+    return ""
 
 
 def _unless(
