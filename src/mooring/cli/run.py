@@ -136,7 +136,7 @@ def run(options: argparse.Namespace) -> int:
     how = Operate(
         operators=operators,
         scope=options.scope,
-        namespace=options.namespace if options.scope != "namespaced" else namespaces[0],
+        namespace=options.namespace,
         namespaces=namespaces,
         workers=options.workers,
         host=options.bind,

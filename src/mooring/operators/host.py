@@ -14,6 +14,7 @@ from mooring.cache import SystemClock
 from mooring.kube import Client, Forbidden, Key, NotFound
 from mooring.kube.objects.core import Namespace
 from mooring.kube.objects.meta import ObjectMeta
+from mooring.operators.presence import Presence
 from mooring.operators.registry import Operator
 from mooring.operators.scope import lease_name
 from mooring.runtime import Election, LeaseLost, Manager, Metrics
@@ -58,7 +59,8 @@ class Webhooks:
 class Operate:
     """How to run operators.
 
-    ``namespace`` is where their Leases are. ``namespaces`` restricts what is watched; none means all.
+    ``namespace`` is where their Leases are, but for namespaced operators, who hold theirs where they work.
+    ``namespaces`` restricts what is watched; none means all.
     ``again`` stands for election anew after a lost Lease instead of failing. ``identity`` is who holds the
     Leases, by default a new name for each process; one that is kept takes its own Lease back at once after a
     crash, and is only for whoever can be sure that its former process is dead. Without ``webhooks`` none are
@@ -78,11 +80,16 @@ class Operate:
     identity: str = ""
     webhooks: Webhooks | None = None
 
+    @property
+    def lease_namespace(self) -> str:
+        """Where the Leases are: a namespaced operator's in the first of its namespaces."""
+        return self.namespaces[0] if self.scope == "namespaced" and self.namespaces else self.namespace
+
 
 async def operate(client: Client, how: Operate) -> None:
     """Run operators until cancelled, then stop them in order."""
     if how.elect and how.operators:
-        await _ensure_namespace(client, how.namespace)
+        await _ensure_namespace(client, how.lease_namespace)
     # The server ends last: until the operators have stopped, reviews are still answered.
     async with _webhooks(client, how) as server, asyncio.TaskGroup() as group:
         for number, operator in enumerate(how.operators):
@@ -155,6 +162,15 @@ async def _run(
             probe_port=how.probe_port if first else None,
         )
         operator.register(manager, scope=how.scope, namespaces=tuple(how.namespaces), workers=how.workers)
+        if election is not None and how.scope == "namespaced" and len(how.namespaces) > 1:
+            presence = Presence(
+                manager.client.live,
+                election.name,
+                how.namespaces[1:],
+                identity=election.identity,
+                clock=clock,
+            )
+            manager.serve(f"{operator.name} presence", presence.run)
         if server is not None:
             _keep_webhooks(manager, client, operator, how, server)
             if first:
@@ -168,7 +184,7 @@ async def _run(
 
 
 def _election(operator: Operator, how: Operate) -> Election:
-    return Election(lease_name(operator.name, how.scope), how.namespace, identity=how.identity)
+    return Election(lease_name(operator.name, how.scope), how.lease_namespace, identity=how.identity)
 
 
 async def _ensure_namespace(client: Client, name: str) -> None:
