@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -13,13 +14,15 @@ import pytest
 from mooring.kube import Client, MergePatch, NotFound
 from mooring.kube.object import decode
 from mooring.kube.objects.apps import StatefulSet, StatefulSetUpdateStrategy
+from mooring.kube.objects.coordination import Lease, LeaseSpec
 from mooring.kube.objects.core import ConfigMap, Secret, Service
+from mooring.kube.objects.meta import ObjectMeta
 from mooring.kube.patches import StrategicMergePatch
 from mooring.local.api.server import ApiServer
 from mooring.operators.redis.sentinel import RedisCluster, register
 from mooring.operators.redis.sentinel.names import labels_of
 from mooring.operators.redis.sentinel.types import LegacyCondition
-from mooring.runtime import Manager
+from mooring.runtime import Manager, rfc3339
 from mooring.runtime.crd import render_crd
 
 NAMESPACE = "default"
@@ -290,3 +293,17 @@ async def test_the_metric_is_there_while_the_cluster_is() -> None:
         await eventually(shown)
         await client.delete(RedisCluster, "shop", namespace=NAMESPACE)
         await eventually(gone)
+
+
+async def test_what_was_left_to_a_namespaced_operator_is_taken_up_when_that_one_is_gone() -> None:
+    async with operating() as (client, _, _):
+        now = rfc3339(datetime.now(UTC), micro=True)
+        lease = Lease(
+            metadata=ObjectMeta(name="mooring-redis-sentinel-namespaced", namespace=NAMESPACE),
+            spec=LeaseSpec(holder_identity="one that dies", lease_duration_seconds=2, renew_time=now),
+        )
+        await client.create(lease)
+        await declare(client)
+        assert await there(client, StatefulSet, "redis-cluster-shop")() is None
+
+        await eventually(there(client, StatefulSet, "redis-cluster-shop"))

@@ -17,7 +17,7 @@ from mooring.actor import Act, Actor, Context, Outcome, Related, Terminal, Wait,
 from mooring.actor.children import Drift
 from mooring.cache import Informer
 from mooring.kube.errors import KubeError, NotFound
-from mooring.kube.object import Key, Object, owner_reference, to_dict
+from mooring.kube.object import Key, Object, key_of, owner_reference, to_dict
 from mooring.kube.objects import apps, coordination, core, policy
 from mooring.kube.patches import JsonPatch, MergePatch
 from mooring.operators.redis.dial import Address, Dial, DialError
@@ -62,6 +62,8 @@ __all__ = ["NAME", "SentinelActor", "register"]
 NAME = "redis-sentinel"
 LOOK_AGAIN = 30.0
 """Seconds between two looks at a cluster that is in sync; sentinels' events and pods' changes come at once."""
+TAKE_UP_PERIOD = 2.0
+"""Seconds between two looks whether a namespaced operator is gone."""
 CLUSTER_INDEX = "redis-sentinel cluster"
 K = TypeVar("K", bound=Object)
 AFTER_FAILURE = 0.2
@@ -88,6 +90,7 @@ class SentinelActor(Actor[RedisCluster]):
         self._all_pods = _indexed(manager, core.Pod, namespaces)
         self._all_claims = _indexed(manager, core.PersistentVolumeClaim, namespaces)
         self._leases: Informer[coordination.Lease] | None = None
+        self._left: set[str] = set()
         if scope == "all":
             self._leases = manager.informers.of(
                 coordination.Lease, field_selector=f"metadata.name={lease_name(NAME, 'namespaced')}"
@@ -443,7 +446,20 @@ class SentinelActor(Actor[RedisCluster]):
         if self._leases is None:
             return False
         lease = self._leases.get(Key(namespace, lease_name(NAME, "namespaced")))
-        return yields(lease, self._manager.clock.now())
+        if not yields(lease, self._manager.clock.now()):
+            return False
+        self._left.add(namespace)
+        return True
+
+    async def take_up(self) -> None:
+        """Look again at what was left to namespaced operators once they are gone; a Lease runs out in silence."""
+        while True:
+            for namespace in sorted(self._left):
+                if not self._yielded(namespace):
+                    self._left.discard(namespace)
+                    for one in self._clusters(namespace):
+                        self._wake(key_of(one))
+            await self._manager.clock.sleep(TAKE_UP_PERIOD)
 
 
 class _Cached:
@@ -574,3 +590,5 @@ def register(
     controller: Any = next(one for one in manager.controllers if one.name == NAME)
     actor.wake_with(lambda key: controller.enqueue(key))
     manager.serve(f"{NAME} listener", actor.listener.run)
+    if scope == "all":
+        manager.serve(f"{NAME} scopes", actor.take_up)
