@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -350,6 +351,54 @@ async def test_a_set_shares_informers_and_knows_what_it_can_answer(api: FakeApi,
         assert late.synced.is_set(), "one asked for later is started at once"
         assert informers.healthy
     assert not [t for t in asyncio.all_tasks() if t.get_name().startswith("informer")]
+
+
+async def test_what_was_there_at_the_start_is_out_of_the_collectors_way(
+    api: FakeApi, clock: VirtualClock
+) -> None:
+    for number in range(50):
+        api.put(CONFIG_MAPS, f"c{number}")
+    gc.unfreeze()
+    async with InformerSet(Client(api), clock) as informers:
+        held = informers.of(ConfigMap)
+        await informers.wait_synced(5)
+        try:
+            assert gc.get_freeze_count() > 0
+            assert len(held) == 50
+        finally:
+            gc.unfreeze()
+
+
+async def test_a_set_is_current_when_every_informer_follows(api: FakeApi, clock: VirtualClock) -> None:
+    async with InformerSet(Client(api), clock) as informers:
+        maps, pods = informers.of(ConfigMap), informers.of(Pod)
+        await informers.wait_current(5)
+        assert (api.count("WATCH", CONFIG_MAPS), api.count("WATCH", "pods")) == (1, 1)
+        await informers.wait_current(5)
+        assert api.count("WATCH", CONFIG_MAPS) == 1, "heard of just now: nothing is asked"
+        await clock.advance(6)
+        api.bookmark()
+        await clock.advance(4)
+        with api.losing_events():
+            api.put("pods", "a")
+        await informers.wait_current(5)
+        await clock.settle()
+        assert api.count("WATCH", "pods") == 1, "a bookmark four seconds ago is a sign of life"
+        await clock.advance(2)
+        await informers.wait_current(5)
+        await clock.settle()
+        assert len(pods) == 1, "a new stream shows what was missed"
+        assert (api.count("WATCH", "pods"), api.count("GET", "pods")) == (2, 1), "without listing"
+        assert maps.healthy
+        api.fail("WATCH", TransportError("no route"), times=100, path="pods")
+        api.cut()
+        await clock.settle()
+        waiting = asyncio.create_task(informers.wait_current(20))
+        await clock.advance(21)
+        with pytest.raises(TimeoutError, match=r"caches not current after 20 s: <Informer Pod .*no route"):
+            await waiting
+        api.faults.clear()
+        await clock.advance(31)
 
 
 async def test_an_object_a_selector_may_hide_is_not_called_absent(api: FakeApi, clock: VirtualClock) -> None:

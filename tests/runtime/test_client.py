@@ -101,10 +101,25 @@ async def test_only_the_object_we_saw_is_deleted(
     await clock.settle()
     with api.losing_events():
         api.remove(MAPS, "a")
-        api.put(MAPS, "a", data={"other": "1"})
-    with pytest.raises(Conflict, match="uid"):
-        await client.delete(ConfigMap, "a", namespace="default")
+        version = api.put(MAPS, "a", data={"other": "1"})["metadata"]["resourceVersion"]
+    for given in (None, version):
+        with pytest.raises(Conflict, match="precondition"):
+            await client.delete(ConfigMap, "a", namespace="default", resource_version=given)
     assert api.get(MAPS, "a")["data"] == {"other": "1"}
+
+
+async def test_what_has_changed_since_it_was_seen_is_not_deleted(
+    client: CachedClient, api: FakeApi, clock: VirtualClock
+) -> None:
+    api.put(MAPS, "a")
+    await clock.settle()
+    with api.losing_events():
+        changed = api.put(MAPS, "a", data={"precious": "1"})
+    with pytest.raises(Conflict, match="resourceVersion"):
+        await client.delete(ConfigMap, "a", namespace="default")
+    assert api.get(MAPS, "a")["data"] == {"precious": "1"}
+    await client.delete(ConfigMap, "a", namespace="default", uid=changed["metadata"]["uid"])
+    assert not api.collection(MAPS).objects, "whoever names a UID alone does not mind the version"
 
 
 async def test_a_404_teaches_the_cache(client: CachedClient, api: FakeApi, clock: VirtualClock) -> None:
@@ -173,7 +188,8 @@ async def test_metadata_alone_is_asked_for_and_follows_whole_writes(
         with pytest.raises(NotCached):
             client.find(Secret, "a", namespace="default")
         await client.delete(Secret, "a", namespace="default")
-        assert api.writes("secrets")[-1].body["preconditions"] == {"uid": found.metadata.uid}
+        seen = {"uid": found.metadata.uid, "resourceVersion": found.metadata.resource_version}
+        assert api.writes("secrets")[-1].body["preconditions"] == seen
         assert client.find(metadata_of(Secret), "a", namespace="default") is None
         with pytest.raises(TypeError, match="metadata alone"):
             await client.create(found)

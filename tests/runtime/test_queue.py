@@ -60,6 +60,15 @@ async def test_higher_priority_goes_first_and_raises_what_waits(queue: WorkQueue
     assert [await queue.get() for _ in range(4)] == ["d", "b", "a", "c"]
 
 
+async def test_a_key_tried_again_keeps_its_priority(queue: WorkQueue[str]) -> None:
+    queue.add("patient", priority=LOW)
+    assert await queue.get() == "patient"
+    queue.retry("patient")
+    queue.done("patient")
+    queue.add("hasty")
+    assert [await queue.get(), await queue.get()] == ["hasty", "patient"]
+
+
 async def test_low_priority_does_not_starve(queue: WorkQueue[str]) -> None:
     queue.add("patient", priority=LOW)
     for number in range(100):

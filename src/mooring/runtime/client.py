@@ -8,7 +8,7 @@ the answer shows beside our change (someone else's edit, whose own event will th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from mooring.cache.informer import InformerSet
@@ -206,13 +206,16 @@ class CachedClient:
         grace_period: int | None = None,
         missing_ok: bool = True,
     ) -> T | None:
-        """Delete the object of that UID; without ``uid``, the one the cache shows (never a successor).
+        """Delete the object of that UID; given neither UID nor version, exactly what the cache shows.
 
         Returns the object when it lives on for a while, else ``None``. Raises `Conflict` when the name
         belongs to another object by now, or ``resource_version`` is no longer current.
         """
         key = Key(namespace, name)
-        uid = uid or self._known_uid(kind, key)
+        known = self._known(kind, key)
+        if known is not None and uid is None and resource_version is None:
+            resource_version = known.metadata.resource_version
+        uid = uid or (known.metadata.uid if known is not None else None) or ""
         try:
             left = await self.live.delete(
                 kind,
@@ -260,11 +263,13 @@ class CachedClient:
         for informer in self.informers.every(type(obj)):
             informer.wrote(obj)
 
+    def _known(self, kind: type[T], key: Key) -> Object | None:
+        found: Iterable[Object | None] = (informer.peek(key) for informer in self.informers.every(kind))
+        return next((obj for obj in found if obj is not None), None)
+
     def _known_uid(self, kind: type[T], key: Key) -> str:
-        for informer in self.informers.every(kind):
-            if (obj := informer.peek(key)) is not None:
-                return obj.metadata.uid or ""
-        return ""
+        known = self._known(kind, key)
+        return (known.metadata.uid if known is not None else None) or ""
 
     def _gone(self, kind: type[T], key: Key, uid: str) -> None:
         """``uid`` is what the cache showed when the request was made; a newer object keeps its place."""

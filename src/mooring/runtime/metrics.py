@@ -184,11 +184,17 @@ class Metrics(Collector):
             prefix + "reconcile_total", "Reconciles by result.", labels=["controller", "result"]
         )
         counters: dict[str, tuple[str, Callable[[ControllerStats], float]]] = {
-            "reconcile_errors_total": ("Reconciles that failed.", lambda s: s.results["error"]),
-            "terminal_reconcile_errors_total": ("Failures that are not tried again.", lambda s: s.terminal),
-            "reconcile_panics_total": ("Reconciles that ended in a programming error.", lambda s: s.panics),
-            "reconcile_timeouts_total": ("Reconciles that took too long.", lambda s: s.timeouts),
-            "reconcile_hot_loops_total": (
+            prefix + "reconcile_errors_total": ("Reconciles that failed.", lambda s: s.results["error"]),
+            prefix + "terminal_reconcile_errors_total": (
+                "Failures that are not tried again.",
+                lambda s: s.terminal,
+            ),
+            prefix + "reconcile_panics_total": (
+                "Reconciles that ended in a programming error.",
+                lambda s: s.panics,
+            ),
+            prefix + "reconcile_timeouts_total": ("Reconciles that took too long.", lambda s: s.timeouts),
+            prefix + "reconcile_hot_loops_total": (
                 "Times a key was slowed down for waking itself.",
                 lambda s: s.hot_loops,
             ),
@@ -211,7 +217,7 @@ class Metrics(Collector):
         yield reconciles
         yield seconds
         for name, (text, value) in counters.items():
-            counter = CounterMetricFamily(prefix + name, text, labels=["controller"])
+            counter = CounterMetricFamily(name, text, labels=["controller"])
             for stats in self._controllers:
                 counter.add_metric([stats.name], value(stats))
             yield counter
