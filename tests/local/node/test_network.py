@@ -115,6 +115,20 @@ async def test_a_service_address_leads_to_its_endpoints_even_to_the_asker_itself
 
 @embedded
 @privileged
+async def test_a_closed_table_is_left_alone(tmp_path: Path) -> None:
+    async with field(tmp_path) as there:
+        table = ServiceTable(there.network.config.table)
+        front = Frontend(there.network.config.service_cidr[77], "tcp", 6379)
+        assert await table.sync({front: ()})
+
+        await table.close()
+        await there.network.stop()
+
+        assert not await table.sync({}), "the kernel's table is gone: touching it would fail"
+
+
+@embedded
+@privileged
 async def test_a_partition_cuts_both_ways_until_it_is_healed(tmp_path: Path) -> None:
     async with field(tmp_path) as there:
         one, two = [await there.network.attach(hostname=name) for name in ("one", "two")]

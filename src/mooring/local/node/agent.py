@@ -223,6 +223,7 @@ class NodeAgent:
 
     async def _stop_network(self) -> None:
         await self._dns.stop()
+        await self._table.close()
         await self.network.stop()
         await asyncio.to_thread(self._close)
 

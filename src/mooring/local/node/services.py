@@ -6,6 +6,7 @@ difference to what the kernel has, in one transaction. Endpoints are chosen at r
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Address
@@ -103,15 +104,23 @@ class ServiceTable:
 
     table: str
     _told: dict[Frontend, tuple[Backend, ...]] = field(init=False, default_factory=dict)
+    _lock: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
+    _closed: bool = field(init=False, default=False)
 
     async def sync(self, want: Table) -> bool:
-        """Apply the difference in one transaction; false if there was none."""
-        batch = changes(self.table, self._told, want)
-        if not batch:
-            return False
-        await nft.apply("\n".join(batch) + "\n")
-        self._told = dict(want)
-        return True
+        """Apply the difference in one transaction; false if there was none, or after :meth:`close`."""
+        async with self._lock:
+            batch = [] if self._closed else changes(self.table, self._told, want)
+            if not batch:
+                return False
+            await nft.apply("\n".join(batch) + "\n")
+            self._told = dict(want)
+            return True
+
+    async def close(self) -> None:
+        """Wait for what is under way; from now on the kernel's table may go."""
+        async with self._lock:
+            self._closed = True
 
 
 def changes(table: str, told: Table, want: Table) -> list[str]:
