@@ -132,6 +132,27 @@ async def test_a_fault_while_the_operator_is_away_costs_nothing(tmp_path: Path, 
             assert await kept(pods, name, count=5000) == 5000
 
 
+async def test_what_sentinels_are_told_of_reboots_is_not_what_protects_the_data(tmp_path: Path) -> None:
+    async with cluster(tmp_path, persistence=False) as (pods, operator):
+        settings = {**operator.wanted.sentinel_settings, "master-reboot-down-after-period": "60000"}
+        operator.wanted = replace(operator.wanted, sentinel_settings=settings, elect="redis-0")
+        await operator.in_sync()
+        old = operator.master
+        await fill(pods, old, count=5000)
+        await operator.stop()
+        pods.redis[old].restart_delay = 0.0
+        pods.kill(old)
+        await asyncio.sleep(3)
+        survivors = [name for name in pods.redis if name != old]
+        left = [await kept(pods, name, count=5000) for name in survivors]
+        operator.start()
+        await operator.in_sync(seconds=60)
+
+        assert left == [5000, 5000]
+        for name in pods.redis:
+            assert await kept(pods, name, count=5000) == 5000
+
+
 async def test_all_servers_restarted_at_once_keep_every_confirmed_write(tmp_path: Path) -> None:
     async with cluster(tmp_path) as (pods, operator):
         await operator.in_sync()
@@ -241,6 +262,47 @@ async def test_a_replica_whose_pod_was_replaced_leaves_no_ghost_in_any_sentinel(
         known = [peer.ip for one in topology.watchers if one.sentinel for peer in one.sentinel.replicas]
         assert gone not in known
         assert sum(1 for move in operator.moves if isinstance(move, Monitor)) >= 4
+
+
+async def peers(pods: Cluster) -> dict[str, set[str]]:
+    """The other sentinels that each sentinel knows, by address."""
+    known = {}
+    for one in pods.sentinels.values():
+        async with Dial().link(Address(one.ip, 26379)) as link:
+            answer = await link.call("SENTINEL", "SENTINELS", "mymaster")
+        known[one.ip] = {words[words.index("ip") + 1] for words in answer}
+    return known
+
+
+async def test_sentinels_that_met_those_of_another_cluster_are_taken_apart_again(tmp_path: Path) -> None:
+    for part in ("ours", "theirs"):
+        (tmp_path / part).mkdir()
+    async with (
+        cluster(tmp_path / "ours") as (ours, operator),
+        cluster(tmp_path / "theirs") as (theirs, other),
+    ):
+        for pods, one in ((ours, operator), (theirs, other)):
+            await one.in_sync()
+            await fill(pods, one.master, count=1000)
+            await one.stop()
+        strayed = ours.sentinels["sentinel-0"].ip
+        async with Dial().link(Address(strayed, 26379)) as link:
+            await link.call("SENTINEL", "REMOVE", "mymaster")
+            await link.call("SENTINEL", "MONITOR", "mymaster", theirs.redis[other.master].ip, 6379, 2)
+        deadline = monotonic() + 10
+        while not all(strayed in known for known in (await peers(theirs)).values()):
+            assert monotonic() < deadline, "they never met"
+            await asyncio.sleep(0.1)
+        for one in (operator, other):
+            one.start()
+        for one in (operator, other):
+            await one.in_sync(seconds=30)
+
+        for pods in (ours, theirs):
+            known = await peers(pods)
+            assert all(met <= known.keys() for met in known.values()), known
+            for name in pods.redis:
+                assert await kept(pods, name, count=1000) == 1000
 
 
 # --- what is planned costs nothing -----------------------------------------------------------------------

@@ -109,6 +109,15 @@ def test_a_ghost_among_the_sentinels_is_forgotten_too() -> None:
     assert names(is_a(Monitor, scene.decide())) == ["sentinel-2"]
 
 
+def test_a_live_sentinel_of_another_cluster_is_forgotten() -> None:
+    scene = healthy()
+    foreign = Peer(ip="10.0.2.9", port=26379, flags=frozenset({"sentinel"}))
+    watcher = scene.watchers["sentinel-0"]
+    assert watcher.sentinel is not None
+    scene = scene.sentinel("sentinel-0", sentinels=(*watcher.sentinel.sentinels, foreign))
+    assert names(is_a(Monitor, scene.decide())) == ["sentinel-0"]
+
+
 def test_nothing_is_mended_while_a_failover_runs() -> None:
     scene = haunted(healthy(), "sentinel-0").sentinel(
         "sentinel-1", flags=frozenset({"master", "failover_in_progress"})

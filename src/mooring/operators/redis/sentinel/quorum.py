@@ -120,12 +120,12 @@ def _complete(
         pick = haunted[0]
         others = [name for name in whole if name != pick.name]
         if len(others) >= look.sentinel_count // 2 + 1:
-            return _monitor(look, [pick], right, why="it remembers addresses that are gone")
+            return _monitor(look, [pick], right, why="it knows addresses that no pod of this cluster has")
         if len(seen) >= look.sentinel_count:
             unsure = next((one.name for one, _ in seen if one.name not in whole), pick.name)
             return Wait(
                 reason="SentinelsLearning",
-                message=f"{pick.name} remembers dead addresses; {unsure} must be able to fail over first",
+                message=f"{pick.name} knows addresses that no pod here has; {unsure} must be able to fail over first",
                 after=1.0,
             )
     if blind:
@@ -186,9 +186,13 @@ def _knows(sentinel: Sentinel, *, own: str, replicas: set[str], peers: set[str])
 
 
 def _ghosts(sentinel: Sentinel, *, ours: set[str], peers: set[str]) -> list[str]:
-    """Dead entries at addresses no pod of ours has; a live foreign follower is left alone."""
+    """Dead entries at addresses no pod of ours has; a live foreign follower is left alone.
+
+    A live foreign sentinel is not: it calls its own master by the same name, and one greeting of a higher epoch
+    would hand our servers to it.
+    """
     lost = [peer.ip for peer in sentinel.replicas if peer.ip not in ours and not peer.alive]
-    return lost + [peer.ip for peer in sentinel.sentinels if peer.ip not in peers and not peer.alive]
+    return lost + [peer.ip for peer in sentinel.sentinels if peer.ip not in peers]
 
 
 def _able(sentinel: Sentinel, right: Address) -> bool:
