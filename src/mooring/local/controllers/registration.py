@@ -24,12 +24,14 @@ from mooring.local.controllers.volumes import (
     ClaimController,
     ClaimProtection,
     Directories,
+    Provisioner,
+    Reclaimer,
     VolumeController,
     VolumeProtection,
 )
 from mooring.runtime import EventRecorder, Manager
 
-__all__ = ["register", "register_scheduler"]
+__all__ = ["register", "register_for_nodes"]
 
 
 def register(
@@ -49,7 +51,7 @@ def register(
     """
     sources = _Sources(manager)
     context = Context(manager.client, manager.informers, manager.clock, sources.of)
-    directories = Directories(volumes, locks or volumes.parent / "node" / "locks")
+    directories = _directories(volumes, locks)
     kinds = Kinds(context)
     collector = GarbageCollector(context, kinds)
     manager.serve("kinds", kinds.run)
@@ -67,8 +69,10 @@ def register(
         JobController(context),
         CronJobController(context),
         EndpointsController(context),
-        ClaimController(context, directories),
-        VolumeController(context, directories),
+        ClaimController(context),
+        VolumeController(context),
+        Provisioner(context, directories),
+        Reclaimer(context, directories),
         ClaimProtection(context),
         VolumeProtection(context),
         Scheduler(context),
@@ -79,10 +83,19 @@ def register(
         manager.add(part.controller())
 
 
-def register_scheduler(manager: Manager) -> None:
-    """Add the scheduler alone: for nodes of ours on another API server, whose own controllers do the rest."""
+def register_for_nodes(manager: Manager, *, volumes: Path, locks: Path | None = None) -> None:
+    """Add what nodes of ours need on another API server, whose own controllers do the rest.
+
+    That is the scheduler, and the provisioner of volumes; ``volumes`` and ``locks`` as for `register`.
+    """
     context = Context(manager.client, manager.informers, manager.clock, _Sources(manager).of)
-    manager.add(Scheduler(context).controller())
+    directories = _directories(volumes, locks)
+    for part in (Scheduler(context), Provisioner(context, directories), Reclaimer(context, directories)):
+        manager.add(part.controller())
+
+
+def _directories(volumes: Path, locks: Path | None) -> Directories:
+    return Directories(volumes, locks or volumes.parent / "node" / "locks")
 
 
 class _Sources:

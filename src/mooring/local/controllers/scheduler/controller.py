@@ -21,7 +21,6 @@ from mooring.kube.object import Key, Object, key_of
 from mooring.kube.objects.core import (
     Namespace,
     Node,
-    ObjectReference,
     PersistentVolume,
     PersistentVolumeClaim,
     Pod,
@@ -35,7 +34,12 @@ from mooring.local.controllers.scheduler.claims import ClaimView, PodClaims, Vol
 from mooring.local.controllers.scheduler.decide import Placement, Unfit, decide
 from mooring.local.controllers.scheduler.state import ClusterState
 from mooring.local.controllers.volumes.claims import claims_of_pod
-from mooring.local.controllers.volumes.matching import BOUND_BY_CONTROLLER, SELECTED_NODE, filed_under
+from mooring.local.controllers.volumes.matching import (
+    BOUND_BY_CONTROLLER,
+    SELECTED_NODE,
+    filed_under,
+    reference_to,
+)
 from mooring.runtime.backoff import KeyedBackoff
 from mooring.runtime.controller import After, Controller, Done, Result
 
@@ -286,19 +290,6 @@ class Scheduler:
             for state in self._cluster.nodes
             for other in state.pods.values()
         )
-
-
-def reference_to(claim: PersistentVolumeClaim) -> ObjectReference:
-    """What a volume's claimRef says."""
-    meta = claim.metadata
-    return ObjectReference(
-        api_version="v1",
-        kind="PersistentVolumeClaim",
-        name=meta.name,
-        namespace=meta.namespace,
-        uid=meta.uid,
-        resource_version=meta.resource_version,
-    )
 
 
 def _unscheduled(pod: Pod) -> Iterable[str]:

@@ -3,6 +3,15 @@
 from mooring.local.controllers.volumes.claims import ClaimController
 from mooring.local.controllers.volumes.directories import Directories
 from mooring.local.controllers.volumes.protection import ClaimProtection, VolumeProtection
+from mooring.local.controllers.volumes.provisioner import Provisioner, Reclaimer
 from mooring.local.controllers.volumes.volumes import VolumeController
 
-__all__ = ["ClaimController", "ClaimProtection", "Directories", "VolumeController", "VolumeProtection"]
+__all__ = [
+    "ClaimController",
+    "ClaimProtection",
+    "Directories",
+    "Provisioner",
+    "Reclaimer",
+    "VolumeController",
+    "VolumeProtection",
+]

@@ -1,31 +1,20 @@
-"""The claims' half: find a volume, or make a directory, and bind."""
+"""The claims' half: find a volume, or ask a provisioner for one, and bind."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from mooring.cache.store import Transition
-from mooring.kube.errors import AlreadyExists
 from mooring.kube.object import Key, key_of
 from mooring.kube.objects.core import (
-    HostPathVolumeSource,
-    LocalVolumeSource,
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
-    ObjectReference,
     PersistentVolume,
     PersistentVolumeClaim,
     PersistentVolumeClaimStatus,
-    PersistentVolumeSpec,
     Pod,
-    VolumeNodeAffinity,
 )
-from mooring.kube.objects.meta import ObjectMeta
 from mooring.kube.objects.storage import StorageClass
 from mooring.kube.patches import MergePatch
 from mooring.local.controllers.context import Context
@@ -38,48 +27,32 @@ from mooring.local.controllers.volumes.binding import (
     Provision,
     claim_action,
 )
-from mooring.local.controllers.volumes.directories import Directories
 from mooring.local.controllers.volumes.matching import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
     PROVISIONED_BY,
+    PROVISIONER,
+    STORAGE_PROVISIONER,
     capacity_of,
     class_of,
     filed_under,
     is_bound,
+    reference_to,
     request_of,
 )
-from mooring.local.controllers.volumes.phases import phase_patch
+from mooring.local.controllers.volumes.phases import set_phase
 from mooring.runtime.controller import Controller, Done, Result
 
-__all__ = ["CLASS", "PROVISIONER", "ClaimController", "claims_of_pod"]
-
-PROVISIONER = "mooring.dev/local"
-CLASS = "mooring-local"
-FINALIZER = "mooring.dev/local-volume"
-VOLUME_FINALIZER = "kubernetes.io/pv-protection"
-CLASS_KEY = Key("", CLASS)
-HOSTNAME = "kubernetes.io/hostname"
-STORAGE_PROVISIONER = (
-    "volume.kubernetes.io/storage-provisioner",
-    "volume.beta.kubernetes.io/storage-provisioner",
-)
-SHARED = ("ReadWriteMany", "ReadOnlyMany")
-
-
-class ProvisioningFailed(Exception):
-    """A volume could not be made; the event says why."""
+__all__ = ["ClaimController", "claims_of_pod"]
 
 
 class ClaimController:
-    """Binds claims, and provisions directories for those of our class."""
+    """Binds claims, and names the provisioner that a claim without a volume waits for."""
 
-    def __init__(self, context: Context, directories: Directories) -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
         self._client = context.client
-        self._directories = directories
         self._events = context.recorder("persistentvolume-controller")
-        self._provisioner = context.recorder(PROVISIONER)
         informers = context.informers
         self._claims = informers.of(PersistentVolumeClaim)
         self._volumes = informers.of(PersistentVolume)
@@ -97,7 +70,6 @@ class ClaimController:
         made.watch(self._volumes, map=self._volume_to_claims)
         made.watch(self._classes, map=lambda _: self._unbound())
         made.watch(self._pods, map=self._pod_to_claims, predicate=_scheduling_changed)
-        made.enqueue(CLASS_KEY)
         return made
 
     def _unbound(self) -> Iterable[Key]:
@@ -117,10 +89,7 @@ class ClaimController:
                 yield Key(namespace, claim)
 
     async def reconcile(self, key: Key) -> Result:
-        """One pass over a claim; the one key without a namespace is our storage class, made at the start."""
-        if key == CLASS_KEY:
-            await self._ensure_class()
-            return Done()
+        """One pass over a claim."""
         claim = self._claims.get(key)
         if claim is None:
             return Done()
@@ -141,8 +110,8 @@ class ClaimController:
                 body = metadata_patch(claim).body
                 body["spec"] = {"storageClassName": name}
                 await self._patch_claim(claim, body)
-            case Provision(storage=storage, node=node):
-                await self._provision(claim, storage, node)
+            case Provision(storage=storage):
+                await self._provision(claim, storage)
         return Done()
 
     def _candidates(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
@@ -168,11 +137,7 @@ class ClaimController:
 
     async def _bind(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> None:
         volume = await self._bind_volume(volume, claim)
-        phase = phase_patch(volume, "Bound", now=self._context.clock.now())
-        if phase is not None:
-            volume = await self._client.patch(
-                PersistentVolume, volume.metadata.name or "", phase, subresource="status"
-            )
+        volume = await set_phase(self._client, volume, "Bound", now=self._context.clock.now())
         claim = await self._bind_claim(claim, volume)
         volume = await self._grow(claim, volume)
         spec = volume.spec
@@ -190,7 +155,7 @@ class ClaimController:
         body = metadata_patch(volume).body
         if reference is None:
             body["metadata"]["annotations"] = {BOUND_BY_CONTROLLER: "yes"}
-        body["spec"] = {"claimRef": msgspec.to_builtins(_reference(claim))}
+        body["spec"] = {"claimRef": msgspec.to_builtins(reference_to(claim))}
         return await self._client.patch(PersistentVolume, volume.metadata.name or "", MergePatch(body))
 
     async def _bind_claim(
@@ -222,7 +187,7 @@ class ClaimController:
 
     # --- provisioning
 
-    async def _provision(self, claim: PersistentVolumeClaim, storage: StorageClass, node: str) -> None:
+    async def _provision(self, claim: PersistentVolumeClaim, storage: StorageClass) -> None:
         provisioner = storage.provisioner or ""
         if provisioner.startswith("kubernetes.io/"):
             message = f"no volume plugin matched name: {provisioner}"
@@ -239,10 +204,6 @@ class ClaimController:
             self._tell(claim, Notice("Normal", "ExternalProvisioning", message))
             await self._set_phase(claim, "Pending")
             return
-        if trouble := _unsupported(claim):
-            self._tell(claim, Notice("Warning", "ProvisioningFailed", _failed(storage, trouble)))
-            return
-        await self._make(claim, storage, node)
 
     async def _name_provisioner(
         self, claim: PersistentVolumeClaim, provisioner: str
@@ -252,44 +213,6 @@ class ClaimController:
         if all(present.get(key) == value for key, value in wanted.items()):
             return claim
         return await self._patch_claim(claim, metadata_patch(claim, annotations=wanted).body)
-
-    async def _make(self, claim: PersistentVolumeClaim, storage: StorageClass, node: str) -> None:
-        name = f"pvc-{claim.metadata.uid}"
-        path = self._directories.path_of(claim, name)
-        try:
-            await asyncio.to_thread(self._directories.make, path)
-        except OSError as error:
-            self._provisioner.warning(claim, "ProvisioningFailed", _failed(storage, str(error)))
-            raise ProvisioningFailed(f"{path}: {error}") from error
-        try:
-            made = await self._client.create(_volume(claim, storage, name=name, path=str(path), node=node))
-        except AlreadyExists:
-            await self._client.refresh(PersistentVolume, name)
-            return
-        self._provisioner.normal(
-            claim, "ProvisioningSucceeded", f"Successfully provisioned volume {made.metadata.name}"
-        )
-
-    async def _ensure_class(self) -> None:
-        """Our class, the default one unless there is another; a user who deletes it has until the restart."""
-        if self._classes.peek(CLASS_KEY) is not None:
-            return
-        others = any(
-            (s.metadata.annotations or {}).get("storageclass.kubernetes.io/is-default-class") == "true"
-            for s in self._classes.list()
-        )
-        annotations = {"storageclass.kubernetes.io/is-default-class": "false" if others else "true"}
-        storage = StorageClass(
-            metadata=ObjectMeta(name=CLASS, annotations=annotations),
-            provisioner=PROVISIONER,
-            reclaim_policy="Delete",
-            volume_binding_mode="WaitForFirstConsumer",
-            allow_volume_expansion=True,
-        )
-        try:
-            await self._client.create(storage)
-        except AlreadyExists:
-            return
 
     # --- writing claims
 
@@ -331,65 +254,3 @@ def _scheduling_changed(change: Transition[Pod]) -> bool:
     if old is None or new is None:
         return True
     return bool(old.spec and old.spec.node_name) != bool(new.spec and new.spec.node_name)
-
-
-def _failed(storage: StorageClass, trouble: str) -> str:
-    return f'failed to provision volume with StorageClass "{storage.metadata.name}": {trouble}'
-
-
-def _unsupported(claim: PersistentVolumeClaim) -> str:
-    spec = claim.spec
-    if spec is None:
-        return ""
-    if spec.selector is not None:
-        return "claim.Spec.Selector is not supported: remove it, or make a volume that it matches"
-    if spec.volume_mode == "Block":
-        return "block volumes are not supported: ask for volumeMode Filesystem"
-    if spec.data_source is not None or spec.data_source_ref is not None:
-        return "a dataSource is not supported: copy the data in a pod"
-    return ""
-
-
-def _reference(claim: PersistentVolumeClaim) -> ObjectReference:
-    meta = claim.metadata
-    return ObjectReference(
-        api_version="v1",
-        kind="PersistentVolumeClaim",
-        name=meta.name,
-        namespace=meta.namespace,
-        uid=meta.uid,
-        resource_version=meta.resource_version,
-    )
-
-
-def _volume(
-    claim: PersistentVolumeClaim, storage: StorageClass, *, name: str, path: str, node: str
-) -> PersistentVolume:
-    """The volume of a new directory. One that only one node may use at a time is tied to that node."""
-    modes = list((claim.spec.access_modes or ()) if claim.spec else ())
-    requests = claim.spec.resources.requests if claim.spec and claim.spec.resources else None
-    tied = bool(node) and not any(mode in SHARED for mode in modes)
-    here = NodeSelectorRequirement(key=HOSTNAME, operator="In", values=[node])
-    affinity = VolumeNodeAffinity(
-        required=NodeSelector(node_selector_terms=[NodeSelectorTerm(match_expressions=[here])])
-    )
-    delete = (storage.reclaim_policy or "Delete") == "Delete"
-    return PersistentVolume(
-        metadata=ObjectMeta(
-            name=name,
-            annotations={PROVISIONED_BY: PROVISIONER},
-            finalizers=[VOLUME_FINALIZER, *([FINALIZER] if delete else [])],
-        ),
-        spec=PersistentVolumeSpec(
-            capacity={"storage": (requests or {}).get("storage", 0)},
-            access_modes=modes,
-            claim_ref=_reference(claim),
-            persistent_volume_reclaim_policy=storage.reclaim_policy or "Delete",
-            storage_class_name=storage.metadata.name,
-            volume_mode="Filesystem",
-            mount_options=storage.mount_options,
-            local=LocalVolumeSource(path=path) if tied else None,
-            host_path=None if tied else HostPathVolumeSource(path=path, type="DirectoryOrCreate"),
-            node_affinity=affinity if tied else None,
-        ),
-    )

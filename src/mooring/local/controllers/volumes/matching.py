@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from decimal import Decimal
 
-from mooring.kube.objects.core import Node, PersistentVolume, PersistentVolumeClaim
+from mooring.kube.objects.core import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim
 from mooring.kube.objects.storage import StorageClass
 from mooring.kube.quantity import parse_quantity
 from mooring.kube.selectors import selector_of
@@ -15,7 +15,9 @@ __all__ = [
     "BIND_COMPLETED",
     "BOUND_BY_CONTROLLER",
     "PROVISIONED_BY",
+    "PROVISIONER",
     "SELECTED_NODE",
+    "STORAGE_PROVISIONER",
     "best_match",
     "capacity_of",
     "class_of",
@@ -24,6 +26,7 @@ __all__ = [
     "is_bound",
     "is_for",
     "mismatch",
+    "reference_to",
     "request_of",
     "waits_for_consumer",
 ]
@@ -31,6 +34,12 @@ __all__ = [
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
+#: Who makes the volumes of our class, and how a binder names the maker that a claim waits for.
+PROVISIONER = "mooring.dev/local"
+STORAGE_PROVISIONER = (
+    "volume.kubernetes.io/storage-provisioner",
+    "volume.beta.kubernetes.io/storage-provisioner",
+)
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 
@@ -68,6 +77,19 @@ def is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
         and reference.name == claim.metadata.name
         and reference.namespace == claim.metadata.namespace
         and reference.uid in (None, "", claim.metadata.uid)
+    )
+
+
+def reference_to(claim: PersistentVolumeClaim) -> ObjectReference:
+    """What the claimRef of a claim's volume says."""
+    meta = claim.metadata
+    return ObjectReference(
+        api_version="v1",
+        kind="PersistentVolumeClaim",
+        name=meta.name,
+        namespace=meta.namespace,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
     )
 
 

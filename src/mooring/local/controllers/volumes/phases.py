@@ -1,4 +1,4 @@
-"""The phase of a volume, as a patch."""
+"""The phase of a volume: as a patch, and written."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import msgspec
 from mooring.cache.clock import rfc3339
 from mooring.kube.objects.core import PersistentVolume, PersistentVolumeStatus
 from mooring.kube.patches import MergePatch
+from mooring.local.controllers.context import Recorder
 from mooring.local.controllers.patching import status_patch
+from mooring.runtime.client import CachedClient
 
-__all__ = ["phase_patch"]
+__all__ = ["fail", "phase_patch", "set_phase"]
 
 
 def phase_patch(
@@ -23,3 +25,30 @@ def phase_patch(
     if wanted.phase != present.phase:
         wanted = msgspec.structs.replace(wanted, last_phase_transition_time=rfc3339(now))
     return status_patch(volume, wanted)
+
+
+async def set_phase(
+    client: CachedClient, volume: PersistentVolume, phase: str, *, now: datetime, message: str = ""
+) -> PersistentVolume:
+    """Give a volume a phase; nothing is written when it has it."""
+    patch = phase_patch(volume, phase, now=now, message=message)
+    if patch is None:
+        return volume
+    return await client.patch(PersistentVolume, volume.metadata.name or "", patch, subresource="status")
+
+
+async def fail(
+    client: CachedClient,
+    events: Recorder,
+    volume: PersistentVolume,
+    reason: str,
+    *,
+    message: str,
+    now: datetime,
+) -> None:
+    """Give a volume the phase Failed, and an event that says why, once."""
+    status = volume.status
+    if status is not None and (status.phase, status.message) == ("Failed", message):
+        return
+    await set_phase(client, volume, "Failed", now=now, message=message)
+    events.warning(volume, reason, message)

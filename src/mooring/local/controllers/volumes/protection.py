@@ -9,12 +9,13 @@ from mooring.kube.object import Key
 from mooring.kube.objects.core import PersistentVolume, PersistentVolumeClaim, Pod
 from mooring.local.controllers.context import Context
 from mooring.local.controllers.patching import metadata_patch
-from mooring.local.controllers.volumes.claims import VOLUME_FINALIZER, claims_of_pod
+from mooring.local.controllers.volumes.claims import claims_of_pod
 from mooring.runtime.controller import Controller, Done, Result
 
-__all__ = ["ClaimProtection", "VolumeProtection", "uses"]
+__all__ = ["VOLUME_FINALIZER", "ClaimProtection", "VolumeProtection", "uses"]
 
 CLAIM_FINALIZER = "kubernetes.io/pvc-protection"
+VOLUME_FINALIZER = "kubernetes.io/pv-protection"
 
 
 def uses(pod: Pod, claim: str) -> bool:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 
-from mooring.kube.errors import NotFound
 from mooring.kube.object import Key
 from mooring.kube.objects.core import PersistentVolume, PersistentVolumeClaim
 from mooring.kube.patches import MergePatch
 from mooring.local.controllers.context import Context
 from mooring.local.controllers.patching import metadata_patch
 from mooring.local.controllers.volumes.binding import Phase, Reclaim, Unbind, volume_action
-from mooring.local.controllers.volumes.claims import FINALIZER, PROVISIONER
-from mooring.local.controllers.volumes.directories import Directories
 from mooring.local.controllers.volumes.matching import BOUND_BY_CONTROLLER, PROVISIONED_BY, filed_under
-from mooring.local.controllers.volumes.phases import phase_patch
+from mooring.local.controllers.volumes.phases import fail, set_phase
 from mooring.runtime.controller import Controller, Done, Result
 
 __all__ = ["VolumeController"]
@@ -24,15 +20,13 @@ __all__ = ["VolumeController"]
 class VolumeController:
     """Reconciles PersistentVolumes."""
 
-    def __init__(self, context: Context, directories: Directories) -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
         self._client = context.client
-        self._directories = directories
         self._events = context.recorder("persistentvolume-controller")
         self._volumes = context.informers.of(PersistentVolume)
         self._claims = context.informers.of(PersistentVolumeClaim)
         context.index(self._volumes, "claim", filed_under)
-        self._swept = False
 
     def controller(self) -> Controller:
         """The controller with its watches."""
@@ -47,9 +41,6 @@ class VolumeController:
 
     async def reconcile(self, key: Key) -> Result:
         """One pass over a volume."""
-        if not self._swept:
-            self._swept = True
-            await asyncio.to_thread(self._directories.sweep)
         volume = self._volumes.get(key)
         if volume is None:
             return Done()
@@ -57,7 +48,6 @@ class VolumeController:
         match volume_action(volume, claim):
             case Phase(phase=phase):
                 await self._set_phase(volume, phase)
-                await self._let_go(volume)
             case Reclaim():
                 await self._reclaim(volume)
             case Unbind(keep_reservation=keep):
@@ -76,15 +66,8 @@ class VolumeController:
             PersistentVolumeClaim, reference.name or "", namespace=reference.namespace or ""
         )
 
-    async def _set_phase(
-        self, volume: PersistentVolume, phase: str, *, message: str = ""
-    ) -> PersistentVolume:
-        patch = phase_patch(volume, phase, now=self._context.clock.now(), message=message)
-        if patch is None:
-            return volume
-        return await self._client.patch(
-            PersistentVolume, volume.metadata.name or "", patch, subresource="status"
-        )
+    async def _set_phase(self, volume: PersistentVolume, phase: str) -> PersistentVolume:
+        return await set_phase(self._client, volume, phase, now=self._context.clock.now())
 
     async def _unbind(self, volume: PersistentVolume, *, keep_reservation: bool) -> None:
         body = metadata_patch(volume).body
@@ -102,73 +85,13 @@ class VolumeController:
         if (volume.status.phase if volume.status else None) not in ("Released", "Failed"):
             volume = await self._set_phase(volume, "Released")
         policy = volume.spec.persistent_volume_reclaim_policy if volume.spec else None
-        if policy == "Delete":
-            await self._delete(volume)
-        elif policy == "Recycle":
+        if policy == "Recycle":
             await self._fail(volume, "VolumeFailedRecycle", "No recycler plugin found for the volume!")
-        else:
-            await self._let_go(volume)
-
-    async def _delete(self, volume: PersistentVolume) -> None:
-        name = volume.metadata.name or ""
-        maker = (volume.metadata.annotations or {}).get(PROVISIONED_BY)
-        if maker is not None and maker != PROVISIONER:
-            return  # its own provisioner sees to it
-        if maker is None or self._directories.owned_path(volume) is None:
-            message = (
-                f'error getting deleter volume plugin for volume "{name}": no deletable volume plugin matched'
-            )
-            await self._fail(volume, "VolumeFailedDelete", message)
-            return
-        if not await self._still_released(volume):
-            return
-        try:
-            await asyncio.to_thread(self._directories.remove, volume)
-        except OSError as error:
-            await self._fail(volume, "VolumeFailedDelete", str(error))
-            raise
-        volume = await self._drop_finalizer(volume)
-        await self._client.delete(
-            PersistentVolume,
-            name,
-            uid=volume.metadata.uid,
-            resource_version=volume.metadata.resource_version,
-        )
-
-    async def _still_released(self, volume: PersistentVolume) -> bool:
-        """Asked of the server, not the cache: data goes only if nobody has taken the volume meanwhile."""
-        try:
-            fresh = await self._client.live.get(PersistentVolume, volume.metadata.name or "")
-        except NotFound:
-            return False
-        return (
-            fresh.metadata.uid == volume.metadata.uid
-            and fresh.spec is not None
-            and fresh.spec.persistent_volume_reclaim_policy == "Delete"
-            and (volume.spec is not None and fresh.spec.claim_ref == volume.spec.claim_ref)
-        )
-
-    async def _let_go(self, volume: PersistentVolume) -> None:
-        """A volume whose data stays may be deleted without us."""
-        policy = volume.spec.persistent_volume_reclaim_policy if volume.spec else None
-        phase = volume.status.phase if volume.status else None
-        if volume.metadata.deletion_timestamp and (
-            phase == "Available" or (phase != "Bound" and policy != "Delete")
-        ):
-            await self._drop_finalizer(volume)
-
-    async def _drop_finalizer(self, volume: PersistentVolume) -> PersistentVolume:
-        finalizers = list(volume.metadata.finalizers or ())
-        if FINALIZER not in finalizers:
-            return volume
-        finalizers.remove(FINALIZER)
-        return await self._client.patch(
-            PersistentVolume, volume.metadata.name or "", metadata_patch(volume, finalizers=finalizers)
-        )
+        elif policy == "Delete" and PROVISIONED_BY not in (volume.metadata.annotations or {}):
+            # One that was made by a provisioner is removed by it.
+            what = f'error getting deleter volume plugin for volume "{volume.metadata.name}"'
+            await self._fail(volume, "VolumeFailedDelete", f"{what}: no deletable volume plugin matched")
 
     async def _fail(self, volume: PersistentVolume, reason: str, message: str) -> None:
-        status = volume.status
-        if status is not None and (status.phase, status.message) == ("Failed", message):
-            return
-        await self._set_phase(volume, "Failed", message=message)
-        self._events.warning(volume, reason, message)
+        now = self._context.clock.now()
+        await fail(self._client, self._events, volume, reason, message=message, now=now)
