@@ -41,11 +41,15 @@ class ControlPlane:
 
     `directory` is a fresh temporary one by default, and is removed at the end. `audit` is the level
     of the audit log at `audit_log`: "Metadata", "Request" or "RequestResponse"; none by default.
+    `definitions` is a directory of custom resource definitions, one a file, that are there from the start.
     """
 
-    def __init__(self, *, directory: Path | None = None, audit: str | None = None) -> None:
+    def __init__(
+        self, *, directory: Path | None = None, audit: str | None = None, definitions: Path | None = None
+    ) -> None:
         self._given = directory
         self._audit = audit
+        self._definitions = definitions
         self._keeper: subprocess.Popen[bytes] | None = None
         self._state: State | None = None
         self.directory = directory or Path()
@@ -70,7 +74,9 @@ class ControlPlane:
     def __enter__(self) -> ControlPlane:
         self.directory = self._given or Path(tempfile.mkdtemp(prefix="mooring-kubernetes-"))
         try:
-            self._keeper = _start_keeper(self.directory, audit=self._audit, bound=True)
+            self._keeper = _start_keeper(
+                self.directory, audit=self._audit, definitions=self._definitions, bound=True
+            )
             self._state = _wait_until_ready(self.directory, self._keeper)
         except BaseException:
             self._stop()
@@ -93,12 +99,15 @@ class ControlPlane:
             shutil.rmtree(self.directory, ignore_errors=True)
 
 
-def _start_keeper(directory: Path, *, audit: str | None, bound: bool) -> subprocess.Popen[bytes]:
+def _start_keeper(
+    directory: Path, *, audit: str | None, bound: bool, definitions: Path | None = None
+) -> subprocess.Popen[bytes]:
     """Start the keeper of a run directory; `bound`: it ends when this process does."""
     programs = build(SERVERS)
     _claim(directory)
     command = [sys.executable, "-m", "hack.kubernetes.keeper", str(directory.resolve())]
     command += ["--programs", str(programs)] + (["--audit", audit] if audit else [])
+    command += ["--definitions", str(definitions.resolve())] if definitions else []
     with (directory / "log" / "keeper.log").open("wb") as log:
         return subprocess.Popen(
             [*command, *(["--bound"] if bound else [])],

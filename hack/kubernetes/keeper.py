@@ -1,6 +1,6 @@
 """The keeper: the one process that owns the servers of a run directory.
 
-    python -m hack.kubernetes.keeper DIR --programs DIR [--audit LEVEL] [--bound]
+    python -m hack.kubernetes.keeper DIR --programs DIR [--audit LEVEL] [--definitions DIR] [--bound]
 
 controlplane.py starts it. The kernel kills the servers when the keeper dies, and the keeper ends when
 SIGTERM says so or, with --bound, when its standard input closes: that is, when the process that started
@@ -13,6 +13,7 @@ import argparse
 import base64
 import functools
 import http.client
+import json
 import os
 import random
 import select
@@ -38,6 +39,7 @@ READY_DEADLINE = 120.0
 """Seconds for each step of a start: API server ready, default ServiceAccount made. 3 s in all is usual."""
 
 _SERVICES = "10.171.0.0/16"
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _POLL = 0.05
 _PORT_ATTEMPTS = 5
 
@@ -45,10 +47,13 @@ _PORT_ATTEMPTS = 5
 class Keeper:
     """Starts the three servers of one run directory and holds them until the end."""
 
-    def __init__(self, directory: Path, *, programs: Path, audit: str | None, bound: bool) -> None:
+    def __init__(
+        self, directory: Path, *, programs: Path, audit: str | None, definitions: Path | None, bound: bool
+    ) -> None:
         self._directory = directory
         self._programs = programs
         self._audit = audit
+        self._definitions = definitions
         self._bound = bound
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._state = State(phase="starting", step="making keys", keeper=Process.of(os.getpid()))
@@ -92,6 +97,8 @@ class Keeper:
         ):
             config = _kubeconfig(self._state.server, authority=keys.authority, client=client)
             write_private(self._directory / path, config.encode())
+        if self._definitions is not None:
+            self._define(port, keys.context, self._definitions)
         self._spawn("kube-controller-manager", _controller_manager_arguments())
         account = functools.partial(
             _answers, port, "/api/v1/namespaces/default/serviceaccounts/default", keys.context
@@ -99,6 +106,20 @@ class Keeper:
         self._wait("ServiceAccount default/default", account, log="kube-controller-manager")
         self._state.ready_seconds = round(time.monotonic() - began, 2)
         self._say("ready", "")
+
+    def _define(self, port: int, context: ssl.SSLContext, directory: Path) -> None:
+        """Create custom resource definitions before the controller manager starts.
+
+        Its garbage collector looks for new kinds only every 30 s; until then what a custom resource owns stays
+        when that is deleted. Those that are there at its start it knows at once.
+        """
+        for file in sorted(directory.glob("*.yaml")):
+            definition = yaml.safe_load(file.read_text())
+            _create(port, _DEFINITIONS, definition, context)
+            spec = definition["spec"]
+            for version in spec["versions"]:
+                path = f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}"
+                self._wait(path, functools.partial(_answers, port, path, context), log="kube-apiserver")
 
     def _start_apiserver(self, context: ssl.SSLContext) -> int:
         """Start the API server on a free port; should another process take the port first, on another."""
@@ -295,6 +316,18 @@ def _answers(port: int, path: str, context: ssl.SSLContext) -> bool:
         connection.close()
 
 
+def _create(port: int, path: str, body: object, context: ssl.SSLContext) -> None:
+    """Create an object; raises StartError with the server's words when it is refused."""
+    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=context)
+    try:
+        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        if answer.status != 201:
+            raise StartError(f"POST {path}: {answer.status}: {answer.read().decode()[:500]}")
+    finally:
+        connection.close()
+
+
 def _free_port() -> int:
     """A port nobody listens on, below the range from which outgoing connections take theirs."""
     for _ in range(100):
@@ -319,9 +352,16 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--programs", type=Path, required=True)
     parser.add_argument("--audit")
+    parser.add_argument("--definitions", type=Path)
     parser.add_argument("--bound", action="store_true")
     options = parser.parse_args()
-    Keeper(options.directory, programs=options.programs, audit=options.audit, bound=options.bound).run()
+    Keeper(
+        options.directory,
+        programs=options.programs,
+        audit=options.audit,
+        definitions=options.definitions,
+        bound=options.bound,
+    ).run()
 
 
 if __name__ == "__main__":
