@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,8 @@ async def test_both_sets_grow_to_five_and_shrink_to_three_under_a_writer(cluster
         await stage.patch({"size": 5, "sentinel": {"replicas": 5}})
         await stage.exact(60)
         assert len(await stage.pods("redis")) == len(await stage.pods("sentinel")) == 5
+        told = {one.type: one.message for one in (await stage.status()).conditions or ()}
+        assert told["Scaling"] == "Scaling up form: 3 to: 5"
         await stage.writes(ledger, 100)
         await stage.patch({"size": 3, "sentinel": {"replicas": 3}})
         await stage.exact(60)
@@ -261,7 +263,7 @@ async def test_the_exporter_serves_figures_of_every_server(cluster: MakeCluster,
 
 @asynccontextmanager
 async def operators(bed: Bed, **how: Any) -> AsyncIterator[None]:
-    """Further operators beside the bed's, as another process would run them."""
+    """Operators beside the bed's or instead of them, as another process would run them."""
     chosen = Operate(operators=list(OPERATORS.values()), **how)
     task = asyncio.create_task(operate(bed.plane.client("mooring"), chosen))
     try:
@@ -271,22 +273,29 @@ async def operators(bed: Bed, **how: Any) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_operators_of_every_scope_work_side_by_side(directory: Path) -> None:
-    async with Bed(directory, scope="cluster") as bed:
-        wide, narrow = RedisStage(bed, "wide"), RedisStage(bed, "narrow")
-        document = manifest("wide")
-        document["metadata"]["annotations"] = {"redis.kun/scope": "cluster-scoped"}
-        await bed.apply(document)
-        await bed.apply(manifest("narrow"))
-        await wide.exact()
-        assert (await narrow.get()).status is None
+async def test_operators_of_every_scope_work_side_by_side(shared_bed: Bed) -> None:
+    wide, narrow = RedisStage(shared_bed, "wide"), RedisStage(shared_bed, "narrow")
+    document = manifest("wide")
+    document["metadata"]["annotations"] = {"redis.kun/scope": "cluster-scoped"}
+    try:
+        async with wide.operators_away(), AsyncExitStack() as first:
+            await first.enter_async_context(operators(shared_bed, scope="cluster"))
+            await shared_bed.apply(document)
+            await shared_bed.apply(manifest("narrow"))
+            await wide.exact()
+            assert (await narrow.get()).status is None
 
-        async with operators(bed, scope="namespaced", namespaces=("default",), namespace="default"):
-            await narrow.exact()
-            await bed.stop_operators()
-            async with operators(bed, scope="all"):
-                for stage in (wide, narrow):
-                    name = stage.names.pod("redis", 1)
-                    await stage.restarted({name: stage.kill(name)})
-                    await stage.exact()
-        assert await wide.flaw() == await narrow.flaw() == ""
+            async with operators(
+                shared_bed, scope="namespaced", namespaces=("default",), namespace="default"
+            ):
+                await narrow.exact()
+                await first.aclose()
+                async with operators(shared_bed, scope="all"):
+                    for stage in (wide, narrow):
+                        name = stage.names.pod("redis", 1)
+                        await stage.restarted({name: stage.kill(name)})
+                        await stage.exact()
+            assert await wide.flaw() == await narrow.flaw() == ""
+    finally:
+        for stage in (wide, narrow):
+            await stage.delete(claims=True)

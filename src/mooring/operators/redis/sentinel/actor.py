@@ -236,7 +236,9 @@ class SentinelActor(Actor[RedisCluster]):
             head = head._replace(
                 type="Failed", reason="Cluster failed", message=f"{blocked.reason}: {blocked.message}"
             )
-        self._show_head(ctx, head, announce=not isinstance(verdict, moves.Move))
+        # What is shown only with the next wait would be announced twice.
+        written = not isinstance(verdict, moves.Move) or isinstance(verdict, moves.Record | moves.Resize)
+        self._show_head(ctx, head, announce=written)
         if isinstance(verdict, moves.Move):
             return self._act(ctx, verdict, inputs)
         if isinstance(verdict, moves.Wait):
@@ -262,7 +264,8 @@ class SentinelActor(Actor[RedisCluster]):
             if ctx.obj.status and any(one.type == "Healthy" for one in ctx.obj.status.conditions or ()):
                 ctx.events.normal(ctx.obj, "CheckAndHeal", f"{move.name}: {move.why}")
             return ctx.act(move.name, self._database, ctx, move, inputs.found.kept, message=move.why)
-        return ctx.act(move.name, self._kubernetes, ctx, move, inputs, message=move.why)
+        resize = isinstance(move, moves.Resize)
+        return ctx.act(move.name, self._kubernetes, ctx, move, inputs, message=move.why, record=resize)
 
     async def _database(self, ctx: Context[RedisCluster], move: moves.Move, kept: Kept) -> bool:
         """A step that does not get through is no failure of the cluster: the next look decides anew."""

@@ -222,24 +222,35 @@ def legacy_head(
         return HEALTHY
     if isinstance(verdict, Wait) and verdict.stalled:
         return Head("Failed", "Cluster failed", f"{verdict.reason}: {verdict.message}")
+    newest = _newest(status)
     if scaling := _scaling(look):
-        return scaling
+        begun = newest is not None and newest.reason == scaling.reason and newest.message.endswith(_to(look))
+        return newest if newest is not None and begun else scaling
     if "Healthy" not in seen:
         return CREATING
     if isinstance(verdict, Configure | PublishConfig) or (
         isinstance(verdict, Record) and verdict.config is not None
     ):
         return Head("Updating", "Cluster updating", "Updating redis config")
-    rolling = isinstance(verdict, WriteTemplate) or _rolling(look)
-    if rolling:
+    begins = isinstance(verdict, Record) and any(not roll.pod for roll in (verdict.rolls or {}).values())
+    if begins or isinstance(verdict, WriteTemplate) or _rolling(look):
         return Head("Upgrading", "Cluster upgrading", f"Upgrading to {spec.image}")
     gone = len(look.answering) < look.wanted.size or len(look.watchers) < look.wanted.sentinels
-    if gone or not ready.ready:
+    growing = newest is not None and newest.type == "Scaling" and newest.message.endswith(_to(look))
+    if (gone or not ready.ready) and not growing:
         return RESTARTING
+    return newest or CREATING
+
+
+def _newest(status: RedisClusterStatus) -> Head | None:
+    """The legacy condition on top."""
     newest = next((entry for entry in status.conditions or () if entry.type in LEGACY), None)
-    if newest is None:
-        return CREATING
-    return Head(newest.type or "", newest.reason or "", newest.message or "")
+    return Head(newest.type or "", newest.reason or "", newest.message or "") if newest else None
+
+
+def _to(look: Look) -> str:
+    """How the message of a change to the declared size ends."""
+    return f" to: {look.wanted.size}"
 
 
 def _scaling(look: Look) -> Head | None:
@@ -249,11 +260,11 @@ def _scaling(look: Look) -> Head | None:
         return None
     if there != look.wanted.size:
         word = "up" if there < look.wanted.size else "down"
-        return Head("Scaling", f"Scaling {word}", f"Scaling {word} form: {there} to: {look.wanted.size}")
+        return Head("Scaling", f"Scaling {word}", f"Scaling {word} form: {there}{_to(look)}")
     return (
         None
         if now <= look.wanted.size
-        else Head("Scaling", "Scaling down", f"Scaling down form: {now} to: {look.wanted.size}")
+        else Head("Scaling", "Scaling down", f"Scaling down form: {now}{_to(look)}")
     )
 
 
