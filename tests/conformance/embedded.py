@@ -25,7 +25,7 @@ class Embedded(threading.Thread):
     """An embedded server with a loop of its own, since the requests are sent by blocking clients."""
 
     def __init__(self, directory: Path) -> None:
-        super().__init__(name="embedded-api")
+        super().__init__(name="embedded-api", daemon=True)
         self._certificates = ensure_certificates(directory, ["127.0.0.1"])
         self._socket = socket.create_server(("127.0.0.1", 0))
         self._port = self._socket.getsockname()[1]

@@ -111,6 +111,40 @@ async def test_a_standby_waits_fifteen_seconds_for_a_silent_holder(api: FakeApi,
     await two.end()
 
 
+@pytest.mark.parametrize("seconds", [4.0, 4.7, 5.9, 7.3])
+async def test_a_silent_holder_is_followed_the_moment_its_time_is_up(
+    api: FakeApi, clock: VirtualClock, seconds: float
+) -> None:
+    one, two = Contender(api, clock, "one"), Contender(api, clock, "two")
+    one.start()
+    await clock.settle()
+    two.start()
+    await clock.advance(seconds)
+    await one.end()
+    silent_since = max(
+        moment for moment in (2.0, 4.0, 6.0) if moment <= seconds
+    )  # it renews every two seconds
+    for _ in range(200):
+        await clock.advance(0.1)
+        if two.leads():
+            break
+    assert two.leads()
+    assert 15.0 <= clock.monotonic() - silent_since < 15.3
+    assert not one.leads()
+    await two.end()
+
+
+async def test_standbys_look_at_client_gos_pace(api: FakeApi, clock: VirtualClock) -> None:
+    api.put(LEASES, "l", "ns", spec={"holderIdentity": "other", "leaseDurationSeconds": 3600})
+    one = Contender(api, clock, "one")
+    one.start()
+    await clock.advance(660)
+    looks = api.count("GET", LEASES)
+    assert 660 / 4.4 <= looks <= 660 / 2.0
+    assert looks < 660 / 2.6, "jittered by up to 1.2 times the period: 3.2 s on average"
+    await one.end()
+
+
 async def test_expiry_is_judged_by_what_we_saw_not_by_the_holders_clock(
     api: FakeApi, clock: VirtualClock
 ) -> None:

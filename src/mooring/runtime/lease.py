@@ -2,7 +2,8 @@
 
 The algorithm is client-go's: lease 15 s, renewal every 2 s, leadership given up when no renewal succeeded for
 10 s; a holder's expiry is judged by how long *we* have seen its record unchanged, never by comparing clocks.
-Beyond client-go: a standby watches the Lease, so a release is taken up at once, and the `Fence`.
+Beyond client-go: a standby watches the Lease, so a release is taken up at once, and a silent holder's time is
+up exactly that long after its last renewal, not at the next look; and the `Fence`.
 
 The fence: an effect (a write to Kubernetes, a command to a database) may be sent only while the last
 renewal, counted from before it was sent, is less than ``renew_deadline`` old on a clock that runs through
@@ -25,7 +26,7 @@ import structlog
 
 from mooring.cache.clock import Clock, SystemClock, rfc3339
 from mooring.cache.informer import Informer
-from mooring.cache.store import Transition
+from mooring.cache.store import Transition, version_of
 from mooring.kube.client import Client
 from mooring.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from mooring.kube.object import Key
@@ -248,7 +249,9 @@ class Elector:
                 if self.leader != said:
                     said = self.leader
                     log.info("standing by for a lease", lease=election.name, holder=said)
-                await self._pause(election.retry_period * (1 + random.random() * (JITTER - 1)))
+                retry = election.retry_period * (1 + random.random() * JITTER)
+                left = self._left()
+                await self._pause(min(retry, left) if left > 0 else retry)
         finally:
             self._informer = None
             await informer.stop()
@@ -257,6 +260,9 @@ class Elector:
 
     def _on_lease(self, change: Transition[Lease]) -> None:
         new = change.new
+        seen = version_of(self._observed) if self._observed is not None else 0
+        if new is not None and version_of(new) > seen and not self.leading:
+            self.observe(new)
         if new is None or new.spec is None or not new.spec.holder_identity:
             self._wake.set()
 
@@ -364,12 +370,14 @@ class Elector:
         self._observed = lease
 
     def _held_by_other(self) -> bool:
-        if self.leader in ("", self.election.identity):
-            return False
+        return self.leader not in ("", self.election.identity) and self._left() > 0
+
+    def _left(self) -> float:
+        """Seconds until the holder's time is up, if nothing more is heard of it."""
         spec = self._observed.spec if self._observed is not None else None
         # The holder's own promise, as client-go does it is ours; theirs is safer when settings differ.
         seconds = max(float((spec.lease_duration_seconds if spec else 0) or 0), self.election.lease_duration)
-        return self._clock.boottime() < self._observed_at + seconds
+        return self._observed_at + seconds - self._clock.boottime()
 
     async def _create(self) -> bool:
         election = self.election
