@@ -144,6 +144,68 @@ async def test_a_broken_body_is_400_and_never_a_traceback(
     assert not [record for record in caplog.records if record.exc_info]
 
 
+@pytest.mark.parametrize(
+    ("method", "body", "said"),
+    [
+        ("POST", b'{"apiVersion":5}', "Go struct field .apiVersion of type string"),
+        ("POST", b'{"kind":[1]}', "cannot unmarshal array into Go struct field .kind"),
+        (
+            "DELETE",
+            b'{"preconditions":5}',
+            "Go struct field DeleteOptions.preconditions of type v1.Preconditions",
+        ),
+        ("DELETE", b'{"preconditions":{"uid":[]}}', "DeleteOptions.preconditions.uid"),
+        ("DELETE", b'{"dryRun":1}', "DeleteOptions.dryRun of type []string"),
+    ],
+)
+async def test_a_field_of_a_wrong_type_is_400_in_gos_words(
+    https: Https, method: str, body: bytes, said: str
+) -> None:
+    path = CM if method == "POST" else f"{CM}/nope"
+
+    status, _, answer = await https.send(method, path, data=body, Content_Type="application/json")
+
+    assert (status, answer["reason"]) == (400, "BadRequest")
+    assert said in answer["message"]
+
+
+async def test_a_number_beyond_all_bounds_is_400(https: Https) -> None:
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.test.dev"},
+        "spec": {
+            "group": "test.dev",
+            "scope": "Namespaced",
+            "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {
+                        "openAPIV3Schema": {
+                            "type": "object",
+                            "properties": {"size": {"type": "integer", "maximum": 10}},
+                        }
+                    },
+                }
+            ],
+        },
+    }
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    json = {"Content_Type": "application/json"}
+    assert (await https.send("POST", path, data=msgspec.json.encode(definition), **json))[0] == 201
+    thing = b'{"apiVersion":"test.dev/v1","kind":"Thing","metadata":{"name":"a"},"size":' + b"9" * 400 + b"}"
+
+    status, _, answer = await https.send(
+        "POST", "/apis/test.dev/v1/namespaces/default/things", data=thing, **json
+    )
+
+    assert status == 400, answer
+    assert "out of range" in answer["message"]
+
+
 @pytest.mark.parametrize("kind", ["merge-patch", "json-patch", "strategic-merge-patch"])
 @pytest.mark.parametrize(
     "body", [b"", b"{nope", b"null", b"3", b'"x"', b"[1]", b'[{"op":"add"}]', b"[" * 50_000]

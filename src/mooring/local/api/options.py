@@ -11,6 +11,7 @@ from mooring.local.api import failures, fields
 from mooring.local.api.errors import invalid_object
 from mooring.local.api.fields import FieldError
 from mooring.local.api.http import Query, Request
+from mooring.local.api.wire import json_type
 
 __all__ = ["DeleteOptions", "WriteOptions"]
 
@@ -95,6 +96,7 @@ class DeleteOptions:
     def parse(cls, query: Query, body: Mapping[str, Any] | None) -> DeleteOptions:
         """Read the body, else the query. Raises 400 and 422."""
         if body:
+            _check_types(body)
             preconditions = body.get("preconditions") or {}
             grace = body.get("gracePeriodSeconds")
             policy = body.get("propagationPolicy") or ""
@@ -121,6 +123,26 @@ class DeleteOptions:
             resource_version=preconditions.get("resourceVersion") or "",
             dry_run=bool(dry_run),
         )
+
+
+def _check_types(body: Mapping[str, Any]) -> None:
+    """Raise 400 for a field of DeleteOptions that Go could not decode."""
+    preconditions = body.get("preconditions")
+    inner = preconditions if isinstance(preconditions, Mapping) else {}
+    for name, value, kind, go in (
+        ("preconditions", preconditions, Mapping, "v1.Preconditions"),
+        ("preconditions.uid", inner.get("uid"), str, "types.UID"),
+        ("preconditions.resourceVersion", inner.get("resourceVersion"), str, "string"),
+        ("propagationPolicy", body.get("propagationPolicy"), str, "v1.DeletionPropagation"),
+        ("orphanDependents", body.get("orphanDependents"), bool, "bool"),
+        ("dryRun", body.get("dryRun"), list, "[]string"),
+    ):
+        if value is not None and not isinstance(value, kind):
+            field = f"Go struct field DeleteOptions.{name} of type {go}"
+            why = f"json: cannot unmarshal {json_type(value)} into {field}"
+            raise failures.bad_request(
+                f'DeleteOptions in version "v1" cannot be handled as a DeleteOptions: {why}'
+            )
 
 
 def _policy_errors(policy: str, orphan: bool | None) -> list[FieldError]:

@@ -178,6 +178,9 @@ class ApiServer:
             answer = _failure(error, request)
         except StorageError as error:
             answer = _failure(failures.internal(str(error)), request)
+        except OverflowError:
+            why = "json: cannot unmarshal number into Go value of type float64: it is out of range"
+            answer = _failure(failures.bad_request(why), request)
         except LookupError as error:
             _log.exception("request failed: %s %s", request.method, request.path)
             answer = _failure(failures.internal(type(error).__name__), request)

@@ -18,7 +18,15 @@ from typing import Any, Final
 
 from mooring.local.api.schema import Schema
 
-__all__ = ["Decoded", "WireError", "canonical_quantity", "canonical_time", "decode", "quantity_value"]
+__all__ = [
+    "Decoded",
+    "WireError",
+    "canonical_quantity",
+    "canonical_time",
+    "decode",
+    "json_type",
+    "quantity_value",
+]
 
 Json = Any
 JsonObject = dict[str, Any]
@@ -68,7 +76,7 @@ def decode(obj: JsonObject, schema: Schema) -> Decoded:
     """
     unknown: list[str] = []
     if not isinstance(obj, dict):
-        raise WireError(f"json: cannot unmarshal {_described(obj)} into Go value of type v1.{schema.go}")
+        raise WireError(f"json: cannot unmarshal {json_type(obj)} into Go value of type v1.{schema.go}")
     return Decoded(_struct(obj, schema, "", unknown), tuple(unknown))
 
 
@@ -149,7 +157,8 @@ def _struct(value: JsonObject, schema: Schema, path: str, unknown: list[str]) ->
 # --- values -------------------------------------------------------------------------------------------
 
 
-def _described(value: Json) -> str:
+def json_type(value: Json) -> str:
+    """Return how Go names the JSON type of a value."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, str):
@@ -161,7 +170,7 @@ def _described(value: Json) -> str:
 
 def _wrong(value: Json, place: _Place, kind: str, described: str = "") -> WireError:
     field = re.sub(r"\[[^\]]*\]", "", place.path)
-    text = described or _described(value)
+    text = described or json_type(value)
     converted = _conversion(value, place.go, kind)
     where = f"{place.struct}.{field} of type {place.go}"
     return WireError(f"json: cannot unmarshal {text} into Go struct field {where}", converted)
@@ -303,7 +312,7 @@ def _int_or_string(value: Json, place: _Place) -> Json:
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, int):
-        described = f"number {value}" if isinstance(value, float) else _described(value)
+        described = f"number {value}" if isinstance(value, float) else json_type(value)
         raise WireError(f"json: cannot unmarshal {described} into Go value of type int32")
     if not -(2**31) <= value < 2**31:
         raise WireError(f"json: cannot unmarshal number {value} into Go value of type int32")
@@ -312,14 +321,14 @@ def _int_or_string(value: Json, place: _Place) -> Json:
 
 def _time(value: Json, place: _Place) -> Json:
     if not isinstance(value, str):
-        raise WireError(f"json: cannot unmarshal {_described(value)} into Go value of type string")
+        raise WireError(f"json: cannot unmarshal {json_type(value)} into Go value of type string")
     canonical = canonical_time(value)
     return value if value == canonical else canonical
 
 
 def _microtime(value: Json, place: _Place) -> Json:
     if not isinstance(value, str):
-        raise WireError(f"json: cannot unmarshal {_described(value)} into Go value of type string")
+        raise WireError(f"json: cannot unmarshal {json_type(value)} into Go value of type string")
     canonical = canonical_time(value, micro=True)
     return value if value == canonical else canonical
 

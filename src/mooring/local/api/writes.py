@@ -29,7 +29,7 @@ from mooring.local.api.objectmeta import (
 from mooring.local.api.options import WriteOptions
 from mooring.local.api.rbac import Attributes
 from mooring.local.api.storage import Entry, StaleError
-from mooring.local.api.wire import WireError
+from mooring.local.api.wire import WireError, json_type
 
 __all__ = [
     "PATCH_TYPES",
@@ -108,6 +108,10 @@ def _summary(body: bytes) -> str:
 
 
 def _expect(call: Call, obj: JsonObject, body: bytes, *, kind: str, api_version: str) -> JsonObject:
+    for key in ("apiVersion", "kind"):
+        if not isinstance(obj.get(key) or "", str):
+            why = f"json: cannot unmarshal {json_type(obj[key])} into Go struct field .{key} of type string"
+            raise _undecodable(kind, why, body, "application/json")
     found_kind, found_version = obj.get("kind") or kind, obj.get("apiVersion") or api_version
     if call.served.custom is not None and not (obj.get("kind") and obj.get("apiVersion")):
         missing = "Kind" if not obj.get("kind") else "apiVersion"
