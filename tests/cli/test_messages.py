@@ -210,3 +210,8 @@ def test_a_failure_in_a_group_is_told_as_itself() -> None:
 
     assert explain(group) == "0.0.0.0:8080: Address already in use"
     assert "MOORING_DEBUG=1 shows where" in explain(KeyError("x"))
+
+
+def test_another_number_of_nodes_leaves_the_first_its_volumes() -> None:
+    assert up.node_names("box", 1) == ("box",)
+    assert up.node_names("box", 3) == ("box", "box-2", "box-3")

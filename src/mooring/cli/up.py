@@ -28,7 +28,7 @@ from mooring.local.plane import Plane, PlaneOptions, listen
 from mooring.operators.host import Operate, Webhooks, apply_crds, operate
 from mooring.runtime import configure_logging
 
-__all__ = ["Up", "add_parser", "enter_namespaces", "inherited", "serve", "twin"]
+__all__ = ["Up", "add_parser", "enter_namespaces", "inherited", "node_names", "serve", "twin"]
 
 log = structlog.get_logger("mooring.cli")
 
@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
         return _detach(directory)
     socks = enter_namespaces(directory, options.listen)
     host = socket.gethostname().lower().partition(".")[0]
-    names = (host,) if options.nodes == 1 else tuple(f"{host}-{n}" for n in range(1, options.nodes + 1))
+    names = node_names(host, options.nodes)
     address = socks[0].getsockname()[0]
     up = Up(
         plane=PlaneOptions(
@@ -118,6 +118,11 @@ def run(options: argparse.Namespace) -> int:
 
     asyncio.run(until_signalled(serve(up, announce)))
     return 0
+
+
+def node_names(host: str, count: int) -> tuple[str, ...]:
+    """The names of so many nodes; the first is the same for any number, since volumes are tied to theirs."""
+    return (host, *(f"{host}-{number}" for number in range(2, count + 1)))
 
 
 def enter_namespaces(directory: DataDirectory, address: str) -> list[socket.socket]:
