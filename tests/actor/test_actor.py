@@ -383,6 +383,8 @@ async def test_an_object_that_cannot_be_read_is_told_so_and_holds_nobody_back() 
         raw = msgspec.json.decode((await client.request("GET", f"{path}/bad")).body)
         shown = {c["type"]: c["status"] for c in raw["status"]["conditions"]}
         assert shown == {"Healthy": "True", "Ready": "Unknown", "Stalled": "True"}
+        writers = {one["manager"] for one in raw["metadata"]["managedFields"]}
+        assert "mooring-greeter" in writers, "under the name of everything it writes"
 
         async def announced() -> bool:
             events = (await client.list(Event, namespace="default")).items

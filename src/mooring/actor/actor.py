@@ -326,11 +326,13 @@ class _Runner(Generic[T]):
                 return
             now = self._manager.clock.now()
             conditions = merged(have, states, generation=None, now=now, others=have)
-            body = _with({}, self._conditions, conditions)
+            status = _with({}, self._conditions, conditions)
+            version = {"resourceVersion": raw["metadata"]["resourceVersion"]}
             await self._client.live.request(
                 "PATCH",
                 f"{path}/status",
-                body=MergePatch({"status": body}).encode(),
+                query={"fieldManager": self._client.live.field_manager},
+                body=MergePatch({"metadata": version, "status": status}).encode(),
                 content_type=MergePatch.content_type,
             )
         except KubeError as error:
