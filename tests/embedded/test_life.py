@@ -254,7 +254,7 @@ async def test_up_detaches_and_down_ends_it(program: Program, home: Path) -> Non
         client = Client(HttpTransport(Config.load(kubeconfig)))
         nodes = [node.metadata.name or "" for node in (await client.list(Node)).items]
         await client.close()
-        assert [name.rpartition("-")[2] for name in nodes] == ["1", "2", "3"]
+        assert nodes == [nodes[0], f"{nodes[0]}-2", f"{nodes[0]}-3"]
     finally:
         down = await program.run("down", "--data-dir", directory)
 
@@ -550,7 +550,9 @@ async def test_a_plain_user_sees_the_demo(home: Path) -> None:
         done = await user.run("demo", seconds=200)
 
         assert done.status == 0, done.text
-        assert not [*(user.home / "mooring").rglob("__pycache__")], "byte code in a tree that is to stay clean"
+        assert not [*(user.home / "mooring").rglob("__pycache__")], (
+            "byte code in a tree that is to stay clean"
+        )
         assert any((user.home / ".cache/mooring/bytecode").rglob("plane.*.pyc")), "every start compiles anew"
         assert "kill -9: " in done.out
         assert "SIGSTOP: " in done.out
