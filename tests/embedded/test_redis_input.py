@@ -92,9 +92,10 @@ async def test_it_is_refused_with_the_field_and_nothing_is_stored(shared_bed: Be
 async def test_a_name_of_forty_nine_characters_is_refused_and_one_of_forty_eight_is_not(
     shared_bed: Bed, cluster: MakeCluster
 ) -> None:
-    with pytest.raises(ApiError, match="longer than 48 characters") as refused:
-        await shared_bed.apply(manifest("n" * 49))
-    assert refused.value.status == 422
+    for name, why in (("n" * 49, "longer than 48 characters"), ("shop.prod", "has a dot")):
+        with pytest.raises(ApiError, match=why) as refused:
+            await shared_bed.apply(manifest(name))
+        assert refused.value.status == 422
 
     stage = RedisStage(shared_bed, "n" * 48)
     await shared_bed.apply(manifest("n" * 48))

@@ -126,6 +126,12 @@ def test_a_name_that_is_too_long_is_refused() -> None:
     assert validate(declared("n" * 49))[0].field == "metadata.name"
 
 
+def test_a_name_that_no_service_can_have_is_refused() -> None:
+    (problem,) = validate(declared("shop.prod"))
+    assert problem.field == "metadata.name"
+    assert "dot" in problem.message
+
+
 @pytest.mark.parametrize("replicas", [0, 3])
 def test_zero_sentinels_mean_the_default(replicas: int) -> None:
     assert validate(declared(sentinel={"replicas": replicas})) == []

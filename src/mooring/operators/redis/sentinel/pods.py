@@ -20,7 +20,8 @@ _REMEDY = {
     "ErrImageNeverPull": "correct spec{part}.image or spec{part}.imagePullPolicy",
     "CrashLoopBackOff": "its log says why; check spec{part}.image, spec{part}.command and spec{part}.resources",
     "Unschedulable": "check spec{part}.resources, affinity and nodeSelector against the nodes there are",
-    "UnboundClaim": "correct spec.storage.persistentVolumeClaim (storageClassName, size), or provide a volume",
+    "UnboundClaim": "provide a volume or the storage class; or correct spec.storage.persistentVolumeClaim "
+    "(storageClassName, size) and make the cluster anew without these claims: a claim stays as it was made",
 }
 
 

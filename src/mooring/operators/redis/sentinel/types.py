@@ -47,6 +47,7 @@ DISCARD_ANNOTATION: Final = "mooring.dev/discard-data"
 PAUSE_ANNOTATION: Final = "mooring.dev/pause"
 NAME_LIMIT: Final = 48
 SIZE_MESSAGE: Final = "number of redis in spec is less than the minimum"
+DOT_MESSAGE: Final = "metadata.name has a dot, and the cluster's Services could not be named after it"
 SENTINEL_MESSAGE: Final = "number of sentinels in spec is less than the minimum"
 
 
@@ -258,6 +259,7 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
             f"size(self.metadata.name) <= {NAME_LIMIT}",
             f"metadata.name is longer than {NAME_LIMIT} characters",
         ),
+        Rule("!self.metadata.name.contains('.')", DOT_MESSAGE),
     ),
     preserve_unknown=True,
 )
@@ -333,6 +335,8 @@ def validate(cluster: RedisCluster) -> list[Problem]:
                 message=f"{len(name)} characters, at most {NAME_LIMIT} are possible; choose a shorter name",
             )
         )
+    if "." in name:
+        found.append(Problem(field="metadata.name", message=f"{DOT_MESSAGE}; choose one without"))
     if spec.size and spec.size < 3:
         found.append(Problem(field="spec.size", message=f"{SIZE_MESSAGE}; give 3 to 10"))
     if spec.size and spec.size > 10:
