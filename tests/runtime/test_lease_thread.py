@@ -15,7 +15,7 @@ from mooring.runtime import Election, Fence, LeaseLost, MeteredTransport, Metric
 from mooring.runtime.lease_thread import ThreadedElector, ThreadedShards
 from mooring.runtime.shards import ShardCalls, Share
 
-ELECTION = Election("l", "ns", identity="me", lease_duration=1.0, renew_deadline=0.6, retry_period=0.1)
+ELECTION = Election("l", "ns", identity="me", lease_duration=2.0, renew_deadline=1.5, retry_period=0.1)
 
 
 def elector(api: FakeApi, fence: Fence, **options: Any) -> ThreadedElector:
@@ -38,7 +38,7 @@ async def test_a_busy_loop_keeps_its_lease_and_gives_it_back_at_the_end() -> Non
     await threaded.acquire()
     keeping = asyncio.create_task(threaded.keep())
     await asyncio.sleep(0)
-    time.sleep(1.5)  # noqa: ASYNC251
+    time.sleep(2.5)  # noqa: ASYNC251
     assert fence.open, "renewed although this loop stood still for longer than the lease"
     keeping.cancel()
     await asyncio.gather(keeping, return_exceptions=True)
@@ -167,7 +167,7 @@ async def test_a_busy_loop_keeps_its_shards_and_gives_them_back_at_the_end() -> 
         while len(calls.taken) < 2:
             await asyncio.sleep(0.01)
     assert share.held == {0, 1}
-    time.sleep(1.5)  # noqa: ASYNC251
+    time.sleep(2.5)  # noqa: ASYNC251
     assert all(fence.open for fence in share.fence.fences), (
         "renewed although this loop stood still for longer than the lease"
     )
