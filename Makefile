@@ -3,7 +3,7 @@
 CACHE ?= $(or $(MOORING_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mooring)
 DEV := MOORING_LOCK=dev ./mooring exec
 
-.PHONY: help check format types generated test test-all mutants kubernetes kubernetes-down crds soak bench api lock
+.PHONY: help check format types generated test test-all test-clusters mutants kubernetes kubernetes-down crds soak bench api lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s'|'
@@ -32,6 +32,9 @@ test: ## unit and embedded tiers
 
 test-all: ## every tier
 	./mooring test --all
+
+test-clusters: ## the operators' tests again, on a real kube-apiserver: make test-clusters ARGS='-k roll'
+	./mooring test --tier clusters $(if $(ARGS),-- $(ARGS))
 
 mutants: ## break every listed mechanism and see its test fail: make mutants ONLY='cache*'
 	$(DEV) python hack/mutants.py -j $(or $(JOBS),2) --only '$(or $(ONLY),*)'

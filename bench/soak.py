@@ -36,7 +36,7 @@ from mooring.kube.objects.coordination import Lease
 from mooring.operators.redis.sentinel.moves import LastFailover
 from mooring.operators.scope import lease_name
 from mooring.runtime import configure_logging
-from mooring.testing.bed import Bed
+from mooring.testing.bed import Bed, KubernetesBed
 from mooring.testing.ledger import Ledger
 from mooring.testing.redis import RedisStage
 
@@ -238,30 +238,39 @@ async def operators(bed: Bed, directory: Path, *, apart: bool) -> AsyncIterator[
 
 
 async def soak(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
-    """Run all rounds; the totals."""
-    chance = random.Random(options.seed)
-    document = yaml.safe_load(await asyncio.to_thread(options.file.read_text))
-    name, password = document["metadata"]["name"], document["spec"].get("password", "")
-    rounds: list[Round] = []
+    """Run all rounds on an embedded plane of their own; the totals."""
     apart = options.operator_process
     async with (
         Bed(directory, operators=() if apart else None) as bed,
         operators(bed, directory, apart=apart) as process,
     ):
-        stage = RedisStage(bed, name, password=password)
-        began = time.monotonic()
-        await _served(bed)
+        return await soak_on(bed, options, process)
+
+
+async def soak_on(
+    bed: Bed | KubernetesBed, options: argparse.Namespace, operator: OperatorProcess | None = None
+) -> dict[str, Any]:
+    """Run all rounds on a bed; the totals. The cluster is deleted at the end, its claims too."""
+    chance = random.Random(options.seed)
+    document = yaml.safe_load(await asyncio.to_thread(options.file.read_text))
+    stage = RedisStage(bed, document["metadata"]["name"], password=document["spec"].get("password", ""))
+    rounds: list[Round] = []
+    began = time.monotonic()
+    await _served(bed)
+    try:
         await bed.apply(document)
         await stage.healthy(60)
         healthy = time.monotonic() - began
         _say(options, f"seed {options.seed}; Healthy after {healthy:.1f} s")
         await stage.exact(60)
         async with stage.writing(rate=options.rate) as ledger:
-            soaking = Soak(stage, chance, process)
+            soaking = Soak(stage, chance, operator)
             async for one in soaking.run(ledger, roles_of(options.rounds, chance)):
                 rounds.append(one)
                 _say(options, _line(one))
         report = await ledger.check()
+    finally:
+        await stage.delete(claims=True)
     return {
         "seed": options.seed,
         "healthy_seconds": round(healthy, 2),
@@ -279,7 +288,7 @@ async def soak(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
     }
 
 
-async def _served(bed: Bed) -> None:
+async def _served(bed: Bed | KubernetesBed) -> None:
     """Wait until the kind is served: another process applies its definition."""
 
     async def there() -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from mooring.kube import NotFound
 from mooring.kube.objects.apps import StatefulSet
-from mooring.kube.objects.core import ConfigMap, Service
+from mooring.kube.objects.core import ConfigMap, PersistentVolume, Service
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.kube.patches import MergePatch
 from mooring.operators.redis.dial import Address
@@ -40,7 +40,11 @@ spec:
   image: redis:7.0
   imagePullPolicy: IfNotPresent
   passwordSecret: {name: real-redis}
-  storage: {emptyDir: {}}
+  storage:
+    keepAfterDeletion: false
+    persistentVolumeClaim:
+      metadata: {name: redis-data}
+      spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
   sentinel: {image: "redis:7.0"}
 """
 
@@ -98,6 +102,8 @@ async def test_a_cluster_comes_alive_survives_its_master_and_goes(
         await bed.until(lambda: _settled(bed), "every pod belongs to the new StatefulSet", within=60)
         stage = RedisStage(bed, "real", password="on-a-real-server")
         await stage.exact(60)
+        volumes = (await bed.client.list(PersistentVolume)).items
+        assert [one.status.phase for one in volumes if one.status] == ["Bound"] * 3
         await bed.until(lambda: _rests(bed, seconds=2), "nothing is written any more", within=20)
 
         await bed.client.patch(
@@ -111,7 +117,8 @@ async def test_a_cluster_comes_alive_survives_its_master_and_goes(
 
         async def gone() -> bool:
             sets = (await bed.client.list(StatefulSet, namespace="default")).items
-            return not sets and not await bed.pods()
+            volumes = (await bed.client.list(PersistentVolume)).items
+            return not sets and not await bed.pods() and not volumes
 
         await bed.until(gone, "everything went with the cluster", within=60)
 

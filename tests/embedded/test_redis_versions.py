@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from hack.old_redis import VERSIONS, build
-from tests.embedded.conftest import QUICK_SENTINELS
+from tests.embedded.conftest import QUICK_SENTINELS, REAL
 from tests.embedded.test_redis_password import all_take, incarnations
 
 from mooring.local.node.images import load
-from mooring.testing.bed import Bed
+from mooring.testing.bed import Bed, KubernetesBed
 from mooring.testing.redis import RedisStage, manifest
 
 pytestmark = [pytest.mark.embedded, pytest.mark.full, pytest.mark.timeout(400)]
@@ -26,7 +26,9 @@ def version(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def old_bed(version: str, directory: Path, tmp_path: Path) -> AsyncIterator[Bed]:
+async def old_bed(
+    version: str, directory: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> AsyncIterator[Bed | KubernetesBed]:
     """A control plane whose image of that version is a real server of it."""
     programs = await asyncio.to_thread(build, version)
     catalog = tmp_path / "catalog.yaml"
@@ -39,7 +41,12 @@ async def old_bed(version: str, directory: Path, tmp_path: Path) -> AsyncIterato
   paths: [{programs}]
 """
     )
-    async with Bed(directory, catalog=load(catalog)) as running:
+    if REAL:
+        kubeconfig = request.getfixturevalue("real_kubernetes")
+        bed: Bed | KubernetesBed = KubernetesBed(directory, kubeconfig, catalog=load(catalog))
+    else:
+        bed = Bed(directory, catalog=load(catalog))
+    async with bed as running:
         yield running
 
 
@@ -74,6 +81,7 @@ async def test_passwords_change_and_a_dead_master_is_replaced(old_bed: Bed, vers
     stage.password = ""
     await stage.exact(60)
     assert await all_take(stage, "") == [True] * 3
+    await stage.delete(claims=True)
 
 
 async def test_a_roll_loses_nothing(old_bed: Bed, version: str) -> None:
@@ -91,3 +99,4 @@ async def test_a_roll_loses_nothing(old_bed: Bed, version: str) -> None:
     last = (await stage.status()).last_failover
     assert last is not None
     assert last.cause == "Planned"
+    await stage.delete(claims=True)

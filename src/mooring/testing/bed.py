@@ -81,7 +81,11 @@ class _Bed(ABC, Generic[P]):
         try:
             await self.stop_operators()
         finally:
-            await self.plane.stop()
+            await self._leave()
+
+    async def _leave(self) -> None:
+        """End for good."""
+        await self.plane.stop()
 
     async def start_plane(self) -> None:
         """Start the control plane; at first by entering the context, later after :meth:`stop_plane`."""
@@ -195,15 +199,24 @@ class Bed(_Bed[Plane]):
 
 
 class KubernetesBed(_Bed[Nodes]):
-    """The same bed on a real API server with its own controllers; scheduler and nodes are ours.
+    """The same bed on a real API server with its own controllers; scheduler, volumes and nodes are ours.
 
-    Volumes are not provisioned there: use ``emptyDir``. ``services`` is the API server's range.
+    ``services`` is the API server's range. Stopping its "plane" stops the node alone, and at the end the node,
+    its pods and volumes are taken from the API. One at a time: they would share name and addresses.
     """
 
-    def __init__(self, directory: Path, kubeconfig: Path, *, services: str = "10.171.0.0/16") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        kubeconfig: Path,
+        *,
+        services: str = "10.171.0.0/16",
+        catalog: Catalog | None = None,
+    ) -> None:
         super().__init__(directory)
         self._kubeconfig = kubeconfig
         self._services = services
+        self._catalog = catalog
 
     def _make_plane(self) -> Nodes:
         return Nodes(
@@ -212,4 +225,8 @@ class KubernetesBed(_Bed[Nodes]):
             settings=QUICK,
             pods=IPv4Network("10.172.0.0/16"),
             services=IPv4Network(self._services),
+            catalog=self._catalog,
         )
+
+    async def _leave(self) -> None:
+        await self.plane.remove()
