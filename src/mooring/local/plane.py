@@ -8,32 +8,30 @@ killing the process at any moment loses nothing; the next start removes what suc
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from ipaddress import IPv4Network
-from pathlib import Path
 from typing import Any
 
-import msgspec
 import structlog
 
-from mooring.kube import Client
-from mooring.kube.objects.core import Service, ServicePort, ServiceSpec
+from mooring.kube import Client, NotFound
+from mooring.kube.objects.core import Service, ServiceAccount, ServicePort, ServiceSpec
 from mooring.kube.objects.discovery import Endpoint, EndpointPort, EndpointSlice
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.local import controllers
 from mooring.local.api.http import User
 from mooring.local.api.server import ApiServer
 from mooring.local.api.tls import ensure_certificates
-from mooring.local.directory import DataDirectory, write_private
+from mooring.local.directory import DataDirectory
 from mooring.local.node import agent as node_agent
 from mooring.local.node.images import Catalog
 from mooring.local.node.node import Settings
+from mooring.local.ranges import Ranges
 from mooring.runtime import Manager
 
-__all__ = ["Plane", "PlaneOptions", "Ranges", "listen"]
+__all__ = ["Plane", "PlaneOptions", "listen"]
 
 log = structlog.get_logger("mooring.plane")
 
@@ -42,81 +40,6 @@ ADMIN = User("kubernetes-admin", groups=("system:masters", "system:authenticated
 START_SECONDS = 60.0
 #: Port on the node's own address where pods reach the API.
 INTERNAL_PORT = 6443
-PODS, SERVICES = IPv4Network("10.99.0.0/16"), IPv4Network("10.96.0.0/16")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ranges:
-    """The addresses a plane uses; two planes on one machine need different ones."""
-
-    pods: IPv4Network = PODS
-    services: IPv4Network = SERVICES
-
-    @property
-    def dns(self) -> ipaddress.IPv4Address:
-        """The address of the cluster's DNS."""
-        return self.services[10]
-
-    @property
-    def api(self) -> ipaddress.IPv4Address:
-        """The address of the Service ``default/kubernetes``."""
-        return self.services[1]
-
-    @classmethod
-    def of(cls, directory: DataDirectory) -> tuple[Ranges, socket.socket | None]:
-        """The ranges of a data directory: those it has used before, else the first that are free here.
-
-        With them a claim, to be held while the plane runs: of two that choose at once, the second goes on to
-        the next. ``None`` when another process has it; then the network says so when it starts.
-        """
-        path = directory.path / "network.json"
-        if path.exists():
-            known = msgspec.json.decode(path.read_bytes())
-            ranges = cls(pods=IPv4Network(known["pods"]), services=IPv4Network(known["services"]))
-            return ranges, ranges._claim()
-        taken = _routed()
-        for offset in range(0, 60, 4):
-            ranges = cls(
-                pods=IPv4Network(f"10.{99 + offset}.0.0/16"), services=IPv4Network(f"10.{96 + offset}.0.0/16")
-            )
-            overlaps = any(ranges.pods.overlaps(o) or ranges.services.overlaps(o) for o in taken)
-            if overlaps or _assigned(ranges.pods[1]) or (claim := ranges._claim()) is None:
-                continue
-            known = {"pods": str(ranges.pods), "services": str(ranges.services)}
-            write_private(path, msgspec.json.encode(known))
-            return ranges, claim
-        raise OSError("no free address range from 10.96.0.0 up: every one is routed already")
-
-    def _claim(self) -> socket.socket | None:
-        """A name in this network namespace that one process at a time can hold, and loses with its life."""
-        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        try:
-            claim.bind(f"\0mooring-pods-{self.pods}")
-        except OSError:
-            claim.close()
-            return None
-        return claim
-
-
-def _assigned(address: ipaddress.IPv4Address) -> bool:
-    """Whether this machine has the address already."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind((str(address), 0))
-        except OSError:
-            return False
-    return True
-
-
-def _routed() -> list[IPv4Network]:
-    """The networks of this machine's main routing table, the default route left out."""
-    found = []
-    for line in Path("/proc/net/route").read_text().splitlines()[1:]:
-        fields = line.split()
-        address, mask = (int.from_bytes(bytes.fromhex(fields[i]), "little") for i in (1, 7))
-        if mask:
-            found.append(IPv4Network((address, bin(mask).count("1")), strict=False))
-    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +118,7 @@ class Plane:
             leading.cancel()
         if self._running.done():
             self._running.result()
+        await self._account_made()
         context = self.certificates.server_context()
         for sock in (*self._internal_sockets(listening), *listening):
             await self.server.serve(sock, context)
@@ -218,6 +142,16 @@ class Plane:
         await self.server.close()
         if self._claim is not None:
             self._claim.close()
+
+    async def _account_made(self) -> None:
+        """Wait until the first namespace has its account: pods are given their token from then on."""
+        client = self.client("mooring")
+        async with asyncio.timeout(START_SECONDS):
+            while True:
+                with suppress(NotFound):
+                    await client.get(ServiceAccount, "default", namespace="default")
+                    return
+                await asyncio.sleep(0.005)
 
     def _internal_sockets(self, listening: Sequence[socket.socket]) -> list[socket.socket]:
         """Where pods reach the API, unless a listener on all addresses is that already."""

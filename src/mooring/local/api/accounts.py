@@ -2,37 +2,58 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import Any
 
 from mooring.local.api import failures
 from mooring.local.api.call import Call
 from mooring.local.api.objectmeta import generate_name
 
-__all__ = ["with_account"]
+__all__ = ["account_made", "with_account"]
 
 JsonObject = dict[str, Any]
 
+_ACCOUNTS = "serviceaccounts"
 _DEFAULT = "default"
 _VOLUME = "kube-api-access-"
 _PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 #: Seconds; the odd number marks tokens that nobody asked for.
 _SECONDS = 3607
 _MIRROR = "kubernetes.io/config.mirror"
+#: Seconds in which the account `default` of a new namespace has to appear, and between two looks.
+_PATIENCE, _LOOK = 1.5, 0.02
+
+
+async def account_made(obj: JsonObject, call: Call) -> None:
+    """Wait for the account `default` that a pod of a new namespace runs as: it is made right after the namespace."""
+    name = (obj.get("spec") or {}).get("serviceAccountName") or _DEFAULT
+    if name != _DEFAULT or not _makes_accounts(call):
+        return
+    accounts = call.cluster.store.collection(_ACCOUNTS)
+    deadline = time.monotonic() + _PATIENCE
+    while accounts.head((call.namespace, name)) is None and time.monotonic() < deadline:
+        await asyncio.sleep(_LOOK)
+
+
+def _makes_accounts(call: Call) -> bool:
+    """Tell whether a controller of accounts is at work: a server alone has none, and its pods do without."""
+    return call.cluster.store.collection(_ACCOUNTS).head(("default", _DEFAULT)) is not None
 
 
 def with_account(obj: JsonObject, call: Call) -> JsonObject:
     """Return a new pod that runs as an account and holds its token; raises 403 when there is no such account.
 
-    The account `default` may still be on its way in a new namespace: then the pod does without a token.
+    Only on a server where nobody makes accounts, a pod of the account `default` does without it.
     """
     spec: JsonObject = dict(obj.get("spec") or {})
     if _MIRROR in ((obj.get("metadata") or {}).get("annotations") or {}):
         return {**obj, "spec": spec}
     name = spec.get("serviceAccountName") or _DEFAULT
     spec["serviceAccountName"] = spec["serviceAccount"] = name
-    entry = call.cluster.store.collection("serviceaccounts").head((call.namespace, name))
+    entry = call.cluster.store.collection(_ACCOUNTS).head((call.namespace, name))
     if entry is None:
-        if name != _DEFAULT:
+        if name != _DEFAULT or _makes_accounts(call):
             missing = failures.not_found("", "serviceaccount", name).message
             why = f"error looking up service account {call.namespace}/{name}: {missing}"
             raise call.forbidden(why, obj["metadata"].get("name") or "")

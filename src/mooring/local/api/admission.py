@@ -9,7 +9,7 @@ from typing import Any
 
 from mooring.kube.errors import ApiError
 from mooring.local.api import failures, patch
-from mooring.local.api.accounts import with_account
+from mooring.local.api.accounts import account_made, with_account
 from mooring.local.api.admissionpolicies import check_policies
 from mooring.local.api.call import Call, Operation
 from mooring.local.api.limitranges import check_limits, with_default_limits
@@ -55,6 +55,8 @@ class Admission:
     ) -> JsonObject:
         """Return the object as the chain wants it; the very same one when nobody changed it."""
         if not call.target.subresource:
+            if call.served.storage == "pods" and old is None:
+                await account_made(obj, call)
             obj = _completed(obj, old, call)
         for hook in self._hooks(_MUTATING, call):
             review = Review(call, obj, old, operation, options)
