@@ -55,13 +55,12 @@ async def test_those_of_others_stay(client: CachedClient) -> None:
 
 async def test_one_that_somebody_else_removed_does_not_come_back(client: CachedClient) -> None:
     seen = await add_finalizer(client, await made(client, "other.dev/first"), OURS)
-    await client.live.patch(
-        ConfigMap, "a", MergePatch({"metadata": {"finalizers": [OURS]}}), namespace="default"
-    )
+    theirs = MergePatch({"metadata": {"finalizers": [OURS, "other.dev/second"]}})
+    await client.live.patch(ConfigMap, "a", theirs, namespace="default")
     with pytest.raises(Conflict):
         await remove_finalizer(client, seen, OURS)
     now = await client.live.get(ConfigMap, "a", namespace="default")
-    assert now.metadata.finalizers == [OURS], "not the index that was seen, and nobody else's"
+    assert now.metadata.finalizers == [OURS, "other.dev/second"], "not by the index that was seen"
 
 
 async def test_the_last_one_lets_a_deleted_object_go(client: CachedClient) -> None:
