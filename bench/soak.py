@@ -14,30 +14,24 @@ import argparse
 import asyncio
 import contextlib
 import json
-import os
 import random
 import secrets
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from mooring.kube.objects.coordination import Lease
 from mooring.operators.redis.sentinel.moves import LastFailover
-from mooring.operators.scope import lease_name
 from mooring.runtime import configure_logging
 from mooring.testing.bed import Bed, KubernetesBed
 from mooring.testing.ledger import Ledger
+from mooring.testing.process import OperatorProcess, operator_process, served
 from mooring.testing.redis import RedisStage
 
 __all__ = ["main"]
@@ -45,8 +39,6 @@ __all__ = ["main"]
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = 1.5
 """Seconds without a write that need no explanation."""
-RENEWED = 3.0
-"""Seconds since the renewal of a Lease whose holder lives (it renews every two)."""
 LEASE = 30.0
 """Seconds after which somebody leads again: a dead holder's Lease, and the start of the next one."""
 
@@ -68,58 +60,6 @@ class Round:
     @property
     def good(self) -> bool:
         return not self.lost_confirmed and (self.gap <= TARGET or bool(self.explanation))
-
-
-class OperatorProcess:
-    """`mooring run` as a process of its own, against the bed's API server."""
-
-    def __init__(self, bed: Bed, directory: Path) -> None:
-        plane = bed.plane
-        self._kubeconfig = directory / "operator.kubeconfig"
-        plane.directory.write_kubeconfig(
-            self._kubeconfig,
-            server=f"https://{plane.ranges.pods[1]}:6443",
-            authority=plane.certificates.authority,
-        )
-        self._bed = bed
-        self._log = directory / "operator.log"
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Start it (anew)."""
-        words = ["-m", "mooring", "run", "--kubeconfig", str(self._kubeconfig), "--log-format", "json"]
-        words += ["--bind", "127.0.0.1", "--metrics-port", "-1", "--probe-port", "-1"]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, *words],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-            )
-
-    def kill(self) -> None:
-        """kill -9."""
-        self._end(signal.SIGKILL)
-
-    async def leads(self) -> bool:
-        """Whether the Lease was renewed just now: by a living process."""
-        name = lease_name("redis-sentinel", "all")
-        lease = await self._bed.get(Lease, name, "mooring-system")
-        renewed = lease.spec.renew_time if lease.spec else None
-        if not renewed:
-            return False
-        return datetime.now(UTC) - datetime.fromisoformat(renewed) < timedelta(seconds=RENEWED)
-
-    def stop(self) -> None:
-        """SIGTERM, for the end."""
-        self._end(signal.SIGTERM)
-
-    def _end(self, number: int) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.send_signal(number)
-            process.wait(timeout=30)
 
 
 class Soak:
@@ -223,26 +163,12 @@ def roles_of(rounds: int, chance: random.Random) -> list[str]:
     return roles
 
 
-@asynccontextmanager
-async def operators(bed: Bed, directory: Path, *, apart: bool) -> AsyncIterator[OperatorProcess | None]:
-    """The operators as a process of their own, or (None) those of the bed."""
-    if not apart:
-        yield None
-        return
-    process = OperatorProcess(bed, directory)
-    await asyncio.to_thread(process.start)
-    try:
-        yield process
-    finally:
-        await asyncio.to_thread(process.stop)
-
-
 async def soak(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
     """Run all rounds on an embedded plane of their own; the totals."""
     apart = options.operator_process
     async with (
         Bed(directory, operators=() if apart else None) as bed,
-        operators(bed, directory, apart=apart) as process,
+        operator_process(bed, directory) if apart else contextlib.nullcontext() as process,
     ):
         return await soak_on(bed, options, process)
 
@@ -256,7 +182,7 @@ async def soak_on(
     stage = RedisStage(bed, document["metadata"]["name"], password=document["spec"].get("password", ""))
     rounds: list[Round] = []
     began = time.monotonic()
-    await _served(bed)
+    await served(bed)
     try:
         await bed.apply(document)
         await stage.healthy(60)
@@ -286,16 +212,6 @@ async def soak_on(
         ),
         "unexplained": [one.number for one in rounds if not one.good],
     }
-
-
-async def _served(bed: Bed | KubernetesBed) -> None:
-    """Wait until the kind is served: another process applies its definition."""
-
-    async def there() -> bool:
-        listing = await bed.client.request("GET", "/apis")
-        return b"redis.kun" in listing.body
-
-    await bed.until(there, "the RedisCluster definition", within=60)
 
 
 def _line(one: Round) -> str:

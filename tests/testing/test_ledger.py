@@ -35,6 +35,7 @@ async def test_a_loss_of_acknowledged_and_of_confirmed_writes_is_seen(tmp_path: 
         report = await ledger.check()
         assert (report.lost_acknowledged, report.lost_confirmed) == (3, 1)
         assert set(report.lost_keys) == {"l:10", "l:11", "l:12"}
+        assert 0.002 <= report.lost_seconds < 1.0
 
 
 async def test_a_pause_is_measured(tmp_path: Path) -> None:

@@ -1,0 +1,128 @@
+"""Operators as a process of their own, which a test can kill: ``mooring run`` against a bed's API server.
+
+async with Bed(directory, operators=()) as bed, operator_process(bed, directory) as operator:
+    await served(bed)
+    operator.kill()
+    operator.start()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import mooring
+from mooring.kube import NotFound
+from mooring.kube.objects.coordination import Lease
+from mooring.operators.scope import lease_name
+from mooring.testing.bed import Bed, KubernetesBed
+
+__all__ = ["OperatorProcess", "operator_process", "served"]
+
+RENEWED = 3.0
+"""Seconds since the renewal of a Lease whose holder lives (it renews every two)."""
+
+
+class OperatorProcess:
+    """One `mooring run`; with a ``namespace`` it looks after that one alone and has its Lease there."""
+
+    def __init__(self, bed: Bed, directory: Path, *, namespace: str = "") -> None:
+        plane = bed.plane
+        name = f"operator-{namespace}" if namespace else "operator"
+        self._kubeconfig = directory / f"{name}.kubeconfig"
+        plane.directory.write_kubeconfig(
+            self._kubeconfig,
+            server=f"https://{plane.ranges.pods[1]}:6443",
+            authority=plane.certificates.authority,
+        )
+        self._bed = bed
+        self._namespace = namespace
+        self._log = directory / f"{name}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it (anew)."""
+        words = ["-m", "mooring", "run", "--kubeconfig", str(self._kubeconfig), "--log-format", "json"]
+        words += ["--bind", "127.0.0.1", "--metrics-port", "-1", "--probe-port", "-1"]
+        if self._namespace:
+            words += [
+                "--scope",
+                "namespaced",
+                "--namespaces",
+                self._namespace,
+                "--namespace",
+                self._namespace,
+            ]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, *words],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": str(Path(mooring.__file__).parents[1])},
+            )
+
+    @property
+    def pid(self) -> int:
+        """Its pid; raises LookupError while it does not run."""
+        if self._process is None:
+            raise LookupError("the operators' process does not run")
+        return self._process.pid
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._end(signal.SIGKILL)
+
+    async def leads(self) -> bool:
+        """Whether the Lease was renewed just now: by a living process."""
+        scope = "namespaced" if self._namespace else "all"
+        try:
+            lease = await self._bed.get(
+                Lease, lease_name("redis-sentinel", scope), self._namespace or "mooring-system"
+            )
+        except NotFound:
+            return False
+        renewed = lease.spec.renew_time if lease.spec else None
+        if not renewed:
+            return False
+        return datetime.now(UTC) - datetime.fromisoformat(renewed) < timedelta(seconds=RENEWED)
+
+    def stop(self) -> None:
+        """SIGTERM, for the end."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: int) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(number)
+            process.wait(timeout=30)
+
+
+@asynccontextmanager
+async def operator_process(
+    bed: Bed, directory: Path, *, namespace: str = ""
+) -> AsyncIterator[OperatorProcess]:
+    """The operators apart, from here to the end of the block."""
+    process = OperatorProcess(bed, directory, namespace=namespace)
+    await asyncio.to_thread(process.start)
+    try:
+        yield process
+    finally:
+        await asyncio.to_thread(process.stop)
+
+
+async def served(bed: Bed | KubernetesBed) -> None:
+    """Wait until RedisClusters are served: another process applies their definition."""
+
+    async def there() -> bool:
+        listing = await bed.client.request("GET", "/apis")
+        return b"redis.kun" in listing.body
+
+    await bed.until(there, "the RedisCluster definition", within=60)
