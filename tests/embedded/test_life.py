@@ -507,11 +507,9 @@ async def test_operators_hand_over_on_a_real_api_server(
 @needs_kubectl
 async def test_a_plain_user_does_all_of_it(home: Path) -> None:
     with plain_user() as user:
-        directory = user.home / "data"
+        directory = user.home / ".local/share/mooring"  # where it is for whoever names none
         try:
-            up = await user.run(
-                "up", "--detach", "--data-dir", directory, "--listen", "127.0.0.1:0", seconds=100
-            )
+            up = await user.run("up", "--detach", "--listen", "127.0.0.1:0", seconds=100)
             assert up.status == 0, up.text
             kubeconfig = DataDirectory(directory).kubeconfig
             client = Client(HttpTransport(Config.load(kubeconfig)))
@@ -526,19 +524,18 @@ async def test_a_plain_user_does_all_of_it(home: Path) -> None:
             command = ("exec", "redis-cluster-demo-0", "-c", "redis", "--", "redis-cli", "ping")
             assert "NOAUTH" in (await user.kubectl(kubeconfig, *command)).text
 
-            inside = ("enter", "--data-dir", directory)
-            nodes = await user.run(*inside, "kubectl", "get", "nodes")
+            nodes = await user.run("enter", "kubectl", "get", "nodes")
             assert " Ready " in nodes.fine()
             service = await user.kubectl(
                 kubeconfig, "get", "service", "redis-sentinel-demo", "-o", "jsonpath={.spec.clusterIP}"
             )
             master = await user.run(
-                *(*inside, "redis-cli", "-h", service.fine(), "-p", "26379"),
+                *("enter", "redis-cli", "-h", service.fine(), "-p", "26379"),
                 *("sentinel", "get-master-addr-by-name", "mymaster"),
             )
             assert master.fine().splitlines()[1] == "6379"
         finally:
-            down = await user.run("down", "--data-dir", directory)
+            down = await user.run("down")
         assert "stopped; data is kept" in down.fine()
         await until(lambda: user.processes() == [], "his processes are gone", within=5)
 

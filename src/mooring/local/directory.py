@@ -37,10 +37,15 @@ class DirectoryUnusable(OSError):
 
 def default_directory() -> Path:
     """``/var/lib/mooring`` for root, ``~/.local/share/mooring`` for others."""
-    if os.geteuid() == 0:
+    if os.geteuid() == 0 and not _only_user():
         return Path("/var/lib/mooring")
     base = os.environ.get("XDG_DATA_HOME")
     return (Path(base) if base else Path.home() / ".local/share") / "mooring"
+
+
+def _only_user() -> bool:
+    """Whether no other user exists here: then root is a plain user, in the namespace of his plane."""
+    return Path("/proc/self/uid_map").read_text().split()[2] == "1"
 
 
 @dataclass(frozen=True, slots=True)
