@@ -239,6 +239,35 @@ def test_the_claims_name_names_the_volume() -> None:
     assert {mount.name: mount.mount_path for mount in main(declared).volume_mounts or ()}["data"] == "/data"
 
 
+def claiming(size: str, name: str = "data") -> dict[str, Any]:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+    return {"persistentVolumeClaim": {"metadata": {"name": name}, "spec": spec}}
+
+
+@pytest.mark.parametrize("storage", [{"emptyDir": {}}, claiming("1Gi", "other")])
+def test_a_set_that_exists_keeps_its_volumes_whatever_is_declared(storage: dict[str, Any]) -> None:
+    live = one(apps.StatefulSet, "redis-cluster-shop", cluster(storage=claiming("1Gi")))
+    specs = Specs(cluster(storage=storage), Found(redis=live, roll=frozenset({"redis"})))
+    template = specs.redis_set().spec.template  # type: ignore[union-attr]
+    assert template
+    assert template.spec
+    mounts = (template.spec.containers or [])[0].volume_mounts or ()
+    assert [mount.name for mount in mounts if mount.mount_path == "/data"] == ["data"]
+    assert "redis-data" not in {volume.name for volume in template.spec.volumes or ()}
+    assert specs.keeps_claims
+    assert "put it back" in specs.unlike_declared({})
+
+
+@pytest.mark.parametrize(("size", "told"), [("1Gi", ""), ("1024Mi", ""), ("2Gi", "resources.requests")])
+def test_a_claim_of_another_size_than_declared_is_named(size: str, told: str) -> None:
+    live = one(apps.StatefulSet, "redis-cluster-shop", cluster(storage=claiming("1Gi")))
+    claim = claiming("1Gi")["persistentVolumeClaim"]
+    there = {"data-redis-cluster-shop-2": decode(claim, core.PersistentVolumeClaim)}
+    said = Specs(cluster(storage=claiming(size)), Found(redis=live)).unlike_declared(there)
+    assert told in said
+    assert ("data-redis-cluster-shop-2" in said) is bool(told)
+
+
 def test_the_users_shutdown_script_runs_before_a_pod_stops() -> None:
     files = Specs(cluster(), Found(shutdown="exit 0")).redis_config().data or {}
     assert files["shutdown.sh"] == "exit 0"

@@ -245,7 +245,7 @@ class SentinelActor(Actor[RedisCluster]):
             return ctx.wait(verdict.reason, verdict.message, after=verdict.after, stalled=verdict.stalled)
         if blocked is not None:
             return blocked
-        unmet = self._unmet(ctx)
+        unmet = self._unmet(ctx, inputs)
         if unmet:
             return ctx.wait("NotAsDeclared", "; ".join(unmet), after=LOOK_AGAIN, stalled=True)
         return ctx.in_sync(again=LOOK_AGAIN)
@@ -386,7 +386,7 @@ class SentinelActor(Actor[RedisCluster]):
             reason = "ScalingDown" if head.reason == "Scaling down" else reason
             ctx.events.normal(ctx.obj, "Updating" if reason == "Upgrading" else reason, message)
 
-    def _unmet(self, ctx: Context[RedisCluster]) -> list[str]:
+    def _unmet(self, ctx: Context[RedisCluster], inputs: Inputs) -> list[str]:
         """What a cluster that works well still cannot follow of its declaration, each with its field."""
         status = _status(ctx)
         said = [
@@ -394,7 +394,8 @@ class SentinelActor(Actor[RedisCluster]):
             for key, result in sorted((status.config or {}).items())
             if result.message and result.state != "Clamped"
         ]
-        return said + self._unknown.get(ctx.key, ("", 0, []))[2]
+        storage = Specs(ctx.obj, inputs.found).unlike_declared(inputs.claims)
+        return [*said, *([storage] if storage else []), *self._unknown.get(ctx.key, ("", 0, []))[2]]
 
     async def _read_unknown(self, ctx: Context[RedisCluster]) -> None:
         """Look once per generation for fields the type does not know: a cached object no longer has them."""

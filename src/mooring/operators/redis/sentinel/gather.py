@@ -28,7 +28,7 @@ from mooring.operators.redis.sentinel.passwords import Kept, PasswordState, unus
 from mooring.operators.redis.sentinel.pods import claim_name, is_older, pods_of
 from mooring.operators.redis.sentinel.report import learning_since, unreachable_since
 from mooring.operators.redis.sentinel.settings import parse_live, wanted_of
-from mooring.operators.redis.sentinel.specs import DEFAULT_VOLUME, Found, Specs
+from mooring.operators.redis.sentinel.specs import Found, Specs
 from mooring.operators.redis.sentinel.topology import Pod, read_topology
 from mooring.operators.redis.sentinel.types import (
     RedisCluster,
@@ -229,14 +229,11 @@ class Gathering:
         self, specs: Specs, inputs: Inputs, born: datetime | None
     ) -> tuple[dict[str, str], frozenset[str]]:
         """Claim UIDs by pod name, and the pods whose claim is older than the cluster."""
-        storage = spec_of(self._cluster).storage
-        claim = storage.persistent_volume_claim if storage else None
-        volume = (claim.metadata.name if claim is not None else None) or DEFAULT_VOLUME
         volumes: dict[str, str] = {}
         old: set[str] = set()
         for ordinal in range(inputs.wanted.size):
             pod = specs.names.pod("redis", ordinal)
-            there = inputs.claims.get(claim_name(volume, pod))
+            there = inputs.claims.get(claim_name(specs.volume_name, pod))
             if there is not None:
                 volumes[pod] = there.metadata.uid or ""
                 if is_older(there, born):

@@ -21,6 +21,7 @@ from mooring.operators.redis.sentinel import scripts
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.names import INPUTS, ROLE, Component, Names, labels_of, selector_of
 from mooring.operators.redis.sentinel.passwords import Kept
+from mooring.operators.redis.sentinel.pods import claim_name
 from mooring.operators.redis.sentinel.settings import base_conf, first_live, render_live, restart_keys
 from mooring.operators.redis.sentinel.steps import gate_arguments
 from mooring.operators.redis.sentinel.types import (
@@ -104,7 +105,7 @@ class Specs:
     def keeps_claims(self) -> bool:
         """Claims outlive the cluster: unless the user wrote ``keepAfterDeletion: false``."""
         storage = self._spec.storage or RedisStorage()
-        return storage.persistent_volume_claim is not None and storage.keep_after_deletion is not False
+        return self._claimed and storage.keep_after_deletion is not False
 
     def unowned(self) -> list[tuple[type[Object], str]]:
         """Children that stay when the cluster goes: what tells whose data is on kept claims."""
@@ -343,19 +344,62 @@ class Specs:
             ),
         )
 
+    # --- volumes -------------------------------------------------------------------------------------------
+
     def _claims(self) -> list[core.PersistentVolumeClaim] | None:
-        claim = (self._spec.storage or RedisStorage()).persistent_volume_claim
+        claim = self._declared_claim
         if claim is None:
             return None
         labels = {**(claim.metadata.labels or {}), **self._selector("redis")}
         metadata = meta.ObjectMeta(
-            name=self._volume_name(), labels=labels, annotations=claim.metadata.annotations
+            name=claim.metadata.name or DEFAULT_VOLUME, labels=labels, annotations=claim.metadata.annotations
         )
         return [core.PersistentVolumeClaim(metadata=metadata, spec=claim.spec)]
 
-    def _volume_name(self) -> str:
-        claim = (self._spec.storage or RedisStorage()).persistent_volume_claim
+    @property
+    def _declared_claim(self) -> core.PersistentVolumeClaim | None:
+        return self._spec.storage.persistent_volume_claim if self._spec.storage else None
+
+    @property
+    def _claim(self) -> core.PersistentVolumeClaim | None:
+        """The template of the claims: nobody can change that of a set that exists, whatever is declared."""
+        live = self._found.redis
+        if live is None or live.spec is None:
+            return self._declared_claim
+        return next(iter(live.spec.volume_claim_templates or ()), None)
+
+    @property
+    def _claimed(self) -> bool:
+        return self._claim is not None
+
+    @property
+    def volume_name(self) -> str:
+        """The pods' volume with the data; a claim's name begins with it."""
+        claim = self._claim
         return (claim.metadata.name if claim is not None else None) or DEFAULT_VOLUME
+
+    def unlike_declared(self, claims: Mapping[str, core.PersistentVolumeClaim]) -> str:
+        """What spec.storage asks for and the volumes that are there do not give, with the remedy; or ""."""
+        wanted, there, where = self._declared_claim, self._claim, "spec.storage.persistentVolumeClaim"
+        if (wanted is None) is not (there is None):
+            made = "with" if there is not None else "without"
+            return (
+                f"{where}: the pods were made {made} claims and keep their volumes; put it back, or move the data "
+                "to a new cluster"
+            )
+        if wanted is None or there is None:
+            return ""
+        if (wanted.metadata.name or DEFAULT_VOLUME) != self.volume_name:
+            return f"{where}.metadata.name: the claims that hold the data are named {self.volume_name}; put it back"
+        for ordinal in range(self._spec.size or 3):
+            name = claim_name(self.volume_name, self.names.pod("redis", ordinal))
+            given = claims[name].spec if name in claims else None
+            if given is not None and wanted.spec is not None and (path := differs(wanted.spec, given)):
+                return (
+                    f"{where}.spec: the claim {name} has another value of {path}; claims stay as they were made: "
+                    "put it back, or change the claims themselves"
+                )
+        return ""
 
     # --- the pods ------------------------------------------------------------------------------------------
 
@@ -383,7 +427,7 @@ class Specs:
             ),
             _memory_volume(),
         ]
-        if spec.storage is None or spec.storage.persistent_volume_claim is None:
+        if not self._claimed:
             empty = (spec.storage.empty_dir if spec.storage else None) or core.EmptyDirVolumeSource()
             volumes.append(core.Volume(name=DEFAULT_VOLUME, empty_dir=empty))
         return core.PodTemplateSpec(
@@ -425,7 +469,7 @@ class Specs:
                 core.VolumeMount(name="live", mount_path="/mooring/live", read_only=True),
                 core.VolumeMount(name="auth", mount_path="/mooring/auth", read_only=True),
                 core.VolumeMount(name="run", mount_path="/mooring/run"),
-                core.VolumeMount(name=self._volume_name(), mount_path="/data"),
+                core.VolumeMount(name=self.volume_name, mount_path="/data"),
             ],
         )
 
