@@ -227,7 +227,9 @@ async def test_reads_follow_our_writes_while_others_edit(client: Client, namespa
                         assert (found.data or {})["ours"] == str(number)
                     reads += 1
                 if number % 20 == 19:
-                    await cached.delete(ConfigMap, name, namespace=namespace)
+                    # Whatever version: a stranger may have edited it at this very moment.
+                    uid = (found or made).metadata.uid
+                    await cached.delete(ConfigMap, name, namespace=namespace, uid=uid)
                     again = cached.find(ConfigMap, name, namespace=namespace)
                     assert again is None or again.metadata.uid != made.metadata.uid
 
