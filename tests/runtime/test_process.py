@@ -405,3 +405,20 @@ async def test_a_service_that_ignores_being_cancelled_holds_no_stop_up(
     free.set()
     assert done
     await clock.settle()
+
+
+async def test_a_lease_that_cannot_be_given_back_keeps_nothing_else_from_ending(
+    api: FakeApi, clock: VirtualClock
+) -> None:
+    operator = Operator(api, clock, election=Election("l", "ns"), metrics_port=0)
+    task = operator.run()
+    async with asyncio.timeout(20):
+        await operator.manager.leading.wait()
+    api.fail("PATCH", RuntimeError("a bug in the transport"), times=1000)
+    operator.manager.stop()
+    with pytest.raises(RuntimeError, match="a bug"):
+        await asyncio.wait_for(task, 20)
+    assert not api.streams, "no stream is left open"
+    async with aiohttp.ClientSession() as session:
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await session.get(f"http://127.0.0.1:{operator.manager.metrics_port}/metrics")

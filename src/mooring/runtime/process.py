@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
 from typing import Any, Final
 
 import structlog
@@ -266,14 +267,14 @@ class Manager:
         await self.events.stop(timeout=EVENTS_SECONDS)
 
     async def _shut_down(self) -> None:
-        if self._elector is not None:
-            await self._elector.release()
-        if self._shards is not None:
-            await self._shards.release()
-        if self._own_informers:
-            await self.informers.stop()
-        await self._server.stop()
-        await self.health.stop()
+        async with AsyncExitStack() as last_to_first:  # all of them, whichever fails
+            last_to_first.push_async_callback(self.health.stop)
+            last_to_first.push_async_callback(self._server.stop)
+            if self._own_informers:
+                last_to_first.push_async_callback(self.informers.stop)
+            for leases in (self._elector, self._shards):
+                if leases is not None:
+                    last_to_first.push_async_callback(leases.release)
         log.info("stopped", operator=self.name)
 
     async def _unless_stopped(self, step: Awaitable[None]) -> bool:
