@@ -165,6 +165,18 @@ async def budget(api: Client, allowed: int) -> None:
     await api.merge(PDB + "/b/status", {"status": status})
 
 
+@pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
+async def test_the_namespaces_everything_stands_on_may_not_be_deleted(api: Client, name: str) -> None:
+    path = f"/api/v1/namespaces/{name}"
+
+    answer = await api.send("DELETE", path)
+
+    assert answer.status == 403
+    said = f'namespaces "{name}" is forbidden: this namespace may not be deleted'
+    assert msgspec.json.decode(answer.body)["message"] == said
+    assert "deletionTimestamp" not in (await api.get(path))["metadata"]
+
+
 async def test_eviction_without_a_budget_deletes_gracefully(api: Client) -> None:
     await running(api)
     assert (await api.create(PODS + "/p/eviction", EVICTION))["status"] == "Success"

@@ -55,6 +55,8 @@ _RETURNED = {
 }
 #: Kinds whose dependants are orphaned when nobody says otherwise.
 _ORPHANING = {"replicationcontrollers", "jobs.batch"}
+#: Namespaces that nobody may delete.
+_IMMORTAL = frozenset(("default", "kube-system", "kube-public"))
 _JOB_WARNING = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove"
     " them or set propagationPolicy=Orphan to suppress this warning"
@@ -89,6 +91,8 @@ async def read_options(call: Call) -> DeleteOptions:
 async def delete(call: Call) -> Result:
     """Delete an object, or begin to."""
     options = await read_options(call)
+    if call.served.storage == "namespaces" and call.target.name in _IMMORTAL:
+        raise failures.forbidden("", "namespaces", call.target.name, "this namespace may not be deleted")
     entry, gone = await _delete_named(call, call.target.name, options)
     served = call.served
     if served.storage == "jobs.batch" and not options.policy and options.orphan is None:
