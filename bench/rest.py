@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from mooring.local.api.http import Answer, Request
+from mooring.local.api.server import ApiServer
 from mooring.runtime import configure_logging
 from mooring.testing.bed import Bed
 from mooring.testing.redis import RedisStage, manifest
@@ -44,16 +45,16 @@ class Writes:
     others: int = 0
     of: Counter[str] = field(default_factory=Counter)
 
-    def attach(self, bed: Bed) -> None:
+    def attach(self, server: ApiServer) -> None:
         """Count from now on."""
-        handle = bed.plane.server.handle
+        handle = server.handle
 
         async def counted(request: Request) -> Answer:
             if request.method not in READS:
                 self._note(request)
             return await handle(request)
 
-        setattr(bed.plane.server, "handle", counted)  # noqa: B010
+        setattr(server, "handle", counted)  # noqa: B010
 
     def clear(self) -> None:
         """Begin anew."""
@@ -99,7 +100,7 @@ async def measure(options: argparse.Namespace, directory: Path) -> dict[str, Any
     """Create, wait for Healthy, let settle, then watch the rest."""
     async with Bed(directory) as bed:
         writes = Writes()
-        writes.attach(bed)
+        writes.attach(bed.plane.server)
         stages = [RedisStage(bed, f"rest-{number}") for number in range(options.clusters)]
         began = time.monotonic()
         for stage in stages:

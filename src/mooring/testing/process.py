@@ -19,33 +19,27 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import mooring
-from mooring.kube import NotFound
+from mooring.kube import Client, NotFound
 from mooring.kube.objects.coordination import Lease
 from mooring.operators.scope import lease_name
 from mooring.testing.bed import Bed, KubernetesBed
 
 __all__ = ["OperatorProcess", "operator_process", "served"]
 
-RENEWED = 3.0
-"""Seconds since the renewal of a Lease whose holder lives (it renews every two)."""
+RENEWED = timedelta(seconds=3)
+"""Since the renewal of a Lease whose holder lives (it renews every two seconds)."""
 
 
 class OperatorProcess:
     """One `mooring run`; with a ``namespace`` it looks after that one alone and has its Lease there."""
 
-    def __init__(self, bed: Bed, directory: Path, *, namespace: str = "") -> None:
-        plane = bed.plane
-        name = f"operator-{namespace}" if namespace else "operator"
-        self._kubeconfig = directory / f"{name}.kubeconfig"
-        plane.directory.write_kubeconfig(
-            self._kubeconfig,
-            server=f"https://{plane.ranges.pods[1]}:6443",
-            authority=plane.certificates.authority,
-        )
-        self._bed = bed
+    def __init__(self, kubeconfig: Path, client: Client, *, log: Path, namespace: str = "") -> None:
+        self._kubeconfig = kubeconfig
+        self._client = client
         self._namespace = namespace
-        self._log = directory / f"{name}.log"
+        self._log = log
         self._process: subprocess.Popen[bytes] | None = None
+        self._started = datetime.now(UTC)
 
     def start(self) -> None:
         """Start it (anew)."""
@@ -60,6 +54,7 @@ class OperatorProcess:
                 "--namespace",
                 self._namespace,
             ]
+        self._started = datetime.now(UTC)
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, *words],
@@ -81,18 +76,21 @@ class OperatorProcess:
         self._end(signal.SIGKILL)
 
     async def leads(self) -> bool:
-        """Whether the Lease was renewed just now: by a living process."""
+        """Whether the Lease was renewed just now, and by this process: the one before may have died just now."""
         scope = "namespaced" if self._namespace else "all"
         try:
-            lease = await self._bed.get(
-                Lease, lease_name("redis-sentinel", scope), self._namespace or "mooring-system"
+            lease = await self._client.get(
+                Lease,
+                lease_name("redis-sentinel", scope),
+                namespace=self._namespace or "mooring-system",
             )
         except NotFound:
             return False
         renewed = lease.spec.renew_time if lease.spec else None
         if not renewed:
             return False
-        return datetime.now(UTC) - datetime.fromisoformat(renewed) < timedelta(seconds=RENEWED)
+        at = datetime.fromisoformat(renewed)
+        return self._process is not None and max(self._started, datetime.now(UTC) - RENEWED) < at
 
     def stop(self) -> None:
         """SIGTERM, for the end."""
@@ -110,7 +108,12 @@ async def operator_process(
     bed: Bed, directory: Path, *, namespace: str = ""
 ) -> AsyncIterator[OperatorProcess]:
     """The operators apart, from here to the end of the block."""
-    process = OperatorProcess(bed, directory, namespace=namespace)
+    plane, name = bed.plane, f"operator-{namespace}" if namespace else "operator"
+    kubeconfig = directory / f"{name}.kubeconfig"
+    plane.directory.write_kubeconfig(
+        kubeconfig, server=f"https://{plane.ranges.pods[1]}:6443", authority=plane.certificates.authority
+    )
+    process = OperatorProcess(kubeconfig, bed.client, log=directory / f"{name}.log", namespace=namespace)
     await asyncio.to_thread(process.start)
     try:
         yield process
