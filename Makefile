@@ -45,8 +45,9 @@ kubernetes: ## start a real control plane (etcd, kube-apiserver, kube-controller
 kubernetes-down: ## stop it and leave nothing behind
 	$(DEV) python hack/kubernetes/controlplane.py down
 
-soak: ## rounds of faults under a writer, not for CI: make soak ROUNDS=20
+soak: ## rounds of faults under a writer, not for CI: make soak ROUNDS=20 MINUTES=30 FAULTS=200
 	$(DEV) python bench/soak.py --rounds $(or $(ROUNDS),20)
+	$(DEV) python bench/faults.py --minutes $(or $(MINUTES),30) --faults $(or $(FAULTS),200)
 	$(DEV) pytest -q -m soak
 
 bench: ## the embedded plane beside the real one; the runtime beside kopf and controller-runtime (half an hour)

@@ -36,7 +36,7 @@ NODE = "simulated"
 VERSION = "7.0.15"
 RENEW = 10.0
 """Seconds between two renewals of the node's Lease."""
-FIRST = IPv4Address("127.64.0.1")
+FIRST = IPv4Address("127.2.0.1")
 
 
 @dataclass
