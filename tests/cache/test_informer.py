@@ -269,6 +269,7 @@ async def test_a_bad_object_that_is_deleted_is_gone(api: FakeApi, clock: Virtual
         api.put(CONFIG_MAPS, "a", data=7)
         api.remove(CONFIG_MAPS, "a")
         await clock.settle()
+        assert not informer.undecodable
         assert informer.get(Key("default", "a")) is None
         assert recorder.told[-1] == ("a", False, "watch")
 
