@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +24,24 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             build(SERVERS)
         except BuildError as failed:
             session.config.stash[_BUILD_FAILED] = failed
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What each file came to on the real control plane, and how long it took with starts and ends."""
+    asked = os.environ.get("MOORING_TEST_BED") == "kubernetes"
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    seconds: dict[str, float] = defaultdict(float)
+    for outcome, reports in terminalreporter.stats.items() if asked else ():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                file = report.nodeid.partition("::")[0]
+                seconds[file] += report.duration
+                counts[file][outcome] += 1
+    if counts:
+        terminalreporter.section("on a real control plane")
+    for file, outcomes in counts.items():
+        said = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items() if outcome)
+        terminalreporter.write_line(f"{seconds[file]:6.1f} s  {file}: {said}")
 
 
 @pytest.fixture(scope="session")

@@ -42,14 +42,22 @@ class ControlPlane:
     `directory` is a fresh temporary one by default, and is removed at the end. `audit` is the level
     of the audit log at `audit_log`: "Metadata", "Request" or "RequestResponse"; none by default.
     `definitions` is a directory of custom resource definitions, one a file, that are there from the start.
+    `services` is the range of Service addresses (10.171.0.0/16); two on one machine need different ones only
+    where nodes make these addresses work.
     """
 
     def __init__(
-        self, *, directory: Path | None = None, audit: str | None = None, definitions: Path | None = None
+        self,
+        *,
+        directory: Path | None = None,
+        audit: str | None = None,
+        definitions: Path | None = None,
+        services: str = "",
     ) -> None:
         self._given = directory
         self._audit = audit
         self._definitions = definitions
+        self._services = services
         self._keeper: subprocess.Popen[bytes] | None = None
         self._state: State | None = None
         self.directory = directory or Path()
@@ -75,7 +83,11 @@ class ControlPlane:
         self.directory = self._given or Path(tempfile.mkdtemp(prefix="mooring-kubernetes-"))
         try:
             self._keeper = _start_keeper(
-                self.directory, audit=self._audit, definitions=self._definitions, bound=True
+                self.directory,
+                audit=self._audit,
+                definitions=self._definitions,
+                services=self._services,
+                bound=True,
             )
             self._state = _wait_until_ready(self.directory, self._keeper)
         except BaseException:
@@ -100,13 +112,19 @@ class ControlPlane:
 
 
 def _start_keeper(
-    directory: Path, *, audit: str | None, bound: bool, definitions: Path | None = None
+    directory: Path,
+    *,
+    audit: str | None,
+    bound: bool,
+    definitions: Path | None = None,
+    services: str = "",
 ) -> subprocess.Popen[bytes]:
     """Start the keeper of a run directory; `bound`: it ends when this process does."""
     programs = build(SERVERS)
     _claim(directory)
     command = [sys.executable, "-m", "hack.kubernetes.keeper", str(directory.resolve())]
     command += ["--programs", str(programs)] + (["--audit", audit] if audit else [])
+    command += ["--services", services] if services else []
     command += ["--definitions", str(definitions.resolve())] if definitions else []
     with (directory / "log" / "keeper.log").open("wb") as log:
         return subprocess.Popen(

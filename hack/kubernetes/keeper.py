@@ -1,6 +1,6 @@
 """The keeper: the one process that owns the servers of a run directory.
 
-    python -m hack.kubernetes.keeper DIR --programs DIR [--audit LEVEL] [--definitions DIR] [--bound]
+    python -m hack.kubernetes.keeper DIR --programs DIR [--services RANGE] [--audit LEVEL] [--definitions DIR] [--bound]
 
 controlplane.py starts it. The kernel kills the servers when the keeper dies, and the keeper ends when
 SIGTERM says so or, with --bound, when its standard input closes: that is, when the process that started
@@ -25,6 +25,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import TextIO
 
@@ -38,7 +39,7 @@ __all__ = ["READY_DEADLINE", "Keeper"]
 READY_DEADLINE = 120.0
 """Seconds for each step of a start: API server ready, default ServiceAccount made. 3 s in all is usual."""
 
-_SERVICES = "10.171.0.0/16"
+SERVICES = IPv4Network("10.171.0.0/16")
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _POLL = 0.05
 _PORT_ATTEMPTS = 5
@@ -48,10 +49,18 @@ class Keeper:
     """Starts the three servers of one run directory and holds them until the end."""
 
     def __init__(
-        self, directory: Path, *, programs: Path, audit: str | None, definitions: Path | None, bound: bool
+        self,
+        directory: Path,
+        *,
+        programs: Path,
+        audit: str | None,
+        bound: bool,
+        services: IPv4Network = SERVICES,
+        definitions: Path | None = None,
     ) -> None:
         self._directory = directory
         self._programs = programs
+        self._services = services
         self._audit = audit
         self._definitions = definitions
         self._bound = bound
@@ -85,7 +94,7 @@ class Keeper:
         """Start the servers, each when it can; returns when all of them work (StartError)."""
         began = time.monotonic()
         self._say("starting", "making keys")
-        keys = _write_pki(self._directory / "pki")
+        keys = _write_pki(self._directory / "pki", self._services)
         if self._audit:
             (self._directory / "audit.yaml").write_text(_audit_policy(self._audit))
         self._spawn("etcd", _etcd_arguments())
@@ -99,7 +108,7 @@ class Keeper:
             write_private(self._directory / path, config.encode())
         if self._definitions is not None:
             self._define(port, keys.context, self._definitions)
-        self._spawn("kube-controller-manager", _controller_manager_arguments())
+        self._spawn("kube-controller-manager", _controller_manager_arguments(self._services))
         account = functools.partial(
             _answers, port, "/api/v1/namespaces/default/serviceaccounts/default", keys.context
         )
@@ -125,7 +134,7 @@ class Keeper:
         """Start the API server on a free port; should another process take the port first, on another."""
         for _ in range(_PORT_ATTEMPTS):
             port = _free_port()
-            self._spawn("kube-apiserver", _apiserver_arguments(port, audit=bool(self._audit)))
+            self._spawn("kube-apiserver", _apiserver_arguments(port, self._services, audit=bool(self._audit)))
             ready = functools.partial(_answers, port, "/readyz", context)
             try:
                 self._wait("kube-apiserver /readyz", ready, log="kube-apiserver")
@@ -199,7 +208,7 @@ def _etcd_arguments() -> list[str]:
     ]
 
 
-def _apiserver_arguments(port: int, *, audit: bool) -> list[str]:
+def _apiserver_arguments(port: int, services: IPv4Network, *, audit: bool) -> list[str]:
     arguments = [
         f"--etcd-servers=unix://{ETCD_SOCKET}",
         "--bind-address=127.0.0.1",
@@ -213,7 +222,7 @@ def _apiserver_arguments(port: int, *, audit: bool) -> list[str]:
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
         "--service-account-key-file=pki/service-account.pub",
         "--service-account-signing-key-file=pki/service-account.key",
-        f"--service-cluster-ip-range={_SERVICES}",
+        f"--service-cluster-ip-range={services}",
         "--authorization-mode=Node,RBAC",
         "--allow-privileged=true",
     ]
@@ -222,7 +231,7 @@ def _apiserver_arguments(port: int, *, audit: bool) -> list[str]:
     return arguments
 
 
-def _controller_manager_arguments() -> list[str]:
+def _controller_manager_arguments(services: IPv4Network) -> list[str]:
     return [
         "--kubeconfig=pki/controller-manager.kubeconfig",
         "--secure-port=0",
@@ -235,7 +244,7 @@ def _controller_manager_arguments() -> list[str]:
         "--root-ca-file=pki/ca.crt",
         "--cluster-signing-cert-file=pki/ca.crt",
         "--cluster-signing-key-file=pki/ca.key",
-        f"--service-cluster-ip-range={_SERVICES}",
+        f"--service-cluster-ip-range={services}",
     ]
 
 
@@ -249,7 +258,7 @@ class _Keys:
     context: ssl.SSLContext
 
 
-def _write_pki(directory: Path) -> _Keys:
+def _write_pki(directory: Path, services: IPv4Network) -> _Keys:
     """Make every key and certificate, and write those that the servers read from files."""
     authority = Authority("mooring-test-ca")
     authority.pair.write(directory, "ca")
@@ -257,7 +266,7 @@ def _write_pki(directory: Path) -> _Keys:
     server = authority.server(
         "kube-apiserver",
         names=["localhost", *names, "kubernetes.default.svc.cluster.local"],
-        addresses=["127.0.0.1", "10.171.0.1"],
+        addresses=["127.0.0.1", str(services[1])],
     )
     server.write(directory, "apiserver")
     private, public = service_account_key()
@@ -351,6 +360,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="keeper")
     parser.add_argument("directory", type=Path)
     parser.add_argument("--programs", type=Path, required=True)
+    parser.add_argument("--services", type=IPv4Network, default=SERVICES)
     parser.add_argument("--audit")
     parser.add_argument("--definitions", type=Path)
     parser.add_argument("--bound", action="store_true")
@@ -358,6 +368,7 @@ def main() -> None:
     Keeper(
         options.directory,
         programs=options.programs,
+        services=options.services,
         audit=options.audit,
         definitions=options.definitions,
         bound=options.bound,

@@ -10,7 +10,6 @@ import itertools
 import os
 import shutil
 import tempfile
-from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -20,16 +19,20 @@ import pytest
 import pytest_asyncio
 from hack.kubernetes.controlplane import ControlPlane
 
+from mooring.local.node.images import Catalog
 from mooring.runtime import configure_logging
 from mooring.testing.bed import Bed, KubernetesBed
 from mooring.testing.redis import RedisStage, manifest
 
-__all__ = ["QUICK_SENTINELS", "REAL", "MakeCluster"]
+__all__ = ["QUICK_SENTINELS", "MakeCluster", "make_bed", "real_bed"]
 
 #: Run the tests of clusters on a real control plane.
 REAL = os.environ.get("MOORING_TEST_BED") == "kubernetes"
 HERE = Path(__file__).resolve().parent
 DEFINITIONS = HERE.parents[1] / "crds"
+#: Address ranges of this worker's real control plane.
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+SERVICES, PODS = f"10.{171 + 2 * _WORKER}.0.0/16", f"10.{172 + 2 * _WORKER}.0.0/16"
 
 #: Sentinels that decide fast; with the defaults' 5 s the tests would mostly wait.
 QUICK_SENTINELS = ("down-after-milliseconds 1500", "failover-timeout 3000")
@@ -43,32 +46,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what runs on the real control plane when that is asked for, and say why the rest does not."""
     for item in items if REAL else ():
         if item.path.parent == HERE and item.path.name.startswith("test_redis_"):
+            item.add_marker(pytest.mark.clusters)
             item.add_marker(pytest.mark.kubernetes)
             if not {"shared_bed", "old_bed"} & set(getattr(item, "fixturenames", ())):
                 item.add_marker(pytest.mark.skip(reason="is about an embedded plane of its own"))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What each file came to on the real control plane, and how long it took with starts and ends."""
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    seconds: dict[str, float] = defaultdict(float)
-    for outcome, reports in terminalreporter.stats.items() if REAL else ():
-        for report in reports:
-            if isinstance(report, pytest.TestReport):
-                file = report.nodeid.partition("::")[0]
-                seconds[file] += report.duration
-                counts[file][outcome] += 1
-    if counts:
-        terminalreporter.section("on a real control plane")
-    for file, outcomes in counts.items():
-        said = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items() if outcome)
-        terminalreporter.write_line(f"{seconds[file]:6.1f} s  {file}: {said}")
-
-
 @pytest.fixture(scope="session")
 def real_kubernetes() -> Iterator[Path]:
     """The administrator's kubeconfig of a real control plane that has known our kinds from its start."""
-    with ControlPlane(definitions=DEFINITIONS) as plane:
+    with ControlPlane(definitions=DEFINITIONS, services=SERVICES) as plane:
         yield plane.kubeconfig
 
 
@@ -86,6 +73,20 @@ def directory() -> Iterator[Path]:
     shutil.rmtree(path, ignore_errors=True)
 
 
+def make_bed(
+    request: pytest.FixtureRequest, directory: Path, *, catalog: Catalog | None = None
+) -> Bed | KubernetesBed:
+    """The bed that tests of clusters run on."""
+    if not REAL:
+        return Bed(directory, catalog=catalog)
+    return real_bed(directory, request.getfixturevalue("real_kubernetes"), catalog=catalog)
+
+
+def real_bed(directory: Path, kubeconfig: Path, *, catalog: Catalog | None = None) -> KubernetesBed:
+    """A bed on this worker's real control plane."""
+    return KubernetesBed(directory, kubeconfig, services=SERVICES, pods=PODS, catalog=catalog)
+
+
 @pytest.fixture
 async def bed(directory: Path) -> AsyncIterator[Bed]:
     """A running control plane with all operators."""
@@ -98,8 +99,7 @@ async def shared_bed(request: pytest.FixtureRequest) -> AsyncIterator[Bed | Kube
     """One control plane for all tests of a module that break nothing but their own cluster."""
     path = Path(tempfile.mkdtemp(prefix="mooring-bed-"))
     try:
-        bed = KubernetesBed(path, request.getfixturevalue("real_kubernetes")) if REAL else Bed(path)
-        async with bed as running:
+        async with make_bed(request, path) as running:
             yield running
     finally:
         shutil.rmtree(path, ignore_errors=True)

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.embedded.conftest import real_bed
 
 from mooring.kube import NotFound
 from mooring.kube.objects.apps import StatefulSet
@@ -22,7 +23,7 @@ from mooring.testing.redis import RedisStage
 pytestmark = [
     pytest.mark.kubernetes,
     pytest.mark.timeout(180),
-    pytest.mark.xdist_group("address-ranges"),
+    pytest.mark.xdist_group("our-kinds"),
     pytest.mark.skipif(os.geteuid() != 0, reason="needs the right to make networks"),
 ]
 
@@ -60,7 +61,7 @@ async def healthy(bed: KubernetesBed, *, not_master: str = "") -> RedisClusterSt
 async def test_a_cluster_comes_alive_survives_its_master_and_goes(
     directory: Path, real_kubernetes: Path
 ) -> None:
-    async with KubernetesBed(directory, real_kubernetes) as bed:
+    async with real_bed(directory, real_kubernetes) as bed:
         await bed.apply(MANIFEST)
         await bed.until(lambda: healthy(bed), "the cluster is healthy", within=60)
         status = (await bed.get(RedisCluster, "real")).status
@@ -145,7 +146,7 @@ async def _version(bed: KubernetesBed) -> str:
 
 
 async def test_bad_input_is_refused_by_the_real_server(directory: Path, real_kubernetes: Path) -> None:
-    async with KubernetesBed(directory, real_kubernetes) as bed:
+    async with real_bed(directory, real_kubernetes) as bed:
         for patch, said in (
             ({"size": 2}, "spec.size"),
             ({"size": 11}, "spec.size"),

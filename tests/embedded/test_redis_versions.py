@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from hack.old_redis import VERSIONS, build
-from tests.embedded.conftest import QUICK_SENTINELS, REAL
+from tests.embedded.conftest import QUICK_SENTINELS, make_bed
 from tests.embedded.test_redis_password import all_take, incarnations
 
 from mooring.local.node.images import load
@@ -41,12 +41,7 @@ async def old_bed(
   paths: [{programs}]
 """
     )
-    if REAL:
-        kubeconfig = request.getfixturevalue("real_kubernetes")
-        bed: Bed | KubernetesBed = KubernetesBed(directory, kubeconfig, catalog=load(catalog))
-    else:
-        bed = Bed(directory, catalog=load(catalog))
-    async with bed as running:
+    async with make_bed(request, directory, catalog=load(catalog)) as running:
         yield running
 
 

@@ -43,10 +43,10 @@ TIERS: dict[str, Tier] = {
     ),
     "kubernetes": Tier(marked="kubernetes and not full and not soak", workers=3, shared="loadgroup"),
     "full": Tier(marked="full and not soak", workers=2, namespaced=True),
-    # The embedded tier's tests of clusters, on the real control plane; one at a time, since nodes share addresses.
+    # The embedded tier's tests of clusters, each worker's on a real control plane of its own.
     "clusters": Tier(
-        marked="embedded and kubernetes and not full and not soak",
-        workers=0,
+        marked="clusters and not full and not soak",
+        workers=2,
         namespaced=True,
         asked=True,
         environment={"MOORING_TEST_BED": "kubernetes"},
@@ -93,7 +93,7 @@ def _unasked() -> list[str]:
 
 
 def _side_by_side(tier: Tier) -> list[str]:
-    return ["-n", str(tier.workers), "--dist", tier.shared, "--no-loadscope-reorder"] if tier.workers else []
+    return ["-n", str(tier.workers), "--dist", tier.shared, "--no-loadscope-reorder"]
 
 
 def _pytest(arguments: list[str], *, root: Path, tier: Tier) -> int:

@@ -201,8 +201,9 @@ class Bed(_Bed[Plane]):
 class KubernetesBed(_Bed[Nodes]):
     """The same bed on a real API server with its own controllers; scheduler, volumes and nodes are ours.
 
-    ``services`` is the API server's range. Stopping its "plane" stops the node alone, and at the end the node,
-    its pods and volumes are taken from the API. One at a time: they would share name and addresses.
+    ``services`` is the API server's range, ``pods`` that of its pods' addresses; two beds on one machine need
+    different ones. Stopping its "plane" stops the node alone, and at the end the node, its pods and volumes are
+    taken from the API.
     """
 
     def __init__(
@@ -211,11 +212,12 @@ class KubernetesBed(_Bed[Nodes]):
         kubeconfig: Path,
         *,
         services: str = "10.171.0.0/16",
+        pods: str = "10.172.0.0/16",
         catalog: Catalog | None = None,
     ) -> None:
         super().__init__(directory)
         self._kubeconfig = kubeconfig
-        self._services = services
+        self._services, self._pods = IPv4Network(services), IPv4Network(pods)
         self._catalog = catalog
 
     def _make_plane(self) -> Nodes:
@@ -223,8 +225,8 @@ class KubernetesBed(_Bed[Nodes]):
             self._directory.path,
             self._kubeconfig,
             settings=QUICK,
-            pods=IPv4Network("10.172.0.0/16"),
-            services=IPv4Network(self._services),
+            pods=self._pods,
+            services=self._services,
             catalog=self._catalog,
         )
 

@@ -14,7 +14,7 @@ from mooring.kube.object import Object, decode, key_of
 from mooring.kube.objects.core import Node, Pod
 from mooring.kube.patches import MergePatch
 from mooring.local.api import ApiServer
-from mooring.local.controllers import register
+from mooring.local.controllers import register, register_for_nodes
 from mooring.runtime import Controller, Done, Manager, Result
 
 T = TypeVar("T", bound=Object)
@@ -154,11 +154,14 @@ async def running(
 
 @asynccontextmanager
 async def controlled(
-    server: ApiServer, directory: Path, *, kubelet: bool = True, **options: Any
+    server: ApiServer, directory: Path, *, kubelet: bool = True, beside: bool = False, **options: Any
 ) -> AsyncIterator[tuple[Plane, Kubelet]]:
-    """Controllers for a server that runs already."""
+    """Controllers for a server that runs already; ``beside``: only those that nodes of ours bring along."""
     manager = Manager(Client(server.transport(), field_manager="mooring"), name="controllers", grace=3.5)
-    register(manager, volumes=directory / "volumes", authority="---", **options)
+    if beside:
+        register_for_nodes(manager, volumes=directory / "volumes")
+    else:
+        register(manager, volumes=directory / "volumes", authority="---", **options)
     pretended = Kubelet(manager)
     if kubelet:
         manager.add(pretended.controller)

@@ -28,7 +28,8 @@ from mooring.kube.objects.discovery import EndpointSlice
 from mooring.kube.objects.events import Event
 from mooring.kube.objects.policy import PodDisruptionBudget
 from mooring.kube.objects.rbac import ClusterRole
-from mooring.kube.patches import StrategicMergePatch
+from mooring.kube.objects.storage import StorageClass
+from mooring.kube.patches import MergePatch, StrategicMergePatch
 from mooring.local.api import ApiServer
 from mooring.local.controllers.kinds import metadata_kind
 
@@ -145,6 +146,37 @@ async def test_deleting_a_claim_waits_for_its_pod_and_takes_the_directory_along(
         await plane.gone(PersistentVolumeClaim, "data-redis-0")
         await plane.gone(PersistentVolume, volume.metadata.name or "")
         assert list((tmp_path / "volumes").iterdir()) == []
+
+
+async def test_volumes_are_made_and_removed_beside_somebody_elses_binder(tmp_path: Path) -> None:
+    provisioner = {"volume.kubernetes.io/storage-provisioner": "mooring.dev/local"}
+    body = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    async with (
+        ApiServer.in_memory() as server,
+        controlled(server, tmp_path, kubelet=False, beside=True) as (plane, _),
+    ):
+        await plane.eventually(lambda: plane.list(StorageClass), "the class")
+        spec = {"spec": {**body, "storageClassName": "mooring-local"}}
+        claim = await plane.create(PersistentVolumeClaim, "data", spec, annotations=provisioner)
+        await plane.quiet()
+        assert await plane.list(PersistentVolume) == [], "no pod has been scheduled"
+
+        chosen = {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "n1"}}}
+        await plane.patch(PersistentVolumeClaim, "data", chosen)
+        (volume,) = await plane.eventually(lambda: plane.list(PersistentVolume), "the volume")
+        assert volume.spec.claim_ref.uid == claim.metadata.uid
+        await plane.quiet()
+        assert (await plane.get(PersistentVolumeClaim, "data")).spec == claim.spec, "binding is not ours"
+
+        released = MergePatch({"status": {"phase": "Released"}})
+        name = volume.metadata.name or ""
+        await plane.client.patch(PersistentVolume, name, released, subresource="status")
+
+        async def let_go() -> bool:
+            return (await plane.get(PersistentVolume, name)).metadata.deletion_timestamp is not None
+
+        await plane.eventually(let_go, "the volume is deleted")
+        assert await asyncio.to_thread(lambda: list((tmp_path / "volumes").iterdir())) == []
 
 
 async def test_a_rolling_update_replaces_pods_one_by_one_and_a_broken_one_stops(tmp_path: Path) -> None:
