@@ -200,6 +200,21 @@ async def test_a_conflict_is_no_error(bench: Bench) -> None:
     assert controller.stats.results == {"success": 1, "error": 0, "requeue": 2, "requeue_after": 0}
 
 
+async def test_conflicts_in_a_row_are_no_reason_to_wait_for_long(bench: Bench) -> None:
+    async def act(key: Key) -> Result:
+        if len(bench.seen) <= 30:
+            raise Conflict("the object has been modified", status=409, reason="Conflict")
+        return Done()
+
+    bench.act = act
+    bench.api.put("pods", "a")
+    controller = await bench.on_pods()
+    await bench.clock.advance(31)
+    assert controller.stats.results["success"] == 1
+    assert controller.stats.results["error"] == 0
+    assert len(bench.seen) == 31
+
+
 async def test_retry_after_is_honoured(bench: Bench) -> None:
     async def act(key: Key) -> Result:
         raise TooManyRequests("slow down", status=429, retry_after=7)

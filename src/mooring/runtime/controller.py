@@ -43,6 +43,8 @@ RESYNC_SECONDS: Final = 36_000.0
 HOT_LOOP: Final = 600
 #: A pass that takes longer says in the log what it did.
 SLOW_SECONDS: Final = 10.0
+#: The longest wait after a conflict: somebody else writes often, and that is nobody's failure.
+CONFLICT_SECONDS: Final = 1.0
 #: How long what was cancelled may take to end, on the machine's own clock.
 CANCEL_SECONDS: Final = 1.0
 
@@ -476,7 +478,7 @@ class Controller:
             # Not a failure: the cache was a moment behind. The next pass sees the newer object.
             self.stats.results["requeue"] += 1
             log.debug("conflict, again", controller=self.name, key=str(key), error=str(error))
-            queue.retry(key, after=self._backoff.next(key) * random.random())
+            queue.retry(key, after=min(CONFLICT_SECONDS, self._backoff.next(key)) * random.random())
         except Terminal as error:
             self._backoff.forget(key)
             self.stats.results["error"] += 1
