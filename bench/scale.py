@@ -5,7 +5,8 @@
 The operator is `mooring run` as shipped, the API server and its controllers the embedded ones, each in a process
 of its own. Pods, Redis servers and sentinels are simulated (bench/simulated.py): real connections on loopback
 addresses, but answers from memory; nothing replicates, nothing fails. So this says what an operator and its API
-server spend on so many clusters, not what the clusters spend. Exit status 1 when at rest anything but Leases was
+server spend on so many clusters, not what the clusters spend. Writes are everybody's: the operator's, the
+controllers' and the simulated node's. Exit status 1 when at rest anything but Leases was
 written, or when not all are Healthy.
 """
 

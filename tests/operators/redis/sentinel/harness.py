@@ -275,6 +275,7 @@ class Operator:
         )
         self.recorded = Recorded()
         self.verdict: Verdict = Wait(reason="Start", message="")
+        self.seen = Topology()
         self.history: list[str] = []
         self.moves: list[Move] = []
         self._dial = Dial(connect_timeout=0.3, reply_timeout=0.5)
@@ -292,7 +293,7 @@ class Operator:
 
     async def once(self) -> Verdict:
         """Look, decide, act."""
-        topology = await self.topology()
+        topology = self.seen = await self.topology()
         self.wanted = replace(self.wanted, user_keys=frozenset(self.wanted.config))
         now = datetime.now(UTC)
         self._note_unreachable(topology, now)

@@ -264,6 +264,33 @@ async def test_a_replica_whose_pod_was_replaced_leaves_no_ghost_in_any_sentinel(
         assert sum(1 for move in operator.moves if isinstance(move, Monitor)) >= 4
 
 
+async def test_another_master_at_an_address_that_was_ours_keeps_its_data(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (pods, operator):
+        await operator.in_sync()
+        gone = pods.redis["redis-2"].ip
+        await pods.replace(["redis-2"])
+        words = ["--bind", gone, "--protected-mode", "no", "--dir", str(tmp_path), "--save", ""]
+        foreign = await asyncio.create_subprocess_exec(
+            "redis-server", *words, stdout=asyncio.subprocess.DEVNULL
+        )
+        try:
+
+            def forgotten() -> bool:
+                return not any(
+                    peer.ip == gone
+                    for one in operator.seen.watchers
+                    if one.sentinel
+                    for peer in one.sentinel.replicas
+                )
+
+            took = await operator.until(forgotten, seconds=8, what="no sentinel remembers its address")
+            async with Dial().link(Address(gone, 6379)) as link:
+                assert (await link.call("ROLE"))[0] == "master", f"after {took:.1f} s"
+        finally:
+            foreign.kill()
+            await foreign.wait()
+
+
 async def peers(pods: Cluster) -> dict[str, set[str]]:
     """The other sentinels that each sentinel knows, by address."""
     known = {}

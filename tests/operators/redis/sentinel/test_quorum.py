@@ -100,6 +100,15 @@ def test_a_live_follower_that_is_not_ours_is_left_alone() -> None:
     assert is_a(InSync, scene.decide())
 
 
+def test_a_foreign_server_that_leads_is_forgotten_before_it_is_made_to_follow() -> None:
+    scene = healthy()
+    foreign = Peer(ip="10.9.9.9", port=6379, flags=frozenset({"slave"}), leads=True)
+    watcher = scene.watchers["sentinel-1"]
+    assert watcher.sentinel is not None
+    scene = scene.sentinel("sentinel-1", replicas=(*watcher.sentinel.replicas, foreign))
+    assert names(is_a(Monitor, scene.decide())) == ["sentinel-1"]
+
+
 def test_a_ghost_among_the_sentinels_is_forgotten_too() -> None:
     scene = healthy()
     ghost = Peer(ip="10.0.1.99", port=26379, flags=frozenset({"sentinel", "s_down"}))

@@ -186,12 +186,13 @@ def _knows(sentinel: Sentinel, *, own: str, replicas: set[str], peers: set[str])
 
 
 def _ghosts(sentinel: Sentinel, *, ours: set[str], peers: set[str]) -> list[str]:
-    """Dead entries at addresses no pod of ours has; a live foreign follower is left alone.
+    """Entries at addresses no pod of ours has; a live foreign follower is left alone.
 
-    A live foreign sentinel is not: it calls its own master by the same name, and one greeting of a higher epoch
-    would hand our servers to it.
+    One that leads is another cluster's server at an address that was ours, or was given a life of its own: a
+    sentinel that remembers it makes it follow our master within ten seconds. Nor is a live foreign sentinel left
+    alone: it calls its own master by the same name, and one greeting of a higher epoch would hand our servers over.
     """
-    lost = [peer.ip for peer in sentinel.replicas if peer.ip not in ours and not peer.alive]
+    lost = [peer.ip for peer in sentinel.replicas if peer.ip not in ours and (peer.leads or not peer.alive)]
     return lost + [peer.ip for peer in sentinel.sentinels if peer.ip not in peers]
 
 

@@ -132,6 +132,8 @@ class Peer:
     flags: frozenset[str] = frozenset()
     run_id: str = ""
     priority: int = 100
+    leads: bool = False
+    """What is listed as a replica called itself a master when it was last asked."""
 
     @property
     def alive(self) -> bool:
@@ -401,6 +403,7 @@ def _peers(answer: Any) -> tuple[Peer, ...]:
             flags=_flags(item),
             run_id=item.get("runid", ""),
             priority=_int(item.get("slave-priority"), 100),
+            leads=item.get("role-reported") == "master",
         )
         for item in found
     )
