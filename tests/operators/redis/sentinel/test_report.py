@@ -49,6 +49,15 @@ def test_shrinking_is_told_once_with_where_it_began() -> None:
     assert said(scene, STARTING, HEALTHY, down) == down
 
 
+def test_more_sentinels_are_called_scaling_too() -> None:
+    up = Head("Scaling", "Scaling up", "Scaling up form: 3 to: 5 sentinels")
+    scene = healthy().want(sentinels=5).see(sentinel_set=SetState(replicas=3))
+    assert said(scene, Resize(component="sentinel", replicas=5), HEALTHY) == up
+    scene = scene.see(sentinel_set=SetState(replicas=5))
+    assert said(scene, STARTING, HEALTHY, up) == up
+    assert said(scene, InSync(), HEALTHY, up) == HEALTHY
+
+
 def test_a_roll_that_is_only_noted_is_no_longer_healthy() -> None:
     noted = Record(rolls={"redis": Roll(inputs="new", good="old")})
     assert said(healthy(), noted, HEALTHY) == Head("Upgrading", "Cluster upgrading", "Upgrading to redis:7.0")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from datetime import datetime
@@ -124,7 +124,22 @@ class Gathering:
         elif blocked is not None:
             wanted = changed(wanted, roll=False)
         claims = {claim.metadata.name or "": claim for claim in self._around.claims()}
+        if redis is None and (why := self._left_behind(Specs(self._cluster, found), claims)):
+            return Wait("StorageChanged", why, stalled=True)
         return Inputs(wanted=wanted, found=found, claims=claims, password=state, blocked=blocked)
+
+    def _left_behind(self, specs: Specs, claims: Mapping[str, core.PersistentVolumeClaim]) -> str:
+        """Claims with this cluster's data that a set made anew, as declared now, would not mount; or ""."""
+        lineage = self._status.lineage
+        homes = {one.volume: one.pod for one in lineage.members} if lineage is not None else {}
+        for name, claim in sorted(claims.items()):
+            pod = homes.get(claim.metadata.uid or "")
+            if pod and (not specs.claimed or name != claim_name(specs.volume_name, pod)):
+                return (
+                    f"spec.storage.persistentVolumeClaim: the data is on the claim {name}, which pods made as declared "
+                    "now would not mount; put it back as it was, or delete the claims if their data may go"
+                )
+        return ""
 
     def _passwords(self, names: Names) -> tuple[Kept, PasswordState, Wait | None]:
         """Those of the cluster's Secret; for a new or an adopted cluster the declared one."""

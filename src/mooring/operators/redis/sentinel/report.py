@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from mooring.operators.redis.sentinel.look import Look
+from mooring.operators.redis.sentinel.look import Look, SetState
 from mooring.operators.redis.sentinel.moves import (
     Configure,
     InSync,
@@ -224,7 +224,9 @@ def legacy_head(
         return Head("Failed", "Cluster failed", f"{verdict.reason}: {verdict.message}")
     newest = _newest(status)
     if scaling := _scaling(look):
-        begun = newest is not None and newest.reason == scaling.reason and newest.message.endswith(_to(look))
+        begun = (
+            newest is not None and newest.reason == scaling.reason and newest.message.endswith(_ends(look))
+        )
         return newest if newest is not None and begun else scaling
     if "Healthy" not in seen:
         return CREATING
@@ -236,7 +238,7 @@ def legacy_head(
     if begins or isinstance(verdict, WriteTemplate) or _rolling(look):
         return Head("Upgrading", "Cluster upgrading", f"Upgrading to {spec.image}")
     gone = len(look.answering) < look.wanted.size or len(look.watchers) < look.wanted.sentinels
-    growing = newest is not None and newest.type == "Scaling" and newest.message.endswith(_to(look))
+    growing = newest is not None and newest.type == "Scaling" and newest.message.endswith(_ends(look))
     if (gone or not ready.ready) and not growing:
         return RESTARTING
     return newest or CREATING
@@ -248,24 +250,27 @@ def _newest(status: RedisClusterStatus) -> Head | None:
     return Head(newest.type or "", newest.reason or "", newest.message or "") if newest else None
 
 
-def _to(look: Look) -> str:
-    """How the message of a change to the declared size ends."""
-    return f" to: {look.wanted.size}"
+def _ends(look: Look) -> tuple[str, str]:
+    """How the message of a change to the declared sizes ends: of the servers (UCloud's), and of the sentinels."""
+    return f" to: {look.wanted.size}", f" to: {look.wanted.sentinels} sentinels"
 
 
 def _scaling(look: Look) -> Head | None:
-    there = look.observed.redis_set.replicas
-    now = len([one for one in look.topology.members if not one.pod.terminating])
-    if look.lineage is None or not there:
+    if look.lineage is None:
         return None
-    if there != look.wanted.size:
-        word = "up" if there < look.wanted.size else "down"
-        return Head("Scaling", f"Scaling {word}", f"Scaling {word} form: {there}{_to(look)}")
-    return (
-        None
-        if now <= look.wanted.size
-        else Head("Scaling", "Scaling down", f"Scaling down form: {now}{_to(look)}")
+    servers, sentinels = _ends(look)
+    return _resizing(look.observed.redis_set, look.topology.members, look.wanted.size, servers) or _resizing(
+        look.observed.sentinel_set, look.topology.watchers, look.wanted.sentinels, sentinels
     )
+
+
+def _resizing(there: SetState, ones: Sequence[Member | Watcher], wanted: int, end: str) -> Head | None:
+    now = len([one for one in ones if not one.pod.terminating])
+    if not there.replicas or (there.replicas == wanted and now <= wanted):
+        return None
+    before = there.replicas if there.replicas != wanted else now
+    word = "up" if before < wanted else "down"
+    return Head("Scaling", f"Scaling {word}", f"Scaling {word} form: {before}{end}")
 
 
 def _rolling(look: Look) -> bool:

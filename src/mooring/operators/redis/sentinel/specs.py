@@ -105,7 +105,7 @@ class Specs:
     def keeps_claims(self) -> bool:
         """Claims outlive the cluster: unless the user wrote ``keepAfterDeletion: false``."""
         storage = self._spec.storage or RedisStorage()
-        return self._claimed and storage.keep_after_deletion is not False
+        return self.claimed and storage.keep_after_deletion is not False
 
     def unowned(self) -> list[tuple[type[Object], str]]:
         """Children that stay when the cluster goes: what tells whose data is on kept claims."""
@@ -369,7 +369,8 @@ class Specs:
         return next(iter(live.spec.volume_claim_templates or ()), None)
 
     @property
-    def _claimed(self) -> bool:
+    def claimed(self) -> bool:
+        """Whether the pods keep their data on claims."""
         return self._claim is not None
 
     @property
@@ -427,7 +428,7 @@ class Specs:
             ),
             _memory_volume(),
         ]
-        if not self._claimed:
+        if not self.claimed:
             empty = (spec.storage.empty_dir if spec.storage else None) or core.EmptyDirVolumeSource()
             volumes.append(core.Volume(name=DEFAULT_VOLUME, empty_dir=empty))
         return core.PodTemplateSpec(
