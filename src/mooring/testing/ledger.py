@@ -106,7 +106,7 @@ class Ledger:
         self._outages: list[Outage] = []
         self._errors: dict[str, int] = {}
         self._last_error = ""
-        self._wait_from = 0.0
+        self._followed = True
         self._stop = asyncio.Event()
 
     @property
@@ -152,15 +152,15 @@ class Ledger:
             self._written += 1
             await link.call("SET", key, value)
             self._acknowledge(key, value)
-            if self._written % self._wait_every == 0 and monotonic() >= self._wait_from:
+            if self._written % self._wait_every == 0:
                 await self._confirm(link, key)
 
     async def _confirm(self, link: Link, key: str) -> None:
-        if await link.call("WAIT", 1, 200) >= 1:
+        # A master that nobody follows still acknowledges: waiting long each time would slow the loss down.
+        confirmed = await link.call("WAIT", 1, 200 if self._followed else 20) >= 1
+        self._followed = confirmed
+        if confirmed:
             self._confirmed.add(key)
-        else:
-            # A master that nobody follows still acknowledges: asking it on and on would slow the loss down.
-            self._wait_from = monotonic() + 1.0
 
     def _acknowledge(self, key: str, value: str) -> None:
         now = monotonic()
