@@ -74,6 +74,21 @@ async def test_workers_start_after_the_caches_are_full(api: FakeApi, clock: Virt
     assert not operator.manager.leading.is_set()
 
 
+async def test_nobody_stands_for_election_before_its_caches_are_full(
+    api: FakeApi, clock: VirtualClock
+) -> None:
+    api.fail("GET", status(500, "InternalError"), times=2, path="pods")
+    operator = Operator(api, clock, election=Election("l", "ns"))
+    task = operator.run()
+    await clock.settle()
+    assert not api.collection("leases").objects, "another may be ready to act"
+    await clock.advance(10)
+    assert operator.manager.leading.is_set()
+    operator.manager.stop()
+    await clock.settle(100)
+    await task
+
+
 async def test_caches_that_never_fill_end_the_start_with_the_reason(
     api: FakeApi, clock: VirtualClock
 ) -> None:
