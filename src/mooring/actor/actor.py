@@ -100,6 +100,9 @@ class Actor(ABC, Generic[T]):
         """Whether this object is ours to manage (scopes)."""
         return True
 
+    def refused(self, ctx: Context[T], why: Wait) -> None:
+        """The API server did not accept a step; the conditions are about to say so, ``ctx.show`` may add to them."""
+
     def forget(self, key: Key) -> None:
         """The object is gone: drop what is kept about it in memory (connections, metrics)."""
 
@@ -305,7 +308,9 @@ class _Runner(Generic[T]):
         text = redact(f"{step}: the API server refused it: {error}; correct what it names")
         forbidden = isinstance(error, Forbidden)
         try:
-            await self._flush(ctx, Wait("Forbidden" if forbidden else "InvalidSpec", text, stalled=True))
+            why = Wait("Forbidden" if forbidden else "InvalidSpec", text, stalled=True)
+            self._actor.refused(ctx, why)
+            await self._flush(ctx, why)
         except KubeError as second:
             ctx.log.warning("cannot report a refusal", error=str(second))
         return error if forbidden else Refusal(text, again=INVALID_SECONDS)

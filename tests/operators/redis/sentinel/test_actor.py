@@ -235,6 +235,14 @@ async def test_what_cannot_be_met_is_said_and_nothing_is_made(spec: dict[str, An
             await client.get(StatefulSet, "redis-cluster-shop", namespace=NAMESPACE)
 
 
+async def test_what_the_api_server_refuses_is_said_in_the_status_column() -> None:
+    async with operating() as (client, _, _):
+        await declare(client, annotations={"not a key": "x"})
+        head = await eventually(first(client, "Failed"))
+        assert "the API server refused it" in head.message
+        assert "not a key" in head.message
+
+
 async def test_a_secret_that_appears_later_lets_the_cluster_be_made() -> None:
     async with operating() as (client, _, _):
         await declare(client, passwordSecret={"name": "mine", "key": "p"})

@@ -51,7 +51,7 @@ def test_settings_that_differ_are_set_and_nothing_else() -> None:
 def test_sentinels_that_can_are_told_to_ask_more_often() -> None:
     scene = healthy().sentinel("sentinel-1", info_period=10000).sentinel("sentinel-2", info_period=2000)
     move = is_a(Hasten, scene.decide())
-    assert ([one.name for one in move.sentinels], move.info_period) == (["sentinel-1"], 2000)
+    assert ([one.name for one in move.sentinels], move.periods["info-period"]) == (["sentinel-1"], 2000)
 
 
 def test_the_users_quorum_wins() -> None:

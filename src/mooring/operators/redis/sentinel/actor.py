@@ -363,12 +363,18 @@ class SentinelActor(Actor[RedisCluster]):
         template = {name: value for name, value in kept.items() if name != "$patch"}
         await _put_template(ctx, live, template, inputs=move.inputs)
 
+    def refused(self, ctx: Context[RedisCluster], why: Wait) -> None:
+        """UCloud's newest condition says it too."""
+        self._show_failed(ctx, why)
+
     def _refused(self, ctx: Context[RedisCluster], why: Wait | Terminal) -> Outcome:
         """The declaration cannot be met and nothing runs yet."""
         self._healthy.labels(ctx.key.namespace, ctx.key.name).set(0.0)
-        entry = Head("Failed", "Cluster failed", f"{why.reason}: {why.message}")
-        self._show_head(ctx, entry, announce=True)
+        self._show_failed(ctx, why)
         return why
+
+    def _show_failed(self, ctx: Context[RedisCluster], why: Wait | Terminal) -> None:
+        self._show_head(ctx, Head("Failed", "Cluster failed", f"{why.reason}: {why.message}"), announce=True)
 
     def _show_head(self, ctx: Context[RedisCluster], head: Head, *, announce: bool) -> None:
         status = _status(ctx)

@@ -265,13 +265,11 @@ class TuneSentinel(Move):
 
 @dataclass(frozen=True, kw_only=True)
 class Hasten(Move):
-    """Let sentinels ask the servers and greet each other more often, so that they learn of changes sooner."""
+    """Let sentinels look and talk more often, so that they learn of changes and of a hung master sooner."""
 
     sentinels: tuple[Target, ...]
-    info_period: int
-    """Milliseconds."""
-    publish_period: int
-    """Milliseconds."""
+    periods: Mapping[str, int]
+    """Milliseconds by the names of SENTINEL DEBUG."""
 
 
 @dataclass(frozen=True, kw_only=True)

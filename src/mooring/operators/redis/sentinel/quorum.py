@@ -27,8 +27,12 @@ GOSSIP = 6.0
 INFO_PERIOD = 2000
 """Milliseconds between a sentinel's questions to the servers, where it can be told (10,000 of itself): that long
 a new replica, or who may not be elected, stays unknown to it. Its own candidates may be three periods old."""
-PUBLISH_PERIOD = 1000
-"""Milliseconds between its greetings, by which its peers know it (2,000 of itself)."""
+PERIODS = {
+    "info-period": INFO_PERIOD,
+    "publish-period": 1000,  # its greetings, by which its peers know it (2,000 of itself)
+    "ping-period": 500,  # how late it notices that a server hangs, beside down-after (1,000)
+    "ask-period": 200,  # how late it hears that its peers notice it too (1,000)
+}
 LEARN_WITHIN = 30.0
 """Seconds a sentinel gets to know every replica and peer (it asks every 10); then it is pointed anew."""
 
@@ -49,8 +53,7 @@ def repair(look: Look, member: Member, server: Server) -> Verdict | None:
         names = ", ".join(one.name for one in slow)
         return Hasten(
             sentinels=tuple(sentinel_target(one) for one in slow),
-            info_period=INFO_PERIOD,
-            publish_period=PUBLISH_PERIOD,
+            periods=PERIODS,
             why=f"{names} would learn of changes within ten seconds only",
         )
     for one, it in seen:

@@ -278,7 +278,7 @@ class Steps:
 
     async def hasten(self, move: Hasten) -> Done:
         """SENTINEL DEBUG (7.0)."""
-        periods = ("info-period", move.info_period, "publish-period", move.publish_period)
+        periods = [word for period in move.periods.items() for word in period]
 
         async def one(target: Target) -> None:
             async with self._dial.link(target.address) as link:
