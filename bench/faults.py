@@ -100,7 +100,7 @@ class Lane:
         """One fault under a writer, until all is well, and what it cost."""
         stage, chance = self._stage, self._chance
         bound = await self._bound()
-        async with stage.writing(rate=self._rate) as ledger:
+        async with stage.writing(rate=self._rate, patience=0.5) as ledger:
             await asyncio.sleep(chance.uniform(0.2, 1.5))
             ledger.reset_gap()
             lag.begin(self.number)

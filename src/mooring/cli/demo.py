@@ -43,6 +43,8 @@ __all__ = ["add_parser", "read_manifest"]
 _DIRECTORY = "MOORING_DEMO_DIR"
 HEALTHY_SECONDS = 90.0
 TAKEOVER_SECONDS = 40.0
+PATIENCE = 0.5
+"""Seconds the writer waits for a reply before it asks the sentinels anew."""
 RATE = 200.0
 
 
@@ -306,7 +308,7 @@ class _Stage:
     ) -> _Fault:
         """Do it to the master under a writer; wait until another serves and all is well again."""
         host, port = sentinels.rsplit(":", 1)
-        ledger = Ledger(sentinels=[Address(host, int(port))], password=password, rate=RATE)
+        ledger = Ledger(sentinels=[Address(host, int(port))], password=password, rate=RATE, patience=PATIENCE)
         writing = asyncio.create_task(ledger.write())
         try:
             await self._until(lambda: _true(ledger.acknowledged > RATE), 15.0, "the writer got through")

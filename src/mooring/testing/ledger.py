@@ -70,7 +70,8 @@ class Ledger:
 
     Give ``address`` for one server, or ``sentinels`` to be led to the master and follow it. ``rate`` is in
     writes per second; every ``wait_every``-th write is confirmed by WAIT. A gap counts from ``gap_from``
-    seconds.
+    seconds. Without a reply for ``patience`` seconds the master is asked for anew: the gap of a server that hangs
+    is measured in steps of that size.
     """
 
     def __init__(
