@@ -62,6 +62,7 @@ def _full() -> list[Step]:
             scenario="edits",
             run=scenarios.edits,
             sizes={"objects": 1000, "rate": rate, "seconds": 10},
+            rounds=3 if rate == 200 else 1,
             peers=ALL,
         )
         for rate in (50, 200)
