@@ -117,7 +117,7 @@ async def test_init_containers_run_in_order_before_the_main_ones(tmp_path: Path)
             )
         )
         await until(lambda: lab.condition("Ready")["status"] == "True")
-        await until(lambda: worker.main[0].log_path(previous=False).exists())
+        await until(lambda: b"two" in worker.main[0].log_path(previous=False).read_bytes())
         assert await log_of(worker) == "one\ntwo\n"
         assert all(status["ready"] for status in lab.status()["initContainerStatuses"])
 
@@ -250,7 +250,7 @@ async def test_environment_and_command_are_expanded(tmp_path: Path) -> None:
         )
         await lab.phase("Running")
         want = f"{worker.address} web-blue-$(NAME) 2 web /var/somewhere\n"
-        await until(lambda: worker.main[0].log_path(previous=False).exists())
+        await until(lambda: b"/var/somewhere" in worker.main[0].log_path(previous=False).read_bytes())
         assert await log_of(worker) == want
 
 
