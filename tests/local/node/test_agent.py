@@ -21,7 +21,7 @@ from mooring.kube.objects.events import Event
 from mooring.kube.patches import MergePatch
 from mooring.local.api import ApiServer
 from mooring.local.node.agent import NodeAgent
-from mooring.local.node.cleanup import plane_id
+from mooring.local.node.cleanup import leftover_processes, plane_id
 from mooring.local.node.node import Settings
 from mooring.local.node.volumes import memory_directory
 from mooring.runtime.process import Manager
@@ -374,3 +374,17 @@ async def test_a_silent_node_reports_nothing_until_it_speaks_again(tmp_path: Pat
         assert there.status("web")["phase"] == "Running"
         there.agent.silence("n1", silent=False)
         await until(lambda: there.status("web")["phase"] == "Failed")
+
+
+async def test_what_a_pod_left_behind_is_ended_with_it(tmp_path: Path) -> None:
+    async with world(tmp_path) as there:
+        await there.pod("web", {"command": FOREVER})
+        await there.ready("web")
+        files = str(
+            tmp_path / "pods" / (there.agent.worker(Key("default", "web")) or pytest.fail("gone")).uid
+        )
+        bwrap = ["bwrap", "--ro-bind", "/", "/", "--ro-bind", files, "/mnt", "sleep", "600"]
+        left = await asyncio.create_subprocess_exec(*bwrap)
+        await until(lambda: left.pid in leftover_processes(tmp_path))
+        await there.client.delete(Pod, "web", namespace="default", grace_period=0)
+        assert await asyncio.wait_for(left.wait(), 10) == -signal.SIGKILL

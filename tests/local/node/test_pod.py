@@ -12,6 +12,7 @@ import pytest
 
 from mooring.kube.object import decode, to_dict
 from mooring.kube.objects.core import Pod
+from mooring.local.node.cleanup import leftover_processes
 from mooring.local.node.images import exporter_image
 from mooring.local.node.logs import read
 from mooring.local.node.pod import PodWorker
@@ -427,6 +428,17 @@ async def test_a_restarted_agent_starts_the_containers_again_and_counts_it(tmp_p
         await until(lambda: lab.container()["restartCount"] == 1 and lab.status()["phase"] == "Running")
         end = lab.container()["lastState"]["terminated"]
         assert end["exitCode"] == 137
+
+
+async def test_a_pod_that_ends_while_it_starts_leaves_no_process(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        for number in range(40):
+            worker = lab.run(pod(f"web-{number}", containers=[{"command": FOREVER}]))
+            await until(lambda: lab.events.reasons().count("Pulled") > number)  # noqa: B023
+            await asyncio.sleep(number / 2000)
+            worker.shut_down(0)
+            await worker.ended.wait()
+        assert leftover_processes(tmp_path) == []
 
 
 async def test_a_pod_that_waits_sends_no_status_again_and_again(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ from mooring.kube.objects.meta import ObjectMeta, OwnerReference
 from mooring.kube.patches import MergePatch, StrategicMergePatch
 from mooring.local.node import machine
 from mooring.local.node.cgroups import detect
-from mooring.local.node.cleanup import clean, plane_id, sweep
+from mooring.local.node.cleanup import clean, end_leftovers, plane_id, sweep
 from mooring.local.node.dns import DnsServer, Zone, machine_resolvers
 from mooring.local.node.gateway import Gateway
 from mooring.local.node.images import Catalog
@@ -300,6 +300,8 @@ class NodeAgent:
     async def _forget(self, key: Key, worker: PodWorker) -> None:
         await worker.ended.wait()
         self._workers.pop(worker.uid, None)
+        for pid in await asyncio.to_thread(end_leftovers, self.data_dir, worker.uid):
+            log.warning("a process of a pod was still there after its end", pod=key.name, pid=pid)
         if self._by_key.get(key) == worker.uid:
             del self._by_key[key]
             # A successor of the same name may have come while this one ended.

@@ -19,7 +19,7 @@ from mooring.local.node.network import NetworkConfig, abandoned_planes, delete_l
 from mooring.local.node.nft import NftError
 from mooring.local.node.volumes import memory_directory
 
-__all__ = ["clean", "leftover_processes", "plane_id", "sweep"]
+__all__ = ["clean", "end_leftovers", "leftover_processes", "plane_id", "sweep"]
 
 _KILL_DEADLINE = 10.0
 
@@ -34,7 +34,7 @@ def clean(data_dir: Path, network: NetworkConfig) -> list[str]:
 
     The plane must not be running. Data, logs and volumes stay.
     """
-    gone = [f"process {pid}" for pid in _kill(data_dir)]
+    gone = [f"process {pid}" for pid in end_leftovers(data_dir)]
     with suppress(PermissionError, NftError):
         gone += delete_leftovers(network)
     gone += detect(network.plane).remove_all()
@@ -59,9 +59,9 @@ def sweep() -> list[str]:
     return gone
 
 
-def leftover_processes(data_dir: Path) -> list[int]:
-    """Sandboxes that were started with files of that data directory."""
-    needle = f"{data_dir.resolve()}/pods/".encode()
+def leftover_processes(data_dir: Path, uid: str = "") -> list[int]:
+    """Sandboxes that were started with files of that data directory, or of one pod of it."""
+    needle = f"{data_dir.resolve()}/pods/{uid and uid + '/'}".encode()
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
@@ -73,10 +73,11 @@ def leftover_processes(data_dir: Path) -> list[int]:
     return found
 
 
-def _kill(data_dir: Path) -> list[int]:
+def end_leftovers(data_dir: Path, uid: str = "") -> list[int]:
+    """Kill the sandboxes of a data directory, or of one pod of it, that should be gone (blocking)."""
     killed: set[int] = set()
     deadline = time.monotonic() + _KILL_DEADLINE
-    while (pids := leftover_processes(data_dir)) and time.monotonic() < deadline:
+    while (pids := leftover_processes(data_dir, uid)) and time.monotonic() < deadline:
         for pid in pids:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)

@@ -51,6 +51,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SHIM = 'ulimit -n "$1"; shift; echo >&3; read -r _ <&3 || exit 125; exec "$@" 3>&- 4>&-'
 _HANDSHAKE, _STATUS, _FIRST_LOCK = 3, 4, 20
 _START_DEADLINE = 20.0
+_ABANDON_DEADLINE = 2.0
 _REBIND_LIMIT = 512
 _HOST_FILES = ("/etc/alternatives", "/etc/ssl", "/etc/ld.so.cache", "/etc/localtime", "/etc/ca-certificates")
 
@@ -174,31 +175,45 @@ async def start(spawner: Spawner, spec: SandboxSpec, *, stdin: int, stdout: int,
     files = {0: stdin, 1: stdout, 2: stderr, _HANDSHAKE: theirs.fileno(), _STATUS: status_write}
     files |= {_FIRST_LOCK + n: lock for n, lock in enumerate(spec.locks)}
     high = {target: _above(source) for target, source in files.items()}
-    try:
-        what = Spawn(argv=bwrap_argv(spec), env=spec.env, files=high, namespaces=spec.namespaces)
-        outer = await spawner.spawn(what)
-    except BaseException as error:
-        ours.close()
-        os.close(status_read)
-        if isinstance(error, FileNotFoundError):
-            raise SandboxError("bwrap is missing: install the Debian package bubblewrap") from None
-        raise
-    finally:
-        theirs.close()
-        os.close(status_write)
-        for descriptor in high.values():
-            os.close(descriptor)
+    what = Spawn(argv=bwrap_argv(spec), env=spec.env, files=high, namespaces=spec.namespaces)
+    spawning = asyncio.ensure_future(spawner.spawn(what))
+    spawning.add_done_callback(lambda _: _close(theirs.detach(), status_write, *high.values()))
     try:
         async with asyncio.timeout(_START_DEADLINE):
-            return await _handshake(outer, ours, status_read)
+            return await _handshake(await asyncio.shield(spawning), ours, status_read)
     except BaseException as error:
         ours.close()
-        outer.signal(signal.SIGKILL)
+        await asyncio.shield(_abandon(spawning))
+        if isinstance(error, FileNotFoundError):
+            raise SandboxError("bwrap is missing: install the Debian package bubblewrap") from None
         if isinstance(error, TimeoutError):
             raise SandboxError(f"the sandbox was not ready within {_START_DEADLINE:.0f} s") from None
         raise
     finally:
+        # Not before the end of an abandoned one: the outer process would die of writing to it.
         os.close(status_read)
+
+
+def _close(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+async def _abandon(spawning: asyncio.Future[Child]) -> None:
+    """See a sandbox end whose gate was closed before it was released.
+
+    The shell inside notices and ends, and everything with it. Killing the outer process at once would, between
+    its clone and the set-up of the inner one, leave that for ever: it has no parent-death signal yet.
+    """
+    try:
+        outer = await spawning
+    except OSError:
+        return
+    try:
+        async with asyncio.timeout(_ABANDON_DEADLINE):
+            await outer.wait()
+    except TimeoutError:
+        outer.signal(signal.SIGKILL)
 
 
 async def _handshake(outer: Child, gate: socket.socket, status: int) -> Sandbox:
