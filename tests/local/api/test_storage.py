@@ -174,42 +174,133 @@ async def test_a_second_server_on_the_same_data_is_refused(tmp_path: Path) -> No
 _WRITER = """
 import asyncio, sys
 from pathlib import Path
-from mooring.local.api.storage import SqliteBackend, Store
+from mooring.local.api.storage import SqliteBackend, Store, StorageError
 
 async def main():
     store = Store(SqliteBackend(Path(sys.argv[1])))
     items = store.collection("configmaps")
+
     async def writer(number):
+        # Each object is created, changed twice, and every other one deleted: all by staged predecessors' names.
         count = 0
         while True:
             name = f"w{number}-{count}"
-            entry = await store.put(items, ("d", name), {"metadata": {"name": name}}, base=None).committed()
-            print(name, entry.rv, flush=True)
+            entry = None
+            for step in range(3):
+                obj = {"metadata": {"name": name}, "data": {"step": str(step)}}
+                entry = await store.put(items, ("d", name), obj, base=entry).committed()
+                print("put", name, entry.rv, step, flush=True)
+            if count % 2:
+                entry = await store.delete(items, entry).committed()
+                print("deleted", name, entry.rv, 0, flush=True)
             count += 1
+
     await asyncio.gather(*(writer(n) for n in range(8)))
 
 asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("after", [40, 400, 900])
-async def test_kill_9_loses_no_acknowledged_write(tmp_path: Path, after: int) -> None:
+@pytest.mark.parametrize("after", [40, 401, 903])
+async def test_kill_9_loses_no_acknowledged_write_and_keeps_the_order(tmp_path: Path, after: int) -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", _WRITER, str(tmp_path / "db"), stdout=subprocess.PIPE
     )
     assert process.stdout is not None
-    acknowledged = [(await process.stdout.readline()).split() for _ in range(after)]
+    lines = [await process.stdout.readline() for _ in range(after)]
     os.kill(process.pid, signal.SIGKILL)
-    acknowledged += [line.split() for line in (await process.stdout.read()).splitlines() if line.count(b" ")]
+    lines += [
+        line for line in (await process.stdout.read()).splitlines(keepends=True) if line.endswith(b"\n")
+    ]
     await process.wait()
+    acknowledged = [
+        (what, name, int(rv), step) for what, name, rv, step in (x.decode().split() for x in lines)
+    ]
 
     store = Store(SqliteBackend(tmp_path / "db"))
     items = store.collection("configmaps")
 
-    assert len(acknowledged) >= after
-    for name, version in acknowledged:
-        entry = items.get(("d", name.decode()))
-        assert entry is not None, name
-        assert entry.rv == int(version)
-    assert store.published >= max(int(version) for _, version in acknowledged)
+    versions = [rv for _, _, rv, _ in acknowledged]
+    assert len(versions) == len(set(versions)) >= after
+    assert store.published >= max(versions)
+    for what, name, rv, step in {name: one for one in acknowledged for name in one[1:2]}.values():
+        found = items.get(("d", name))
+        if what == "deleted":
+            assert found is None
+        elif (
+            found is not None
+        ):  # the last acknowledged one, or one that was made durable and not yet answered
+            assert found.rv >= rv
+            assert int(found.obj["data"]["step"]) >= int(step)
+        else:
+            assert (step, int(name.partition("-")[2]) % 2) == ("2", 1), f"{name} is lost"
+    entry = await store.put(items, ("d", "new"), {"metadata": {"name": "new"}}, base=None).committed()
+    assert entry.rv > max(versions)
     await store.close()
+
+
+_FILLER = """
+import asyncio, os, sys
+from pathlib import Path
+from mooring.local.api.storage import SqliteBackend, Store, StorageError
+
+async def main():
+    store = Store(SqliteBackend(Path(sys.argv[1]) / "db"))
+    items = store.collection("configmaps")
+    names = []
+    try:
+        while True:
+            name = f"n{len(names)}"
+            obj = {"metadata": {"name": name}, "data": {"k": "x" * 5000}}
+            await store.put(items, ("d", name), obj, base=None).committed()
+            names.append(name)
+    except StorageError as error:
+        print(error)
+    assert items.head(("d", name)) is None
+    os.unlink(Path(sys.argv[1]) / "ballast")
+    await store.put(items, ("d", name), obj, base=None).committed()
+    await store.close()
+    again = Store(SqliteBackend(Path(sys.argv[1]) / "db")).collection("configmaps")
+    print(len(names) > 20 and all(again.get(("d", one)) for one in [*names, name]))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.embedded
+def test_a_full_disk_refuses_the_write_and_goes_on_when_there_is_space(tmp_path: Path) -> None:
+    command = ["bwrap", "--dev-bind", "/", "/", "--size", str(1 << 20), "--tmpfs", str(tmp_path)]
+    ballast = f'head -c 300000 /dev/zero > {tmp_path}/ballast; exec "$@"'
+    words = [*command, "sh", "-c", ballast, "sh", sys.executable, "-c", _FILLER, str(tmp_path)]
+
+    said = subprocess.run(
+        words, check=True, stdout=subprocess.PIPE, text=True, timeout=60
+    ).stdout.splitlines()
+
+    why = "database or disk is full: nothing was changed; free space on that disk and send it again"
+    assert said == [f"cannot write: {tmp_path}/db: {why}", "True"]
+
+
+@pytest.mark.parametrize("where", ["head", "page", "object"])
+async def test_a_damaged_file_is_refused_with_what_to_do(tmp_path: Path, where: str) -> None:
+    database = tmp_path / "db"
+    store = Store(SqliteBackend(database))
+    items = store.collection("configmaps")
+    for number in range(200):
+        data = {"metadata": {"name": f"n{number}"}, "data": {"k": "x" * 200}}
+        await store.put(items, ("d", f"n{number}"), data, base=None).committed()
+    await store.close()
+    content = bytearray(database.read_bytes())
+    if where == "head":
+        content[:100] = bytes(100)
+    elif where == "page":
+        content[3 * 4096 : 4 * 4096] = b"\xff" * 4096
+    else:
+        at = content.index(b'"name":"n7"')
+        content[at : at + 4] = b"\0\0\0\0"
+    database.write_bytes(content)
+
+    with pytest.raises(StorageError, match=r"it is damaged.*Put back a copy of .*/db, or move .*/db\* away"):
+        Store(SqliteBackend(database))
+
+    assert database.read_bytes() == content

@@ -22,6 +22,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -194,22 +195,49 @@ class MemoryBackend:
         """Do nothing."""
 
 
+_DAMAGED = (
+    "it is damaged; nothing was changed. Put back a copy of {path}, or move {path}* away to begin with an empty "
+    "API (volumes keep their data)"
+)
+_REMEDIES = {
+    sqlite3.SQLITE_FULL: "nothing was changed; free space on that disk and send it again",
+    sqlite3.SQLITE_BUSY: "if another server uses this data, stop it first",
+    sqlite3.SQLITE_READONLY: "nothing was changed; the file system must be writable",
+    sqlite3.SQLITE_CANTOPEN: "the directory must exist, be writable and have space left",
+    sqlite3.SQLITE_IOERR: "nothing was changed; see the kernel's log for errors of that disk",
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
+    sqlite3.SQLITE_NOTADB: _DAMAGED,
+}
+"""What to do, by SQLite's primary result code."""
+
+
 class SqliteBackend:
     """One SQLite file in WAL mode; a commit returns when the log is on disk (synchronous=FULL).
 
-    The file is locked exclusively, so a second server on the same data fails to start.
+    The file is locked exclusively, so a second server on the same data fails to start. All methods raise
+    StorageError, which says what to do.
     """
 
     def __init__(self, path: Path) -> None:
-        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1.0)
-        path.chmod(0o600)
+        self._path = path
+        with self._explained():
+            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1.0)
         try:
-            self._prepare()
-        except sqlite3.Error as error:
+            path.chmod(0o600)
+            with self._explained():
+                self._prepare()
+        except BaseException:
             self._db.close()
-            raise StorageError(
-                f"cannot open {path}: {error}; if another server uses this data, stop it first"
-            ) from error
+            raise
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest of it tells where
+            remedy = _REMEDIES.get(code, "see the file and its disk").format(path=self._path)
+            raise StorageError(f"{self._path}: {error}: {remedy}") from error
 
     def _prepare(self) -> None:
         for pragma in (
@@ -230,13 +258,26 @@ class SqliteBackend:
         self._db.execute("COMMIT")
 
     def load(self) -> tuple[int, Iterable[Row]]:
-        """Return the last resource version and every object."""
-        (rv,) = self._db.execute("SELECT value FROM meta WHERE key = 'rv'").fetchone()
-        rows = self._db.execute("SELECT resource, namespace, name, rv, written, body FROM objects")
-        return int(rv), [Row(*row) for row in rows]
+        """Return the last resource version and every object; all of the file is read, so damage shows now."""
+        with self._explained():
+            (rv,) = self._db.execute("SELECT value FROM meta WHERE key = 'rv'").fetchone()
+            found = self._db.execute("SELECT resource, namespace, name, rv, written, body FROM objects")
+            rows = [Row(*row) for row in found]
+        for row in rows:
+            try:
+                _labelled.decode(b"{" + row.body)
+            except (msgspec.DecodeError, TypeError) as error:
+                what = f"{row.resource} {row.namespace}/{row.name}: {error}"
+                remedy = _REMEDIES[sqlite3.SQLITE_CORRUPT].format(path=self._path)
+                raise StorageError(f"{self._path}: {what}: {remedy}") from error
+        return int(rv), rows
 
     def commit(self, rv: int, puts: Sequence[Row], deletes: Sequence[tuple[str, str, str]]) -> None:
         """Write a batch in one transaction."""
+        with self._explained():
+            self._write(rv, puts, deletes)
+
+    def _write(self, rv: int, puts: Sequence[Row], deletes: Sequence[tuple[str, str, str]]) -> None:
         db = self._db
         db.execute("BEGIN IMMEDIATE")
         try:
@@ -551,7 +592,7 @@ class Store:
             collection.drop_staged()
         for change in changes:
             if change.done is not None and not change.done.done():
-                change.done.set_exception(StorageError(f"cannot write to the database: {error}"))
+                change.done.set_exception(StorageError(f"cannot write: {error}"))
                 change.done.exception()  # a client that went away must not make asyncio complain
 
     async def close(self) -> None:
