@@ -380,10 +380,10 @@ async def test_what_a_pod_left_behind_is_ended_with_it(tmp_path: Path) -> None:
     async with world(tmp_path) as there:
         await there.pod("web", {"command": FOREVER})
         await there.ready("web")
-        files = str(
-            tmp_path / "pods" / (there.agent.worker(Key("default", "web")) or pytest.fail("gone")).uid
-        )
-        bwrap = ["bwrap", "--ro-bind", "/", "/", "--ro-bind", files, "/mnt", "sleep", "600"]
+        worker = there.agent.worker(Key("default", "web"))
+        assert worker is not None
+        files = str(tmp_path / "pods" / worker.uid / "etc")
+        bwrap = ["/usr/bin/bwrap", "--ro-bind", "/", "/", "--ro-bind", files, "/mnt", "sleep", "600"]
         left = await asyncio.create_subprocess_exec(*bwrap)
         await until(lambda: left.pid in leftover_processes(tmp_path))
         await there.client.delete(Pod, "web", namespace="default", grace_period=0)
