@@ -25,6 +25,7 @@ from mooring.local.api.http import User
 from mooring.local.api.server import ApiServer
 from mooring.local.api.tls import ensure_certificates
 from mooring.local.directory import DataDirectory
+from mooring.local.metering import publish_reader
 from mooring.local.node import agent as node_agent
 from mooring.local.node.images import Catalog
 from mooring.local.node.node import Settings
@@ -96,6 +97,7 @@ class Plane:
             settings=options.settings,
         )
         self.server.gateway = self.agent.gateway
+        self.server.serve_metrics(self.agent.meter)
         self._running: asyncio.Task[None] | None = None
         self._node_started = False
 
@@ -109,6 +111,7 @@ class Plane:
         await self.agent.start()
         self._node_started = True
         await self._publish_api()
+        await publish_reader(self.client("mooring-apiserver"))
         self._running = asyncio.create_task(self.manager.run(), name="controllers")
         leading = asyncio.create_task(self.manager.leading.wait())
         try:

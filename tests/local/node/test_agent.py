@@ -84,7 +84,9 @@ class World:
 
 
 @asynccontextmanager
-async def agent_on(client: Client, directory: Path, *names: str) -> AsyncIterator[World]:
+async def agent_on(
+    client: Client, directory: Path, *names: str, settings: Settings | None = None
+) -> AsyncIterator[World]:
     manager = Manager(client, name="node")
     config = network_config(plane_id(directory))
     agent = NodeAgent(
@@ -94,7 +96,7 @@ async def agent_on(client: Client, directory: Path, *names: str) -> AsyncIterato
         pod_cidr=config.pod_cidr,
         service_cidr=config.service_cidr,
         dns_address=config.dns_address,
-        settings=Settings(crash_backoff_initial=0.1, crash_backoff_cap=0.5, force_grace=0.1),
+        settings=settings or Settings(crash_backoff_initial=0.1, crash_backoff_cap=0.5, force_grace=0.1),
     )
     await agent.start()
     running = asyncio.create_task(manager.run())

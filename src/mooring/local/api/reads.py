@@ -21,7 +21,7 @@ from mooring.local.api.registry import Served
 from mooring.local.api.selectors import Filter
 from mooring.local.api.storage import CompactedError, Entry, Event, encode_tail, stamp
 
-__all__ = ["BOOKMARK_SECONDS", "answer_object", "get", "list_objects", "raw", "watch"]
+__all__ = ["BOOKMARK_SECONDS", "answer_list", "answer_object", "get", "list_objects", "raw", "watch"]
 
 JsonObject = dict[str, Any]
 
@@ -168,7 +168,12 @@ def list_objects(call: Call) -> Answer:
             meta["remainingItemCount"] = page.rest
     if form.plain:
         return Answer(200, _plain_list(page.entries, served, meta))
-    objects = [view(entry, served) for entry in page.entries]
+    return answer_list(call, [view(entry, served) for entry in page.entries], meta, form)
+
+
+def answer_list(call: Call, objects: Sequence[JsonObject], meta: JsonObject, form: Format) -> Answer:
+    """Answer with a list in the shape the client asked for."""
+    query, served = call.request.query, call.served
     if form.shape == "table":
         body = table.of_objects(objects, served, query, call.cluster.now(), form.api_version, meta=meta)
     elif form.shape == "metadata":

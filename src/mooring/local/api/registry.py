@@ -87,6 +87,7 @@ class Registry:
         self._custom: dict[str, list[Served]] = {}
         self._load_builtin()
         self._builtin_groups = list(self._groups)
+        self._offered: dict[str, list[str]] = {}
 
     def find(self, group: str, version: str, plural: str) -> Served | None:
         """Return a served resource."""
@@ -111,7 +112,7 @@ class Registry:
                 custom.setdefault(served.group, set()).add(served.version)
         for name in sorted(custom):
             groups[name] = sorted({*groups.get(name, ()), *custom[name]}, key=_version_rank)
-        return groups
+        return {**groups, **self._offered}
 
     def builtin_group(self, group: str) -> bool:
         """Whether a group is one of the server's own."""
@@ -152,6 +153,11 @@ class Registry:
         self._custom[name] = served
         for one in served:
             self._served[one.group, one.version, one.plural] = one
+
+    def offer(self, group: str, version: str, resources: Iterable[JsonObject]) -> None:
+        """Serve a group that other servers aggregate; it comes after all others, as with them."""
+        self._offered[group] = [version]
+        self._add_list(group, version, resources)
 
     def drop_definition(self, name: str) -> None:
         """Stop serving a CustomResourceDefinition."""

@@ -20,7 +20,7 @@ from aiohttp import web
 
 from mooring.kube.errors import ApiError, TransportError
 from mooring.kube.transport import Response, StreamResponse
-from mooring.local.api import codec, deletes, failures, reads, subresources, writes
+from mooring.local.api import codec, deletes, failures, metrics, reads, subresources, writes
 from mooring.local.api.admission import Admission
 from mooring.local.api.auth import ADMIN, Authenticator, of_certificate
 from mooring.local.api.authorization import MASTERS, Authorizer, attributes_of
@@ -85,6 +85,7 @@ class ApiServer:
         self._discovery = Discovery(self._registry, address=address)
         self.authenticator = Authenticator(tokens or {}, authority, store)
         self.cluster.identify = self._identify
+        self._virtual = VIRTUAL
         self._maintenance = Maintenance(self.cluster)
         self._runners: list[web.ServerRunner] = []
         self._closing = asyncio.Event()
@@ -115,6 +116,12 @@ class ApiServer:
     @gateway.setter
     def gateway(self, gateway: NodeGateway | None) -> None:
         self.cluster.gateway = gateway
+
+    def serve_metrics(self, meter: metrics.Meter) -> None:
+        """Serve metrics.k8s.io with the figures of a meter."""
+        self._virtual = {**self._virtual, **metrics.answers(meter)}
+        self._registry.offer(metrics.GROUP, metrics.VERSION, metrics.RESOURCES)
+        self._discovery.changed()
 
     async def start(self) -> None:
         """Serve the stored definitions, create what every cluster has, begin the upkeep."""
@@ -273,7 +280,7 @@ class ApiServer:
         if target.subresource:
             return await subresources.answer(call)
         _check_verb(target, served, verb)
-        if served.custom is None and (virtual := VIRTUAL.get(served.storage)):
+        if served.custom is None and (virtual := self._virtual.get(served.storage)):
             return await virtual(call)
         return await _VERBS[verb](call)
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from mooring.local.api import failures
 from mooring.local.api.http import Query
 from mooring.local.api.jsonpath import JsonPathError, find
 from mooring.local.api.registry import Served
+from mooring.local.api.wire import canonical_quantity, quantity_value
 
 __all__ = ["age", "duration", "of_objects", "partial"]
 
@@ -889,7 +891,34 @@ _REPLICAS: _Printer = (
     _replica_set,
 )  # fmt: skip
 
+
+def _used(*usages: JsonObject) -> tuple[str, str]:
+    """The sums of cpu and memory."""
+    totals = [
+        sum((quantity_value(usage[name]) for usage in usages), Decimal(0)) for name in ("cpu", "memory")
+    ]
+    return canonical_quantity(f"{int(totals[0] * 10**9)}n"), f"{int(totals[1]) >> 10}Ki"
+
+
+def _pod_metrics(obj: JsonObject, now: datetime) -> Cells:
+    usages = [container["usage"] for container in obj["containers"]]
+    return (_name(obj), *_used(*usages), obj["window"])
+
+
+def _node_metrics(obj: JsonObject, now: datetime) -> Cells:
+    return (_name(obj), *_used(obj["usage"]), obj["window"])
+
+
+METRICS_COLUMNS = (
+    _Column("Name", format="name", description="Name of the resource"),
+    _Column("cpu", format="quantity"),
+    _Column("memory", format="quantity"),
+    _Column("Window", format="duration"),
+)
+
 _PRINTERS: Mapping[str, _Printer] = {
+    "pods.metrics.k8s.io": (METRICS_COLUMNS, _pod_metrics),
+    "nodes.metrics.k8s.io": (METRICS_COLUMNS, _node_metrics),
     "pods": (POD_COLUMNS, _pod),
     "statefulsets.apps": (_names("Ready", "Age", wide=_WORKLOAD), _stateful_set),
     "deployments.apps": (

@@ -1,7 +1,7 @@
 """The node agent: makes this machine one node (or several) of the embedded control plane.
 
 It registers the nodes, renews their Leases, runs the pods bound to them, keeps Service addresses and DNS
-current, and answers what the API server asks of pods (:attr:`NodeAgent.gateway`). Several nodes share one
+current, and answers what the API server asks of pods (:attr:`NodeAgent.gateway`) and of their use (:attr:`NodeAgent.meter`). Several nodes share one
 machine and one network; that is for trying out what needs several, not for capacity.
 
 Order: :meth:`NodeAgent.start` before the manager runs (it clears what a killed plane left and makes the
@@ -58,6 +58,7 @@ from mooring.local.node.rootless import inside
 from mooring.local.node.services import ServiceTable, wanted
 from mooring.local.node.spawner import Spawner
 from mooring.local.node.tokens import issue_from
+from mooring.local.node.usage import Meter
 from mooring.local.node.volumes import memory_directory
 from mooring.runtime.controller import Controller, Done, Result
 from mooring.runtime.process import Manager
@@ -141,6 +142,7 @@ class NodeAgent:
         self._settings, self._max_pods = settings or Settings(), max_pods
         self._catalog, self._domain = catalog or Catalog(), domain
         self._spawner, self._logs = Spawner(), LogPump()
+        self.meter = Meter()
         self._nodes: dict[str, Node] = {}
         self._workers: dict[str, PodWorker] = {}
         self._by_key: dict[Key, str] = {}
@@ -157,6 +159,7 @@ class NodeAgent:
         manager.add(self._controller)
         manager.serve("node-leases", self._keep_leases)
         manager.serve("node-services", self._keep_services)
+        manager.serve("node-metrics", self._keep_measuring)
 
     # --- life
 
@@ -360,6 +363,14 @@ class NodeAgent:
                 log.error("Service addresses could not be updated", error=str(error))
                 await self._clock.sleep(1.0)
                 self._services_changed.set()
+
+    async def _keep_measuring(self) -> None:
+        while True:
+            runners = [r for worker in self._workers.values() for r in (*worker.init, *worker.main)]
+            running = [each for runner in runners if (each := runner.measured) is not None]
+            now, time = self._clock.monotonic(), self._clock.now()
+            await asyncio.to_thread(self.meter.look, running, self.names, now=now, time=time)
+            await self._clock.sleep(self._settings.metrics_period)
 
     # --- the nodes themselves
 

@@ -18,6 +18,7 @@ __all__ = ["Cgroup", "Cgroups", "detect"]
 
 _ROOT = Path("/sys/fs/cgroup")
 _PERIOD = 100_000
+_MEMORY_FILES = (("memory.current", "inactive_file"), ("memory.usage_in_bytes", "total_inactive_file"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,19 @@ class Cgroup:
                         if key == "oom_kill" and int(value) > 0:
                             return True
         return False
+
+    def memory(self) -> int | None:
+        """Bytes in use without file pages that can be dropped; ``None`` if memory is not accounted here."""
+        for path in self.paths:
+            for used, cache in _MEMORY_FILES:
+                with suppress(OSError, ValueError):
+                    total = int((path / used).read_text())
+                    lines = (path / "memory.stat").read_text().splitlines()
+                    dropped = next(
+                        (int(line.split()[1]) for line in lines if line.startswith(f"{cache} ")), 0
+                    )
+                    return max(0, total - dropped)
+        return None
 
     def remove(self) -> None:
         """Remove the empty group."""

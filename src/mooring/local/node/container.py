@@ -40,6 +40,7 @@ from mooring.local.node.node import Node
 from mooring.local.node.probes import Probing
 from mooring.local.node.sandbox import Mount, Privileges, Sandbox, SandboxError, SandboxSpec
 from mooring.local.node.sources import Missing
+from mooring.local.node.usage import Running
 from mooring.local.node.volumes import PodVolumes, VolumeError
 
 __all__ = ["ContainerRunner", "PodView", "privileges"]
@@ -96,7 +97,7 @@ class ContainerRunner:
         self._sandbox: Sandbox | None = None
         self._entrance: Entrance | None = None
         self._cgroup: Cgroup | None = None
-        self._finished = 0.0
+        self._began = self._finished = 0.0
         self._background: set[asyncio.Future[None]] = set()
         self._stopping = False
         self._post_start_done = True
@@ -145,6 +146,23 @@ class ContainerRunner:
     def program_pid(self) -> int | None:
         """The pid of the container's program, as the plane sees it."""
         return self._sandbox.program_pid if self._sandbox and self._state.running else None
+
+    @property
+    def measured(self) -> Running | None:
+        """How to find what the container uses, ``None`` while it does not run."""
+        if self._sandbox is None or self._state.running is None:
+            return None
+        meta = self.view.pod.metadata
+        return Running(
+            node=self.view.node.name,
+            namespace=meta.namespace or "",
+            pod=meta.name or "",
+            container=self.name,
+            id=self._id,
+            pid_namespace=self._sandbox.pid_namespace,
+            since=self._began,
+            cgroup=self._cgroup,
+        )
 
     @property
     def running(self) -> bool:
@@ -222,6 +240,7 @@ class ContainerRunner:
         self._end_noted.clear()
         try:
             self._post_start_done = self.spec.lifecycle is None or self.spec.lifecycle.post_start is None
+            self._began = self._now()
             self._set(running=ContainerStateRunning(started_at=self._time()))
             self._event("Started", f"Container started: {self.name}")
             attending = asyncio.create_task(self._attend(sandbox))

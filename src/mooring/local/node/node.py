@@ -63,6 +63,8 @@ class Settings:
     """How long the processes of a force-deleted pod may live on."""
     retry_volumes: float = 0.1
     retry_busy_volume: float = 0.05
+    metrics_period: float = 15.0
+    """Between looks at what pods use; metrics-server's."""
 
 
 def _set_event() -> asyncio.Event:

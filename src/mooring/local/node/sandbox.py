@@ -131,6 +131,7 @@ class Sandbox:
         self._program_fd = os.pidfd_open(program_pid)
         self.mount_fd = os.open(f"/proc/{init_pid}/ns/mnt", os.O_RDONLY)
         self.pid_fd = os.open(f"/proc/{init_pid}/ns/pid", os.O_RDONLY)
+        self.pid_namespace = os.fstat(self.pid_fd).st_ino
         self._gone = asyncio.get_running_loop().create_task(self._wait_gone())
 
     @property
