@@ -37,13 +37,8 @@ _VALIDATING = "validatingwebhookconfigurations.admissionregistration.k8s.io"
 class Admission:
     """The chain every write goes through: plugins, then webhooks."""
 
-    def __init__(self, store: Store, quotas: Quotas) -> None:
-        self._store, self._quotas = store, quotas
-        self._client = WebhookClient(store)
-
-    async def close(self) -> None:
-        """Close the connections to webhooks."""
-        await self._client.close()
+    def __init__(self, store: Store, quotas: Quotas, client: WebhookClient) -> None:
+        self._store, self._quotas, self._client = store, quotas, client
 
     async def mutate(
         self,

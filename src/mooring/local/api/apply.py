@@ -3,17 +3,17 @@
 A manager is who wrote (`manager`), how (`operation`: Apply or Update) and through which subresource.
 Each owns a set of fields. An apply owns exactly what its configuration gives, takes away what it gave
 before and nobody else owns, and conflicts with others over values it would change. An update owns what
-it changed. All versions of a custom resource have one structure here (conversion changes apiVersion
-only), so sets of other versions are used as they are.
+it changed. A set is about the version its manager wrote: what a write changes is compared in the
+version of each manager (`Versions`); built-in kinds have one structure in all of theirs.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from mooring.kube.errors import BadRequest, Conflict, ServerError
 from mooring.local.api.constraints import same
@@ -33,7 +33,7 @@ from mooring.local.api.merge import TypedError, check, compare, field_set_of, me
 from mooring.local.api.schema import Schema
 from mooring.local.api.wire import decode
 
-__all__ = ["Writer", "apply", "reset_fields", "restore_times", "track", "zero"]
+__all__ = ["Versions", "Writer", "apply", "reset_fields", "restore_times", "track", "zero"]
 
 JsonObject = dict[str, Any]
 
@@ -54,6 +54,14 @@ class Writer:
     api_version: str
     time: str
     subresource: str = ""
+
+
+class Versions(Protocol):
+    """What objects look like in other versions of their kind."""
+
+    def view(self, obj: JsonObject, api_version: str) -> tuple[JsonObject, Schema]:
+        """Return an object in a version with that version's schema; raises LookupError for an unknown one."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,39 +198,87 @@ def zero(schema: Schema, api_version: str, kind: str) -> JsonObject:
 
 
 def track(
-    live: JsonObject | None, new: JsonObject, schema: Schema, writer: Writer, *, reset: Sequence[str] = ()
+    live: JsonObject | None,
+    new: JsonObject,
+    schema: Schema,
+    writer: Writer,
+    *,
+    reset: Sequence[str] = (),
+    versions: Versions | None = None,
 ) -> JsonObject:
     """Return `new` with managedFields as after a create (live None), update or patch by the writer.
 
     `new` is defaulted. The result's managedFields derive from the live object's, or from those the
-    client sent when they are valid (an empty list resets them).
+    client sent when they are valid (an empty list resets them). `versions` None: all look alike.
     """
     old = live if live is not None else zero(schema, writer.api_version, new.get("kind", ""))
     managers = _live_or_new(old, new, writer.subresource)
     if not managers and live is not None:
         return _with_managers(new, {})
     try:
-        managers = _update(_bare(old), _bare(new), schema, managers, writer=writer, reset=tuple(reset))
-    except TypedError:
+        state = _State(schema=schema, writer=writer, reset=tuple(reset), versions=versions)
+        managers = _update(_bare(old), _bare(new), managers, state)
+    except (TypedError, LookupError):
         return _with_managers(new, {})
     return _with_managers(new, _capped(managers))
 
 
-def _update(
-    old: JsonObject,
-    new: JsonObject,
-    schema: Schema,
-    managers: _Managers,
-    *,
-    writer: Writer,
-    reset: tuple[str, ...],
-) -> _Managers:
-    ignored = _reset_set(reset)
-    change = compare(old, new, schema)
-    taken = without(union(change.modified, change.added), ignored)
-    lost = union(taken, without(change.removed, ignored))
-    result = _less(managers, lost) if lost else dict(managers)
-    gained = difference(taken, _STRIPPED)
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What is the same for all steps of one write."""
+
+    schema: Schema
+    writer: Writer
+    reset: tuple[str, ...]
+    versions: Versions | None = None
+
+
+class _Changes:
+    """What a write changes, in every version that a manager speaks of."""
+
+    def __init__(self, old: JsonObject, new: JsonObject, state: _State) -> None:
+        self._old, self._new, self._state = old, new, state
+        self._found: dict[str, tuple[FieldSet, FieldSet]] = {}
+
+    def in_version(self, api_version: str) -> tuple[FieldSet, FieldSet]:
+        """Return the fields that get another value, and those besides that go; raises LookupError."""
+        state = self._state
+        if state.versions is None:
+            api_version = state.writer.api_version
+        found = self._found.get(api_version)
+        if found is None:
+            own = api_version == state.writer.api_version
+            (old, schema), (new, _) = (_seen(obj, api_version, state) for obj in (self._old, self._new))
+            change = compare(old, new, schema)
+            ignored = _reset_set(state.reset if own else ())
+            taken = without(union(change.modified, change.added), ignored)
+            found = self._found[api_version] = (taken, without(change.removed, ignored))
+        return found
+
+    def less(self, managers: _Managers, *, but: object = None) -> _Managers:
+        """Return the managers without the changed fields (but one), those that keep none left out."""
+        result: _Managers = {}
+        for identity, entry in managers.items():
+            fields = entry.fields
+            if identity != but:
+                taken, removed = self.in_version(entry.api_version)
+                fields = difference(fields, union(taken, removed))
+            if fields:
+                result[identity] = entry if fields is entry.fields else replace(entry, fields=fields)
+        return result
+
+
+def _seen(obj: JsonObject, api_version: str, state: _State) -> tuple[JsonObject, Schema]:
+    """Return an object of the writer's version in another one, with its schema."""
+    if state.versions is None or api_version == state.writer.api_version:
+        return obj, state.schema
+    return state.versions.view(obj, api_version)
+
+
+def _update(old: JsonObject, new: JsonObject, managers: _Managers, state: _State) -> _Managers:
+    changes, writer = _Changes(old, new, state), state.writer
+    result = changes.less(managers)
+    gained = difference(changes.in_version(writer.api_version)[0], _STRIPPED)
     if gained:
         entry = _Entry(
             writer.manager or "unknown", "Update", writer.api_version, writer.subresource, writer.time, gained
@@ -230,16 +286,6 @@ def _update(
         previous = result.get(entry.identity)
         fields = union(gained, previous.fields) if previous else gained
         result[entry.identity] = replace(entry, fields=fields)
-    return result
-
-
-def _less(managers: _Managers, lost: FieldSet, *, but: object = None) -> _Managers:
-    """Return the managers without some fields (but one of them), those that keep none left out."""
-    result: _Managers = {}
-    for identity, entry in managers.items():
-        fields = entry.fields if identity == but else difference(entry.fields, lost)
-        if fields:
-            result[identity] = entry if fields is entry.fields else replace(entry, fields=fields)
     return result
 
 
@@ -279,12 +325,13 @@ def apply(
     *,
     force: bool = False,
     reset: Sequence[str] = (),
+    versions: Versions | None = None,
 ) -> JsonObject:
     """Return the live object (None: it does not exist) with an applied configuration merged in.
 
     managedFields are updated; `reset` names paths the request cannot change ("status", "spec",
     "metadata.ownerReferences"), which no manager comes to own. The very `live` comes back when nothing
-    changed. Raises Conflict (409, causes FieldManagerConflict) unless `force`, BadRequest for a bad config.
+    changed. `versions` None: all versions look alike. Raises Conflict (409, causes FieldManagerConflict) unless `force`, BadRequest for a bad config.
     The caller then decodes (built-in), defaults, validates and stores; see `restore_times`.
     """
     if "managedFields" in (config.get("metadata") or {}):
@@ -296,24 +343,17 @@ def apply(
     kind = config.get("kind", "")
     old = live if live is not None else zero(schema, writer.api_version, kind)
     managers = _decode((old.get("metadata") or {}).get("managedFields")) or {}
-    state = _State(schema=schema, writer=writer, reset=tuple(reset))
+    state = _State(schema=schema, writer=writer, reset=tuple(reset), versions=versions)
     bare = _bare(old)
     if not managers and live is not None:
-        before = replace(writer, manager="before-first-apply")
-        managers = _update(
-            zero(schema, writer.api_version, kind), bare, schema, {}, writer=before, reset=state.reset
-        )
+        before = replace(state, writer=replace(writer, manager="before-first-apply"))
+        managers = _update(zero(schema, writer.api_version, kind), bare, {}, before)
     try:
         return _apply(live, bare, config, managers, state=state, force=force)
+    except LookupError as error:
+        raise _server_error(f"failed to convert old object: {error.args[0]}") from None
     except TypedError as error:
         raise _server_error(str(error)) from None
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    schema: Schema
-    writer: Writer
-    reset: tuple[str, ...]
 
 
 def _apply(
@@ -333,16 +373,14 @@ def _apply(
     owned = without(field_set_of(config, schema), ignored)
     kept = difference(owned, _STRIPPED)
     if last is not None and last.fields != kept:
-        merged = _pruned(merged, last.fields, owned, _others(managers, entry), schema=schema)
-    change = compare(old, merged, schema)
-    taken = without(union(change.modified, change.added), ignored)
-    lost = union(taken, without(change.removed, ignored))
-    conflicts = _conflicts(managers, taken, but=entry)
+        merged = _pruned(merged, last, replace(entry, fields=owned), managers, state=state)
+    changes = _Changes(old, merged, state)
+    conflicts = _conflicts(managers, changes, but=entry)
     if conflicts and not force:
         conflicts = _not_last_applied(conflicts, old, state)
         if conflicts:
             raise _conflict(conflicts)
-    result = _less(managers, lost, but=entry.identity) if lost else dict(managers)
+    result = changes.less(managers, but=entry.identity)
     changed = merged is not old and not same(merged, old)
     result.pop(entry.identity, None)
     if kept:
@@ -361,27 +399,49 @@ def _result(live: JsonObject | None, merged: JsonObject, managers: _Managers) ->
     return result
 
 
-def _others(managers: _Managers, entry: _Entry) -> Iterable[FieldSet]:
-    return [other.fields for identity, other in managers.items() if identity != entry.identity]
-
-
 def _pruned(
-    merged: JsonObject, last: FieldSet, owned: FieldSet, others: Iterable[FieldSet], *, schema: Schema
+    merged: JsonObject, last: _Entry, now: _Entry, managers: _Managers, *, state: _State
 ) -> JsonObject:
-    """Take away what this manager applied before, does not apply now, and nobody else owns."""
-    gone = difference(named(last, schema), named(owned, schema))
-    if not gone:
+    """Take away what this manager applied before, does not apply now, and nobody else owns.
+
+    It is done in the version it applied before, then what others own is brought back in theirs.
+    """
+    seen, schema = _seen(merged, last.api_version, state)
+    same_version = last.api_version == now.api_version
+    if same_version and not difference(named(last.fields, schema), named(now.fields, schema)):
         return merged
-    pruned = remove(merged, named(last, schema), schema)
-    managed = owned
-    for fields in others:
-        managed = union(managed, fields)
-    merged_set = named(field_set_of(merged, schema), schema)
+    pruned = remove(seen, named(last.fields, schema), schema)
+    managed: dict[str, FieldSet] = {}
+    for entry in [now, *(e for e in managers.values() if e.identity != now.identity)]:
+        version = entry.api_version if state.versions is not None else last.api_version
+        managed[version] = union(managed.get(version, {}), entry.fields)
+    # In the version of the pruned object first: what is missing there may not be convertible.
+    own = managed.pop(last.api_version, None)
+    if own is not None:
+        pruned = _brought_back(seen, pruned, own, schema)
+    for version, fields in managed.items():
+        (whole, other), (rest, _) = _moved(merged, version, state), _moved(pruned, version, state)
+        pruned = _brought_back(whole, rest, fields, other)
+    pruned, _ = _moved(pruned, last.api_version, state)
+    whole_set = named(field_set_of(seen, schema), schema)
     pruned_set = named(field_set_of(pruned, schema), schema)
-    pruned = remove(merged, difference(merged_set, union(pruned_set, named(managed, schema))), schema)
+    dangling = intersection(difference(whole_set, pruned_set), named(last.fields, schema))
+    result: JsonObject = remove(seen, dangling, schema)
+    return _moved(result, now.api_version, state)[0]
+
+
+def _moved(obj: JsonObject, api_version: str, state: _State) -> tuple[JsonObject, Schema]:
+    """Return an object of any version in another one, with its schema."""
+    return (obj, state.schema) if state.versions is None else state.versions.view(obj, api_version)
+
+
+def _brought_back(whole: JsonObject, pruned: JsonObject, managed: FieldSet, schema: Schema) -> JsonObject:
+    """Return an object without what a pruned form of it lacks, but with all that is managed."""
+    whole_set = named(field_set_of(whole, schema), schema)
     pruned_set = named(field_set_of(pruned, schema), schema)
-    dangling = intersection(difference(merged_set, pruned_set), named(last, schema))
-    result: JsonObject = remove(merged, dangling, schema)
+    result: JsonObject = remove(
+        whole, difference(whole_set, union(pruned_set, named(managed, schema))), schema
+    )
     return result
 
 
@@ -390,10 +450,12 @@ def _pruned(
 _Conflicts = list[tuple[_Entry, FieldSet]]
 
 
-def _conflicts(managers: _Managers, taken: FieldSet, *, but: _Entry) -> _Conflicts:
+def _conflicts(managers: _Managers, changes: _Changes, *, but: _Entry) -> _Conflicts:
     found = []
     for identity, entry in managers.items():
-        if identity != but.identity and (common := intersection(entry.fields, taken)):
+        if identity == but.identity:
+            continue
+        if common := intersection(entry.fields, changes.in_version(entry.api_version)[0]):
             found.append((entry, common))
     return found
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 from mooring.local.api import codec, conversion, failures
 from mooring.local.api.authorization import Authorizer
 from mooring.local.api.codec import Format
+from mooring.local.api.custom import Conversions, Learned
 from mooring.local.api.gateway import NodeGateway
 from mooring.local.api.http import Request, User
 from mooring.local.api.kinds import Kind
@@ -67,6 +68,7 @@ class Cluster:
     admission: Admission
     authorizer: Authorizer
     tokens: Authority
+    conversions: Conversions
     gateway: NodeGateway | None = None
     watchers: int = 0
     #: Returns the user of a token and those of some audiences it is for; raises TokenError.
@@ -78,7 +80,10 @@ class Cluster:
 
 
 def view(entry: Entry, served: Served) -> JsonObject:
-    """Return a stored object in a served version, with kind and apiVersion."""
+    """Return a stored object in a served version, with kind and apiVersion.
+
+    A custom resource is one that `Conversions.show` gave back.
+    """
     obj = entry.obj
     if served.converts:
         obj = conversion.from_storage(obj, group=served.group, plural=served.plural)
@@ -95,6 +100,8 @@ class Call:
     served: Served
     verb: Verb
     user: User
+    #: Views of other versions of a custom resource; None when all of them look alike.
+    versions: Learned | None = None
 
     @property
     def collection(self) -> Collection:

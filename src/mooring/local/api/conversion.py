@@ -1,7 +1,7 @@
 """Objects that are served in two shapes: Events, and HorizontalPodAutoscalers.
 
-They are stored in one (core/v1 and autoscaling/v2) and converted at the edge. Custom resources are
-converted by strategy None: only the apiVersion differs, which is not part of what is stored.
+They are stored in one (core/v1 and autoscaling/v2) and converted at the edge. The versions of custom
+resources are a matter of `custom`.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _NOT_CHECKED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CompiledVersion:
     """Everything needed to serve one version of a custom resource."""
 

@@ -100,7 +100,7 @@ async def delete(call: Call) -> Result:
     status = 202 if not gone and options.orphan is False else 200
     if gone and served.storage not in _RETURNED:
         return status, _success(served, entry)
-    return status, view(entry, served)
+    return status, view(await call.cluster.conversions.shown(entry, served), served)
 
 
 def _success(served: Served, entry: Entry) -> JsonObject:
@@ -134,7 +134,7 @@ async def _delete_named(call: Call, name: str, options: DeleteOptions) -> tuple[
 async def delete_entry(call: Call, entry: Entry, options: DeleteOptions) -> tuple[Entry, bool]:
     """Delete one object; return its last (or marked) version, and whether it is gone."""
     _check_preconditions(call, entry, options)
-    old = view(entry, call.served)
+    old = view(await call.cluster.conversions.shown(entry, call.served), call.served)
     await call.cluster.admission.validate(call, None, old, "DELETE", None)
     if call.collection.head(entry.place) is not entry:
         raise StaleError
@@ -244,7 +244,7 @@ def _policy(present: list[str], options: DeleteOptions, *, orphans: bool) -> tup
 
 async def _put(call: Call, entry: Entry, obj: JsonObject, options: DeleteOptions) -> Entry:
     if options.dry_run:
-        return entry
+        return entry.changed(obj)
     write = call.cluster.store.put(call.collection, entry.place, obj, base=entry)
     return await write.committed()
 
@@ -297,7 +297,8 @@ async def delete_collection(call: Call) -> Result:
     options = await read_options(call)
     wanted = Filter.parse(call.request.query, call.served, namespace=call.namespace)
     items = []
-    for entry in call.collection.entries(call.namespace):
+    entries = call.collection.entries(call.namespace)
+    for entry in await call.cluster.conversions.show(entries, call.served):
         if not wanted.matches(entry):
             continue
         place_call = replace(call, target=replace(call.target, namespace=entry.namespace, name=entry.name))
@@ -308,9 +309,12 @@ async def delete_collection(call: Call) -> Result:
         items.append(view(entry, call.served))
     if call.served.custom is None:
         items = [{k: v for k, v in item.items() if k not in ("kind", "apiVersion")} for item in items]
+    meta: JsonObject = {"resourceVersion": str(call.cluster.store.published)}
+    if call.served.custom is not None:
+        meta["continue"] = ""
     return 200, {
         "kind": call.served.list_kind,
         "apiVersion": call.served.api_version,
-        "metadata": {"resourceVersion": str(call.cluster.store.published)},
+        "metadata": meta,
         "items": items,
     }

@@ -90,7 +90,10 @@ class Maintenance:
 
     async def _emptied(self, entry: Entry) -> bool:
         group, plural = entry.obj["spec"]["group"], entry.obj["spec"]["names"]["plural"]
-        served = next((s for s in self._cluster.registry if (s.group, s.plural) == (group, plural)), None)
+        # By the version they are stored in where it is served: no webhook need be asked.
+        named = [s for s in self._cluster.registry if (s.group, s.plural) == (group, plural)]
+        named.sort(key=lambda served: served.version != served.stored_version)
+        served = named[0] if named else None
         objects = self._cluster.store.collection(f"{plural}.{group}")
         if not objects.count:
             return True

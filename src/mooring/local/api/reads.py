@@ -44,7 +44,7 @@ def raw(entry: Entry, served: Served) -> bytes:
     return served.header + entry.tail
 
 
-def get(call: Call) -> Answer:
+async def get(call: Call) -> Answer:
     """Answer with one object."""
     version = _version(call.request.query, "resourceVersion")
     _not_in_the_future(call, version)
@@ -52,6 +52,7 @@ def get(call: Call) -> Answer:
     entry = call.collection.get((call.target.namespace, call.target.name))
     if entry is None:
         raise call.not_found()
+    entry = await call.cluster.conversions.shown(entry, call.served)
     if form.plain:
         return Answer(200, raw(entry, call.served))
     return answer_object(call, 200, view(entry, call.served), form)
@@ -153,12 +154,12 @@ class _Page:
     token: str = ""
 
 
-def list_objects(call: Call) -> Answer:
+async def list_objects(call: Call) -> Answer:
     """Answer with the objects of a namespace or of all."""
     query, served = call.request.query, call.served
     form = call.form(listing=True)
     wanted = Filter.parse(query, served, namespace=call.namespace, name=call.target.name)
-    page = _page(call, wanted)
+    page = await _page(call, wanted)
     meta: JsonObject = {"resourceVersion": str(page.version)}
     if served.custom is not None and form.shape == "object":
         meta["continue"] = ""
@@ -215,7 +216,7 @@ def _plain_list(entries: Iterable[Entry], served: Served, meta: JsonObject) -> b
     return head[:-1] + b',"items":[' + items + b"]}"
 
 
-def _page(call: Call, wanted: Filter) -> _Page:
+async def _page(call: Call, wanted: Filter) -> _Page:
     query, store = call.request.query, call.cluster.store
     match = _check_match(query, watch=False)
     limit = max(query.number("limit") or 0, 0)
@@ -232,11 +233,12 @@ def _page(call: Call, wanted: Filter) -> _Page:
         if version == 0:
             limit = 0  # any version will do: the real server answers from its cache, which does not page
     if match == "Exact" or (limit and version and match != "NotOlderThan"):
-        entries = _at(call, version or 0, token=token, after=after)
+        entries: Sequence[Entry] = _at(call, version or 0, token=token, after=after)
     else:
         entries, version = call.collection.entries(call.namespace), store.published
     if after is not None:
         entries = [entry for entry in entries if entry.place > after]
+    entries = await call.cluster.conversions.show(entries, call.served)
     return _cut(_matching(entries, wanted, call), version or 0, limit, wanted)
 
 
@@ -380,19 +382,22 @@ class _Watch:
         self.call.cluster.watchers += 1
         try:
             if self.initial:
-                for chunk in self._initial_events():
+                async for chunk in self._initial_events():
                     yield chunk
             async for chunk in self._changes():
                 yield chunk
+        except ApiError as error:
+            yield self.encoder.error(error)
         except CompactedError:
             old = f"too old resource version: {self.version} ({self.call.collection.floor})"
             yield self.encoder.error(failures.expired(old))
         finally:
             self.call.cluster.watchers -= 1
 
-    def _initial_events(self) -> Iterable[bytes]:
+    async def _initial_events(self) -> AsyncGenerator[bytes]:
         collection, store = self.call.collection, self.call.cluster.store
-        entries, self.version = collection.entries(self.call.namespace), store.published
+        stored, self.version = collection.entries(self.call.namespace), store.published
+        entries = await self.call.cluster.conversions.show(stored, self.call.served)
         chunk: list[bytes] = []
         size = 0
         for entry in entries:
@@ -415,6 +420,8 @@ class _Watch:
         while (now := time.monotonic()) < self.deadline:
             events = collection.since(self.version)
             if events:
+                if self.call.served.custom is not None:
+                    events = [await self._shown(event) for event in events]
                 lines = [line for event in events if (line := self._line(event))]
                 self.version = events[-1].rv
                 if lines:
@@ -429,6 +436,13 @@ class _Watch:
                 continue
             wait = min(self.deadline, next_bookmark if self.bookmarks else self.deadline) - now
             await collection.changed(timeout=max(wait, 0.01))
+
+    async def _shown(self, event: Event) -> Event:
+        """Return an event with its objects in the version of this watch."""
+        conversions, served = self.call.cluster.conversions, self.call.served
+        entry = await conversions.shown(event.entry, served)
+        previous = await conversions.shown(event.previous, served) if event.previous is not None else None
+        return Event(event.type, event.rv, entry, previous)
 
     def _undefined(self) -> bool:
         """Whether the definition of a custom resource is gone."""

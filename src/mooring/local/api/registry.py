@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mooring.local.api import crd as crds
+from mooring.local.api.constraints import same
 from mooring.local.api.crd import CompiledVersion
 from mooring.local.api.schema import Schema, Schemas
 
@@ -55,6 +56,8 @@ class Served:
     custom: CompiledVersion | None = None
     definition: JsonObject | None = None
     terminating: bool = False
+    #: How objects of other versions are converted; None: by their apiVersion alone.
+    webhook: Mapping[str, Any] | None = None
 
     @property
     def api_version(self) -> str:
@@ -85,6 +88,8 @@ class Registry:
         self._served: dict[tuple[str, str, str], Served] = {}
         self._groups: dict[str, list[str]] = {}
         self._custom: dict[str, list[Served]] = {}
+        self._versions: dict[str, dict[str, CompiledVersion]] = {}
+        self._compiled: dict[str, JsonObject] = {}
         self._load_builtin()
         self._builtin_groups = list(self._groups)
         self._offered: dict[str, list[str]] = {}
@@ -145,14 +150,31 @@ class Registry:
 
     def set_definition(self, crd: JsonObject) -> None:
         """Serve what a CustomResourceDefinition declares, once it is established."""
-        name = crd["metadata"]["name"]
+        name, spec = crd["metadata"]["name"], crd["spec"]
+        before, known = self._compiled.get(name), self._versions.get(name)
         self.drop_definition(name)
         if not _is_true(crd, "Established"):
             return
-        served = [_custom(crd, version) for version in crd["spec"]["versions"] if version.get("served")]
+        if known is None or not same(spec, before):
+            # The compiled versions stay while the spec does: what objects look like by them is kept.
+            known = {
+                version["name"]: crds.compile_version(crd, version["name"]) for version in spec["versions"]
+            }
+        self._compiled[name], self._versions[name] = spec, known
+        served = [
+            _custom(crd, known[version["name"]]) for version in spec["versions"] if version.get("served")
+        ]
         self._custom[name] = served
         for one in served:
             self._served[one.group, one.version, one.plural] = one
+
+    def version(self, served: Served, name: str) -> CompiledVersion | None:
+        """Return a version of a custom resource, served or not."""
+        return self._versions.get(served.storage, {}).get(name)
+
+    def has_versions(self, served: Served) -> bool:
+        """Whether a custom resource has more than one version."""
+        return len(self._versions.get(served.storage, ())) > 1
 
     def offer(self, group: str, version: str, resources: Iterable[JsonObject]) -> None:
         """Serve a group that other servers aggregate; it comes after all others, as with them."""
@@ -161,6 +183,8 @@ class Registry:
 
     def drop_definition(self, name: str) -> None:
         """Stop serving a CustomResourceDefinition."""
+        self._compiled.pop(name, None)
+        self._versions.pop(name, None)
         for served in self._custom.pop(name, ()):
             self._served.pop((served.group, served.version, served.plural), None)
 
@@ -215,20 +239,20 @@ def _builtin(
     )
 
 
-def _custom(crd: JsonObject, version: JsonObject) -> Served:
+def _custom(crd: JsonObject, compiled: CompiledVersion) -> Served:
     spec, names = crd["spec"], crd["status"]["acceptedNames"]
-    group = spec["group"]
-    compiled = crds.compile_version(crd, version["name"])
+    group, version = spec["group"], compiled.name
+    conversion = spec.get("conversion") or {}
     subresources = {}
     if compiled.status:
         subresources["status"] = SubResource(
-            "status", names["kind"], group, version["name"], ("get", "patch", "update")
+            "status", names["kind"], group, version, ("get", "patch", "update")
         )
     if compiled.scale is not None:
         subresources["scale"] = SubResource("scale", "Scale", "autoscaling", "v1", ("get", "patch", "update"))
     return Served(
         group=group,
-        version=version["name"],
+        version=version,
         kind=names["kind"],
         plural=names["plural"],
         singular=names.get("singular", names["kind"].lower()),
@@ -243,6 +267,7 @@ def _custom(crd: JsonObject, version: JsonObject) -> Served:
         custom=compiled,
         definition=crd,
         terminating=bool(crd["metadata"].get("deletionTimestamp")),
+        webhook=conversion.get("webhook") if conversion.get("strategy") == "Webhook" else None,
     )
 
 

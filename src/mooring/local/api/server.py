@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 
 import msgspec
 from aiohttp import web
+from multidict import CIMultiDict
 
 from mooring.kube.errors import ApiError, TransportError
 from mooring.kube.transport import Response, StreamResponse
@@ -26,6 +27,7 @@ from mooring.local.api.auth import ADMIN, Authenticator, of_certificate
 from mooring.local.api.authorization import MASTERS, Authorizer, attributes_of
 from mooring.local.api.bootstrap import bootstrap
 from mooring.local.api.call import Call, Cluster
+from mooring.local.api.custom import Conversions
 from mooring.local.api.discovery import Discovery
 from mooring.local.api.gateway import NodeGateway
 from mooring.local.api.http import BODY_LIMIT, Answer, Query, Request, User
@@ -39,6 +41,7 @@ from mooring.local.api.schema import builtin
 from mooring.local.api.storage import Entry, Event, MemoryBackend, SqliteBackend, StorageError, Store
 from mooring.local.api.strategies import CRD, World
 from mooring.local.api.tokens import ISSUER, Authority
+from mooring.local.api.webhooks import WebhookClient
 
 __all__ = ["ApiServer", "LocalTransport"]
 
@@ -72,7 +75,8 @@ class ApiServer:
         world = World(store, clock, IPv4Network(service_range))
         authority = Authority(service_account_key)
         self._quotas = Quotas(store, world)
-        self._admission = Admission(store, self._quotas)
+        self._webhooks = WebhookClient(store)
+        self._admission = Admission(store, self._quotas, self._webhooks)
         self.cluster = Cluster(
             store,
             self._registry,
@@ -80,6 +84,7 @@ class ApiServer:
             self._admission,
             Authorizer(store),
             authority,
+            Conversions(self._registry, self._webhooks),
         )
         store.collection(CRD).observer = self._definition_changed
         self._discovery = Discovery(self._registry, address=address)
@@ -139,7 +144,7 @@ class ApiServer:
         await self._maintenance.stop()
         for runner in self._runners:
             await runner.cleanup()
-        await self._admission.close()
+        await self._webhooks.close()
         await self.cluster.store.close()
 
     def transport(self, *, user: User = ADMIN, agent: str = "mooring") -> LocalTransport:
@@ -276,7 +281,8 @@ class ApiServer:
         _check_scope(target, served)
         if warning := _deprecation(served):
             request.warnings.append(warning)
-        call = Call(self.cluster, request, target, served, verb, user)
+        versions = self.cluster.conversions.of(served)
+        call = Call(self.cluster, request, target, served, verb, user, versions)
         if target.subresource:
             return await subresources.answer(call)
         _check_verb(target, served, verb)
@@ -312,7 +318,9 @@ class ApiServer:
             upgrade=http,
         )
         answer = await self.handle(request)
-        sent = {**answer.headers, **_warning_headers(request)}
+        sent = CIMultiDict(answer.headers)
+        for warning in _warnings(request):
+            sent.add("Warning", warning)
         if answer.upgrade is not None:
             return await answer.upgrade(http)
         if answer.stream is not None:
@@ -324,7 +332,7 @@ class ApiServer:
         return response
 
     async def _stream(
-        self, http: web.BaseRequest, answer: Answer, headers: Mapping[str, str]
+        self, http: web.BaseRequest, answer: Answer, headers: CIMultiDict[str]
     ) -> web.StreamResponse:
         assert answer.stream is not None
         response = web.StreamResponse(status=answer.status, headers=headers)
@@ -353,11 +361,11 @@ def _acting(headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 
 
 async def _list(call: Call) -> Answer:
-    return reads.list_objects(call)
+    return await reads.list_objects(call)
 
 
 async def _get(call: Call) -> Answer:
-    return reads.get(call)
+    return await reads.get(call)
 
 
 async def _watch(call: Call) -> Answer:
@@ -446,11 +454,10 @@ def _failure(error: ApiError, request: Request) -> Answer:
     return Answer(error.status, body, content_type, headers)
 
 
-def _warning_headers(request: Request) -> dict[str, str]:
-    if not request.warnings:
-        return {}
+def _warnings(request: Request) -> list[str]:
+    """Return the values of the Warning headers of an answer, each text once."""
     quoted = [text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") for text in request.warnings]
-    return {"Warning": ", ".join(f'299 - "{text}"' for text in dict.fromkeys(quoted))}
+    return [f'299 - "{text}"' for text in dict.fromkeys(quoted)]
 
 
 def _connected(http: web.BaseRequest) -> bool:
@@ -563,7 +570,9 @@ class LocalTransport:
 
 
 def _headers(answer: Answer, request: Request) -> dict[str, str]:
-    return {"Content-Type": answer.content_type, **answer.headers, **_warning_headers(request)}
+    warnings = _warnings(request)
+    told = {"Warning": ", ".join(warnings)} if warnings else {}
+    return {"Content-Type": answer.content_type, **answer.headers, **told}
 
 
 class _LocalStream:

@@ -76,17 +76,29 @@ class Entry:
     any served version is the header of that version plus the tail. The parsed form is several times as
     large: it is kept for what was written last (see Store) and made anew for everything else. Labels
     are kept, for selectors.
+
+    Of a custom resource, `version` is the version it is stored in ("" when not known), and `forms` are
+    the entries that show it by schema (None: itself does): what is stored may be older than its definition.
     """
 
-    __slots__ = ("_labels", "_obj", "name", "namespace", "rv", "tail", "written")
+    __slots__ = ("_labels", "_obj", "forms", "name", "namespace", "rv", "tail", "version", "written")
 
     def __init__(
-        self, place: Place, rv: int, tail: bytes, *, written: float, obj: JsonObject | None = None
+        self,
+        place: Place,
+        rv: int,
+        tail: bytes,
+        *,
+        written: float,
+        obj: JsonObject | None = None,
+        version: str = "",
     ) -> None:
         self.namespace, self.name = place
         self.rv = rv
         self.tail = tail
         self.written = written
+        self.version = version
+        self.forms: dict[object, Entry | None] | None = None
         self._obj = obj
         self._labels: Mapping[str, str] | None = None
 
@@ -102,6 +114,12 @@ class Entry:
             return self._obj
         obj: JsonObject = msgspec.json.decode(b"{" + self.tail)
         return obj
+
+    def changed(self, obj: JsonObject) -> Entry:
+        """Return an entry that shows another object, of the same version; nothing is stored."""
+        return Entry(
+            self.place, self.rv, encode_tail(obj), written=self.written, obj=obj, version=self.version
+        )
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -163,6 +181,7 @@ class Row(msgspec.Struct, frozen=True):
     rv: int
     written: float
     body: bytes
+    version: str = ""
 
 
 class Backend(Protocol):
@@ -253,6 +272,9 @@ class SqliteBackend:
             " name TEXT NOT NULL, rv INTEGER NOT NULL, written REAL NOT NULL, body BLOB NOT NULL,"
             " PRIMARY KEY (resource, namespace, name)) WITHOUT ROWID"
         )
+        columns = {row[1] for row in self._db.execute("PRAGMA table_info(objects)")}
+        if "version" not in columns:
+            self._db.execute("ALTER TABLE objects ADD COLUMN version TEXT NOT NULL DEFAULT ''")
         self._db.execute("CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL)")
         self._db.execute("INSERT OR IGNORE INTO meta VALUES ('rv', 0)")
         self._db.execute("COMMIT")
@@ -261,7 +283,9 @@ class SqliteBackend:
         """Return the last resource version and every object; all of the file is read, so damage shows now."""
         with self._explained():
             (rv,) = self._db.execute("SELECT value FROM meta WHERE key = 'rv'").fetchone()
-            found = self._db.execute("SELECT resource, namespace, name, rv, written, body FROM objects")
+            found = self._db.execute(
+                "SELECT resource, namespace, name, rv, written, body, version FROM objects"
+            )
             rows = [Row(*row) for row in found]
         for row in rows:
             try:
@@ -283,8 +307,8 @@ class SqliteBackend:
         try:
             db.executemany("DELETE FROM objects WHERE resource = ? AND namespace = ? AND name = ?", deletes)
             db.executemany(
-                "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?, ?)",
-                [(p.resource, p.namespace, p.name, p.rv, p.written, p.body) for p in puts],
+                "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?, ?, ?)",
+                [(p.resource, p.namespace, p.name, p.rv, p.written, p.body, p.version) for p in puts],
             )
             db.execute("UPDATE meta SET value = ? WHERE key = 'rv'", (rv,))
             db.execute("COMMIT")
@@ -477,7 +501,8 @@ class Store:
         # Versions of a fresh database start above 0: to clients "0" means "any version".
         self._last = self._start = self.published = max(last, 1)
         for row in rows:
-            entry = Entry((row.namespace, row.name), row.rv, row.body, written=row.written)
+            place = (row.namespace, row.name)
+            entry = Entry(place, row.rv, row.body, written=row.written, version=row.version)
             self.collection(row.resource).load(entry)
 
     def collection(self, resource: str) -> Collection:
@@ -488,18 +513,28 @@ class Store:
             found = self._collections[resource] = Collection(resource, floor=self._start)
         return found
 
-    def put(self, collection: Collection, place: Place, obj: JsonObject, *, base: Entry | None) -> Write:
+    def put(
+        self,
+        collection: Collection,
+        place: Place,
+        obj: JsonObject,
+        *,
+        base: Entry | None,
+        version: str | None = None,
+    ) -> Write:
         """Stage an object over the version it was computed from (None: it must not exist).
 
-        The result is committed and visible once awaited. Raises StaleError when the base is no longer
-        the newest version.
+        `version` is the API version it is stored in; None: the one of the base. The result is committed
+        and visible once awaited. Raises StaleError when the base is no longer the newest version.
         """
         if collection.head(place) is not base:
             raise StaleError
         self._last += 1
         rv = self._last
         obj = stamp(obj, rv)
-        entry = Entry(place, rv, encode_tail(obj), written=self._now(), obj=obj)
+        if version is None:
+            version = base.version if base is not None else ""
+        entry = Entry(place, rv, encode_tail(obj), written=self._now(), obj=obj, version=version)
         self._recent.append(entry)
         if len(self._recent) > RECENT:
             self._recent.popleft().forget()
@@ -511,7 +546,7 @@ class Store:
             raise StaleError
         self._last += 1
         obj = stamp(last if last is not None else base.obj, self._last)
-        entry = Entry(base.place, self._last, encode_tail(obj), written=self._now())
+        entry = Entry(base.place, self._last, encode_tail(obj), written=self._now(), version=base.version)
         return self._stage(collection, Event("DELETED", self._last, entry, base))
 
     def _stage(self, collection: Collection, event: Event) -> Write:
@@ -565,7 +600,7 @@ class Store:
                 puts.pop(key, None)
                 deletes.add(key)
             else:
-                puts[key] = Row(*key, entry.rv, entry.written, entry.tail)
+                puts[key] = Row(*key, entry.rv, entry.written, entry.tail, entry.version)
         self._backend.commit(batch[-1].event.rv, list(puts.values()), list(deletes))
 
     def _show(self, collection: Collection, event: Event) -> None:

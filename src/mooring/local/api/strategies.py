@@ -28,8 +28,7 @@ __all__ = [
     "establish",
     "no_unconditional_update",
     "prepare_create",
-    "prepare_part",
-    "prepare_status",
+    "prepare_subresource",
     "prepare_update",
     "upserts",
 ]
@@ -67,6 +66,8 @@ _GENERATION: Mapping[str, tuple[str, ...]] = {
             "ingressclasses.networking.k8s.io",
             "networkpolicies.networking.k8s.io",
             "poddisruptionbudgets.policy",
+            "deviceclasses.resource.k8s.io",
+            "resourceslices.resource.k8s.io",
             CRD,
             "flowschemas.flowcontrol.apiserver.k8s.io",
             "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
@@ -141,35 +142,73 @@ def prepare_update(new: JsonObject, old: JsonObject, served: Served, world: Worl
     return _next_generation(new, old, served)
 
 
-def prepare_part(new: JsonObject, old: JsonObject, part: str, served: Served) -> JsonObject:
-    """Return the live object with one part of a changed one, and its managedFields."""
-    kept = ("managedFields", "resourceVersion")
-    meta = {**old["metadata"], **{k: v for k, v in new["metadata"].items() if k in kept}}
-    return _with_part({**old, "metadata": meta}, new, part)
+#: Metadata that a status update of custom resources and of some built-in kinds leaves as it is.
+_STATUS_METADATA = (
+    "deletionTimestamp", "generation", "selfLink", "labels", "annotations", "finalizers", "ownerReferences",
+)  # fmt: skip
+_METADATA_KEPT: Mapping[str, tuple[str, ...]] = {
+    "pods": ("ownerReferences",),
+    "deployments.apps": ("labels",),
+    **dict.fromkeys(
+        (
+            "servicecidrs.networking.k8s.io",
+            "volumeattachments.storage.k8s.io",
+            "resourceclaims.resource.k8s.io",
+            "flowschemas.flowcontrol.apiserver.k8s.io",
+            "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
+            "validatingadmissionpolicies.admissionregistration.k8s.io",
+            "apiservices.apiregistration.k8s.io",
+        ),
+        _STATUS_METADATA,
+    ),
+}
 
 
-def prepare_status(new: JsonObject, old: JsonObject, served: Served, world: World) -> JsonObject:
-    """Return the live object with the status of a changed one, and what else a status update may carry."""
-    meta = dict(old["metadata"])
-    sent = new["metadata"]
-    if served.custom is None:
-        for name in ("annotations", "finalizers", "labels"):
-            if name == "labels" and served.group in ("apps", "batch"):
-                continue
-            meta.pop(name, None)
-            if name in sent:
-                meta[name] = sent[name]
-    for name in ("managedFields", "resourceVersion", "uid", "name"):
-        if name in sent:
-            meta[name] = sent[name]
-    result = {**old, "metadata": meta, "status": new.get("status", {})}
-    if "status" not in new:
-        del result["status"]
-    if served.storage == "nodes":
-        result["spec"] = new.get("spec", result.get("spec"))
-    if served.storage == CRD:
-        result["spec"] = old["spec"]
-    return result
+def prepare_subresource(
+    new: JsonObject, old: JsonObject, served: Served, subresource: str, world: World
+) -> JsonObject:
+    """Return a changed object of which a subresource takes only its part, and the metadata it may carry."""
+    if subresource == "finalize":
+        return _with_part(new, old, "status")
+    if subresource == "resize":
+        return _resized(new, old)
+    if subresource == "approval":
+        conditions = (new.get("status") or {}).get("conditions")
+        status = {k: v for k, v in (old.get("status") or {}).items() if k != "conditions"}
+        new = {**new, "status": {**status, "conditions": conditions} if conditions else status}
+        return _with_part(new, old, "spec")
+    kept = _STATUS_METADATA if served.custom is not None else _METADATA_KEPT.get(served.storage, ())
+    if served.custom is not None:
+        new = {**old, "metadata": new["metadata"], **({"status": new["status"]} if "status" in new else {})}
+    result = _with_metadata_of(_with_part(new, old, "spec"), old, kept)
+    prepare = _STATUS.get(served.storage)
+    return prepare(result, old, world) if prepare and served.custom is None else result
+
+
+def _with_metadata_of(new: JsonObject, old: JsonObject, names: tuple[str, ...]) -> JsonObject:
+    """Return an object with some metadata as another has it."""
+    return with_metadata(new, **{name: old["metadata"].get(name) for name in names}) if names else new
+
+
+def _resized(new: JsonObject, old: JsonObject) -> JsonObject:
+    """Return the live pod with the containers' resources of a changed one; another list is refused later."""
+    spec = dict(old["spec"])
+    for key in ("containers", "initContainers"):
+        sent, had = new["spec"].get(key) or [], spec.get(key) or []
+        if [c["name"] for c in sent] != [c["name"] for c in had]:
+            return new
+        if had:
+            spec[key] = [_with_resources(o, n) for o, n in zip(had, sent, strict=True)]
+    if "resources" in new["spec"]:
+        spec["resources"] = new["spec"]["resources"]
+    resized = _with_part(_with_metadata_of({**new, "spec": spec}, old, _STATUS_METADATA), old, "status")
+    return resized if same(spec, old["spec"]) else bump_generation(resized)
+
+
+def _with_resources(container: JsonObject, sent: JsonObject) -> JsonObject:
+    parts = ("resources", "resizePolicy")
+    kept = {key: value for key, value in container.items() if key not in parts}
+    return {**kept, **{key: sent[key] for key in parts if key in sent}}
 
 
 def _with_part(new: JsonObject, old: JsonObject, part: str) -> JsonObject:
@@ -186,14 +225,15 @@ _CONDITIONAL_GROUPS = {
     "coordination.k8s.io",
     "node.k8s.io",
     "policy",
-    "resource.k8s.io",
     "storage.k8s.io",
 }
+#: Kinds of those groups that need none.
+_UNCONDITIONAL = ("storageclasses.storage.k8s.io", "volumeattributesclasses.storage.k8s.io")
 
 
 def no_unconditional_update(served: Served) -> bool:
     """Whether an update must carry a resource version."""
-    if served.storage == "storageclasses.storage.k8s.io":
+    if served.storage in _UNCONDITIONAL:
         return False
     return served.custom is not None or served.group in _CONDITIONAL_GROUPS
 
@@ -243,6 +283,13 @@ def _create_pod(obj: JsonObject, world: World) -> JsonObject:
     return {**obj, "status": {"phase": "Pending", "qosClass": _qos_class(obj["spec"])}}
 
 
+def _pod_status(new: JsonObject, old: JsonObject, world: World) -> JsonObject:
+    status, before = new.get("status") or {}, old.get("status") or {}
+    if status.get("qosClass") or not before.get("qosClass"):
+        return new
+    return {**new, "status": {**status, "qosClass": before["qosClass"]}}
+
+
 def _qos_class(spec: JsonObject) -> str:
     """Return Guaranteed, Burstable or BestEffort, from cpu and memory of all containers."""
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
@@ -287,6 +334,17 @@ def _default_class(world: World) -> str:
 
 def _create_volume(obj: JsonObject, world: World) -> JsonObject:
     return {**obj, "status": {"phase": "Pending", "lastPhaseTransitionTime": rfc3339(world.now())}}
+
+
+def _volume_status(new: JsonObject, old: JsonObject, world: World) -> JsonObject:
+    """Record when the phase changed."""
+    status, before = new.get("status") or {}, old.get("status") or {}
+    at, was = status.get("lastPhaseTransitionTime"), before.get("lastPhaseTransitionTime")
+    if status.get("phase") == before.get("phase"):
+        at = at or was
+    elif at in (None, was):
+        at = rfc3339(world.now())
+    return {**new, "status": {**status, "lastPhaseTransitionTime": at} if at else status}
 
 
 # --- services ---------------------------------------------------------------------------------------
@@ -500,6 +558,15 @@ def establish(obj: JsonObject, world: World) -> JsonObject:
     return crds.established(obj, others, now=rfc3339(world.now()))
 
 
+def _update_definition(obj: JsonObject, old: JsonObject, world: World) -> JsonObject:
+    """Remember a new storage version: from now on objects are stored in it."""
+    status = obj.get("status") or {}
+    stored = status.get("storedVersions") or []
+    new = [v.get("name") for v in obj["spec"].get("versions") or () if v.get("storage")]
+    new = [name for name in new if name not in stored]
+    return {**obj, "status": {**status, "storedVersions": [*stored, *new]}} if new else obj
+
+
 _CREATE: Mapping[str, Callable[[JsonObject, World], JsonObject]] = {
     "namespaces": _create_namespace,
     "pods": _create_pod,
@@ -508,7 +575,12 @@ _CREATE: Mapping[str, Callable[[JsonObject, World], JsonObject]] = {
     "services": _create_service,
     "jobs.batch": _create_job,
 }
+_STATUS: Mapping[str, Callable[[JsonObject, JsonObject, World], JsonObject]] = {
+    "pods": _pod_status,
+    "persistentvolumes": _volume_status,
+}
 _UPDATE: Mapping[str, Callable[[JsonObject, JsonObject, World], JsonObject]] = {
+    CRD: _update_definition,
     "namespaces": _update_namespace,
     "services": _update_service,
 }

@@ -55,7 +55,7 @@ def _success(status: int) -> JsonObject:
 async def _object(call: Call) -> Answer:
     """Status, finalize, approval, resize: a part of the object itself."""
     if call.verb == "get":
-        return reads.get(call)
+        return await reads.get(call)
     verb = writes.replace if call.verb == "update" else writes.patch_object
     status, obj = await verb(call)
     return _shown(call, status, obj)
@@ -128,6 +128,7 @@ async def _scale(call: Call) -> Answer:
         entry = call.collection.get((call.namespace, call.target.name))
         if entry is None:
             raise call.not_found()
+        entry = await call.cluster.conversions.shown(entry, call.served)
         return _shown(call, 200, _scale_of(call, view(entry, call.served)))
     if call.verb == "update":
         options = WriteOptions.parse(call.request, "UpdateOptions")

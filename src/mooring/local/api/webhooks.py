@@ -1,9 +1,11 @@
-"""Calls of admission webhooks: AdmissionReview v1 over HTTPS, to a URL or to a Service's endpoints."""
+"""Calls of webhooks, of admission and of conversion: over HTTPS, to a URL or to a Service's endpoints."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import errno
+import json
 import ssl
 import uuid
 from collections.abc import Mapping
@@ -20,7 +22,7 @@ __all__ = ["Reply", "WebhookClient", "WebhookError", "denied"]
 
 JsonObject = dict[str, Any]
 
-_TIMEOUT = 10.0
+_TIMEOUT = 10
 _REPLY_LIMIT = 8 << 20
 
 
@@ -53,7 +55,7 @@ class WebhookClient:
         self._contexts: dict[str, ssl.SSLContext] = {}
 
     async def ask(self, hook: Mapping[str, Any], request: JsonObject) -> Reply:
-        """Send a review to a webhook; raises WebhookError."""
+        """Send an admission review to a webhook; raises WebhookError."""
         name = hook["name"]
         uid = str(uuid.uuid4())
         review: JsonObject = {
@@ -61,16 +63,36 @@ class WebhookClient:
             "apiVersion": "admission.k8s.io/v1",
             "request": {"uid": uid, **request},
         }
-        seconds = float(hook.get("timeoutSeconds") or _TIMEOUT)
-        config = hook.get("clientConfig") or {}
+        seconds = int(hook.get("timeoutSeconds") or _TIMEOUT)
+        try:
+            answer = await self.post(hook.get("clientConfig") or {}, review, seconds=seconds)
+            return _reply(answer, uid)
+        except (WebhookError, ValueError, TypeError) as error:
+            raise WebhookError(f'failed calling webhook "{name}": failed to call webhook: {error}') from error
+
+    async def post(self, config: Mapping[str, Any], review: JsonObject, *, seconds: int) -> Any:
+        """Send a review to where a clientConfig points and return the decoded answer; raises WebhookError."""
+        url = _shown_url(config, seconds)
         try:
             async with asyncio.timeout(seconds):
                 body = await self._post(config, review)
-            return _reply(msgspec.json.decode(body), uid)
         except TimeoutError:
-            raise WebhookError(f'failed calling webhook "{name}": no answer in {seconds:g}s') from None
-        except (aiohttp.ClientError, OSError, ssl.SSLError, LookupError, ValueError, TypeError) as error:
-            raise WebhookError(f'failed calling webhook "{name}": failed to call webhook: {error}') from error
+            raise WebhookError(f'Post "{url}": context deadline exceeded') from None
+        except aiohttp.ClientConnectorCertificateError as error:
+            why = f"tls: failed to verify certificate: x509: {error.certificate_error}"
+            raise WebhookError(f'Post "{url}": {why}') from error
+        except aiohttp.ClientConnectorError as error:
+            why = "connect: connection refused" if error.os_error.errno == errno.ECONNREFUSED else str(error)
+            raise WebhookError(f'Post "{url}": dial tcp {error.host}:{error.port}: {why}') from error
+        except (aiohttp.ClientError, OSError, ssl.SSLError, LookupError) as error:
+            why = str(error.args[0]) if isinstance(error, LookupError) else str(error)
+            raise WebhookError(f'Post "{url}": {why}') from error
+        except (ValueError, TypeError) as error:
+            raise WebhookError(str(error)) from error
+        try:
+            return msgspec.json.decode(body)
+        except msgspec.MsgspecError as error:
+            raise WebhookError(f"couldn't get version/kind; json parse error: {error}") from error
 
     async def _post(self, config: Mapping[str, Any], review: JsonObject) -> bytes:
         address = self._address(config)
@@ -89,7 +111,7 @@ class WebhookClient:
         ) as answer:
             body = await answer.content.read(_REPLY_LIMIT)
             if answer.status != 200:
-                raise ValueError(f"an error on the server: status {answer.status}: {body[:200]!r}")
+                raise ValueError(_refused(answer.status, body))
             return body
 
     def _context(self, bundle: str) -> ssl.SSLContext:
@@ -131,7 +153,30 @@ class WebhookClient:
     async def close(self) -> None:
         """Close all connections."""
         if self._session is not None:
+            # A hook that does not end its side of a TLS connection must not hold up the shutdown.
+            if (connector := self._session.connector) is not None:
+                await connector.close(abort_ssl=True)
             await self._session.close()
+
+
+def _shown_url(config: Mapping[str, Any], seconds: int) -> str:
+    """Return the address of a webhook as the real server's messages show it."""
+    base = config.get("url")
+    if not base:
+        service = config.get("service") or {}
+        path = (service.get("path") or "").lstrip("/")
+        base = f"https://{service.get('name')}.{service.get('namespace')}.svc:{service.get('port') or 443}/{path}"
+    return f"{base}{'&' if '?' in base else '?'}timeout={seconds}s"
+
+
+def _refused(status: int, body: bytes) -> str:
+    """Word an answer that is not 200, as client-go does."""
+    if status == 404:
+        return "the server could not find the requested resource"
+    if status >= 500:
+        shown = json.dumps(body[:2048].decode(errors="replace").strip() or "unknown")
+        return f"an error on the server ({shown}) has prevented the request from succeeding"
+    return "the server rejected our request for an unknown reason"
 
 
 def _reply(review: Any, uid: str) -> Reply:

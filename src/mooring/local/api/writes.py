@@ -15,6 +15,7 @@ from mooring.local.api import apply as ssa
 from mooring.local.api import codec, conversion, failures, fields, patch, protobuf, strategies, wire
 from mooring.local.api.call import Call, view
 from mooring.local.api.constraints import same
+from mooring.local.api.custom import Unconverted
 from mooring.local.api.errors import cannot_be_handled, invalid_object, strict_decoding
 from mooring.local.api.escalation import check_grant
 from mooring.local.api.objectmeta import (
@@ -28,7 +29,7 @@ from mooring.local.api.objectmeta import (
 )
 from mooring.local.api.options import WriteOptions
 from mooring.local.api.rbac import Attributes
-from mooring.local.api.storage import Entry, StaleError
+from mooring.local.api.storage import Entry, StaleError, Write
 from mooring.local.api.wire import WireError, json_type
 
 __all__ = [
@@ -141,8 +142,7 @@ def _wrong_kind(call: Call, found: str, kind: str, found_version: str, api_versi
     else:
         own = call.served.group.partition(".")[0] or "core"
         why = f"converting ({version}.{found}) to ({own}.{kind}): unknown conversion"
-    expected = api_version.rpartition("/")[2]
-    return failures.bad_request(f'{found} in version "{expected}" cannot be handled as a {kind}: {why}')
+    return failures.bad_request(f'{found} in version "{version}" cannot be handled as a {kind}: {why}')
 
 
 def _short(obj: JsonObject) -> str:
@@ -278,9 +278,21 @@ async def store_new(
         raise failures.already_exists(served.group, served.plural, name)
     if options.dry_run:
         return obj
-    write = cluster.store.put(call.collection, place, _stored(call, obj), base=None)
+    stored = await _stored(call, obj)
+    try:
+        write = cluster.store.put(call.collection, place, stored, base=None, version=served.stored_version)
+    except StaleError:
+        raise failures.already_exists(served.group, served.plural, name) from None
+    return await _written(call, write)
+
+
+async def _written(call: Call, write: Write) -> JsonObject:
+    """Return a new version of an object as the request's version shows it, once it is durable."""
+    served = call.served
+    if served.custom is not None and served.version == served.stored_version:
+        write.entry.forms = {served.custom: None}
     entry = await write.committed()
-    return view(entry, served)
+    return view(await call.cluster.conversions.shown(entry, served), served)
 
 
 def _creation(call: Call) -> Attributes:
@@ -295,10 +307,10 @@ def _creation(call: Call) -> Attributes:
     )
 
 
-def _stored(call: Call, obj: JsonObject) -> JsonObject:
+async def _stored(call: Call, obj: JsonObject) -> JsonObject:
     if call.served.converts:
         return conversion.to_storage(obj, group=call.served.group, plural=call.served.plural)
-    return obj
+    return await call.cluster.conversions.stored(obj, call.served)
 
 
 def _without_generated_conflict(call: Call, obj: JsonObject) -> JsonObject:
@@ -366,11 +378,14 @@ async def replace(call: Call) -> Result:
         if strategies.upserts(served) and not target.subresource:
             return 201, await store_new(call, obj, options)
         raise call.not_found()
-    sent_version = obj["metadata"].get("resourceVersion") or ""
-    if not sent_version and strategies.no_unconditional_update(served):
-        error = fields.invalid("metadata.resourceVersion", 0, "must be specified for an update")
-        raise invalid_object([error], group=served.group, kind=served.plural, name=name)
-    return 200, await update(call, lambda old: obj, options)
+
+    def sent(old: JsonObject) -> JsonObject:
+        if not obj["metadata"].get("resourceVersion") and strategies.no_unconditional_update(served):
+            error = fields.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+            raise invalid_object([error], group=served.group, kind=served.plural, name=name)
+        return obj
+
+    return 200, await update(call, sent, options)
 
 
 def _nameless(call: Call) -> BadRequest:
@@ -391,11 +406,15 @@ async def update(
     `compute` gets the live object in the request's version and returns a canonical one. It is called
     again when the object changed while a webhook was asked.
     """
-    for _ in range(_ATTEMPTS):
+    attempts = 0
+    while attempts < _ATTEMPTS:
         try:
             return await _update_once(call, compute, options, applied=applied)
+        except Unconverted as unknown:
+            assert call.versions is not None
+            await call.versions.learn(unknown)
         except StaleError:
-            continue
+            attempts += 1
     raise call.conflict()
 
 
@@ -404,7 +423,7 @@ async def _update_once(
 ) -> JsonObject:
     cluster, served, subresource = call.cluster, call.served, call.target.subresource
     base = call.live()
-    old = view(base, served)
+    old = view(await cluster.conversions.shown(base, served), served)
     new = compute(old)
     if new is old:
         await cluster.store.settled(call.collection, base)
@@ -413,7 +432,8 @@ async def _update_once(
     new = on_update(new, old)
     new = call.kind.default(new, applied=applied)
     if not applied:
-        new = ssa.track(old, new, call.kind.schema, _writer(call, options), reset=_reset(call))
+        writer, versions = _writer(call, options), call.versions
+        new = ssa.track(old, new, call.kind.schema, writer, reset=_reset(call), versions=versions)
     before = new
     new = await cluster.admission.mutate(call, new, old, "UPDATE", options)
     if new is not before:
@@ -434,20 +454,20 @@ async def _update_once(
 
 def _reset(call: Call) -> tuple[str, ...]:
     """Return the parts a request cannot change, which its manager does not come to own."""
-    if call.target.subresource == "status":
-        if call.served.custom is not None:
-            return ("spec", "metadata")
-        return ("spec", "metadata.labels") if call.served.group == "apps" else ("spec",)
-    return ("status",) if "status" in call.served.subresources else ()
+    served = call.served
+    return ssa.reset_fields(
+        served.kind,
+        call.target.subresource,
+        custom=served.custom is not None,
+        status="status" in served.subresources,
+    )
 
 
 def _prepared(call: Call, new: JsonObject, old: JsonObject) -> JsonObject:
-    if call.target.subresource == "finalize":
-        return strategies.prepare_part(new, old, "spec", call.served)
-    if call.target.subresource == "approval":
-        return strategies.prepare_part(new, old, "status", call.served)
-    if call.target.subresource == "status":
-        return strategies.prepare_status(new, old, call.served, call.cluster.world)
+    if call.target.subresource:
+        return strategies.prepare_subresource(
+            new, old, call.served, call.target.subresource, call.cluster.world
+        )
     return strategies.prepare_update(new, old, call.served, call.cluster.world)
 
 
@@ -479,12 +499,13 @@ async def _store_changed(
         # The last finalizer is gone: the object goes with it, and its change is never stored.
         await cluster.store.delete(call.collection, base).committed()
         return new
-    if same(new, old):
+    migrates = served.custom is not None and base.version not in ("", served.stored_version)
+    if same(new, old) and not migrates:
         await cluster.store.settled(call.collection, base)
-        return view(base, served)
-    write = cluster.store.put(call.collection, base.place, _stored(call, new), base=base)
-    entry = await write.committed()
-    return view(entry, served)
+        return old
+    stored, version = await _stored(call, new), served.stored_version
+    write = cluster.store.put(call.collection, base.place, stored, base=base, version=version)
+    return await _written(call, write)
 
 
 def _may_go(call: Call, new: JsonObject, old: JsonObject) -> bool:
@@ -511,11 +532,11 @@ async def patch_object(call: Call) -> Result:
     if content_type == "application/apply-patch+yaml":
         return await _apply(call, body)
     options = WriteOptions.parse(call.request, "PatchOptions")
+    call.live()
     try:
         change = codec.decode(body, "application/json")
     except ValueError as error:
-        raise failures.bad_request(f"error decoding patch: {error}") from None
-    call.live()
+        raise _not_decodable(str(error), content_type) from None
 
     def compute(old: JsonObject) -> JsonObject:
         patched = _patched(call, old, change, content_type)
@@ -533,10 +554,10 @@ def _patched(call: Call, old: JsonObject, change: Any, content_type: str) -> Jso
     result: JsonObject
     if content_type == "application/json-patch+json":
         if not isinstance(change, list):
-            raise _not_decodable(change, "[]handlers.jsonPatchOp")
+            raise _not_of_type(change, "[]handlers.jsonPatchOp", content_type)
         result = patch.json_patch(old, change)
     elif not isinstance(change, dict):
-        raise _not_decodable(change, "map[string]interface {}")
+        raise _not_of_type(change, "map[string]interface {}", content_type)
     elif content_type == "application/merge-patch+json":
         result = patch.merge_patch(old, change)
     else:
@@ -546,11 +567,14 @@ def _patched(call: Call, old: JsonObject, change: Any, content_type: str) -> Jso
     return result
 
 
-def _not_decodable(change: Any, wanted: str) -> BadRequest:
-    found = _go_type(change)
-    return failures.bad_request(
-        f"error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}"
-    )
+def _not_of_type(change: Any, wanted: str, content_type: str) -> BadRequest:
+    why = f"json: cannot unmarshal {_go_type(change)} into Go value of type {wanted}"
+    return _not_decodable(why, content_type)
+
+
+def _not_decodable(why: str, content_type: str) -> BadRequest:
+    strategic = content_type == PATCH_TYPES[2]
+    return failures.bad_request(why if strategic else f"error decoding patch: {why}")
 
 
 def _go_type(value: Any) -> str:
@@ -610,7 +634,15 @@ async def _apply(call: Call, body: bytes) -> Result:
     if live is not None:
 
         def compute(old: JsonObject) -> JsonObject:
-            merged = ssa.apply(old, config, call.kind.schema, writer, force=options.force, reset=reset)
+            merged = ssa.apply(
+                old,
+                config,
+                call.kind.schema,
+                writer,
+                force=options.force,
+                reset=reset,
+                versions=call.versions,
+            )
             return merged if merged is old else _merged(call, merged)
 
         return 200, await update(call, compute, options, applied=True)
