@@ -152,7 +152,7 @@ class World:
             case ["SENTINEL", "DEBUG", *pairs]:
                 given = dict(zip(pairs[::2], pairs[1::2], strict=True))
                 it.info_period = given.get("info-period", it.info_period)
-                return _OK if pairs else _array(["INFO-PERIOD", it.info_period])
+                return _OK if pairs else _array(["INFO-PERIOD", it.info_period, *_TIMERS])
             case ["SENTINEL", "REMOVE", _]:
                 it.master = None
                 return _OK
@@ -178,15 +178,37 @@ class World:
     def _master(self, it: Sentinel) -> list[str]:
         assert it.master is not None
         pairs = {"name": MASTER_NAME, "ip": it.master[0], "port": str(it.master[1]), "flags": "master"}
-        return [word for pair in {**pairs, "config-epoch": "0", **it.settings}.items() for word in pair]
+        return [
+            word for pair in {**_LINK, **pairs, "config-epoch": "0", **it.settings}.items() for word in pair
+        ]
 
     def _replica(self, one: Server) -> list[str]:
         priority = one.config.get("replica-priority", "100")
-        return ["ip", one.ip, "port", str(REDIS_PORT), "flags", "slave", "slave-priority", priority]
+        pairs = {"ip": one.ip, "port": str(REDIS_PORT), "flags": "slave", "slave-priority": priority}
+        return [word for pair in {**_LINK, **_REPLICATION, **pairs}.items() for word in pair]
 
 
 def _peer(one: Sentinel) -> list[str]:
-    return ["ip", one.ip, "port", str(SENTINEL_PORT), "flags", "sentinel", "runid", one.my_id]
+    pairs = {"ip": one.ip, "port": str(SENTINEL_PORT), "flags": "sentinel", "runid": one.my_id}
+    return [word for pair in {**_LINK, **pairs}.items() for word in pair]
+
+
+#: What a sentinel of 7.0 tells besides: nobody decides by it, but it has to be read.
+_LINK = dict.fromkeys(
+    (
+        *("name", "runid", "link-pending-commands", "link-refcount", "last-ping-sent", "last-ok-ping-reply"),
+        *("last-ping-reply", "down-after-milliseconds", "info-refresh", "role-reported-time", "num-slaves"),
+    ),
+    "0123456789",
+)
+_REPLICATION = dict.fromkeys(
+    (
+        *("role-reported", "master-link-down-time", "master-link-status", "master-host", "master-port"),
+        *("slave-repl-offset", "replica-announced"),
+    ),
+    "slave",
+)
+_TIMERS = [word for number in range(12) for word in (f"TIMER-{number}", "10000")]
 
 
 # --- the protocol ---

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import msgspec
 import structlog
 
+from mooring.actor.children import Memory
 from mooring.actor.conditions import READY, STALLED, STANDARD, ConditionState, conclude, leaving, merged
 from mooring.actor.context import Context
 from mooring.actor.dependencies import Dependency
@@ -23,7 +24,7 @@ from mooring.actor.outcome import Act, InSync, Outcome, Terminal, Wait
 from mooring.actor.status import merge_diff
 from mooring.cache import BadObject, Informer, Transition
 from mooring.kube.errors import ApiError, BadRequest, Forbidden, Invalid, KubeError
-from mooring.kube.object import Key, Object, key_of
+from mooring.kube.object import Key, Object, key_of, metadata_of
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.kube.patches import MergePatch
 from mooring.runtime import (
@@ -75,6 +76,9 @@ class Actor(ABC, Generic[T]):
     name: ClassVar[str]
     #: Kinds of the objects it declares; their changes bring it back, those no longer wanted are pruned.
     owns: ClassVar[Sequence[type[Object]]] = ()
+    #: The same, of kinds whose content is not for keeping in memory, such as Secrets: the metadata alone is
+    #: cached, and `Children.read` gets the one that is looked at.
+    owns_by_metadata: ClassVar[Sequence[type[Object]]] = ()
     #: Other kinds to watch.
     related: Sequence[Related[Any]] = ()
     #: Objects it cannot work without, watched as well; `Context.unmet` says which of them to wait for.
@@ -129,6 +133,7 @@ class _Runner(Generic[T]):
         self._manager = manager
         self._on_effect = on_effect
         self._conditions = tuple(actor.conditions_path.split("."))
+        self._memories: dict[Key, tuple[str, Memory]] = {}
         self._client: CachedClient = manager.client.as_manager(f"mooring-{actor.name}")
         self._controller = Controller(actor.name, self.reconcile)
 
@@ -146,7 +151,7 @@ class _Runner(Generic[T]):
                     informers.of(dependency.kind, namespace=namespace),
                     map=_dependants(primaries, _index(actor, number)),
                 )
-            for kind in actor.owns:
+            for kind in (*actor.owns, *(metadata_of(one) for one in actor.owns_by_metadata)):
                 # An action is followed by a look at the caches: its own writes need no further pass.
                 self._controller.owns(informers.of(kind, namespace=namespace), actor.kind, own_writes=False)
             for related in actor.related:
@@ -165,9 +170,11 @@ class _Runner(Generic[T]):
             await self._report_undecodable(key, bad)
             return Done()
         if obj is None:
+            self._memories.pop(key, None)
             self._actor.forget(key)
             return Done()
         if not self._actor.manages(obj):
+            self._memories.pop(key, None)
             return Done()
         if obj.metadata.deletion_timestamp:
             return await self._clean_up(obj)
@@ -236,12 +243,23 @@ class _Runner(Generic[T]):
             obj,
             guard=Guard(self._client, key_of(obj), self._on_effect),
             owns=self._actor.owns,
+            owns_by_metadata=self._actor.owns_by_metadata,
+            memory=self._memory(obj),
             dependencies=self._actor.dependencies,
             events=self._manager.events,
             clock=self._manager.clock,
             fence=self._manager.fence.check,
             flush=flush,
         )
+
+    def _memory(self, obj: T) -> Memory:
+        """What was left for this very object."""
+        uid = obj.metadata.uid or ""
+        known, memory = self._memories.get(key_of(obj), ("", None))
+        if memory is None or known != uid:
+            memory = Memory()
+            self._memories[key_of(obj)] = uid, memory
+        return memory
 
     # --- status
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 
 from mooring.actor.drift import APPLIED, as_found, differs, stamped
 from mooring.kube.errors import Conflict, NotFound
-from mooring.kube.object import Key, Object, controller_of, key_of, owner_reference
+from mooring.kube.object import Key, Object, controller_of, key_of, metadata_of, owner_reference
 from mooring.runtime import CachedClient
 
-__all__ = ["Children", "Drift", "Foreign"]
+__all__ = ["Children", "Drift", "Foreign", "Memory"]
 
 T = TypeVar("T", bound=Object)
+
+#: A child: its kind and name.
+Named = tuple[type[Object], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,29 +56,132 @@ class Drift:
         return "; ".join(filter(None, [applied and f"apply {applied}", pruned and f"delete {pruned}"]))
 
 
-class Children:
-    """The cached children of one owner."""
+@dataclass(slots=True)
+class Memory:
+    """What one pass over an object leaves to the next, each with the versions that say whether it still holds.
 
-    def __init__(self, owner: Object, client: CachedClient, kinds: Sequence[type[Object]]) -> None:
+    Nothing is decided from it: without it a pass only works more.
+    """
+
+    settled: tuple[object, ...] | None = None
+    """What the last comparison that found no drift was made from."""
+    objects: dict[Named, Object] = field(default_factory=dict)
+    """Objects that were read whole, of kinds whose metadata alone is cached."""
+
+
+class Children:
+    """The cached children of one owner.
+
+    Of the kinds in ``by_metadata`` the cache has the metadata alone: such an object is read (`read`) before it is
+    looked at, once per version.
+    """
+
+    def __init__(
+        self,
+        owner: Object,
+        client: CachedClient,
+        kinds: Sequence[type[Object]],
+        *,
+        by_metadata: Sequence[type[Object]] = (),
+        memory: Memory | None = None,
+    ) -> None:
         self._owner = owner
         self._client = client
-        self._kinds = tuple(kinds)
+        self._kinds = (*kinds, *by_metadata)
+        self._by_metadata = frozenset(by_metadata)
+        self._memory = memory if memory is not None else Memory()
+        self._read: dict[Named, Object | None] = {}
 
-    def of(self, kind: type[T]) -> list[T]:
+    def of(self, kind: type[T]) -> Sequence[T]:
         """All children of a kind (by the UID of their controller), sorted by name."""
-        found = self._client.owned_by(kind, self._owner)
-        return sorted(found, key=lambda obj: obj.metadata.name or "")
+        if kind in self._by_metadata:
+            raise LookupError(
+                f"only the metadata of {kind.resource.plural} is cached; read the one that is needed"
+            )
+        return cast("list[T]", self._owned_of(kind))
 
     def find(self, kind: type[T], name: str) -> T | None:
         """The object of that name in the owner's namespace, whoever owns it."""
-        return self._client.find(kind, name, namespace=self._owner.metadata.namespace or "")
+        if kind not in self._by_metadata:
+            return self._client.find(kind, name, namespace=self._owner.metadata.namespace or "")
+        if (kind, name) not in self._read:
+            raise LookupError(f"only the metadata of {kind.resource.plural} is cached; read {name} first")
+        return cast("T | None", self._read[kind, name])
+
+    async def read(self, kind: type[T], name: str) -> T | None:
+        """An object whose metadata alone is cached, whole; asked of the API server when its version is new."""
+        namespace = self._owner.metadata.namespace or ""
+        cached = self._client.find(metadata_of(kind), name, namespace=namespace)
+        found = self._memory.objects.get((kind, name)) if cached is not None else None
+        if cached is not None and (found is None or _version(found) != _version(cached)):
+            found = await self._client.refresh(kind, name, namespace=namespace)
+        self._keep(kind, name, found)
+        return cast("T | None", found)
+
+    def _keep(self, kind: type[Object], name: str, found: Object | None) -> None:
+        self._read[kind, name] = found
+        if found is None:
+            self._memory.objects.pop((kind, name), None)
+        else:
+            self._memory.objects[kind, name] = found
+
+    def _owned_of(self, kind: type[Object]) -> list[Object]:
+        seen: type[Object] = metadata_of(kind) if kind in self._by_metadata else kind
+        found = self._client.owned_by(seen, self._owner)
+        return sorted(found, key=lambda obj: obj.metadata.name or "")
+
+    def settle(
+        self,
+        desired: Callable[[], Iterable[Object]],
+        *,
+        given: object,
+        keep: Collection[Named] = (),
+        unowned: Collection[Named] = (),
+    ) -> Drift:
+        """As `diff`; but after one that found nothing to do, nothing is built or compared until something changed.
+
+        What counts as a change: another version of the owner, of a child or of an object of a wanted name;
+        another set of children; another ``given``, which must hold all else that ``desired`` is made from; and a
+        new process, so that another release of the operator always compares.
+        """
+        before = self._memory.settled
+        if before is not None and before[0] == self._made_from(given, keep, unowned):
+            wanted = cast("frozenset[Named]", before[1])
+            if before[2] == self._versions(wanted):
+                return Drift()
+        self._memory.settled = None
+        made = list(desired())
+        drift = self.diff(made, keep=keep, unowned=unowned)
+        if not drift and not drift.foreign:
+            names = frozenset((type(one), one.metadata.name or "") for one in made)
+            self._memory.settled = (self._made_from(given, keep, unowned), names, self._versions(names))
+        return drift
+
+    def _made_from(
+        self, given: object, keep: Collection[Named], unowned: Collection[Named]
+    ) -> tuple[object, ...]:
+        return _version(self._owner), given, frozenset(keep), frozenset(unowned)
+
+    def _versions(self, wanted: frozenset[Named]) -> dict[Named, tuple[str | None, str | None] | None]:
+        """The versions of all children, and of whatever has a wanted name."""
+        found: dict[Named, tuple[str | None, str | None] | None] = {
+            (kind, child.metadata.name or ""): _version(child)
+            for kind in self._kinds
+            for child in self._client.owned_by(
+                metadata_of(kind) if kind in self._by_metadata else kind, self._owner
+            )
+        }
+        for kind, name in wanted - found.keys():
+            other = self.find(kind, name)
+            found[kind, name] = _version(other) if other is not None else None
+        return found
 
     def diff(
         self,
         desired: Iterable[Object],
         *,
-        keep: Collection[tuple[type[Object], str]] = (),
-        unowned: Collection[tuple[type[Object], str]] = (),
+        keep: Collection[Named] = (),
+        unowned: Collection[Named] = (),
     ) -> Drift:
         """Compare what is wanted with the cache; reads nothing else.
 
@@ -83,7 +189,7 @@ class Children:
         shall have no owner, so that they outlive this one.
         """
         apply, foreign, why, adopts = [], [], {}, False
-        wanted: set[tuple[type[Object], str]] = set(keep)
+        wanted: set[Named] = set(keep)
         for plain in desired:
             name = plain.metadata.name or ""
             wanted.add((type(plain), name))
@@ -106,7 +212,7 @@ class Children:
         prune = [
             child
             for kind in self._kinds
-            for child in self.of(kind)
+            for child in self._owned_of(kind)
             if (kind, child.metadata.name or "") not in wanted
             and APPLIED in (child.metadata.annotations or {})
             and not child.metadata.deletion_timestamp
@@ -124,7 +230,9 @@ class Children:
         for target in drift.apply:
             absent = drift.why.get(f"{target.resource.kind}/{target.metadata.name}") == "absent"
             # By force only what was seen: a stranger's object that came up meanwhile is not taken over.
-            await self._client.apply(target, force=not absent)
+            made = await self._client.apply(target, force=not absent)
+            if type(target) in self._by_metadata:
+                self._keep(type(target), made.metadata.name or "", made)
         for obsolete in drift.prune:
             await self.delete(obsolete)
 
@@ -153,16 +261,14 @@ class Children:
         except NotFound:
             return
 
-    def _owned(self, plain: T, unowned: Collection[tuple[type[Object], str]]) -> T:
+    def _owned(self, plain: T, unowned: Collection[Named]) -> T:
         meta = plain.metadata
         changes: dict[str, object] = {"namespace": meta.namespace or self._owner.metadata.namespace}
         if (type(plain), meta.name or "") not in unowned:
             changes["owner_references"] = [owner_reference(self._owner)]
         return msgspec.structs.replace(plain, metadata=msgspec.structs.replace(meta, **changes))
 
-    def _stranger(
-        self, plain: Object, live: Object, unowned: Collection[tuple[type[Object], str]]
-    ) -> Foreign | None:
+    def _stranger(self, plain: Object, live: Object, unowned: Collection[Named]) -> Foreign | None:
         """Who owns ``live`` if it is not ours; a name alone makes nothing ours."""
         kind, key = live.resource.kind, key_of(live)
         controller = controller_of(live)
@@ -174,3 +280,7 @@ class Children:
         if expected and all(labels.get(name) == value for name, value in expected.items()):
             return None  # an orphan that bears our labels: adopted by the apply
         return Foreign(kind, key, "nobody, and bears none of our labels")
+
+
+def _version(obj: Object) -> tuple[str | None, str | None]:
+    return obj.metadata.uid, obj.metadata.resource_version

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import structlog
 
-from mooring.actor.children import Children
+from mooring.actor.children import Children, Memory
 from mooring.actor.conditions import ConditionState
 from mooring.actor.dependencies import Dependency, unmet
 from mooring.actor.guard import Guard
@@ -37,6 +37,8 @@ class Context(Generic[T]):
         *,
         guard: Guard,
         owns: Iterable[type[Object]],
+        owns_by_metadata: Iterable[type[Object]] = (),
+        memory: Memory | None = None,
         dependencies: Iterable[Dependency[Any]],
         events: EventRecorder,
         clock: Clock,
@@ -47,7 +49,9 @@ class Context(Generic[T]):
         self.key: Key = key_of(obj)
         self.guard = guard
         self.client = cast(CachedClient, guard)
-        self.children = Children(obj, self.client, tuple(owns))
+        self.children = Children(
+            obj, self.client, tuple(owns), by_metadata=tuple(owns_by_metadata), memory=memory
+        )
         self.events = events
         self.clock = clock
         self.fence = fence

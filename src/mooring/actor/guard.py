@@ -22,7 +22,7 @@ from mooring.runtime import CachedClient
 
 __all__ = ["Effect", "Guard", "ObserveWrote", "OnEffect", "ReadOnlyWhileObserving", "observing"]
 
-_READS: Final = frozenset({"find", "get", "list", "owned_by", "by_index", "informers"})
+_READS: Final = frozenset({"find", "get", "list", "owned_by", "by_index", "informers", "refresh"})
 _WRITES: Final = frozenset({"create", "ensure", "apply", "patch", "delete", "evict"})
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 #: The object that is being observed in this task, empty when none is.

@@ -7,6 +7,7 @@ server away from where it is managed (address, files, replication, password) are
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final, Literal
 
 __all__ = [
@@ -119,6 +120,7 @@ _TWINS: Final = (("slave", "replica"), ("ziplist", "listpack"))
 _BUFFER_CLASSES: Final = {"slave": "replica"}
 
 
+@lru_cache(maxsize=4096)
 def canonical(key: str) -> str:
     """The modern spelling in lower case: ``slave-priority`` and ``replica-priority`` are one key."""
     key = key.strip().lower()

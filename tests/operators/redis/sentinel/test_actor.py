@@ -10,14 +10,16 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.actor.greetings import Noting
 
-from mooring.kube import Client, MergePatch, NotFound
-from mooring.kube.object import decode
+from mooring.kube import Client, MergePatch, NotFound, metadata_of
+from mooring.kube.object import decode, owner_reference
 from mooring.kube.objects.apps import StatefulSet, StatefulSetUpdateStrategy
 from mooring.kube.objects.coordination import Lease, LeaseSpec
-from mooring.kube.objects.core import ConfigMap, Secret, Service
+from mooring.kube.objects.core import ConfigMap, Container, Pod, PodSpec, Secret, Service
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.kube.patches import StrategicMergePatch
+from mooring.local.api.http import Answer, Request
 from mooring.local.api.server import ApiServer
 from mooring.operators.redis.sentinel import RedisCluster, register
 from mooring.operators.redis.sentinel.names import labels_of
@@ -29,12 +31,17 @@ NAMESPACE = "default"
 
 
 @asynccontextmanager
-async def operating(*, scope: str = "all") -> AsyncIterator[tuple[Client, Manager, ApiServer]]:
+async def operating(
+    *, scope: str = "all", noted: list[Noting] | None = None
+) -> AsyncIterator[tuple[Client, Manager, ApiServer]]:
     async with ApiServer.in_memory() as server:
         client = Client(server.transport(), field_manager="test")
         body = msgspec.json.encode(render_crd(RedisCluster))
         await client.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body=body)
-        manager = Manager(Client(server.transport()), name="redis-sentinel")
+        noting = Noting(server.transport())
+        if noted is not None:
+            noted.append(noting)
+        manager = Manager(Client(noting), name="redis-sentinel")
         register(manager, scope=scope)
         task = asyncio.create_task(manager.run())
         try:
@@ -251,6 +258,67 @@ async def test_a_secret_that_appears_later_lets_the_cluster_be_made() -> None:
         await client.create(decode(given, Secret))
         copied = await eventually(there(client, Secret, "redis-password-shop"))
         assert copied.data["password"] == "aHVzaC1odXNo"
+
+
+async def test_no_secret_but_those_of_the_cluster_is_ever_read_and_none_is_cached() -> None:
+    async with operating() as (client, manager, server):
+        read: list[str] = []
+        handle = server.handle
+
+        async def noting(request: Request) -> Answer:
+            if request.method == "GET" and "/secrets" in request.path:
+                read.append(request.path.rpartition("/")[2])
+            return await handle(request)
+
+        setattr(server, "handle", noting)  # noqa: B010
+        for name in ("mine", "somebody-elses"):
+            given = {"metadata": {"name": name, "namespace": NAMESPACE}, "data": {"p": "aHVzaC1odXNo"}}
+            await client.create(decode(given, Secret))
+        await declare(client, passwordSecret={"name": "mine", "key": "p"})
+        await eventually(first(client, "Creating"))
+
+        assert "mine" in read
+        assert set(read) <= {"mine", "redis-password-shop", "secrets"}
+        informers = manager.informers.every(Secret)
+        assert {type(one) for informer in informers for one in informer.list()} == {metadata_of(Secret)}
+
+
+async def test_a_pod_is_deleted_only_as_it_was_when_that_was_decided() -> None:
+    noted: list[Noting] = []
+    async with operating(noted=noted) as (client, _, _):
+        await declare(client)
+        await eventually(there(client, StatefulSet, "redis-sentinel-shop"))
+        owner = await client.get(StatefulSet, "redis-cluster-shop", namespace=NAMESPACE)
+        labels = {**labels_of(NAMESPACE, "shop", "redis"), "controller-revision-hash": "old"}
+        meta = ObjectMeta(
+            name="redis-cluster-shop-0",
+            namespace=NAMESPACE,
+            labels=labels,
+            owner_references=[owner_reference(owner)],
+        )
+        container = Container(name="redis", image="redis:none")
+        made = await client.create(Pod(metadata=meta, spec=PodSpec(containers=[container])))
+        refused = {"name": "redis", "state": {"waiting": {"reason": "ErrImagePull"}}, "restartCount": 0}
+        refused |= {"image": "", "imageID": "", "ready": False}
+        body = MergePatch({"status": {"phase": "Pending", "containerStatuses": [refused]}})
+        seen = await client.patch(
+            Pod, "redis-cluster-shop-0", body, namespace=NAMESPACE, subresource="status"
+        )
+        revision = {"observedGeneration": owner.metadata.generation, "updateRevision": "new", "replicas": 1}
+        await client.patch(
+            StatefulSet,
+            "redis-cluster-shop",
+            MergePatch({"status": revision}),
+            namespace=NAMESPACE,
+            subresource="status",
+        )
+
+        async def deletes() -> list[bytes]:
+            return [body for verb, path, body in noted[0].writes if verb == "DELETE" and "/pods/" in path]
+
+        precondition = msgspec.json.decode((await eventually(deletes))[0])["preconditions"]
+        assert precondition["uid"] == made.metadata.uid
+        assert precondition["resourceVersion"] == seen.metadata.resource_version
 
 
 async def test_a_bad_edit_leaves_a_cluster_as_it_is() -> None:

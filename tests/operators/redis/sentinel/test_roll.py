@@ -91,8 +91,9 @@ def test_a_new_pod_that_does_not_come_up_halts_the_roll() -> None:
 
 def test_a_corrected_template_replaces_the_pod_that_did_not_come_up_first() -> None:
     scene = rolling(healthy(), "redis-0", "redis-1", "redis-2").silent("redis-2", seconds=3)
-    scene = scene.pod("redis-2", running=False, trouble="ImagePullBackOff", revision="r1")
-    assert is_a(DeletePod, scene.settled().decide()).pod == "redis-2"
+    scene = scene.pod("redis-2", running=False, trouble="ImagePullBackOff", revision="r1", version="77")
+    step = is_a(DeletePod, scene.settled().decide())
+    assert (step.pod, step.uid, step.version) == ("redis-2", scene.members["redis-2"].pod.uid, "77")
 
 
 def test_an_image_that_never_existed_can_be_corrected_before_anything_ran() -> None:

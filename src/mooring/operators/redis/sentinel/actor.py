@@ -17,7 +17,7 @@ from mooring.actor import Act, Actor, Context, Outcome, Related, Terminal, Wait,
 from mooring.actor.children import Drift
 from mooring.cache import Informer
 from mooring.kube.errors import KubeError, NotFound
-from mooring.kube.object import Key, Object, key_of, owner_reference, to_dict
+from mooring.kube.object import Key, Object, ObjectMetadata, key_of, metadata_of, owner_reference, to_dict
 from mooring.kube.objects import apps, coordination, core, policy
 from mooring.kube.patches import JsonPatch, MergePatch
 from mooring.operators.redis.dial import Address, Dial, DialError
@@ -60,8 +60,12 @@ from mooring.runtime import Manager, unknown_fields
 __all__ = ["NAME", "SentinelActor", "register"]
 
 NAME = "redis-sentinel"
-LOOK_AGAIN = 30.0
-"""Seconds between two looks at a cluster that is in sync; sentinels' events and pods' changes come at once."""
+LOOK_AGAIN = 60.0
+"""Seconds between two looks at a cluster that is in sync.
+
+What goes wrong is told at once, by the sentinels or by a pod's readiness; a value that somebody set on a server by
+hand is all that nobody tells.
+"""
 TAKE_UP_PERIOD = 2.0
 """Seconds between two looks whether a namespaced operator is gone."""
 CLUSTER_INDEX = "redis-sentinel cluster"
@@ -78,10 +82,10 @@ class SentinelActor(Actor[RedisCluster]):
     owns: ClassVar[Sequence[type[Object]]] = (
         core.Service,
         core.ConfigMap,
-        core.Secret,
         apps.StatefulSet,
         policy.PodDisruptionBudget,
     )
+    owns_by_metadata: ClassVar[Sequence[type[Object]]] = (core.Secret,)
 
     def __init__(self, manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = ()) -> None:
         self._manager = manager
@@ -101,7 +105,7 @@ class SentinelActor(Actor[RedisCluster]):
         self.related = (
             Related(core.Pod, _cluster_key, label_selector=MANAGED_SELECTOR),
             Related(core.PersistentVolumeClaim, _cluster_key, label_selector=MANAGED_SELECTOR),
-            Related(core.Secret, self._users_of_secret),
+            Related(metadata_of(core.Secret), self._users_of_secret),
             Related(core.ConfigMap, self._users_of_config_map),
         )
 
@@ -128,6 +132,8 @@ class SentinelActor(Actor[RedisCluster]):
     async def observe(self, ctx: Context[RedisCluster]) -> Outcome:
         """One look and the one thing to do now."""
         gathering = self._gathering(ctx)
+        for name in gathering.secrets():
+            await ctx.children.read(core.Secret, name)
         inputs = gathering.inputs()
         if isinstance(inputs, Wait | Terminal):
             return self._refused(ctx, inputs)
@@ -157,7 +163,7 @@ class SentinelActor(Actor[RedisCluster]):
 
     def _children(self, ctx: Context[RedisCluster], specs: Specs, inputs: Inputs) -> Outcome | None:
         keep = self._mounted(ctx, inputs.found)
-        drift = ctx.children.diff(specs.objects(), keep=keep, unowned=specs.unowned())
+        drift = ctx.children.settle(specs.objects, given=inputs.found, keep=keep, unowned=specs.unowned())
         if drift.foreign:
             taken = "; ".join(str(one) for one in drift.foreign)
             return self._refused(
@@ -306,7 +312,13 @@ class SentinelActor(Actor[RedisCluster]):
         found = inputs.found
         match move:
             case moves.DeletePod():
-                await ctx.client.delete(core.Pod, move.pod, namespace=ctx.key.namespace, uid=move.uid)
+                await ctx.client.delete(
+                    core.Pod,
+                    move.pod,
+                    namespace=ctx.key.namespace,
+                    uid=move.uid,
+                    resource_version=move.version or None,
+                )
                 return
             case moves.PublishConfig():
                 found = changed(found, live=render_live(move.values))
@@ -435,7 +447,7 @@ class SentinelActor(Actor[RedisCluster]):
     def _clusters(self, namespace: str) -> Collection[RedisCluster]:
         return self._manager.client.list(RedisCluster, namespace=namespace)
 
-    def _users_of_secret(self, secret: core.Secret) -> list[Key]:
+    def _users_of_secret(self, secret: ObjectMetadata) -> list[Key]:
         name, namespace = secret.metadata.name, secret.metadata.namespace or ""
         return [
             Key(namespace, one.metadata.name or "")

@@ -80,6 +80,12 @@ class Gathering:
         self._around = around
         self._status = status
 
+    def secrets(self) -> list[str]:
+        """Names of the Secrets that have to be at hand: the cluster's own, and the user's where one is named."""
+        reference = spec_of(self._cluster).password_secret
+        own = Names(self._cluster.metadata.name or "").password
+        return [own, *([reference.name] if reference is not None and reference.name else [])]
+
     def inputs(self) -> Inputs | Wait | Terminal:
         """The declaration with all it refers to; a bad one leaves a running cluster as it runs."""
         names = Names(self._cluster.metadata.name or "")

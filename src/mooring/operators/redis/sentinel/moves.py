@@ -370,11 +370,13 @@ class RestoreTemplate(Move):
 
 @dataclass(frozen=True, kw_only=True)
 class DeletePod(Move):
-    """Let a pod be made anew from the present template."""
+    """Let a pod be made anew from the present template; only the one that was looked at, as it was then."""
 
     component: Literal["redis", "sentinel"]
     pod: str
     uid: str
+    version: str = ""
+    """Its resourceVersion."""
 
 
 Verdict = Move | Wait | InSync

@@ -65,6 +65,7 @@ def pod_of(
         name=name,
         ordinal=_ordinal(name),
         uid=uid,
+        version=pod.metadata.resource_version or "",
         ip=status.pod_ip or "",
         volume=(claim.metadata.uid if claim is not None else None) or uid,
         fresh=claim is None or not is_older(claim, born),

@@ -139,14 +139,14 @@ def carry_on_redis(look: Look, member: Member, server: Server) -> Verdict | Mast
     broken = [pod for pod in old if hopeless(look, pod) and pod.name != member.name and not pod.terminating]
     if broken:
         why = f"its old template cannot run: {broken[0].trouble}"
-        return DeletePod(component="redis", pod=broken[0].name, uid=broken[0].uid, why=why)
+        return _remove("redis", broken[0], why=why)
     if not old or _is_stopped(look, "redis"):
         return None
     if waiting := _not_yet(look, member, revision):
         return waiting
     for pod in sorted(old, key=lambda pod: -pod.ordinal):
         if pod.name != member.name:
-            return DeletePod(component="redis", pod=pod.name, uid=pod.uid, why="it runs an older template")
+            return _remove("redis", pod, why="it runs an older template")
     return MasterInTheWay(why="its pod runs an older template")
 
 
@@ -178,7 +178,12 @@ def carry_on_sentinels(look: Look, member: Member, server: Server) -> Verdict | 
     if not broken and (leaving or len(look.watchers) < look.wanted.sentinels):
         return Wait(reason="RollWaiting", message="the last rolled sentinel is not back yet", after=0.5)
     pod = (broken or sorted(old, key=lambda pod: -pod.ordinal))[0]
-    return DeletePod(component="sentinel", pod=pod.name, uid=pod.uid, why="it runs an older template")
+    return _remove("sentinel", pod, why="it runs an older template")
+
+
+def _remove(component: Component, pod: Pod, *, why: str) -> DeletePod:
+    """Exactly the pod that was decided about: its UID, and the version at which it was seen."""
+    return DeletePod(component=component, pod=pod.name, uid=pod.uid, version=pod.version, why=why)
 
 
 def end(look: Look, member: Member, server: Server) -> Verdict | None:
@@ -308,6 +313,6 @@ def unblock(look: Look) -> Verdict | None:
     old = next(iter(_old(stuck, look.observed.redis_set.update_revision)), None)
     if old is not None:
         why = f"its old template cannot run: {old.trouble}"
-        return DeletePod(component="redis", pod=old.name, uid=old.uid, why=why)
+        return _remove("redis", old, why=why)
     pod = stuck[0]
     return Wait(reason=pod.trouble, message=f"{pod.name}: {pod.trouble_message}", after=2.0, stalled=True)

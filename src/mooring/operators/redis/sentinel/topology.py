@@ -45,6 +45,8 @@ class Pod:
     name: str
     ordinal: int
     uid: str = ""
+    version: str = ""
+    """The resourceVersion at which it was seen."""
     ip: str = ""
     volume: str = ""
     """Identity of what it stores on: the claim's UID, or the pod's own for an emptyDir."""
