@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from mooring.operators.redis.shell import ASK, REDIS_LIVE
+
 __all__ = [
     "PRE_STOP",
     "REDIS_LIVE",
@@ -17,17 +19,6 @@ __all__ = [
     "SENTINEL_READY",
     "SENTINEL_START",
 ]
-
-_ASK: Final = r"""
-home=${MOORING_HOME:-/mooring}
-# The password goes through standard input: every version takes it, and no process list shows it.
-ask() {
-  {
-    [ ! -s "$home/auth/password" ] || printf 'AUTH "%s"\n' "$(sed -e 's/[\\"]/\\&/g' "$home/auth/password")"
-    printf '%s\n' "$1"
-  } | redis-cli -h "${REDIS_HOST:-127.0.0.1}" -p 6379 2>/dev/null
-}
-"""
 
 REDIS_START: Final = r"""#!/bin/sh
 # Renders the configuration of this start and becomes redis-server. The arguments hold the start gate.
@@ -74,7 +65,7 @@ exec redis-server "$conf" "$@"
 
 REDIS_READY: Final = f"""#!/bin/sh
 # Ready: answers exactly PONG, and leads or follows with the link up and nothing left to synchronise.
-{_ASK}
+{ASK}
 answer=$(ask PING | tail -n 1)
 # While the password changes the file here may be older than the server's word: it served, and goes on serving.
 case $answer in *NOAUTH*) exit 0 ;; esac
@@ -86,18 +77,10 @@ case $state in *master_link_status:up*) exit 0 ;; esac
 exit 1
 """
 
-REDIS_LIVE: Final = f"""#!/bin/sh
-# Alive: any answer at all; a server that loads its data or runs a script is not to be killed.
-{_ASK}
-answer=$(ask PING | tail -n 1)
-case $answer in *PONG* | *LOADING* | *BUSY* | *MASTERDOWN* | *NOAUTH* | *WRONGPASS* | *MISCONF*) exit 0 ;; esac
-exit 1
-"""
-
 PRE_STOP: Final = f"""#!/bin/sh
 # A master hands over before it stops. The operator does that within a second or two; if it does not, the
 # sentinels are asked. Bounded, and never a reason not to stop.
-{_ASK}
+{ASK}
 leads() {{ ask 'INFO replication' | tr -d '\\r' | grep -q '^role:master'; }}
 followed() {{ ask 'INFO replication' | tr -d '\\r' | grep -q '^slave[0-9].*state=online'; }}
 tries=0

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from mooring.actor import differs, digest
 from mooring.kube.object import Object, owner_reference
 from mooring.kube.objects import apps, core, meta, policy
+from mooring.operators.redis.parts import READ_ONLY, config_volume, encoded, field_value, memory_volume, probe
 from mooring.operators.redis.sentinel import scripts
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.names import INPUTS, ROLE, Component, Names, labels_of, selector_of
@@ -36,7 +37,6 @@ from mooring.operators.redis.sentinel.types import (
 __all__ = ["Found", "Specs"]
 
 DEFAULT_VOLUME = "redis-data"
-_READ_ONLY = 0o444
 _GRACE_SECONDS = 40
 
 
@@ -208,7 +208,7 @@ class Specs:
         return core.Secret(
             metadata=self._meta(self.names.password, "redis"),
             type="Opaque",
-            data={name: _base64(value) for name, value in entries.items()},
+            data={name: encoded(value) for name, value in entries.items()},
         )
 
     def lineage_record(self, lineage: Lineage) -> core.ConfigMap:
@@ -415,18 +415,18 @@ class Specs:
         if self._exporter is not None:
             containers.append(self._exporter_container(self._exporter))
         volumes = [
-            _config_volume("conf", self.redis_config().metadata.name or ""),
-            _config_volume("live", self.names.live),
+            config_volume("conf", self.redis_config().metadata.name or ""),
+            config_volume("live", self.names.live),
             core.Volume(
                 name="auth",
                 secret=core.SecretVolumeSource(
                     secret_name=self.names.password,
                     items=[core.KeyToPath(key=key, path=key) for key in ("password", "exporter.json")],
                     optional=True,
-                    default_mode=_READ_ONLY,
+                    default_mode=READ_ONLY,
                 ),
             ),
-            _memory_volume(),
+            memory_volume(),
         ]
         if not self.claimed:
             empty = (spec.storage.empty_dir if spec.storage else None) or core.EmptyDirVolumeSource()
@@ -457,9 +457,9 @@ class Specs:
             env=[*self._identity(), core.EnvVar(name="SENTINEL_HOST", value=self.names.sentinel)],
             ports=[core.ContainerPort(name="redis", container_port=6379, protocol="TCP")],
             resources=spec.resources,
-            startup_probe=_probe("live.sh", period=1, failures=600),
-            liveness_probe=_probe("live.sh", period=10, failures=6),
-            readiness_probe=_probe("ready.sh", period=5, failures=2),
+            startup_probe=probe("live.sh", period=1, failures=600),
+            liveness_probe=probe("live.sh", period=10, failures=6),
+            readiness_probe=probe("ready.sh", period=5, failures=2),
             lifecycle=core.Lifecycle(
                 pre_stop=core.LifecycleHandler(
                     exec=core.ExecAction(command=["sh", "/mooring/conf/shutdown.sh"])
@@ -476,7 +476,7 @@ class Specs:
 
     def _exporter_container(self, exporter: RedisExporter) -> core.Container:
         env = [
-            core.EnvVar(name="REDIS_ALIAS", value_from=_field("metadata.name")),
+            core.EnvVar(name="REDIS_ALIAS", value_from=field_value("metadata.name")),
             core.EnvVar(name="REDIS_ADDR", value="redis://localhost:6379"),
             core.EnvVar(name="REDIS_PASSWORD_FILE", value="/mooring/auth/exporter.json"),
         ]
@@ -509,9 +509,9 @@ class Specs:
             or core.ResourceRequirements(
                 requests={"cpu": "20m", "memory": "16Mi"}, limits={"cpu": "100m", "memory": "60Mi"}
             ),
-            startup_probe=_probe("live.sh", period=1, failures=60),
-            liveness_probe=_probe("live.sh", period=10, failures=6),
-            readiness_probe=_probe("ready.sh", period=5, failures=2),
+            startup_probe=probe("live.sh", period=1, failures=60),
+            liveness_probe=probe("live.sh", period=10, failures=6),
+            readiness_probe=probe("ready.sh", period=5, failures=2),
             volume_mounts=mounts,
         )
         copy = core.Container(
@@ -537,17 +537,17 @@ class Specs:
                 init_containers=[copy] if sentinel.command else None,
                 containers=[container],
                 volumes=[
-                    _config_volume("conf", self.sentinel_config().metadata.name or ""),
-                    _memory_volume(),
+                    config_volume("conf", self.sentinel_config().metadata.name or ""),
+                    memory_volume(),
                 ],
             ),
         )
 
     def _identity(self) -> list[core.EnvVar]:
         return [
-            core.EnvVar(name="POD_IP", value_from=_field("status.podIP")),
-            core.EnvVar(name="POD_NAME", value_from=_field("metadata.name")),
-            core.EnvVar(name="POD_NAMESPACE", value_from=_field("metadata.namespace")),
+            core.EnvVar(name="POD_IP", value_from=field_value("status.podIP")),
+            core.EnvVar(name="POD_NAME", value_from=field_value("metadata.name")),
+            core.EnvVar(name="POD_NAMESPACE", value_from=field_value("metadata.namespace")),
             core.EnvVar(name="CLUSTER_UID", value=self._cluster.metadata.uid or ""),
         ]
 
@@ -578,35 +578,6 @@ class Specs:
     def owner(self) -> meta.OwnerReference:
         """What makes a claim go with the cluster."""
         return owner_reference(self._cluster, controller=False)
-
-
-def _probe(script: str, *, period: int, failures: int) -> core.Probe:
-    return core.Probe(
-        exec=core.ExecAction(command=["sh", f"/mooring/conf/{script}"]),
-        period_seconds=period,
-        timeout_seconds=5,
-        failure_threshold=failures,
-    )
-
-
-def _field(path: str) -> core.EnvVarSource:
-    return core.EnvVarSource(field_ref=core.ObjectFieldSelector(field_path=path))
-
-
-def _config_volume(name: str, config_map: str) -> core.Volume:
-    return core.Volume(
-        name=name, config_map=core.ConfigMapVolumeSource(name=config_map, default_mode=_READ_ONLY)
-    )
-
-
-def _memory_volume() -> core.Volume:
-    """Rendered configuration holds the password: it never touches a disk."""
-    return core.Volume(name="run", empty_dir=core.EmptyDirVolumeSource(medium="Memory", size_limit="1Mi"))
-
-
-def _base64(text: str) -> str:
-    encoded: str = msgspec.to_builtins(text.encode())
-    return encoded
 
 
 def _json(value: dict[str, str]) -> str:
