@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "down": ("down", "stop the embedded control plane; data is kept"),
     "run": ("run", "run the operators alone, against any Kubernetes cluster"),
     "enter": ("enter", "run a command (default: a shell) where pods and Services can be reached"),
+    "image": ("image", "load container images from files, list and remove them"),
     "crds": ("crds", "show the custom resource definitions, or apply them to a cluster"),
     "why": ("why", "what an operator waits for, since when, and what would unblock it"),
     "replay": ("replay", "decide again from what mooring why --save wrote down"),

@@ -65,6 +65,11 @@ class DataDirectory:
         return self.path / "volumes"
 
     @property
+    def images(self) -> Path:
+        """The images that were loaded."""
+        return self.path / "images"
+
+    @property
     def certificates(self) -> Path:
         """The authority and the serving certificate."""
         return self.path / "pki"

@@ -11,7 +11,7 @@ import asyncio
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
@@ -28,6 +28,7 @@ from mooring.local.directory import DataDirectory
 from mooring.local.metering import publish_reader
 from mooring.local.node import agent as node_agent
 from mooring.local.node.images import Catalog
+from mooring.local.node.imagestore import ImageStore
 from mooring.local.node.node import Settings
 from mooring.local.ranges import Ranges
 from mooring.runtime import Manager
@@ -93,7 +94,7 @@ class Plane:
             pod_cidr=self.ranges.pods,
             service_cidr=self.ranges.services,
             dns_address=self.ranges.dns,
-            catalog=options.catalog,
+            catalog=replace(options.catalog or Catalog(), store=ImageStore(self.directory.images)),
             settings=options.settings,
         )
         self.server.gateway = self.agent.gateway

@@ -33,10 +33,12 @@ from mooring.kube.patches import MergePatch, Patch
 from mooring.local.node.cgroups import Cgroups
 from mooring.local.node.cleanup import plane_id
 from mooring.local.node.images import Catalog
+from mooring.local.node.imagestore import ImageStore
 from mooring.local.node.logs import LogPump
 from mooring.local.node.network import Network, NetworkConfig
 from mooring.local.node.node import Node, Settings
 from mooring.local.node.pod import PodWorker
+from mooring.local.node.rootfs import Tools
 from mooring.local.node.spawner import Spawner
 from mooring.local.node.tokens import Token
 
@@ -221,7 +223,14 @@ class FakeSources:
 class Lab:
     """``async with Lab(tmp_path) as lab``: a node with a network; everything it made is removed at the end."""
 
-    def __init__(self, directory: Path, *, settings: Settings | None = None, cgroups: Cgroups | None = None):
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        settings: Settings | None = None,
+        cgroups: Cgroups | None = None,
+        images: ImageStore | None = None,
+    ):
         self.directory = directory
         plane = plane_id(directory)
         self.client, self.events, self.sources = FakeClient(), FakeEvents(), FakeSources()
@@ -240,8 +249,9 @@ class Lab:
             tokens=self.tokens,
             spawner=self.spawner,
             logs=self.logs,
-            catalog=Catalog(),
+            catalog=Catalog(store=images),
             network=self.network,
+            tools=Tools.make(directory / "tools"),
             cgroups=cgroups or Cgroups(0, plane),
             settings=settings or Settings(crash_backoff_initial=0.05, crash_backoff_cap=0.2, force_grace=0.1),
             allocatable={"cpu": "2", "memory": "1Gi"},

@@ -54,6 +54,7 @@ from mooring.local.node.network import Network, NetworkConfig
 from mooring.local.node.nft import NftError
 from mooring.local.node.node import Node, Settings
 from mooring.local.node.pod import PodWorker
+from mooring.local.node.rootfs import Tools
 from mooring.local.node.rootless import inside
 from mooring.local.node.services import ServiceTable, wanted
 from mooring.local.node.spawner import Spawner
@@ -184,6 +185,7 @@ class NodeAgent:
     async def _start_nodes(self) -> None:
         await self._dns.start()
         cgroups = await asyncio.to_thread(detect, self.network.config.plane)
+        tools = await asyncio.to_thread(Tools.make, self.data_dir / "tools")
         allocatable = machine.capacity(self.data_dir, pods=self._max_pods)
         for index, name in enumerate(self.names):
             self._nodes[name] = Node(
@@ -200,6 +202,7 @@ class NodeAgent:
                 logs=self._logs,
                 catalog=self._catalog,
                 network=self.network,
+                tools=tools,
                 cgroups=cgroups,
                 settings=self._settings,
                 allocatable=allocatable,

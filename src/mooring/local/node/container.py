@@ -23,7 +23,9 @@ from mooring.kube.objects.core import (
     ContainerStateWaiting,
     ContainerStatus,
     Pod,
+    PodSecurityContext,
     Probe,
+    SecurityContext,
 )
 from mooring.local.node import images, sandbox
 from mooring.local.node.backoff import CrashBackoff
@@ -33,11 +35,23 @@ from mooring.local.node.environment import environment
 from mooring.local.node.exec import Entrance
 from mooring.local.node.fields import FieldError, PodFacts, expand_all
 from mooring.local.node.images import ImageError, Resolved
+from mooring.local.node.imagestore import StoreError
+from mooring.local.node.layers import LayerError, inside
 from mooring.local.node.logs import LogFile
 from mooring.local.node.logs import read as read_log
 from mooring.local.node.nft import NftError
 from mooring.local.node.node import Node
 from mooring.local.node.probes import Probing
+from mooring.local.node.rootfs import (
+    TOOLS,
+    Account,
+    AccountError,
+    RootFs,
+    account_of,
+    copy_tree,
+    find_program,
+    make_root,
+)
 from mooring.local.node.sandbox import Mount, Privileges, Sandbox, SandboxError, SandboxSpec
 from mooring.local.node.sources import Missing
 from mooring.local.node.usage import Running
@@ -50,6 +64,10 @@ log = structlog.get_logger("mooring.node")
 _MESSAGE_LIMIT = 4096
 _FALLBACK_LIMIT = 2048
 _CONFIG_RETRY = 0.5
+#: Seconds between looks whether an image that is missing has been loaded.
+_LOOK_FOR_LOADED = 1.0
+#: The files of /etc that every container gets; all others are the image's.
+_ETC_OF_IMAGES = ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf")
 
 
 @dataclass(slots=True)
@@ -97,6 +115,9 @@ class ContainerRunner:
         self._sandbox: Sandbox | None = None
         self._entrance: Entrance | None = None
         self._cgroup: Cgroup | None = None
+        self._loaded: _Opened | None = None
+        self._clearing: asyncio.Future[None] | None = None
+        self._signal_of_image = ""
         self._began = self._finished = 0.0
         self._background: set[asyncio.Future[None]] = set()
         self._stopping = False
@@ -256,11 +277,21 @@ class ContainerRunner:
             self._end_noted.set()
             if sandbox.child.status is None:
                 sandbox.kill()
-            await asyncio.shield(self._clear(sandbox))
+            # A cancelled run does not wait; whoever needs to know does, by :meth:`cleared`.
+            self._clearing = asyncio.ensure_future(self._clear(sandbox))
+            await asyncio.shield(self._clearing)
+
+    async def cleared(self) -> None:
+        """Wait until what the last run left is tidied up."""
+        if self._clearing is not None:
+            await asyncio.wait([self._clearing])
 
     async def _clear(self, sandbox: Sandbox) -> None:
         await sandbox.gone()
         self._sandbox = self._entrance = None
+        if self._loaded is not None:
+            loaded, self._loaded = self._loaded, None
+            await asyncio.to_thread(loaded.remove)
         if self._cgroup is not None:
             self._cgroup.remove()
         self._remove_old_files()
@@ -268,34 +299,69 @@ class ContainerRunner:
     # --- starting
 
     async def _pull(self) -> Resolved:
-        """Find the program for the image; an image that cannot be had is tried again and again."""
+        """Find the image; one that cannot be had is tried again and again."""
         settings = self.view.node.settings
         delay = settings.image_backoff_initial
         while True:
-            reference = self.spec.image or ""
             self._image_changed.clear()
+            reference, before = self.spec.image or "", self._loaded_state
             try:
                 resolved = await asyncio.to_thread(self.view.node.catalog.resolve, reference)
             except ImageError as error:
-                self._wait(error.reason, str(error))
-                self._event("Failed", f'Failed to pull image "{reference}": {error}', warning=True)
-                self._event("Failed", f"Error: {error.reason}", warning=True)
-                await self._pause_pull(min(1.0, delay))
+                if self._refused(reference, error):
+                    await self._pause_pull(delay, before)
+                    continue
+                await self._pause_pull(min(1.0, delay), before)
                 message = f'Back-off pulling image "{reference}": {error.reason}: {error}'
                 self._wait("ImagePullBackOff", message)
                 self._event("BackOff", f'Back-off pulling image "{reference}"')
-                await self._pause_pull(delay)
+                self._event("Failed", "Error: ImagePullBackOff", warning=True)
+                await self._pause_pull(delay, before)
                 delay = min(delay * 2, settings.image_backoff_cap)
             else:
                 self._image_id = resolved.image_id
-                self._event("Pulled", f'Container image "{reference}" {resolved.says}')
+                self._say_pulled(resolved)
                 return resolved
 
-    async def _pause_pull(self, seconds: float) -> None:
-        """Wait before the next try, unless the image was corrected meanwhile."""
-        with suppress(TimeoutError):
-            async with self.view.node.clock.deadline(seconds):
-                await self._image_changed.wait()
+    def _refused(self, reference: str, error: ImageError) -> bool:
+        """Say why an image cannot be had; true when pulling would not help either."""
+        if error.reason == "InvalidImageName":
+            event, reason, said = "InspectFailed", error.reason, str(error)
+        elif self.spec.image_pull_policy == "Never":
+            event = reason = "ErrImageNeverPull"
+            said = f'Container image "{reference}" is not present with pull policy of Never'
+        else:
+            event, reason, said = "Failed", error.reason, str(error)
+            self._event("Pulling", f'Pulling image "{reference}"')
+        self._wait(reason, said)
+        told = f'Failed to pull image "{reference}": {error}' if event == "Failed" else said
+        self._event(event, told, warning=True)
+        self._event("Failed", f"Error: {reason}", warning=True)
+        return event != "Failed"
+
+    def _say_pulled(self, resolved: Resolved) -> None:
+        reference = resolved.reference
+        if resolved.loaded is not None and self.spec.image_pull_policy == "Always":
+            self._event("Pulling", f'Pulling image "{reference}"')
+            size = f"Image size: {resolved.loaded.size} bytes."
+            done = f'Successfully pulled image "{reference}" in 0s (0s including waiting). {size}'
+            self._event("Pulled", done)
+            return
+        self._event("Pulled", f'Container image "{reference}" {resolved.says}')
+
+    @property
+    def _loaded_state(self) -> tuple[int, int] | None:
+        store = self.view.node.catalog.store
+        return store.state() if store is not None else None
+
+    async def _pause_pull(self, seconds: float, before: tuple[int, int] | None) -> None:
+        """Wait before the next try, unless the image was corrected or loaded meanwhile."""
+        while seconds > 0 and not self._image_changed.is_set() and self._loaded_state == before:
+            step = seconds if before is None else min(seconds, _LOOK_FOR_LOADED)
+            with suppress(TimeoutError):
+                async with self.view.node.clock.deadline(step):
+                    await self._image_changed.wait()
+            seconds -= step
 
     async def _create(self, image: Resolved) -> Sandbox:
         """Start the program; what is missing (a key of a ConfigMap ...) is waited for."""
@@ -315,34 +381,41 @@ class ContainerRunner:
 
     async def _start(self, image: Resolved) -> Sandbox:
         view, node = self.view, self.view.node
-        env = environment(view.facts, self.spec, image=image.image.env, sources=node.sources)
-        self._runs += 1
-        self._runs_here = True
-        files = await asyncio.to_thread(self._files, image, env)
-        command = self._command(image, env)
-        _require_program(command[0], image)
-        rights = privileges(view.pod, self.spec)
-        context = self.spec.security_context
-        spec = SandboxSpec(
-            command=command,
-            env=env,
-            working_dir=self.spec.working_dir or image.image.working_dir,
-            mounts=files,
-            symlinks=_programs(image),
-            privileges=rights,
-            read_only_root=bool(context and context.read_only_root_filesystem),
-            namespaces=view.namespaces,
-            locks=view.volumes.locks(self.spec),
-        )
-        stdout, stderr = node.logs.open(LogFile(self._path_of_log(self._runs)))
-        null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        loaded = await asyncio.to_thread(self._open, image) if image.loaded is not None else None
         try:
-            running = await sandbox.start(node.spawner, spec, stdin=null, stdout=stdout, stderr=stderr)
-        except SandboxError as error:
-            raise SandboxError(f"{error}{await self._last_words()}") from None
-        finally:
-            for descriptor in (stdout, stderr, null):
-                os.close(descriptor)
+            rights = privileges(view.pod, self.spec, account=loaded.account if loaded else None)
+            given = image.image.env if loaded is None else {"HOME": loaded.account.home, **image.image.env}
+            env = environment(view.facts, self.spec, image=given, sources=node.sources)
+            self._runs += 1
+            self._runs_here = True
+            files = await asyncio.to_thread(self._files, image, env, loaded)
+            command = self._command(image, env)
+            working_dir = self.spec.working_dir or image.image.working_dir
+            if loaded is None:
+                _require_program(command[0], image)
+            elif not find_program(loaded.image, command[0], env, working_dir):
+                raise SandboxError(f'exec: "{command[0]}": executable file not found in $PATH')
+            context = self.spec.security_context
+            spec = SandboxSpec(
+                command=command,
+                env=env,
+                working_dir=working_dir if loaded is None else loaded.resolved(working_dir),
+                mounts=files,
+                symlinks=_programs(image),
+                privileges=rights,
+                read_only_root=bool(context and context.read_only_root_filesystem),
+                namespaces=view.namespaces,
+                locks=view.volumes.locks(self.spec),
+                root=await asyncio.to_thread(loaded.make, self._directory) if loaded else None,
+                tools=node.tools if loaded else None,
+            )
+            running = await self._start_sandbox(spec)
+        except BaseException:
+            if loaded is not None:
+                await asyncio.shield(asyncio.to_thread(loaded.remove))
+            raise
+        self._loaded = loaded
+        self._signal_of_image = image.image.stop_signal
         self._limit(running)
         self._id = f"mooring://{secrets.token_hex(32)}"
         self._sandbox = running
@@ -353,10 +426,40 @@ class ContainerRunner:
             env=env,
             working_dir=spec.working_dir,
             privileges=rights,
+            tools=spec.tools,
         )
         self._event("Created", f"Container created: {self.name}")
         running.release()
         return running
+
+    async def _start_sandbox(self, spec: SandboxSpec) -> Sandbox:
+        node = self.view.node
+        stdout, stderr = node.logs.open(LogFile(self._path_of_log(self._runs)))
+        null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return await sandbox.start(node.spawner, spec, stdin=null, stdout=stdout, stderr=stderr)
+        except SandboxError as error:
+            raise SandboxError(f"{error}{await self._last_words()}") from None
+        finally:
+            for descriptor in (stdout, stderr, null):
+                os.close(descriptor)
+
+    def _open(self, image: Resolved) -> _Opened:
+        """Keep a loaded image there, and look up whom it runs as (blocking)."""
+        store = self.view.node.catalog.store
+        assert store is not None
+        assert image.loaded is not None
+        try:
+            path, lock = store.use(image.loaded)
+        except StoreError as error:
+            raise SandboxError(str(error)) from error
+        try:
+            context = _contexts(self.view.pod, self.spec)
+            user = next((str(c.run_as_user) for c in context if c.run_as_user is not None), image.image.user)
+            return _Opened(path, lock, account_of(path, user))
+        except AccountError as error:
+            os.close(lock)
+            raise ConfigError(str(error)) from error
 
     def _limit(self, running: Sandbox) -> None:
         resources, uid = self.spec.resources, self.view.pod.metadata.uid
@@ -368,11 +471,16 @@ class ContainerRunner:
         except OSError as error:
             self._event("LimitsNotApplied", f"limits of {self.name} cannot be set: {error}", warning=True)
 
-    def _files(self, image: Resolved, env: Mapping[str, str]) -> list[Mount]:
+    @property
+    def _directory(self) -> Path:
+        """Where the container's own files are."""
+        return self.view.node.pod_directory(self.view.pod.metadata.uid or "") / "containers" / self.name
+
+    def _files(self, image: Resolved, env: Mapping[str, str], loaded: _Opened | None) -> list[Mount]:
         """Everything mounted in the container, made ready."""
-        mounts = list(self.view.etc)
+        mounts = [mount for mount in self.view.etc if loaded is None or mount.target in _ETC_OF_IMAGES]
         mounts += [Mount(Path(path), path, read_only=True) for path in image.image.paths]
-        base = self.view.node.pod_directory(self.view.pod.metadata.uid or "") / "containers" / self.name
+        base = self._directory
         base.mkdir(parents=True, exist_ok=True)
         for number, (target, text) in enumerate(image.image.files.items()):
             path = base / f"script-{number}"
@@ -384,14 +492,20 @@ class ContainerRunner:
         for number, target in enumerate(image.image.volumes):
             if target not in taken:
                 path = base / f"run-{self._runs}-{number}"
-                path.mkdir(exist_ok=True)
-                path.chmod(0o777)
+                if loaded is not None:
+                    loaded.copy(target, path)
+                else:
+                    path.mkdir(exist_ok=True)
+                    path.chmod(0o777)
                 mounts.append(Mount(path, target))
         message = base / f"message-{self._runs}"
         message.touch()
         message.chmod(0o666)
         mounts.append(Mount(message, self._message_path))
-        return [*mounts, *own]
+        mounts += own
+        if loaded is None:
+            return mounts
+        return [Mount(each.source, loaded.resolved(each.target), each.read_only) for each in mounts]
 
     def _command(self, image: Resolved, env: Mapping[str, str]) -> list[str]:
         command = expand_all(self.spec.command or (), env)
@@ -567,8 +681,11 @@ class ContainerRunner:
 
     @property
     def _stop_signal(self) -> int:
-        name = self.spec.lifecycle.stop_signal if self.spec.lifecycle else None
-        return int(getattr(signal, name)) if name and hasattr(signal, name) else signal.SIGTERM
+        name = (self.spec.lifecycle.stop_signal if self.spec.lifecycle else None) or self._signal_of_image
+        if name.isdigit():
+            return int(name)
+        name = name if name.startswith("SIG") else f"SIG{name}"
+        return int(getattr(signal, name)) if hasattr(signal, name) else signal.SIGTERM
 
     def _restore(self, old: ContainerStatus) -> None:
         """Take over from the status of a plane that is gone, whose processes died with it."""
@@ -641,9 +758,8 @@ class ContainerRunner:
         return max((int(path.stem) for path in logs if path.stem.isdigit()), default=0)
 
     def _termination_message(self) -> str:
-        base = self.view.node.pod_directory(self.view.pod.metadata.uid or "") / "containers" / self.name
         with suppress(OSError):
-            data = (base / f"message-{self._runs}").read_bytes()[:_MESSAGE_LIMIT]
+            data = (self._directory / f"message-{self._runs}").read_bytes()[:_MESSAGE_LIMIT]
             return data.decode(errors="replace")
         return ""
 
@@ -666,25 +782,82 @@ class ConfigError(ValueError):
     """The container cannot be made as it is written."""
 
 
-def privileges(pod: Pod, container: Container) -> Privileges:
-    """User, groups and capabilities of a container; raises :class:`ConfigError` when they contradict."""
-    own, shared = container.security_context, pod.spec.security_context if pod.spec else None
-    uid = own.run_as_user if own and own.run_as_user is not None else shared.run_as_user if shared else None
-    gid = (
-        own.run_as_group if own and own.run_as_group is not None else shared.run_as_group if shared else None
-    )
-    non_root = own.run_as_non_root if own and own.run_as_non_root is not None else None
-    non_root = shared.run_as_non_root if non_root is None and shared else non_root
-    if non_root and not uid:
-        raise ConfigError("container has runAsNonRoot and image will run as root: set runAsUser")
+@dataclass(slots=True)
+class _Opened:
+    """A loaded image while a container runs from it."""
+
+    image: Path
+    lock: int
+    account: Account
+    root: RootFs | None = None
+
+    def resolved(self, path: str) -> str:
+        """A path inside without the image's links, which must not lead a mount astray."""
+        try:
+            below = inside(self.image, path).relative_to(self.image)
+        except LayerError as error:
+            raise SandboxError(str(error)) from error
+        return f"/{below}" if below.parts else "/"
+
+    def make(self, directory: Path) -> RootFs:
+        """Give the container a root of its own (blocking)."""
+        for name in ("proc", "dev", TOOLS.strip("/")):
+            if (self.image / name).is_symlink():
+                raise SandboxError(f"the image's /{name} is a link: it cannot be mounted there")
+        self.root = make_root(self.image, directory / "root", image_lock=self.lock)
+        return self.root
+
+    def copy(self, source: str, target: Path) -> None:
+        """Begin a volume of the image with what the image has there (blocking)."""
+        copy_tree(inside(self.image, source), target)
+
+    def remove(self) -> None:
+        """Let go of the image, remove what the container wrote (blocking)."""
+        if self.root is not None:
+            self.root.remove()
+        else:
+            os.close(self.lock)
+
+
+def _contexts(pod: Pod, container: Container) -> list[SecurityContext | PodSecurityContext]:
+    """The security contexts that count, the container's own first."""
+    both = (container.security_context, pod.spec.security_context if pod.spec else None)
+    return [context for context in both if context is not None]
+
+
+def privileges(pod: Pod, container: Container, *, account: Account | None = None) -> Privileges:
+    """User, groups and capabilities of a container; raises :class:`ConfigError` when they contradict.
+
+    ``account`` is whom a loaded image's files know under the pod's or the image's user.
+    """
+    contexts, shared = _contexts(pod, container), pod.spec.security_context if pod.spec else None
+    asked = next((context.run_as_user for context in contexts if context.run_as_user is not None), None)
+    gid = next((context.run_as_group for context in contexts if context.run_as_group is not None), None)
+    uid = asked if asked is not None else account.uid if account else 0
+    if gid is None:
+        gid = account.gid if account else 0
+    if next((context.run_as_non_root for context in contexts if context.run_as_non_root is not None), False):
+        _check_non_root(uid, asked, account)
     groups = list((shared.supplemental_groups if shared else None) or ())
+    if account is not None and not (shared and shared.supplemental_groups_policy == "Strict"):
+        groups += account.groups
     if shared and shared.fs_group is not None:
         groups.append(shared.fs_group)
     names = _capabilities(container)
-    if not all(sandbox.can_become(number) for number in (uid or 0, gid or 0, *groups)):
+    if not all(sandbox.can_become(number) for number in (uid, gid, *groups)):
         # A plain user's plane has one user only, which is itself outside: the program stays that one.
         return Privileges(capabilities=names)
-    return Privileges(uid or 0, gid or 0, tuple(groups), names)
+    return Privileges(uid, gid, tuple(dict.fromkeys(groups)), names)
+
+
+def _check_non_root(uid: int, asked: int | None, account: Account | None) -> None:
+    if asked is None and account is not None and account.named:
+        why = "image has non-numeric user, cannot verify user is non-root: set runAsUser"
+        raise ConfigError(f"container has runAsNonRoot and {why}")
+    if asked == 0:
+        raise ConfigError("container's runAsUser breaks non-root policy")
+    if uid == 0:
+        raise ConfigError("container has runAsNonRoot and image will run as root: set runAsUser")
 
 
 def _capabilities(container: Container) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ import termios
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mooring.local.node.sandbox import Privileges, Sandbox
+from mooring.local.node.rootfs import Tools
+from mooring.local.node.sandbox import Privileges, Sandbox, tool
 from mooring.local.node.spawner import Child, Spawn, Spawner
 
 __all__ = ["Entrance", "Output", "capture", "interact"]
@@ -35,6 +36,7 @@ class Entrance:
     env: Mapping[str, str]
     working_dir: str
     privileges: Privileges
+    tools: Tools | None = None
 
     async def spawn(
         self, command: Sequence[str], *, stdin: int, stdout: int, stderr: int, tty: bool = False
@@ -64,11 +66,17 @@ class Entrance:
 
     def _argv(self, command: Sequence[str], *, tty: bool) -> list[str]:
         privileges = self.privileges
-        argv = ["/usr/bin/setpriv", "--no-new-privs", *privileges.limits, *privileges.identity, "--"]
+        argv = [
+            *tool("setpriv", self.tools),
+            "--no-new-privs",
+            *privileges.limits,
+            *privileges.identity,
+            "--",
+        ]
         if tty:
-            argv += ["/usr/bin/setsid", "--ctty", "--wait"]
+            argv += [*tool("setsid", self.tools), "--ctty", "--wait"]
         enter = 'cd "$1" && shift && exec "$@"'
-        return [*argv, "/usr/bin/sh", "-c", enter, "sh", self.working_dir, *command]
+        return [*argv, *tool("sh", self.tools), "-c", enter, "sh", self.working_dir, *command]
 
 
 @dataclass(frozen=True, slots=True)

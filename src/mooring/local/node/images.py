@@ -1,6 +1,6 @@
 """The image catalog: which program of this machine stands for which container image.
 
-There is no container engine here. A reference such as ``redis:7.2`` is looked up in the catalog and the
+There is no container engine here. An image that was loaded (`imagestore`) runs as it is; any other reference such as ``redis:7.2`` is looked up in the catalog and the
 machine's own ``redis-server`` is run the way the image would run it: same entry point, same default command,
 working directory and volumes. What really runs is said, in the container's ``imageID`` and in the event
 ``Pulled``, since it may be another version than the tag asks for.
@@ -30,6 +30,9 @@ from typing import Any
 
 import msgspec
 import yaml
+
+from mooring.local.node.imagestore import ImageStore, LoadedImage, StoreError
+from mooring.local.node.references import ImageError, normalize
 
 __all__ = ["Catalog", "Image", "ImageError", "Program", "load", "normalize"]
 
@@ -77,14 +80,6 @@ exec "$@"
 """
 
 
-class ImageError(LookupError):
-    """No program stands for the image; ``reason`` is ErrImagePull or ErrImageNeverPull."""
-
-    def __init__(self, message: str, *, reason: str = "ErrImagePull") -> None:
-        super().__init__(message)
-        self.reason = reason
-
-
 class Program(msgspec.Struct, frozen=True, kw_only=True):
     """A program that an image contains."""
 
@@ -108,6 +103,9 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     """Scripts, by path inside."""
     working_dir: str = "/"
     volumes: tuple[str, ...] = ()
+    user: str = ""
+    """``USER[:GROUP]``, names or numbers; only of loaded images."""
+    stop_signal: str = ""
     paths: tuple[str, ...] = ()
     """Further paths of the machine that its programs need, seen inside at the same place."""
 
@@ -262,32 +260,21 @@ def built_in() -> list[Image]:
     ]
 
 
-def normalize(reference: str) -> str:
-    """``docker.io/library/redis@sha256:...`` -> ``redis:latest``; other registries keep their name."""
-    name, _, _digest = reference.strip().partition("@")
-    head, slash, last = name.rpartition("/")
-    repository, _, tag = last.partition(":")
-    if not repository or re.search(r"[^a-z0-9._/:-]", f"{head}{slash}{repository}".lower()):
-        raise ImageError(
-            f'Failed to apply default image tag "{reference}": invalid reference format',
-            reason="InvalidImageName",
-        )
-    for prefix in ("docker.io/", "index.docker.io/", "library/"):
-        head = f"{head}/".removeprefix(prefix).rstrip("/") if head else head
-    return f"{head}/{repository}:{tag or 'latest'}".lstrip("/")
-
-
 @dataclass(frozen=True, slots=True)
 class Resolved:
     """An image that can run here."""
 
     image: Image
     reference: str
-    version: str
+    version: str = ""
+    loaded: LoadedImage | None = None
+    """The image itself, if it was loaded; else programs of the machine stand for it."""
 
     @property
     def image_id(self) -> str:
-        """For the container's status: which program really runs."""
+        """For the container's status: the image's digest, or which program really runs."""
+        if self.loaded is not None:
+            return self.loaded.reference(self.reference)
         name, program = self.image.main
         digest = hashlib.sha256(f"{program.path}{self.version}".encode()).hexdigest()
         return f"host://{program.path.lstrip('/')}@{self.version or name}#sha256:{digest[:12]}"
@@ -295,6 +282,8 @@ class Resolved:
     @property
     def says(self) -> str:
         """For the event: the same in words."""
+        if self.loaded is not None:
+            return "already present on machine"
         name, program = self.image.main
         version = f" {self.version}" if self.version else ""
         return f"runs this machine's {name}{version} ({program.path})"
@@ -305,6 +294,8 @@ class Catalog:
     """Finds the image for a reference; the first entry that matches."""
 
     images: Sequence[Image] = field(default_factory=built_in)
+    store: ImageStore | None = None
+    """Images that were loaded; they win over the entries."""
 
     def find(self, reference: str) -> Image:
         """The entry for a reference; raises :class:`ImageError` with what to do."""
@@ -315,17 +306,41 @@ class Catalog:
         known = ", ".join(dict.fromkeys(image.name for image in self.images))
         raise ImageError(
             f'image "{reference}" is not in this node\'s catalog (it has: {known}); '
-            "add it to the file given by --images, or use one of these"
+            "load it with mooring image load, add it to the file given by --images, or use one of these"
         )
 
+    def _loaded(self, reference: str) -> LoadedImage | None:
+        try:
+            return self.store.find(reference) if self.store is not None else None
+        except StoreError as error:
+            raise ImageError(str(error)) from error
+
     def resolve(self, reference: str) -> Resolved:
-        """The entry, with the version that is installed (blocking: runs the program once)."""
+        """The loaded image, or the entry with the version that is installed (blocking: runs the program once)."""
+        if (loaded := self._loaded(reference)) is not None:
+            return Resolved(_as_image(loaded), reference, loaded=loaded)
         image = self.find(reference)
         _name, program = image.main
         if not Path(program.path).exists():
             package = f": install the Debian package {program.package}" if program.package else ""
             raise ImageError(f'image "{reference}" needs {program.path}, which this machine lacks{package}')
         return Resolved(image, reference, version_of(program))
+
+
+def _as_image(loaded: LoadedImage) -> Image:
+    config = loaded.config
+    return Image(
+        name=loaded.names[0] if loaded.names else loaded.id,
+        match=(),
+        programs={},
+        entrypoint=tuple(config.entrypoint or ()),
+        cmd=tuple(config.cmd or ()),
+        env=dict(pair.split("=", 1) for pair in config.env or () if "=" in pair),
+        working_dir=config.working_dir or "/",
+        volumes=tuple(config.volumes or ()),
+        user=config.user,
+        stop_signal=config.stop_signal,
+    )
 
 
 def version_of(program: Program) -> str:

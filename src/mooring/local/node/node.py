@@ -17,6 +17,7 @@ from mooring.local.node.cgroups import Cgroups
 from mooring.local.node.images import Catalog
 from mooring.local.node.logs import LogPump
 from mooring.local.node.network import Network
+from mooring.local.node.rootfs import Tools
 from mooring.local.node.sources import Sources
 from mooring.local.node.spawner import Spawner
 from mooring.local.node.tokens import Issue
@@ -90,6 +91,7 @@ class Node:
     logs: LogPump
     catalog: Catalog
     network: Network
+    tools: Tools
     cgroups: Cgroups
     settings: Settings = Settings()
     allocatable: Mapping[str, int | float | str] = field(default_factory=dict)

@@ -250,6 +250,7 @@ class PodWorker:
         for runner in (*self.main, *self.init):
             runner.forbid_restart()
             await runner.stop(grace=0)
+            await runner.cleared()
 
     async def _deadline(self) -> None:
         spec = self.view.pod.spec

@@ -21,14 +21,15 @@ import signal
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from mooring.local.node.rootfs import TOOLS, RootFs, Tools
 from mooring.local.node.spawner import Child, Spawn, Spawner
 
-__all__ = ["Mount", "Privileges", "Sandbox", "SandboxError", "SandboxSpec", "can_become", "start"]
+__all__ = ["Mount", "Privileges", "Sandbox", "SandboxError", "SandboxSpec", "can_become", "start", "tool"]
 
 DEFAULT_CAPABILITIES = (
     "CHOWN",
@@ -93,9 +94,9 @@ class Privileges:
         bounding = "+all" if "ALL" in self.capabilities else f"-all,{kept}" if kept else "-all"
         return [f"--bounding-set={bounding}", "--inh-caps=-all"]
 
-    def argv(self) -> list[str]:
+    def argv(self, tools: Tools | None = None) -> list[str]:
         """The command that gives up the rest, to be put before the program's; empty for plain root."""
-        return ["/usr/bin/setpriv", *self.limits, *self.identity, "--"] if self.identity else []
+        return [*tool("setpriv", tools), *self.limits, *self.identity, "--"] if self.identity else []
 
     def at_first(self) -> tuple[str, ...]:
         """The capabilities to start with: also those that `argv` needs, and gives up."""
@@ -115,6 +116,10 @@ class SandboxSpec:
     privileges: Privileges = Privileges()
     read_only_root: bool = False
     namespaces: Sequence[int] = ()
+    root: RootFs | None = None
+    """The file system of a loaded image; without one the machine's programs are seen."""
+    tools: Tools | None = None
+    """Needed with a root."""
     locks: Sequence[int] = ()
     """Descriptors of volume locks: the program holds them too, so a lock lives as long as any user of it."""
 
@@ -177,6 +182,8 @@ async def start(spawner: Spawner, spec: SandboxSpec, *, stdin: int, stdout: int,
     files |= {_FIRST_LOCK + n: lock for n, lock in enumerate(spec.locks)}
     high = {target: _above(source) for target, source in files.items()}
     what = Spawn(argv=bwrap_argv(spec), env=spec.env, files=high, namespaces=spec.namespaces)
+    if spec.root is not None:
+        what = replace(what, mounts=spec.root.mounts)
     spawning = asyncio.ensure_future(spawner.spawn(what))
     spawning.add_done_callback(lambda _: _close(theirs.detach(), status_write, *high.values()))
     try:
@@ -231,18 +238,25 @@ async def _handshake(outer: Child, gate: socket.socket, status: int) -> Sandbox:
 def bwrap_argv(spec: SandboxSpec) -> list[str]:
     """The command line that makes the container."""
     argv = ["/usr/bin/bwrap", "--die-with-parent", "--unshare-pid", "--info-fd", str(_STATUS)]
-    argv += [*_root(), *_capabilities(spec.privileges.at_first())]
-    argv += ["--tmpfs", "/usr/local/bin"]
+    argv += _capabilities(spec.privileges.at_first())
+    argv += _root() if spec.root is None else _image_root(spec.root, spec.tools)
     for target, source in spec.symlinks.items():
         argv += ["--symlink", source, target]
-    argv += _mounts(sorted(spec.mounts, key=lambda mount: len(PurePosixPath(mount.target).parts)))
+    mounts = sorted(spec.mounts, key=lambda mount: len(PurePosixPath(mount.target).parts))
+    argv += _mounts(mounts, sealed=spec.root is None)
     argv += ["--dir", spec.working_dir]
     if spec.read_only_root:
         argv += ["--remount-ro", "/"]
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     files = str(limit if 0 < limit < 1 << 20 else 1 << 20)
-    shim = ["/usr/bin/sh", "-c", _SHIM, "sh", files]
-    return [*argv, "--chdir", spec.working_dir, "--", *shim, *spec.privileges.argv(), *spec.command]
+    shim = [*tool("sh", spec.tools), "-c", _SHIM, "sh", files]
+    become = spec.privileges.argv(spec.tools)
+    return [*argv, "--chdir", spec.working_dir, "--", *shim, *become, *spec.command]
+
+
+def tool(name: str, tools: Tools | None) -> list[str]:
+    """How to call a program of the machine inside a container."""
+    return [f"/usr/bin/{name}"] if tools is None else tools.command(name)
 
 
 def can_become(uid: int) -> bool:
@@ -252,6 +266,12 @@ def can_become(uid: int) -> bool:
         if first <= uid < first + count:
             return True
     return False
+
+
+def _image_root(root: RootFs, tools: Tools | None) -> Iterator[str]:
+    assert tools is not None
+    yield from ("--bind", str(root.path), "/", "--proc", "/proc", "--dev", "/dev")
+    yield from ("--ro-bind", str(tools.directory), TOOLS)
 
 
 def _root() -> Iterator[str]:
@@ -279,6 +299,7 @@ def _root() -> Iterator[str]:
     yield from ("--perms", "1777", "--dir", "/var/tmp")  # noqa: S108
     for file in _HOST_FILES:
         yield from ("--ro-bind-try", file, file)
+    yield from ("--tmpfs", "/usr/local/bin")
 
 
 def _capabilities(names: Iterable[str]) -> Iterator[str]:
@@ -287,10 +308,10 @@ def _capabilities(names: Iterable[str]) -> Iterator[str]:
         yield from ("--cap-add", name if name == "ALL" else f"CAP_{name}")
 
 
-def _mounts(mounts: Iterable[Mount]) -> Iterator[str]:
+def _mounts(mounts: Iterable[Mount], *, sealed: bool) -> Iterator[str]:
     opened: set[Path] = set()
     for mount in mounts:
-        if (directory := _sealed_parent(mount.target)) is not None and directory not in opened:
+        if sealed and (directory := _sealed_parent(mount.target)) is not None and directory not in opened:
             opened.add(directory)
             yield from _open_up(directory)
         for parent in reversed(PurePosixPath(mount.target).parents[:-1]):

@@ -42,7 +42,9 @@ class Spawn:
     session: bool = True
     """Make the child leader of a session of its own."""
     mount: int | None = None
-    """Descriptor of a mount namespace for the child; ``argv[0]`` is looked up there."""
+    """Descriptor of a running container's mount namespace for the child; ``argv[0]`` is looked up there."""
+    mounts: int | None = None
+    """Descriptor of a mount namespace of our own making for a child that dies with the plane."""
 
 
 class Child:
@@ -119,6 +121,7 @@ class Spawner:
             self._thread = None
 
     def _run(self) -> None:
+        ns.unshare(ns.CLONE_FS)  # else this thread could not visit another mount namespace
         home = _Home()
         try:
             while (job := self._jobs.get()) is not None:
@@ -135,19 +138,24 @@ class _Home:
     """The thread's own namespaces, to return to."""
 
     def __init__(self) -> None:
-        self._own = [os.open(f"/proc/thread-self/ns/{kind}", os.O_RDONLY) for kind in ("net", "ipc", "uts")]
+        kinds = ("net", "ipc", "uts", "mnt")
+        *self._own, self._mounts = [os.open(f"/proc/thread-self/ns/{kind}", os.O_RDONLY) for kind in kinds]
 
     def spawn(self, what: Spawn) -> int:
         try:
             for descriptor in what.namespaces:
                 ns.enter(descriptor)
+            if what.mounts is not None:
+                ns.enter(what.mounts, ns.CLONE_NEWNS)
             return _spawn(what)
         finally:
+            if what.mounts is not None:
+                ns.enter(self._mounts, ns.CLONE_NEWNS)
             for descriptor in self._own if what.namespaces else ():
                 ns.enter(descriptor)
 
     def close(self) -> None:
-        for descriptor in self._own:
+        for descriptor in (*self._own, self._mounts):
             os.close(descriptor)
 
 

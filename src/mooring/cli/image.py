@@ -1,0 +1,80 @@
+"""``mooring image``: images from files, for pods to run as they are."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from mooring.local.directory import DataDirectory, default_directory
+from mooring.local.node.imagestore import ImageStore, LoadedImage
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "image",
+        help="load container images from files, list and remove them",
+        description="Images from files (docker save, OCI layout), which pods then run as they are. "
+        "It makes no difference whether a control plane runs.",
+    )
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    load = actions.add_parser("load", help="load images from files or OCI layout directories")
+    load.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    load.add_argument(
+        "--tag", action="append", default=[], metavar="NAME", help="name the image so (may be repeated)"
+    )
+    load.set_defaults(run=_load)
+    listed = actions.add_parser("list", help="list the images that were loaded")
+    listed.set_defaults(run=_list)
+    remove = actions.add_parser("remove", help="remove images, or names of images")
+    remove.add_argument("images", nargs="+", metavar="IMAGE", help="a name, an id, or NAME@DIGEST")
+    remove.set_defaults(run=_remove)
+    for action in (load, listed, remove):
+        action.add_argument("--data-dir", type=Path, help="as given to up")
+
+
+def _store(options: argparse.Namespace) -> ImageStore:
+    directory = DataDirectory((options.data_dir or default_directory()).absolute())
+    directory.make()
+    return ImageStore(directory.images)
+
+
+def _load(options: argparse.Namespace) -> int:
+    store = _store(options)
+    for file in options.files:
+        for image in store.load(file, tags=options.tag):
+            names = ", ".join(image.names) or "no name: give it one with --tag"
+            print(f"loaded {_short(image)} ({names})")
+    return 0
+
+
+def _list(options: argparse.Namespace) -> int:
+    rows = [("NAME", "ID", "SIZE", "CREATED")]
+    for image in _store(options).images():
+        created = image.created[:10] or "-"
+        rows += [(name, _short(image), _size(image.size), created) for name in image.names or ("<none>",)]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    return 0
+
+
+def _remove(options: argparse.Namespace) -> int:
+    store = _store(options)
+    for image in options.images:
+        for gone in store.remove(image):
+            print(gone)
+    return 0
+
+
+def _short(image: LoadedImage) -> str:
+    return image.id.removeprefix("sha256:")[:12]
+
+
+def _size(size: int) -> str:
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= factor:
+            return f"{size / factor:.1f}{unit}"
+    return f"{size}B"

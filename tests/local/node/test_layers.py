@@ -1,0 +1,132 @@
+"""Layers: what they add, what they take away, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+
+from mooring.local.node.layers import LayerError, apply_layer, clone_tree, inside, remove_tree
+
+from .imaging import directory, file, layer, link
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "root"
+    made.mkdir()
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret/key").write_text("theirs")
+    return made
+
+
+def put(root: Path, *entries: tuple[object, bytes]) -> None:
+    apply_layer(root, io.BytesIO(layer(*entries)))  # type: ignore[arg-type]
+
+
+def names(root: Path) -> set[str]:
+    return {str(path.relative_to(root)) for path in root.rglob("*")}
+
+
+def test_files_modes_and_links_come_as_they_are_written(root: Path) -> None:
+    put(
+        root,
+        directory("./a", mode=0o711),
+        file("a/run", "x", mode=0o755),
+        link("a/soft", "../anywhere"),
+        link("a/hard", "a/run", hard=True),
+    )
+    assert (root / "a").stat().st_mode & 0o7777 == 0o711
+    assert (root / "a/run").stat().st_mode & 0o7777 == 0o755
+    assert (root / "a/soft").readlink() == Path("../anywhere")
+    assert (root / "a/hard").samefile(root / "a/run")
+
+
+def test_a_whiteout_removes_what_is_below_and_not_what_its_own_layer_brings(root: Path) -> None:
+    put(root, file("etc/old"), file("etc/kept"), file("dir/deep/file"))
+    put(root, file("etc/new"), file("etc/.wh.old"), file("etc/.wh.new"), file(".wh.dir"))
+    assert names(root) == {"etc", "etc/kept", "etc/new"}
+
+
+def test_an_opaque_directory_hides_all_that_was_in_it(root: Path) -> None:
+    put(root, file("var/a"), file("var/sub/b"), file("other"))
+    put(root, file("var/sub/mine"), file("var/.wh..wh..opq"), file("var/later"))
+    assert names(root) == {"other", "var", "var/sub", "var/sub/mine", "var/later"}
+
+
+def test_a_later_layer_replaces_files_by_directories_and_back(root: Path) -> None:
+    put(root, file("a"), file("b/c"), link("d", "b"))
+    put(root, directory("a"), file("a/inside"), file("b", "now a file"), directory("d"))
+    assert names(root) == {"a", "a/inside", "b", "d"}
+    assert not (root / "d").is_symlink()
+
+
+@pytest.mark.parametrize("name", ["../escaped", "a/../../escaped", "a/..", "a/.wh...", ".wh.."])
+def test_names_that_lead_out_are_refused(root: Path, name: str) -> None:
+    with pytest.raises(LayerError, match="refused"):
+        put(root, directory("a"), file(name, "x"))
+    assert sorted(os.listdir(root.parent)) == ["root", "secret"]
+
+
+def test_hard_links_that_lead_out_are_refused(root: Path) -> None:
+    for target in ("../secret/key", "..", ""):
+        with pytest.raises(LayerError, match="refused"):
+            put(root, link("stolen", target, hard=True))
+    with pytest.raises(LayerError, match="not there"):
+        put(root, link("out", str(root.parent)), link("stolen", "out/secret/key", hard=True))
+
+
+def test_what_is_written_through_a_link_stays_inside(root: Path) -> None:
+    outside = root.parent / "secret"
+    put(root, link("out", str(outside)), link("up", "../../../../.."), link("lib", "usr/lib"))
+    put(root, file("out/key", "ours"), file("up/top", "ours"), file("lib/x"), file("out/.wh.nothing"))
+    assert (outside / "key").read_text() == "theirs"
+    assert (root / str(outside).lstrip("/") / "key").read_text() == "ours"
+    assert (root / "top").read_text() == "ours"
+    assert (root / "usr/lib/x").exists()
+    put(root, file("out/.wh.key"))
+    assert (outside / "key").exists()
+
+
+def test_a_file_replaces_a_link_instead_of_being_written_where_it_leads(root: Path) -> None:
+    outside = root.parent / "secret/key"
+    put(root, link("conf", str(outside)))
+    put(root, file("conf", "ours"))
+    assert outside.read_text() == "theirs"
+    assert not (root / "conf").is_symlink()
+
+
+def test_loops_of_links_and_files_in_the_way_are_told(root: Path) -> None:
+    with pytest.raises(LayerError, match="too many links"):
+        put(root, link("a", "b"), link("b", "a"), file("a/x"))
+    with pytest.raises(LayerError, match="no directory"):
+        put(root, file("f"), file("f/x"))
+
+
+def test_garbage_is_no_layer(root: Path) -> None:
+    with pytest.raises(LayerError, match="not a tar"):
+        apply_layer(root, io.BytesIO(b"hello" * 1000))
+
+
+def test_a_clone_shares_files_and_a_change_of_one_leaves_the_other(tmp_path: Path, root: Path) -> None:
+    put(root, directory("d", mode=0o700), file("d/f", "old"), link("d/l", "f"))
+    clone_tree(root, tmp_path / "twin")
+    twin = tmp_path / "twin"
+    assert (twin / "d/f").samefile(root / "d/f")
+    assert (twin / "d").stat().st_mode & 0o777 == 0o700
+    put(twin, file("d/f", "new"))
+    assert (root / "d/f").read_text() == "old"
+
+
+def test_a_tree_that_nobody_may_write_is_removed(root: Path) -> None:
+    put(root, directory("closed", mode=0o000), file("closed/f"))
+    remove_tree(root)
+    assert not root.exists()
+
+
+def test_paths_are_looked_up_as_the_container_would(root: Path) -> None:
+    put(root, link("var/run", "/run"), directory("run"), link("a", "b/c"))
+    assert inside(root, "/var/run/x") == root / "run/x"
+    assert inside(root, "../../etc") == root / "etc"
