@@ -3,7 +3,7 @@
 CACHE ?= $(or $(MOORING_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mooring)
 DEV := MOORING_LOCK=dev ./mooring exec
 
-.PHONY: help check format types generated test test-all test-clusters mutants kubernetes kubernetes-down crds soak bench api lock
+.PHONY: help check format types generated test test-all test-clusters mutants kubernetes kubernetes-down image crds soak bench api lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s'|'
@@ -39,11 +39,14 @@ test-clusters: ## the operators' tests again, on a real kube-apiserver: make tes
 mutants: ## break every listed mechanism and see its test fail: make mutants ONLY='cache*'
 	$(DEV) python hack/mutants.py -j $(or $(JOBS),2) --only '$(or $(ONLY),*)'
 
-kubernetes: ## start a real control plane (etcd, kube-apiserver, kube-controller-manager) on loopback
-	$(DEV) python hack/kubernetes/controlplane.py up
+kubernetes: ## start a real control plane on loopback; NODE=1: with a node that runs pods (root)
+	$(DEV) python hack/kubernetes/controlplane.py up $(if $(NODE),--node)
 
 kubernetes-down: ## stop it and leave nothing behind
 	$(DEV) python hack/kubernetes/controlplane.py down
+
+image: ## build the container image of Mooring without a container engine: make image OUT=mooring.tar
+	$(DEV) python hack/images/recipes.py mooring $(if $(OUT),--output $(OUT))
 
 soak: ## rounds of faults under a writer, not for CI: make soak ROUNDS=20 MINUTES=30 FAULTS=200
 	$(DEV) python bench/soak.py --rounds $(or $(ROUNDS),20)

@@ -21,7 +21,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["KUBECTL", "SERVERS", "BuildError", "build", "build_module", "built", "cache_root"]
+__all__ = [
+    *("KUBECTL", "NODE", "NODE_MODULE", "SERVERS", "SPECS"),
+    *("BuildError", "build", "build_module", "built", "cache_root"),
+]
 
 HERE = Path(__file__).resolve().parent
 
@@ -31,6 +34,15 @@ SERVERS: Mapping[str, str] = {
     "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
 }
 KUBECTL: Mapping[str, str] = {"kubectl": "k8s.io/kubernetes/cmd/kubectl"}
+#: Kubernetes' own end-to-end specs: a test binary, so its name says how it is compiled.
+SPECS: Mapping[str, str] = {"e2e.test": "k8s.io/kubernetes/test/e2e"}
+#: What makes a machine a node, from a module of its own: the servers' build does not depend on it.
+NODE: Mapping[str, str] = {
+    "kubelet": "k8s.io/kubernetes/cmd/kubelet",
+    "kube-proxy": "k8s.io/kubernetes/cmd/kube-proxy",
+    "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
+}
+NODE_MODULE = HERE / "kubelet"
 
 _FLAGS = ("-buildvcs=false", "-trimpath", "-mod=readonly")
 _BUILD_DEADLINE = 3600.0
@@ -57,21 +69,21 @@ def cache_root() -> Path:
     return Path(base) / "mooring"
 
 
-def built(programs: Mapping[str, str]) -> Path | None:
+def built(programs: Mapping[str, str], *, module: Path = HERE) -> Path | None:
     """The directory that holds these programs, or None while they are not built."""
-    directory = _directory(programs, _toolchain())
+    directory = _directory(programs, _toolchain(), module)
     return directory if directory.is_dir() else None
 
 
-def build(programs: Mapping[str, str]) -> Path:
-    """The directory that holds these programs; builds them on first use (minutes)."""
+def build(programs: Mapping[str, str], *, module: Path = HERE) -> Path:
+    """The directory that holds these programs of a Go module; builds them on first use (minutes)."""
     go = _toolchain()
-    target = _directory(programs, go)
+    target = _directory(programs, go, module)
     if target.is_dir():
         return target
     with _locked(target):
         if not target.is_dir():
-            _build_into(target, programs, _installed(go))
+            _build_into(target, programs, _installed(go), module)
     return target
 
 
@@ -92,23 +104,24 @@ def build_module(directory: Path, name: str, *, package: str = ".") -> Path:
     return target / name
 
 
-def _build_into(target: Path, programs: Mapping[str, str], go: _Go) -> None:
+def _build_into(target: Path, programs: Mapping[str, str], go: _Go, module: Path) -> None:
     _say(
         f"building {', '.join(programs)} {_pinned()} with Go {go.version}, once: about five minutes "
         f"of two cores and 3 GB of Go's build cache for all, into {target}"
     )
     with _staging(target) as staging:
         for name, package in programs.items():
-            _compile(go, package, staging / name, cwd=HERE, ldflags=_ldflags())
+            _compile(go, package, staging / name, cwd=module, ldflags=_ldflags())
         staging.rename(target)
 
 
 def _compile(go: _Go, package: str, output: Path, *, cwd: Path, ldflags: str) -> None:
-    command = [str(go.program), "build", *_FLAGS, "-ldflags", ldflags, "-o", str(output), package]
+    verb = ["test", "-c"] if output.suffix == ".test" else ["build"]
+    command = [str(go.program), *verb, *_FLAGS, "-ldflags", ldflags, "-o", str(output), package]
     done = _run(command, deadline=_BUILD_DEADLINE, cwd=cwd, env=_environment())
     if done.returncode != 0:
         raise BuildError(
-            f"go build {package} failed with status {done.returncode}. Go needs its module proxy, or a "
+            f"go {verb[0]} {package} failed with status {done.returncode}. Go needs its module proxy, or a "
             f"filled module cache, and about 4 GB of disk. Its last words:\n{_tail(done.stdout)}"
         )
 
@@ -163,10 +176,10 @@ def _install_wheel(requirements: Path, target: Path) -> None:
         staging.rename(target)
 
 
-def _directory(programs: Mapping[str, str], go: _Go) -> Path:
+def _directory(programs: Mapping[str, str], go: _Go, module: Path) -> Path:
     parts = [
-        (HERE / "go.mod").read_bytes(),
-        (HERE / "go.sum").read_bytes(),
+        (module / "go.mod").read_bytes(),
+        (module / "go.sum").read_bytes(),
         f"{go.version} {platform.system()} {platform.machine()} {_FLAGS} {_ldflags()}".encode(),
         repr(sorted(programs.items())).encode(),
     ]

@@ -1,9 +1,9 @@
-"""The real Kubernetes control plane on loopback: etcd, kube-apiserver and kube-controller-manager.
+"""A real Kubernetes: etcd, kube-apiserver and kube-controller-manager on loopback; on request a node, too.
 
-    python hack/kubernetes/controlplane.py up|down|status|build|measure|kubectl [--dir DIR] [--audit]
+    python hack/kubernetes/controlplane.py up|down|status|build|measure|kubectl [--dir DIR] [--audit] [--node]
 
-Tests use it as `with ControlPlane() as plane:`; there is no kubelet and no scheduler. etcd listens on a
-socket file inside the run directory, which only its owner can enter, and the API server on a free port
+Tests use it as `with ControlPlane() as plane:`; without a node there is no kubelet and no scheduler. etcd
+listens on a socket file inside the run directory, which only its owner can enter, and the API server on a free port
 of 127.0.0.1, so any number of control planes run side by side. Who ends what: see keeper.py.
 """
 
@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -27,8 +27,23 @@ _ROOT = Path(__file__).resolve().parents[2]
 if not __package__:  # run as a program: its siblings are found from the root of the tree
     sys.path.insert(0, str(_ROOT))
 
-from hack.kubernetes.binaries import KUBECTL, SERVERS, BuildError, build, cache_root  # noqa: E402
+from hack.images.debian import DebianError  # noqa: E402
+from hack.images.recipes import IMAGES  # noqa: E402
+from hack.images.recipes import build as build_image  # noqa: E402
+from hack.kubernetes.binaries import (  # noqa: E402
+    KUBECTL,
+    NODE,
+    NODE_MODULE,
+    SERVERS,
+    BuildError,
+    build,
+    build_module,
+    cache_root,
+)
+from hack.kubernetes.node import PACKAGES  # noqa: E402
 from hack.kubernetes.rundir import StartError, State, clear, stop, tail  # noqa: E402
+
+from mooring.cli.packages import MissingPackages, ensure  # noqa: E402
 
 __all__ = ["ControlPlane", "StartError", "main"]
 
@@ -43,7 +58,9 @@ class ControlPlane:
     of the audit log at `audit_log`: "Metadata", "Request" or "RequestResponse"; none by default.
     `definitions` is a directory of custom resource definitions, one a file, that are there from the start.
     `services` is the range of Service addresses (10.171.0.0/16); two on one machine need different ones only
-    where nodes make these addresses work.
+    where nodes make these addresses work. Without `controllers` there are etcd and the API server alone, so
+    that nothing writes but their clients. With `images`, even none, there is a node (root is needed): the API
+    server, pods and Services have addresses of the node's own network, and `services` is not looked at.
     """
 
     def __init__(
@@ -53,11 +70,15 @@ class ControlPlane:
         audit: str | None = None,
         definitions: Path | None = None,
         services: str = "",
+        controllers: bool = True,
+        images: Sequence[Path] | None = None,
     ) -> None:
         self._given = directory
         self._audit = audit
         self._definitions = definitions
         self._services = services
+        self._controllers = controllers
+        self._images = images
         self._keeper: subprocess.Popen[bytes] | None = None
         self._state: State | None = None
         self.directory = directory or Path()
@@ -87,6 +108,8 @@ class ControlPlane:
                 audit=self._audit,
                 definitions=self._definitions,
                 services=self._services,
+                controllers=self._controllers,
+                images=self._images,
                 bound=True,
             )
             self._state = _wait_until_ready(self.directory, self._keeper)
@@ -118,14 +141,19 @@ def _start_keeper(
     bound: bool,
     definitions: Path | None = None,
     services: str = "",
+    controllers: bool = True,
+    images: Sequence[Path] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start the keeper of a run directory; `bound`: it ends when this process does."""
     programs = build(SERVERS)
+    of_node = [] if images is None else _node_arguments(images)
     _claim(directory)
     command = [sys.executable, "-m", "hack.kubernetes.keeper", str(directory.resolve())]
     command += ["--programs", str(programs)] + (["--audit", audit] if audit else [])
     command += ["--services", services] if services else []
+    command += [] if controllers else ["--no-controllers"]
     command += ["--definitions", str(definitions.resolve())] if definitions else []
+    command += of_node
     with (directory / "log" / "keeper.log").open("wb") as log:
         return subprocess.Popen(
             [*command, *(["--bound"] if bound else [])],
@@ -135,6 +163,17 @@ def _start_keeper(
             cwd=_ROOT,
             start_new_session=True,
         )
+
+
+def _node_arguments(images: Sequence[Path]) -> list[str]:
+    """What the keeper needs to start a node; installs and builds what is not there (minutes, once)."""
+    if os.geteuid() != 0:
+        raise StartError("a node needs root; without one, leave NODE=1 out")
+    ensure(PACKAGES)
+    programs = build(NODE, module=NODE_MODULE)
+    coredns = build_module(_ROOT / "hack" / "kubernetes" / "dns", "coredns")
+    archives = [build_image("pause"), *images]
+    return [f"--node={programs}", f"--coredns={coredns}", *(f"--image={path}" for path in archives)]
 
 
 def _claim(directory: Path) -> None:
@@ -169,22 +208,23 @@ def _wait_until_ready(directory: Path, keeper: subprocess.Popen[bytes]) -> State
         time.sleep(_POLL)
 
 
-def _up(directory: Path, audit: str | None) -> int:
+def _up(directory: Path, audit: str | None, *, node: bool) -> int:
     """Start one that goes on after this command; a second `up` waits for the first and finds it."""
     build(SERVERS)
+    images = [build_image(name) for name in IMAGES if name != "pause"] if node else None
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _locked(directory):
         state = State.read(directory)
         running = state is not None and state.phase == "ready" and state.keeper.alive()
         if state is None or not running:
-            state = _start_detached(directory, audit)
+            state = _start_detached(directory, audit, images)
     verdict = "already running" if running else f"ready after {state.ready_seconds} s"
     print(f"{verdict}: {state.server}\nexport KUBECONFIG={directory / 'kubeconfig'}")
     return 0
 
 
-def _start_detached(directory: Path, audit: str | None) -> State:
-    keeper = _start_keeper(directory, audit=audit, bound=False)
+def _start_detached(directory: Path, audit: str | None, images: Sequence[Path] | None) -> State:
+    keeper = _start_keeper(directory, audit=audit, images=images, bound=False)
     try:
         return _wait_until_ready(directory, keeper)
     except KeyboardInterrupt:
@@ -242,6 +282,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--audit", nargs="?", const="Metadata", choices=_AUDIT_LEVELS, help="write log/audit.jsonl (Metadata)"
     )
+    parser.add_argument("--node", action="store_true", help="up: with a node that runs pods (root)")
     parser.add_argument("--idle", type=float, default=30.0, help="measure: seconds before memory is read")
     return parser
 
@@ -249,7 +290,7 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> int:
     directory = options.dir.absolute()
     if options.command == "up":
-        return _up(directory, options.audit)
+        return _up(directory, options.audit, node=options.node)
     if options.command == "down":
         print("ended and removed" if stop(directory) else f"nothing runs in {directory}")
         return 0
@@ -266,7 +307,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; a failure is one message and status 1."""
     try:
         return _run(_parser().parse_args(arguments))
-    except (BuildError, StartError) as failed:
+    except (BuildError, DebianError, MissingPackages, StartError) as failed:
         print(f"kubernetes: {failed}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -9,6 +9,7 @@ import signal
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from hack.kubernetes import cgroups
 from hack.kubernetes.process import Process
 
 __all__ = ["ETCD_PEER_SOCKET", "ETCD_SOCKET", "StartError", "State", "clear", "stop", "tail"]
@@ -18,6 +19,7 @@ ETCD_PEER_SOCKET = "etcd-peer.sock:0"
 _ENTRIES = (
     *("etcd", "pki", "log", "audit.yaml", "kubeconfig", "state.json", "state.json.new"),
     *(ETCD_SOCKET, ETCD_PEER_SOCKET),
+    *("node", "volumes"),
 )
 """All that a control plane makes in its directory; nothing else in it is ever removed."""
 
@@ -77,6 +79,8 @@ def stop(directory: Path) -> bool:
 
 def clear(directory: Path) -> None:
     """Remove what a control plane made, and the directory unless it holds anything else."""
+    if (directory / "node").exists():
+        cgroups.remove(cgroups.name_of(directory))
     for name in _ENTRIES:
         path = directory / name
         if path.is_dir():

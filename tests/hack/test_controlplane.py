@@ -174,7 +174,9 @@ def test_a_port_taken_meanwhile_is_replaced(tmp_path: Path, monkeypatch: pytest.
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         ports = [taken.getsockname()[1]]
-        monkeypatch.setattr(keeper_module, "_free_port", lambda: ports.pop() if ports else choose())
+        monkeypatch.setattr(
+            keeper_module, "_free_port", lambda address: ports.pop() if ports else choose(address)
+        )
         for name in ("pki", "log"):
             (tmp_path / name).mkdir()
         keeper = keeper_module.Keeper(tmp_path, programs=build(SERVERS), audit=None, bound=False)

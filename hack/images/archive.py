@@ -1,0 +1,87 @@
+"""Container images as files: a layer and its configuration, written such that the same input gives the same bytes.
+
+The form is that of `docker save`, which `ctr images import`, `docker load`, `podman load` and `skopeo` read.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hack.images.debian import MOMENT
+
+__all__ = ["Config", "add_directory", "add_file", "add_tree", "write"]
+
+_CREATED = "2026-01-01T00:00:00Z"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """What an image says of how it runs; `user` is uid:gid."""
+
+    name: str
+    entrypoint: Sequence[str] = ()
+    command: Sequence[str] = ()
+    user: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def write(config: Config, layer: Path, target: Path) -> None:
+    """Write an archive of one image of one layer, which is an uncompressed tar file; the archive holds it compressed."""
+    content = layer.read_bytes()
+    path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    about = {
+        "architecture": "amd64",
+        "os": "linux",
+        "created": _CREATED,
+        "config": {
+            "Env": [path, *(f"{key}={value}" for key, value in config.environment.items())],
+            "Entrypoint": list(config.entrypoint) or None,
+            "Cmd": list(config.command) or None,
+            "User": config.user,
+            "WorkingDir": "/",
+            "Labels": dict(config.labels),
+        },
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(content).hexdigest()}"]},
+        "history": [{"created": _CREATED, "created_by": "hack/images"}],
+    }
+    body = json.dumps(about).encode()
+    digest = hashlib.sha256(body).hexdigest()
+    entry = {"Config": f"{digest}.json", "RepoTags": [config.name], "Layers": ["layer.tar.gz"]}
+    with tarfile.open(target, "w") as archive:
+        add_file(archive, f"{digest}.json", body)
+        add_file(archive, "layer.tar.gz", gzip.compress(content, compresslevel=6, mtime=0))
+        add_file(archive, "manifest.json", json.dumps([entry]).encode())
+
+
+def add_file(layer: tarfile.TarFile, name: str, content: bytes, *, mode: int = 0o644) -> None:
+    """Add one file of root's."""
+    about = tarfile.TarInfo(name)
+    about.size, about.mode, about.mtime = len(content), mode, MOMENT
+    layer.addfile(about, io.BytesIO(content))
+
+
+def add_directory(layer: tarfile.TarFile, name: str, *, mode: int = 0o755, owner: int = 0) -> None:
+    """Add one directory; `owner` is its uid and gid."""
+    about = tarfile.TarInfo(name)
+    about.type, about.mode, about.mtime = tarfile.DIRTYPE, mode, MOMENT
+    about.uid = about.gid = owner
+    layer.addfile(about)
+
+
+def add_tree(layer: tarfile.TarFile, source: Path, place: str) -> None:
+    """Add a directory with all that is in it, as root's and readable for all."""
+    add_directory(layer, place)
+    for path in sorted(source.rglob("*")):
+        name = f"{place}/{path.relative_to(source)}"
+        if path.is_dir():
+            add_directory(layer, name)
+        else:
+            add_file(layer, name, path.read_bytes(), mode=0o755 if path.stat().st_mode & 0o100 else 0o644)
