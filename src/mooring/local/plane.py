@@ -12,14 +12,11 @@ import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import structlog
 
 from mooring.kube import Client, NotFound
-from mooring.kube.objects.core import Service, ServiceAccount, ServicePort, ServiceSpec
-from mooring.kube.objects.discovery import Endpoint, EndpointPort, EndpointSlice
-from mooring.kube.objects.meta import ObjectMeta
+from mooring.kube.objects.core import ServiceAccount
 from mooring.local import controllers
 from mooring.local.api.http import User
 from mooring.local.api.server import ApiServer
@@ -30,6 +27,7 @@ from mooring.local.node import agent as node_agent
 from mooring.local.node.images import Catalog
 from mooring.local.node.imagestore import ImageStore
 from mooring.local.node.node import Settings
+from mooring.local.publishing import publish_api
 from mooring.local.ranges import Ranges
 from mooring.runtime import Manager
 
@@ -111,7 +109,12 @@ class Plane:
         await self.server.start()
         await self.agent.start()
         self._node_started = True
-        await self._publish_api()
+        await publish_api(
+            self.client("mooring-apiserver"),
+            service=self.ranges.api,
+            address=self.ranges.pods[1],
+            port=INTERNAL_PORT,
+        )
         await publish_reader(self.client("mooring-apiserver"))
         self._running = asyncio.create_task(self.manager.run(), name="controllers")
         leading = asyncio.create_task(self.manager.leading.wait())
@@ -163,32 +166,6 @@ class Plane:
         if taken & {("0.0.0.0", INTERNAL_PORT), ("::", INTERNAL_PORT)}:  # noqa: S104
             return []
         return [listen(f"{self.ranges.pods[1]}:{INTERNAL_PORT}")]
-
-    async def _publish_api(self) -> None:
-        """The Service ``default/kubernetes``, through which pods reach the API."""
-        client = self.client("mooring-apiserver")
-        meta: dict[str, Any] = {"namespace": "default"}
-        await client.apply(
-            Service(
-                metadata=ObjectMeta(
-                    name="kubernetes", labels={"component": "apiserver", "provider": "kubernetes"}, **meta
-                ),
-                spec=ServiceSpec(
-                    cluster_ip=str(self.ranges.api),
-                    ports=[ServicePort(name="https", port=443, target_port=INTERNAL_PORT, protocol="TCP")],
-                ),
-            )
-        )
-        await client.apply(
-            EndpointSlice(
-                metadata=ObjectMeta(
-                    name="kubernetes", labels={"kubernetes.io/service-name": "kubernetes"}, **meta
-                ),
-                address_type="IPv4",
-                endpoints=[Endpoint(addresses=[str(self.ranges.pods[1])])],
-                ports=[EndpointPort(name="https", port=INTERNAL_PORT, protocol="TCP")],
-            )
-        )
 
 
 def listen(address: str) -> socket.socket:

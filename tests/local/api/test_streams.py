@@ -45,6 +45,23 @@ class Agent:
         if follow:
             yield b"more\n"
 
+    async def attach(
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        *,
+        stdin: AsyncIterator[bytes] | None,
+        stdout: Callable[[bytes], Awaitable[None]],
+        stderr: Callable[[bytes], Awaitable[None]] | None,
+        resize: AsyncIterator[tuple[int, int]] | None,
+    ) -> int:
+        await stdout(f"attached to {container}\n".encode())
+        assert stdin is not None
+        async for chunk in stdin:
+            await stdout(chunk.upper())
+        return 0
+
     async def exec(
         self,
         namespace: str,
@@ -121,10 +138,11 @@ async def run(
     send: Sequence[bytes] = (),
     options: str = "&stdin=1&stdout=1&stderr=1",
     protocol: str = "v5.channel.k8s.io",
+    subresource: str = "exec",
 ) -> tuple[dict[int, bytes], Any]:
     """Run a command and return what came on each channel, and the final Status."""
     arguments = "".join(f"&command={part}" for part in command.split())
-    path = f"{url}{PODS}/p/exec?container=c{options}{arguments}"
+    path = f"{url}{PODS}/p/{subresource}?container=c{options}{arguments}"
     channels: dict[int, bytes] = {}
     async with sockets.ws_connect(path, protocols=(protocol,)) as socket:
         assert socket.protocol == protocol
@@ -153,6 +171,14 @@ async def test_exec_carries_input_and_output(
     sent = [b"\0hello ", b"\0" + big, b"\xff\0"]
     channels, status = await run(sockets, url, "cat", send=sent, protocol=protocol)
     assert channels == {1: b"hello " + big}
+    assert status["status"] == "Success"
+
+
+async def test_attach_connects_to_the_containers_own_program(
+    url: str, sockets: aiohttp.ClientSession, agent: Agent
+) -> None:
+    channels, status = await run(sockets, url, "", send=[b"\0hello", b"\xff\0"], subresource="attach")
+    assert channels == {1: b"attached to c\nHELLO"}
     assert status["status"] == "Success"
 
 

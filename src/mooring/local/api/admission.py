@@ -17,6 +17,7 @@ from mooring.local.api.objectmeta import finalizers, with_metadata
 from mooring.local.api.options import WriteOptions
 from mooring.local.api.quotas import Quotas
 from mooring.local.api.review import EXEMPT, Review, rule_matches, selected
+from mooring.local.api.runtimeclasses import with_runtime_class
 from mooring.local.api.storage import Store
 from mooring.local.api.webhooks import Reply, WebhookClient, WebhookError, denied
 
@@ -167,7 +168,7 @@ def _with_priority_of(obj: JsonObject, old: JsonObject) -> JsonObject:
 
 def _complete_pod(obj: JsonObject, call: Call) -> JsonObject:
     """Return a new pod with its account, priority and the tolerations every pod gets for five minutes."""
-    obj = with_account(with_default_limits(obj, call), call)
+    obj = with_runtime_class(with_account(with_default_limits(obj, call), call), call)
     spec = dict(obj["spec"])
     _set_priority(spec, call, obj["metadata"].get("name") or "")
     return _with_tolerations({**obj, "spec": spec})

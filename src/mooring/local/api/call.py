@@ -118,11 +118,11 @@ class Call:
         """The target's namespace, "" for cluster-scoped objects and lists over all namespaces."""
         return self.target.namespace
 
-    def form(self, *, listing: bool = False) -> Format:
+    def form(self, *, listing: bool = False, tables: bool = True) -> Format:
         """Return how the answer is written; raises 406."""
         builtin = self.served.custom is None
         routes = (codec.LIST_ROUTES if listing else codec.OBJECT_TYPES) if builtin else ()
-        return codec.negotiate(self.request, builtin=builtin, routes=routes)
+        return codec.negotiate(self.request, builtin=builtin, tables=tables, routes=routes)
 
     def live(self) -> Entry:
         """Return the newest version of the target; raises 404."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -64,9 +64,16 @@ def media_type(value: str) -> str:
 
 
 def negotiate(
-    request: Request, *, shapes: bool = True, builtin: bool = True, routes: Sequence[str] = ()
+    request: Request,
+    *,
+    shapes: bool = True,
+    tables: bool = True,
+    builtin: bool = True,
+    routes: Sequence[str] = (),
 ) -> Format:
     """Return the first format of the Accept header that is offered; raises 406.
+
+    Without `shapes` there are whole objects only, without `tables` metadata alone as well.
 
     `routes` are the types the router of a real server names when none of them is accepted at all.
     """
@@ -82,6 +89,8 @@ def negotiate(
             routed = True
             shaped = _shape(rest)
             if shaped is None or (shaped[0] != "object" and not shapes):
+                continue
+            if shaped[0] == "table" and not tables:
                 continue
             return Format(shaped[0], pretty=pretty, api_version=shaped[1])
         if kind in ("application/yaml", "text/yaml", "application/x-yaml") and _shape(rest) is not None:
@@ -282,6 +291,44 @@ def duplicates(body: bytes) -> list[str]:
     found: list[str] = []
     _collect(noted, "", found)
     return found
+
+
+def occurrences(body: bytes) -> list[str]:
+    """Return the paths of all fields of a JSON body as they come, those that occur twice twice."""
+    return list(_paths(json.loads(body, object_pairs_hook=_Members), ""))
+
+
+class _Members(list[tuple[str, Any]]):
+    """The members of an object in their order, repeated ones included."""
+
+
+def _paths(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, _Members):
+        for key, inner in value:
+            name = f"{path}.{key}" if path else key
+            yield name
+            yield from _paths(inner, name)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _paths(inner, f"{path}[{index}]")
+
+
+def repeated_lines(body: bytes) -> list[str]:
+    """Return the complaints of a YAML parser about keys that occur twice in a mapping."""
+    pending = [yaml.compose(body, Loader=_Loader)]
+    found: list[tuple[int, str]] = []
+    while pending:
+        node = pending.pop()
+        if isinstance(node, yaml.SequenceNode):
+            pending += node.value
+        elif isinstance(node, yaml.MappingNode):
+            known: set[str] = set()
+            for key, value in node.value:
+                if key.value in known:
+                    found.append((key.start_mark.line + 1, key.value))
+                known.add(key.value)
+                pending.append(value)
+    return [f'line {line}: key "{key}" already set in map' for line, key in sorted(found)]
 
 
 def _collect(value: Any, path: str, found: list[str]) -> None:

@@ -525,9 +525,18 @@ def openapi_v3(crd: JsonObject, version: str) -> dict[str, JsonObject]:
 
 
 def openapi_v2(crd: JsonObject, version: str) -> dict[str, JsonObject]:
-    """Return the definitions of one version for /openapi/v2."""
-    found = _definitions(crd, version, "#/definitions/")
-    return {name: _to_v2(schema) for name, schema in found.items()}
+    """Return the definitions of one version for /openapi/v2.
+
+    Of a kind that keeps unknown fields no property is told: kubectl would refuse all others.
+    """
+    return {
+        name: _bare(schema) if schema.get("x-kubernetes-preserve-unknown-fields") else _to_v2(schema)
+        for name, schema in _definitions(crd, version, "#/definitions/").items()
+    }
+
+
+def _bare(schema: JsonObject) -> JsonObject:
+    return {key: schema[key] for key in ("type", "x-kubernetes-group-version-kind")}
 
 
 def _definitions(crd: JsonObject, version: str, prefix: str) -> dict[str, JsonObject]:

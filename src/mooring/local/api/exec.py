@@ -1,4 +1,4 @@
-"""pods/exec and pods/portforward over WebSockets, as kubectl and the client libraries speak them.
+"""pods/exec, pods/attach and pods/portforward over WebSockets, as kubectl and the client libraries speak them.
 
 Exec: subprotocols v5.channel.k8s.io and v4.channel.k8s.io; every message starts with its channel. The
 last message is a Status on the error channel. Port-forward: see `spdy`.
@@ -22,7 +22,7 @@ from mooring.local.api.gateway import NodeGateway
 from mooring.local.api.http import Answer
 from mooring.local.api.logs import container_of
 
-__all__ = ["EXEC_PROTOCOLS", "execute", "forward"]
+__all__ = ["EXEC_PROTOCOLS", "attach", "execute", "forward"]
 
 JsonObject = dict[str, Any]
 
@@ -39,13 +39,53 @@ _STDIN_BACKLOG = 64
 def execute(call: Call) -> Answer:
     """Take the connection over and run a command in a container; raises 400, 404, 501."""
     query = call.request.query
-    pod = _running_pod(call)
+    pod = _running_pod(call, "exec into")
     gateway = _gateway(call)
     container = container_of(pod, query.text("container"), call.target.name)
     command = query.all("command")
-    streams = {name: query.flag(name) for name in ("stdin", "stdout", "stderr", "tty")}
     if not command:
         raise failures.bad_request("you must specify at least one command for the container")
+
+    def run(session: _Session) -> Awaitable[int]:
+        return gateway.exec(
+            call.namespace,
+            call.target.name,
+            container,
+            command,
+            stdin=session.stdin() if session.wants("stdin") else None,
+            stdout=session.writer(_STDOUT),
+            stderr=session.writer(_STDERR) if session.wants("stderr") and not session.wants("tty") else None,
+            tty=session.wants("tty"),
+            resize=session.sizes() if session.wants("tty") else None,
+        )
+
+    return _connected(call, run)
+
+
+def attach(call: Call) -> Answer:
+    """Take the connection over and connect it to a container's own program; raises 400, 404, 501."""
+    pod = _running_pod(call, "attach")
+    gateway = _gateway(call)
+    container = container_of(pod, call.request.query.text("container"), call.target.name)
+
+    def run(session: _Session) -> Awaitable[int]:
+        return gateway.attach(
+            call.namespace,
+            call.target.name,
+            container,
+            stdin=session.stdin() if session.wants("stdin") else None,
+            stdout=session.writer(_STDOUT),
+            stderr=session.writer(_STDERR) if session.wants("stderr") else None,
+            resize=session.sizes() if session.wants("tty") else None,
+        )
+
+    return _connected(call, run)
+
+
+def _connected(call: Call, run: Callable[[_Session], Awaitable[int]]) -> Answer:
+    """Return the answer that connects what runs with the streams the client asked for."""
+    names = ("stdin", "stdout", "stderr", "tty")
+    streams = {name: call.request.query.flag(name) for name in names}
     if not (streams["stdin"] or streams["stdout"] or streams["stderr"]):
         raise failures.bad_request("you must specify at least 1 of stdin, stdout, stderr")
     _websocket_required(call, EXEC_PROTOCOLS)
@@ -56,19 +96,7 @@ def execute(call: Call) -> Answer:
         )
         await socket.prepare(http)
         session = _Session(socket, streams)
-        await session.run(
-            lambda: gateway.exec(
-                call.namespace,
-                call.target.name,
-                container,
-                command,
-                stdin=session.stdin() if streams["stdin"] else None,
-                stdout=session.writer(_STDOUT),
-                stderr=session.writer(_STDERR) if streams["stderr"] and not streams["tty"] else None,
-                tty=streams["tty"],
-                resize=session.sizes() if streams["tty"] else None,
-            )
-        )
+        await session.run(lambda: run(session))
         return socket
 
     return Answer(101, upgrade=upgrade)
@@ -88,7 +116,7 @@ def _check_may_create(call: Call) -> None:
         raise call.forbidden(decision.reason)
 
 
-def _running_pod(call: Call) -> JsonObject:
+def _running_pod(call: Call, what: str) -> JsonObject:
     _check_may_create(call)
     entry = call.collection.get((call.namespace, call.target.name))
     if entry is None:
@@ -98,9 +126,7 @@ def _running_pod(call: Call) -> JsonObject:
         raise failures.bad_request(f"pod {call.target.name} does not have a host assigned")
     phase = (pod.get("status") or {}).get("phase")
     if phase in ("Succeeded", "Failed"):
-        raise failures.bad_request(
-            f"cannot exec into a container in a completed pod; current phase is {phase}"
-        )
+        raise failures.bad_request(f"cannot {what} a container in a completed pod; current phase is {phase}")
     return pod
 
 
@@ -144,6 +170,10 @@ class _Session:
             await asyncio.gather(work, reader, return_exceptions=True)
             with contextlib.suppress(ConnectionError):
                 await self._socket.close()
+
+    def wants(self, name: str) -> bool:
+        """Whether the client asked for a stream, or a terminal."""
+        return self._streams[name]
 
     async def stdin(self) -> AsyncIterator[bytes]:
         """Yield what the client types until it closes the channel."""
@@ -208,7 +238,7 @@ def _outcome(work: asyncio.Future[int]) -> JsonObject:
 
 def forward(call: Call) -> Answer:
     """Take the connection over and forward ports of a pod; raises 400, 404, 501."""
-    pod = _running_pod(call)
+    pod = _running_pod(call, "exec into")
     gateway = _gateway(call)
     _websocket_required(call, (FORWARD_PROTOCOL,))
     name = pod["metadata"]["name"]

@@ -45,6 +45,20 @@ class NodeGateway(Protocol):
         """Run a command in a container and return its exit status; `resize` gives (columns, rows)."""
         ...
 
+    async def attach(
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        *,
+        stdin: AsyncIterator[bytes] | None,
+        stdout: Callable[[bytes], Awaitable[None]],
+        stderr: Callable[[bytes], Awaitable[None]] | None,
+        resize: AsyncIterator[tuple[int, int]] | None,
+    ) -> int:
+        """Connect to the streams of a container's own program until they end; return 0."""
+        ...
+
     async def port_forward(
         self, namespace: str, pod: str, port: int
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

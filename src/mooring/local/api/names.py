@@ -5,6 +5,7 @@ Every function returns the complaints about a text, an empty tuple when there ar
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable
 from functools import lru_cache
@@ -17,6 +18,7 @@ __all__ = [
     "dns1123_subdomain",
     "env_var_name",
     "http_path_segment",
+    "ip_address",
     "label_value",
     "port_name",
     "qualified_name",
@@ -127,6 +129,15 @@ def http_path_segment(text: str) -> tuple[str, ...]:
     if text in (".", ".."):
         return (f"may not be '{text}'",)
     return tuple(f"may not contain '{part}'" for part in ("/", "%") if part in text)
+
+
+def ip_address(text: str) -> tuple[str, ...]:
+    """Judge a name that is an address in its one canonical form."""
+    try:
+        parsed = ipaddress.ip_address(text)
+    except ValueError:
+        return (f'ParseAddr("{text}"): unable to parse IP',)
+    return () if str(parsed) == text else ("must be a canonical form IP address",)
 
 
 def with_prefix(check: Check, text: str) -> tuple[str, ...]:

@@ -188,15 +188,19 @@ def _moment(value: bytes) -> tuple[int, int]:
 
 def _time(value: bytes) -> str | None:
     seconds, _ = _moment(value)
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else None
+    return f"{_whole(seconds)}Z" if seconds else None
 
 
 def _micro_time(value: bytes) -> str | None:
     seconds, nanos = _moment(value)
     if not seconds and not nanos:
         return None
-    whole = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{whole}.{nanos // 1000:06d}Z"
+    return f"{_whole(seconds)}.{nanos // 1000:06d}Z"
+
+
+def _whole(seconds: int) -> str:
+    """Write a time to the second; the year has four digits, also that of Go's zero time."""
+    return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat(timespec="seconds")
 
 
 def _raw(value: bytes) -> Json:

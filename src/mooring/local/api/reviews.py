@@ -26,7 +26,7 @@ async def _body(call: Call) -> JsonObject:
 
 
 def _answered(call: Call, review: JsonObject, status: JsonObject) -> Answer:
-    return reads.answer_object(call, 201, {**review, "status": status}, call.form())
+    return reads.answer_object(call, 201, {**review, "status": status}, call.form(tables=False))
 
 
 # --- rights ---------------------------------------------------------------------------------------------

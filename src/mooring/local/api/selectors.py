@@ -62,6 +62,8 @@ _UNSET = {
     "status.replicas": "0",
     "status.succeeded": "0",
 }
+#: Where a value is found that is not set in its own place.
+_ELSEWHERE = {"source.component": "reportingComponent"}
 _REPORTERS = ("involvedObject", "reportingComponent")
 
 
@@ -141,6 +143,8 @@ def _value(obj: Mapping[str, Any], path: str) -> str:
     value: Any = obj
     for step in path.split("."):
         value = value.get(step) if isinstance(value, Mapping) else None
+    if value in (None, "") and path in _ELSEWHERE:
+        return _value(obj, _ELSEWHERE[path])
     if value is None:
         return _UNSET.get(path, "")
     if isinstance(value, bool):

@@ -261,6 +261,10 @@ async def _exec(call: Call) -> Answer:
     return exec.execute(call)
 
 
+async def _attach(call: Call) -> Answer:
+    return exec.attach(call)
+
+
 async def _port_forward(call: Call) -> Answer:
     return exec.forward(call)
 
@@ -275,6 +279,7 @@ _HANDLERS: Mapping[tuple[str, str], Callable[[Call], Awaitable[Answer]]] = {
     ("pods", "eviction"): _evict,
     ("pods", "log"): _log,
     ("pods", "exec"): _exec,
+    ("pods", "attach"): _attach,
     ("pods", "portforward"): _port_forward,
     ("serviceaccounts", "token"): token_requests.request_token,
 }

@@ -56,6 +56,8 @@ _NAMES: Final[dict[tuple[str, str], Callable[[str], tuple[str, ...]]]] = {
     ("", "Service"): names.dns1123_label,
     ("", "Namespace"): names.dns1123_label,
     ("apps", "StatefulSet"): names.dns1123_label,
+    ("certificates.k8s.io", "CertificateSigningRequest"): names.http_path_segment,
+    ("networking.k8s.io", "IPAddress"): names.ip_address,
     **{
         ("rbac.authorization.k8s.io", kind): names.http_path_segment
         for kind in ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")

@@ -98,6 +98,7 @@ def pod_spec(spec: JsonObject, path: str) -> Errors:
         text = "must provide at least one DNS nameserver when `dnsPolicy` is None"
         yield required(f"{path}.dnsConfig", text)
     yield from _tolerations(spec.get("tolerations") or (), f"{path}.tolerations")
+    yield from _sysctls(spec, f"{path}.securityContext.sysctls")
 
 
 _SPEC_NAMES: Final = {
@@ -108,6 +109,33 @@ _SPEC_NAMES: Final = {
     "priorityClassName": names.dns1123_subdomain,
     "runtimeClassName": names.dns1123_subdomain,
 }
+
+
+_SYSCTL: Final = r"^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$"
+_SYSCTL_LENGTH: Final = 253
+#: Kernel parameters of a namespace that a pod may share with its host, by their beginnings.
+_SHARED_SYSCTLS: Final = {
+    "hostNetwork": ("net.",),
+    "hostIPC": ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue."),
+}
+
+
+def _sysctls(spec: JsonObject, path: str) -> Errors:
+    """Yield what is wrong with the kernel parameters a pod wants."""
+    known: set[str] = set()
+    for index, sysctl in enumerate((spec.get("securityContext") or {}).get("sysctls") or ()):
+        place, name = f"{path}[{index}].name", sysctl.get("name") or ""
+        if not name:
+            yield required(place)
+        elif len(name) > _SYSCTL_LENGTH or re.fullmatch(_SYSCTL, name) is None:
+            why = f"must have at most {_SYSCTL_LENGTH} characters and match regex {_SYSCTL}"
+            yield invalid(place, name, why)
+        elif name in known:
+            yield duplicate(place, name)
+        for host, beginnings in _SHARED_SYSCTLS.items():
+            if spec.get(host) and name.replace("/", ".").startswith(beginnings):
+                yield invalid(place, name, f"may not be specified when '{host}' is true")
+        known.add(name)
 
 
 def _enumerated(value: JsonObject, key: str, allowed: Sequence[str], path: str) -> Errors:

@@ -461,5 +461,5 @@ def canonical_time(text: str, *, micro: bool = False) -> str:
         moment = datetime.datetime.fromisoformat(found[1] + fraction + found[3])
     except ValueError:
         raise WireError(f'parsing time "{text}": day out of range') from None
-    utc = moment.astimezone(datetime.UTC)
-    return utc.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
+    utc = moment.astimezone(datetime.UTC).replace(tzinfo=None)
+    return utc.isoformat(timespec="microseconds" if micro else "seconds") + "Z"

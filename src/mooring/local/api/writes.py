@@ -150,13 +150,15 @@ def _short(obj: JsonObject) -> str:
     return text.decode()
 
 
-def _canonical(call: Call, obj: JsonObject, options: WriteOptions, repeated: Sequence[str]) -> JsonObject:
+def _canonical(call: Call, obj: JsonObject, options: WriteOptions, body: bytes) -> JsonObject:
     """Return the object in canonical form, with strict or warned-of unknown fields; raises 400."""
     try:
         obj, unknown = call.kind.canonical(obj)
     except WireError as error:
         raise cannot_be_handled(call.served.kind, call.served.version, str(error)) from None
-    problems = _problems(unknown, repeated)
+    problems = _problems(unknown, _repeated(body, options))
+    if call.served.custom is None and len(problems) > 1 and body[:1] == b"{":
+        problems = _in_order(problems, body)
     if problems and options.field_validation == "Strict":
         causes = strict_decoding(problems)
         raise cannot_be_handled(call.served.kind, call.served.version, causes)
@@ -169,6 +171,15 @@ def _problems(unknown: Sequence[str], repeated: Sequence[str]) -> list[str]:
     return [f'duplicate field "{path}"' for path in repeated] + [
         f'unknown field "{path}"' for path in unknown
     ]
+
+
+def _in_order(problems: Sequence[str], body: bytes) -> list[str]:
+    """Return problems as a decoder comes upon them: a repeated field is one at its second place."""
+    places: dict[str, int] = {}
+    for index, path in enumerate(codec.occurrences(body)):
+        places[f'duplicate field "{path}"'] = index
+        places.setdefault(f'unknown field "{path}"', index)
+    return sorted(problems, key=lambda problem: places.get(problem, len(places)))
 
 
 def _repeated(body: bytes, options: WriteOptions) -> list[str]:
@@ -195,7 +206,7 @@ async def create(call: Call) -> Result:
     options = WriteOptions.parse(call.request, "CreateOptions")
     body, obj = await decode_body(call, kind=served.kind, api_version=served.api_version)
     obj = strategies.drop_status(obj, served)
-    obj = _canonical(call, obj, options, _repeated(body, options))
+    obj = _canonical(call, obj, options, body)
     _same_namespace(call, obj)
     return 201, await store_new(call, obj, options)
 
@@ -365,7 +376,7 @@ async def replace(call: Call) -> Result:
     served, target = call.served, call.target
     options = WriteOptions.parse(call.request, "UpdateOptions")
     body, obj = await decode_body(call, kind=served.kind, api_version=served.api_version)
-    obj = _canonical(call, obj, options, _repeated(body, options))
+    obj = _canonical(call, obj, options, body)
     _same_namespace(call, obj)
     name = obj["metadata"].get("name") or ""
     if not name:
@@ -628,6 +639,7 @@ def _invalid_patch(shown: str, why: str) -> Invalid:
 async def _apply(call: Call, body: bytes) -> Result:
     options = WriteOptions.parse(call.request, "PatchOptions", apply=True)
     config = _configuration(call, body)
+    _check_repeated_lines(call, body, options)
     live = call.collection.head((call.namespace, call.target.name))
     writer = _writer(call, options)
     reset = _reset(call)
@@ -655,6 +667,20 @@ async def _apply(call: Call, body: bytes) -> Result:
     config = strategies.drop_status(with_metadata(config, resourceVersion=None), call.served)
     merged = ssa.apply(None, config, call.kind.schema, writer, force=options.force, reset=reset)
     return 201, await store_new(call, _merged(call, merged), options, applied=True)
+
+
+def _check_repeated_lines(call: Call, body: bytes, options: WriteOptions) -> None:
+    """Refuse, or warn of, keys that an applied configuration holds twice in one mapping."""
+    if options.field_validation == "Ignore" or (body[:1] == b"{" and not codec.duplicates(body)):
+        return
+    complaints = codec.repeated_lines(body)
+    if not complaints:
+        return
+    lines = "\n".join(f"  {complaint}" for complaint in complaints)
+    why = f"error converting YAML to JSON: yaml: unmarshal errors:\n{lines}"
+    if options.field_validation == "Strict":
+        raise failures.bad_request(f"error strict decoding YAML: {why}")
+    call.request.warnings.append(why)
 
 
 def _configuration(call: Call, body: bytes) -> JsonObject:

@@ -16,7 +16,7 @@ from mooring.local.controllers.job import JobController
 from mooring.local.controllers.kinds import Kinds
 from mooring.local.controllers.namespaces import NamespaceController, NamespaceFurniture
 from mooring.local.controllers.nodes import GRACE, NodeLifecycle, PodCollector, TaintEviction
-from mooring.local.controllers.replicaset import ReplicaSetController
+from mooring.local.controllers.replicaset import REPLICATION, SETS, ReplicaSetController
 from mooring.local.controllers.rolegathering import RoleGathering
 from mooring.local.controllers.scheduler import Scheduler
 from mooring.local.controllers.statefulset import StatefulSetController
@@ -63,7 +63,8 @@ def register(
         RoleGathering(context),
         DisruptionController(context, kinds),
         StatefulSetController(context),
-        ReplicaSetController(context),
+        ReplicaSetController(context, SETS),
+        ReplicaSetController(context, REPLICATION),
         DeploymentController(context),
         DaemonSetController(context),
         JobController(context),

@@ -54,6 +54,7 @@ from mooring.local.node.rootfs import (
 )
 from mooring.local.node.sandbox import Mount, Privileges, Sandbox, SandboxError, SandboxSpec
 from mooring.local.node.sources import Missing
+from mooring.local.node.stdio import Stdio
 from mooring.local.node.usage import Running
 from mooring.local.node.volumes import PodVolumes, VolumeError
 
@@ -117,6 +118,7 @@ class ContainerRunner:
         self._cgroup: Cgroup | None = None
         self._loaded: _Opened | None = None
         self._clearing: asyncio.Future[None] | None = None
+        self._stdio: Stdio | None = None
         self._signal_of_image = ""
         self._began = self._finished = 0.0
         self._background: set[asyncio.Future[None]] = set()
@@ -162,6 +164,13 @@ class ContainerRunner:
         if self._entrance is None or self._state.running is None:
             raise LookupError(f"container {self.name} is not running")
         return self._entrance
+
+    @property
+    def stdio(self) -> Stdio:
+        """The running container's own streams; raises LookupError when it does not run."""
+        if self._stdio is None or self._state.running is None:
+            raise LookupError(f"container {self.name} is not running")
+        return self._stdio
 
     @property
     def program_pid(self) -> int | None:
@@ -289,6 +298,8 @@ class ContainerRunner:
     async def _clear(self, sandbox: Sandbox) -> None:
         await sandbox.gone()
         self._sandbox = self._entrance = None
+        if self._stdio is not None:
+            self._stdio.close()
         if self._loaded is not None:
             loaded, self._loaded = self._loaded, None
             await asyncio.to_thread(loaded.remove)
@@ -405,6 +416,7 @@ class ContainerRunner:
                 privileges=rights,
                 read_only_root=bool(context and context.read_only_root_filesystem),
                 namespaces=view.namespaces,
+                terminal=bool(self.spec.tty),
                 locks=view.volumes.locks(self.spec),
                 root=await asyncio.to_thread(loaded.make, self._directory) if loaded else None,
                 tools=node.tools if loaded else None,
@@ -434,15 +446,26 @@ class ContainerRunner:
 
     async def _start_sandbox(self, spec: SandboxSpec) -> Sandbox:
         node = self.view.node
-        stdout, stderr = node.logs.open(LogFile(self._path_of_log(self._runs)))
-        null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        stdio = Stdio(
+            node.logs,
+            LogFile(self._path_of_log(self._runs)),
+            stdin=bool(self.spec.stdin),
+            once=bool(self.spec.stdin_once),
+            tty=spec.terminal,
+        )
         try:
-            return await sandbox.start(node.spawner, spec, stdin=null, stdout=stdout, stderr=stderr)
-        except SandboxError as error:
-            raise SandboxError(f"{error}{await self._last_words()}") from None
+            started = await sandbox.start(
+                node.spawner, spec, stdin=stdio.stdin, stdout=stdio.stdout, stderr=stdio.stderr
+            )
+        except BaseException as error:
+            stdio.close()
+            if isinstance(error, SandboxError):
+                raise SandboxError(f"{error}{await self._last_words()}") from None
+            raise
         finally:
-            for descriptor in (stdout, stderr, null):
-                os.close(descriptor)
+            stdio.given()
+        self._stdio = stdio
+        return started
 
     def _open(self, image: Resolved) -> _Opened:
         """Keep a loaded image there, and look up whom it runs as (blocking)."""

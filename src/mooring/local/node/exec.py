@@ -18,7 +18,7 @@ from mooring.local.node.rootfs import Tools
 from mooring.local.node.sandbox import Privileges, Sandbox, tool
 from mooring.local.node.spawner import Child, Spawn, Spawner
 
-__all__ = ["Entrance", "Output", "capture", "interact"]
+__all__ = ["Entrance", "Output", "cancelled", "capture", "interact", "write_all"]
 
 _FIRST_FREE = 64
 _CHUNK = 1 << 16
@@ -116,7 +116,7 @@ async def capture(
         # before Python 3.12 it swallows a cancellation that comes as the pipe closes, which is when the
         # container ends, and then its probes would go on for ever.
         await asyncio.wait([reading], timeout=0.2)
-        await _cancel(reading)
+        await cancelled(reading)
     return Output(status, bytes(kept))
 
 
@@ -173,7 +173,7 @@ async def _with_terminal(
     try:
         return await _finish(child, feeding, [asyncio.create_task(_pump(master, stdout))])
     finally:
-        await _cancel(sizing)
+        await cancelled(sizing)
 
 
 async def _finish(child: Child, feeding: asyncio.Task[None], reading: list[asyncio.Task[None]]) -> int:
@@ -184,10 +184,11 @@ async def _finish(child: Child, feeding: asyncio.Task[None], reading: list[async
     finally:
         child.signal(signal.SIGKILL)
         for task in (feeding, *reading):
-            await _cancel(task)
+            await cancelled(task)
 
 
-async def _cancel(task: asyncio.Task[None]) -> None:
+async def cancelled(task: asyncio.Task[None]) -> None:
+    """Cancel a task and wait for its end; raises what it failed with, but for OSError."""
     task.cancel()
     await asyncio.wait([task])  # of itself raises only what cancels us
     if not task.cancelled() and (error := task.exception()) and not isinstance(error, OSError):
@@ -224,7 +225,7 @@ async def _feed(descriptor: int, source: AsyncIterator[bytes] | None, *, keep_op
     try:
         if source is not None:
             async for data in source:
-                await _write_all(descriptor, data)
+                await write_all(descriptor, data)
         if keep_open:
             await asyncio.Event().wait()
     except BrokenPipeError:
@@ -233,7 +234,8 @@ async def _feed(descriptor: int, source: AsyncIterator[bytes] | None, *, keep_op
         os.close(descriptor)
 
 
-async def _write_all(descriptor: int, data: bytes) -> None:
+async def write_all(descriptor: int, data: bytes) -> None:
+    """Write to a descriptor that does not block."""
     loop = asyncio.get_running_loop()
     view = memoryview(data)
     while view:

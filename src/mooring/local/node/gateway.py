@@ -83,6 +83,22 @@ class Gateway:
             entrance, command, stdin=stdin, stdout=stdout, stderr=stderr, tty=tty, resize=resize
         )
 
+    async def attach(
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        *,
+        stdin: AsyncIterator[bytes] | None,
+        stdout: Callable[[bytes], Awaitable[None]],
+        stderr: Callable[[bytes], Awaitable[None]] | None,
+        resize: AsyncIterator[tuple[int, int]] | None,
+    ) -> int:
+        """Connect to the streams of a container's own program until they end; 0."""
+        stdio = self._worker(namespace, pod).container(container).stdio
+        await stdio.attach(stdin=stdin, stdout=stdout, stderr=stderr, resize=resize)
+        return 0
+
     async def port_forward(
         self, namespace: str, pod: str, port: int
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

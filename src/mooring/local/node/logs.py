@@ -10,6 +10,7 @@ previous one's is still there.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import selectors
 import time
@@ -26,6 +27,8 @@ __all__ = ["LogFile", "LogLine", "LogPump", "read"]
 _MAX_BYTES = 10 << 20
 _MAX_LINE = 16 << 10
 _POLL = 0.05
+
+Tap = Callable[[str, bytes], None]
 
 
 @dataclass(slots=True)
@@ -65,6 +68,7 @@ class LogFile:
 class _Source:
     file: LogFile
     stream: str
+    tap: Tap | None = None
     rest: bytes = b""
 
 
@@ -83,17 +87,29 @@ class LogPump:
         self._closing = False
         self._thread: Thread | None = None
 
-    def open(self, file: LogFile) -> tuple[int, int]:
-        """Descriptors for a container's stdout and stderr; close them once the container has them."""
+    def open(self, file: LogFile, tap: Tap | None = None) -> tuple[int, int]:
+        """Descriptors for a container's stdout and stderr; close them once the container has them.
+
+        ``tap`` is called in the pump's thread with all that is written, and with nothing at a stream's end.
+        """
         ends = []
         for stream in ("stdout", "stderr"):
             read, write = os.pipe2(os.O_CLOEXEC)
-            os.set_blocking(read, False)
-            with self._lock:
-                self._new.append((read, _Source(file, stream)))
+            self._add(read, _Source(file, stream, tap))
             ends.append(write)
-        self._wake()
         return ends[0], ends[1]
+
+    def open_terminal(self, file: LogFile, tap: Tap | None = None) -> tuple[int, int]:
+        """Both sides of a terminal for a container: ours, to write to, and its; close both."""
+        ours, theirs = os.openpty()
+        self._add(fcntl.fcntl(ours, fcntl.F_DUPFD_CLOEXEC, 0), _Source(file, "stdout", tap))
+        return ours, theirs
+
+    def _add(self, descriptor: int, source: _Source) -> None:
+        os.set_blocking(descriptor, False)
+        with self._lock:
+            self._new.append((descriptor, source))
+        self._wake()
 
     def close(self) -> None:
         """Write what there is and stop."""
@@ -141,9 +157,13 @@ class LogPump:
             data = os.read(descriptor, 1 << 16)
         except BlockingIOError:
             return True
+        except OSError:
+            data = b""  # a terminal whose other side was closed
         if not data:
             self._end(descriptor, source)
             return False
+        if source.tap is not None:
+            source.tap(source.stream, data)
         pieces, source.rest = split_lines(source.rest + data)
         if pieces:
             with suppress(OSError):
@@ -154,6 +174,8 @@ class LogPump:
         if source.rest:
             with suppress(OSError):
                 source.file.write(source.stream, [("F", source.rest)])
+        if source.tap is not None:
+            source.tap(source.stream, b"")
         self._selector.unregister(descriptor)
         os.close(descriptor)
         still = (key.data for key in self._selector.get_map().values() if key.data is not None)

@@ -120,6 +120,8 @@ class SandboxSpec:
     """The file system of a loaded image; without one the machine's programs are seen."""
     tools: Tools | None = None
     """Needed with a root."""
+    terminal: bool = False
+    """The standard streams are a terminal, which is to control the program."""
     locks: Sequence[int] = ()
     """Descriptors of volume locks: the program holds them too, so a lock lives as long as any user of it."""
 
@@ -251,6 +253,8 @@ def bwrap_argv(spec: SandboxSpec) -> list[str]:
     files = str(limit if 0 < limit < 1 << 20 else 1 << 20)
     shim = [*tool("sh", spec.tools), "-c", _SHIM, "sh", files]
     become = spec.privileges.argv(spec.tools)
+    if spec.terminal:
+        become = [*tool("setsid", spec.tools), "--ctty", *become]
     return [*argv, "--chdir", spec.working_dir, "--", *shim, *become, *spec.command]
 
 
