@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from mooring.local.api import autoscalers
+
 __all__ = ["from_storage", "to_storage"]
 
 JsonObject = dict[str, Any]
@@ -32,7 +34,7 @@ def to_storage(obj: JsonObject, *, group: str, plural: str) -> JsonObject:
     if plural == "events":
         stored = {_EVENT.get(key, key): value for key, value in obj.items()}
         return {"reportingComponent": "", "reportingInstance": "", **stored}
-    return _autoscaler_v2(obj)
+    return autoscalers.from_v1(obj)
 
 
 def from_storage(obj: JsonObject, *, group: str, plural: str) -> JsonObject:
@@ -40,25 +42,4 @@ def from_storage(obj: JsonObject, *, group: str, plural: str) -> JsonObject:
     if plural == "events":
         shown = {_CORE_EVENT.get(key, key): value for key, value in obj.items()}
         return {k: v for k, v in shown.items() if v != "" or k not in _OMITTED}
-    return _autoscaler_v1(obj)
-
-
-def _autoscaler_v2(obj: JsonObject) -> JsonObject:
-    spec = dict(obj.get("spec") or {})
-    target = spec.pop("targetCPUUtilizationPercentage", None)
-    if target is not None:
-        utilization = {"type": "Utilization", "averageUtilization": target}
-        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": utilization}}]
-    status = {k: v for k, v in (obj.get("status") or {}).items() if k != "currentCPUUtilizationPercentage"}
-    return {**obj, "spec": spec, "status": status}
-
-
-def _autoscaler_v1(obj: JsonObject) -> JsonObject:
-    spec = dict(obj.get("spec") or {})
-    for metric in spec.pop("metrics", None) or ():
-        resource = metric.get("resource") or {}
-        if resource.get("name") == "cpu" and "averageUtilization" in resource.get("target", {}):
-            spec["targetCPUUtilizationPercentage"] = resource["target"]["averageUtilization"]
-    spec.pop("behavior", None)
-    status = {k: v for k, v in (obj.get("status") or {}).items() if k not in ("currentMetrics", "conditions")}
-    return {**obj, "spec": spec, "status": status}
+    return autoscalers.to_v1(obj)

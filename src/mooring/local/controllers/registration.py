@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from mooring.local.controllers.autoscaler import PERIOD, AutoscalerController
 from mooring.local.controllers.collector import GarbageCollector
 from mooring.local.controllers.context import Context, Recorder
 from mooring.local.controllers.cronjob import CronJobController
@@ -41,13 +42,14 @@ def register(
     authority: str,
     locks: Path | None = None,
     node_grace: float = GRACE,
+    autoscaler_period: float = PERIOD,
 ) -> None:
     """Add every controller of the embedded control plane to ``manager``.
 
     ``volumes`` is the directory that provisioned volumes are made in, ``locks`` that of the node's volume
     locks (default: ``node/locks`` beside it), ``authority`` the PEM text of the API server's authority, which
     every namespace gets as ConfigMap ``kube-root-ca.crt``. ``node_grace``: seconds of silence after which a
-    node counts as lost (50).
+    node counts as lost (50); ``autoscaler_period``: seconds between two looks at an autoscaler (15).
     """
     sources = _Sources(manager)
     context = Context(manager.client, manager.informers, manager.clock, sources.of)
@@ -69,6 +71,7 @@ def register(
         DaemonSetController(context),
         JobController(context),
         CronJobController(context),
+        AutoscalerController(context, kinds, period=autoscaler_period),
         EndpointsController(context),
         ClaimController(context),
         VolumeController(context),
