@@ -119,7 +119,12 @@ async def test_a_terminal_is_one_with_its_size_and_controls_the_program(tmp_path
         script = "test -t 0 && test -t 2 && echo tty; trap 'echo interrupted; exit 3' INT; while read -r line; do stty size; done"
         await started(there, script, stdin=True, tty=True)
         client = Client(there).attach(size=(101, 33))
-        await until(lambda: (client.type("\n"), b"33 101" in client.seen["stdout"])[1])
+
+        def typed_and_seen() -> bool:
+            client.type("\n")
+            return b"33 101" in client.seen["stdout"]
+
+        await until(typed_and_seen)
         client.type("\x03")
         await client.sees("interrupted")
         await client.detached()
