@@ -11,6 +11,7 @@ import http.client
 import json
 import re
 import ssl
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -66,33 +67,52 @@ class Server:
         self._host = urlsplit(url).netloc
         self._context, self._bare = context, bare or context
         self._token = token
+        self._local = threading.local()
 
     def send(self, step: Step, path: str, body: Json, headers: Mapping[str, str] | None = None) -> Answer:
-        """Send one request on a connection of its own; nothing of the path is tidied up."""
-        context = self._bare if "Authorization" in step.headers else self._context
-        connection = http.client.HTTPSConnection(self._host, context=context, timeout=30)
-        try:
-            sent = {"User-Agent": "conformance/1.0", "Accept": "application/json"}
-            sent |= step.headers if headers is None else headers
-            if self._token and "Authorization" not in sent:
-                sent["Authorization"] = f"Bearer {self._token}"
-            data = (
-                body
-                if isinstance(body, (bytes, type(None)))
-                else json.dumps(body, separators=(",", ":")).encode()
-            )
-            if isinstance(body, str):
-                data = body.encode()
-            if data is not None and step.type:
-                sent.setdefault("Content-Type", step.type)
-            connection.request(step.method, path, body=data, headers=sent)
-            response = connection.getresponse()
-            content = response.read()
-            kind = (response.getheader("Content-Type") or "").partition(";")[0]
-            warnings = tuple(response.headers.get_all("Warning") or ())
-            return Answer(response.status, kind, warnings, _parsed(content, "watch=" in path))
-        finally:
-            connection.close()
+        """Send one request on this thread's connection; nothing of the path is tidied up."""
+        bare = "Authorization" in step.headers
+        sent = {"User-Agent": "conformance/1.0", "Accept": "application/json"}
+        sent |= step.headers if headers is None else headers
+        if self._token and "Authorization" not in sent:
+            sent["Authorization"] = f"Bearer {self._token}"
+        data = body if isinstance(body, (bytes, type(None))) else _encoded(body)
+        if data is not None and step.type:
+            sent.setdefault("Content-Type", step.type)
+        for kept in (True, False):
+            connection = self._connection(bare=bare, kept=kept)
+            try:
+                connection.request(step.method, path, body=data, headers=sent)
+                return _answer(connection.getresponse(), stream="watch=" in path)
+            except (http.client.RemoteDisconnected, ConnectionError):
+                # A connection that was kept may have been closed meanwhile; a new one tells what is wrong.
+                if not kept:
+                    raise
+        raise AssertionError
+
+    def _connection(self, *, bare: bool, kept: bool) -> http.client.HTTPSConnection:
+        connections: dict[bool, http.client.HTTPSConnection] = self._local.__dict__.setdefault(
+            "connections", {}
+        )
+        known = connections.get(bare)
+        if kept and known is not None:
+            return known
+        if known is not None:
+            known.close()
+        context = self._bare if bare else self._context
+        connections[bare] = http.client.HTTPSConnection(self._host, context=context, timeout=30)
+        return connections[bare]
+
+
+def _encoded(body: Json) -> bytes:
+    return (body if isinstance(body, str) else json.dumps(body, separators=(",", ":"))).encode()
+
+
+def _answer(response: http.client.HTTPResponse, *, stream: bool) -> Answer:
+    content = response.read()
+    kind = (response.getheader("Content-Type") or "").partition(";")[0]
+    warnings = tuple(response.headers.get_all("Warning") or ())
+    return Answer(response.status, kind, warnings, _parsed(content, stream))
 
 
 def _parsed(content: bytes, stream: bool) -> Json:
@@ -105,7 +125,25 @@ def _parsed(content: bytes, stream: bool) -> Json:
         return text
 
 
-_REFERENCE = re.compile(r"\{(rv|uid|continue|ip|token):(\d+)\}")
+_REFERENCE = re.compile(r"\{(rv|uid|continue|ip|token):(\d+|last)\}")
+#: Where the value of a reference stands in an answer.
+_REFERRED = {
+    "rv": ("metadata", "resourceVersion"),
+    "uid": ("metadata", "uid"),
+    "continue": ("metadata", "continue"),
+    "ip": ("spec", "clusterIP"),
+    "token": ("status", "token"),
+}
+
+
+def _referred(kind: str, number: str, answers: Sequence[Answer]) -> str:
+    """Return what a reference stands for; `last` is the newest answer that holds such a value."""
+    part, key = _REFERRED[kind]
+    for answer in reversed(answers) if number == "last" else [answers[int(number)]]:
+        holder = answer.body.get(part) if isinstance(answer.body, dict) else None
+        if isinstance(holder, dict) and holder.get(key):
+            return str(holder[key])
+    return "0"
 
 
 def run(server: Server, steps: Sequence[Step], namespace: str) -> list[Json]:
@@ -113,18 +151,8 @@ def run(server: Server, steps: Sequence[Step], namespace: str) -> list[Json]:
     answers: list[Answer] = []
 
     def fill(text: str) -> str:
-        def value(match: re.Match[str]) -> str:
-            body = answers[int(match[2])].body
-            found = {
-                "rv": lambda: body["metadata"]["resourceVersion"],
-                "uid": lambda: body["metadata"]["uid"],
-                "continue": lambda: body["metadata"]["continue"],
-                "ip": lambda: body["spec"]["clusterIP"],
-                "token": lambda: body["status"]["token"],
-            }[match[1]]()
-            return str(found)
-
-        return _REFERENCE.sub(value, text.replace("{ns}", namespace))
+        text = text.replace("{ns}", namespace)
+        return _REFERENCE.sub(lambda match: _referred(match[1], match[2], answers), text)
 
     def filled(value: Json) -> Json:
         if isinstance(value, str):

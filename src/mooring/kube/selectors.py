@@ -91,6 +91,14 @@ _PART = re.compile(
 _OPS = {"=": "In", "==": "In", "!=": "NotIn", ">": "Gt", "<": "Lt", "in": "In", "notin": "NotIn"}
 
 
+def _complaint(rest: str) -> str:
+    """Say what was found in the place of what, as apimachinery's parser does."""
+    words = re.findall(r"[^\s=!,()<>]+|==|!=|[=!,()<>]", rest)
+    if len(words) > 1 and re.match(r"[^\s=!,()<>]", words[0]) and words[1] not in _OPS:
+        return f"found '{words[1]}', expected: in, notin, =, ==, !=, gt, lt"
+    return f"found {rest!r}"
+
+
 def parse_selector(text: str) -> Selector:
     """Read ``a=b,c!=d,e in (f,g),!h``; raises :class:`ValueError` quoting what cannot be read."""
     requirements = []
@@ -98,7 +106,7 @@ def parse_selector(text: str) -> Selector:
     while position < len(text.rstrip()):
         found = _PART.match(text, position)
         if not found or found.end() == position:
-            raise ValueError(f"unable to parse requirement: found {text[position:]!r}")
+            raise ValueError(f"unable to parse requirement: {_complaint(text[position:])}")
         position = found.end()
         if found["absent"]:
             requirements.append(Requirement(found["akey"], "DoesNotExist"))

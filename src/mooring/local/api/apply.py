@@ -165,6 +165,13 @@ _STATUS_ONLY: Final = frozenset(
 )  # fmt: skip
 
 
+#: A signing request's spec is fixed; its approval and its certificate come by two subresources.
+_SIGNING_REQUEST: Final = {
+    "approval": ("spec", "status.certificate"),
+    "status": ("spec", "status.conditions"),
+}
+
+
 def reset_fields(
     kind: str, subresource: str = "", *, custom: bool = False, status: bool = True
 ) -> tuple[str, ...]:
@@ -172,6 +179,8 @@ def reset_fields(
 
     `custom`: a custom resource; `status`: it has the status subresource.
     """
+    if kind == "CertificateSigningRequest" and not custom:
+        return _SIGNING_REQUEST.get(subresource, ("spec", "status"))
     if subresource == "status":
         if custom or kind in _STATUS_ONLY:
             return ("metadata", "spec")

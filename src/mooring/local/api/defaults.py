@@ -137,6 +137,10 @@ def _pull_policy(image: str) -> str:
 
 @_rule("PodSpec")
 def _pod_spec(spec: JsonObject) -> JsonObject:
+    # The name stands in two fields: the deprecated one follows the other, and speaks where it is alone.
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account and not spec.get("serviceAccount") == spec.get("serviceAccountName") == account:
+        spec = {**spec, "serviceAccountName": account, "serviceAccount": account}
     return _fill(
         spec,
         {
@@ -147,6 +151,11 @@ def _pod_spec(spec: JsonObject) -> JsonObject:
             "schedulerName": "default-scheduler",
         },
     )
+
+
+@_rule("GRPCAction")
+def _grpc(action: JsonObject) -> JsonObject:
+    return {**action, "service": ""} if action.get("service") is None else action
 
 
 @_rule("Container", "EphemeralContainer")
@@ -468,12 +477,15 @@ _RULES[_ADMISSION + "MutatingWebhook"] = _fixed({**_WEBHOOK, "reinvocationPolicy
 _RULES[_ADMISSION + "RuleWithOperations"] = _fixed({"scope": "*"})
 _RULES[_ADMISSION + "NamedRuleWithOperations"] = _fixed({"scope": "*"})
 _RULES[_ADMISSION + "ServiceReference"] = _fixed({"port": 443})
+_RULES[_ADMISSION + "MutatingAdmissionPolicySpec"] = _fixed({"failurePolicy": "Fail"})
 _RULES[_ADMISSION + "ValidatingAdmissionPolicySpec"] = _fixed({"failurePolicy": "Fail"})
 _RULES[_ADMISSION + "MatchResources"] = _fixed(
     {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
 )
 _RULES["io.k8s.kube-aggregator.pkg.apis.apiregistration.v1.ServiceReference"] = _fixed({"port": 443})
-_RULES["io.k8s.api.autoscaling.v1.HorizontalPodAutoscalerSpec"] = _fixed({"minReplicas": 1})
+_RULES["io.k8s.api.autoscaling.v1.HorizontalPodAutoscalerSpec"] = _fixed(
+    {"minReplicas": 1, "targetCPUUtilizationPercentage": 80}
+)
 
 
 @_rule("HorizontalPodAutoscalerSpec", prefix="io.k8s.api.autoscaling.v2.")
@@ -490,6 +502,36 @@ def _autoscaler(spec: JsonObject) -> JsonObject:
         behavior = _within(_within(spec["behavior"], "scaleUp", _fixed(up)), "scaleDown", _fixed(down))
         spec = {**spec, "behavior": behavior}
     return spec
+
+
+_FLOW: Final = "io.k8s.api.flowcontrol.v1."
+
+
+def _nonzero(missing: JsonObject) -> _Rule:
+    """Fill what is not set or zero."""
+    return lambda value: {**value, **{k: v for k, v in missing.items() if not value.get(k)}}
+
+
+def _unset(value: JsonObject, missing: JsonObject) -> JsonObject:
+    """Fill what is not set or null."""
+    return {**value, **{k: v for k, v in missing.items() if value.get(k) is None}}
+
+
+_RULES[_FLOW + "FlowSchemaSpec"] = _nonzero({"matchingPrecedence": 1000})
+_RULES[_FLOW + "ExemptPriorityLevelConfiguration"] = _nonzero(
+    {"nominalConcurrencyShares": 0, "lendablePercent": 0}
+)
+_RULES[_FLOW + "LimitedPriorityLevelConfiguration"] = lambda value: _unset(
+    value, {"nominalConcurrencyShares": 30, "lendablePercent": 0}
+)
+_RULES[_FLOW + "QueuingConfiguration"] = _nonzero({"handSize": 8, "queues": 64, "queueLengthLimit": 50})
+_RULES["io.k8s.api.batch.v1.PodFailurePolicyOnPodConditionsPattern"] = _nonzero({"status": "True"})
+
+
+@_rule("ExactDeviceRequest", "DeviceSubRequest", prefix="io.k8s.api.resource.v1.")
+def _device_request(request: JsonObject) -> JsonObject:
+    request = _fill(request, {"allocationMode": "ExactCount"})
+    return _fill(request, {"count": 1}) if request["allocationMode"] == "ExactCount" else request
 
 
 # --- CustomResourceDefinitions ------------------------------------------------------------------------

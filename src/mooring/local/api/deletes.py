@@ -41,18 +41,24 @@ _ATTEMPTS = 8
 #: Built-in resources whose delete answers with the object instead of a Status.
 _RETURNED = {
     "pods",
+    "deviceclasses.resource.k8s.io",
     "persistentvolumeclaims",
     "persistentvolumes",
     "podtemplates",
+    "resourceclaims.resource.k8s.io",
+    "resourceclaimtemplates.resource.k8s.io",
+    "resourceslices.resource.k8s.io",
     "resourcequotas",
     "serviceaccounts",
     "services",
     "storageclasses.storage.k8s.io",
     "csidrivers.storage.k8s.io",
     "csinodes.storage.k8s.io",
-    "csistoragecapacities.storage.k8s.io",
     "volumeattachments.storage.k8s.io",
+    "volumeattributesclasses.storage.k8s.io",
 }
+#: Kinds that have no dependants to orphan or to wait for.
+_UNCOLLECTED = {"events"}
 #: Kinds whose dependants are orphaned when nobody says otherwise.
 _ORPHANING = {"replicationcontrollers", "jobs.batch"}
 #: Namespaces that nobody may delete.
@@ -93,10 +99,10 @@ async def delete(call: Call) -> Result:
     options = await read_options(call)
     if call.served.storage == "namespaces" and call.target.name in _IMMORTAL:
         raise failures.forbidden("", "namespaces", call.target.name, "this namespace may not be deleted")
-    entry, gone = await _delete_named(call, call.target.name, options)
     served = call.served
     if served.storage == "jobs.batch" and not options.policy and options.orphan is None:
         call.request.warnings.append(_JOB_WARNING)
+    entry, gone = await _delete_named(call, call.target.name, options)
     status = 202 if not gone and options.orphan is False else 200
     if gone and served.storage not in _RETURNED:
         return status, _success(served, entry)
@@ -158,7 +164,7 @@ def _check_preconditions(call: Call, entry: Entry, options: DeleteOptions) -> No
             f" ResourceVersion in record ({meta['resourceVersion']}). The object might have been modified"
         )
     if why:
-        raise failures.conflict(call.served.group, call.served.kind, entry.name, why)
+        raise failures.conflict(call.served.stored_group, call.served.kind, entry.name, why)
 
 
 async def _delete_generic(call: Call, entry: Entry, options: DeleteOptions) -> tuple[Entry, bool]:
@@ -222,6 +228,8 @@ async def _shorten(call: Call, entry: Entry, options: DeleteOptions) -> tuple[En
 
 def _wanted_finalizers(call: Call, obj: JsonObject, options: DeleteOptions) -> list[str]:
     present = finalizers(obj)
+    if call.served.storage in _UNCOLLECTED:
+        return present
     orphan, foreground = _policy(present, options, orphans=call.served.storage in _ORPHANING)
     wanted = [name for name in present if name not in (_ORPHAN, _FOREGROUND)]
     if orphan:

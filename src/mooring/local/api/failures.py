@@ -50,6 +50,8 @@ __all__ = [
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
 
+#: How the messages of the router begin.
+ROUTED = ("the server does not allow", "406: ", "415: ")
 #: How the messages begin whose answers carry details, empty or not: the router's, and refusals of paths.
 _DETAILED = ("the server ", "406: ", "415: ", "forbidden: ")
 

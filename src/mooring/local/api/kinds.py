@@ -58,6 +58,10 @@ class Kind:
         unknown += schema.unknown_fields(obj, self.schema)
         return schema.prune(obj, self.schema), unknown
 
+    def read_back(self, obj: JsonObject) -> JsonObject:
+        """Return the object as it comes back from storage."""
+        return obj if self.is_custom else wire.stored(obj, self.schema)
+
     def default(self, obj: JsonObject, *, applied: bool = False) -> JsonObject:
         """Return the object with its defaults; nulls that an apply leaves stay, to be refused."""
         served = self.served

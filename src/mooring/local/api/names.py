@@ -66,15 +66,15 @@ _QUALIFIED_HINT: Final = (
 )
 
 
-def _too_long(limit: int) -> str:
-    return f"must be no more than {limit} bytes"
+def _too_long(limit: int, unit: str = "characters") -> str:
+    return f"must be no more than {limit} {unit}"
 
 
 @lru_cache(maxsize=8192)
 def _matched(text: str, pattern: str, complaint: str, limit: int) -> tuple[str, ...]:
     errors = []
     if len(text.encode()) > limit:
-        errors.append(_too_long(limit))
+        errors.append(_too_long(limit, "bytes" if pattern == _VALUE else "characters"))
     if re.fullmatch(pattern, text) is None:
         errors.append(complaint)
     return tuple(errors)
@@ -118,7 +118,7 @@ def qualified_name(text: str) -> tuple[str, ...]:
     if not name:
         errors.append("name part must be non-empty")
     elif len(name) > 63:
-        errors.append(f"name part {_too_long(63)}")
+        errors.append(f"name part {_too_long(63, 'bytes')}")
     if re.fullmatch(_QUALIFIED, name) is None:
         errors.append(_QUALIFIED_TEXT)
     return tuple(errors)

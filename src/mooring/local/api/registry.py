@@ -65,6 +65,11 @@ class Served:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
+    def stored_group(self) -> str:
+        """The group of its collection, which errors about its objects name."""
+        return self.storage.partition(".")[2]
+
+    @property
     def converts(self) -> bool:
         """Whether stored objects have another shape than this version shows."""
         return (self.group, self.version, self.plural) in _STORED_AS

@@ -369,6 +369,8 @@ class Collection:
         """Return the objects as they were at a version; raises CompactedError when it is too old."""
         if rv < self._floor:
             raise CompactedError
+        if not self._log or self._log[-1].rv <= rv:
+            return self.entries(namespace)
         state = {entry.place: entry for entry in self.entries(namespace)}
         for event in reversed(self._log):
             if event.rv <= rv:
@@ -629,6 +631,11 @@ class Store:
             if change.done is not None and not change.done.done():
                 change.done.set_exception(StorageError(f"cannot write: {error}"))
                 change.done.exception()  # a client that went away must not make asyncio complain
+
+    def wake(self) -> None:
+        """Wake everyone who waits for a change of any collection."""
+        for collection in self._collections.values():
+            collection.wake()
 
     async def close(self) -> None:
         """Commit what is staged, refuse what comes later, release the database."""

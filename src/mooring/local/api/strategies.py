@@ -168,6 +168,8 @@ def prepare_subresource(
     new: JsonObject, old: JsonObject, served: Served, subresource: str, world: World
 ) -> JsonObject:
     """Return a changed object of which a subresource takes only its part, and the metadata it may carry."""
+    if subresource == "scale":
+        return prepare_update(new, old, served, world)
     if subresource == "finalize":
         return _with_part(new, old, "status")
     if subresource == "resize":
@@ -312,10 +314,21 @@ def _qos_class(spec: JsonObject) -> str:
 
 
 def _create_claim(obj: JsonObject, world: World) -> JsonObject:
-    spec = obj.get("spec") or {}
+    spec = _with_sources(obj.get("spec") or {})
+    obj = {**obj, "spec": spec}
     if "storageClassName" not in spec and not spec.get("volumeName") and (name := _default_class(world)):
         obj = {**obj, "spec": {**spec, "storageClassName": name}}
     return {**obj, "status": {"phase": "Pending"}}
+
+
+def _with_sources(spec: JsonObject) -> JsonObject:
+    """Let the two fields that name a claim's data source speak for each other."""
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if source and not reference:
+        return {**spec, "dataSourceRef": source}
+    if reference and not source and not reference.get("namespace"):
+        return {**spec, "dataSource": reference}
+    return spec
 
 
 def _default_class(world: World) -> str:
@@ -530,7 +543,7 @@ def _create_job(obj: JsonObject, world: World) -> JsonObject:
     spec = dict(obj.get("spec") or {})
     if spec.get("manualSelector"):
         return obj
-    uid, name = obj["metadata"]["uid"], obj["metadata"]["name"]
+    uid, name = obj["metadata"]["uid"], obj["metadata"].get("name", "")
     template = dict(spec.get("template") or {})
     meta = dict(template.get("metadata") or {})
     meta["labels"] = {

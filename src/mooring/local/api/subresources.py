@@ -133,9 +133,13 @@ async def _scale(call: Call) -> Answer:
     if call.verb == "update":
         options = WriteOptions.parse(call.request, "UpdateOptions")
         _, sent = await writes.decode_body(call, kind="Scale", api_version="autoscaling/v1")
+        writes.check_name(call, sent)
         return await _rescale(call, lambda scale: sent, options)
-    options = WriteOptions.parse(call.request, "PatchOptions")
     content_type = codec.media_type(call.request.header("content-type"))
+    if content_type not in writes.PATCH_TYPES:
+        custom = call.served.custom is not None
+        raise failures.unsupported_media_type(writes.PATCH_TYPES) if custom else failures.unroutable_body()
+    options = WriteOptions.parse(call.request, "PatchOptions", apply=content_type == writes.PATCH_TYPES[3])
     body = await call.request.read_body()
     try:
         change = codec.decode(
@@ -147,13 +151,9 @@ async def _scale(call: Call) -> Answer:
 
 
 def _patched(call: Call, scale: JsonObject, change: Any, content_type: str) -> JsonObject:
-    if content_type == "application/json-patch+json":
-        result: JsonObject = patch.json_patch(scale, change)
-    elif content_type in writes.PATCH_TYPES[1:4]:
-        # A Scale holds no list, so every other patch merges.
-        result = patch.merge_patch(scale, change)
-    else:
-        raise failures.unsupported_media_type(writes.PATCH_TYPES)
+    # A Scale holds no list, so every patch but JSON's own merges.
+    json_patch = content_type == writes.PATCH_TYPES[0]
+    result: JsonObject = patch.json_patch(scale, change) if json_patch else patch.merge_patch(scale, change)
     return result
 
 

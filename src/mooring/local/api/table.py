@@ -489,7 +489,7 @@ def _cron_job(obj: JsonObject, now: datetime) -> Cells:
         _name(obj),
         spec.get("schedule", ""),
         spec.get("timeZone") or NONE,
-        bool(spec.get("suspend")),
+        "True" if spec.get("suspend") else "False",
         len(status.get("active") or ()),
         last,
         _age(obj, now),
@@ -916,6 +916,168 @@ METRICS_COLUMNS = (
     _Column("Window", format="duration"),
 )
 
+_Cell = tuple[str, str, Callable[[JsonObject], Any]]
+
+
+def _by_column(*columns: _Cell) -> _Printer:
+    """Return the columns of a kind each of which one function of the object fills; "Age" fills itself."""
+
+    def cells(obj: JsonObject, now: datetime) -> Cells:
+        shown = (_age(obj, now) if name == "Age" else cell(obj) for name, _, cell in columns)
+        return (_name(obj), *shown)
+
+    return (NAME, *(_Column(name, kind) for name, kind, _ in columns)), cells
+
+
+def _text(*path: str, default: Any = "") -> Callable[[JsonObject], Any]:
+    return lambda obj: _at(obj, *path, default=default)
+
+
+def _count(*path: str) -> Callable[[JsonObject], int]:
+    return lambda obj: len(_at(obj, *path, default=None) or ())
+
+
+def _param_kind(obj: JsonObject) -> str:
+    kind = _at(obj, "spec", "paramKind", default=None)
+    return f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else UNSET
+
+
+def _param_ref(obj: JsonObject) -> str:
+    reference = _at(obj, "spec", "paramRef", default=None) or {}
+    if reference.get("name"):
+        return f"{reference.get('namespace') or '*'}/{reference['name']}"
+    if reference.get("selector") is None:
+        return UNSET
+    selector = reference["selector"]
+    labels = ",".join(f"{k}: {v}" for k, v in sorted((selector.get("matchLabels") or {}).items()))
+    return f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{}},}}"
+
+
+def _signing_state(obj: JsonObject) -> str:
+    kinds = {c.get("type") for c in _at(obj, "status", "conditions", default=None) or ()}
+    state = "Denied" if "Denied" in kinds else "Approved" if "Approved" in kinds else "Pending"
+    failed = ",Failed" if "Failed" in kinds else ""
+    return state + failed + (",Issued" if _at(obj, "status", "certificate", default="") else "")
+
+
+def _signing_period(obj: JsonObject) -> str:
+    seconds = _at(obj, "spec", "expirationSeconds", default=None)
+    return NONE if seconds is None else duration(seconds)
+
+
+def _parent(obj: JsonObject) -> str:
+    parent = _at(obj, "spec", "parentRef", default=None)
+    if not parent:
+        return NONE
+    kind = ".".join(filter(None, (parent.get("resource", ""), parent.get("group", "")))).lower()
+    return "/".join(filter(None, (kind, parent.get("namespace", ""), parent.get("name", ""))))
+
+
+def _available(obj: JsonObject) -> str:
+    for condition in _at(obj, "status", "conditions", default=None) or ():
+        if condition.get("type") == "Available":
+            reason = condition.get("reason", "")
+            return "True" if condition.get("status") == "True" else f"{condition.get('status')} ({reason})"
+    return "Unknown"
+
+
+def _api_service(obj: JsonObject) -> str:
+    service = _at(obj, "spec", "service", default=None)
+    return f"{service.get('namespace', '')}/{service.get('name', '')}" if service else "Local"
+
+
+def _queue(key: str) -> Callable[[JsonObject], Any]:
+    return lambda obj: _at(obj, "spec", "limited", "limitResponse", "queuing", key, default=NONE)
+
+
+def _claim_state(obj: JsonObject) -> str:
+    states = ["deleted"] if obj["metadata"].get("deletionTimestamp") else []
+    status = obj.get("status") or {}
+    states += ["allocated"] if status.get("allocation") else []
+    states += ["reserved"] if status.get("reservedFor") else []
+    return ",".join(states if "allocated" in states else [*states, "pending"])
+
+
+def _missing_level(obj: JsonObject) -> str:
+    conditions = _at(obj, "status", "conditions", default=None) or ()
+    return next((c.get("status", "?") for c in conditions if c.get("type") == "Dangling"), "?")
+
+
+_AGE_CELL: _Cell = ("Age", "string", str)
+_PARAMS: tuple[_Cell, ...] = (
+    ("PolicyName", "string", _text("spec", "policyName")),
+    ("ParamRef", "string", _param_ref),
+    _AGE_CELL,
+)
+_PLAIN: Mapping[str, tuple[_Cell, ...]] = {
+    "certificatesigningrequests.certificates.k8s.io": (
+        _AGE_CELL,
+        ("SignerName", "string", _text("spec", "signerName", default=NONE)),
+        ("Requestor", "string", _text("spec", "username")),
+        ("RequestedDuration", "string", _signing_period),
+        ("Condition", "string", _signing_state),
+    ),
+    "servicecidrs.networking.k8s.io": (
+        ("CIDRs", "string", lambda obj: ",".join(_at(obj, "spec", "cidrs", default=None) or ())),
+        _AGE_CELL,
+    ),
+    "ipaddresses.networking.k8s.io": (("ParentRef", "string", _parent),),
+    "csinodes.storage.k8s.io": (("Drivers", "integer", _count("spec", "drivers")), _AGE_CELL),
+    "volumeattachments.storage.k8s.io": (
+        ("Attacher", "string", _text("spec", "attacher")),
+        ("PV", "string", _text("spec", "source", "persistentVolumeName")),
+        ("Node", "string", _text("spec", "nodeName")),
+        ("Attached", "boolean", _text("status", "attached", default=False)),
+        _AGE_CELL,
+    ),
+    "volumeattributesclasses.storage.k8s.io": (("DriverName", "string", _text("driverName")), _AGE_CELL),
+    "mutatingadmissionpolicies.admissionregistration.k8s.io": (
+        ("Mutations", "integer", _count("spec", "mutations")),
+        ("ParamKind", "string", _param_kind),
+        _AGE_CELL,
+    ),
+    "mutatingadmissionpolicybindings.admissionregistration.k8s.io": _PARAMS,
+    "validatingadmissionpolicies.admissionregistration.k8s.io": (
+        ("Validations", "integer", _count("spec", "validations")),
+        ("ParamKind", "string", _param_kind),
+        _AGE_CELL,
+    ),
+    "validatingadmissionpolicybindings.admissionregistration.k8s.io": _PARAMS,
+    "apiservices.apiregistration.k8s.io": (
+        ("Service", "string", _api_service),
+        ("Available", "string", _available),
+        _AGE_CELL,
+    ),
+    "deviceclasses.resource.k8s.io": (_AGE_CELL,),
+    "resourceclaims.resource.k8s.io": (("State", "string", _claim_state), _AGE_CELL),
+    "resourceclaimtemplates.resource.k8s.io": (_AGE_CELL,),
+    "resourceslices.resource.k8s.io": (
+        ("Node", "string", _text("spec", "nodeName")),
+        ("Driver", "string", _text("spec", "driver")),
+        ("Pool", "string", _text("spec", "pool", "name")),
+        _AGE_CELL,
+    ),
+    "flowschemas.flowcontrol.apiserver.k8s.io": (
+        ("PriorityLevel", "string", _text("spec", "priorityLevelConfiguration", "name")),
+        ("MatchingPrecedence", "string", _text("spec", "matchingPrecedence", default=0)),
+        ("DistinguisherMethod", "string", _text("spec", "distinguisherMethod", "type", default=NONE)),
+        _AGE_CELL,
+        ("MissingPL", "string", _missing_level),
+    ),
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": (
+        ("Type", "string", _text("spec", "type")),
+        (
+            "NominalConcurrencyShares",
+            "string",
+            _text("spec", "limited", "nominalConcurrencyShares", default=NONE),
+        ),
+        ("Queues", "string", _queue("queues")),
+        ("HandSize", "string", _queue("handSize")),
+        ("QueueLengthLimit", "string", _queue("queueLengthLimit")),
+        _AGE_CELL,
+    ),
+}
+
 _PRINTERS: Mapping[str, _Printer] = {
     "pods.metrics.k8s.io": (METRICS_COLUMNS, _pod_metrics),
     "nodes.metrics.k8s.io": (METRICS_COLUMNS, _node_metrics),
@@ -1031,6 +1193,7 @@ _PRINTERS: Mapping[str, _Printer] = {
         _names("Webhooks", "Age", integers=("Webhooks",)),
         _webhooks,
     ),
+    **{name: _by_column(*columns) for name, columns in _PLAIN.items()},
     "roles.rbac.authorization.k8s.io": _ROLE,
     "clusterroles.rbac.authorization.k8s.io": _ROLE,
     "rolebindings.rbac.authorization.k8s.io": _BINDING,

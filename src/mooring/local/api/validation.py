@@ -28,6 +28,8 @@ JsonObject = dict[str, Any]
 def validate_create(obj: JsonObject, *, group: str, kind: str, namespaced: bool) -> list[FieldError]:
     """Return what is wrong with a new built-in object (after defaulting), metadata included."""
     metadata = obj.get("metadata") or {}
+    if (group, kind) in _LEGACY:
+        return validate_metadata(metadata, namespaced=namespaced, check=names.http_path_segment)
     check = _NAMES.get((group, kind), names.dns1123_subdomain)
     errors = validate_metadata(metadata, namespaced=namespaced, check=check)
     errors += standard_finalizers(metadata.get("finalizers"), [])
@@ -41,6 +43,8 @@ def validate_update(
     """Return what is wrong with a changed built-in object, metadata included."""
     if obj is old:
         return []
+    if (group, kind) in _LEGACY:
+        return []
     metadata, before = obj.get("metadata") or {}, old.get("metadata") or {}
     errors = validate_metadata_update(metadata, before)
     errors += standard_finalizers(metadata.get("finalizers"), before.get("finalizers") or [])
@@ -52,6 +56,8 @@ def validate_update(
     return errors + list(rules.update(obj, old)) if not subresource else errors
 
 
+#: Events of the old group are checked for what every object is checked for, and no more.
+_LEGACY: Final = frozenset((("", "Event"),))
 _NAMES: Final[dict[tuple[str, str], Callable[[str], tuple[str, ...]]]] = {
     ("", "Service"): names.dns1123_label,
     ("", "Namespace"): names.dns1123_label,

@@ -51,12 +51,20 @@ class Decoded:
     unknown: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Plan:
-    """What a struct's fields ask for, by key: the schema, the Go type, and when it may be left out."""
+    """What a struct's fields ask for, by key: the schema, the Go type, and when it may be left out.
+
+    `nullable` are the properties that keep empty lists or maps, or lead to such: found on first use.
+    """
 
     fields: dict[str, tuple[Schema, str, bool]]
     always: tuple[tuple[str, Json], ...]
+    nullable: tuple[tuple[str, Schema], ...] | None = None
+
+    def nulled(self, key: str) -> bool:
+        """Whether an empty list or map of this name is kept, as null."""
+        return self.fields[key][0].kind in ("list", "map") and (key, None) in self.always
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +89,46 @@ def decode(obj: JsonObject, schema: Schema) -> Decoded:
 
 
 # --- structs ------------------------------------------------------------------------------------------
+
+
+def stored(obj: JsonObject, schema: Schema) -> JsonObject:
+    """Return a decoded object as it is read back: an empty list or map that is kept is none, as in protobuf."""
+    result: JsonObject | None = None
+    for key, child in _nullable(schema):
+        item = obj.get(key)
+        if item is None:
+            continue
+        back = _read_back(item, child) if item else (None if _plan(schema).nulled(key) else item)
+        if back is not item:
+            result = dict(obj) if result is None else result
+            result[key] = back
+    return obj if result is None else result
+
+
+def _read_back(value: Json, schema: Schema) -> Json:
+    if schema.kind == "struct":
+        return stored(value, schema)
+    if schema.kind == "list" and schema.items is not None and schema.items.kind == "struct":
+        items = [stored(item, schema.items) for item in value]
+        return items if any(a is not b for a, b in zip(items, value, strict=True)) else value
+    return value
+
+
+def _nullable(schema: Schema) -> tuple[tuple[str, Schema], ...]:
+    """Return the properties that keep empty lists or maps, or lead to such."""
+    plan = _plan(schema)
+    if plan.nullable is None:
+        plan.nullable = ()  # what refers to itself ends here
+        found = [
+            (key, child) for key, child in schema.properties.items() if plan.nulled(key) or _keeps(child)
+        ]
+        plan.nullable = tuple(found)
+    return plan.nullable
+
+
+def _keeps(schema: Schema) -> bool:
+    inner = schema.items if schema.kind == "list" else schema
+    return inner is not None and inner.kind == "struct" and bool(_nullable(inner))
 
 
 def _plan(schema: Schema) -> _Plan:
@@ -146,11 +194,9 @@ def _struct(value: JsonObject, schema: Schema, path: str, unknown: list[str]) ->
             result = dict(value) if result is None else result
             result[key] = decoded
     for key, kept in plan.always:
-        if key not in (value if result is None else result) and not (kept is None and key in value):
+        if key not in (value if result is None else result):
             result = dict(value) if result is None else result
             result[key] = kept
-        elif kept is None and key in value and result is not None and key not in result:
-            result[key] = None
     return value if result is None else result
 
 

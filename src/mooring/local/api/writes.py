@@ -35,6 +35,7 @@ from mooring.local.api.wire import WireError, json_type
 __all__ = [
     "PATCH_TYPES",
     "Result",
+    "check_name",
     "create",
     "decode_body",
     "decode_review",
@@ -241,6 +242,8 @@ async def decode_review(
 
 
 def _same_namespace(call: Call, obj: JsonObject) -> None:
+    if not call.served.namespaced:
+        return
     sent = obj["metadata"].get("namespace") or ""
     if sent and sent != call.namespace:
         raise failures.bad_request(
@@ -257,8 +260,7 @@ async def store_new(
         raise failures.method_not_allowed_because(
             "create not allowed while custom resource definition is terminating"
         )
-    if obj["metadata"].get("resourceVersion"):
-        raise failures.without_reason("resourceVersion should not be set on objects to be created")
+    versioned = bool(obj["metadata"].get("resourceVersion"))
     generated = not obj["metadata"].get("name")
     obj = on_create(obj, now=cluster.now(), namespace=call.namespace)
     obj = call.kind.default(obj, applied=applied)
@@ -278,22 +280,25 @@ async def store_new(
     errors = call.kind.validate_create(obj)
     name = obj["metadata"].get("name") or ""
     if errors:
-        raise invalid_object(errors, group=served.group, kind=served.kind, name=name)
+        raise invalid_object(errors, group=served.stored_group, kind=served.kind, name=name)
     if served.storage == strategies.CRD:
         obj = strategies.establish(obj, cluster.world)
     if call.verb != "create":
         cluster.authorizer.check(_creation(call))
     await cluster.admission.validate(call, obj, None, "CREATE", options)
+    if versioned:
+        raise failures.without_reason("resourceVersion should not be set on objects to be created")
     place = (call.namespace, name)
     if call.collection.head(place) is not None:
-        raise failures.already_exists(served.group, served.plural, name)
+        raise failures.already_exists(served.stored_group, served.plural, name)
+    obj = call.kind.read_back(obj)
     if options.dry_run:
         return obj
     stored = await _stored(call, obj)
     try:
         write = cluster.store.put(call.collection, place, stored, base=None, version=served.stored_version)
     except StaleError:
-        raise failures.already_exists(served.group, served.plural, name) from None
+        raise failures.already_exists(served.stored_group, served.plural, name) from None
     return await _written(call, write)
 
 
@@ -378,13 +383,7 @@ async def replace(call: Call) -> Result:
     body, obj = await decode_body(call, kind=served.kind, api_version=served.api_version)
     obj = _canonical(call, obj, options, body)
     _same_namespace(call, obj)
-    name = obj["metadata"].get("name") or ""
-    if not name:
-        raise _nameless(call)
-    if name != target.name:
-        raise failures.bad_request(
-            f"the name of the object ({name}) does not match the name on the URL ({target.name})"
-        )
+    name = check_name(call, obj)
     if call.collection.head((call.namespace, target.name)) is None:
         if strategies.upserts(served) and not target.subresource:
             return 201, await store_new(call, obj, options)
@@ -397,6 +396,18 @@ async def replace(call: Call) -> Result:
         return obj
 
     return 200, await update(call, sent, options)
+
+
+def check_name(call: Call, obj: JsonObject) -> str:
+    """Return the name of the object of an update; raises 400 when it is not that of the path."""
+    name, wanted = (obj.get("metadata") or {}).get("name") or "", call.target.name
+    if not name:
+        raise _nameless(call)
+    if name != wanted:
+        raise failures.bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({wanted})"
+        )
+    return str(name)
 
 
 def _nameless(call: Call) -> BadRequest:
@@ -456,7 +467,7 @@ async def _update_once(
     new = ssa.restore_times(new, old)
     errors = call.kind.validate_update(new, old, subresource=subresource)
     if errors:
-        raise invalid_object(errors, group=served.group, kind=served.kind, name=base.name)
+        raise invalid_object(errors, group=served.stored_group, kind=served.kind, name=base.name)
     if served.storage == strategies.CRD and not subresource and not is_deleting(old):
         new = strategies.establish(new, cluster.world)
     await cluster.admission.validate(call, new, old, "UPDATE", options)
@@ -475,7 +486,7 @@ def _reset(call: Call) -> tuple[str, ...]:
 
 
 def _prepared(call: Call, new: JsonObject, old: JsonObject) -> JsonObject:
-    if call.target.subresource:
+    if call.target.subresource not in ("", "scale"):
         return strategies.prepare_subresource(
             new, old, call.served, call.target.subresource, call.cluster.world
         )
@@ -504,6 +515,7 @@ async def _store_changed(
     cluster, served = call.cluster, call.served
     new = with_metadata(new, resourceVersion=old["metadata"]["resourceVersion"])
     gone = is_deleting(old) and not finalizers(new) and _may_go(call, new, old)
+    new = call.kind.read_back(new)
     if options.dry_run:
         return new
     if gone:
