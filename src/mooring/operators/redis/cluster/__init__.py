@@ -1,0 +1,13 @@
+"""HarmonyCloud's RedisCluster: Redis Cluster with slots that are moved safely, and a scale-in that drains first.
+
+Read `plan` first, then `scale` and `roll`: they hold every rule. `topology` says what is seen, `steps` and `mover` what is
+done, `specs` what is declared, `actor` puts them together.
+"""
+
+from mooring.kube.object import Object
+from mooring.operators.redis.cluster.actor import register
+from mooring.operators.redis.cluster.types import RedisCluster
+
+__all__ = ["KINDS", "RedisCluster", "register"]
+
+KINDS: tuple[type[Object], ...] = (RedisCluster,)

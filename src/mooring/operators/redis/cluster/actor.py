@@ -1,0 +1,348 @@
+"""Glue: look at the cluster, let the planner decide, carry it out, say what happened.
+
+Every decision is in `plan`, every object in `specs`, every effect on servers in `steps`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace as changed
+from datetime import datetime
+from typing import ClassVar, TypeVar
+
+from msgspec.structs import replace
+
+from mooring.actor import Act, Actor, Context, Outcome, Related, run_actor
+from mooring.cache import Informer
+from mooring.kube.object import Key, Object, owner_reference, to_dict
+from mooring.kube.objects import apps, core, policy
+from mooring.kube.patches import MergePatch
+from mooring.operators.redis.cluster import moves
+from mooring.operators.redis.cluster.gather import Gathering
+from mooring.operators.redis.cluster.look import Look
+from mooring.operators.redis.cluster.names import MANAGED_SELECTOR, cluster_of
+from mooring.operators.redis.cluster.plan import next_step
+from mooring.operators.redis.cluster.report import described, phase_of, progress
+from mooring.operators.redis.cluster.specs import Specs, template_lines
+from mooring.operators.redis.cluster.steps import StepFailed, Steps, is_database_move
+from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterSpec, RedisClusterStatus, pod_of
+from mooring.operators.redis.cluster.validate import warnings
+from mooring.operators.redis.dial import Dial, DialError
+from mooring.runtime import Manager
+
+__all__ = ["NAME", "ClusterActor", "register"]
+
+NAME = "redis-cluster"
+LOOK_AGAIN = 15.0
+"""Seconds between two looks at a cluster that is in sync; pods' changes come at once."""
+AFTER_FAILURE = 0.2
+"""Seconds before a step that did not get through is considered anew."""
+CLUSTER_INDEX = "redis-cluster cluster"
+K = TypeVar("K", bound=Object)
+
+
+class ClusterActor(Actor[RedisCluster]):
+    """Observe and act upon one RedisCluster."""
+
+    kind = RedisCluster
+    name: ClassVar[str] = NAME
+    owns: ClassVar[Sequence[type[Object]]] = (
+        core.Service,
+        core.ConfigMap,
+        core.Secret,
+        apps.StatefulSet,
+        policy.PodDisruptionBudget,
+    )
+    conditions_path: ClassVar[str] = "standardConditions"
+
+    def __init__(self, manager: Manager, *, namespaces: Sequence[str] = (), nodes: bool = True) -> None:
+        self._manager = manager
+        self._pods = _indexed(manager, core.Pod, namespaces)
+        self._claims = _indexed(manager, core.PersistentVolumeClaim, namespaces)
+        self._nodes = manager.informers.of(core.Node) if nodes else None
+        self._said: dict[Key, datetime] = {}
+        self.related = (
+            Related(core.Pod, _cluster_key, label_selector=MANAGED_SELECTOR),
+            Related(core.PersistentVolumeClaim, _cluster_key, label_selector=MANAGED_SELECTOR),
+            Related(core.ConfigMap, self._users_of_config_map),
+        )
+
+    def forget(self, key: Key) -> None:
+        """Nothing but when progress was last told is kept in memory."""
+        self._said.pop(key, None)
+
+    async def observe(self, ctx: Context[RedisCluster]) -> Outcome:
+        """One look and the one thing to do now."""
+        gathering = Gathering(ctx.obj, _Cached(ctx, self._pods, self._nodes), _status(ctx))
+        paused = bool(gathering.spec.pause)
+        if gathering.live is None and (outcome := self._not_begun(ctx, gathering, paused=paused)):
+            return outcome
+        if not paused and (step := self._children(ctx, gathering)):
+            return step
+        look = await gathering.look(self._dial(), ctx.now())
+        self._show(ctx, gathering, look)
+        verdict = next_step(look)
+        return self._conclude(ctx, gathering, look, verdict, paused=paused)
+
+    # --- before there is anything --------------------------------------------------------------------------
+
+    def _not_begun(self, ctx: Context[RedisCluster], gathering: Gathering, *, paused: bool) -> Outcome | None:
+        if paused:
+            message = "spec.pause: nothing is created while it is true; set it to false to begin"
+            ctx.show(replace(_status(ctx), reason=message, reason_type="Paused"))
+            return ctx.wait("Paused", message, after=LOOK_AGAIN)
+        if gathering.blocked is not None:
+            blocked = gathering.blocked
+            ctx.show(
+                replace(_status(ctx), phase="Failed", reason=blocked.message, reason_type=blocked.reason)
+            )
+            return ctx.wait(blocked.reason, blocked.message, after=LOOK_AGAIN, stalled=True)
+        return None
+
+    def _children(self, ctx: Context[RedisCluster], gathering: Gathering) -> Outcome | None:
+        drift = ctx.children.diff(gathering.specs.objects(), keep=self._mounted(ctx, gathering))
+        if drift.foreign:
+            message = "; ".join(map(str, drift.foreign)) + "; rename the cluster, or delete that object"
+            ctx.show(replace(_status(ctx), phase="Failed", reason=message, reason_type="NameTaken"))
+            return ctx.wait("NameTaken", message, stalled=True)
+        if drift:
+            if gathering.live is None:
+                ctx.events.normal(ctx.obj, "CreateClusterStart", str(drift))
+            return ctx.act("ApplyChildren", ctx.children.apply, drift, message=str(drift))
+        owned = (gathering.spec.finalizers or "").lower() == "foreground"
+        wrong = [claim for claim in _of_cluster(self._claims, ctx.key) if _owned(ctx.obj, claim) is not owned]
+        return ctx.act("OwnClaims", _own_claims, ctx, wrong, owned) if wrong else None
+
+    def _mounted(self, ctx: Context[RedisCluster], gathering: Gathering) -> list[tuple[type[Object], str]]:
+        """Content-named ConfigMaps that a pod or the template in place still refers to."""
+        live = gathering.live
+        specs = [live.spec.template.spec] if live and live.spec and live.spec.template else []
+        specs += [pod.spec for pod in _of_cluster(self._pods, ctx.key)]
+        names = {
+            volume.config_map.name
+            for spec in specs
+            for volume in (spec.volumes if spec else None) or ()
+            if volume.config_map is not None and volume.config_map.name
+        }
+        return [(core.ConfigMap, name) for name in sorted(names)]
+
+    # --- the look ------------------------------------------------------------------------------------------
+
+    def _show(self, ctx: Context[RedisCluster], gathering: Gathering, look: Look) -> None:
+        hosts = {
+            pod.metadata.name or "": (pod.status.host_ip if pod.status else None) or ""
+            for pod in _of_cluster(self._pods, ctx.key)
+        }
+        status = described(
+            _status(ctx), look, names=gathering.names, namespace=ctx.key.namespace, hosts=hosts
+        )
+        if status.slot_plan is not None:
+            plan = progress(status.slot_plan, look, last=self._said.get(ctx.key))
+            if plan is not status.slot_plan:
+                self._said[ctx.key] = look.now
+                status = replace(status, slot_plan=plan)
+        ctx.show(status)
+
+    def _conclude(
+        self,
+        ctx: Context[RedisCluster],
+        gathering: Gathering,
+        look: Look,
+        verdict: moves.Verdict,
+        *,
+        paused: bool,
+    ) -> Outcome:
+        blocked = gathering.blocked
+        before = _status(ctx).phase
+        status = phase_of(_status(ctx), look, verdict, blocked)
+        ctx.show(status)
+        ready = look.recorded.formed and not look.seen.absent_owners and bool(look.seen.owners)
+        said = status.reason or "all slots are served"
+        ctx.ready(ready, "Serving" if ready else status.phase or "Creating", said)
+        if paused:
+            todo = (
+                f"; {verdict.name} is left undone: {verdict.why}" if isinstance(verdict, moves.Move) else ""
+            )
+            message = f"spec.pause: nothing is changed{todo}"
+            ctx.show(replace(status, phase=before, reason=message, reason_type="Paused"))
+            return ctx.wait("Paused", message, after=LOOK_AGAIN)
+        if status.phase == "Running" and before not in ("Running", None):
+            ctx.events.normal(ctx.obj, _SUCCESS.get(before or "", "UpgradeClusterSuccess"), said)
+        if isinstance(verdict, moves.Move):
+            return self._act(ctx, gathering, verdict)
+        if isinstance(verdict, moves.Wait):
+            return ctx.wait(verdict.reason, verdict.message, after=verdict.after, stalled=verdict.stalled)
+        if blocked is not None:
+            return ctx.wait(blocked.reason, blocked.message, after=LOOK_AGAIN, stalled=True)
+        if unmet := _unmet(ctx.obj, gathering):
+            return ctx.wait("NotAsDeclared", "; ".join(unmet), after=LOOK_AGAIN, stalled=True)
+        return ctx.in_sync("; ".join(warnings(ctx.obj)) or "everything is as declared", again=LOOK_AGAIN)
+
+    # --- acting --------------------------------------------------------------------------------------------
+
+    def _act(self, ctx: Context[RedisCluster], gathering: Gathering, move: moves.Move) -> Act:
+        if isinstance(move, moves.Record):
+            ctx.show(_recorded(_status(ctx), move))
+            if move.plan is not None:
+                event = "ReshareSlots" if move.plan.kind == "Reshard" else "RebalanceSlots"
+                ctx.events.normal(ctx.obj, event, move.why)
+            return ctx.act("Record", _nothing, message=move.why, record=True)
+        if told := _EVENTS.get(type(move)):
+            ctx.events.normal(ctx.obj, told, move.why)
+        if is_database_move(move):
+            return ctx.act(move.name, self._database, ctx, gathering, move, message=move.why)
+        resize = isinstance(move, moves.Resize)
+        return ctx.act(move.name, self._kubernetes, ctx, gathering, move, message=move.why, record=resize)
+
+    async def _database(self, ctx: Context[RedisCluster], gathering: Gathering, move: moves.Move) -> None:
+        """A step that does not get through is no failure of the cluster: the next look decides anew."""
+        ctx.log.info("step", step=move.name, why=move.why)
+        try:
+            await Steps(self._dial(), password=gathering.found.password).run(move)
+        except (StepFailed, DialError) as error:
+            ctx.log.warning("step did not get through", step=move.name, error=str(error))
+            await self._manager.clock.sleep(AFTER_FAILURE)
+
+    async def _kubernetes(self, ctx: Context[RedisCluster], gathering: Gathering, move: moves.Move) -> None:
+        """The moves that are writes to Kubernetes: whole objects, applied as always."""
+        ctx.log.info("step", step=move.name, why=move.why)
+        found = gathering.found
+        match move:
+            case moves.DeletePod():
+                await ctx.client.delete(core.Pod, move.pod, namespace=ctx.key.namespace, uid=move.uid)
+                return
+            case moves.Resize():
+                found = changed(found, replicas=move.replicas)
+            case moves.WriteTemplate():
+                found = changed(found, rewrite=True)
+        drift = ctx.children.diff(Specs(ctx.obj, found).objects(), keep=self._mounted(ctx, gathering))
+        await ctx.children.apply(drift)
+
+    def _dial(self) -> Dial:
+        return Dial(fence=self._manager.fence.check)
+
+    # --- who is told of what -------------------------------------------------------------------------------
+
+    def _clusters(self, namespace: str) -> Collection[RedisCluster]:
+        return self._manager.client.list(RedisCluster, namespace=namespace)
+
+    def _users_of_config_map(self, config_map: core.ConfigMap) -> list[Key]:
+        name, namespace = config_map.metadata.name, config_map.metadata.namespace or ""
+        return [
+            Key(namespace, one.metadata.name or "")
+            for one in self._clusters(namespace)
+            if pod_of(one.spec or RedisClusterSpec()).configmap == name
+        ]
+
+
+class _Cached:
+    """The objects around a cluster, from the caches."""
+
+    def __init__(
+        self,
+        ctx: Context[RedisCluster],
+        pods: Sequence[Informer[core.Pod]],
+        nodes: Informer[core.Node] | None,
+    ) -> None:
+        self._ctx, self._pods, self._nodes = ctx, pods, nodes
+
+    def find(self, kind: type[K], name: str) -> K | None:
+        return self._ctx.children.find(kind, name)
+
+    def pods(self) -> list[core.Pod]:
+        return _of_cluster(self._pods, self._ctx.key)
+
+    def node(self, name: str) -> core.Node | None:
+        return self._nodes.get(Key("", name)) if self._nodes is not None else None
+
+
+_EVENTS: dict[type[moves.Move], str] = {
+    moves.Claim: "InitCluster",
+    moves.Attach: "AddSlave",
+    moves.Meet: "AddMaster",
+    moves.Resize: "ScalePod",
+    moves.Release: "DeleteNode",
+    moves.Promote: "Failover",
+    moves.WriteTemplate: "UpgradeClusterStart",
+    moves.DeletePod: "DeletePod",
+}
+_SUCCESS = {"Creating": "CreateClusterSuccess"}
+
+
+def _status(ctx: Context[RedisCluster]) -> RedisClusterStatus:
+    return ctx.status if isinstance(ctx.status, RedisClusterStatus) else RedisClusterStatus()
+
+
+def _recorded(status: RedisClusterStatus, move: moves.Record) -> RedisClusterStatus:
+    plan = None if move.drop_plan else move.plan or status.slot_plan
+    formed = status.formed_cluster_before if move.formed is None else move.formed
+    return replace(status, slot_plan=plan, formed_cluster_before=formed)
+
+
+async def _nothing() -> None:
+    """Recording is all there was to do."""
+
+
+def _unmet(cluster: RedisCluster, gathering: Gathering) -> list[str]:
+    """What a cluster that works well still does not follow of its declaration."""
+    said = []
+    if gathering.password_differs:
+        said.append(
+            "spec.pod[0].requirepass: a running cluster keeps its password; put it back, or change it by hand "
+            f"on every server and in Secret {gathering.names.password}"
+        )
+    _, dropped = template_lines(gathering.found.template)
+    if dropped:
+        where = f"ConfigMap {pod_of(gathering.spec).configmap}"
+        said.append(f"{where}: {', '.join(dropped)} is for the operator to decide; remove it")
+    return said
+
+
+def _owned(cluster: RedisCluster, claim: core.PersistentVolumeClaim) -> bool:
+    return any(ref.uid == cluster.metadata.uid for ref in claim.metadata.owner_references or ())
+
+
+async def _own_claims(
+    ctx: Context[RedisCluster], claims: list[core.PersistentVolumeClaim], owned: bool
+) -> None:
+    """``finalizers: foreground``: the claims go with the cluster when it is deleted; else they stay."""
+    for claim in claims:
+        others = [ref for ref in claim.metadata.owner_references or () if ref.uid != ctx.obj.metadata.uid]
+        owners = [*others, owner_reference(ctx.obj, controller=False)] if owned else others
+        body = {
+            "metadata": {
+                "resourceVersion": claim.metadata.resource_version,
+                "ownerReferences": [to_dict(ref) for ref in owners] or None,
+            }
+        }
+        name = claim.metadata.name or ""
+        await ctx.client.patch(
+            core.PersistentVolumeClaim, name, MergePatch(body), namespace=ctx.key.namespace
+        )
+
+
+def _cluster_key(obj: Object) -> list[Key]:
+    name = cluster_of(obj.metadata.labels)
+    return [Key(obj.metadata.namespace or "", name)] if name else []
+
+
+def _indexed(manager: Manager, kind: type[K], namespaces: Sequence[str]) -> list[Informer[K]]:
+    """Informers of the objects that belong to clusters, found by cluster."""
+    found = []
+    for namespace in namespaces or ("",):
+        informer = manager.informers.of(kind, namespace=namespace, label_selector=MANAGED_SELECTOR)
+        informer.add_index(CLUSTER_INDEX, lambda obj: [str(key) for key in _cluster_key(obj)])
+        found.append(informer)
+    return found
+
+
+def _of_cluster(informers: Sequence[Informer[K]], key: Key) -> list[K]:
+    return [obj for informer in informers for obj in informer.by_index(CLUSTER_INDEX, str(key))]
+
+
+def register(
+    manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = (), workers: int = 8
+) -> None:
+    """Put the operator onto a manager; a namespaced one does not read nodes, and so knows no zones."""
+    actor = ClusterActor(manager, namespaces=namespaces, nodes=scope != "namespaced")
+    run_actor(actor, manager, namespaces=namespaces, workers=workers)

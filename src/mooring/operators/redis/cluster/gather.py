@@ -1,0 +1,186 @@
+"""What a cluster is decided from, gathered: its declaration, what it refers to, its pods, and its servers' word."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from mooring.kube.object import Object
+from mooring.kube.objects import apps, core
+from mooring.operators.redis.cluster.look import Look, Recorded, Wanted
+from mooring.operators.redis.cluster.names import Names
+from mooring.operators.redis.cluster.placement import Place
+from mooring.operators.redis.cluster.slots import ALL
+from mooring.operators.redis.cluster.specs import Found, Specs
+from mooring.operators.redis.cluster.topology import Seen, read_nodes
+from mooring.operators.redis.cluster.types import (
+    NAMED,
+    RedisCluster,
+    RedisClusterSpec,
+    RedisClusterStatus,
+    password_of,
+    pipeline_of,
+    pod_of,
+)
+from mooring.operators.redis.cluster.validate import invalid_scaling, validate
+from mooring.operators.redis.dial import Dial
+from mooring.operators.redis.sentinel.pods import pods_of
+from mooring.operators.redis.sentinel.topology import Pod
+from mooring.runtime import secrets
+
+__all__ = ["Around", "Blocked", "Gathering"]
+
+T = TypeVar("T", bound=Object)
+ZONE = "topology.kubernetes.io/zone"
+
+
+class Around(Protocol):
+    """The objects around one cluster."""
+
+    def find(self, kind: type[T], name: str) -> T | None:
+        """The object of that name in the cluster's namespace."""
+        ...
+
+    def pods(self) -> list[core.Pod]:
+        """The cluster's pods."""
+        ...
+
+    def node(self, name: str) -> core.Node | None:
+        """A node of the Kubernetes cluster, if nodes may be read."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blocked:
+    """Why the declaration is not carried out, while what runs is looked after."""
+
+    reason: str
+    message: str
+
+
+class Gathering:
+    """Everything about one cluster at one moment."""
+
+    def __init__(self, cluster: RedisCluster, around: Around, status: RedisClusterStatus) -> None:
+        self._cluster = cluster
+        self._around = around
+        self._status = status
+        self.spec = cluster.spec or RedisClusterSpec()
+        self.names = Names(cluster.metadata.name or "")
+        self.live = around.find(apps.StatefulSet, self.names.cluster)
+        self.blocked = self._blocked()
+        self.found = self._found()
+
+    @property
+    def specs(self) -> Specs:
+        """The child objects, as things are."""
+        return Specs(self._cluster, self.found)
+
+    @property
+    def there(self) -> int:
+        """Pods the StatefulSet has now."""
+        return (self.live.spec.replicas if self.live and self.live.spec else None) or 0
+
+    def _blocked(self) -> Blocked | None:
+        if problems := validate(self._cluster):
+            return Blocked(reason="InvalidArgs", message="; ".join(map(str, problems)))
+        name = pod_of(self.spec).configmap
+        if name and not self._template(name):
+            return Blocked(
+                reason="InvalidArgs",
+                message=f"spec.pod[0].configmap: ConfigMap {name} with a key redis.conf does not exist; create it",
+            )
+        return None
+
+    def _template(self, name: str | None) -> str:
+        given = self._around.find(core.ConfigMap, name) if name else None
+        return (given.data or {}).get("redis.conf", "") if given is not None else ""
+
+    def _found(self) -> Found:
+        kept = self._around.find(core.Secret, self.names.password)
+        password = password_of(self.spec) if kept is None else _secret_value(kept)
+        if password:
+            secrets.add(password)
+        replicas = None
+        if self.live is None and self._status.formed_cluster_before:
+            # A StatefulSet that was deleted comes back whole: slots are taken out before pods, never by a deletion.
+            replicas = max(self.spec.replicas or 0, len(self._status.conditions or ()))
+        return Found(
+            live=self.live,
+            replicas=replicas,
+            template=self._template(pod_of(self.spec).configmap),
+            password=password,
+        )
+
+    @property
+    def password_differs(self) -> bool:
+        """Another password is declared than is in force."""
+        return self.found.password != password_of(self.spec)
+
+    # --- the look ------------------------------------------------------------------------------------------
+
+    async def look(self, dial: Dial, now: datetime) -> Look:
+        """Ask the servers, and put everything together."""
+        pods = self._pods()
+        seen = await read_nodes(dial, pods, password=self.found.password)
+        wanted = self._wanted(seen)
+        ids = {one.name or "": one.node_id or "" for one in self._status.conditions or () if one.node_id}
+        recorded = Recorded(
+            formed=bool(self._status.formed_cluster_before), plan=self._status.slot_plan, ids=ids
+        )
+        places = {pod.name: self._place(pod) for pod in pods}
+        return Look(wanted=wanted, seen=seen, recorded=recorded, places=places, now=now)
+
+    def _pods(self) -> list[Pod]:
+        uid = (self.live.metadata.uid if self.live is not None else None) or ""
+        return pods_of(self._around.pods(), component="redis", owner_uid=uid, claims={}, born=None)
+
+    def _place(self, pod: Pod) -> Place:
+        node = self._around.node(pod.node) if pod.node else None
+        zone = ((node.metadata.labels or {}) if node is not None else {}).get(ZONE, "")
+        return Place(name=pod.name, ordinal=pod.ordinal, node=pod.node, zone=zone)
+
+    def _wanted(self, seen: Seen) -> Wanted:
+        """The declaration; what cannot be carried out leaves as many nodes as there are."""
+        spec, strategy = self.spec, self.spec.update_strategy
+        nodes = spec.replicas or self.there
+        if self.blocked is None and self.there and nodes != self.there:
+            nodes = self._resized(seen, nodes)
+        if self.blocked is not None:
+            nodes = self.there or nodes
+        status = self.live.status if self.live is not None else None
+        template = pod_of(spec).update_strategy
+        return Wanted(
+            nodes=nodes,
+            pods=self.there,
+            named=bool(strategy and strategy.type == NAMED),
+            strategies=tuple((strategy.assign_strategies if strategy else None) or ()),
+            pipeline=pipeline_of(spec),
+            stale_template=self.blocked is None and not self.specs.current(),
+            revision=(status.update_revision if status else None) or "",
+            rolls=template is None or template.type != "OnDelete",
+        )
+
+    def _resized(self, seen: Seen, nodes: int) -> int:
+        """Whether the slots can be moved as declared is known before any pod is made."""
+        if self._status.slot_plan is not None:
+            return nodes
+        whole = seen.covered == ALL
+        if self._status.formed_cluster_before and whole:
+            names = [one.id for one in seen.live]
+            if why := invalid_scaling(self.spec, nodes=self.there, owned=seen.owners, names=names):
+                self.blocked = Blocked(reason="InvalidArgs", message=why)
+                return self.there
+            return nodes
+        # Unknown for now: nothing is added, and what is being taken out stays on its way.
+        return min(nodes, self.there) if self._status.formed_cluster_before else nodes
+
+
+def _secret_value(secret: core.Secret) -> str:
+    try:
+        return base64.b64decode((secret.data or {}).get("password", "")).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""

@@ -1,0 +1,134 @@
+"""One look at a cluster: what is wanted, what is seen, what was written down; and questions the rules ask of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+
+from mooring.operators.redis.cluster.moves import Target
+from mooring.operators.redis.cluster.placement import Place
+from mooring.operators.redis.cluster.topology import Live, Node, Seen
+from mooring.operators.redis.cluster.types import AssignStrategy, SlotPlan, masters_of
+
+__all__ = ["Look", "Recorded", "Wanted", "target_of"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is declared, as far as decisions need it."""
+
+    nodes: int = 6
+    """Nodes to have; as many as there are while the declaration cannot be met."""
+    pods: int = 6
+    """Pods the StatefulSet has now."""
+    named: bool = False
+    """Slots of new masters come from named nodes."""
+    strategies: Sequence[AssignStrategy] = ()
+    pipeline: int = 10
+    stale_template: bool = False
+    """The template was made from other inputs than the present ones."""
+    revision: str = ""
+    """The revision pods are to have; "" while the StatefulSet has none."""
+    rolls: bool = True
+    """Pods of another revision are replaced by us and not by the user."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """What the status remembers."""
+
+    formed: bool = False
+    plan: SlotPlan | None = None
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """Node ids by pod, as last seen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """Everything a decision rests on."""
+
+    wanted: Wanted
+    seen: Seen
+    recorded: Recorded
+    places: Mapping[str, Place]
+    now: datetime
+
+    @cached_property
+    def masters(self) -> int:
+        """How many masters there shall be."""
+        return masters_of(self.wanted.nodes)
+
+    @cached_property
+    def owners(self) -> list[Live]:
+        """Live masters with slots, by ordinal."""
+        return [one for one in self.seen.live if one.id in self.seen.owners]
+
+    @cached_property
+    def spare(self) -> list[Live]:
+        """Live nodes without slots that follow nobody and are to stay, by ordinal."""
+        return [
+            one
+            for one in self.seen.live
+            if one.is_master and not one.slots and not one.server.keys and self.stays(one.node)
+        ]
+
+    @cached_property
+    def foreign(self) -> list[Live]:
+        """Nodes without slots that have keys all the same: not for us to throw away."""
+        return [
+            one
+            for one in self.seen.live
+            if one.is_master and not one.slots and one.server.keys and len(one.server.view) == 1
+        ]
+
+    @cached_property
+    def missing(self) -> list[Node]:
+        """Pods that are to stay and do not answer as nodes of the cluster."""
+        names = {one.name for one in self.seen.live}
+        return [one for one in self.seen.nodes if one.name not in names and self.stays(one)]
+
+    @property
+    def complete(self) -> bool:
+        """Every pod there is to be answers as a node of the cluster."""
+        there = {one.node.pod.ordinal for one in self.seen.live if self.stays(one.node)}
+        return len(there) >= self.wanted.nodes
+
+    def stays(self, node: Node) -> bool:
+        """Its ordinal is within what is wanted."""
+        return node.pod.ordinal < self.wanted.nodes
+
+    def released(self, one: Live) -> bool:
+        """It is on its way out and knows nobody any more."""
+        return not self.stays(one.node) and len(one.server.view) == 1
+
+    def node_of(self, id: str) -> Node | None:
+        """The pod that has, or last had, this id."""
+        for node in self.seen.nodes:
+            if node.id == id:
+                return node
+        name = next((pod for pod, known in self.recorded.ids.items() if known == id), None)
+        return next((node for node in self.seen.nodes if node.name == name), None)
+
+    def replicas(self, *, staying: bool = False) -> Counter[str]:
+        """How many live replicas each master has, by the master's id."""
+        return Counter(
+            one.master for one in self.seen.live if one.master and (not staying or self.stays(one.node))
+        )
+
+    def place(self, one: Live) -> Place:
+        """Where it runs."""
+        return self.places.get(one.name) or Place(name=one.name, ordinal=one.node.pod.ordinal)
+
+    def majority(self) -> bool:
+        """Enough masters answer to vote."""
+        masters = len(self.seen.owners) + len(self.seen.absent_owners)
+        return len(self.seen.owners) * 2 > masters
+
+
+def target_of(one: Live | Node) -> Target:
+    """The server of a node."""
+    node = one.node if isinstance(one, Live) else one
+    return Target(name=node.name, address=node.address, id=node.id)

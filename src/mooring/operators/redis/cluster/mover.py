@@ -1,0 +1,193 @@
+"""Slots move with their keys: marked on both sides, emptied, given away, verified, a few slots at a time.
+
+Nothing is kept here: where a slot stands is read from the two nodes, so whoever comes next goes on. A key that is on
+both sides after a crash is the source's as long as the source owns the slot, for its clients wrote there last.
+Keys travel in batches bounded by number and by bytes, since MIGRATE holds up both servers while it runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any, Final
+
+from mooring.operators.redis.cluster.moves import MoveSlots, Settle, Target
+from mooring.operators.redis.cluster.slots import each
+from mooring.operators.redis.cluster.topology import parse_nodes
+from mooring.operators.redis.dial import Dial, DialError, Link, Refused
+
+__all__ = ["BATCH_BYTES", "MoveFailed", "Mover", "batches"]
+
+CHUNK: Final = 64
+"""Slots that are marked, emptied and given away together."""
+BATCH_BYTES: Final = 1 << 20
+"""Keys of more memory than this together do not travel in one MIGRATE; a larger one travels alone."""
+BATCH_TIMEOUT: Final = 20_000
+"""Milliseconds for one MIGRATE; a key of a hundred megabytes takes about a second on a local network."""
+TURN: Final = 1.0
+"""Seconds until the cluster is looked at again."""
+
+
+class MoveFailed(Exception):
+    """A slot could not be moved; it stays with whoever owns it, and the next look decides anew."""
+
+
+@dataclass(kw_only=True)
+class Mover:
+    """Moves slots from one node to another."""
+
+    dial: Dial
+    password: str = field(default="", repr=False)
+    throttle: float = 0.0
+    """Seconds to rest after each batch."""
+
+    async def move(self, step: MoveSlots) -> int:
+        """Move for about a second; how many slots are done."""
+        until = monotonic() + TURN
+        slots = list(each(step.transfer.slots))
+        done = 0
+        async with AsyncExitStack() as stack:
+            links = await self._open(stack, step.source, step.target, step.masters)
+            while done < len(slots) and monotonic() < until:
+                part = slots[done : done + CHUNK]
+                await self._chunk(links, part, step.pipeline)
+                done += len(part)
+        return done
+
+    async def settle(self, step: Settle, pipeline: int = 10) -> None:
+        """Finish a slot where keys have gone already; take the marks off where none has."""
+        async with AsyncExitStack() as stack:
+            links = await self._open(stack, step.owner, step.other, step.masters)
+            arrived = await links.target.call("CLUSTER", "COUNTKEYSINSLOT", step.slot)
+            if arrived:
+                await self._chunk(links, [step.slot], pipeline)
+                return
+            for link in (links.target, links.source):
+                await link.call("CLUSTER", "SETSLOT", step.slot, "STABLE")
+
+    async def _open(
+        self, stack: AsyncExitStack, source: Target, target: Target, masters: Sequence[Target]
+    ) -> _Links:
+        async def link(one: Target) -> Link:
+            opened = await stack.enter_async_context(
+                self.dial.link(one.address, password=self.password, reply_timeout=BATCH_TIMEOUT / 1000 + 5)
+            )
+            found = await opened.call("CLUSTER", "MYID") if one.id else ""
+            if found != one.id:
+                raise MoveFailed(f"{one.name} is not {one.id} any more; the slots are planned anew")
+            return opened
+
+        others = []
+        for one in masters:
+            if one.id not in (source.id, target.id):
+                try:
+                    others.append(await link(one))
+                except (DialError, MoveFailed):
+                    continue  # it learns by gossip
+        return _Links(
+            source=await link(source), target=await link(target), others=others, ids=(source, target)
+        )
+
+    async def _chunk(self, links: _Links, slots: Sequence[int], pipeline: int) -> None:
+        source, target = links.ids
+        _all_done(await links.target.pipeline([_setslot(one, "IMPORTING", source.id) for one in slots]))
+        _all_done(await links.source.pipeline([_setslot(one, "MIGRATING", target.id) for one in slots]))
+        for _ in range(3):
+            left = await links.source.pipeline([("CLUSTER", "COUNTKEYSINSLOT", one) for one in slots])
+            for slot, number in zip(slots, _all_done(left), strict=True):
+                if number:
+                    await self._empty(links, slot, pipeline)
+            # The target first: should we die in between, it owns what it holds, and the source follows.
+            _all_done(await links.target.pipeline([_setslot(one, "NODE", target.id) for one in slots]))
+            answers = await links.source.pipeline([_setslot(one, "NODE", target.id) for one in slots])
+            if not any(isinstance(one, Refused) for one in answers):
+                break
+        else:
+            raise MoveFailed(f"{source.name} keeps keys in slots {slots[0]} to {slots[-1]}")
+        for link in links.others:
+            try:
+                await link.pipeline([_setslot(one, "NODE", target.id) for one in slots])
+            except DialError:
+                continue  # it learns by gossip
+        await self._verify(links, slots)
+
+    async def _empty(self, links: _Links, slot: int, pipeline: int) -> None:
+        while True:
+            keys = await links.source.call("CLUSTER", "GETKEYSINSLOT", slot, pipeline)
+            if not keys:
+                return
+            sizes = await links.source.pipeline([("MEMORY", "USAGE", key) for key in keys])
+            for batch in batches(list(zip(keys, map(_size, sizes), strict=True)), BATCH_BYTES):
+                await self._migrate(links, batch)
+                if self.throttle:
+                    await asyncio.sleep(self.throttle)
+
+    async def _migrate(self, links: _Links, keys: Sequence[str]) -> None:
+        target = links.ids[1]
+        words: list[str | int] = ["MIGRATE", target.address.ip, target.address.port, "", 0, BATCH_TIMEOUT]
+        auth = ["AUTH", self.password] if self.password else []
+        try:
+            await links.source.call(*words, *auth, "KEYS", *keys)
+        except Refused as refused:
+            if not refused.reply.startswith("BUSYKEY") and "BUSYKEY" not in refused.reply:
+                raise MoveFailed(f"{links.ids[0].name}: {refused}") from refused
+            # The source owns the slot, so its copy is the newer one.
+            await links.source.call(*words, "REPLACE", *auth, "KEYS", *keys)
+
+    async def _verify(self, links: _Links, slots: Sequence[int]) -> None:
+        """No key is left behind, and both sides say who owns them."""
+        source, target = links.ids
+        counts = _all_done(
+            await links.source.pipeline([("CLUSTER", "COUNTKEYSINSLOT", one) for one in slots])
+        )
+        if any(counts):
+            raise MoveFailed(f"{source.name} still has keys in slots it gave away")
+        wanted = sum(1 << slot for slot in slots)
+        for link, name in ((links.target, target.name), (links.source, source.name)):
+            view = parse_nodes(await link.call("CLUSTER", "NODES"))
+            owner = next((peer for peer in view if peer.id == target.id), None)
+            if owner is None or wanted & ~owner.slots:
+                raise MoveFailed(
+                    f"{name} does not say that {target.name} owns slots {slots[0]} to {slots[-1]}"
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Links:
+    source: Link
+    target: Link
+    others: Sequence[Link]
+    ids: tuple[Target, Target]
+
+
+def batches(keys: Sequence[tuple[str, int]], limit: int) -> Iterator[list[str]]:
+    """Keys with their sizes in groups of at most ``limit`` bytes; a larger one is a group by itself."""
+    group: list[str] = []
+    weight = 0
+    for key, size in keys:
+        if group and weight + size > limit:
+            yield group
+            group, weight = [], 0
+        group.append(key)
+        weight += size
+    if group:
+        yield group
+
+
+def _setslot(slot: int, state: str, node: str) -> tuple[str, str, int, str, str]:
+    return ("CLUSTER", "SETSLOT", slot, state, node)
+
+
+def _size(answer: Any) -> int:
+    """Bytes; a server before 4.0 cannot tell, a key may be gone."""
+    return answer if isinstance(answer, int) else 0
+
+
+def _all_done(answers: Sequence[Any]) -> list[Any]:
+    refused = next((one for one in answers if isinstance(one, Refused)), None)
+    if refused is not None:
+        raise MoveFailed(str(refused)) from refused
+    return list(answers)

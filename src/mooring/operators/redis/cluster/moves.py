@@ -1,0 +1,193 @@
+"""What the planner can decide: a move to make, a wait with its reason, or nothing to do.
+
+Moves are data. `plan` chooses them, `steps` carries them out, the actor writes those that concern Kubernetes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mooring.operators.redis.cluster.slots import Slots, Transfer
+from mooring.operators.redis.cluster.types import SlotPlan
+from mooring.operators.redis.dial import Address
+
+__all__ = [
+    "Attach",
+    "Claim",
+    "DeletePod",
+    "Follow",
+    "Forget",
+    "InSync",
+    "LetIn",
+    "Meet",
+    "Move",
+    "MoveSlots",
+    "Promote",
+    "Record",
+    "Release",
+    "Resize",
+    "Settle",
+    "Target",
+    "Unfollow",
+    "Verdict",
+    "Wait",
+    "WriteTemplate",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A server to talk to; ``id`` guards against talking to its successor, "" where it has none yet."""
+
+    name: str
+    address: Address
+    id: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Move:
+    """Something to do, and why."""
+
+    why: str
+
+    @property
+    def name(self) -> str:
+        """The step's name in conditions and events."""
+        return type(self).__name__
+
+
+@dataclass(frozen=True, kw_only=True)
+class LetIn(Move):
+    """Let servers that are held back begin: as they are, or with a new id and without their old data."""
+
+    as_is: tuple[Target, ...] = ()
+    fresh: tuple[Target, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Meet(Move):
+    """Make nodes known to one another: whom, and where the other one listens."""
+
+    pairs: tuple[tuple[Target, Address], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim(Move):
+    """Give masters of a cluster in the making their first slots."""
+
+    parts: tuple[tuple[Target, Slots], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attach(Move):
+    """Make nodes replicas: which, and the master's id."""
+
+    pairs: tuple[tuple[Target, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promote(Move):
+    """A replica takes over its master's slots: in agreement with it, by the other masters' votes, or by itself."""
+
+    target: Target
+    how: Literal["", "FORCE", "TAKEOVER"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forget(Move):
+    """Ids that are gone for good are forgotten by everybody within the minute the ban lasts."""
+
+    ids: tuple[str, ...]
+    targets: tuple[Target, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release(Move):
+    """Nodes without slots leave: they forget the cluster and their copies, and the rest forgets them."""
+
+    leavers: tuple[Target, ...]
+    rest: tuple[Target, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unfollow(Move):
+    """A replica too many becomes an empty node that can be given slots."""
+
+    target: Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settle(Move):
+    """A slot left half-way by a move that nobody continues: finished at the one that has its keys."""
+
+    slot: int
+    owner: Target
+    other: Target
+    masters: tuple[Target, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoveSlots(Move):
+    """Move slots with their keys, for about a second; the rest is decided anew."""
+
+    transfer: Transfer
+    source: Target
+    target: Target
+    masters: tuple[Target, ...]
+    pipeline: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Follow(Move):
+    """A pair: one leads (``leader`` is itself), the other follows its address."""
+
+    target: Target
+    leader: Address | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record(Move):
+    """Write down what must be known before the next step."""
+
+    formed: bool | None = None
+    plan: SlotPlan | None = None
+    drop_plan: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resize(Move):
+    """Let the StatefulSet have so many pods."""
+
+    replicas: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteTemplate(Move):
+    """Write the pods' template as declared now."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeletePod(Move):
+    """Delete one pod so that it is made anew from the template."""
+
+    pod: str
+    uid: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wait:
+    """Nothing to do until something changes; looked at again after ``after`` seconds."""
+
+    reason: str
+    message: str
+    after: float = 1.0
+    stalled: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class InSync:
+    """All is as declared."""
+
+
+Verdict = Move | Wait | InSync

@@ -1,0 +1,428 @@
+"""The rules: from one look at a cluster to the next safe step. Pure.
+
+The order is the order of importance. Servers that are held back first, for they may be all there is; then the
+cluster is founded, or healed; only a whole one is scaled, and only one at rest gets new pods. Each rule looks at
+what there is and nothing else, so that a step interrupted anywhere is simply taken again.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from mooring.operators.redis.cluster.look import Look, target_of
+from mooring.operators.redis.cluster.moves import (
+    Attach,
+    Claim,
+    Forget,
+    InSync,
+    LetIn,
+    Meet,
+    Promote,
+    Record,
+    Settle,
+    Target,
+    Verdict,
+    Wait,
+)
+from mooring.operators.redis.cluster.placement import Place, best_master, choose_masters, pair
+from mooring.operators.redis.cluster.roll import roll
+from mooring.operators.redis.cluster.scale import newcomers, scale
+from mooring.operators.redis.cluster.slots import ALL, count, shares, show
+from mooring.operators.redis.cluster.topology import Live, Node
+
+__all__ = ["next_step"]
+
+DEAD_GRACE: Final = timedelta(seconds=3)
+"""How long a container that ended may take to be back before its replica takes over: back with all its data is
+better than a fail-over, which costs what the replica did not have yet."""
+
+
+def next_step(look: Look) -> Verdict:
+    """What to do now."""
+    rules = (let_in, found) if not look.recorded.formed else (let_in, heal, scale, waiting, roll)
+    for rule in rules:
+        verdict = rule(look)
+        if verdict is not None:
+            return verdict
+    return InSync()
+
+
+# --- servers that are held back ----------------------------------------------------------------------------
+
+
+def let_in(look: Look) -> Verdict | None:
+    """Whom nobody can be harmed by; who may bring less than others have waits until they have taken over."""
+    as_is, fresh, rescue = [], [], []
+    for node in look.seen.nodes:
+        if node.held is None:
+            continue
+        how = _hold(look, node)
+        if how == "as is":
+            as_is.append(target_of(node))
+        elif how == "fresh":
+            fresh.append(target_of(node))
+        else:
+            rescue.append(node)
+    if as_is or fresh:
+        names = ", ".join(one.name for one in (*as_is, *fresh))
+        return LetIn(as_is=tuple(as_is), fresh=tuple(fresh), why=f"{names} may begin")
+    for node in rescue:
+        owner = _ghost_at(look, node) or node.id
+        if verdict := take_over(look, owner, why=f"{node.name} came back without its data"):
+            return verdict
+    return None
+
+
+def _hold(look: Look, node: Node) -> str:
+    """``as is``, ``fresh``, or "" to hold it back for now."""
+    assert node.held is not None
+    if node.held.disk == "full":
+        return "as is"
+    if not node.held.id:
+        return "" if _ghost_at(look, node) else "as is"
+    if not look.seen.live:
+        # Nobody tells who has its slots. Those with data begin; if nobody has any, there is nothing to guard.
+        others = [one for one in look.seen.nodes if one is not node]
+        answered = [one for one in others if one.held is not None]
+        best = max((_RANK[one.held.disk] for one in answered if one.held), default=0)
+        silent = len(answered) < len(others)
+        return "as is" if not silent and _RANK[node.held.disk] >= best else ""
+    if node.held.id not in look.seen.absent_owners:
+        known = [one.server.peers.get(node.held.id) for one in look.seen.live]
+        follows = any(peer is not None and peer.master for peer in known)
+        return "as is" if follows else "fresh"
+    return "" if _may_have_copies(look, node.held.id) else "as is"
+
+
+_RANK: Final = {"none": 0, "part": 1, "full": 2}
+
+
+def _ghost_at(look: Look, node: Node) -> str:
+    """The id of an owner of slots whom others still know at this node's address, or ""."""
+    for one in look.seen.live:
+        for peer in one.server.peers.values():
+            if peer.address.ip == node.pod.ip and peer.id in look.seen.absent_owners and peer.id != node.id:
+                return peer.id
+    return ""
+
+
+def _may_have_copies(look: Look, owner: str) -> bool:
+    """A replica of it answers, or one that does not answer may still."""
+    if look.seen.replicas_of(owner):
+        return True
+    followers = {
+        peer.id for one in look.seen.live for peer in one.server.peers.values() if peer.master == owner
+    }
+    return any(
+        (node := look.node_of(id)) is not None and node.server is None and not _emptied(node)
+        for id in followers
+    )
+
+
+def _emptied(node: Node) -> bool:
+    return node.held is not None and node.held.disk == "none"
+
+
+# --- the beginning -----------------------------------------------------------------------------------------
+
+
+def found(look: Look) -> Verdict | None:
+    """Make a cluster of nodes that are none yet, from wherever an earlier attempt got to."""
+    seen = look.seen
+    if not look.complete and seen.assigned != ALL:
+        return _pods_starting(look)
+    if look.foreign:
+        return _foreign(look)
+    if verdict := mesh(look):
+        return verdict
+    if seen.assigned != ALL:
+        return _claim(look)
+    if verdict := _attach_spare(look):
+        return verdict
+    if not look.complete:
+        return _pods_starting(look)
+    if why := seen.disagreement():
+        return Wait(reason="Agreeing", message=why, after=0.2)
+    return Record(formed=True, why="all slots have an owner, and every node agrees")
+
+
+def _claim(look: Look) -> Verdict:
+    seen = look.seen
+    candidates = [look.place(one) for one in seen.live if one.is_master and look.stays(one.node)]
+    fixed = [one.name for one in look.owners]
+    names = choose_masters(candidates, number=max(look.masters, len(fixed)), fixed=fixed)
+    takers = [one for one in seen.live if one.name in names and not one.slots]
+    parts = [part for each in shares(look.masters) if (part := each & ~seen.assigned)]
+    if not takers:
+        takers = [min(look.owners, key=lambda one: count(one.slots))] * len(parts)
+    given: dict[Target, int] = {}
+    for at, part in enumerate(parts):
+        taker = target_of(takers[min(at, len(takers) - 1)])
+        given[taker] = given.get(taker, 0) | part
+    shown = "; ".join(f"{one.name} {show(part)}" for one, part in given.items())
+    return Claim(parts=tuple(given.items()), why=f"first slots: {shown}")
+
+
+def _pods_starting(look: Look) -> Wait:
+    answering = sum(1 for one in look.seen.live if look.stays(one.node))
+    return Wait(
+        reason="PodsStarting",
+        message=f"{answering} of {look.wanted.nodes} nodes answer{_troubles(look)}",
+        after=1.0,
+        stalled=any(one.pod.trouble in _NEEDS_SOMEBODY for one in look.missing),
+    )
+
+
+_NEEDS_SOMEBODY: Final = frozenset(
+    {
+        "ImagePullBackOff",
+        "ErrImagePull",
+        "InvalidImageName",
+        "CrashLoopBackOff",
+        "Unschedulable",
+        "UnboundClaim",
+    }
+)
+
+
+def _troubles(look: Look) -> str:
+    said = [
+        f"{one.name}: {one.pod.trouble or one.error}" for one in look.missing if one.pod.trouble or one.error
+    ]
+    return "; " + "; ".join(said) if said else ""
+
+
+def _foreign(look: Look) -> Wait:
+    names = ", ".join(f"{one.name} ({one.server.keys} keys)" for one in look.foreign)
+    return Wait(
+        reason="ForeignData",
+        message=f"{names} has data and belongs to no cluster; empty it by FLUSHALL if the data may go",
+        after=10.0,
+        stalled=True,
+    )
+
+
+# --- healing -----------------------------------------------------------------------------------------------
+
+
+def heal(look: Look) -> Verdict | None:
+    """Everybody reachable, every slot served, every replica where it belongs."""
+    for rule in (hand_over, mesh, rescue, re_attach, forget, _attach_spare, settle):
+        if verdict := rule(look):
+            return verdict
+    return None
+
+
+def hand_over(look: Look) -> Verdict | None:
+    """A master whose pod is being deleted gives its slots to its replica while it still can."""
+    for one in look.owners:
+        if one.node.pod.terminating and (heir := heir_of(look, one.id)):
+            return Promote(target=target_of(heir), how="", why=f"the pod of {one.name} is being deleted")
+    return None
+
+
+def heir_of(look: Look, master: str) -> Live | None:
+    """The replica to take over in agreement: in sync, not leaving itself, with the highest offset."""
+    ready = [
+        one
+        for one in look.seen.replicas_of(master)
+        if one.server.link_up
+        and not (one.server.syncing or one.server.loading or one.node.pod.terminating)
+        and look.stays(one.node)
+    ]
+    return max(ready, key=lambda one: (one.server.offset, -one.node.pod.ordinal), default=None)
+
+
+def mesh(look: Look) -> Verdict | None:
+    """Every live node knows every other one at the address it has now."""
+    pairs, meeting = [], []
+    members = [one for one in look.seen.live if not look.released(one) and one not in look.foreign]
+    for one in members:
+        greeted = {peer.address.ip for peer in one.server.view if not peer.settled}
+        for other in members:
+            if one is other:
+                continue
+            peer = one.server.peers.get(other.id)
+            if peer is not None and peer.connected and peer.address == other.node.address:
+                continue
+            if other.node.address.ip in greeted:
+                meeting.append(one.name)
+            else:
+                pairs.append((target_of(one), other.node.address))
+    if pairs:
+        names = ", ".join(sorted({one.name for one, _ in pairs}))
+        return Meet(pairs=tuple(pairs), why=f"{names} does not know everybody where they are now")
+    if meeting:
+        return Wait(reason="Meeting", message=f"{meeting[0]} is getting to know the others", after=0.1)
+    return None
+
+
+def rescue(look: Look) -> Verdict | None:
+    """Slots whose owner is gone for sure go to its replica without waiting for the node timeout."""
+    for owner in look.seen.absent_owners:
+        if _gone(look, owner) and (verdict := take_over(look, owner, why="its master is gone")):
+            return verdict
+    return None
+
+
+def _gone(look: Look, id: str) -> bool:
+    """It cannot be serving: silence alone proves nothing, Kubernetes' word that it ended does."""
+    node = look.node_of(id)
+    if node is None or node.server is not None:
+        return True  # no such pod any more, or the pod runs under another id
+    if node.held is not None:
+        return False  # decided by `let_in`
+    pod = node.pod
+    ended = pod.died_at is not None and look.now - pod.died_at > DEAD_GRACE
+    return not pod.running and ended
+
+
+def take_over(look: Look, owner: str, *, why: str) -> Verdict | None:
+    """The best replica of an owner that is gone: by votes, or by itself where no majority is left to vote."""
+    heirs = [one for one in look.seen.replicas_of(owner) if not one.server.loading]
+    if not heirs:
+        return None
+    if not look.majority() and not all(_gone(look, id) or _waits(look, id) for id in look.seen.absent_owners):
+        return Wait(
+            reason="NoMajority",
+            message="most masters do not answer, and some of them may be running: bring back their nodes",
+            after=2.0,
+            stalled=True,
+        )
+    best = max(heirs, key=lambda one: (one.server.offset, -one.node.pod.ordinal))
+    return Promote(target=target_of(best), how="FORCE" if look.majority() else "TAKEOVER", why=why)
+
+
+def _waits(look: Look, id: str) -> bool:
+    """Its server is held back: it does not serve."""
+    node = look.node_of(id)
+    return node is not None and node.held is not None
+
+
+def re_attach(look: Look) -> Verdict | None:
+    """Replicas follow a master that serves, at the address it has now."""
+    pairs = []
+    serving = {one.id for one in look.owners} | {one.id for one in newcomers(look)}
+    for one in look.seen.live:
+        if not one.master or not look.stays(one.node):
+            continue
+        master = look.seen.by_id.get(one.master)
+        if one.master in look.seen.absent_owners:
+            continue
+        if one.master not in serving:
+            if choice := _best(look, one):
+                pairs.append((target_of(one), choice.id))
+        elif master is not None and one.server.master not in (None, master.node.address):
+            pairs.append((target_of(one), one.master))
+    if pairs:
+        names = ", ".join(one.name for one, _ in pairs)
+        return Attach(pairs=tuple(pairs[:1]), why=f"{names} follows nobody who serves")
+    return None
+
+
+def _best(look: Look, replica: Live) -> Live | None:
+    """The master that needs a replica most."""
+    masters = [one for one in (*look.owners, *newcomers(look)) if one.id in replica.server.peers]
+    if not masters:
+        return None
+    have = look.replicas(staying=True)
+    chosen = best_master(
+        look.place(replica),
+        [look.place(one) for one in masters],
+        replicas={one.name: have[one.id] for one in masters},
+    )
+    return next(one for one in masters if one.name == chosen.name)
+
+
+def forget(look: Look) -> Verdict | None:
+    """Ids that nobody will ever answer to again."""
+    silent = {
+        id
+        for node in look.seen.nodes
+        if node.server is None
+        for id in (node.id, look.recorded.ids.get(node.name))
+    }
+    kept = {*look.seen.by_id, *look.seen.absent_owners, *silent, *(one.master for one in look.seen.live)}
+    ghosts: set[str] = set()
+    knowing = []
+    for one in look.seen.live:
+        if theirs := {peer.id for peer in one.server.peers.values()} - kept:
+            ghosts |= theirs
+            knowing.append(target_of(one))
+    absent = look.wanted.pods - len(look.seen.nodes)
+    if not ghosts or absent > 0:
+        return None
+    return Forget(
+        ids=tuple(sorted(ghosts)),
+        targets=tuple(knowing),
+        why=f"{len(ghosts)} ids belong to no pod any more",
+    )
+
+
+def _attach_spare(look: Look) -> Verdict | None:
+    """Nodes without slots that are not about to get any follow a master."""
+    new = newcomers(look)
+    free = [one for one in look.spare if one not in new]
+    masters = [*look.owners, *new]
+    if not free or not masters:
+        return None
+    if look.recorded.formed or any(look.replicas().values()):
+        first = free[0]
+        choice = _best(look, first)
+        pairs = [(target_of(first), choice.id)] if choice else []
+    else:
+        by_name = {one.name: one for one in masters}
+        places: list[Place] = [look.place(one) for one in masters]
+        chosen = pair(places, [look.place(one) for one in free])
+        pairs = [(target_of(one), by_name[chosen[one.name]].id) for one in free]
+    if not pairs:
+        return None
+    names = ", ".join(one.name for one, _ in pairs)
+    return Attach(pairs=tuple(pairs), why=f"{names} becomes a replica")
+
+
+def settle(look: Look) -> Verdict | None:
+    """Marks of a move that nobody continues."""
+    if look.recorded.plan is not None:
+        return None
+    for bearer, mark in look.seen.marks():
+        other = look.seen.by_id.get(mark.peer)
+        if other is None:
+            continue
+        owner, second = (bearer, other) if mark.outgoing else (other, bearer)
+        return Settle(
+            slot=mark.slot,
+            owner=target_of(owner),
+            other=target_of(second),
+            masters=tuple(target_of(one) for one in look.owners),
+            why=f"slot {mark.slot} was left half-way between {owner.name} and {second.name}",
+        )
+    return None
+
+
+# --- at rest -----------------------------------------------------------------------------------------------
+
+
+def waiting(look: Look) -> Verdict | None:
+    """What keeps a cluster from being whole although nothing can be done about it now."""
+    if look.foreign:
+        return _foreign(look)
+    if lost := look.seen.absent_owners:
+        slots = sum(count(part) for part in lost.values())
+        return Wait(
+            reason="SlotsWithoutOwner",
+            message=f"{slots} slots have no live owner{_troubles(look)}",
+            after=0.5,
+            stalled=not look.missing,
+        )
+    if not look.complete:
+        return _pods_starting(look)
+    if why := look.seen.disagreement():
+        return Wait(reason="Agreeing", message=why, after=0.3)
+    for one in look.seen.live:
+        if one.server.loading or (one.master and (one.server.syncing or not one.server.link_up)):
+            return Wait(reason="Synchronising", message=f"{one.name} is not in sync yet", after=0.5)
+        if not one.server.covered:
+            return Wait(reason="Settling", message=f"{one.name} does not serve its slots yet", after=0.3)
+    return None

@@ -1,0 +1,145 @@
+"""What the status says: phase, reason, one condition per node, and how far a move of slots is."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from msgspec.structs import replace
+
+from mooring.cache import rfc3339
+from mooring.operators.redis.cluster.gather import Blocked
+from mooring.operators.redis.cluster.look import Look
+from mooring.operators.redis.cluster.moves import InSync, Record, Resize, Verdict, Wait
+from mooring.operators.redis.cluster.names import Names
+from mooring.operators.redis.cluster.scale import moved_of
+from mooring.operators.redis.cluster.slots import show
+from mooring.operators.redis.cluster.topology import Node
+from mooring.operators.redis.cluster.types import NodeCondition, RedisClusterStatus, SlotPlan
+
+__all__ = ["described", "phase_of", "progress"]
+
+PROGRESS_PERIOD: Final = timedelta(seconds=5)
+
+
+def described(
+    status: RedisClusterStatus, look: Look, *, names: Names, namespace: str, hosts: dict[str, str]
+) -> RedisClusterStatus:
+    """The status with what was seen; ``hosts`` has the addresses of the pods' nodes."""
+    old = {one.name: one for one in status.conditions or ()}
+    conditions = []
+    for node in look.seen.nodes:
+        before = old.get(node.name)
+        one = _condition(node, look, names=names, namespace=namespace, before=before)
+        one = replace(one, host_ip=hosts.get(node.name) or None)
+        same = before is not None and before.status == one.status
+        stamp = before.last_transition_time if same and before else rfc3339(look.now)
+        conditions.append(replace(one, last_transition_time=stamp))
+    gone = {one.name for one in conditions}
+    kept = [one for one in status.conditions or () if one.name not in gone and _kept(one, look)]
+    return replace(
+        status,
+        replicas=sum(1 for node in look.seen.nodes if node.pod.ready),
+        conditions=sorted([*conditions, *map(_absent, kept)], key=lambda one: _ordinal(one.name or ""))
+        or None,
+    )
+
+
+def _kept(one: NodeCondition, look: Look) -> bool:
+    """A pod that is away for a moment; its id tells whose slots are without an owner."""
+    return _ordinal(one.name or "") < look.wanted.pods
+
+
+def _absent(one: NodeCondition) -> NodeCondition:
+    return replace(one, status="False", reason="PodMissing", message="there is no such pod", instance=None)
+
+
+def _ordinal(name: str) -> int:
+    tail = name.rpartition("-")[2]
+    return int(tail) if tail.isdigit() else 0
+
+
+def _condition(
+    node: Node, look: Look, *, names: Names, namespace: str, before: NodeCondition | None
+) -> NodeCondition:
+    one = NodeCondition(
+        name=node.name,
+        namespace=namespace,
+        instance=str(node.address) if node.pod.ip else None,
+        domain_name=names.domain(node.name, namespace),
+        hostname=node.pod.node or None,
+        node_id=node.id or (before.node_id if before else None),
+    )
+    server = node.server
+    if server is None:
+        waiting = "it waits until its data is safe" if node.held else node.pod.trouble_message or node.error
+        return replace(
+            one,
+            type=before.type if before else None,
+            status="False" if node.held or not node.pod.running else "Unknown",
+            reason="HeldBack" if node.held else node.pod.trouble or "Unreachable",
+            message=waiting,
+        )
+    me = server.me
+    master = server.role == "master"
+    owned = look.seen.owners.get(me.id, 0)
+    if server.loading:
+        state = ("False", "Loading", "it loads its data")
+    elif not master and (server.syncing or not server.link_up):
+        state = ("False", "Synchronising", "it is not in sync with its master yet")
+    else:
+        state = ("True", "Running", "")
+    return replace(
+        one,
+        type="master" if master else "slave",
+        master_node_id=(me.id if master else me.master) or None,
+        slots=show(owned) or None,
+        status=state[0],
+        reason=state[1],
+        message=state[2] or None,
+    )
+
+
+def phase_of(
+    status: RedisClusterStatus, look: Look, verdict: Verdict, blocked: Blocked | None
+) -> RedisClusterStatus:
+    """Phase and reason after a decision."""
+    reason_type, reason = (blocked.reason, blocked.message) if blocked else (None, None)
+    phase = _phase(look, verdict)
+    if status.phase in (None, "", "Creating") and phase not in ("Running", "Failed"):
+        phase = "Creating"
+    if isinstance(verdict, Wait) and not blocked and (verdict.stalled or phase in ("Failed", "Restarting")):
+        reason_type, reason = verdict.reason, verdict.message
+    return replace(status, phase=phase, reason=reason, reason_type=reason_type)
+
+
+def _phase(look: Look, verdict: Verdict) -> str:
+    stuck = isinstance(verdict, Wait) and verdict.stalled
+    if not look.recorded.formed:
+        return "Failed" if stuck else "Creating"
+    if isinstance(verdict, InSync):
+        return "Running"
+    if stuck:
+        return "Failed"
+    if look.wanted.pods != look.wanted.nodes or isinstance(verdict, Resize):
+        return "Scaling"
+    if look.recorded.plan is not None or isinstance(verdict, Record) or look.wanted.stale_template:
+        return "Upgrading"
+    if any(one.node.pod.revision not in ("", look.wanted.revision) for one in look.seen.live):
+        return "Upgrading"
+    if look.missing or look.seen.absent_owners:
+        joining = len(look.owners) < look.masters and not look.seen.absent_owners
+        return "Scaling" if joining else "Restarting"
+    return "Upgrading" if len(look.owners) < look.masters else "Restarting"
+
+
+def progress(plan: SlotPlan, look: Look, *, last: datetime | None) -> SlotPlan:
+    """The plan with how far it is; as it was when that was said less than five seconds ago."""
+    if last is not None and look.now - last < PROGRESS_PERIOD:
+        return plan
+    moved = moved_of(look, plan)
+    if moved == plan.moved or plan.since is None:
+        return plan
+    spent = (look.now - plan.since).total_seconds()
+    left = round(spent / moved * (plan.total - moved)) if moved else None
+    return replace(plan, moved=moved, seconds_left=left)

@@ -1,0 +1,245 @@
+"""More nodes and fewer: grow, join, move; or drain, verify, forget, shrink. Pure rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from mooring.operators.redis.cluster.look import target_of
+from mooring.operators.redis.cluster.moves import (
+    Attach,
+    MoveSlots,
+    Promote,
+    Record,
+    Release,
+    Resize,
+    Unfollow,
+    Verdict,
+    Wait,
+)
+from mooring.operators.redis.cluster.placement import choose_masters
+from mooring.operators.redis.cluster.slots import Slots, Transfer, assign, count, drain, level, parse, show
+from mooring.operators.redis.cluster.types import SlotPlan, SlotRange
+
+if TYPE_CHECKING:
+    from mooring.operators.redis.cluster.look import Look
+    from mooring.operators.redis.cluster.topology import Live
+
+__all__ = ["moved_of", "newcomers", "scale"]
+
+
+def newcomers(look: Look) -> list[Live]:
+    """Nodes without slots that are about to become masters, by ordinal."""
+    if not look.recorded.formed or look.wanted.pods > look.wanted.nodes:
+        return []
+    missing = look.masters - len(look.owners) - len(look.seen.absent_owners)
+    if missing <= 0:
+        return []
+    planned = {one.target for one in (look.recorded.plan.moves if look.recorded.plan else None) or ()}
+    fixed = [one.name for one in look.owners] + [one.name for one in look.spare if one.id in planned]
+    candidates = [look.place(one) for one in (*look.owners, *look.spare)]
+    names = choose_masters(candidates, number=len(look.owners) + missing, fixed=fixed)
+    return [one for one in look.spare if one.name in names]
+
+
+def scale(look: Look) -> Verdict | None:
+    """The next step from the nodes there are to those that are wanted."""
+    if look.recorded.plan is not None:
+        return _go_on(look, look.recorded.plan)
+    if look.wanted.pods < look.wanted.nodes:
+        return Resize(
+            replicas=look.wanted.nodes,
+            why=f"{look.wanted.nodes} nodes are declared, {look.wanted.pods} there",
+        )
+    if look.wanted.pods > look.wanted.nodes:
+        return _shrink(look)
+    if not look.complete or look.seen.absent_owners or len(look.owners) >= look.masters:
+        return _even_out(look)
+    return _grow(look)
+
+
+# --- out ---------------------------------------------------------------------------------------------------
+
+
+def _grow(look: Look) -> Verdict | None:
+    new = newcomers(look)
+    if len(look.owners) + len(new) < look.masters:
+        return _free_a_replica(look)
+    if why := look.seen.disagreement():
+        return Wait(reason="Agreeing", message=why, after=0.2)
+    owned: dict[str, Slots] = dict(look.seen.owners)
+    transfers: list[Transfer] = []
+    if look.wanted.named and len(look.wanted.strategies) >= len(new):
+        # An earlier attempt may have served the first entries: the last ones are for those without slots.
+        for one, entry in zip(new, look.wanted.strategies[-len(new) :], strict=True):
+            sources = [name.strip() for name in (entry.from_replicas or "").split(",")]
+            try:
+                part = assign(owned, target=one.id, number=entry.slots or 0, sources=sources)
+            except ValueError as error:
+                message = f"spec.updateStrategy.assignStrategies: {error}; correct the entry"
+                return Wait(reason="InvalidArgs", message=message, after=10.0, stalled=True)
+            owned = _after(owned, part)
+            transfers += part
+        return _record(look, "Reshard", transfers)
+    return _record(look, "Rebalance", level({**owned, **{one.id: 0 for one in new}}))
+
+
+def _free_a_replica(look: Look) -> Verdict | None:
+    """A scale-in that was taken back leaves replicas where masters were: one too many becomes a master again."""
+    have = look.replicas()
+    over = [one for one in look.seen.live if one.master and have[one.master] > 1 and look.stays(one.node)]
+    if not over:
+        return None
+    last = max(over, key=lambda one: (have[one.master], one.node.pod.ordinal))
+    return Unfollow(target=target_of(last), why=f"{last.name} is to be a master again")
+
+
+# --- in ----------------------------------------------------------------------------------------------------
+
+
+def _shrink(look: Look) -> Verdict | None:
+    if look.missing or look.seen.absent_owners:
+        return None  # healed first: a node that is down for a moment is no reason to drain another
+    surplus = len(look.owners) - look.masters
+    if surplus > 0:
+        if why := look.seen.disagreement():
+            return Wait(reason="Agreeing", message=why, after=0.2)
+        last = sorted(look.owners, key=lambda one: -one.node.pod.ordinal)[:surplus]
+        return _record(look, "Drain", drain(look.seen.owners, [one.id for one in last]))
+    for one in look.owners:
+        if not look.stays(one.node):
+            return _move_out(look, one)
+    leaving = [one for one in look.seen.live if not look.stays(one.node)]
+    bound = [one for one in leaving if not look.released(one)]
+    ids = {one.id for one in leaving}
+    rest = [one for one in look.seen.live if look.stays(one.node)]
+    knowing = [one for one in rest if ids & set(one.server.peers)]
+    if bound or knowing:
+        kept = _without_copy(look, {one.id for one in bound})
+        if kept:
+            return Wait(
+                reason="Synchronising",
+                message=f"the shard of {kept} has no other replica in sync yet",
+                after=0.3,
+            )
+        return Release(
+            leavers=tuple(target_of(one) for one in leaving),
+            rest=tuple(target_of(one) for one in rest),
+            why=f"{', '.join(one.name for one in leaving)} has no slots left",
+        )
+    return Resize(replicas=look.wanted.nodes, why="who leaves has no slots and is forgotten everywhere")
+
+
+def _move_out(look: Look, master: Live) -> Verdict:
+    """A master on a pod that goes hands over to a replica on one that stays."""
+    staying = [one for one in look.seen.replicas_of(master.id) if look.stays(one.node)]
+    ready = [one for one in staying if one.server.link_up and not one.server.syncing]
+    if ready:
+        best = max(ready, key=lambda one: one.server.offset)
+        return Promote(target=target_of(best), how="", why=f"{master.name} is to go, and {best.name} stays")
+    if staying:
+        return Wait(
+            reason="Synchronising", message=f"{staying[0].name} is to follow {master.name}", after=0.3
+        )
+    have = look.replicas(staying=True)
+    for one in sorted(look.seen.live, key=lambda one: -have[one.master]):
+        master_stays = (head := look.seen.by_id.get(one.master)) is not None and look.stays(head.node)
+        if one.master and look.stays(one.node) and (master_stays or have[one.master] > 1):
+            why = f"{master.name} is to go, and no replica of it stays"
+            return Attach(pairs=((target_of(one), master.id),), why=why)
+    return Wait(reason="ScaleInBlocked", message=f"nobody can take over from {master.name}", stalled=True)
+
+
+def _without_copy(look: Look, leaving: set[str]) -> str:
+    """A master that would be without a replica in sync when these are gone; "" when there is none."""
+    for one in look.owners:
+        followers = look.seen.replicas_of(one.id)
+        if not any(other.id in leaving for other in followers):
+            continue
+        if not any(other.id not in leaving and other.server.link_up for other in followers):
+            return one.name
+    return ""
+
+
+def _even_out(look: Look) -> Verdict | None:
+    """No shard without a replica while another has two."""
+    if not look.complete or look.seen.absent_owners or look.spare:
+        return None
+    have = look.replicas()
+    bare = [one for one in look.owners if not have[one.id]]
+    rich = [one for one in look.seen.live if one.master and have[one.master] > 1]
+    if not bare or not rich:
+        return None
+    last = max(rich, key=lambda one: (have[one.master], one.node.pod.ordinal))
+    return Attach(pairs=((target_of(last), bare[0].id),), why=f"{bare[0].name} has no replica")
+
+
+# --- a plan under way --------------------------------------------------------------------------------------
+
+
+def _record(look: Look, kind: str, transfers: list[Transfer]) -> Record:
+    total = sum(count(one.slots) for one in transfers)
+    plan = SlotPlan(
+        kind=kind,
+        replicas=look.wanted.nodes,
+        moves=[SlotRange(slots=show(one.slots), source=one.source, target=one.target) for one in transfers],
+        total=total,
+        since=look.now,
+    )
+    return Record(plan=plan, why=f"{kind}: {total} slots")
+
+
+def _after(owned: Mapping[str, Slots], transfers: list[Transfer]) -> dict[str, Slots]:
+    now = dict(owned)
+    for one in transfers:
+        now[one.source] &= ~one.slots
+        now[one.target] = now.get(one.target, 0) | one.slots
+    return now
+
+
+def moved_of(look: Look, plan: SlotPlan) -> int:
+    """Slots of a plan that are where they shall be."""
+    return sum(count(parse(one.slots) & look.seen.owners.get(one.target, 0)) for one in plan.moves or ())
+
+
+def _go_on(look: Look, plan: SlotPlan) -> Verdict | None:
+    if plan.replicas != look.wanted.nodes:
+        return Record(drop_plan=True, why=f"{look.wanted.nodes} nodes are declared now, not {plan.replicas}")
+    if look.seen.absent_owners:
+        return None
+    for move in plan.moves or ():
+        wanted = parse(move.slots)
+        target = look.seen.by_id.get(move.target)
+        if target is None or not target.is_master:
+            target = _heir(look, wanted, move.source)
+        if target is None:
+            return _lost_target(look, move)
+        done = wanted & look.seen.owners.get(target.id, 0)
+        for owner in look.owners:
+            part = wanted & look.seen.owners[owner.id] & ~done
+            if not part or owner is target:
+                continue
+            if not done and (why := look.seen.disagreement()):
+                return Wait(reason="Agreeing", message=why, after=0.1)
+            return MoveSlots(
+                transfer=Transfer(source=owner.id, target=target.id, slots=part),
+                source=target_of(owner),
+                target=target_of(target),
+                masters=tuple(target_of(one) for one in look.owners),
+                pipeline=look.wanted.pipeline,
+                why=f"{plan.kind}: {count(part)} slots from {owner.name} to {target.name}",
+            )
+    return Record(drop_plan=True, why=f"{plan.kind}: all {plan.total} slots are where they shall be")
+
+
+def _heir(look: Look, wanted: Slots, source: str) -> Live | None:
+    """Who has got slots of the move already although it is not its target: the one that took over from it."""
+    return next((one for one in look.owners if one.id != source and look.seen.owners[one.id] & wanted), None)
+
+
+def _lost_target(look: Look, move: SlotRange) -> Verdict | None:
+    """The node that was to get slots is gone before it got any."""
+    node = look.node_of(move.target)
+    if node is not None and node.server is None:
+        return None  # it may come back with its id
+    return Record(drop_plan=True, why=f"{move.target} is gone; the slots are planned anew")

@@ -1,0 +1,129 @@
+"""The shell scripts inside the pods: plain `sh`, nothing that a stock image lacks.
+
+No server begins as a node of the cluster by itself. Every start of a container first runs a stand-in: a redis-server
+without data that follows an address where nobody lives and answers every client with MASTERDOWN, while the bus port
+stays closed, so that the cluster sees what is true: this node is away. Its configuration file is named after the pod,
+the node id on the volume and what else is on it, which INFO shows. The operator lets exactly this start in by
+setting ``slave-priority`` (1: as it is, 2: with a new id and without the old data), CONFIG REWRITE and SHUTDOWN; an
+order for an earlier start cannot reach it, because the order is a command to this very process.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mooring.operators.redis.shell import ASK
+
+__all__ = ["READY", "START", "STOP"]
+
+START: Final = r"""#!/bin/sh
+set -eu
+home=${MOORING_HOME:-/mooring}
+data=${DATA_DIR:-/data}
+conf=$home/run/redis.conf
+umask 077
+mkdir -p "$data" "$home/run/held"
+# A predecessor on the same volume may outlive its pod by a second: its lock is waited for.
+if command -v flock >/dev/null 2>&1; then
+  exec 9>"$data/.mooring-lock"
+  tries=0
+  until flock -n 9; do
+    tries=$((tries + 1))
+    [ "$tries" -le 60 ] || { echo "another server still holds $data" >&2; exit 1; }
+    sleep 0.5
+  done
+fi
+version=$(redis-server --version | sed -n 's/.*v=\([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
+major=${version%% *}
+secrets() {
+  [ -s "$home/auth/password" ] || return 0
+  secret=$(sed -e 's/[\\"]/\\&/g' "$home/auth/password")
+  printf 'requirepass "%s"\nmasterauth "%s"\n' "$secret" "$secret"
+}
+{
+  cat "$home/conf/defaults.conf"
+  # The user's template, with HarmonyCloud's placeholders filled in.
+  [ ! -f "$home/conf/template.conf" ] || sed -e "s/\$(PODIP)/${POD_IP:-}/g" -e "s/\${PODIP}/${POD_IP:-}/g" \
+    -e "s/\$(MAX_MEMORY)/${MAXMEMORY:-409.6mb}/g" -e "s/\${MAX_MEMORY}/${MAXMEMORY:-409.6mb}/g" \
+    "$home/conf/template.conf"
+  echo
+  [ -z "${MAXMEMORY:-}" ] || printf 'maxmemory %s\n' "$MAXMEMORY"
+  cat "$home/conf/forced.conf"
+  if [ "${MODE:-cluster}" = cluster ]; then
+    printf 'cluster-enabled yes\ncluster-config-file nodes.conf\n'
+    [ "$major" -lt 4 ] || [ -z "${POD_IP:-}" ] || printf 'cluster-announce-ip %s\n' "$POD_IP"
+    # Replicas stay with the shard they were given; before 7.0 a high barrier does the same.
+    if [ "$major" -ge 7 ]; then echo 'cluster-allow-replica-migration no'; else echo 'cluster-migration-barrier 999'; fi
+  else
+    printf 'slaveof 192.0.2.1 6379\nslave-priority 0\n'
+    [ -z "${POD_IP:-}" ] || printf 'slave-announce-ip %s\n' "$POD_IP"
+  fi
+  secrets
+  printf 'dir "%s"\n' "$data"
+} >"$conf"
+
+if [ "${MODE:-cluster}" = cluster ]; then
+  id=none
+  if [ -s "$data/nodes.conf" ]; then
+    id=$(sed -n 's/^\([0-9a-f]\{40\}\) .*myself.*/\1/p' "$data/nodes.conf" | head -n 1)
+    id=${id:-none}
+  fi
+  disk=none
+  if grep -q '^appendonly yes' "$conf" && { [ -e "$data/appendonly.aof" ] || [ -d "$data/appendonlydir" ]; }; then
+    disk=full
+  elif [ -s "$data/dump.rdb" ]; then
+    disk=part
+  fi
+  held=$home/run/held/${POD_NAME:-$(hostname)}.$id.$disk.conf
+  rm -f "$home"/run/held/*
+  {
+    printf 'port 6379\ndaemonize no\nprotected-mode no\nsave ""\nappendonly no\ndir "%s"\n' "$home/run/held"
+    printf 'slaveof 192.0.2.1 6379\nslave-serve-stale-data no\nslave-priority 0\n'
+    secrets
+  } >"$held"
+  redis-server "$held" &
+  stand_in=$!
+  trap 'kill "$stand_in" 2>/dev/null; wait "$stand_in"; exit 143' TERM INT
+  wait "$stand_in" || true
+  trap - TERM INT
+  case $(sed -n 's/^\(slave\|replica\)-priority \([0-9]*\)$/\2/p' "$held" | tail -n 1) in
+    1) ;;
+    2)
+      # What is left is older than what the others have; set aside, not deleted.
+      for one in nodes.conf dump.rdb appendonly.aof appendonlydir; do
+        [ ! -e "$data/$one" ] || { rm -rf "$data/$one.old" && mv "$data/$one" "$data/$one.old"; }
+      done
+      ;;
+    *)
+      echo "nobody let this server in" >&2
+      exit 1
+      ;;
+  esac
+fi
+exec redis-server "$conf"
+"""
+
+READY: Final = f"""#!/bin/sh
+# Ready: in the cluster, answers, and leads or follows with the link up and nothing left to synchronise.
+{ASK}
+answer=$(ask PING | tail -n 1)
+[ "$answer" = PONG ] || exit 1
+state=$(ask 'INFO replication' | tr -d '\\r')
+case $state in *role:master*) exit 0 ;; esac
+case $state in *master_sync_in_progress:1*) exit 1 ;; esac
+case $state in *master_link_status:up*) exit 0 ;; esac
+exit 1
+"""
+
+STOP: Final = f"""#!/bin/sh
+# A master hands its slots over before it stops; the operator sees the deletion and does it within a second.
+{ASK}
+tries=0
+while [ "$tries" -lt 40 ]; do
+  state=$(ask 'INFO replication' | tr -d '\\r')
+  case $state in *role:master*state=online*) ;; *) exit 0 ;; esac
+  tries=$((tries + 1))
+  sleep 0.25
+done
+exit 0
+"""

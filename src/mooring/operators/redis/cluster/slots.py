@@ -1,0 +1,186 @@
+"""Hash slots as sets, and the arithmetic of who gives which slots to whom.
+
+A set of slots is an integer with one bit per slot: union, difference and counting are single operations on it,
+however many nodes tell their view. HarmonyCloud's two strategies follow what redis-cli does: every source gives
+its lowest slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+__all__ = [
+    "ALL",
+    "TOTAL",
+    "Slots",
+    "Transfer",
+    "assign",
+    "count",
+    "drain",
+    "each",
+    "level",
+    "lowest",
+    "parse",
+    "ranges",
+    "shares",
+    "show",
+    "span",
+]
+
+Slots = int
+"""A set of slots: bit n stands for slot n."""
+
+TOTAL: Final = 16384
+ALL: Final[Slots] = (1 << TOTAL) - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transfer:
+    """Slots that go from one node to another, both by id."""
+
+    source: str
+    target: str
+    slots: Slots
+
+
+def span(first: int, last: int) -> Slots:
+    """The slots from ``first`` to ``last``, both included."""
+    return ((1 << (last - first + 1)) - 1) << first
+
+
+def parse(text: str) -> Slots:
+    """``"0-99,200"`` or ``"0-99 200"`` as a set; raises `ValueError` for anything else."""
+    found = 0
+    for word in text.replace(",", " ").split():
+        first, _, last = word.partition("-")
+        low, high = int(first), int(last or first)
+        if not 0 <= low <= high < TOTAL:
+            raise ValueError(f"{word}: slots go from 0 to {TOTAL - 1}")
+        found |= span(low, high)
+    return found
+
+
+def ranges(slots: Slots) -> list[tuple[int, int]]:
+    """The set as ranges, both ends included."""
+    found, at = [], 0
+    while slots:
+        gap = (slots & -slots).bit_length() - 1
+        slots >>= gap
+        length = (~slots & (slots + 1)).bit_length() - 1
+        found.append((at + gap, at + gap + length - 1))
+        slots >>= length
+        at += gap + length
+    return found
+
+
+def each(slots: Slots) -> Iterator[int]:
+    """The slots one by one, lowest first."""
+    for first, last in ranges(slots):
+        yield from range(first, last + 1)
+
+
+def show(slots: Slots) -> str:
+    """The set as people write it: ``0-99,200``."""
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges(slots))
+
+
+def count(slots: Slots) -> int:
+    """How many they are."""
+    return slots.bit_count()
+
+
+def lowest(slots: Slots, number: int) -> Slots:
+    """The ``number`` lowest of them, or all if there are fewer."""
+    found = 0
+    for first, last in ranges(slots):
+        take = min(number, last - first + 1)
+        if take <= 0:
+            break
+        found |= span(first, first + take - 1)
+        number -= take
+    return found
+
+
+def shares(masters: int) -> list[Slots]:
+    """Equal parts for a new cluster, in the order of the masters; sizes differ by one at most."""
+    edges = [round(at * TOTAL / masters) for at in range(masters + 1)]
+    return [span(low, high - 1) for low, high in pairwise(edges)]
+
+
+def level(owned: Mapping[str, Slots]) -> list[Transfer]:
+    """Give every node an equal part (AutoReceive); who holds most keeps one more where it does not come out even."""
+    base, extra = divmod(TOTAL, len(owned))
+    by_size = sorted(owned, key=lambda node: -count(owned[node]))
+    quota = {node: base + (1 if at < extra else 0) for at, node in enumerate(by_size)}
+    receivers = [node for node in owned if count(owned[node]) < quota[node]]
+    return _pour(
+        [(node, owned[node], count(owned[node]) - quota[node]) for node in owned],
+        [(node, quota[node] - count(owned[node])) for node in receivers],
+    )
+
+
+def drain(owned: Mapping[str, Slots], leavers: Iterable[str]) -> list[Transfer]:
+    """Spread everything the leavers have over the rest, the emptiest first."""
+    gone = list(leavers)
+    stay = {node: count(slots) for node, slots in owned.items() if node not in gone}
+    if not stay:
+        raise ValueError("nobody is left to take the slots")
+    total = sum(count(owned[node]) for node in gone)
+    return _pour([(node, owned[node], count(owned[node])) for node in gone], _filled(stay, total))
+
+
+def assign(owned: Mapping[str, Slots], *, target: str, number: int, sources: Sequence[str]) -> list[Transfer]:
+    """Take ``number`` slots from the named sources in proportion to what they have (AssignReceive).
+
+    The largest gives the ceiling of its part, the others the floor; what rounding leaves over comes from the
+    largest again. Raises `ValueError` when they have fewer.
+    """
+    order = sorted(dict.fromkeys(sources), key=lambda node: -count(owned.get(node, 0)))
+    total = sum(count(owned.get(node, 0)) for node in order)
+    if number > total:
+        raise ValueError(f"{number} slots are asked of nodes that have {total}")
+    gives: dict[str, int] = {}
+    left = number
+    for at, node in enumerate(order):
+        part = number * count(owned[node])
+        gives[node] = min(left, -(-part // total) if at == 0 else part // total)
+        left -= gives[node]
+    for node in order:
+        more = min(left, count(owned[node]) - gives[node])
+        gives[node] += more
+        left -= more
+    return _pour([(node, owned[node], gives[node]) for node in order], [(target, number)])
+
+
+def _filled(have: Mapping[str, int], total: int) -> list[tuple[str, int]]:
+    """How much each gets of ``total`` so that the emptiest come first and all end as level as possible."""
+    order = sorted(have, key=lambda node: have[node])
+    for number in range(len(order), 0, -1):
+        base, extra = divmod(total + sum(have[node] for node in order[:number]), number)
+        if have[order[number - 1]] <= base:
+            break
+    return [
+        (node, want)
+        for at, node in enumerate(order[:number])
+        if (want := base + (1 if at < extra else 0) - have[node])
+    ]
+
+
+def _pour(gives: Sequence[tuple[str, Slots, int]], takes: Sequence[tuple[str, int]]) -> list[Transfer]:
+    """Pair givers and takers in order; a giver's lowest slots go first."""
+    found: list[Transfer] = []
+    supply = [(node, slots, number) for node, slots, number in gives if number > 0]
+    for target, wanted in takes:
+        left = wanted
+        while left > 0 and supply:
+            source, slots, number = supply.pop(0)
+            part = lowest(slots, min(left, number))
+            found.append(Transfer(source=source, target=target, slots=part))
+            moved = count(part)
+            left -= moved
+            if number > moved:
+                supply.insert(0, (source, slots & ~part, number - moved))
+    return found

@@ -1,0 +1,348 @@
+"""The child objects of a cluster: pure functions of its declaration and of what is there already.
+
+A pod refers only to a content-named, immutable ConfigMap and to the Secret with the password. A template that exists is
+left as it is until the planner has it written anew, and differs only when the user's inputs did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from mooring.actor import differs, digest
+from mooring.kube.object import Object
+from mooring.kube.objects import apps, core, meta, policy
+from mooring.operators.redis.cluster import scripts
+from mooring.operators.redis.cluster.names import BUS_PORT, INPUTS, LINK, REDIS_PORT, Names, selector_of
+from mooring.operators.redis.cluster.types import (
+    RedisCluster,
+    RedisClusterPod,
+    RedisClusterSpec,
+    image_of,
+    pod_of,
+)
+from mooring.operators.redis.parameters import canonical, classify
+from mooring.operators.redis.parts import READ_ONLY, config_volume, encoded, field_value, memory_volume, probe
+from mooring.operators.redis.shell import REDIS_LIVE
+
+__all__ = ["DEFAULTS", "Found", "Specs", "template_lines"]
+
+DATA: Final = "redis-data"
+GRACE_SECONDS: Final = 30
+HOST_PATH: Final = "/var/lib/redis-cluster"
+DEFAULTS: Final = """\
+tcp-keepalive 60
+cluster-node-timeout 15000
+cluster-require-full-coverage no
+appendonly yes
+auto-aof-rewrite-percentage 100
+auto-aof-rewrite-min-size 64mb
+repl-diskless-sync-delay 0
+stop-writes-on-bgsave-error no
+"""
+"""What a template may say otherwise."""
+FORCED: Final = """\
+port 6379
+protected-mode no
+daemonize no
+dbfilename dump.rdb
+appendfilename "appendonly.aof"
+"""
+_USERS: Final = frozenset(
+    {"cluster-node-timeout", "cluster-require-full-coverage", "cluster-replica-validity-factor"}
+)
+_OURS: Final = frozenset(
+    {"POD_NAME", "POD_IP", "PODIP", "NAMESPACE", "REDIS_CLUSTER_NAME", "DOMAINNAME", "MODE"}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What is there already, as far as it shapes what is wanted."""
+
+    live: apps.StatefulSet | None = None
+    replicas: int | None = None
+    """Pods to have now; None leaves them as they are."""
+    template: str = ""
+    """The user's redis.conf."""
+    password: str = field(default="", repr=False)
+    """The one in force."""
+    rewrite: bool = False
+    """The pods' template is to be written anew."""
+
+
+class Specs:
+    """The child objects of one cluster."""
+
+    def __init__(self, cluster: RedisCluster, found: Found) -> None:
+        self._cluster = cluster
+        self._found = found
+        self._spec = cluster.spec or RedisClusterSpec()
+        self._pod: RedisClusterPod = pod_of(self._spec)
+        self._name = cluster.metadata.name or ""
+        self._namespace = cluster.metadata.namespace or ""
+        self.names = Names(self._name)
+
+    def objects(self) -> list[Object]:
+        """Everything the cluster consists of, in the order in which it is made."""
+        return [
+            self._service(self.names.service, headless=True),
+            self._service(self.names.entry, headless=False),
+            self.config(),
+            self.secret(),
+            self.stateful_set(),
+            self._budget(),
+        ]
+
+    # --- services, configuration, budget -------------------------------------------------------------------
+
+    def _service(self, name: str, *, headless: bool) -> core.Service:
+        ports = [core.ServicePort(name="redis", port=REDIS_PORT, target_port=REDIS_PORT, protocol="TCP")]
+        if headless:
+            ports.append(core.ServicePort(name="bus", port=BUS_PORT, target_port=BUS_PORT, protocol="TCP"))
+        return core.Service(
+            metadata=self._meta(name),
+            spec=core.ServiceSpec(
+                type="ClusterIP",
+                cluster_ip="None" if headless else None,
+                publish_not_ready_addresses=True if headless else None,
+                selector=selector_of(self._name),
+                ports=ports,
+            ),
+        )
+
+    def config(self) -> core.ConfigMap:
+        """Scripts and configuration, named by content."""
+        files = {
+            "start.sh": scripts.START,
+            "ready.sh": scripts.READY,
+            "live.sh": REDIS_LIVE,
+            "stop.sh": scripts.STOP,
+            "defaults.conf": DEFAULTS,
+            "forced.conf": FORCED,
+        }
+        if self._found.template:
+            files["template.conf"] = "".join(f"{line}\n" for line in template_lines(self._found.template)[0])
+        return core.ConfigMap(
+            metadata=self._meta(f"{self._name}-{digest(files)[:10]}"), data=files, immutable=True
+        )
+
+    def secret(self) -> core.Secret:
+        """The password in force; without one an empty one, so that a later one is not taken for it."""
+        password = self._found.password
+        entries = {
+            "password": password,
+            "exporter.json": msgspec.json.encode({"redis://localhost:6379": password}).decode(),
+        }
+        return core.Secret(
+            metadata=self._meta(self.names.password),
+            type="Opaque",
+            data={name: encoded(text) for name, text in entries.items()},
+        )
+
+    def _budget(self) -> policy.PodDisruptionBudget:
+        """One at a time: a shard may have no more than one replica."""
+        return policy.PodDisruptionBudget(
+            metadata=self._meta(self._name),
+            spec=policy.PodDisruptionBudgetSpec(
+                max_unavailable=1, selector=meta.LabelSelector(match_labels=selector_of(self._name))
+            ),
+        )
+
+    # --- the StatefulSet -----------------------------------------------------------------------------------
+
+    def inputs(self) -> str:
+        """Digest of what the user decided about the pods; only a change of it may restart any."""
+        pod = self._pod
+        parts = (
+            *(image_of(self._spec), pod.image_pull_policy, pod.labels, pod.annotations, pod.env),
+            *(pod.affinity, pod.resources, pod.monitor_image, pod.volumes, self._found.template),
+        )
+        return digest([msgspec.to_builtins(one) for one in parts])
+
+    def current(self) -> bool:
+        """The template in place was made from the user's present inputs."""
+        live = self._found.live
+        return live is None or (live.metadata.annotations or {}).get(INPUTS) in (None, self.inputs())
+
+    def stateful_set(self) -> apps.StatefulSet:
+        """The nodes."""
+        live, inputs = self._found.live, self.inputs()
+        there = live.spec.replicas if live is not None and live.spec is not None else None
+        template = self._template()
+        if live is not None and live.spec is not None and live.spec.template is not None:
+            if not self._found.rewrite:
+                inputs = (live.metadata.annotations or {}).get(INPUTS, inputs)
+                template = live.spec.template
+            elif not differs(template, live.spec.template):
+                template = live.spec.template
+        wanted = self._found.replicas if self._found.replicas is not None else there
+        return apps.StatefulSet(
+            metadata=replace(self._meta(self._name), annotations={INPUTS: inputs, LINK: self._name}),
+            spec=apps.StatefulSetSpec(
+                replicas=self._spec.replicas if wanted is None else wanted,
+                service_name=self.names.service,
+                pod_management_policy="Parallel",
+                update_strategy=apps.StatefulSetUpdateStrategy(type="OnDelete"),
+                selector=meta.LabelSelector(match_labels=selector_of(self._name)),
+                template=template,
+                volume_claim_templates=self._claims(),
+            ),
+        )
+
+    def _claims(self) -> list[core.PersistentVolumeClaim] | None:
+        return [
+            core.PersistentVolumeClaim(
+                metadata=meta.ObjectMeta(
+                    name=one.metadata.name or DATA,
+                    labels={**(one.metadata.labels or {}), **selector_of(self._name)},
+                    annotations=one.metadata.annotations,
+                ),
+                spec=one.spec,
+            )
+            for one in self._spec.volume_claim_templates or ()
+        ] or None
+
+    def _template(self) -> core.PodTemplateSpec:
+        pod = self._pod
+        containers = [self._redis()]
+        if pod.monitor_image:
+            containers.append(self._exporter(pod.monitor_image))
+        return core.PodTemplateSpec(
+            metadata=meta.ObjectMeta(
+                labels={**(pod.labels or {}), **selector_of(self._name)}, annotations=pod.annotations
+            ),
+            spec=core.PodSpec(
+                affinity=self._affinity(),
+                termination_grace_period_seconds=GRACE_SECONDS,
+                automount_service_account_token=False,
+                containers=containers,
+                volumes=self._volumes(),
+            ),
+        )
+
+    def _redis(self) -> core.Container:
+        pod = self._pod
+        data, below = self._data_volume()
+        return core.Container(
+            name="redis",
+            image=image_of(self._spec),
+            image_pull_policy=pod.image_pull_policy or "IfNotPresent",
+            command=["sh", "/mooring/conf/start.sh"],
+            env=[*self._identity(), *(one for one in pod.env or () if one.name not in _OURS)],
+            ports=[
+                core.ContainerPort(name="redis", container_port=REDIS_PORT, protocol="TCP"),
+                core.ContainerPort(name="bus", container_port=BUS_PORT, protocol="TCP"),
+            ],
+            resources=pod.resources,
+            startup_probe=probe("live.sh", period=1, failures=600),
+            liveness_probe=probe("live.sh", period=10, failures=6),
+            readiness_probe=probe("ready.sh", period=2, failures=2),
+            lifecycle=core.Lifecycle(
+                pre_stop=core.LifecycleHandler(exec=core.ExecAction(command=["sh", "/mooring/conf/stop.sh"]))
+            ),
+            volume_mounts=[
+                core.VolumeMount(name="conf", mount_path="/mooring/conf", read_only=True),
+                core.VolumeMount(name="auth", mount_path="/mooring/auth", read_only=True),
+                core.VolumeMount(name="run", mount_path="/mooring/run"),
+                core.VolumeMount(name=data, mount_path="/data", sub_path_expr=below),
+            ],
+        )
+
+    def _identity(self) -> list[core.EnvVar]:
+        pair = self._spec.replicas == 2
+        return [
+            core.EnvVar(name="POD_NAME", value_from=field_value("metadata.name")),
+            core.EnvVar(name="POD_IP", value_from=field_value("status.podIP")),
+            core.EnvVar(name="PODIP", value_from=field_value("status.podIP")),
+            core.EnvVar(name="NAMESPACE", value_from=field_value("metadata.namespace")),
+            core.EnvVar(name="REDIS_CLUSTER_NAME", value=self._name),
+            core.EnvVar(name="DOMAINNAME", value=f"{self.names.service}.{self._namespace}.svc.cluster.local"),
+            core.EnvVar(name="MODE", value="pair" if pair else "cluster"),
+        ]
+
+    def _exporter(self, image: str) -> core.Container:
+        return core.Container(
+            name="redis-exporter",
+            image=image,
+            image_pull_policy=self._pod.image_pull_policy or "IfNotPresent",
+            env=[
+                core.EnvVar(name="REDIS_ALIAS", value_from=field_value("metadata.name")),
+                core.EnvVar(name="REDIS_ADDR", value="redis://localhost:6379"),
+                core.EnvVar(name="REDIS_PASSWORD_FILE", value="/mooring/auth/exporter.json"),
+            ],
+            ports=[core.ContainerPort(name="http-metrics", container_port=9121, protocol="TCP")],
+            volume_mounts=[core.VolumeMount(name="auth", mount_path="/mooring/auth", read_only=True)],
+        )
+
+    # --- volumes -------------------------------------------------------------------------------------------
+
+    def _data_volume(self) -> tuple[str, str | None]:
+        """Name of the volume with the data, and the pod's own directory on it where it is shared."""
+        if claims := self._claims():
+            return claims[0].metadata.name or DATA, None
+        volumes = self._pod.volumes
+        shared = volumes is not None and volumes.type in ("hostPath", "nfs")
+        return DATA, "$(POD_NAME)" if shared else None
+
+    def _volumes(self) -> list[core.Volume]:
+        secret = core.SecretVolumeSource(
+            secret_name=self.names.password, optional=True, default_mode=READ_ONLY
+        )
+        made = [
+            config_volume("conf", self.config().metadata.name or ""),
+            core.Volume(name="auth", secret=secret),
+            memory_volume(),
+        ]
+        if self._claims():
+            return made
+        volumes = self._pod.volumes
+        kind = volumes.type if volumes else None
+        if kind == "nfs" and volumes is not None:
+            claim = core.PersistentVolumeClaimVolumeSource(
+                claim_name=volumes.persistent_volume_claim_name or ""
+            )
+            return [*made, core.Volume(name=DATA, persistent_volume_claim=claim)]
+        if kind == "hostPath":
+            path = core.HostPathVolumeSource(
+                path=f"{HOST_PATH}/{self._namespace}/{self._name}", type="DirectoryOrCreate"
+            )
+            return [*made, core.Volume(name=DATA, host_path=path)]
+        return [*made, core.Volume(name=DATA, empty_dir=core.EmptyDirVolumeSource())]
+
+    def _affinity(self) -> core.Affinity:
+        """The user's, or one host each where possible."""
+        if self._pod.affinity is not None and differs(self._pod.affinity, core.Affinity()):
+            return self._pod.affinity
+        term = core.PodAffinityTerm(
+            label_selector=meta.LabelSelector(match_labels=selector_of(self._name)),
+            topology_key="kubernetes.io/hostname",
+        )
+        weighted = core.WeightedPodAffinityTerm(weight=100, pod_affinity_term=term)
+        return core.Affinity(
+            pod_anti_affinity=core.PodAntiAffinity(
+                preferred_during_scheduling_ignored_during_execution=[weighted]
+            )
+        )
+
+    def _meta(self, name: str) -> meta.ObjectMeta:
+        labels = {**(self._cluster.metadata.labels or {}), **selector_of(self._name)}
+        return meta.ObjectMeta(name=name, namespace=self._namespace, labels=labels)
+
+
+def template_lines(text: str) -> tuple[list[str], list[str]]:
+    """The lines of a redis.conf that count, and the keys in it that the operator decides and leaves out."""
+    kept, dropped = [], []
+    for line in text.splitlines():
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        key = canonical(words[0])
+        if key not in _USERS and classify(key) == "forbidden":
+            dropped.append(words[0])
+        else:
+            kept.append(line.strip())
+    return kept, dropped

@@ -1,0 +1,212 @@
+"""One idempotent effect on the servers each; every one may be repeated after a crash at any point."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from mooring.operators.redis.cluster.mover import MoveFailed, Mover
+from mooring.operators.redis.cluster.moves import (
+    Attach,
+    Claim,
+    Follow,
+    Forget,
+    LetIn,
+    Meet,
+    Move,
+    MoveSlots,
+    Promote,
+    Release,
+    Settle,
+    Target,
+    Unfollow,
+)
+from mooring.operators.redis.cluster.slots import each
+from mooring.operators.redis.cluster.topology import read_node
+from mooring.operators.redis.dial import Dial, DialError, Link, Refused, Unreachable
+from mooring.operators.redis.sentinel.topology import Pod
+
+__all__ = ["StepFailed", "Steps", "is_database_move"]
+
+AS_IS: Final = 1
+FRESH: Final = 2
+_HANDLED: Final = (
+    Attach,
+    Claim,
+    Follow,
+    Forget,
+    LetIn,
+    Meet,
+    MoveSlots,
+    Promote,
+    Release,
+    Settle,
+    Unfollow,
+)
+
+
+class StepFailed(Exception):
+    """A step did not get through; the next look decides anew."""
+
+
+def is_database_move(move: Move) -> bool:
+    """Whether a move is carried out on the servers, and not in Kubernetes."""
+    return isinstance(move, _HANDLED)
+
+
+class Steps:
+    """Carries moves out."""
+
+    def __init__(self, dial: Dial, *, password: str) -> None:
+        self._dial = dial
+        self._password = password
+
+    async def run(self, move: Move) -> None:
+        """Carry one out; raises `StepFailed` or `DialError` when it did not get through."""
+        try:
+            await self._run(move)
+        except MoveFailed as error:
+            raise StepFailed(str(error)) from error
+
+    async def _run(self, move: Move) -> None:
+        match move:
+            case LetIn():
+                await _each([self._let_in(one, AS_IS) for one in move.as_is])
+                await _each([self._let_in(one, FRESH) for one in move.fresh])
+            case Meet():
+                await self._meet(move)
+            case Claim():
+                await _each([self._claim(target, list(each(slots))) for target, slots in move.parts])
+            case Attach():
+                await _each([self._attach(target, master) for target, master in move.pairs])
+            case Promote():
+                words = ["CLUSTER", "FAILOVER", *([move.how] if move.how else [])]
+                await self._one(move.target, *words)
+                await self._until_master(move.target)
+            case Forget():
+                await self._forget(move.targets, move.ids)
+            case Release():
+                await self._release(move)
+            case Unfollow():
+                await self._one(move.target, "CLUSTER", "RESET", "SOFT")
+            case Settle():
+                await Mover(dial=self._dial, password=self._password).settle(move)
+            case MoveSlots():
+                await Mover(dial=self._dial, password=self._password).move(move)
+            case Follow():
+                await self._follow(move)
+            case _:
+                raise StepFailed(f"{move.name} is no step of a server")
+
+    @asynccontextmanager
+    async def _link(self, target: Target) -> AsyncIterator[Link]:
+        """A link to exactly this node: an address may belong to somebody else by now."""
+        async with self._dial.link(target.address, password=self._password) as link:
+            if target.id:
+                found = await link.call("CLUSTER", "MYID")
+                if found != target.id:
+                    raise StepFailed(f"{target.name} is not {target.id} any more")
+            yield link
+
+    async def _one(self, target: Target, *words: str | int) -> None:
+        async with self._link(target) as link:
+            await link.call(*words)
+
+    async def _let_in(self, target: Target, how: int) -> None:
+        """The order goes to the very process that was seen: its configuration file bears the pod's name."""
+        async with self._dial.link(target.address, password=self._password) as link:
+            node = await read_node(link, Pod(name=target.name, ordinal=0))
+            if node.held is None or node.held.id != target.id:
+                return
+            config = await link.call("INFO", "server")
+            if f"/held/{target.name}." not in str(config):
+                raise StepFailed(f"{target.address} is not {target.name} any more")
+            await link.call("CONFIG", "SET", "slave-priority", how)
+            await link.call("CONFIG", "REWRITE")
+            with contextlib.suppress(Unreachable):
+                await link.call("SHUTDOWN", "NOSAVE")
+
+    async def _meet(self, move: Meet) -> None:
+        by_target: dict[Target, list[tuple[str, str, str, int]]] = {}
+        for target, address in move.pairs:
+            by_target.setdefault(target, []).append(("CLUSTER", "MEET", address.ip, address.port))
+
+        async def one(target: Target, commands: list[tuple[str, str, str, int]], epoch: int) -> None:
+            async with self._link(target) as link:
+                # Distinct epochs from the start spare the nodes settling it later; only a node that knows nobody
+                # takes one, and others refuse.
+                await link.pipeline([("CLUSTER", "SET-CONFIG-EPOCH", epoch), *commands])
+
+        await _each(
+            [one(target, commands, at + 1) for at, (target, commands) in enumerate(by_target.items())]
+        )
+
+    async def _claim(self, target: Target, slots: Sequence[int]) -> None:
+        await self._one(target, "CLUSTER", "ADDSLOTS", *slots)
+
+    async def _attach(self, target: Target, master: str) -> None:
+        await self._one(target, "CLUSTER", "REPLICATE", master)
+
+    async def _until_master(self, target: Target) -> None:
+        """A fail-over takes some tens of milliseconds; another step before it is through would disturb it."""
+        for _ in range(40):
+            async with self._link(target) as link:
+                role = await link.call("ROLE")
+            if role[0] == "master":
+                return
+            await asyncio.sleep(0.05)
+        raise StepFailed(f"{target.name} has not become a master within 2 s")
+
+    async def _forget(self, targets: Sequence[Target], ids: Sequence[str]) -> None:
+        async def one(target: Target) -> None:
+            async with self._link(target) as link:
+                answers = await link.pipeline([("CLUSTER", "FORGET", id) for id in ids if id != target.id])
+            said = [
+                str(one) for one in answers if isinstance(one, Refused) and "nknown node" not in one.reply
+            ]
+            if said:
+                raise StepFailed("; ".join(said))
+
+        await _each([one(target) for target in targets])
+
+    async def _release(self, move: Release) -> None:
+        """The rest forgets first and within the ban's minute; who leaves then tells nobody of itself any more."""
+        for target in move.leavers:
+            async with self._link(target) as link:
+                if parse_slots(await link.call("CLUSTER", "NODES")):
+                    raise StepFailed(f"{target.name} has slots again; nothing is reset")
+        ids = [one.id for one in move.leavers]
+        await _each([self._leave(one) for one in move.leavers])
+        await self._forget(move.rest, ids)
+
+    async def _leave(self, target: Target) -> None:
+        """A replica drops its copy with the reset; a master that still has keys refuses it."""
+        await self._one(target, "CLUSTER", "RESET", "HARD")
+
+    async def _follow(self, move: Follow) -> None:
+        async with self._dial.link(move.target.address, password=self._password) as link:
+            if move.leader is None:
+                await link.call("SLAVEOF", "NO", "ONE")
+                await link.call("CONFIG", "SET", "slave-priority", 100)
+            else:
+                await link.call("SLAVEOF", move.leader.ip, move.leader.port)
+
+
+def parse_slots(nodes: str) -> int:
+    """How many slots a node says it owns itself."""
+    mine = next((line.split() for line in nodes.splitlines() if "myself" in line), [])
+    return sum(1 for word in mine[8:] if not word.startswith("["))
+
+
+async def _each(steps: Sequence[object]) -> None:
+    """All at once; the first failure is raised after all have ended."""
+    answers = await asyncio.gather(*steps, return_exceptions=True)  # type: ignore[call-overload]
+    failed = [one for one in answers if isinstance(one, BaseException)]
+    for one in failed:
+        if not isinstance(one, (DialError, StepFailed)):
+            raise one
+    if failed:
+        raise failed[0]

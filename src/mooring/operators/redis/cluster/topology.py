@@ -1,0 +1,346 @@
+"""What the servers say: each node's own view of the cluster, and the disk of those that are held back.
+
+Every node tells of itself what no other can know as surely: its id, its slots, the marks of a slot that is being
+moved. What others say of it shows whether they agree. redis-py's reading of CLUSTER NODES is keyed by address and
+drops one of two ids that share one, and that is the case to be healed; hence our own, of one line per node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final, Literal
+
+from mooring.operators.redis.cluster.names import REDIS_PORT
+from mooring.operators.redis.cluster.slots import ALL, Slots, span
+from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
+from mooring.operators.redis.sentinel.topology import Pod, parse_info
+
+__all__ = [
+    "Disk",
+    "Held",
+    "Live",
+    "Mark",
+    "Node",
+    "Peer",
+    "Seen",
+    "Server",
+    "parse_nodes",
+    "read_node",
+    "read_nodes",
+]
+
+Disk = Literal["none", "part", "full"]
+"""What the volume of a node that is held back has: nothing, an older snapshot, or everything it acknowledged."""
+NO_MASTER: Final = "-"
+_HELD: Final = re.compile(r"/held/(?P<pod>[^/]+)\.(?P<id>[0-9a-f]{40}|none)\.(?P<disk>none|part|full)\.conf$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A slot that is being moved: ``outgoing`` at its owner, incoming at the one that shall get it."""
+
+    slot: int
+    peer: str
+    outgoing: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peer:
+    """One line of CLUSTER NODES."""
+
+    id: str
+    address: Address
+    flags: frozenset[str] = frozenset()
+    master: str = ""
+    """Its master's id, "" of a master."""
+    epoch: int = 0
+    connected: bool = True
+    slots: Slots = 0
+    marks: tuple[Mark, ...] = ()
+
+    @property
+    def is_master(self) -> bool:
+        return "master" in self.flags
+
+    @property
+    def failed(self) -> bool:
+        """Agreed to be down; ``fail?`` is one node's suspicion."""
+        return "fail" in self.flags
+
+    @property
+    def settled(self) -> bool:
+        """Its id is known: no handshake is under way."""
+        return "handshake" not in self.flags
+
+
+def parse_nodes(text: str) -> tuple[Peer, ...]:
+    """CLUSTER NODES of any version, 3.2 (no bus port) to 7.x (host names)."""
+    return tuple(_peer(line.split()) for line in text.splitlines() if line.strip())
+
+
+def _peer(words: Sequence[str]) -> Peer:
+    node, address, flags, master, _, _, epoch, link, *slots = words
+    host, _, port = address.partition("@")[0].partition(",")[0].rpartition(":")
+    owned, marks = 0, []
+    for word in slots:
+        if word.startswith("["):
+            number, sign, peer = re.split(r"-([<>])-", word.strip("[]"))
+            marks.append(Mark(slot=int(number), peer=peer, outgoing=sign == ">"))
+            continue
+        first, _, last = word.partition("-")
+        owned |= span(int(first), int(last or first))
+    return Peer(
+        id=node,
+        address=Address(host.strip("[]"), int(port or 0)),
+        flags=frozenset(flags.split(",")),
+        master="" if master == NO_MASTER else master,
+        epoch=int(epoch),
+        connected=link == "connected",
+        slots=owned,
+        marks=tuple(marks),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """A server that waits to be let in; ``id`` is the one its volume has, "" for none."""
+
+    id: str
+    disk: Disk
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """A node's answer."""
+
+    view: tuple[Peer, ...] = ()
+    version: str = "7.0.15"
+    clustered: bool = True
+    role: str = "master"
+    keys: int = 0
+    offset: int = 0
+    master: Address | None = None
+    link_up: bool = True
+    syncing: bool = False
+    loading: bool = False
+    covered: bool = True
+    """CLUSTER INFO says ok."""
+
+    @cached_property
+    def me(self) -> Peer:
+        """Its own line; of a server that is no cluster node an empty one."""
+        found = next((peer for peer in self.view if "myself" in peer.flags), None)
+        return found or Peer(id="", address=Address("", 0))
+
+    @cached_property
+    def peers(self) -> dict[str, Peer]:
+        """Whom it knows, by id."""
+        return {peer.id: peer for peer in self.view if peer.settled}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """A pod and what its server answers; neither answer nor hold means silence, and silence means nothing."""
+
+    pod: Pod
+    server: Server | None = None
+    held: Held | None = None
+    error: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.pod.name
+
+    @property
+    def address(self) -> Address:
+        return Address(self.pod.ip, REDIS_PORT)
+
+    @property
+    def id(self) -> str:
+        """Its id, from itself or from its volume; "" where neither is known."""
+        if self.server is not None:
+            return self.server.me.id
+        return self.held.id if self.held is not None else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Live:
+    """A node that answers as part of a cluster."""
+
+    node: Node
+    server: Server = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def id(self) -> str:
+        return self.server.me.id
+
+    @property
+    def slots(self) -> Slots:
+        return self.server.me.slots if self.is_master else 0
+
+    @property
+    def is_master(self) -> bool:
+        return self.server.me.is_master
+
+    @property
+    def master(self) -> str:
+        """The id it follows, "" of a master."""
+        return self.server.me.master
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """All nodes at one moment."""
+
+    nodes: tuple[Node, ...] = ()
+
+    @cached_property
+    def live(self) -> tuple[Live, ...]:
+        """Those that answer as cluster nodes, loading ones too."""
+        return tuple(
+            Live(node=one, server=one.server)
+            for one in self.nodes
+            if one.server is not None and one.server.clustered and one.server.me.id
+        )
+
+    @cached_property
+    def by_id(self) -> dict[str, Live]:
+        return {one.id: one for one in self.live}
+
+    @cached_property
+    def owners(self) -> dict[str, Slots]:
+        """Slots of every live master that has some, by its own word; of two claims the newer epoch counts."""
+        found: dict[str, Slots] = {}
+        taken = 0
+        for one in sorted(self.live, key=lambda one: -one.server.me.epoch):
+            if mine := one.slots & ~taken:
+                found[one.id] = mine
+                taken |= mine
+        return {one.id: found[one.id] for one in self.live if one.id in found}
+
+    @cached_property
+    def absent_owners(self) -> dict[str, Slots]:
+        """Slots that live nodes give to ids that do not answer, by the newest word on each id."""
+        newest: dict[str, Peer] = {}
+        for one in self.live:
+            for peer in one.server.peers.values():
+                known = newest.get(peer.id)
+                if peer.id not in self.by_id and (known is None or peer.epoch > known.epoch):
+                    newest[peer.id] = peer
+        covered = _union(self.owners.values())
+        return {name: left for name, peer in newest.items() if (left := peer.slots & ~covered)}
+
+    @property
+    def covered(self) -> Slots:
+        """Slots with a live owner."""
+        return _union(self.owners.values())
+
+    @property
+    def assigned(self) -> Slots:
+        """Slots with an owner, live or not."""
+        return self.covered | _union(self.absent_owners.values())
+
+    def replicas_of(self, master: str) -> list[Live]:
+        """Live nodes that follow it."""
+        return [one for one in self.live if one.master == master]
+
+    def disagreement(self) -> str:
+        """How the live nodes' views differ, or "": who is there, who owns what, which marks are open."""
+        wanted = self.owners
+        members = [one for one in self.live if len(one.server.view) > 1]
+        for one in members:
+            if any(not peer.settled for peer in one.server.view):
+                return f"{one.name} is still getting to know somebody"
+            for other in members:
+                peer = one.server.peers.get(other.id)
+                if peer is None:
+                    return f"{one.name} does not know {other.name}"
+                if peer.is_master and peer.slots != wanted.get(other.id, 0):
+                    return f"{one.name} sees other slots at {other.name} than {other.name} itself"
+        epochs = Counter(one.server.me.epoch for one in self.live if one.slots)
+        if clash := next((epoch for epoch, number in epochs.items() if number > 1), None):
+            return f"two masters have the configuration epoch {clash}"
+        return "" if self.covered == ALL or not self.covered else "slots are without a live owner"
+
+    def marks(self) -> list[tuple[Live, Mark]]:
+        """The open marks, each at the node that bears it."""
+        return [(one, mark) for one in self.live for mark in one.server.me.marks]
+
+
+def _union(many: Iterable[Slots]) -> Slots:
+    found = 0
+    for one in many:
+        found |= one
+    return found
+
+
+async def read_nodes(dial: Dial, pods: Sequence[Pod], *, password: str) -> Seen:
+    """Ask all of them at once."""
+    return Seen(nodes=tuple(await asyncio.gather(*(_read(dial, pod, password) for pod in pods))))
+
+
+async def _read(dial: Dial, pod: Pod, password: str) -> Node:
+    if not pod.ip or not pod.running:
+        return Node(pod=pod, error=pod.trouble or "it does not run")
+    try:
+        async with dial.link(Address(pod.ip, REDIS_PORT), password=password) as link:
+            return await read_node(link, pod)
+    except DialError as error:
+        return Node(pod=pod, error=str(error))
+
+
+async def read_node(link: Link, pod: Pod) -> Node:
+    """One round trip to one server."""
+    answers = await link.pipeline(
+        [
+            *(
+                ("INFO", section)
+                for section in ("server", "replication", "keyspace", "persistence", "cluster")
+            ),
+            ("CLUSTER", "NODES"),
+            ("CLUSTER", "INFO"),
+        ]
+    )
+    *texts, nodes, state = answers
+    if refused := next((one for one in texts if isinstance(one, Refused)), None):
+        raise refused
+    info: dict[str, str] = {}
+    for text in texts:
+        info |= parse_info(text)
+    if held := _HELD.search(info.get("config_file", "")):
+        known = held["id"]
+        disk: Disk = {"full": "full", "part": "part"}.get(held["disk"], "none")  # type: ignore[assignment]
+        return Node(pod=pod, held=Held(id="" if known == "none" else known, disk=disk))
+    clustered = info.get("cluster_enabled") == "1"
+    if clustered and isinstance(nodes, Refused):
+        raise nodes
+    cluster = parse_info(state) if isinstance(state, str) else {}
+    return Node(pod=pod, server=_server(info, nodes if clustered else "", cluster))
+
+
+def _server(info: Mapping[str, str], nodes: str, cluster: Mapping[str, str]) -> Server:
+    role = info.get("role", "")
+    host = info.get("master_host")
+    offset = "slave_repl_offset" if role == "slave" else "master_repl_offset"
+    return Server(
+        view=parse_nodes(nodes),
+        version=info.get("redis_version", ""),
+        clustered=info.get("cluster_enabled") == "1",
+        role=role,
+        keys=int(info.get("db0", "keys=0").partition("keys=")[2].partition(",")[0]),
+        offset=int(info.get(offset) or 0),
+        master=Address(host, int(info.get("master_port") or 0)) if host else None,
+        link_up=role == "master" or info.get("master_link_status") == "up",
+        syncing=info.get("master_sync_in_progress") == "1",
+        loading=info.get("loading") == "1" or info.get("async_loading") == "1",
+        covered=cluster.get("cluster_state") == "ok",
+    )

@@ -1,0 +1,228 @@
+"""The custom resource ``redis.middleware.hc.cn/v1alpha1`` RedisCluster (``rec``): HarmonyCloud's API.
+
+Names of fields, phases and reasons are theirs. New in the spec is nothing; new in the status are ``slotPlan``,
+``observedGeneration`` and ``standardConditions``, since their ``conditions`` has one entry per redis node.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, ClassVar, Final
+
+from msgspec import field
+
+from mooring.kube.object import Object, Resource
+from mooring.kube.objects import apps, core, meta
+from mooring.kube.part import Part
+from mooring.runtime.crd import F, PrinterColumn, crd
+
+__all__ = [
+    "AUTO",
+    "NAMED",
+    "AssignStrategy",
+    "NodeCondition",
+    "RedisCluster",
+    "RedisClusterPod",
+    "RedisClusterSpec",
+    "RedisClusterStatus",
+    "SlotPlan",
+    "SlotRange",
+    "UpdateStrategy",
+    "Volumes",
+    "image_of",
+    "masters_of",
+    "password_of",
+    "pipeline_of",
+    "pod_of",
+]
+
+AUTO: Final = "AutoReceive"
+NAMED: Final = "AssignReceive"
+TIME: Final = {"type": "string", "format": "date-time"}
+
+
+class AssignStrategy(Part, frozen=True, kw_only=True):
+    """What one new master gets."""
+
+    slots: Annotated[int | None, F("How many slots.", minimum=0, maximum=16384)] = None
+    from_replicas: Annotated[
+        str | None, F("Ids of the nodes they come from, joined by commas.", max_length=8192)
+    ] = None
+
+
+class UpdateStrategy(Part, frozen=True, kw_only=True):
+    """Where new masters get their slots from."""
+
+    type: Annotated[
+        str | None, F("AutoReceive (even parts) or AssignReceive (as assignStrategies say).", max_length=64)
+    ] = None
+    pipeline: Annotated[str | None, F('Keys moved at once, as text; default "10".', max_length=10)] = None
+    assign_strategies: Annotated[
+        list[AssignStrategy] | None,
+        F("One for each new master, in the order of their pods' names.", max_items=500),
+    ] = None
+
+
+class Volumes(Part, frozen=True, kw_only=True):
+    """Where the data is stored; without it in an emptyDir."""
+
+    type: Annotated[str | None, F("hostPath, or nfs with a claim.", max_length=64)] = None
+    persistent_volume_claim_name: Annotated[
+        str | None, F("The claim of type nfs; every pod has a directory of its own on it.", max_length=253)
+    ] = None
+
+
+class RedisClusterPod(Part, frozen=True, kw_only=True):
+    """The redis instances."""
+
+    labels: Annotated[dict[str, str] | None, F("Of the pods, beside ours.")] = None
+    annotations: Annotated[dict[str, str] | None, F("Of the pods.")] = None
+    env: Annotated[list[core.EnvVar] | None, F("Of the redis container; MAXMEMORY becomes maxmemory.")] = None
+    affinity: Annotated[core.Affinity | None, F("Default: apart from each other where possible.")] = None
+    resources: Annotated[core.ResourceRequirements | None, F("Of the redis container.")] = None
+    update_strategy: Annotated[
+        apps.StatefulSetUpdateStrategy | None,
+        F("RollingUpdate: we roll, one shard at a time. OnDelete: the pods wait to be deleted."),
+    ] = None
+    volumes: Annotated[Volumes | None, F("Where the data is stored.")] = None
+    configmap: Annotated[
+        str | None, F("A ConfigMap with a key redis.conf, the template of the configuration.", max_length=253)
+    ] = None
+    monitor_image: Annotated[str | None, F("Image of a metrics exporter beside redis.", max_length=500)] = (
+        None
+    )
+    init_image: Annotated[
+        str | None, F("Accepted for old YAML: the redis image fills in the template itself.", max_length=500)
+    ] = None
+    middleware_image: Annotated[
+        str | None, F("Image of redis; else it is made of repository and version.", max_length=500)
+    ] = None
+    requirepass: Annotated[str | None, F("The password, in clear text.", max_length=500)] = None
+    image_pull_policy: Annotated[str | None, F("Always, IfNotPresent or Never.", max_length=20)] = None
+
+
+class RedisClusterSpec(Part, frozen=True, kw_only=True):
+    """The declared cluster."""
+
+    replicas: Annotated[
+        int | None,
+        F("All nodes: 2 for a master and a replica, else 6 and more, half of them masters.", minimum=0),
+    ] = None
+    pause: Annotated[bool | None, F("Maintenance: nothing is changed, status goes on.")] = None
+    finalizers: Annotated[
+        str | None, F("foreground: the claims go when the cluster is deleted.", max_length=64)
+    ] = None
+    repository: Annotated[str | None, F("Path of the image.", max_length=400)] = None
+    version: Annotated[str | None, F("Tag of the image.", max_length=128)] = None
+    update_strategy: Annotated[UpdateStrategy | None, F("Slots of new masters.")] = None
+    pod: Annotated[list[RedisClusterPod] | None, F("One entry: the redis instances.", max_items=10)] = None
+    volume_claim_templates: Annotated[
+        list[core.PersistentVolumeClaim] | None, F("Claims of each pod; the first holds the data.")
+    ] = None
+
+
+class NodeCondition(Part, frozen=True, kw_only=True):
+    """One redis node."""
+
+    name: Annotated[str | None, F("The pod.")] = None
+    namespace: Annotated[str | None, F("Its namespace.")] = None
+    instance: Annotated[str | None, F("Address and port.")] = None
+    type: Annotated[str | None, F("master or slave.")] = None
+    node_id: Annotated[str | None, F("Its id in the cluster.")] = None
+    master_node_id: Annotated[str | None, F("Its master's id; a master's own.")] = None
+    domain_name: Annotated[str | None, F("Its name in DNS.")] = None
+    slots: Annotated[str | None, F("Its slots, as 1024-2048.")] = None
+    hostname: Annotated[str | None, F("The Kubernetes node it runs on.")] = None
+    host_ip: Annotated[str | None, F("Address of that node.")] = field(default=None, name="hostIP")
+    status: Annotated[str | None, F("True, False or Unknown.")] = None
+    reason: Annotated[str | None, F("In a word.")] = None
+    message: Annotated[str | None, F("For people.")] = None
+    last_transition_time: Annotated[str | None, F("When its status last changed.")] = None
+
+
+class SlotRange(Part, frozen=True, kw_only=True):
+    """Slots that go from one node to another."""
+
+    slots: Annotated[str, F("As 0-1364,2000.")] = ""
+    source: Annotated[str, F("Id of the node that has them when the plan is made.")] = ""
+    target: Annotated[str, F("Id of the node that gets them.")] = ""
+
+
+class SlotPlan(Part, frozen=True, kw_only=True):
+    """A move of slots under way: decided once, finished slots are read from the nodes."""
+
+    kind: Annotated[str, F("Rebalance, Reshard or Drain.")] = ""
+    replicas: Annotated[int, F("The spec.replicas it was made for.")] = 0
+    moves: Annotated[list[SlotRange] | None, F("What goes where, in this order.")] = None
+    total: Annotated[int, F("Slots to move.")] = 0
+    moved: Annotated[int, F("Slots that are where they shall be.")] = 0
+    since: Annotated[datetime | None, F("When it began.", schema=TIME)] = None
+    seconds_left: Annotated[int | None, F("At the pace so far.")] = None
+
+
+class RedisClusterStatus(Part, frozen=True, kw_only=True):
+    """What was observed; HarmonyCloud's fields first."""
+
+    replicas: Annotated[int | None, F("Pods that are ready.")] = None
+    phase: Annotated[
+        str | None,
+        F("Empty, Creating, Running, Failed, Scaling, Upgrading, Restarting or Deleting."),
+    ] = None
+    reason: Annotated[str | None, F("What is in the way, for people.")] = None
+    reason_type: Annotated[str | None, F("What is in the way, in a word.")] = None
+    conditions: Annotated[list[NodeCondition] | None, F("One per redis node.")] = None
+    formed_cluster_before: Annotated[bool | None, F("All slots have had an owner.")] = None
+    slot_plan: Annotated[SlotPlan | None, F("A move of slots under way.")] = None
+    observed_generation: Annotated[int | None, F("The generation this speaks of.")] = None
+    standard_conditions: Annotated[list[meta.Condition] | None, F("Ready, Progressing and Stalled.")] = None
+
+
+@crd(
+    short_names=("rec",),
+    columns=(
+        PrinterColumn("Replicas", ".spec.replicas", type="integer", description="Declared nodes"),
+        PrinterColumn("Ready", ".status.replicas", type="integer", description="Nodes that are ready"),
+        PrinterColumn("Phase", ".status.phase", description="What the cluster is about"),
+        PrinterColumn("Age", ".metadata.creationTimestamp", type="date"),
+        PrinterColumn("Reason", ".status.reason", description="What is in the way", priority=1),
+    ),
+    preserve_unknown=True,
+)
+class RedisCluster(Object, frozen=True, kw_only=True):
+    """A Redis Cluster, or with two nodes a master and its replica."""
+
+    resource: ClassVar[Resource] = Resource(
+        "redis.middleware.hc.cn", "v1alpha1", "RedisCluster", "redisclusters", True
+    )
+
+    spec: RedisClusterSpec | None = None
+    status: RedisClusterStatus | None = None
+
+
+def pod_of(spec: RedisClusterSpec) -> RedisClusterPod:
+    """The redis instances; an empty one when there is none."""
+    return next(iter(spec.pod or ()), RedisClusterPod())
+
+
+def image_of(spec: RedisClusterSpec) -> str:
+    """The redis image, or "" when none is named."""
+    given = pod_of(spec).middleware_image
+    if given:
+        return given
+    return f"{spec.repository}:{spec.version}" if spec.repository and spec.version else ""
+
+
+def pipeline_of(spec: RedisClusterSpec) -> int:
+    """Keys moved at once."""
+    text = (spec.update_strategy.pipeline if spec.update_strategy else None) or "10"
+    return int(text) if text.isdigit() and int(text) > 0 else 10
+
+
+def password_of(spec: RedisClusterSpec) -> str:
+    """The password, "" for none."""
+    return pod_of(spec).requirepass or ""
+
+
+def masters_of(nodes: int) -> int:
+    """How many of the nodes are masters; the one over in an odd total is a further replica."""
+    return nodes // 2

@@ -1,0 +1,235 @@
+"""What is wrong with a declaration, each with its field and the remedy.
+
+The schema refuses little: the group was taken over, and what its operator accepted must still be accepted. What
+cannot be carried out is said in the status instead, before anything is touched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mooring.operators.redis.cluster.slots import Slots, count
+from mooring.operators.redis.cluster.types import (
+    AUTO,
+    NAMED,
+    RedisCluster,
+    RedisClusterSpec,
+    image_of,
+    masters_of,
+    pod_of,
+)
+from mooring.operators.redis.sentinel.passwords import unusable
+
+__all__ = ["Problem", "invalid_scaling", "validate", "warnings"]
+
+NAME_LIMIT: Final = 52
+"""A pod's label ``controller-revision-hash`` is the set's name and eleven characters, at most 63 together."""
+_REFERENCE: Final = re.compile(r"^[\w.-]+(:\d+)?(/[\w.-]+)*(:[\w.-]+)?(@sha256:[0-9a-f]{64})?$")
+_IS_SAMPLE: Final = "is the sample's placeholder"
+_PLACEHOLDERS: Final = frozenset({"string", "name", "pvcname"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """A field that cannot be carried out, and what to do about it."""
+
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+
+def validate(cluster: RedisCluster) -> list[Problem]:
+    """Everything wrong with the declaration by itself."""
+    spec = cluster.spec or RedisClusterSpec()
+    filled_in = [*_pod(spec), *_volumes(spec)]
+    if any(_IS_SAMPLE in one.message for one in filled_in):
+        filled_in += _sample_nodes(spec)
+    return [*_name(cluster.metadata.name or ""), *_replicas(spec), *filled_in, *_strategy(spec)]
+
+
+def warnings(cluster: RedisCluster) -> list[str]:
+    """What is carried out, but perhaps not as meant."""
+    spec = cluster.spec or RedisClusterSpec()
+    total, said = spec.replicas or 0, []
+    if total > 6 and total % 2:
+        said.append(
+            f"spec.replicas: {total} is odd: {total // 2} masters, and one replica more than masters; "
+            f"{total - 1} or {total + 1} come out even"
+        )
+    if pod_of(spec).init_image:
+        said.append("spec.pod[0].initImage: not needed any more; the redis image fills in the template")
+    return said
+
+
+def _name(name: str) -> list[Problem]:
+    if len(name) > NAME_LIMIT:
+        return [
+            Problem(
+                field="metadata.name", message=f"{len(name)} characters, at most {NAME_LIMIT} are possible"
+            )
+        ]
+    if "." in name:
+        return [Problem(field="metadata.name", message="has a dot, and no Service could be named after it")]
+    return []
+
+
+def _replicas(spec: RedisClusterSpec) -> list[Problem]:
+    total = spec.replicas
+    if total is None:
+        return [Problem(field="spec.replicas", message="is missing; give 2, or 6 and more")]
+    if total == 2 or total >= 6:
+        return []
+    nearest = "2" if total < 2 else "2 or 6"
+    return [
+        Problem(
+            field="spec.replicas",
+            message=f"{total} nodes make no cluster: three masters with a replica each need 6; give {nearest}",
+        )
+    ]
+
+
+def _pod(spec: RedisClusterSpec) -> list[Problem]:
+    found, pod = [], pod_of(spec)
+    if len(spec.pod or ()) > 1:
+        found.append(
+            Problem(field="spec.pod", message="has more than one entry, all nodes are alike; keep one")
+        )
+    for name, image in (
+        ("middlewareImage", pod.middleware_image),
+        ("monitorImage", pod.monitor_image),
+        ("initImage", pod.init_image),
+    ):
+        if image and _is_placeholder(image):
+            found.append(
+                _placeholder(f"spec.pod[0].{name}", image, "an image as registry/name:tag, or remove it")
+            )
+        elif image and not _REFERENCE.match(image):
+            found.append(
+                Problem(
+                    field=f"spec.pod[0].{name}", message=f"{image!r} is no image reference; write name:tag"
+                )
+            )
+    if not image_of(spec):
+        found.append(
+            Problem(
+                field="spec.pod[0].middlewareImage",
+                message="no image is named; give it, or repository and version",
+            )
+        )
+    if pod.configmap and _is_placeholder(pod.configmap):
+        found.append(
+            _placeholder(
+                "spec.pod[0].configmap", pod.configmap, "a ConfigMap with a key redis.conf, or remove it"
+            )
+        )
+    if pod.requirepass and (why := unusable(pod.requirepass)):
+        found.append(Problem(field="spec.pod[0].requirepass", message=f"{why}; choose another"))
+    return found
+
+
+def _volumes(spec: RedisClusterSpec) -> list[Problem]:
+    volumes = pod_of(spec).volumes
+    if volumes is None or not volumes.type:
+        return []
+    claim, where = volumes.persistent_volume_claim_name, "spec.pod[0].volumes"
+    if volumes.type not in ("hostPath", "nfs"):
+        return [
+            Problem(field=f"{where}.type", message=f"{volumes.type!r} is not known; give hostPath or nfs")
+        ]
+    if volumes.type == "nfs" and not claim:
+        return [
+            Problem(field=f"{where}.persistentVolumeClaimName", message="is missing; type nfs needs a claim")
+        ]
+    if claim and _is_placeholder(claim):
+        return [_placeholder(f"{where}.persistentVolumeClaimName", claim, "a claim that exists")]
+    return []
+
+
+def _strategy(spec: RedisClusterSpec) -> list[Problem]:
+    """Whether it can be read; whether it fits is asked when nodes are added."""
+    strategy = spec.update_strategy
+    if strategy is None:
+        return []
+    found, where = [], "spec.updateStrategy"
+    if strategy.type not in (None, "", AUTO, NAMED):
+        found.append(
+            Problem(field=f"{where}.type", message=f"{strategy.type!r} is not known; give {AUTO} or {NAMED}")
+        )
+    if strategy.pipeline and not (strategy.pipeline.isdigit() and int(strategy.pipeline) > 0):
+        found.append(
+            Problem(
+                field=f"{where}.pipeline", message=f'{strategy.pipeline!r} is no number of keys; give "10"'
+            )
+        )
+    return found
+
+
+def invalid_scaling(
+    spec: RedisClusterSpec, *, nodes: int, owned: Mapping[str, Slots], names: Sequence[str] = ()
+) -> str:
+    """Why the slots cannot be moved as declared when ``nodes`` become ``spec.replicas``; "" when they can.
+
+    ``owned`` are the slots of every master by id, ``names`` those of further nodes. Nothing is touched before
+    this says "".
+    """
+    wanted, strategy = spec.replicas or 0, spec.update_strategy
+    kind = (strategy.type if strategy else None) or AUTO
+    if nodes == 2 or wanted == 2:
+        return (
+            f"spec.replicas: a pair and a cluster do not turn into one another; put {nodes} back, "
+            "or make a new cluster and copy the data"
+        )
+    more = masters_of(wanted) - len(owned)
+    if kind != NAMED or more == 0:
+        return ""
+    if more < 0:
+        return (
+            f"spec.updateStrategy.type: {NAMED} does not say where the slots of removed masters go; "
+            f"give {AUTO} to take nodes out"
+        )
+    given = (strategy.assign_strategies if strategy else None) or []
+    where = "spec.updateStrategy.assignStrategies"
+    if len(given) != more:
+        return f"{where}: {len(given)} entries for {more} new masters; give one for each"
+    left = {node: count(slots) for node, slots in owned.items()}
+    for at, one in enumerate(given):
+        sources = [name.strip() for name in (one.from_replicas or "").split(",") if name.strip()]
+        if not sources:
+            return f"{where}[{at}].fromReplicas: is empty; name the nodes that give slots"
+        for name in sources:
+            if name not in left:
+                what = "is a replica" if name in names else "is not a node of this cluster"
+                return f"{where}[{at}].fromReplicas: {name} {what}; status.conditions lists the masters' ids"
+        have = sum(left[name] for name in dict.fromkeys(sources))
+        if (one.slots or 0) > have:
+            return f"{where}[{at}].slots: {one.slots} are asked of nodes that have {have}; ask for fewer"
+        for name in dict.fromkeys(sources):
+            left[name] -= round((one.slots or 0) * left[name] / have) if have else 0
+    return ""
+
+
+def _sample_nodes(spec: RedisClusterSpec) -> list[Problem]:
+    """Named beside other placeholders only: a new cluster has no node ids yet, and does not ask for them."""
+    given = (spec.update_strategy.assign_strategies if spec.update_strategy else None) or []
+    return [
+        Problem(
+            field=f"spec.updateStrategy.assignStrategies[{at}].fromReplicas",
+            message=f"{one.from_replicas!r} {_IS_SAMPLE}; give ids of masters before you add nodes",
+        )
+        for at, one in enumerate(given)
+        if re.search(r"\bnodeId\d", one.from_replicas or "")
+    ]
+
+
+def _is_placeholder(text: str) -> bool:
+    """A word of the sample that stands for a value."""
+    return text.strip().lower() in _PLACEHOLDERS
+
+
+def _placeholder(field: str, text: str, remedy: str) -> Problem:
+    return Problem(field=field, message=f"{text!r} {_IS_SAMPLE}; give {remedy}")

@@ -1,0 +1,178 @@
+"""Redis Clusters on a whole control plane with real servers: made, healed, and nothing of it lost."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from tests.operators.redis.cluster.stage import OPERATOR, Stage, manifest
+
+from mooring.kube.objects.core import Pod
+from mooring.testing.bed import Bed
+
+pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+Make = Callable[..., Awaitable[Stage]]
+_NUMBERS = itertools.count(1)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def plane() -> AsyncIterator[Bed]:
+    path = Path(tempfile.mkdtemp(prefix="mooring-bed-"))
+    try:
+        async with Bed(path, operators=[OPERATOR]) as running:
+            yield running
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def make(plane: Bed) -> AsyncIterator[Make]:
+    """Makes clusters; they go with the test."""
+    async with AsyncExitStack() as stack:
+
+        async def one(*, replicas: int = 6, exact: bool = True, **how: Any) -> Stage:
+            stage = Stage(plane, f"r{next(_NUMBERS)}", password=how.get("password", ""))
+            stack.push_async_callback(stage.delete)
+            await plane.apply(manifest(stage.name, replicas=replicas, **how))
+            if exact:
+                await stage.exact(replicas)
+            return stage
+
+        yield one
+
+
+async def test_six_nodes_become_three_masters_and_three_replicas(make: Make) -> None:
+    stage = await make(password='pass"word')
+
+    status = await stage.status()
+    assert status.replicas == 6
+    assert status.formed_cluster_before
+    conditions = status.conditions or []
+    assert sorted(one.type or "" for one in conditions) == ["master"] * 3 + ["slave"] * 3
+    assert sorted(one.slots for one in conditions if one.slots) == ["0-5460", "10923-16383", "5461-10922"]
+    async with stage.client() as client:
+        await client.set("a", "1")
+        assert await client.get("a") == "1"
+
+
+async def test_all_pods_deleted_at_once_come_back_at_new_addresses_with_everything(make: Make) -> None:
+    stage = await make()
+    await stage.fill(2000)
+    before = {pod.metadata.uid for pod in await stage.pods()}
+    addresses = set((await stage.addresses()).values())
+
+    await asyncio.gather(*(remove(stage, pod.metadata.name or "") for pod in await stage.pods()))
+
+    await renewed(stage, before)
+    await stage.exact(6)
+    assert not addresses & set((await stage.addresses()).values())
+    assert await stage.kept(2000) == 2000
+
+
+async def test_a_killed_master_comes_back_with_its_data_and_still_leads(make: Make) -> None:
+    stage = await make()
+    await stage.fill(1000)
+    owned = await stage.owned()
+    first = next(iter(owned))
+
+    async with stage.writing() as report:
+        stage.bed.kill("default", first, "redis")
+        await stage.bed.until(lambda: restarted(stage, first), f"{first} runs again")
+        await stage.exact(6)
+
+    assert await stage.kept(1000) == 1000
+    assert await stage.lost(report) == []
+    assert await stage.owned() == owned
+
+
+async def test_a_master_that_comes_back_empty_follows_the_replica_that_has_its_data(make: Make) -> None:
+    stage = await make(persistence=False)
+    await stage.fill(1000)
+    first = next(iter(await stage.owned()))
+    before = {pod.metadata.uid for pod in await stage.pods() if pod.metadata.name == first}
+
+    await remove(stage, first)
+
+    await renewed(stage, before)
+    await stage.exact(6)
+    assert await stage.kept(1000) == 1000
+    assert first not in await stage.owned()
+
+
+async def test_a_master_whose_files_vanish_with_its_identity_kept_does_not_wipe_its_replica(
+    make: Make,
+) -> None:
+    stage = await make()
+    await stage.fill(1000)
+    first = next(iter(await stage.owned()))
+    await stage.call(first, "CONFIG", "SET", "appendonly", "no")
+    await stage.call(first, "CONFIG", "SET", "save", "")
+    assert wipe(stage, first, keep="nodes.conf")
+
+    stage.bed.kill("default", first, "redis")
+
+    await stage.bed.until(lambda: restarted(stage, first), f"{first} runs again")
+    await stage.exact(6)
+    assert await stage.kept(1000) == 1000
+
+
+async def test_a_deleted_masters_pod_hands_over_before_it_goes(make: Make) -> None:
+    stage = await make()
+    await stage.fill(500)
+    first = next(iter(await stage.owned()))
+    before = {pod.metadata.uid for pod in await stage.pods() if pod.metadata.name == first}
+
+    async with stage.writing() as report:
+        await stage.bed.client.delete(Pod, first, namespace="default")
+        await renewed(stage, before)
+        await stage.exact(6)
+
+    assert await stage.lost(report) == []
+    assert await stage.kept(500) == 500
+    assert first not in await stage.owned()
+
+
+# --- faults ------------------------------------------------------------------------------------------------
+
+
+async def remove(stage: Stage, pod: str) -> None:
+    """Delete a pod without grace."""
+    await stage.bed.client.delete(Pod, pod, namespace="default", grace_period=0)
+
+
+async def renewed(stage: Stage, uids: set[str | None]) -> None:
+    """Wait until none of these pods is there any more."""
+
+    async def gone() -> bool:
+        return not uids & {pod.metadata.uid for pod in await stage.pods()}
+
+    await stage.bed.until(gone, "the pods are new ones")
+
+
+async def restarted(stage: Stage, pod: str) -> bool:
+    """Its container has been started again."""
+    found = await stage.bed.get(Pod, pod)
+    statuses = (found.status.container_statuses if found.status else None) or []
+    return any(one.name == "redis" and one.restart_count for one in statuses)
+
+
+def wipe(stage: Stage, pod: str, *, keep: str) -> list[str]:
+    """Empty a pod's volume from inside its server's directory; what was taken away."""
+    pid = stage.bed.plane.agent.program_pid("default", pod, "redis")
+    root = Path(f"/proc/{pid}/root/data")
+    gone = []
+    for one in root.iterdir():
+        if one.name in (keep, ".mooring-lock"):
+            continue
+        shutil.rmtree(one) if one.is_dir() else one.unlink()
+        gone.append(one.name)
+    return gone

@@ -1,0 +1,269 @@
+"""A Redis Cluster on a bed, seen from outside: it does not believe the operator and asks every server itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from redis.asyncio.cluster import ClusterNode
+from redis.asyncio.cluster import RedisCluster as Client
+from redis.crc import key_slot
+from redis.exceptions import RedisError
+
+from mooring.kube import MergePatch, NotFound
+from mooring.kube.objects.core import PersistentVolumeClaim, Pod
+from mooring.operators.redis.cluster import KINDS, register
+from mooring.operators.redis.cluster.names import selector_of
+from mooring.operators.redis.cluster.slots import ALL, Slots, count
+from mooring.operators.redis.cluster.topology import Peer, parse_nodes
+from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterStatus
+from mooring.operators.redis.dial import Address, Dial, DialError, Refused
+from mooring.operators.registry import Operator
+from mooring.testing.bed import Bed, KubernetesBed, NotInTime
+
+__all__ = ["OPERATOR", "Report", "Stage", "manifest"]
+
+OPERATOR = Operator("redis-cluster", KINDS, register)
+
+
+def manifest(
+    name: str = "demo", *, replicas: int = 6, persistence: bool = True, password: str = "", **spec: Any
+) -> dict[str, Any]:
+    """A small cluster; without persistence on an emptyDir. Further words go into the spec as they are."""
+    pod: dict[str, Any] = {
+        "middlewareImage": "redis:7.0",
+        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
+        **spec.pop("pod", {}),
+    }
+    if password:
+        pod["requirepass"] = password
+    body: dict[str, Any] = {"replicas": replicas, "pod": [pod], **spec}
+    if persistence:
+        claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        body["volumeClaimTemplates"] = [{"metadata": {"name": "redis-data"}, "spec": claim}]
+    return {
+        "apiVersion": "redis.middleware.hc.cn/v1alpha1",
+        "kind": "RedisCluster",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": body,
+    }
+
+
+@dataclass
+class Report:
+    """What a writer saw."""
+
+    acknowledged: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, int] = field(default_factory=dict)
+    longest: float = 0.0
+
+
+class Stage:
+    """One cluster."""
+
+    def __init__(self, bed: Bed | KubernetesBed, name: str, *, password: str = "") -> None:
+        self.bed, self.name, self.password = bed, name, password
+        self._dial = Dial(connect_timeout=0.5, reply_timeout=10.0)
+
+    # --- what it says
+
+    async def status(self) -> RedisClusterStatus:
+        return (await self.bed.get(RedisCluster, self.name)).status or RedisClusterStatus()
+
+    async def patch(self, spec: dict[str, Any]) -> None:
+        await self.bed.client.patch(RedisCluster, self.name, MergePatch({"spec": spec}), namespace="default")
+
+    async def pods(self) -> list[Pod]:
+        selector = ",".join(f"{key}={value}" for key, value in selector_of(self.name).items())
+        found = await self.bed.pods("default", selector)
+        return sorted(found, key=lambda pod: int((pod.metadata.name or "").rpartition("-")[2]))
+
+    async def addresses(self) -> dict[str, Address]:
+        return {
+            pod.metadata.name or "": Address(pod.status.pod_ip, 6379)
+            for pod in await self.pods()
+            if pod.status and pod.status.pod_ip and not pod.metadata.deletion_timestamp
+        }
+
+    # --- talking to the servers
+
+    async def call(self, pod: str, *words: str | int) -> Any:
+        async with self._dial.link((await self.addresses())[pod], password=self.password) as link:
+            return await link.call(*words)
+
+    async def view(self, pod: str) -> dict[str, Peer]:
+        return {peer.id: peer for peer in parse_nodes(await self.call(pod, "CLUSTER", "NODES"))}
+
+    async def me(self, pod: str) -> Peer:
+        return next(peer for peer in (await self.view(pod)).values() if "myself" in peer.flags)
+
+    async def owned(self) -> dict[str, Slots]:
+        """Slots of every master, by pod."""
+        return {pod: me.slots for pod in await self.addresses() if (me := await self.me(pod)).is_master}
+
+    async def flaw(self, replicas: int, masters: int | None = None) -> str:
+        """What is not as it should be, by the servers' own word; "" when all is."""
+        addresses = await self.addresses()
+        if len(addresses) != replicas or len(await self.pods()) != replicas:
+            return f"{len(addresses)} of {replicas} pods"
+        views: dict[str, dict[str, Peer]] = {}
+        for pod in addresses:
+            try:
+                views[pod] = await self.view(pod)
+            except DialError as error:
+                return str(error)
+        mine = {pod: next(p for p in view.values() if "myself" in p.flags) for pod, view in views.items()}
+        ids = {peer.id for peer in mine.values()}
+        for pod, view in views.items():
+            if set(view) != ids:
+                return f"{pod} knows {len(view)} nodes, there are {len(ids)}"
+            for other, peer in mine.items():
+                seen = view[peer.id]
+                if seen.slots != peer.slots or seen.master != peer.master:
+                    return f"{pod} sees {other} otherwise than itself"
+                if not seen.connected or seen.failed or "fail?" in seen.flags:
+                    return f"{pod} is not connected to {other}"
+                if other != pod and seen.address != addresses[other]:
+                    return f"{pod} knows {other} at {seen.address}"
+            if mine[pod].marks:
+                return f"{pod} has open marks"
+        owners = {pod: peer.slots for pod, peer in mine.items() if peer.is_master}
+        if any(not slots for slots in owners.values()):
+            return "a master has no slots"
+        if sum(owners.values()) != ALL or sum(map(count, owners.values())) != 16384:
+            return "the slots are not covered exactly once"
+        if len(owners) != (masters or replicas // 2):
+            return f"{len(owners)} masters"
+        for pod, peer in mine.items():
+            if "cluster_state:ok" not in await self.call(pod, "CLUSTER", "INFO"):
+                return f"{pod} does not serve"
+            if peer.master:
+                info = await self.call(pod, "INFO", "replication")
+                if "master_link_status:up" not in info:
+                    return f"{pod} is not in sync"
+        followed = {peer.master for peer in mine.values() if peer.master}
+        if followed != {mine[pod].id for pod in owners}:
+            return "a master has no replica"
+        return ""
+
+    async def exact(self, replicas: int, *, masters: int | None = None, within: float = 60.0) -> float:
+        """Wait until the operator says Running of this generation, and every server says so too."""
+        began = monotonic()
+        while True:
+            obj = await self.bed.get(RedisCluster, self.name)
+            status = obj.status or RedisClusterStatus()
+            flaw = ""
+            if status.observed_generation != obj.metadata.generation or status.phase != "Running":
+                flaw = f"phase {status.phase}: {status.reason_type} {status.reason}"
+                progress = next(
+                    (c for c in status.standard_conditions or () if c.type == "Progressing"), None
+                )
+                flaw += f" ({progress.reason}: {progress.message})" if progress else ""
+            flaw = flaw or await self.flaw(replicas, masters)
+            if not flaw:
+                return monotonic() - began
+            if monotonic() - began > within:
+                raise NotInTime(f"{self.name} is not exact after {within:.0f} s: {flaw}")
+            await asyncio.sleep(0.1)
+
+    # --- data
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        nodes = [ClusterNode(one.ip, one.port) for one in (await self.addresses()).values()]
+        client = Client(
+            startup_nodes=nodes, password=self.password or None, decode_responses=True, socket_timeout=2
+        )
+        try:
+            yield client
+        finally:
+            await client.aclose()
+
+    async def fill(self, number: int) -> None:
+        """Write numbered keys, whole batches to each owner, and wait for the replicas."""
+        owned = await self.owned()
+        addresses = await self.addresses()
+        for pod, slots in owned.items():
+            mine = [key for at in range(number) if slots >> key_slot((key := f"kept:{at}").encode()) & 1]
+            async with self._dial.link(addresses[pod], password=self.password) as link:
+                for start in range(0, len(mine), 1000):
+                    done = await link.pipeline(
+                        [("SET", key, f"v{key}") for key in mine[start : start + 1000]]
+                    )
+                    assert set(done) == {"OK"}, done[:3]
+                assert await link.call("WAIT", 1, 5000)
+
+    async def kept(self, number: int) -> int:
+        """How many of the numbered keys are where the slots are, with their value."""
+        found = 0
+        addresses = await self.addresses()
+        for pod, slots in (await self.owned()).items():
+            mine = [key for at in range(number) if slots >> key_slot((key := f"kept:{at}").encode()) & 1]
+            async with self._dial.link(addresses[pod], password=self.password) as link:
+                for start in range(0, len(mine), 1000):
+                    part = mine[start : start + 1000]
+                    answers = await link.pipeline([("GET", key) for key in part])
+                    if refused := [one for one in answers if isinstance(one, Refused)]:
+                        raise refused[0]
+                    found += sum(1 for key, answer in zip(part, answers, strict=True) if answer == f"v{key}")
+        return found
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[Report]:
+        """A plain cluster client writes as long as the block lasts."""
+        report, end = Report(), asyncio.Event()
+
+        async def write() -> None:
+            last, at = monotonic(), 0
+            async with self.client() as client:
+                while not end.is_set():
+                    at += 1
+                    try:
+                        await client.set(f"written:{at}", str(at))
+                    except (RedisError, OSError, TimeoutError) as error:
+                        name = f"{type(error).__name__}: {str(error)[:60]}"
+                        report.errors[name] = report.errors.get(name, 0) + 1
+                        await asyncio.sleep(0.05)
+                        continue
+                    report.acknowledged[f"written:{at}"] = str(at)
+                    report.longest = max(report.longest, monotonic() - last)
+                    last = monotonic()
+                    await asyncio.sleep(0.005)
+
+        task = asyncio.create_task(write())
+        try:
+            yield report
+        finally:
+            end.set()
+            await task
+
+    async def lost(self, report: Report) -> list[str]:
+        """Acknowledged writes that are gone."""
+        async with self.client() as client:
+            return [key for key, value in report.acknowledged.items() if await client.get(key) != value]
+
+    # --- the end
+
+    async def delete(self, *, within: float = 60.0) -> None:
+        """Delete it, wait for its pods to go, and take the claims away."""
+        with contextlib.suppress(NotFound):
+            await self.bed.client.delete(RedisCluster, self.name, namespace="default")
+
+        async def gone() -> bool:
+            return not await self.pods()
+
+        await self.bed.until(gone, f"the pods of {self.name} are gone", within=within)
+        selector = ",".join(f"{key}={value}" for key, value in selector_of(self.name).items())
+        claims = await self.bed.client.list(
+            PersistentVolumeClaim, namespace="default", label_selector=selector
+        )
+        for claim in claims.items:
+            with contextlib.suppress(NotFound):
+                await self.bed.client.delete(
+                    PersistentVolumeClaim, claim.metadata.name or "", namespace="default"
+                )
