@@ -53,6 +53,8 @@ def lines(text: str) -> list[str]:
     ("arguments", "words"),
     [
         ("up --nodes 0", "--nodes 0: must be between 1 and 50"),
+        ("up --nodes left,left", "'left' must be there once"),
+        ("up --zones A", "'A' must be there once"),
         ("up --operators redis", "there is no 'redis'; known are redis-sentinel, * and none"),
         ("up --workers 0", "--workers 0: must be at least 1"),
         ("up --scope namespaced", "--scope=namespaced needs --namespaces"),
@@ -96,7 +98,7 @@ def test_a_refusal_is_one_line_with_the_reason(
     assert full.stat().st_mode == mode
 
 
-@pytest.mark.parametrize("arguments", ["", "nonsense", "up --nodes three", "crds explode", "up --scope half"])
+@pytest.mark.parametrize("arguments", ["", "nonsense", "crds explode", "up --scope half"])
 def test_wrong_usage_ends_with_status_2(mooring: Mooring, arguments: str) -> None:
     status, err = mooring(*arguments.split())
 
@@ -213,5 +215,6 @@ def test_a_failure_in_a_group_is_told_as_itself() -> None:
 
 
 def test_another_number_of_nodes_leaves_the_first_its_volumes() -> None:
-    assert up.node_names("box", 1) == ("box",)
-    assert up.node_names("box", 3) == ("box", "box-2", "box-3")
+    assert up.node_names("box", "1") == ("box",)
+    assert up.node_names("box", "3") == ("box", "box-2", "box-3")
+    assert up.node_names("box", "left, right") == ("left", "right")

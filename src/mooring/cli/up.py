@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import ipaddress
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -38,6 +39,7 @@ DETACH_SECONDS = 60.0
 #: A log of this size is put aside when the next detached control plane starts.
 LOG_BYTES = 16 * 1024 * 1024
 READY = "mooring: ready."
+MOST_NODES = 50
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -55,7 +57,15 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--kubeconfig", type=Path, metavar="FILE", help="write it here (default: in the data directory)"
     )
-    parser.add_argument("--nodes", type=int, default=1, metavar="N", help="nodes to show (default: 1)")
+    parser.add_argument(
+        "--nodes", default="1", metavar="N|NAMES", help="nodes to show: how many, or their names (default: 1)"
+    )
+    parser.add_argument(
+        "--zones",
+        default="",
+        metavar="NAMES",
+        help="zones of the nodes, in turn, as topology.kubernetes.io/zone (default: none)",
+    )
     parser.add_argument("--images", type=Path, metavar="FILE", help="more entries for the image catalog")
     parser.add_argument("--detach", action="store_true", help="return when ready, go on in the background")
     add_operator_options(parser)
@@ -77,8 +87,8 @@ def run(options: argparse.Namespace) -> int:
     json = None if options.log_format is None else options.log_format == "json"
     configure_logging(level=options.log_level, json=json)
     operators, namespaces = chosen(options)
-    if not 1 <= options.nodes <= 50:
-        raise ValueError(f"--nodes {options.nodes}: must be between 1 and 50")
+    host = socket.gethostname().lower().partition(".")[0]
+    names, zones = node_names(host, options.nodes), _names("--zones", options.zones)
     directory = DataDirectory((options.data_dir or default_directory()).absolute())
     kubeconfig = (options.kubeconfig or directory.kubeconfig).absolute()
     catalog = load(options.images) if options.images else None
@@ -88,13 +98,12 @@ def run(options: argparse.Namespace) -> int:
     if options.detach:
         return _detach(directory)
     socks = enter_namespaces(directory, options.listen)
-    host = socket.gethostname().lower().partition(".")[0]
-    names = node_names(host, options.nodes)
     address = socks[0].getsockname()[0]
     up = Up(
         plane=PlaneOptions(
             directory=directory,
             nodes=names,
+            zones=zones,
             addresses=(address, "127.0.0.1"),
             catalog=catalog,
             settings=Settings(),
@@ -120,9 +129,27 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def node_names(host: str, count: int) -> tuple[str, ...]:
-    """The names of so many nodes; the first is the same for any number, since volumes are tied to theirs."""
-    return (host, *(f"{host}-{number}" for number in range(2, count + 1)))
+def node_names(host: str, given: str) -> tuple[str, ...]:
+    """The names of so many nodes, or those given; raises ValueError.
+
+    Of a number the first is always the same, since volumes are tied to their nodes.
+    """
+    names = _names("--nodes", given) if not given.isdigit() else ()
+    count = len(names) if names else int(given or 0)
+    if not 1 <= count <= MOST_NODES:
+        raise ValueError(f"--nodes {given}: must be between 1 and {MOST_NODES}, or as many names")
+    return names or (host, *(f"{host}-{number}" for number in range(2, count + 1)))
+
+
+def _names(option: str, given: str) -> tuple[str, ...]:
+    """Names separated by commas, each once; raises ValueError."""
+    names = tuple(name.strip() for name in given.split(",")) if given else ()
+    for name in names:
+        if not re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", name) or names.count(name) > 1:
+            raise ValueError(
+                f"{option} {given}: {name!r} must be there once, of at most 63 lower case letters, digits, '-' and '.'"
+            )
+    return names
 
 
 def enter_namespaces(directory: DataDirectory, address: str) -> list[socket.socket]:

@@ -44,10 +44,11 @@ INTERNAL_PORT = 6443
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaneOptions:
-    """How to run a plane. ``nodes`` are names; none means one, named as the machine."""
+    """How to run a plane. ``nodes`` are names; none means one, named as the machine. ``zones`` are theirs in turn."""
 
     directory: DataDirectory
     nodes: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ("127.0.0.1",)
     catalog: Catalog | None = None
     settings: Settings = field(default_factory=Settings)
@@ -89,6 +90,7 @@ class Plane:
             self.manager,
             data_dir=self.directory.path / "node",
             names=options.nodes,
+            zones=options.zones,
             pod_cidr=self.ranges.pods,
             service_cidr=self.ranges.services,
             dns_address=self.ranges.dns,

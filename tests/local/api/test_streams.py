@@ -213,6 +213,16 @@ async def test_a_client_that_leaves_ends_its_command(
         await agent.cancelled.wait()
 
 
+async def test_ephemeral_containers_are_refused_with_what_to_do_instead(api: Client, agent: Agent) -> None:
+    path = PODS + "/p/ephemeralcontainers"
+    assert (await api.send("GET", path)).status == 200
+    change = {"spec": {"ephemeralContainers": [{"name": "d", "image": "busybox"}]}}
+    status = await api.refused(
+        501, "PATCH", path, change, content_type="application/strategic-merge-patch+json"
+    )
+    assert "kubectl debug p --copy-to=NAME" in status["message"]
+
+
 async def test_exec_without_an_upgrade_is_refused(api: Client, agent: Agent) -> None:
     status = await api.refused(400, "GET", PODS + "/p/exec", command="x", stdout="1")
     assert "Upgrade request required" in status["message"]

@@ -261,6 +261,15 @@ async def _exec(call: Call) -> Answer:
     return exec.execute(call)
 
 
+async def _ephemeral_containers(call: Call) -> Answer:
+    if call.verb == "get":
+        return await _object(call)
+    raise failures.not_implemented(
+        "ephemeral containers are not supported by the embedded node agent: use kubectl exec, "
+        f"or kubectl debug {call.target.name} --copy-to=NAME"
+    )
+
+
 async def _attach(call: Call) -> Answer:
     return exec.attach(call)
 
@@ -276,6 +285,7 @@ _HANDLERS: Mapping[tuple[str, str], Callable[[Call], Awaitable[Answer]]] = {
     ("certificatesigningrequests.certificates.k8s.io", "approval"): _object,
     ("pods", "resize"): _object,
     ("pods", "binding"): bind,
+    ("pods", "ephemeralcontainers"): _ephemeral_containers,
     ("pods", "eviction"): _evict,
     ("pods", "log"): _log,
     ("pods", "exec"): _exec,

@@ -106,7 +106,7 @@ class _CachedSources:
 class NodeAgent:
     """The agent of all nodes of a plane.
 
-    ``names``: the nodes', by default the host's name. ``data_dir``: volumes that live as long as a pod, logs,
+    ``names``: the nodes', by default the host's name. ``zones``: theirs in turn. ``data_dir``: volumes that live as long as a pod, logs,
     locks. ``pod_cidr``, ``service_cidr``, ``dns_address``: the plane's ranges, which several planes on one
     machine must choose apart. ``version``: shown as the container runtime's.
     """
@@ -117,6 +117,7 @@ class NodeAgent:
         *,
         data_dir: Path,
         names: Sequence[str] = (),
+        zones: Sequence[str] = (),
         pod_cidr: IPv4Network = _POD_RANGE,
         service_cidr: IPv4Network = _SERVICE_RANGE,
         dns_address: IPv4Address = _DNS,
@@ -129,6 +130,7 @@ class NodeAgent:
         self._manager, self._clock, self._version = manager, manager.clock, version
         self.data_dir = data_dir.resolve()
         self.names = tuple(names) or (socket.gethostname().lower(),)
+        self._zones = {name: zones[index % len(zones)] for index, name in enumerate(self.names) if zones}
         self.network = Network(
             NetworkConfig(
                 plane=plane_id(data_dir),
@@ -382,7 +384,9 @@ class NodeAgent:
         if inside():
             annotations["mooring.dev/network"] = "pods have no way out of this machine (plain user)"
         client = self._manager.client.as_manager("mooring-node").live
-        made = await client.apply(machine.node_object(node.name, annotations=annotations))
+        made = await client.apply(
+            machine.node_object(node.name, annotations=annotations, zone=self._zones.get(node.name, ""))
+        )
         status = machine.node_status(
             node.name,
             node.address,

@@ -147,6 +147,9 @@ class Cgroups:
         path.mkdir(exist_ok=True)
         if memory is not None:
             (path / "memory.max").write_text(str(memory))
+            with suppress(OSError):
+                # As the kubelet does: a container that is out of memory ends whole, not by a process here or there.
+                (path / "memory.oom.group").write_text("1")
         if quota is not None:
             (path / "cpu.max").write_text(f"{quota} {_PERIOD}")
         return Cgroup((path,))

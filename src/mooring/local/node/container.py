@@ -396,7 +396,7 @@ class ContainerRunner:
         try:
             rights = privileges(view.pod, self.spec, account=loaded.account if loaded else None)
             given = image.image.env if loaded is None else {"HOME": loaded.account.home, **image.image.env}
-            env = environment(view.facts, self.spec, image=given, sources=node.sources)
+            env = environment(view.facts, self.spec, image=given, sources=node.sources, domain=node.domain)
             self._runs += 1
             self._runs_here = True
             files = await asyncio.to_thread(self._files, image, env, loaded)

@@ -6,17 +6,18 @@ import re
 from collections.abc import Callable, Mapping
 
 from mooring.kube.objects.core import Container, EnvVar, Service
-from mooring.local.node.fields import PodFacts, expand
+from mooring.local.node.fields import FieldError, PodFacts, expand
 from mooring.local.node.sandbox import PATH
 from mooring.local.node.sources import Missing, Sources, config_data, secret_data
 
 __all__ = ["environment", "service_links"]
 
+_FQDN_LIMIT = 64
 _Data = Callable[[Sources, str, str], dict[str, bytes]]
 
 
 def environment(
-    facts: PodFacts, container: Container, *, image: Mapping[str, str], sources: Sources
+    facts: PodFacts, container: Container, *, image: Mapping[str, str], sources: Sources, domain: str = ""
 ) -> dict[str, str]:
     """All variables; raises :class:`Missing` or FieldError when one cannot be given.
 
@@ -24,7 +25,7 @@ def environment(
     """
     namespace = facts.pod.metadata.namespace or ""
     spec = facts.pod.spec
-    env = {"PATH": PATH, "HOME": "/root", "HOSTNAME": hostname(facts), **image}
+    env = {"PATH": PATH, "HOME": "/root", "HOSTNAME": hostname(facts, domain=domain), **image}
     links = spec is None or spec.enable_service_links is not False
     # How a pod finds the API server is always there.
     env |= service_links([one for one in sources.services("default") if one.metadata.name == "kubernetes"])
@@ -37,10 +38,23 @@ def environment(
     return {name: value for name, value in env.items() if "\0" not in value}
 
 
-def hostname(facts: PodFacts) -> str:
-    """The pod's host name: ``spec.hostname`` or its name, at most 63 characters."""
-    spec = facts.pod.spec
-    return ((spec.hostname if spec else None) or facts.pod.metadata.name or "pod")[:63].rstrip("-.")
+def hostname(facts: PodFacts, *, domain: str = "") -> str:
+    """The pod's host name: ``spec.hostname`` or its name, at most 63 characters.
+
+    With ``setHostnameAsFQDN`` and a domain it is the whole name; raises FieldError when that is too long for
+    the kernel.
+    """
+    spec, meta = facts.pod.spec, facts.pod.metadata
+    short = ((spec.hostname if spec else None) or meta.name or "pod")[:63].rstrip("-.")
+    if spec is None or not spec.set_hostname_as_fqdn or not spec.subdomain or not domain:
+        return short
+    full = f"{short}.{spec.subdomain}.{meta.namespace}.svc.{domain}"
+    if len(full) > _FQDN_LIMIT:
+        raise FieldError(
+            f"failed to construct FQDN from pod hostname and cluster domain, FQDN {full} is too long "
+            f"({_FQDN_LIMIT} characters is the max, {len(full)} characters requested)"
+        )
+    return full
 
 
 def service_links(services: list[Service]) -> dict[str, str]:

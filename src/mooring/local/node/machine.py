@@ -37,7 +37,7 @@ def capacity(data_dir: Path, *, pods: int) -> dict[str, int | float | str]:
     }
 
 
-def node_object(name: str, *, annotations: Mapping[str, str]) -> Node:
+def node_object(name: str, *, annotations: Mapping[str, str], zone: str = "") -> Node:
     """The part of a Node that its agent owns; the labels every node has."""
     architecture = _ARCHITECTURES.get(platform.machine(), platform.machine())
     labels = {
@@ -48,6 +48,8 @@ def node_object(name: str, *, annotations: Mapping[str, str]) -> Node:
         "beta.kubernetes.io/os": "linux",
         "beta.kubernetes.io/arch": architecture,
     }
+    if zone:
+        labels["topology.kubernetes.io/zone"] = zone
     return Node(metadata=ObjectMeta(name=name, labels=labels, annotations=dict(annotations)))
 
 

@@ -11,6 +11,7 @@ import asyncio
 import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 
 import structlog
@@ -179,6 +180,7 @@ class PodWorker:
             )
             self._report_wanted = False
             return
+        self._say_what_is_not_done()
         await self._make_network()
         await self._mount_volumes()
         self._ready_to_start = True
@@ -257,11 +259,23 @@ class PodWorker:
         seconds = spec.active_deadline_seconds if spec else None
         if seconds is None:
             await asyncio.Event().wait()
-        await self.node.clock.sleep(float(seconds or 0))
+        lived = (self.node.clock.now() - datetime.fromisoformat(self._start_time)).total_seconds()
+        await self.node.clock.sleep(max(0.0, float(seconds or 0) - lived))
         text = "Pod was active on the node longer than the specified deadline"
         self._verdict = ("Failed", "DeadlineExceeded", text)
         self.node.events.warning(self.view.pod, "DeadlineExceeded", text)
         self._grace = self._pod_grace
+
+    def _say_what_is_not_done(self) -> None:
+        spec = self.view.pod.spec or PodSpec()
+        wishes = {
+            "shareProcessNamespace": spec.share_process_namespace,
+            "hostPID": spec.host_pid,
+            "hostIPC": spec.host_ipc,
+        }
+        if asked := [name for name, wanted in wishes.items() if wanted]:
+            text = f"{', '.join(asked)}: without effect on this node, each container has processes of its own"
+            self.node.events.warning(self.view.pod, "NotSupported", text)
 
     # --- what containers stand on
 
@@ -271,9 +285,10 @@ class PodWorker:
             self.view.address = self.node.address
         while not spec.host_network:
             try:
-                self._network = await self.node.network.attach(hostname=hostname(self.view.facts))
+                name = hostname(self.view.facts, domain=self.node.domain)
+                self._network = await self.node.network.attach(hostname=name)
                 break
-            except (OSError, RuntimeError, NftError) as error:
+            except (OSError, RuntimeError, NftError, FieldError) as error:
                 text = f"Failed to create pod sandbox: {error}"
                 self.node.events.warning(self.view.pod, "FailedCreatePodSandBox", text)
                 await self.node.clock.sleep(1.0)
@@ -480,7 +495,7 @@ def etc_files(view: PodView) -> dict[str, str]:
     hosts += [f"{alias.ip}\t{' '.join(alias.hostnames or ())}" for alias in spec.host_aliases or ()]
     return {
         "hosts": "\n".join(hosts) + "\n",
-        "hostname": f"{name}\n",
+        "hostname": f"{hostname(view.facts, domain=domain)}\n",
         "resolv.conf": resolv_conf(view),
         "nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\n",
         "passwd": _passwd(spec),
