@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "enter": ("enter", "run a command (default: a shell) where pods and Services can be reached"),
     "image": ("image", "load container images from files, list and remove them"),
     "crds": ("crds", "show the custom resource definitions, or apply them to a cluster"),
+    "plan-upgrade": ("plan_upgrade", "what this version would roll with the next change of each cluster"),
     "why": ("why", "what an operator waits for, since when, and what would unblock it"),
     "replay": ("replay", "decide again from what mooring why --save wrote down"),
     "ledger": ("ledger", "write to a Redis, then count what it lost of what it acknowledged"),

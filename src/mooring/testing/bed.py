@@ -33,12 +33,13 @@ from mooring.local.node.node import Settings
 from mooring.local.plane import Plane, PlaneOptions
 from mooring.operators.host import Operate, apply_crds, operate
 from mooring.operators.registry import OPERATORS, Operator
+from mooring.testing.cluster import Cluster
 from mooring.testing.nodes import Nodes
 
-__all__ = ["Bed", "KubernetesBed", "NotInTime"]
+__all__ = ["Bed", "ClusterBed", "KubernetesBed", "NotInTime"]
 
 T = TypeVar("T", bound=Object)
-P = TypeVar("P", Plane, Nodes)
+P = TypeVar("P", Plane, Nodes, Cluster)
 
 #: Restart backoff of the bed's node: short, so that rounds of faults do not wait for it.
 QUICK = Settings(crash_backoff_initial=0.5, crash_backoff_cap=2.0, stop_grace_cap=5.0)
@@ -232,3 +233,14 @@ class KubernetesBed(_Bed[Nodes]):
 
     async def _leave(self) -> None:
         await self.plane.remove()
+
+
+class ClusterBed(_Bed[Cluster]):
+    """The same on a real cluster with nodes of its own; no operator runs in this process, a chart brings them."""
+
+    def __init__(self, directory: Path, kubeconfig: Path) -> None:
+        super().__init__(directory, operators=())
+        self._kubeconfig = kubeconfig
+
+    def _make_plane(self) -> Cluster:
+        return Cluster(self._kubeconfig)

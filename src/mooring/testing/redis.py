@@ -29,7 +29,7 @@ from mooring.operators.redis.dial import Address, Dial, DialError
 from mooring.operators.redis.sentinel.names import Names
 from mooring.operators.redis.sentinel.topology import REDIS_PORT, SENTINEL_PORT
 from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterStatus
-from mooring.testing.bed import Bed, KubernetesBed, NotInTime
+from mooring.testing.bed import Bed, ClusterBed, KubernetesBed, NotInTime
 from mooring.testing.ledger import Ledger
 
 __all__ = ["RedisStage", "digest", "manifest"]
@@ -91,7 +91,7 @@ class RedisStage:
 
     def __init__(
         self,
-        bed: Bed | KubernetesBed,
+        bed: Bed | ClusterBed | KubernetesBed,
         name: str = "demo",
         *,
         namespace: str = "default",
@@ -267,16 +267,23 @@ class RedisStage:
         size = spec.size or 3
         sentinels = (spec.sentinel.replicas if spec.sentinel else None) or 3
         for component, count in (("redis", size), ("sentinel", sentinels)):
-            pods = await self.pods(component)
-            unready = [pod.metadata.name for pod in pods if not _ready(pod)]
-            if len(pods) != count or unready:
-                return f"{len(pods)} of {count} {component} pods, not ready: {unready}"
+            if flaw := await self.unready(component, count):
+                return flaw
         try:
-            return await self._wrong_roles(status.master or "", size, sentinels)
+            return await self.wrong_roles(status.master or "", size, sentinels)
         except (DialError, NotFound) as error:
             return str(error)
 
-    async def _wrong_roles(self, master: str, size: int, sentinels: int) -> str:
+    async def unready(self, component: str, count: int) -> str:
+        """What is missing of so many ready pods of a component; empty when nothing is."""
+        pods = await self.pods(component)
+        unready = [pod.metadata.name for pod in pods if not _ready(pod)]
+        if len(pods) == count and not unready:
+            return ""
+        return f"{len(pods)} of {count} {component} pods, not ready: {unready}"
+
+    async def wrong_roles(self, master: str, size: int, sentinels: int) -> str:
+        """What servers and sentinels say that does not fit this master and these sizes; empty when all does."""
         if not master:
             return "status names no master"
         leader = await self.address(master)

@@ -26,7 +26,7 @@ from mooring.operators.redis.sentinel.plan import held_back, next_step
 from mooring.operators.redis.sentinel.specs import Specs
 from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterStatus, spec_of
 
-__all__ = ["NotDecided", "Saved", "gather", "load", "replay"]
+__all__ = ["NotDecided", "Saved", "gather", "load", "read_around", "replay"]
 
 T = TypeVar("T", bound=Object)
 FORM = "mooring/redis-sentinel/1"
@@ -72,7 +72,7 @@ def replay(saved: Saved) -> Verdict:
 async def gather(client: Client, cluster: RedisCluster, *, now: datetime) -> Saved:
     """Ask the API server and the cluster's own servers, as the operator does; reads only."""
     status = cluster.status or RedisClusterStatus()
-    gathering = Gathering(cluster, await _around(client, cluster), status)
+    gathering = Gathering(cluster, await read_around(client, cluster), status)
     inputs = gathering.inputs()
     if isinstance(inputs, Wait | Terminal):
         raise NotDecided(f"{inputs.reason}: {inputs.message}")
@@ -99,7 +99,8 @@ class _Around:
         return [one for one in self._objects if isinstance(one, kind)]
 
 
-async def _around(client: Client, cluster: RedisCluster) -> _Around:
+async def read_around(client: Client, cluster: RedisCluster) -> _Around:
+    """Read from the API server what a cluster is decided from, beside its servers' word."""
     namespace, name = cluster.metadata.namespace or "", cluster.metadata.name or ""
     names, spec = Names(name), spec_of(cluster)
     selector = f"app.kubernetes.io/name={name},app.kubernetes.io/managed-by=redis-operator"

@@ -1,0 +1,59 @@
+"""``mooring plan-upgrade``: what this version would roll with a user's next change, for every cluster."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from pathlib import Path
+
+from mooring.kube import Client, Config, HttpTransport
+from mooring.operators.redis.sentinel import RedisCluster
+from mooring.operators.redis.sentinel.upgrade import Planned, plan_upgrade
+
+__all__ = ["add_parser", "told"]
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = commands.add_parser(
+        "plan-upgrade",
+        help="what this version of the operator would roll with the next change of each cluster",
+        description="An upgrade of the operator restarts nothing. The next change of a cluster's pods brings along "
+        "what this version renders differently; run this command of the new version before upgrading.",
+    )
+    parser.add_argument("--namespace", "-n", default="", help="default: all")
+    parser.add_argument(
+        "--kubeconfig", type=Path, help="default: $KUBECONFIG, ~/.kube/config, the pod's account"
+    )
+    parser.add_argument("--context", help="context of the kubeconfig")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the plan."""
+    return asyncio.run(_run(options))
+
+
+async def _run(options: argparse.Namespace) -> int:
+    client = Client(HttpTransport(Config.load(options.kubeconfig, options.context)))
+    try:
+        clusters = (await client.list(RedisCluster, namespace=options.namespace)).items
+        for cluster in clusters:
+            for planned in await plan_upgrade(client, cluster):
+                print(told(f"{cluster.metadata.namespace}/{cluster.metadata.name}", planned))
+        if not clusters:
+            print("There is no cluster.")
+    finally:
+        await client.close()
+    return 0
+
+
+def told(cluster: str, planned: Planned) -> str:
+    """One component's line, and one for each field."""
+    head = f"{cluster} {planned.component}"
+    if planned.trouble:
+        return f"{head}: {planned.trouble}"
+    if not planned.fields:
+        return f"{head}: the next change rolls for itself alone"
+    when = "a change waits, which brings along" if planned.waiting else "the next change brings along"
+    return "\n".join([f"{head}: {when}", *(f"  {field}" for field in planned.fields)])
