@@ -28,10 +28,16 @@ from mooring.kube.objects.discovery import EndpointSlice
 from mooring.kube.objects.events import Event
 from mooring.kube.objects.policy import PodDisruptionBudget
 from mooring.kube.objects.rbac import ClusterRole
+from mooring.kube.objects.scheduling import PriorityClass
 from mooring.kube.objects.storage import StorageClass
 from mooring.kube.patches import MergePatch, StrategicMergePatch
 from mooring.local.api import ApiServer
 from mooring.local.controllers.kinds import metadata_kind
+
+NO_VICTIMS = (
+    "no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found for "
+    "incoming pod."
+)
 
 
 def stateful(name: str = "redis", replicas: int = 3, *, claims: bool = False, **spec: Any) -> dict[str, Any]:
@@ -107,6 +113,28 @@ async def test_a_stateful_set_with_volumes_and_a_service_comes_up_and_then_nothi
         assert {"SuccessfulCreate", "Scheduled", "ProvisioningSucceeded"} <= reasons
 
 
+async def test_a_more_important_pod_takes_the_place_of_a_lesser_one(tmp_path: Path) -> None:
+    async with running(tmp_path) as (plane, _):
+        await plane.create(PriorityClass, "high", {"value": 1000})
+        requests = {"resources": {"requests": {"memory": "12Gi"}}}
+        spec: dict[str, Any] = {"containers": [{"name": "a", "image": "a", **requests}]}
+        await plane.create(Pod, "lesser", {"spec": spec})
+
+        async def on_a_node(name: str) -> bool:
+            pod = await plane.get(Pod, name)
+            return bool(pod.spec and pod.spec.node_name)
+
+        await plane.eventually(lambda: on_a_node("lesser"), "the lesser pod bound")
+        await plane.create(Pod, "important", {"spec": {**spec, "priorityClassName": "high"}})
+
+        await plane.gone(Pod, "lesser")
+        await plane.eventually(lambda: on_a_node("important"), "the important pod bound")
+        found = await plane.get(Pod, "important")
+        assert found.status is not None
+        assert found.status.nominated_node_name is None
+        assert await plane.quiet() == 0
+
+
 async def test_a_pod_that_fits_nowhere_says_why_and_runs_when_there_is_room(tmp_path: Path) -> None:
     async with running(tmp_path) as (plane, _):
         requests = {"resources": {"requests": {"memory": "12Gi"}}}
@@ -120,7 +148,7 @@ async def test_a_pod_that_fits_nowhere_says_why_and_runs_when_there_is_room(tmp_
                 [c for c in (pod.status.conditions or ()) if c.type == "PodScheduled"] if pod.status else []
             )
             return [(c.status, c.reason, c.message) for c in found] == [
-                ("False", "Unschedulable", "0/1 nodes are available: 1 Insufficient memory.")
+                ("False", "Unschedulable", f"0/1 nodes are available: 1 Insufficient memory. {NO_VICTIMS}")
             ]
 
         await plane.eventually(refused, "second refused")
@@ -486,7 +514,8 @@ async def test_a_silent_node_is_tainted_and_its_pods_go_elsewhere_until_it_is_he
                 return told == [
                     (
                         "0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, "
-                        "1 node(s) had untolerated taint(s)."
+                        "1 node(s) had untolerated taint(s). no new claims to deallocate, preemption: 0/2 "
+                        "nodes are available: 2 Preemption is not helpful for scheduling."
                     )
                 ]
 

@@ -233,7 +233,8 @@ def _cannot_bind(pod: JsonObject, uid: str | None, name: str) -> str:
 
 
 def _bound(pod: JsonObject, node: str, annotations: Mapping[str, str], now: str) -> JsonObject:
-    status = pod.get("status") or {}
+    # Bound, it needs no promise any more.
+    status = {key: value for key, value in (pod.get("status") or {}).items() if key != "nominatedNodeName"}
     conditions = [c for c in status.get("conditions") or () if c["type"] != "PodScheduled"]
     condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
     bound = {

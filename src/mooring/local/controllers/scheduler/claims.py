@@ -15,7 +15,15 @@ from mooring.local.controllers.volumes.matching import (
     waits_for_consumer,
 )
 
-__all__ = ["ClaimView", "PodClaims", "VolumeChoice", "claim_names"]
+__all__ = [
+    "BIND_CONFLICT",
+    "NODE_CONFLICT",
+    "ONCE_POD",
+    "ClaimView",
+    "PodClaims",
+    "VolumeChoice",
+    "claim_names",
+]
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 

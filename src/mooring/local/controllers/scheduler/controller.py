@@ -8,7 +8,8 @@ are still to be bound keeps its place on the chosen node until they are.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -25,13 +26,21 @@ from mooring.kube.objects.core import (
     PersistentVolumeClaim,
     Pod,
 )
+from mooring.kube.objects.policy import PodDisruptionBudget
 from mooring.kube.objects.storage import StorageClass
 from mooring.kube.patches import MergePatch, StrategicMergePatch
 from mooring.local.controllers.context import Context
 from mooring.local.controllers.patching import metadata_patch
 from mooring.local.controllers.pods import condition_of, is_terminal
 from mooring.local.controllers.scheduler.claims import ClaimView, PodClaims, VolumeChoice, claim_names
-from mooring.local.controllers.scheduler.decide import Placement, Unfit, decide
+from mooring.local.controllers.scheduler.decide import NO_NODES, Placement, Unfit, decide
+from mooring.local.controllers.scheduler.preempt import (
+    BY_SCHEDULER,
+    Preemption,
+    preempt,
+    priority_of,
+    waits_for_victims,
+)
 from mooring.local.controllers.scheduler.state import ClusterState
 from mooring.local.controllers.volumes.claims import claims_of_pod
 from mooring.local.controllers.volumes.matching import (
@@ -67,6 +76,7 @@ class Scheduler:
         self._volumes = informers.of(PersistentVolume)
         self._storage = informers.of(StorageClass)
         self._namespaces = informers.of(Namespace)
+        self._budgets = informers.of(PodDisruptionBudget)
         context.index(self._pods, "unscheduled", _unscheduled)
         context.index(self._pods, "claim", claims_of_pod)
         context.index(self._volumes, "claim", filed_under)
@@ -176,13 +186,29 @@ class Scheduler:
         self._cluster.forget(pod)
         claims = PodClaims(pod, self._view)
         labels = {ns.metadata.name or "": ns.metadata.labels or {} for ns in self._namespaces.list()}
-        decision = decide(pod, self._cluster, claims=claims, namespaces=labels, preferred=promised)
+        with self._kept_free(pod):
+            nominated = (pod.status.nominated_node_name or "") if pod.status else ""
+            decision = decide(
+                pod, self._cluster, claims=claims, namespaces=labels, preferred=promised or nominated
+            )
+            room: Preemption | str = ""
+            if isinstance(decision, Unfit) and decision.message != NO_NODES:
+                if waits_for_victims(pod, self._cluster):
+                    return  # their end brings the pod back
+                room = preempt(
+                    pod, self._cluster, claims=claims, namespaces=labels, budgets=self._budgets.list()
+                )
         if isinstance(decision, Placement):
             self._cluster.assume(pod, decision.node)
         try:
             match decision:
+                case Unfit(message=message) if isinstance(room, Preemption):
+                    await self._refuse(pod, message, nominated=room.node)
+                    await self._make_room(pod, room)
                 case Unfit(message=message):
-                    await self._refuse(pod, message)
+                    # The first words are those of the plugin for resource claims, which has none here.
+                    why = f" no new claims to deallocate, preemption: {room}" if room else ""
+                    await self._refuse(pod, message + why, nominated="")
                 case Placement(node=node, volumes=volumes) if claims.settled:
                     await self._bind(pod, node)
                 case Placement(node=node, volumes=volumes):
@@ -201,6 +227,26 @@ class Scheduler:
             log.warning("a pod could not be bound", pod=str(key), error=str(error), retry_in=round(delay, 3))
         self._not_before[key] = self._context.clock.monotonic() + delay
         self._tried.pop(pod.metadata.uid or "", None)
+
+    @contextmanager
+    def _kept_free(self, pod: Pod) -> Iterator[None]:
+        """Count those pods for which room was made and that are no less important than this one."""
+        kept = [
+            (other, other.status.nominated_node_name)
+            for other in self._pods.by_index("unscheduled", "yes")
+            if other.status is not None
+            and other.status.nominated_node_name
+            and other.metadata.uid != pod.metadata.uid
+            and priority_of(other) >= priority_of(pod)
+            and self._cluster.place_of(key_of(other)) is None
+        ]
+        for other, node in kept:
+            self._cluster.bring_back(other, node)
+        try:
+            yield
+        finally:
+            for other, _ in kept:
+                self._cluster.take_away(other)
 
     # --- effects
 
@@ -228,9 +274,15 @@ class Scheduler:
             pod, "Scheduled", f"Successfully assigned {namespace}/{name} to {node}", action="Binding"
         )
 
-    async def _refuse(self, pod: Pod, message: str) -> None:
+    async def _refuse(self, pod: Pod, message: str, *, nominated: str) -> None:
+        """Say why a pod waits, and which node is made free for it, if any."""
         present = condition_of(pod, "PodScheduled")
-        if present is not None and (present.status, present.message) == ("False", message):
+        promised = (pod.status.nominated_node_name or "") if pod.status else ""
+        if present is not None and (present.status, present.message, promised) == (
+            "False",
+            message,
+            nominated,
+        ):
             return
         since = present.last_transition_time if present is not None and present.status == "False" else None
         condition: dict[str, Any] = {
@@ -243,17 +295,50 @@ class Scheduler:
         }
         if pod.metadata.generation:
             condition["observedGeneration"] = pod.metadata.generation
-        patch = StrategicMergePatch(
-            {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}
-        )
+        status: dict[str, Any] = {"conditions": [condition]}
+        if nominated != promised:
+            status["nominatedNodeName"] = nominated or None
+        await self._patch_status(pod, status)
+        self._events.warning(pod, "FailedScheduling", message, action="Scheduling")
+
+    async def _patch_status(self, pod: Pod, status: dict[str, Any]) -> None:
         await self._client.patch(
             Pod,
             pod.metadata.name or "",
-            patch,
+            StrategicMergePatch({"metadata": {"uid": pod.metadata.uid}, "status": status}),
             namespace=pod.metadata.namespace or "",
             subresource="status",
         )
-        self._events.warning(pod, "FailedScheduling", message, action="Scheduling")
+
+    async def _make_room(self, pod: Pod, room: Preemption) -> None:
+        """Delete the victims, and take a promise back from those who are less important."""
+        for other in self._pods.by_index("unscheduled", "yes"):
+            promised = (other.status.nominated_node_name or "") if other.status else ""
+            if promised == room.node and priority_of(other) < priority_of(pod):
+                await self._patch_status(other, {"nominatedNodeName": None})
+        for victim in room.victims:
+            if victim.metadata.deletion_timestamp is None:
+                try:
+                    await self._evict(pod, victim, room.node)
+                except NotFound:
+                    continue
+
+    async def _evict(self, pod: Pod, victim: Pod, node: str) -> None:
+        condition: dict[str, Any] = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": BY_SCHEDULER,
+            "message": f"{NAME}: preempting to accommodate a higher priority pod",
+            "lastProbeTime": None,
+            "lastTransitionTime": rfc3339(self._context.clock.now()),
+        }
+        if victim.metadata.generation:
+            condition["observedGeneration"] = victim.metadata.generation
+        await self._patch_status(victim, {"conditions": [condition]})
+        meta = victim.metadata
+        await self._client.delete(Pod, meta.name or "", namespace=meta.namespace or "", uid=meta.uid)
+        text = f"Preempted by pod {pod.metadata.uid} on node {node}"
+        self._events.normal(victim, "Preempted", text, action="Preempting")
 
     async def _choose_volumes(self, choice: VolumeChoice, node: str) -> None:
         """Reserve the volumes that exist and ask for the others; their binding brings the pod back."""
@@ -314,8 +399,7 @@ def _takes_room(pod: Pod | None) -> bool:
 
 
 def _urgency(pod: Pod) -> tuple[int, str, Key]:
-    priority = (pod.spec.priority or 0) if pod.spec else 0
-    return -priority, pod.metadata.creation_timestamp or "", key_of(pod)
+    return -priority_of(pod), pod.metadata.creation_timestamp or "", key_of(pod)
 
 
 def _same_neighbour(old: Pod | None, new: Pod | None) -> bool:

@@ -13,8 +13,16 @@ from decimal import Decimal
 
 from mooring.kube.objects.core import Pod, Toleration
 from mooring.local.controllers.placement import UNSCHEDULABLE, matches_term, tolerates, untolerated
-from mooring.local.controllers.scheduler.claims import ONCE_POD, PodClaims, VolumeChoice
+from mooring.local.controllers.scheduler.claims import (
+    BIND_CONFLICT,
+    NODE_CONFLICT,
+    ONCE_POD,
+    PodClaims,
+    VolumeChoice,
+)
 from mooring.local.controllers.scheduler.neighbours import (
+    AFFINITY,
+    SPREAD_LABEL,
     Neighbourhood,
     Spread,
     node_affinity_matches,
@@ -22,10 +30,15 @@ from mooring.local.controllers.scheduler.neighbours import (
 from mooring.local.controllers.scheduler.requests import host_ports, ports_conflict, requests_of
 from mooring.local.controllers.scheduler.state import ZERO, ClusterState, NodeState, owner_of
 
-__all__ = ["Decision", "Placement", "Unfit", "decide"]
+__all__ = ["NO_NODES", "Decision", "Pending", "Placement", "Unfit", "decide", "explain"]
 
 NO_NODES = "no nodes available to schedule pods"
 HARD = ("NoSchedule", "NoExecute")
+CORDONED = "node(s) were unschedulable"
+TAINTED = "node(s) had untolerated taint(s)"
+ELSEWHERE = "node(s) didn't match Pod's node affinity/selector"
+#: Refusals that no other pod's leaving can change.
+_FOR_GOOD = frozenset((CORDONED, TAINTED, ELSEWHERE, BIND_CONFLICT, NODE_CONFLICT, SPREAD_LABEL, AFFINITY))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +73,7 @@ def decide(
         return Unfit(NO_NODES)
     if claims.trouble:
         return Unfit(f"0/{len(nodes)} nodes are available: {claims.trouble}.")
-    pending = _Pending(pod, cluster, claims, namespaces)
+    pending = Pending(pod, cluster, claims, namespaces)
     reasons: Counter[str] = Counter()
     feasible = []
     for state in nodes:
@@ -69,18 +82,19 @@ def decide(
         if not refusals:
             feasible.append(state)
     if not feasible:
-        return Unfit(_explain(len(nodes), reasons))
+        return Unfit(explain(len(nodes), reasons))
     chosen = next((state for state in feasible if state.name == preferred), None) or pending.best(feasible)
     volumes = claims.choose(chosen.node) if chosen.node is not None else None
     return Placement(chosen.name, volumes or VolumeChoice())
 
 
-def _explain(total: int, reasons: Counter[str]) -> str:
+def explain(total: int, reasons: Counter[str]) -> str:
+    """Return how many nodes refuse for which reason, in the words of Kubernetes."""
     told = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
     return f"0/{total} nodes are available: {told}."
 
 
-class _Pending:
+class Pending:
     """One pod with everything about it that all nodes share."""
 
     def __init__(
@@ -108,15 +122,21 @@ class _Pending:
             or [reason for reason in (self.neighbours.refusal(state),) if reason]
         )
 
+    def may_help(self, state: NodeState) -> bool:
+        """Whether the pod could run on a node that refuses it if fewer pods were there."""
+        if any(amount > state.allocatable.get(name, ZERO) for name, amount in self.requests.items()):
+            return False
+        return _FOR_GOOD.isdisjoint(self.refusals(state))
+
     def _by_node(self, state: NodeState) -> list[str]:
         node = state.node
         spec = node.spec if node else None
         if spec is not None and spec.unschedulable and not tolerates(self.tolerations, UNSCHEDULABLE):
-            return ["node(s) were unschedulable"]
+            return [CORDONED]
         if spec is not None and untolerated(self.tolerations, spec.taints or (), HARD) is not None:
-            return ["node(s) had untolerated taint(s)"]
+            return [TAINTED]
         if not node_affinity_matches(self.pod, state):
-            return ["node(s) didn't match Pod's node affinity/selector"]
+            return [ELSEWHERE]
         if self.ports and ports_conflict(self.ports, (p for used in state.ports.values() for p in used)):
             return ["node(s) didn't have free ports for the requested pod ports"]
         return []

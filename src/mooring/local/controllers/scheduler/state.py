@@ -134,6 +134,14 @@ class ClusterState:
         if self._assumed.pop(key, None) is not None:
             self._put(key, None, "")
 
+    def take_away(self, pod: Pod) -> None:
+        """Think of a pod as gone, until it is brought back."""
+        self._put(key_of(pod), None, "")
+
+    def bring_back(self, pod: Pod, node: str) -> None:
+        """Count a pod again that was taken away, or one that a node is kept free for."""
+        self._put(key_of(pod), pod, node)
+
     def assumed(self, pod: Pod) -> str:
         """The node a pod is assumed to go to, ``""`` when it is not."""
         if self._assumed.get(key_of(pod)) != pod.metadata.uid:
