@@ -251,7 +251,7 @@ class Lab:
             logs=self.logs,
             catalog=Catalog(store=images),
             network=self.network,
-            tools=Tools.make(directory / "tools"),
+            tools=Tools(directory / "tools"),
             cgroups=cgroups or Cgroups(0, plane),
             settings=settings or Settings(crash_backoff_initial=0.05, crash_backoff_cap=0.2, force_grace=0.1),
             allocatable={"cpu": "2", "memory": "1Gi"},

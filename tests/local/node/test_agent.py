@@ -22,10 +22,13 @@ from mooring.kube.patches import MergePatch
 from mooring.local.api import ApiServer
 from mooring.local.node.agent import NodeAgent
 from mooring.local.node.cleanup import leftover_processes, plane_id
+from mooring.local.node.images import Catalog
+from mooring.local.node.imagestore import ImageStore
 from mooring.local.node.node import Settings
 from mooring.local.node.volumes import memory_directory
 from mooring.runtime.process import Manager
 
+from .imaging import Blueprint, docker_archive, file, layer
 from .lab import network_config, privileged, until
 
 pytestmark = [pytest.mark.embedded, privileged]
@@ -85,7 +88,11 @@ class World:
 
 @asynccontextmanager
 async def agent_on(
-    client: Client, directory: Path, *names: str, settings: Settings | None = None
+    client: Client,
+    directory: Path,
+    *names: str,
+    settings: Settings | None = None,
+    catalog: Catalog | None = None,
 ) -> AsyncIterator[World]:
     manager = Manager(client, name="node")
     config = network_config(plane_id(directory))
@@ -93,6 +100,7 @@ async def agent_on(
         manager,
         data_dir=directory,
         names=names or ("n1",),
+        catalog=catalog,
         pod_cidr=config.pod_cidr,
         service_cidr=config.service_cidr,
         dns_address=config.dns_address,
@@ -390,3 +398,15 @@ async def test_what_a_pod_left_behind_is_ended_with_it(tmp_path: Path) -> None:
         await until(lambda: left.pid in leftover_processes(tmp_path))
         await there.client.delete(Pod, "web", namespace="default", grace_period=0)
         assert await asyncio.wait_for(left.wait(), 10) == -signal.SIGKILL
+
+
+async def test_a_node_lists_the_images_that_were_loaded(tmp_path: Path) -> None:
+    store = ImageStore(tmp_path / "images")
+    image = Blueprint([layer(file("a", "b"))], names=["app:1"])
+    await asyncio.to_thread(store.load, docker_archive(tmp_path / "a.tar", image))
+    async with ApiServer.in_memory() as api:
+        client = Client(api.transport())
+        async with agent_on(client, tmp_path / "node", "n1", catalog=Catalog(store=store)):
+            while not (shown := (await client.get(Node, "n1")).status) or not shown.images:
+                await asyncio.sleep(0.01)
+            assert to_dict(shown)["images"] == [{"names": ["app:1"], "sizeBytes": 10240}]

@@ -56,5 +56,7 @@ async def test_a_container_over_its_memory_limit_is_reported_as_such(tmp_path: P
         await until(lambda: lab.status()["phase"] == "Failed", within=20)
         assert lab.container()["state"]["terminated"]["reason"] == "OOMKilled"
         assert lab.container()["state"]["terminated"]["exitCode"] == 137
+        told = [message for _, reason, message in lab.events.seen if reason == "OOMKilling"]
+        assert told == ["container main was killed: it needed more memory than its limit, 16Mi"]
         assert groups.pids() == []
     groups.remove_all()

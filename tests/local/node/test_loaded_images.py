@@ -293,3 +293,25 @@ async def test_another_loaded_image_restarts_the_container(tmp_path: Path) -> No
         await until(lambda: there.container()["restartCount"] == 1 and worker.main[0].program_pid)
         assert there.container()["imageID"].startswith("host://")
         assert os.listdir(tmp_path / "node/pods" / worker.uid / "containers/main").count("root") == 0
+
+
+async def test_a_redis_from_an_image_answers_on_its_pods_address(tmp_path: Path) -> None:
+    store = ImageStore(tmp_path / "images")
+    server = programs("/usr/bin/redis-server")
+    config = {"Entrypoint": ["redis-server"], "Cmd": ["--protected-mode", "no"], "Env": ["PATH=/bin"]}
+    image = Blueprint([server], names=["redis:from-an-image"], config=config)
+    archive = await asyncio.to_thread(docker_archive, tmp_path / "redis.tar", image)
+    await asyncio.to_thread(store.load, archive)
+    async with Lab(tmp_path / "node", images=store) as there:
+        worker = there.run(
+            pod(
+                containers=[{"image": "redis:from-an-image", "readinessProbe": {"tcpSocket": {"port": 6379}}}]
+            )
+        )
+        await until(lambda: there.condition("Ready")["status"] == "True")
+        reader, writer = await asyncio.open_connection(worker.address, 6379)
+        writer.write(b"PING\r\n")
+        assert await reader.readline() == b"+PONG\r\n"
+        writer.close()
+        await writer.wait_closed()
+        assert there.container()["imageID"] == image.id

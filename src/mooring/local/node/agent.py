@@ -49,6 +49,7 @@ from mooring.local.node.cleanup import clean, end_leftovers, plane_id, sweep
 from mooring.local.node.dns import DnsServer, Zone, machine_resolvers
 from mooring.local.node.gateway import Gateway
 from mooring.local.node.images import Catalog
+from mooring.local.node.imagestore import StoreError
 from mooring.local.node.logs import LogPump
 from mooring.local.node.network import Network, NetworkConfig
 from mooring.local.node.nft import NftError
@@ -146,6 +147,7 @@ class NodeAgent:
         self._catalog, self._domain = catalog or Catalog(), domain
         self._spawner, self._logs = Spawner(), LogPump()
         self.meter = Meter()
+        self._images_shown = (0, 0)
         self._nodes: dict[str, Node] = {}
         self._workers: dict[str, PodWorker] = {}
         self._by_key: dict[Key, str] = {}
@@ -187,7 +189,7 @@ class NodeAgent:
     async def _start_nodes(self) -> None:
         await self._dns.start()
         cgroups = await asyncio.to_thread(detect, self.network.config.plane)
-        tools = await asyncio.to_thread(Tools.make, self.data_dir / "tools")
+        tools = Tools(self.data_dir / "tools")
         allocatable = machine.capacity(self.data_dir, pods=self._max_pods)
         for index, name in enumerate(self.names):
             self._nodes[name] = Node(
@@ -398,9 +400,27 @@ class NodeAgent:
         await client.patch(NodeObject, node.name, StrategicMergePatch(patch), subresource="status")
         await self._renew(node.name, uid=made.metadata.uid or "")
 
+    async def _show_images(self) -> None:
+        """List the loaded images in the nodes' status, when they are others than before."""
+        store = self._catalog.store
+        if store is None or store.state() == self._images_shown:
+            return
+        state = store.state()
+        try:
+            images = machine.images_shown(await asyncio.to_thread(store.images))
+        except StoreError as error:
+            log.error("the loaded images cannot be read", error=str(error))
+            return
+        patch = MergePatch({"status": {"images": [to_dict(image) for image in images] or None}})
+        client = self._manager.client.as_manager("mooring-node").live
+        for name in self.names:
+            await client.patch(NodeObject, name, patch, subresource="status")
+        self._images_shown = state
+
     async def _keep_leases(self) -> None:
         self._fork(self._remove_strangers())
         while True:
+            await self._try(self._show_images())
             await self._clock.sleep(_RENEW_SECONDS)
             for name in self.names:
                 if name in self._silent:
@@ -434,7 +454,7 @@ class NodeAgent:
         try:
             await work
         except KubeError as error:
-            log.warning("the node could not be registered", error=str(error))
+            log.warning("a node could not be brought up to date", error=str(error))
 
     async def _renew(self, name: str, *, uid: str = "") -> None:
         now = rfc3339(self._clock.now(), micro=True)

@@ -472,6 +472,7 @@ class ContainerRunner:
         store = self.view.node.catalog.store
         assert store is not None
         assert image.loaded is not None
+        self.view.node.tools.ensure()
         try:
             path, lock = store.use(image.loaded)
         except StoreError as error:
@@ -652,6 +653,10 @@ class ContainerRunner:
         self._finished = self._now()
         oom = status == 128 + signal.SIGKILL and self._cgroup is not None and self._cgroup.was_out_of_memory()
         reason = "OOMKilled" if oom else "Completed" if status == 0 else "Error"
+        if oom:
+            limits = (self.spec.resources.limits if self.spec.resources else None) or {}
+            text = f"container {self.name} was killed: it needed more memory than its limit, {limits.get('memory')}"
+            self._event("OOMKilling", text, warning=True)
         message = await asyncio.to_thread(self._termination_message)
         if not message and status and self.spec.termination_message_policy == "FallbackToLogsOnError":
             message = (await self._log_tail())[-_FALLBACK_LIMIT:]

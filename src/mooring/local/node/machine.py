@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from ipaddress import IPv4Address
@@ -13,10 +13,18 @@ from pathlib import Path
 from uuid import UUID, uuid5
 
 from mooring.cache.clock import rfc3339
-from mooring.kube.objects.core import Node, NodeAddress, NodeCondition, NodeStatus, NodeSystemInfo
+from mooring.kube.objects.core import (
+    ContainerImage,
+    Node,
+    NodeAddress,
+    NodeCondition,
+    NodeStatus,
+    NodeSystemInfo,
+)
 from mooring.kube.objects.meta import ObjectMeta
+from mooring.local.node.imagestore import LoadedImage
 
-__all__ = ["OWN_LABEL", "capacity", "node_object", "node_status"]
+__all__ = ["OWN_LABEL", "capacity", "images_shown", "node_object", "node_status"]
 
 OWN_LABEL = "mooring.dev/node-agent"
 """Marks the nodes of this agent, so that it knows its own from a time when they had other names."""
@@ -24,6 +32,7 @@ OWN_LABEL = "mooring.dev/node-agent"
 _NAMES = UUID("4f2c8f3e-8d0b-4c0f-9d3e-6a1f0c9b7d21")
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
 _KUBERNETES = "v1.36.0"
+_IMAGES_SHOWN = 50
 
 
 def capacity(data_dir: Path, *, pods: int) -> dict[str, int | float | str]:
@@ -85,6 +94,22 @@ def node_status(
         conditions=conditions,
         node_info=_system(name, version),
     )
+
+
+def images_shown(images: Iterable[LoadedImage]) -> list[ContainerImage]:
+    """The loaded images as a node's status lists them: the largest first, at most fifty."""
+    shown = [
+        ContainerImage(
+            names=[
+                *dict.fromkeys(image.reference(name) for name in image.names if image.digest),
+                *image.names,
+            ],
+            size_bytes=image.size,
+        )
+        for image in images
+        if image.names
+    ]
+    return sorted(shown, key=lambda image: -(image.size_bytes or 0))[:_IMAGES_SHOWN]
 
 
 def _system(name: str, version: str) -> NodeSystemInfo:

@@ -18,8 +18,9 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 
 from mooring.local.node import namespaces as ns
 from mooring.local.node.layers import LayerError, inside, remove_tree
@@ -186,11 +187,13 @@ def find_program(root: Path, command: str, env: Mapping[str, str], working_dir: 
 # --- what containers are started with
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Tools:
     """The machine's shell and tools in a directory that can be mounted anywhere."""
 
     directory: Path
+    _made: bool = False
+    _lock: Lock = field(default_factory=Lock)
 
     def command(self, name: str) -> list[str]:
         """How to call a tool inside."""
@@ -198,10 +201,15 @@ class Tools:
         call = [f"{TOOLS}/loader", "--library-path", f"{TOOLS}/lib"] if loader.exists() else []
         return [*call, f"{TOOLS}/{name}"]
 
-    @classmethod
-    def make(cls, directory: Path) -> Tools:
-        """Copy what is needed (blocking); raises OSError."""
-        fresh = directory.with_suffix(".new")
+    def ensure(self) -> None:
+        """Copy them, once in a plane's life since the machine may have been upgraded (blocking); raises OSError."""
+        with self._lock:
+            if not self._made:
+                self._make()
+                self._made = True
+
+    def _make(self) -> None:
+        fresh = self.directory.with_suffix(".new")
         remove_tree(fresh)
         (fresh / "lib").mkdir(parents=True)
         for name in _NEEDED:
@@ -214,9 +222,8 @@ class Tools:
                 )
         for path in (fresh, fresh / "lib"):
             path.chmod(0o755)
-        remove_tree(directory)
-        fresh.rename(directory)
-        return cls(directory)
+        remove_tree(self.directory)
+        fresh.rename(self.directory)
 
 
 def _libraries(program: Path) -> list[Path]:
