@@ -253,6 +253,24 @@ async def test_path_tricks_find_nothing(https: Https, path: bytes) -> None:
     assert b"Traceback" not in answer
 
 
+@pytest.mark.parametrize("encoding", ["gzip", "identity"])
+async def test_a_long_list_goes_out_in_pieces_and_is_whole(https: Https, encoding: str) -> None:
+    client = Client(https.server.transport())
+    made = [await client.create(CM, config_map(f"m{number}", blob="x" * 9000)) for number in range(100)]
+
+    status, headers, body = await https.send("GET", CM, Accept_Encoding=encoding, User_Agent="test")
+    pages = await client.get(CM, limit="60")
+    pages["items"] += (await client.get(CM, limit="60", **{"continue": pages["metadata"]["continue"]}))["items"]
+
+    assert (status, headers.get("Content-Encoding", "identity")) == (200, encoding)
+    assert "Content-Length" not in headers
+    assert body["kind"] == "ConfigMapList"
+    bare = [{key: one[key] for key in one if key not in ("kind", "apiVersion")} for one in made]
+    assert body["items"] == sorted(bare, key=lambda one: one["metadata"]["name"])
+    assert body == await client.get(CM)
+    assert pages["items"] == body["items"]
+
+
 async def test_a_slow_watcher_is_closed_and_holds_up_nobody(
     https: Https, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,7 +296,7 @@ async def test_a_slow_watcher_is_closed_and_holds_up_nobody(
 async def test_a_watch_whose_client_left_is_ended_though_nothing_happens(
     https: Https, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "_ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr(reads, "_ALIVE_SECONDS", 0.05)
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=https.context)) as session:
         await https.send("POST", CM, data=b'{"metadata":{"name":"a"}}', Content_Type="application/json")

@@ -6,8 +6,10 @@ import asyncio
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -17,6 +19,9 @@ from tests.local.api.conftest import PODS, Client, pod
 from mooring.local.api import ApiServer, User, spdy
 
 TOKEN = "t"
+
+Send = Callable[[bytes], Awaitable[None]]
+Receive = Callable[[], Awaitable[bytes]]
 
 
 class Agent:
@@ -232,34 +237,59 @@ async def test_exec_without_an_upgrade_is_refused(api: Client, agent: Agent) -> 
 
 
 class Tunnel:
-    """The client's half of SPDY in a WebSocket."""
+    """The client's half of SPDY: in a WebSocket, or on a bare connection."""
 
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        self._socket = socket
+    def __init__(self, send: Send, receive: Receive) -> None:
+        self.send, self._receive = send, receive
         self._codec = spdy.HeaderCodec()
         self._frames = spdy.FrameReader()
         self._pending: list[spdy.Frame] = []
 
-    async def open(self, stream: int, kind: str, port: int, *, last: bool = False) -> None:
+    @classmethod
+    def within(cls, socket: aiohttp.ClientWebSocketResponse) -> Tunnel:
+        return cls(socket.send_bytes, lambda: socket.receive_bytes(timeout=5))
+
+    @classmethod
+    @asynccontextmanager
+    async def upgraded(cls, url: str, path: str, *protocols: str) -> AsyncIterator[Tunnel]:
+        address = urlsplit(url)
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        lines = [f"POST {path} HTTP/1.1", f"Host: {address.netloc}", f"Authorization: Bearer {TOKEN}"]
+        lines += ["Connection: Upgrade", "Upgrade: SPDY/3.1", "Content-Length: 0"]
+        lines += [f"X-Stream-Protocol-Version: {one}" for one in protocols]
+
+        async def send(data: bytes) -> None:
+            writer.write(data)
+            await writer.drain()
+
+        try:
+            await send("\r\n".join([*lines, "", ""]).encode())
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            assert head.startswith("HTTP/1.1 101 "), head + (await reader.read(2000)).decode()
+            assert f"X-Stream-Protocol-Version: {protocols[0]}" in head
+            yield cls(send, lambda: asyncio.wait_for(reader.read(65536), 5))
+        finally:
+            writer.close()
+
+    async def open(self, stream: int, kind: str, port: int = 0, *, last: bool = False) -> None:
         block = self._codec.encode({"streamtype": kind, "port": str(port), "requestid": "0"})
         payload = struct.pack(">IIH", stream, 0, 0) + block
         head = struct.pack(">HHI", 0x8003, 1, (1 if last else 0) << 24 | len(payload))
-        await self._socket.send_bytes(head + payload)
-
-    async def send(self, data: bytes) -> None:
-        await self._socket.send_bytes(data)
+        await self.send(head + payload)
 
     async def data(self, stream: int) -> bytes:
         """Return everything a stream carries until its end."""
         result = b""
         while True:
-            while not self._pending:
-                self._pending += self._frames.feed(await self._socket.receive_bytes(timeout=5))
-            frame = self._pending.pop(0)
-            if frame.kind == 0 and frame.stream == stream:
+            mine = [frame for frame in self._pending if frame.kind == 0 and frame.stream == stream]
+            self._pending = [frame for frame in self._pending if frame.kind == 0 and frame.stream != stream]
+            for frame in mine:
                 result += frame.payload
                 if frame.flags & 1:
                     return result
+            received = await self._receive()
+            assert received, "the server closed the connection"
+            self._pending += self._frames.feed(received)
 
 
 @pytest.fixture
@@ -281,7 +311,7 @@ async def test_port_forward_carries_a_connection(
 ) -> None:
     protocol = "SPDY/3.1+portforward.k8s.io"
     async with sockets.ws_connect(f"{url}{PODS}/p/portforward", protocols=(protocol,)) as socket:
-        tunnel = Tunnel(socket)
+        tunnel = Tunnel.within(socket)
         await tunnel.open(1, "error", echo, last=True)
         await tunnel.open(3, "data", echo)
         await tunnel.send(spdy.data_frame(3, b"a" * 100_000))
@@ -294,7 +324,52 @@ async def test_port_forward_to_a_closed_port_says_so_on_the_error_stream(
 ) -> None:
     protocol = "SPDY/3.1+portforward.k8s.io"
     async with sockets.ws_connect(f"{url}{PODS}/p/portforward", protocols=(protocol,)) as socket:
-        tunnel = Tunnel(socket)
+        tunnel = Tunnel.within(socket)
         await tunnel.open(1, "error", 1, last=True)
         await tunnel.open(3, "data", 1)
         assert b"port 1" in await tunnel.data(1)
+
+
+# --- without WebSockets ---------------------------------------------------------------------------------
+
+
+async def test_exec_over_spdy_carries_input_output_and_the_exit_code(url: str, agent: Agent) -> None:
+    path = f"{PODS}/p/exec?command=cat&stdin=1&stdout=1"
+    async with Tunnel.upgraded(url, path, "v4.channel.k8s.io", "channel.k8s.io") as tunnel:
+        for number, kind in enumerate(("error", "stdin", "stdout")):
+            await tunnel.open(2 * number + 1, kind)
+        await tunnel.send(spdy.data_frame(3, b"a" * 100_000))
+        await tunnel.send(spdy.data_frame(3, b"end", last=True))
+        assert await tunnel.data(5) == b"a" * 100_000 + b"end"
+        assert msgspec.json.decode(await tunnel.data(1))["status"] == "Success"
+
+    path = f"{PODS}/p/exec?command=fail&command=7&stdout=1&stderr=1"
+    async with Tunnel.upgraded(url, path, "v4.channel.k8s.io") as tunnel:
+        for number, kind in enumerate(("error", "stdout", "stderr")):
+            await tunnel.open(2 * number + 1, kind)
+        assert await tunnel.data(5) == b"oh no"
+        status = msgspec.json.decode(await tunnel.data(1))
+        assert (status["reason"], status["details"]["causes"][0]["message"]) == ("NonZeroExitCode", "7")
+
+
+async def test_a_client_over_spdy_that_leaves_ends_its_command(url: str, agent: Agent) -> None:
+    path = f"{PODS}/p/exec?command=forever&stdout=1"
+    async with Tunnel.upgraded(url, path, "v4.channel.k8s.io") as tunnel:
+        await tunnel.open(1, "error")
+        await tunnel.open(3, "stdout")
+    async with asyncio.timeout(5):
+        await agent.cancelled.wait()
+
+
+async def test_port_forward_over_spdy_carries_a_connection(url: str, agent: Agent, echo: int) -> None:
+    async with Tunnel.upgraded(url, f"{PODS}/p/portforward", "portforward.k8s.io") as tunnel:
+        await tunnel.open(1, "error", echo, last=True)
+        await tunnel.open(3, "data", echo)
+        await tunnel.send(spdy.data_frame(3, b"end", last=True))
+        assert await tunnel.data(3) == b"END"
+
+
+async def test_spdy_with_no_protocol_in_common_is_refused(api: Client, url: str, agent: Agent) -> None:
+    with pytest.raises(AssertionError, match=r"client supports \[v1.channel\], server accepts \[v4.channel"):
+        async with Tunnel.upgraded(url, f"{PODS}/p/exec?command=cat&stdout=1", "v1.channel"):
+            pass

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
@@ -71,6 +72,8 @@ class Cluster:
     conversions: Conversions
     gateway: NodeGateway | None = None
     watchers: int = 0
+    #: Set when the server ends; every collection is woken then.
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
     #: Returns the user of a token and those of some audiences it is for; raises TokenError.
     identify: Callable[[str, tuple[str, ...]], tuple[User, tuple[str, ...]]] = nobody
 

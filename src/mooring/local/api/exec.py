@@ -1,36 +1,48 @@
-"""pods/exec, pods/attach and pods/portforward over WebSockets, as kubectl and the client libraries speak them.
+"""pods/exec, pods/attach and pods/portforward, as kubectl and the client libraries speak them: over WebSockets and SPDY.
 
-Exec: subprotocols v5.channel.k8s.io and v4.channel.k8s.io; every message starts with its channel. The
-last message is a Status on the error channel. Port-forward: see `spdy`.
+Exec: subprotocols v5.channel.k8s.io and v4.channel.k8s.io. What comes last is a Status on the error channel.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from aiohttp import WSMsgType, web
 
-from mooring.local.api import failures, spdy
+from mooring.local.api import failures
+from mooring.local.api import forward as ports
 from mooring.local.api.authorization import attributes_of
 from mooring.local.api.call import Call
 from mooring.local.api.gateway import NodeGateway
 from mooring.local.api.http import Answer
 from mooring.local.api.logs import container_of
+from mooring.local.api.pipes import (
+    TunnelPipe,
+    is_spdy,
+    spdy_protocol,
+    taken_over,
+    websocket,
+    websocket_required,
+)
+from mooring.local.api.spdy import Connection, Pipe, Stream
 
 __all__ = ["EXEC_PROTOCOLS", "attach", "execute", "forward"]
 
 JsonObject = dict[str, Any]
 
 EXEC_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+SPDY_PROTOCOL = "v4.channel.k8s.io"
 FORWARD_PROTOCOL = "SPDY/3.1+portforward.k8s.io"
 
 _STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
-_MESSAGE_LIMIT = 4 << 20
+_CHANNELS = {"stdin": _STDIN, "stdout": _STDOUT, "stderr": _STDERR, "error": _ERROR, "resize": _RESIZE}
+#: Seconds in which a client must have opened its streams.
+_OPEN_SECONDS = 30.0
 _PIECE = 32 << 10
 #: Chunks of standard input that may wait for a command that does not read.
 _STDIN_BACKLOG = 64
@@ -88,16 +100,25 @@ def _connected(call: Call, run: Callable[[_Session], Awaitable[int]]) -> Answer:
     streams = {name: call.request.query.flag(name) for name in names}
     if not (streams["stdin"] or streams["stdout"] or streams["stderr"]):
         raise failures.bad_request("you must specify at least 1 of stdin, stdout, stderr")
-    _websocket_required(call, EXEC_PROTOCOLS)
+    if is_spdy(call.request):
+        headers = spdy_protocol(call.request, SPDY_PROTOCOL)
 
-    async def upgrade(http: web.BaseRequest) -> web.StreamResponse:
-        socket = web.WebSocketResponse(
-            protocols=EXEC_PROTOCOLS, max_msg_size=_MESSAGE_LIMIT, heartbeat=30.0, compress=False
-        )
-        await socket.prepare(http)
-        session = _Session(socket, streams)
+        async def upgrade(http: web.BaseRequest) -> web.StreamResponse:
+            async with taken_over(http, headers) as (pipe, response):
+                await serve(_SpdyLine(pipe, streams))
+            return response
+
+    else:
+        websocket_required(call.request, EXEC_PROTOCOLS)
+
+        async def upgrade(http: web.BaseRequest) -> web.StreamResponse:
+            socket = await websocket(http, EXEC_PROTOCOLS)
+            await serve(_WebSocketLine(socket))
+            return socket
+
+    async def serve(line: _Line) -> None:
+        session = _Session(line, streams)
         await session.run(lambda: run(session))
-        return socket
 
     return Answer(101, upgrade=upgrade)
 
@@ -130,33 +151,116 @@ def _running_pod(call: Call, what: str) -> JsonObject:
     return pod
 
 
-def _websocket_required(call: Call, protocols: Sequence[str]) -> None:
-    request = call.request
-    wanted = [part.strip() for part in request.header("sec-websocket-protocol").split(",")]
-    if request.upgrade is None or request.header("upgrade").lower() != "websocket":
-        raise failures.bad_request(
-            "Upgrade request required: this server streams over WebSockets "
-            f"(subprotocol {protocols[0]}), not SPDY"
+class _Line(Protocol):
+    """The channels between a client and a session."""
+
+    async def open(self) -> None:
+        """Wait until the client is ready; raises TimeoutError."""
+        ...
+
+    async def run(self, received: Callable[[int, bytes], Awaitable[None]]) -> None:
+        """Hand over what the client sends on a channel, until it is gone."""
+        ...
+
+    async def send(self, channel: int, data: bytes) -> None:
+        """Send on a channel; waits for a slow client."""
+        ...
+
+    async def close(self) -> None:
+        """End it."""
+        ...
+
+
+class _WebSocketLine:
+    """Every message begins with its channel."""
+
+    def __init__(self, socket: web.WebSocketResponse) -> None:
+        self._socket = socket
+
+    async def open(self) -> None:
+        pass
+
+    async def run(self, received: Callable[[int, bytes], Awaitable[None]]) -> None:
+        async for message in self._socket:
+            if message.type not in (WSMsgType.BINARY, WSMsgType.TEXT) or not message.data:
+                continue
+            data = message.data.encode() if isinstance(message.data, str) else message.data
+            await received(data[0], data[1:])
+
+    async def send(self, channel: int, data: bytes) -> None:
+        await self._socket.send_bytes(bytes((channel,)) + data)
+
+    async def close(self) -> None:
+        with contextlib.suppress(ConnectionError):
+            await self._socket.close()
+
+
+class _SpdyLine:
+    """A stream per channel, opened by the client and named in its headers."""
+
+    def __init__(self, pipe: Pipe, streams: Mapping[str, bool]) -> None:
+        self._connection = Connection(pipe, self._opened)
+        resizes = {"resize"} if streams["tty"] else set()
+        wanted = (
+            {"error"} | resizes | {name for name, wished in streams.items() if wished and name in _CHANNELS}
         )
-    if not set(wanted) & set(protocols):
-        raise failures.bad_request(
-            f"unable to upgrade: none of the subprotocols {list(protocols)} is offered"
-        )
+        self._missing = {_CHANNELS[name] for name in wanted}
+        self._open: dict[int, Stream] = {}
+        self._ready = asyncio.Event()
+
+    def _opened(self, stream: Stream) -> None:
+        channel = _CHANNELS.get(stream.headers.get("streamtype", ""))
+        if channel is not None:
+            self._open[channel] = stream
+            self._missing.discard(channel)
+        if not self._missing:
+            self._ready.set()
+
+    async def open(self) -> None:
+        async with asyncio.timeout(_OPEN_SECONDS):
+            await self._ready.wait()
+
+    async def run(self, received: Callable[[int, bytes], Awaitable[None]]) -> None:
+        pumps = asyncio.create_task(self._pump(received))
+        try:
+            await self._connection.run()
+        finally:
+            pumps.cancel()
+            await asyncio.gather(pumps, return_exceptions=True)
+
+    async def _pump(self, received: Callable[[int, bytes], Awaitable[None]]) -> None:
+        await self._ready.wait()
+
+        async def carry(channel: int) -> None:
+            async for data in self._open[channel]:
+                await received(channel, data)
+            await received(_CLOSE, bytes((channel,)))
+
+        await asyncio.gather(*(carry(channel) for channel in (_STDIN, _RESIZE) if channel in self._open))
+
+    async def send(self, channel: int, data: bytes) -> None:
+        if channel in self._open:
+            await self._connection.send(self._open[channel].number, data)
+
+    async def close(self) -> None:
+        for channel in (_STDOUT, _STDERR, _ERROR):
+            if channel in self._open:
+                await self._connection.send(self._open[channel].number, b"", last=True)
 
 
 class _Session:
-    """The channels of one exec on one WebSocket."""
+    """What runs, and its channels."""
 
-    def __init__(self, socket: web.WebSocketResponse, streams: dict[str, bool]) -> None:
-        self._socket = socket
+    def __init__(self, line: _Line, streams: Mapping[str, bool]) -> None:
+        self._line = line
         self._streams = streams
         self._input: asyncio.Queue[bytes | None] = asyncio.Queue(_STDIN_BACKLOG)
         self._resizes: asyncio.Queue[tuple[int, int] | None] = asyncio.Queue(_STDIN_BACKLOG)
 
     async def run(self, command: Callable[[], Awaitable[int]]) -> None:
         """Run a command between the channels and close with its Status."""
-        work = asyncio.ensure_future(command())
-        reader = asyncio.ensure_future(self._read())
+        reader = asyncio.ensure_future(self._line.run(self._received))
+        work = asyncio.ensure_future(self._opened(command))
         try:
             await asyncio.wait((work, reader), return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
@@ -168,8 +272,11 @@ class _Session:
             for task in (work, reader):
                 task.cancel()
             await asyncio.gather(work, reader, return_exceptions=True)
-            with contextlib.suppress(ConnectionError):
-                await self._socket.close()
+            await self._line.close()
+
+    async def _opened(self, command: Callable[[], Awaitable[int]]) -> int:
+        await self._line.open()
+        return await command()
 
     def wants(self, name: str) -> bool:
         """Whether the client asked for a stream, or a terminal."""
@@ -191,16 +298,9 @@ class _Session:
 
         async def write(data: bytes) -> None:
             for start in range(0, len(data) if wanted else 0, _PIECE):
-                await self._socket.send_bytes(bytes((channel,)) + data[start : start + _PIECE])
+                await self._line.send(channel, data[start : start + _PIECE])
 
         return write
-
-    async def _read(self) -> None:
-        async for message in self._socket:
-            if message.type not in (WSMsgType.BINARY, WSMsgType.TEXT) or not message.data:
-                continue
-            data = message.data.encode() if isinstance(message.data, str) else message.data
-            await self._received(data[0], data[1:])
 
     async def _received(self, channel: int, data: bytes) -> None:
         if channel == _STDIN and self._streams["stdin"]:
@@ -214,7 +314,7 @@ class _Session:
 
     async def _finish(self, status: JsonObject) -> None:
         with contextlib.suppress(ConnectionError):
-            await self._socket.send_bytes(bytes((_ERROR,)) + msgspec.json.encode(status))
+            await self._line.send(_ERROR, msgspec.json.encode(status))
 
 
 def _outcome(work: asyncio.Future[int]) -> JsonObject:
@@ -240,15 +340,27 @@ def forward(call: Call) -> Answer:
     """Take the connection over and forward ports of a pod; raises 400, 404, 501."""
     pod = _running_pod(call, "exec into")
     gateway = _gateway(call)
-    _websocket_required(call, (FORWARD_PROTOCOL,))
-    name = pod["metadata"]["name"]
+    request, name = call.request, pod["metadata"]["name"]
 
-    async def upgrade(http: web.BaseRequest) -> web.StreamResponse:
-        socket = web.WebSocketResponse(
-            protocols=(FORWARD_PROTOCOL,), max_msg_size=_MESSAGE_LIMIT, heartbeat=30.0, compress=False
-        )
-        await socket.prepare(http)
-        await spdy.forward(socket, lambda port: gateway.port_forward(call.namespace, name, port))
-        return socket
+    def connect(port: int) -> Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        return gateway.port_forward(call.namespace, name, port)
+
+    if is_spdy(request):
+        headers = spdy_protocol(request, FORWARD_PROTOCOL.partition("+")[2])
+
+        async def upgrade(http: web.BaseRequest) -> web.StreamResponse:
+            async with taken_over(http, headers) as (pipe, response):
+                await ports.forward(pipe, connect)
+            return response
+
+    else:
+        websocket_required(request, (FORWARD_PROTOCOL,))
+
+        async def upgrade(http: web.BaseRequest) -> web.StreamResponse:
+            socket = await websocket(http, (FORWARD_PROTOCOL,))
+            await ports.forward(TunnelPipe(socket), connect)
+            with contextlib.suppress(ConnectionError):
+                await socket.close()
+            return socket
 
     return Answer(101, upgrade=upgrade)

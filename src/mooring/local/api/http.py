@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
@@ -96,6 +96,8 @@ class Request:
     #: The Impersonate-* headers, which may occur several times; names are in lower case.
     acting: tuple[tuple[str, str], ...] = ()
     upgrade: web.BaseRequest | None = None
+    #: Whether somebody still waits for the answer.
+    connected: Callable[[], bool] = lambda: True
     warnings: list[str] = field(default_factory=list)
 
     def header(self, name: str) -> str:
@@ -108,11 +110,16 @@ Upgrade = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 @dataclass(slots=True)
 class Answer:
-    """One answer: a body, a stream of chunks, or the takeover of the connection."""
+    """One answer: a body, the pieces of a large one, a stream of chunks, or the takeover of the connection.
+
+    A stream that `ends_itself` looks after the server's end and the client's by itself.
+    """
 
     status: int = 200
     body: bytes = b""
     content_type: str = "application/json"
     headers: dict[str, str] = field(default_factory=dict)
+    pieces: Iterable[bytes] = ()
     stream: AsyncGenerator[bytes] | None = None
+    ends_itself: bool = False
     upgrade: Upgrade | None = None

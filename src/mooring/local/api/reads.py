@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import random
 import time
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -32,6 +33,10 @@ _WATCH_SECONDS = 1800
 #: Watches open at once; more are told to come back.
 WATCH_LIMIT = 4096
 _CHUNK = 64 << 10
+#: Bytes of a list that are written at once; a longer one goes out in pieces, and others get their turn between.
+_PIECE = 256 << 10
+#: Seconds after which a watch notices that nobody listens any more.
+_ALIVE_SECONDS = 5.0
 
 
 # --- one object -----------------------------------------------------------------------------------------
@@ -168,7 +173,9 @@ async def list_objects(call: Call) -> Answer:
         if page.rest is not None:
             meta["remainingItemCount"] = page.rest
     if form.plain:
-        return Answer(200, _plain_list(page.entries, served, meta))
+        pieces = _plain_list(page.entries, served, meta)
+        first = next(pieces)
+        return Answer(200, first) if len(first) < _PIECE else Answer(200, pieces=chain((first,), pieces))
     return answer_list(call, [view(entry, served) for entry in page.entries], meta, form)
 
 
@@ -203,17 +210,26 @@ def _item(obj: JsonObject, served: Served) -> JsonObject:
     return {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
 
 
-def _plain_list(entries: Iterable[Entry], served: Served, meta: JsonObject) -> bytes:
+def _plain_list(entries: Iterable[Entry], served: Served, meta: JsonObject) -> Iterator[bytes]:
+    """Yield the list in pieces; all but the last are at least as long as a piece should be."""
     head = msgspec.json.encode({"kind": served.list_kind, "apiVersion": served.api_version, "metadata": meta})
     if served.custom is not None:
         prefix = served.header
     else:
         prefix = b"{"
-    if served.converts:
-        items = b",".join(msgspec.json.encode(_item(view(entry, served), served)) for entry in entries)
-    else:
-        items = b",".join([prefix + entry.tail for entry in entries])
-    return head[:-1] + b',"items":[' + items + b"]}"
+    piece, size = [head[:-1] + b',"items":['], 0
+    between = prefix
+    for entry in entries:
+        if served.converts:
+            piece += (between[: -len(prefix)], msgspec.json.encode(_item(view(entry, served), served)))
+        else:
+            piece += (between, entry.tail)
+        size += len(entry.tail)
+        between = b"," + prefix
+        if size > _PIECE:
+            yield b"".join(piece)
+            piece, size = [], 0
+    yield b"".join((*piece, b"]}"))
 
 
 async def _page(call: Call, wanted: Filter) -> _Page:
@@ -361,7 +377,7 @@ def watch(call: Call) -> Answer:
         bookmarks=query.flag("allowWatchBookmarks"),
         marks_end="sendInitialEvents" in query and initial,
     )
-    return Answer(200, stream=stream.run())
+    return Answer(200, stream=stream.run(), ends_itself=True)
 
 
 @dataclass(slots=True)
@@ -417,7 +433,8 @@ class _Watch:
     async def _changes(self) -> AsyncGenerator[bytes]:
         collection, store = self.call.collection, self.call.cluster.store
         next_bookmark = time.monotonic() + BOOKMARK_SECONDS * random.uniform(0.8, 1.0)
-        while (now := time.monotonic()) < self.deadline:
+        closing, connected = self.call.cluster.closing, self.call.request.connected
+        while (now := time.monotonic()) < self.deadline and not closing.is_set() and connected():
             events = collection.since(self.version)
             if events:
                 if self.call.served.custom is not None:
@@ -435,7 +452,7 @@ class _Watch:
                 yield self.encoder.bookmark(self.version)
                 continue
             wait = min(self.deadline, next_bookmark if self.bookmarks else self.deadline) - now
-            await collection.changed(timeout=max(wait, 0.01))
+            await collection.changed(timeout=min(max(wait, 0.01), _ALIVE_SECONDS))
 
     async def _shown(self, event: Event) -> Event:
         """Return an event with its objects in the version of this watch."""

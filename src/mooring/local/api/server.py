@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
+import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -51,6 +52,9 @@ _log = logging.getLogger(__name__)
 _SLOW_CLIENT = 30.0
 #: Seconds between looks whether the client of a quiet stream is still there.
 _ALIVE_SECONDS = 5.0
+#: Longer bodies than this are compressed for clients that take it, as fast as can be: like a real server.
+_PACKED_FROM = 128 << 10
+_GZIP_LEVEL = 1
 
 
 class ApiServer:
@@ -93,7 +97,6 @@ class ApiServer:
         self._virtual = VIRTUAL
         self._maintenance = Maintenance(self.cluster)
         self._runners: list[web.ServerRunner] = []
-        self._closing = asyncio.Event()
         self._ready = False
 
     @classmethod
@@ -139,7 +142,8 @@ class ApiServer:
 
     async def close(self) -> None:
         """Stop listening, end watches, make every accepted write durable."""
-        self._closing.set()
+        self.cluster.closing.set()
+        self.cluster.store.wake()
         self._ready = False
         await self._maintenance.stop()
         for runner in self._runners:
@@ -322,15 +326,17 @@ class ApiServer:
         for warning in _warnings(request):
             sent.add("Warning", warning)
         if answer.upgrade is not None:
+            connected=lambda: _connected(http),
             return await answer.upgrade(http)
         if answer.stream is not None:
             return await self._stream(http, answer, sent)
         response = web.Response(status=answer.status, body=answer.body, headers=sent)
         response.headers["Content-Type"] = answer.content_type
-        if len(answer.body) > 128 << 10 and "gzip" in request.header("accept-encoding"):
-            response.enable_compression(web.ContentCoding.gzip)
         return response
 
+        packed = "gzip" in request.header("accept-encoding")
+        if answer.pieces or (packed and len(answer.body) > _PACKED_FROM):
+            return await _send_pieces(http, answer, sent, packed=packed)
     async def _stream(
         self, http: web.BaseRequest, answer: Answer, headers: CIMultiDict[str]
     ) -> web.StreamResponse:
@@ -339,7 +345,9 @@ class ApiServer:
         response.headers["Content-Type"] = answer.content_type
         response.enable_chunked_encoding()
         await response.prepare(http)
-        stream = _until(answer.stream, self._closing, alive=lambda: _connected(http))
+        stream = answer.stream
+        if not answer.ends_itself:
+            stream = _until(stream, self.cluster.closing, alive=lambda: _connected(http))
         try:
             async for chunk in stream:
                 async with asyncio.timeout(_SLOW_CLIENT):
@@ -466,6 +474,33 @@ def _connected(http: web.BaseRequest) -> bool:
 
 async def _until(
     stream: AsyncGenerator[bytes], closing: asyncio.Event, *, alive: Callable[[], bool] = lambda: True
+def _whole(answer: Answer) -> bytes:
+    return answer.body or b"".join(answer.pieces)
+
+
+async def _send_pieces(
+    http: web.BaseRequest, answer: Answer, headers: CIMultiDict[str], *, packed: bool
+) -> web.StreamResponse:
+    """Send a large body piece by piece: little of it is in memory twice, and others get their turn."""
+    response = web.StreamResponse(status=answer.status, headers=headers)
+    response.headers["Content-Type"] = answer.content_type
+    response.enable_chunked_encoding()
+    packer = zlib.compressobj(_GZIP_LEVEL, wbits=zlib.MAX_WBITS | 16) if packed else None
+    if packer is not None:
+        response.headers["Content-Encoding"] = "gzip"
+    await response.prepare(http)
+    try:
+        for piece in answer.pieces or (answer.body,):
+            sent = piece if packer is None else await asyncio.to_thread(packer.compress, piece)
+            async with asyncio.timeout(_SLOW_CLIENT):
+                await (response.write(sent) if sent else asyncio.sleep(0))
+        await response.write_eof(packer.flush() if packer is not None else b"")
+    except (ConnectionError, TimeoutError):
+        if http.transport is not None:
+            http.transport.abort()
+    return response
+
+
 ) -> AsyncGenerator[bytes]:
     """Yield a stream until it ends, the server stops, or nobody listens any more."""
     stop = asyncio.ensure_future(closing.wait())
@@ -539,7 +574,7 @@ class LocalTransport:
         try:
             async with asyncio.timeout(timeout or 30.0):
                 answer = await self._server.handle(request)
-                content = answer.body
+                content = _whole(answer)
                 if answer.stream is not None:
                     content = b"".join([chunk async for chunk in answer.stream])
         except TimeoutError as error:
@@ -579,8 +614,10 @@ class _LocalStream:
     def __init__(self, answer: Answer, headers: Mapping[str, str], server: ApiServer) -> None:
         self.status = answer.status
         self.headers = headers
-        self._body = answer.body
-        self._chunks = _until(answer.stream, server._closing) if answer.stream is not None else None
+        self._body = _whole(answer)
+        self._chunks = answer.stream
+        if self._chunks is not None and not answer.ends_itself:
+            self._chunks = _until(self._chunks, server.cluster.closing)
 
     async def read(self) -> bytes:
         if self._chunks is None:

@@ -1,8 +1,6 @@
-"""Port-forward: SPDY/3.1 streams inside a WebSocket, as kubectl tunnels them.
+"""SPDY/3.1, the server's half, as far as exec, attach and port-forward need it: streams, data, pings.
 
-For each connection the client opens an error stream and a data stream that carry the same requestID and
-the port as headers. This is the server's half of what that needs of SPDY: streams, data, pings. Flow
-control is the WebSocket's; the library behind kubectl knows no other.
+Flow control is that of the connection below; the library behind kubectl knows no other.
 """
 
 from __future__ import annotations
@@ -11,19 +9,20 @@ import asyncio
 import contextlib
 import struct
 import zlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
-
-from aiohttp import WSMsgType, web
+from typing import Protocol
 
 __all__ = [
     "DICTIONARY",
+    "Connection",
     "Frame",
     "FrameReader",
     "HeaderCodec",
+    "Pipe",
     "SpdyError",
+    "Stream",
     "data_frame",
-    "forward",
     "syn_reply",
 ]
 
@@ -55,9 +54,6 @@ _VERSION = 3
 _SYN_STREAM, _SYN_REPLY, _RST_STREAM, _PING = 1, 2, 3, 6
 _FIN = 1
 _FRAME_LIMIT = 1 << 20
-_PIECE = 32 << 10
-
-Connect = Callable[[int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
 
 class SpdyError(ValueError):
@@ -153,47 +149,56 @@ def syn_reply(stream: int, block: bytes) -> bytes:
     return _control(_SYN_REPLY, 0, struct.pack(">I", stream) + block)
 
 
-@dataclass(slots=True)
-class _Stream:
+class Pipe(Protocol):
+    """Bytes both ways: what a connection stands on."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """Iterate over what the client sends, until it is gone."""
+        ...
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes; waits for a slow client."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One stream that the client opened; what it sends on it waits in the queue, None is its end."""
+
+    number: int
     headers: Mapping[str, str]
     incoming: asyncio.Queue[bytes | None] = field(default_factory=lambda: asyncio.Queue(64))
 
-
-async def forward(socket: web.WebSocketResponse, connect: Connect) -> None:
-    """Serve one tunnel until the client closes it."""
-    session = _Session(socket, connect)
-    try:
-        await session.run()
-    finally:
-        await session.close()
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while (data := await self.incoming.get()) is not None:
+            yield data
 
 
-class _Session:
-    def __init__(self, socket: web.WebSocketResponse, connect: Connect) -> None:
-        self._socket = socket
-        self._connect = connect
+class Connection:
+    """The server's half of one connection; `opened` is told of every stream and must not wait."""
+
+    def __init__(self, pipe: Pipe, opened: Callable[[Stream], None]) -> None:
+        self._pipe = pipe
+        self._opened = opened
         self._headers = HeaderCodec()
-        self._streams: dict[int, _Stream] = {}
-        self._errors: dict[str, int] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._streams: dict[int, Stream] = {}
 
     async def run(self) -> None:
+        """Receive until the client is gone, or sends what is no SPDY."""
         frames = FrameReader()
-        async for message in self._socket:
-            if message.type is not WSMsgType.BINARY:
-                continue
-            try:
-                for frame in frames.feed(message.data):
+        with contextlib.suppress(SpdyError, struct.error):
+            async for data in self._pipe:
+                for frame in frames.feed(data):
                     await self._received(frame)
-            except (SpdyError, struct.error):
-                return
 
-    async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        with contextlib.suppress(ConnectionError):
-            await self._socket.close()
+    async def send(self, number: int, data: bytes, *, last: bool = False) -> None:
+        """Send on a stream."""
+        await self._send(data_frame(number, data, last=last))
+
+    def forget(self, *numbers: int) -> None:
+        """Take no more of these streams."""
+        for number in numbers:
+            self._streams.pop(number, None)
 
     async def _received(self, frame: Frame) -> None:
         if frame.kind == 0:
@@ -204,64 +209,18 @@ class _Session:
                 if frame.flags & _FIN:
                     await stream.incoming.put(None)
         elif frame.kind == _SYN_STREAM:
-            await self._opened(frame)
+            (number,) = struct.unpack_from(">I", frame.payload)
+            number &= 0x7FFFFFFF
+            stream = self._streams[number] = Stream(number, self._headers.decode(frame.payload[10:]))
+            await self._send(syn_reply(number, self._headers.encode({})))
+            self._opened(stream)
         elif frame.kind == _RST_STREAM:
             (number,) = struct.unpack_from(">I", frame.payload)
-            if stream := self._streams.pop(number & 0x7FFFFFFF, None):
-                await stream.incoming.put(None)
+            if reset := self._streams.pop(number & 0x7FFFFFFF, None):
+                await reset.incoming.put(None)
         elif frame.kind == _PING:
             await self._send(_control(_PING, 0, frame.payload))
 
-    async def _opened(self, frame: Frame) -> None:
-        (number,) = struct.unpack_from(">I", frame.payload)
-        number &= 0x7FFFFFFF
-        headers = self._headers.decode(frame.payload[10:])
-        self._streams[number] = _Stream(headers)
-        await self._send(syn_reply(number, self._headers.encode({})))
-        request = headers.get("requestid", "")
-        if headers.get("streamtype") == "error":
-            self._errors[request] = number
-        elif headers.get("streamtype") == "data":
-            task = asyncio.create_task(self._pump(number, self._errors.pop(request, 0)))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _pump(self, number: int, error_stream: int) -> None:
-        """Carry one connection; what goes wrong is told on its error stream."""
-        stream = self._streams[number]
-        port = stream.headers.get("port", "")
-        try:
-            reader, writer = await self._connect(int(port))
-        except (OSError, LookupError, ValueError, TimeoutError) as error:
-            text = str(error) or type(error).__name__
-            await self._send(data_frame(error_stream, f"port {port}: {text}".encode(), last=True))
-            await self._send(data_frame(number, b"", last=True))
-            return
-        upward = asyncio.create_task(_upward(stream, writer))
-        try:
-            while data := await reader.read(_PIECE):
-                await self._send(data_frame(number, data))
-        except ConnectionError:
-            pass
-        finally:
-            upward.cancel()
-            await asyncio.gather(upward, return_exceptions=True)
-            writer.close()
-            self._streams.pop(number, None)
-            self._streams.pop(error_stream, None)
-        await self._send(data_frame(number, b"", last=True))
-        if error_stream:
-            await self._send(data_frame(error_stream, b"", last=True))
-
     async def _send(self, data: bytes) -> None:
         with contextlib.suppress(ConnectionError):
-            await self._socket.send_bytes(data)
-
-
-async def _upward(stream: _Stream, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(ConnectionError):
-        while (data := await stream.incoming.get()) is not None:
-            writer.write(data)
-            await writer.drain()
-        if writer.can_write_eof():
-            writer.write_eof()
+            await self._pipe.send(data)
