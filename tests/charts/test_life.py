@@ -1,132 +1,147 @@
-"""The chart's life, with helm itself: installed, upgraded, scaled, removed and installed again."""
+"""The chart's life, with helm itself: installed, upgraded, scaled, broken, removed and installed again.
+
+Every test runs on the embedded plane, and on a real kubelet and containerd with the image of this tree.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
-from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any
+import signal
 
 import pytest
-from hack.kubernetes.binaries import build_module
+from tests.charts.helm import CHART, NAMESPACE, Helm, holder, leader, operators, processes, tell
 
-from mooring.kube.objects.apps import Deployment
-from mooring.kube.objects.coordination import Lease
-from mooring.kube.objects.core import Pod
-from mooring.testing.bed import Bed
+from mooring.kube import NotFound
+from mooring.kube.objects.apps import StatefulSet
+from mooring.kube.objects.core import Namespace, Pod
+from mooring.operators.redis.sentinel.types import RedisCluster
+from mooring.testing.bed import Bed, ClusterBed
 from mooring.testing.redis import RedisStage, manifest
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(600)
 
-ROOT = Path(__file__).resolve().parents[2]
-CHART = ROOT / "charts" / "mooring"
-NAMESPACE = "mooring-system"
-
-
-class Helm:
-    """helm on a bed's API server."""
-
-    def __init__(self, program: Path, bed: Bed, home: Path) -> None:
-        self._program, self._home = program, home
-        plane = bed.plane
-        self._kubeconfig = home / "kubeconfig"
-        plane.directory.write_kubeconfig(
-            self._kubeconfig,
-            server=f"https://{plane.ranges.pods[1]}:6443",
-            authority=plane.certificates.authority,
-        )
-
-    async def __call__(self, *words: str | Path, fails: bool = False) -> str:
-        """Run one command; what it printed. It must succeed, or fail where that is expected."""
-        process = await asyncio.create_subprocess_exec(
-            self._program,
-            *map(str, words),
-            "--kubeconfig",
-            str(self._kubeconfig),
-            "--namespace",
-            NAMESPACE,
-            env={"PATH": os.environ["PATH"], "HOME": str(self._home)},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        out, _ = await process.communicate()
-        text = out.decode()
-        assert (process.returncode != 0) is fails, f"helm {words}: {text}"
-        return text
-
-    async def install(self, name: str, *words: str) -> str:
-        return await self("install", name, CHART, "--create-namespace", "--wait", "--timeout", "90s", *words)
-
-    async def upgrade(self, name: str, *words: str) -> str:
-        return await self("upgrade", name, CHART, "--wait", "--timeout", "90s", *words)
-
-    async def releases(self) -> dict[str, Any]:
-        """Releases by name."""
-        return {one["name"]: one for one in json.loads(await self("list", "--output", "json"))}
+#: Seconds of the operators' Lease.
+LEASE_SECONDS = 15
+QUICK = ("down-after-milliseconds 1500", "failover-timeout 3000")
 
 
-@pytest.fixture
-async def bed(directory: Path) -> AsyncIterator[Bed]:
-    """A control plane without operators of its own."""
-    async with Bed(directory / "plane", operators=()) as running:
-        yield running
+def pid_of(bed: Bed | ClusterBed, pod: str) -> int:
+    """The operator's process in a pod."""
+    return bed.plane.agent.program_pid(NAMESPACE, pod, "operator")
 
 
-@pytest.fixture
-async def helm(bed: Bed, directory: Path) -> Helm:
-    """helm, built on first use."""
-    program = await asyncio.to_thread(
-        build_module, ROOT / "hack" / "helm", "helm", package="helm.sh/helm/v3/cmd/helm"
-    )
-    return Helm(program, bed, directory)
+async def taken_over(bed: Bed | ClusterBed, old: str, *, within: float) -> float:
+    """Wait until another process holds the Lease than `old`; the seconds it took."""
+
+    async def led() -> bool:
+        return await holder(bed) not in ("", old)
+
+    return await bed.until(led, f"another one than {old} leads", within=within)
 
 
-async def leader(bed: Bed) -> str:
-    """The pod that leads, by the Lease."""
-    lease = await bed.get(Lease, "mooring-redis-sentinel-all", NAMESPACE)
-    holder = (lease.spec.holder_identity if lease.spec else None) or ""
-    pods = [pod.metadata.name or "" for pod in await bed.pods(NAMESPACE, "app.kubernetes.io/name=mooring")]
-    return next((name for name in pods if holder.startswith(name)), "")
+async def a_leader(bed: Bed | ClusterBed, *, pods: int = 1) -> str:
+    """Wait until one leads and as many pods are there; its name."""
+
+    async def led() -> bool:
+        return bool(await leader(bed)) and len(await operators(bed)) == pods
+
+    await bed.until(led, "one leads", within=40)
+    return await leader(bed)
 
 
-async def processes(stage: RedisStage) -> dict[str, tuple[str | None, int]]:
-    """UID and pid of every pod: what a restart would change."""
-    return {
-        pod.metadata.name or "": (pod.metadata.uid, stage.pid(pod.metadata.name or ""))
-        for pod in await stage.pods()
-    }
+async def demo(bed: Bed | ClusterBed) -> RedisStage:
+    """A cluster that is as declared."""
+    await bed.apply(manifest("demo", password="s3cret", sentinel_settings=QUICK))
+    stage = RedisStage(bed, "demo", password="s3cret")
+    await stage.exact(120)
+    return stage
 
 
-async def test_a_release_is_installed_upgraded_scaled_and_removed_over_a_running_cluster(
-    bed: Bed, helm: Helm
+async def test_a_release_is_upgraded_and_scaled_and_hands_over_while_its_cluster_runs_on(
+    bed: Bed | ClusterBed, helm: Helm
 ) -> None:
     assert "STATUS: deployed" in await helm.install("mooring")
-    assert (await helm.releases())["mooring"]["status"] == "deployed"
-
-    await bed.apply(manifest("demo", password="s3cret"))
-    stage = RedisStage(bed, "demo", password="s3cret")
-    await stage.exact(60)
+    listed = (await helm.releases())["mooring"]
+    assert (listed["status"], listed["revision"]) == ("deployed", "1")
+    stage = await demo(bed)
     running = await processes(stage)
 
-    await helm.upgrade("mooring", "--set", "replicaCount=2", "--set", "podAnnotations.example=2")
-    deployment = await bed.get(Deployment, "mooring", NAMESPACE)
-    assert deployment.status is not None
-    assert deployment.status.ready_replicas == 2
+    # Another version of everything in the pods, and a second one.
+    await helm.upgrade("mooring", "--set", "replicaCount=2", "--set", "podAnnotations.version=next")
+    assert (await helm.releases())["mooring"]["revision"] == "2"
+    old = await a_leader(bed, pods=2)
 
-    async def led() -> str:
-        return await leader(bed)
+    held = await holder(bed)
+    os.kill(pid_of(bed, old), signal.SIGTERM)
+    orderly = await taken_over(bed, held, within=5)
+    assert orderly < 1.0
 
-    await bed.until(led, "one of the two leads", within=20)
-    old = await leader(bed)
-    await bed.client.delete(Pod, old, namespace=NAMESPACE)
+    # The container comes back in place before it is killed again.
+    old = await a_leader(bed, pods=2)
+    held = await holder(bed)
+    os.kill(pid_of(bed, old), signal.SIGKILL)
+    killed = await taken_over(bed, held, within=LEASE_SECONDS + 5)
+    tell(f"handed over in {orderly:.2f} s by SIGTERM, in {killed:.1f} s by SIGKILL")
 
-    async def handed_over() -> bool:
-        return await leader(bed) not in ("", old)
+    # One that is frozen past its Lease has nothing to say when it wakes.
+    old = await a_leader(bed, pods=2)
+    held, frozen = await holder(bed), pid_of(bed, old)
+    os.kill(frozen, signal.SIGSTOP)
+    try:
+        await taken_over(bed, held, within=LEASE_SECONDS + 10)
+        await stage.patch({"config": {"maxclients": "322"}})
+        await stage.exact(60)
+        before = await versions(bed)
+    finally:
+        os.kill(frozen, signal.SIGCONT)
 
-    await bed.until(handed_over, "the other one leads", within=10)
+    async def ended() -> bool:
+        return not _lives(frozen)
+
+    await bed.until(ended, "what was frozen ends", within=20)
+    assert await versions(bed) == before
+    assert await holder(bed) != held
     assert await processes(stage) == running
+
+
+def _lives(pid: int) -> bool:
+    return os.path.exists(f"/proc/{pid}")
+
+
+async def versions(bed: Bed | ClusterBed) -> dict[str, str | None]:
+    """What a write to the cluster's children would change."""
+    sets = (await bed.client.list(StatefulSet, namespace="default")).items
+    return {one.metadata.name or "": one.metadata.resource_version for one in sets}
+
+
+async def test_a_version_that_does_not_start_is_rolled_back(bed: Bed | ClusterBed, helm: Helm) -> None:
+    await helm.install("mooring")
+    good = await a_leader(bed)
+    uid = (await bed.get(Pod, good, NAMESPACE)).metadata.uid
+
+    broken = ("--set", "image.tag=broken", "--set", "crds.apply=false")
+    said = await helm("upgrade", "mooring", CHART, "--atomic", "--timeout", "15s", *broken, fails=True)
+
+    assert "rolled back" in said
+    listed = (await helm.releases())["mooring"]
+    assert (listed["status"], listed["revision"]) == ("deployed", "3")
+    # The one that works never went.
+    assert await a_leader(bed) == good
+    assert (await bed.get(Pod, good, NAMESPACE)).metadata.uid == uid
+
+
+async def test_clusters_outlive_the_release_and_the_next_takes_them_up(
+    bed: Bed | ClusterBed, helm: Helm
+) -> None:
+    await helm.install("mooring")
+    stage = await demo(bed)
+    await bed.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}})
+    away = manifest("away", persistence=False)
+    away["metadata"]["namespace"] = "elsewhere"
+    await bed.apply(away)
+    await bed.apply(manifest("second", persistence=False))
+    await RedisStage(bed, "second").exact(90)
+    master = await stage.master()
 
     await helm("uninstall", "mooring", "--wait")
     assert await helm.releases() == {}
@@ -134,15 +149,44 @@ async def test_a_release_is_installed_upgraded_scaled_and_removed_over_a_running
     async def gone() -> bool:
         return not await bed.pods(NAMESPACE, "app.kubernetes.io/name=mooring")
 
-    await bed.until(gone, "no operator runs", within=20)
-    master = await stage.master()
+    await bed.until(gone, "no operator runs", within=60)
     assert await stage.call(master, "SET", "still", "there") == "OK"
+
+    # What is deleted while nobody is there goes, with all that belongs to it.
+    await bed.client.delete(RedisCluster, "second", namespace="default")
+    await bed.client.delete(Namespace, "elsewhere")
+
+    async def deleted() -> bool:
+        left = await bed.pods("default", "app.kubernetes.io/name=second")
+        try:
+            await bed.get(Namespace, "elsewhere")
+        except NotFound:
+            return not left
+        return False
+
+    await bed.until(deleted, "the cluster and the namespace are gone", within=120)
+
+    # The sentinels fail over by themselves.
+    await bed.client.delete(Pod, master, namespace="default")
+    survivor: list[str] = []
+
+    async def failed_over() -> bool:
+        for pod in await stage.pods("redis"):
+            name = pod.metadata.name or ""
+            if name != master and (await stage.call(name, "ROLE"))[0] == "master":
+                survivor[:] = [name]
+                return True
+        return False
+
+    await bed.until(failed_over, "a replica leads", within=60)
+    running = {name: it for name, it in (await processes(stage)).items() if name != master}
 
     await helm.install("other")
     await stage.patch({"config": {"maxclients": "321"}})
-    await stage.exact(60)
-    assert await stage.config(master, "maxclients") == "321"
-    assert await processes(stage) == running
+    await stage.exact(90)
+    assert await stage.config(survivor[0], "maxclients") == "321"
+    assert await stage.call(await stage.master(), "GET", "still") == "there"
+    assert {name: it for name, it in (await processes(stage)).items() if name != master} == running
 
 
 async def test_values_that_do_not_exist_or_fit_are_refused(helm: Helm) -> None:

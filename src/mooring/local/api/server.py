@@ -320,23 +320,23 @@ class ApiServer:
             peer=http.remote or "",
             acting=_acting(http.headers.items()),
             upgrade=http,
+            connected=lambda: _connected(http),
         )
         answer = await self.handle(request)
         sent = CIMultiDict(answer.headers)
         for warning in _warnings(request):
             sent.add("Warning", warning)
         if answer.upgrade is not None:
-            connected=lambda: _connected(http),
             return await answer.upgrade(http)
         if answer.stream is not None:
             return await self._stream(http, answer, sent)
+        packed = "gzip" in request.header("accept-encoding")
+        if answer.pieces or (packed and len(answer.body) > _PACKED_FROM):
+            return await _send_pieces(http, answer, sent, packed=packed)
         response = web.Response(status=answer.status, body=answer.body, headers=sent)
         response.headers["Content-Type"] = answer.content_type
         return response
 
-        packed = "gzip" in request.header("accept-encoding")
-        if answer.pieces or (packed and len(answer.body) > _PACKED_FROM):
-            return await _send_pieces(http, answer, sent, packed=packed)
     async def _stream(
         self, http: web.BaseRequest, answer: Answer, headers: CIMultiDict[str]
     ) -> web.StreamResponse:
@@ -468,12 +468,6 @@ def _warnings(request: Request) -> list[str]:
     return [f'299 - "{text}"' for text in dict.fromkeys(quoted)]
 
 
-def _connected(http: web.BaseRequest) -> bool:
-    return http.transport is not None and not http.transport.is_closing()
-
-
-async def _until(
-    stream: AsyncGenerator[bytes], closing: asyncio.Event, *, alive: Callable[[], bool] = lambda: True
 def _whole(answer: Answer) -> bytes:
     return answer.body or b"".join(answer.pieces)
 
@@ -501,6 +495,12 @@ async def _send_pieces(
     return response
 
 
+def _connected(http: web.BaseRequest) -> bool:
+    return http.transport is not None and not http.transport.is_closing()
+
+
+async def _until(
+    stream: AsyncGenerator[bytes], closing: asyncio.Event, *, alive: Callable[[], bool] = lambda: True
 ) -> AsyncGenerator[bytes]:
     """Yield a stream until it ends, the server stops, or nobody listens any more."""
     stop = asyncio.ensure_future(closing.wait())
