@@ -13,6 +13,7 @@ from mooring.local.api.accounts import account_made, with_account
 from mooring.local.api.admissionpolicies import check_policies
 from mooring.local.api.call import Call, Operation
 from mooring.local.api.limitranges import check_limits, with_default_limits
+from mooring.local.api.mutatingpolicies import Mutations
 from mooring.local.api.objectmeta import finalizers, with_metadata
 from mooring.local.api.options import WriteOptions
 from mooring.local.api.quotas import Quotas
@@ -54,13 +55,15 @@ class Admission:
             if call.served.storage == "pods" and old is None:
                 await account_made(obj, call)
             obj = _completed(obj, old, call)
+        policies = Mutations(Review(call, obj, old, operation, options))
+        given = obj = policies.first(obj)
         for hook in self._hooks(_MUTATING, call):
             review = Review(call, obj, old, operation, options)
             if _matches(hook, review):
                 reply = await self._ask(hook, review)
                 if reply is not None and reply.patch:
                     obj = _patched(hook, obj, reply.patch)
-        return obj
+        return policies.again(obj, changed=obj is not given)
 
     async def validate(
         self,

@@ -20,8 +20,11 @@ _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
-async def bootstrap(transport: Transport, store: Store) -> None:
-    """Create what is missing."""
+_SERVICE_RANGES = "/apis/networking.k8s.io/v1/servicecidrs"
+
+
+async def bootstrap(transport: Transport, store: Store, *, services: str) -> None:
+    """Create what is missing; `services` is the range of Service addresses."""
     for name in _NAMESPACES:
         await _ensure(transport, "/api/v1/namespaces", {"metadata": {"name": name}})
     for name, value in _PRIORITIES.items():
@@ -31,6 +34,32 @@ async def bootstrap(transport: Transport, store: Store) -> None:
             {"metadata": {"name": name}, "value": value},
         )
     await _ensure_roles(store)
+    await _ensure_range(transport, services)
+
+
+async def _ensure_range(transport: Transport, services: str) -> None:
+    """Tell the range of Service addresses, and that it is in use."""
+    name = "kubernetes"
+    meta = {"name": name, "finalizers": ["networking.k8s.io/service-cidr-finalizer"]}
+    await _ensure(transport, _SERVICE_RANGES, {"metadata": meta, "spec": {"cidrs": [services]}})
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "",
+        "message": "Kubernetes default Service CIDR is ready",
+        "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+    path = f"{_SERVICE_RANGES}/{name}"
+    found = msgspec.json.decode((await transport.request("GET", path)).body)
+    if not (found.get("status") or {}).get("conditions"):
+        answer = await transport.request(
+            "PATCH",
+            f"{path}/status",
+            body=msgspec.json.encode({"status": {"conditions": [ready]}}),
+            headers={"Content-Type": "application/merge-patch+json"},
+        )
+        if answer.status != 200:
+            raise api_error(answer.status, answer.body, answer.headers)
 
 
 async def _ensure(transport: Transport, path: str, obj: dict[str, Any]) -> None:

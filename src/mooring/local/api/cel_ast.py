@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from mooring.local.api.schema import META, Schema
 
-__all__ = ["escape", "field_errors"]
+__all__ = ["escape", "field_errors", "unescape"]
 
 # --- the expression -----------------------------------------------------------------------------------
 
@@ -80,6 +80,16 @@ def escape(name: str) -> str | None:
     for sign, word in ((".", "dot"), ("-", "dash"), ("/", "slash")):
         escaped = escaped.replace(sign, f"__{word}__")
     return escaped if re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", escaped) else None
+
+
+def unescape(identifier: str) -> str:
+    """Return the property that a CEL identifier names."""
+    bare = identifier.removeprefix("__").removesuffix("__")
+    if identifier == f"__{bare}__" and bare in _RESERVED:
+        return bare
+    for sign, word in ((".", "dot"), ("-", "dash"), ("/", "slash"), ("__", "underscores")):
+        identifier = identifier.replace(f"__{word}__", sign)
+    return identifier
 
 
 # --- the walk -----------------------------------------------------------------------------------------

@@ -29,6 +29,15 @@ class _NoMatch(Exception):
     """An operation does not fit the document; clients see one fixed text, as from a real server."""
 
 
+class _TestFailed(_NoMatch):
+    """A test found another value."""
+
+
+def test_failed(error: Invalid) -> bool:
+    """Whether a JSON patch was refused by one of its own tests."""
+    return isinstance(error.__cause__, _TestFailed)
+
+
 def json_patch(obj: Json, operations: Json) -> Json:
     """Apply an RFC 6902 patch (a list of operations); 422 when an operation or a test fails.
 
@@ -73,7 +82,7 @@ def _operate(obj: Json, operation: JsonObject) -> Json:
     if kind == "test":
         found = obj if not path else _member(_container(obj, path[:-1]), path[-1])
         if not same(found, value):
-            raise _NoMatch("test failed")
+            raise _TestFailed("test failed")
         return obj
     if kind not in ("move", "copy"):
         raise _NoMatch(f"unexpected kind: {kind}")

@@ -148,11 +148,24 @@ def _value(value: bytes, kind: str, depth: int) -> Json:
     if special is not None:
         return special(value)
     message = _message(value, kind, depth + 1)
+    if kind == _EXTENSIONS + "JSONSchemaProps":
+        return _set_ones(message)
     if kind in _WRAPPERS:
         return _WRAPPERS[kind](message)
     if kind.endswith((".ExtraValue", ".Verbs")):
         return message.get("items", [])
     return message
+
+
+#: Fields of a schema of which "" or false says something.
+_MEANT: Final = frozenset(
+    ("default", "example", "additionalItems", "additionalProperties", "x-kubernetes-preserve-unknown-fields")
+)
+
+
+def _set_ones(schema: JsonObject) -> JsonObject:
+    """Return a schema without the empty texts and false flags that Go writes for what nobody has set."""
+    return {k: v for k, v in schema.items() if (v != "" and v is not False) or k in _MEANT}
 
 
 _SCALARS: Final[Mapping[str, Callable[[bytes], Json]]] = {

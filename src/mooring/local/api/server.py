@@ -135,7 +135,11 @@ class ApiServer:
         """Serve the stored definitions, create what every cluster has, begin the upkeep."""
         for entry in self.cluster.store.collection(CRD):
             self._define(entry)
-        await bootstrap(self.transport(user=User("system:apiserver", groups=(MASTERS,))), self.cluster.store)
+        await bootstrap(
+            self.transport(user=User("system:apiserver", groups=(MASTERS,))),
+            self.cluster.store,
+            services=str(self.cluster.world.service_range),
+        )
         self._quotas.resume()
         self._maintenance.start()
         self._ready = True

@@ -32,7 +32,7 @@ from mooring.local.api.validation_pods import (
     port_errors,
     template,
 )
-from mooring.local.api.validation_policies import policy_errors
+from mooring.local.api.validation_policies import mutation_errors, policy_errors
 from mooring.local.api.wire import quantity_value
 
 __all__ = ["Rules", "rules_of"]
@@ -705,6 +705,7 @@ _RULES: Final[dict[tuple[str, str], Rules]] = {
     ("", "ConfigMap"): _also(_config_map, _frozen("data", "binaryData")),
     ("", "Secret"): _also(_secret, _secret_update),
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): _also(policy_errors, _nothing),
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"): _also(mutation_errors, _nothing),
     ("apps", "ControllerRevision"): Rules(_revision, _revision_update),
     ("apps", "Deployment"): _also(_deployment, _SELECTOR_FIXED),
     ("apps", "ReplicaSet"): _also(_replica_set, _SELECTOR_FIXED),

@@ -1,4 +1,4 @@
-"""The rules of ValidatingAdmissionPolicies: every expression must compile, and be of the right type."""
+"""The rules of admission policies: every expression must compile, and be of the right type."""
 
 from __future__ import annotations
 
@@ -8,14 +8,56 @@ from typing import Any, Final
 from cel_expr_python import cel
 
 from mooring.local.api.cel import CompileError, compiled
-from mooring.local.api.fields import FieldError, invalid
+from mooring.local.api.cel_objects import as_maps
+from mooring.local.api.fields import FieldError, invalid, not_supported, required
 
-__all__ = ["VARIABLES", "policy_errors"]
+__all__ = ["VARIABLES", "mutation_errors", "policy_errors"]
 
 JsonObject = dict[str, Any]
 
 #: What an expression of a policy may look at.
 VARIABLES: Final = ("object", "oldObject", "request", "params", "namespaceObject", "variables")
+
+
+def mutation_errors(policy: JsonObject) -> Iterator[FieldError]:
+    """Yield what is wrong with a mutating policy: its mutations besides what policies have in common."""
+    yield from policy_errors(policy)
+    mutations = (policy.get("spec") or {}).get("mutations") or ()
+    if not mutations:
+        yield required("spec.mutations", "mutations must contain at least one item")
+    for index, mutation in enumerate(mutations):
+        yield from _mutation(mutation, f"spec.mutations[{index}]")
+
+
+#: Type of a mutation -> its part, and what its expression must evaluate to.
+_MUTATIONS: Final = {
+    "ApplyConfiguration": ("applyConfiguration", "MAP", "Object"),
+    "JSONPatch": ("jsonPatch", "LIST", "list(JSONPatch)"),
+}
+
+
+def _mutation(mutation: JsonObject, path: str) -> Iterator[FieldError]:
+    kind = mutation.get("patchType") or ""
+    if kind not in _MUTATIONS:
+        yield (
+            not_supported(f"{path}.patchType", kind, tuple(_MUTATIONS))
+            if kind
+            else required(f"{path}.patchType")
+        )
+        return
+    for other, (part, _, _) in _MUTATIONS.items():
+        if other != kind and mutation.get(part) is not None:
+            why = f"must not be specified when patchType is {kind}"
+            yield invalid(f"{path}.{part}", f"{{{part}}}", why)
+    part, wanted, told = _MUTATIONS[kind]
+    if mutation.get(part) is None:
+        yield required(f"{path}.{part}", f"must be specified when patchType is {kind}")
+        return
+    text = (mutation[part].get("expression") or "").strip()
+    if not text:
+        yield required(f"{path}.{part}.expression")
+    elif why := _wrong(as_maps(text).expression, wanted, told):
+        yield invalid(f"{path}.{part}.expression", text, why)
 
 
 def policy_errors(policy: JsonObject) -> Iterator[FieldError]:
@@ -34,11 +76,14 @@ def policy_errors(policy: JsonObject) -> Iterator[FieldError]:
                 yield invalid(f"spec.{part}[{index}].{field}", text, why)
 
 
-def _wrong(text: str, wanted: Any) -> str:
+def _wrong(text: str, wanted: Any, told: str = "") -> str:
+    """Say what is wrong with an expression; `wanted` is a type, or the beginning of the names of some."""
     try:
         kind = compiled(text, *VARIABLES).return_type()
     except CompileError as error:
         return str(error)
-    if wanted is None or kind in (wanted, cel.Type.DYN):
+    if wanted is None or kind == cel.Type.DYN:
         return ""
-    return f"must evaluate to {wanted.name().lower()} but got {kind.name().lower()}"
+    if kind.name().startswith(wanted) if isinstance(wanted, str) else kind == wanted:
+        return ""
+    return f"must evaluate to {told or wanted.name().lower()} but got {kind.name().lower()}"

@@ -12,7 +12,7 @@ from mooring.local.controllers.cronjob import CronJobController
 from mooring.local.controllers.daemonset import DaemonSetController
 from mooring.local.controllers.deployment import DeploymentController
 from mooring.local.controllers.disruption import DisruptionController
-from mooring.local.controllers.endpoints import EndpointsController
+from mooring.local.controllers.endpoints import EndpointsController, EndpointsMirror
 from mooring.local.controllers.job import JobController
 from mooring.local.controllers.kinds import Kinds
 from mooring.local.controllers.namespaces import NamespaceController, NamespaceFurniture
@@ -73,6 +73,7 @@ def register(
         CronJobController(context),
         AutoscalerController(context, kinds, period=autoscaler_period),
         EndpointsController(context),
+        EndpointsMirror(context),
         ClaimController(context),
         VolumeController(context),
         Provisioner(context, directories),

@@ -24,6 +24,7 @@ from mooring.local.controllers.endpoints.plan import (
     slices_of,
     wanted,
 )
+from mooring.local.controllers.endpoints.writing import labels_patch, write_slices
 from mooring.local.controllers.patching import metadata_patch
 from mooring.local.controllers.pods import condition_of
 from mooring.local.controllers.refusals import namespace_is_going
@@ -113,21 +114,7 @@ class EndpointsController:
             and each.metadata.deletion_timestamp is None
         ]
         plan = slices_of(service, pods, present, zones=self._zone)
-        for each in plan.create:
-            try:
-                await self._client.create(each)
-            except AlreadyExists:
-                await self._client.refresh(
-                    EndpointSlice, each.metadata.name or "", namespace=each.metadata.namespace or ""
-                )
-        for old, new in plan.update:
-            body = _labels_patch(old.metadata.labels, new.metadata.labels, metadata_patch(old).body)
-            body["endpoints"] = [msgspec.to_builtins(endpoint) for endpoint in new.endpoints or ()]
-            await self._patch(EndpointSlice, old.metadata.name, old.metadata.namespace, body)
-        for each in plan.delete:
-            await self._client.delete(
-                EndpointSlice, each.metadata.name or "", namespace=each.metadata.namespace or ""
-            )
+        await write_slices(self._client, plan)
 
     async def _write_endpoints(self, service: Service, pods: list[Pod]) -> None:
         new = endpoints_of(service, pods)
@@ -141,7 +128,7 @@ class EndpointsController:
             return
         if (old.subsets or []) == (new.subsets or []) and old.metadata.labels == new.metadata.labels:
             return
-        body = _labels_patch(old.metadata.labels, new.metadata.labels, metadata_patch(old).body)
+        body = labels_patch(old.metadata.labels, new.metadata.labels, metadata_patch(old).body)
         body["subsets"] = [msgspec.to_builtins(subset) for subset in new.subsets or ()] or None
         if new.metadata.annotations:
             body["metadata"]["annotations"] = new.metadata.annotations
@@ -168,17 +155,6 @@ def _filed(service: Service) -> Iterable[str]:
         if wanted(service) and service.spec
         else ()
     )
-
-
-def _labels_patch(
-    old: dict[str, str] | None, new: dict[str, str] | None, body: dict[str, Any]
-) -> dict[str, Any]:
-    before, after = old or {}, new or {}
-    changed: dict[str, str | None] = {k: v for k, v in after.items() if before.get(k) != v}
-    changed |= dict.fromkeys(before.keys() - after.keys())
-    if changed:
-        body["metadata"]["labels"] = changed
-    return body
 
 
 def _slice_to_service(each: EndpointSlice) -> Iterable[Key]:
