@@ -1,11 +1,11 @@
 """Random faults under writers for half an hour: what is lost by cause, and how long nobody serves.
 
-    python bench/faults.py [--minutes 30] [--faults 200] [--lanes 3] [--seed N] [--max-lag 2] [--json]
+    python bench/faults.py [--minutes 30] [--faults 200] [--lanes 3] [--seed N] [--max-lag 2] [--publish]
 
 Each lane is a 3 + 3 cluster in a namespace of its own, with an operator process of its own and a writer that
 comes through the sentinels, all on one embedded control plane. A lane's next fault strikes once its cluster is
-Healthy and every server and sentinel agrees. Ends when so many minutes and so many faults are over. Exit
-status 1 when a write that WAIT had confirmed is lost, when a partition cost more than min-replicas-max-lag and
+Healthy and every server and sentinel agrees. Ends when so many minutes and so many faults are over; ``--publish``
+writes bench/results/faults.json and the tables in docs/benchmarks.md. Exit status 1 when a write that WAIT had confirmed is lost, when a partition cost more than min-replicas-max-lag and
 a second of writes, or when a cluster does not become whole again.
 
 Causes: the master's server or a replica's killed with -9; the master stopped (SIGSTOP) until another leads; the
@@ -22,6 +22,8 @@ import argparse
 import asyncio
 import contextlib
 import json
+import os
+import platform
 import random
 import secrets
 import shutil
@@ -31,11 +33,13 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
 from mooring.kube.objects.core import Pod
+from mooring.local.node.agent import NodeAgent
 from mooring.operators.redis.dial import DialError
 from mooring.runtime import configure_logging
 from mooring.testing.bed import Bed, NotInTime
@@ -46,7 +50,8 @@ from mooring.testing.redis import RedisStage, manifest
 if not __package__:  # run as a program: its sibling is found from the root of the tree
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.tally import Outcome, report, table, trouble
+from bench.page import RESULTS, put
+from bench.tally import Outcome, markdown, report, table, trouble
 
 __all__ = ["main"]
 
@@ -143,11 +148,12 @@ class Lane:
         return lost
 
     async def _bound(self) -> float:
-        """min-replicas-max-lag, 0 where no replica is asked for."""
+        """The declared min-replicas-max-lag, 0 where no replica is asked for."""
         master = await self._stage.master()
         if await self._stage.config(master, "min-replicas-to-write") == "0":
             return 0.0
-        return float(await self._stage.config(master, "min-replicas-max-lag"))
+        spec = (await self._stage.get()).spec
+        return float(((spec.config if spec else None) or {}).get("min-replicas-max-lag", "10"))
 
     # --- whom it strikes
 
@@ -206,6 +212,7 @@ class Lane:
 
     async def _cut(self, ledger: Ledger, *, from_machine: bool) -> str:
         stage, agent = self._stage, self._stage.bed.plane.agent
+        assert isinstance(agent, NodeAgent)
         master = await stage.master()
         mine = (stage.namespace, master)
         names = [pod.metadata.name or "" for pod in await stage.pods()]
@@ -313,21 +320,31 @@ class Run:
 
     async def run(self, directory: Path) -> dict[str, Any]:
         """Make the clusters, strike, and reckon."""
-        options, lost = self._options, 0
+        options = self._options
         async with Bed(directory, operators=()) as bed, AsyncExitStack() as stack:
             made = [await self._make(bed, directory, stack, number) for number in range(options.lanes)]
             for lane in made:
                 await lane.ready()
             say(options, f"seed {options.seed}; {len(made)} clusters are Healthy")
-            self._ends = time.monotonic() + options.minutes * 60
+            began = time.monotonic()
+            self._ends = began + options.minutes * 60
             watching = asyncio.create_task(self._lag.watch())
             try:
                 await asyncio.gather(*(self._go(lane) for lane in made))
+                minutes, load = (time.monotonic() - began) / 60, round(os.getloadavg()[0], 1)
                 lost = sum([await lane.lost_later() for lane in made])
             finally:
                 watching.cancel()
         outcomes = sorted(self._outcomes, key=lambda one: one.number)
-        return {"seed": options.seed, "lanes": options.lanes, **report(outcomes, lost_later=lost)}
+        return {
+            "measured": datetime.now(UTC).strftime("%Y-%m-%d"),
+            "machine": f"{os.cpu_count()} cores ({platform.machine()})",
+            "load": load,
+            "minutes": round(minutes, 1),
+            "seed": options.seed,
+            "lanes": options.lanes,
+            **report(outcomes, lost_later=lost),
+        }
 
     async def _make(self, bed: Bed, directory: Path, stack: AsyncExitStack, number: int) -> Lane:
         options, namespace = self._options, f"lane-{number}"
@@ -385,8 +402,23 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cause", action="append", choices=CAUSES, help="only this one (repeatable)")
     parser.add_argument("--json", action="store_true", help="the report as JSON on standard output")
     parser.add_argument("--out", type=Path, help="write the JSON there too")
+    parser.add_argument(
+        "--publish", action="store_true", help="bench/results/faults.json and docs/benchmarks.md"
+    )
+    parser.add_argument("--from", dest="source", type=Path, help="publish these raw figures; strike nothing")
     parser.add_argument("--keep", action="store_true", help="keep the data directory and the operators' logs")
     return parser
+
+
+def _struck(options: argparse.Namespace) -> dict[str, Any]:
+    directory = Path(tempfile.mkdtemp(prefix="mooring-faults-"))
+    try:
+        return asyncio.run(Run(options).run(directory))
+    finally:
+        if options.keep:
+            print(f"kept: {directory}", file=sys.stderr)
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -394,14 +426,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     options.seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     configure_logging(level="error")
-    directory = Path(tempfile.mkdtemp(prefix="mooring-faults-"))
-    try:
-        figures = asyncio.run(Run(options).run(directory))
-    finally:
-        if options.keep:
-            print(f"kept: {directory}", file=sys.stderr)
-        else:
-            shutil.rmtree(directory, ignore_errors=True)
+    figures = json.loads(options.source.read_text()) if options.source else _struck(options)
+    if options.publish:
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / "faults.json").write_text(json.dumps(figures, indent=1) + "\n")
+        put("python bench/faults.py", markdown(figures))
     text = json.dumps(figures, indent=2)
     if options.out:
         options.out.write_text(text + "\n")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["CLASSES", "Outcome", "percentile", "report", "table", "trouble"]
+__all__ = ["CLASSES", "Outcome", "markdown", "percentile", "report", "table", "trouble"]
 
 CLASSES = {
     "crash": ("master-killed", "master-removed", "master-emptied"),
@@ -159,3 +159,36 @@ def table(figures: dict[str, Any]) -> str:
     lag = figures["measuring_lag"]
     text.append(f"the measuring itself was held up p50 {lag['p50']:.2f}, max {lag['max']:.2f} s per fault")
     return "\n".join(text + [f"FAILED {why}" for why in figures["failures"]])
+
+
+def markdown(figures: dict[str, Any]) -> str:
+    """The report for the page of benchmarks: a row per cause, then the gaps by class."""
+    lost = figures["lost_confirmed"] + figures["lost_later_confirmed"]
+    how = f"{figures['machine']}, {figures['lanes']} clusters side by side, one-minute load {figures['load']}"
+    faults = f"{figures['faults']} faults in {figures['minutes']:.0f} minutes (seed {figures['seed']})"
+    writes = f"{figures['acknowledged']:,} acknowledged writes, {figures['confirmed']:,} confirmed by WAIT"
+    lines = [
+        f"Measured on {figures['measured']}: {how}; {faults}, {writes}, of which **{lost} lost**.",
+        "",
+        "| cause | faults | acknowledged | lost | confirmed | lost | lost, s | gap p50 / p99 / max, s | exact p50 / max, s |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for cause, row in figures["causes"].items():
+        gap, whole = row["gap"], row["whole_again"]
+        cells = [
+            *(cause, str(row["number"]), f"{row['acknowledged']:,}", str(row["lost_acknowledged"])),
+            *(f"{row['confirmed']:,}", str(row["lost_confirmed"]), f"{row['lost_seconds_max']:.1f}"),
+            f"{gap['p50']:.2f} / {gap['p99']:.2f} / {gap['max']:.2f}",
+            f"{whole['p50']:.1f} / {whole['max']:.1f}",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    lines += ["", "| gap, s | faults | p50 | p99 | max |", "|---|---:|---:|---:|---:|"]
+    for name, gap in figures["gaps"].items():
+        words = " | ".join(f"{gap[key]:.2f}" for key in ("p50", "p99", "max"))
+        lines.append(f"| {name}: {', '.join(CLASSES[name])} | {gap['number']} | {words} |")
+    lag = figures["measuring_lag"]
+    lines += [
+        "",
+        f"The measuring process itself was held up for {lag['p50']:.2f} s (median of the faults), at most {lag['max']:.2f} s.",
+    ]
+    return "\n".join(lines + [f"\nFAILED: {why}" for why in figures["failures"]])

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
+import random
+from asyncio.subprocess import DEVNULL
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from redis.crc import key_slot
 from tests.operators.redis.sentinel.harness import cluster
 
-from mooring.operators.redis.dial import Address
+from mooring.operators.redis.dial import Address, Dial, DialError
 from mooring.testing.ledger import Ledger, parse_address, run
+from mooring.testing.ledger_cluster import ClusterLedger
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(60)]
 
@@ -90,3 +98,137 @@ def test_addresses_are_read_in_every_usual_form(text: str, address: tuple[str, i
 def test_one_way_to_the_server_must_be_given() -> None:
     with pytest.raises(ValueError, match="either"):
         Ledger()
+
+
+# --- a cluster
+
+
+@asynccontextmanager
+async def redis_cluster(directory: Path) -> AsyncIterator[list[Address]]:
+    """Two masters with a replica each."""
+    ip = f"127.{random.randint(10, 250)}.{random.randint(1, 250)}.1"
+    ports = range(7000, 7004)
+    words = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--protected-mode", "no"]
+    words += ["--save", "", "--bind", ip, "--bind-source-addr", ip]
+    servers = []
+    dial = Dial()
+    try:
+        for port in ports:
+            home = directory / str(port)
+            home.mkdir()
+            servers.append(
+                await asyncio.create_subprocess_exec(
+                    *("redis-server", "--port", str(port), "--dir", str(home), *words), stdout=DEVNULL
+                )
+            )
+        nodes = [Address(ip, port) for port in ports]
+        await eventually(lambda: all_answer(dial, nodes))
+        ids = [await ask(dial, node, "CLUSTER", "MYID") for node in nodes]
+        for number, node in enumerate(nodes[:2]):
+            await ask(dial, node, "CLUSTER", "ADDSLOTSRANGE", number * 8192, number * 8192 + 8191)
+            await ask(dial, node, "CONFIG", "SET", "cluster-allow-replica-migration", "no")
+        for node in nodes[1:]:
+            await ask(dial, nodes[0], "CLUSTER", "MEET", node.ip, node.port)
+        await eventually(lambda: all_know(dial, nodes, 4))
+        for number, node in enumerate(nodes[2:]):
+            await ask(dial, node, "CLUSTER", "REPLICATE", ids[number])
+        await eventually(lambda: all_serve(dial, nodes))
+        yield nodes
+    finally:
+        for server in servers:
+            server.kill()
+            await server.wait()
+
+
+async def ask(dial: Dial, node: Address, *words: str | int) -> Any:
+    async with dial.link(node) as link:
+        return await link.call(*words)
+
+
+async def all_answer(dial: Dial, nodes: list[Address]) -> bool:
+    try:
+        return all([await ask(dial, node, "PING") == "PONG" for node in nodes])
+    except DialError:
+        return False
+
+
+async def all_know(dial: Dial, nodes: list[Address], count: int) -> bool:
+    said = [await ask(dial, node, "CLUSTER", "INFO") for node in nodes]
+    return all(f"cluster_known_nodes:{count}" in one for one in said)
+
+
+async def all_serve(dial: Dial, nodes: list[Address]) -> bool:
+    said = [await ask(dial, node, "CLUSTER", "INFO") for node in nodes]
+    up = [await ask(dial, node, "INFO", "replication") for node in nodes[2:]]
+    return all("cluster_state:ok" in one for one in said) and all(
+        "master_link_status:up" in one for one in up
+    )
+
+
+async def eventually(check: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(20):
+        while not await check():
+            await asyncio.sleep(0.05)
+
+
+async def test_a_cluster_is_written_all_over_and_a_loss_in_one_shard_is_seen(tmp_path: Path) -> None:
+    async with redis_cluster(tmp_path) as nodes:
+        ledger = ClusterLedger([nodes[1]], rate=800, wait_every=2, prefix="l")
+        task = asyncio.create_task(ledger.write())
+        await until(ledger, 400)
+        ledger.stop()
+        await task
+        report = await ledger.check()
+        assert (report.lost_acknowledged, report.errors) == (0, {})
+        assert report.confirmed > 100
+        sizes = [await ask(Dial(), node, "DBSIZE") for node in nodes[:2]]
+        assert min(sizes) > 100
+
+        await ask(Dial(), nodes[0], "FLUSHALL")
+
+        report = await ledger.check()
+        assert report.lost_acknowledged == sizes[0]
+        assert report.lost_confirmed > 0
+
+
+async def test_a_slot_that_moves_while_it_is_written_is_followed(tmp_path: Path) -> None:
+    async with redis_cluster(tmp_path) as nodes:
+        dial = Dial()
+        ids = [await ask(dial, node, "CLUSTER", "MYID") for node in nodes[:2]]
+        ledger = ClusterLedger(nodes[:1], rate=800, prefix="l")
+        task = asyncio.create_task(ledger.write())
+        await until(ledger, 200)
+        slot = key_slot(b"l:0")
+        source, target = (0, 1) if slot < 8192 else (1, 0)
+        await ask(dial, nodes[target], "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[source])
+        await ask(dial, nodes[source], "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[target])
+        for key in await ask(dial, nodes[source], "CLUSTER", "GETKEYSINSLOT", slot, 100):
+            there = nodes[target]
+            await ask(dial, nodes[source], "MIGRATE", there.ip, there.port, key, 0, 1000)
+        asking = await ledger.check()
+        for node in (nodes[target], nodes[source]):
+            await ask(dial, node, "CLUSTER", "SETSLOT", slot, "NODE", ids[target])
+        await until(ledger, ledger.acknowledged + 100)
+        ledger.stop()
+        await task
+
+        moved = await ledger.check()
+
+        assert (asking.lost_acknowledged, moved.lost_acknowledged) == (0, 0)
+        assert not {"MOVED", "ASK"} & moved.errors.keys()
+
+
+@pytest.mark.parametrize("rate", ["-1", "inf", "nan", "often"])
+def test_a_rate_that_is_none_is_refused(rate: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run(["--redis", "127.0.0.1:1", "--rate", rate])
+    assert "--rate" in capsys.readouterr().err
+
+
+async def test_without_a_rate_it_writes_as_fast_as_it_is_answered(tmp_path: Path) -> None:
+    async with redis_cluster(tmp_path) as nodes:
+        out = io.StringIO()
+        where = f"{nodes[0].ip}:{nodes[0].port}"
+        argv = ["--cluster", where, "--rate", "0", "--seconds", "1", "--json"]
+        assert await asyncio.to_thread(run, argv, out=out) == 0
+        assert json.loads(out.getvalue())["acknowledged"] > 300

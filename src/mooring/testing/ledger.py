@@ -1,6 +1,7 @@
 """A writer that remembers: every acknowledged write, every confirmation, and what is left of them.
 
     mooring ledger --sentinel 10.96.0.20:26379 --password-file secret --rate 200 --seconds 60
+    mooring ledger --cluster 10.96.0.30:6379 --seconds 60
 
 Each write sets a key of its own. Two losses are counted apart: writes the master acknowledged, and among them
 those a replica had confirmed (``WAIT 1``). The second must be 0 wherever a confirmed copy survives; the first
@@ -69,7 +70,7 @@ class Ledger:
     """Writes until stopped, then checks; one per run.
 
     Give ``address`` for one server, or ``sentinels`` to be led to the master and follow it. ``rate`` is in
-    writes per second; every ``wait_every``-th write is confirmed by WAIT. A gap counts from ``gap_from``
+    writes per second, 0 means as fast as they are answered; every ``wait_every``-th write is confirmed by WAIT. A gap counts from ``gap_from``
     seconds. Without a reply for ``patience`` seconds the master is asked for anew: the gap of a server that hangs
     is measured in steps of that size.
     """
@@ -93,7 +94,7 @@ class Ledger:
         self._sentinels = tuple(sentinels)
         self._master_name = master_name
         self._password = password
-        self._interval = 1.0 / rate
+        self._interval = 1.0 / rate if rate else 0.0
         self._wait_every = max(1, wait_every)
         self._gap_from = gap_from
         self._prefix = prefix or f"ledger:{secrets.token_hex(4)}"
@@ -102,7 +103,7 @@ class Ledger:
         self._confirmed: set[str] = set()
         self._written = 0
         self._started = 0.0
-        self._last_ack = 0.0
+        self._last_ack: dict[int, float] = {}
         self._longest = 0.0
         self._outages: list[Outage] = []
         self._errors: dict[str, int] = {}
@@ -131,9 +132,7 @@ class Ledger:
 
     async def write(self, seconds: float | None = None) -> None:
         """Write until `stop`, or for that long."""
-        self._started = monotonic()
-        self._last_ack = 0.0
-        end = self._started + seconds if seconds else float("inf")
+        end = self._begin(seconds)
         while not self._stop.is_set() and monotonic() < end:
             try:
                 async with self._dial.link(await self._master(), password=self._password) as link:
@@ -141,6 +140,12 @@ class Ledger:
             except DialError as error:
                 self._note(error)
                 await self._pause(0.02)
+
+    def _begin(self, seconds: float | None) -> float:
+        """When to end."""
+        self._started = monotonic()
+        self._last_ack.clear()
+        return self._started + seconds if seconds else float("inf")
 
     async def _write_on(self, link: Link, end: float) -> None:
         due = monotonic()
@@ -163,15 +168,15 @@ class Ledger:
         if confirmed:
             self._confirmed.add(key)
 
-    def _acknowledge(self, key: str, value: str) -> None:
+    def _acknowledge(self, key: str, value: str, *, part: int = 0) -> None:
+        """``part`` says for which part of the data a pause counts."""
         now = monotonic()
-        gap = now - self._last_ack if self._last_ack else 0.0
+        before = self._last_ack.get(part, now)
+        gap = now - before
         self._longest = max(self._longest, gap)
         if gap >= self._gap_from:
-            self._outages.append(
-                Outage(at=self._last_ack - self._started, seconds=gap, error=self._last_error)
-            )
-        self._last_ack = now
+            self._outages.append(Outage(at=before - self._started, seconds=gap, error=self._last_error))
+        self._last_ack[part] = now
         self._last_error = ""
         self._acknowledged[key] = (value, now)
 
@@ -199,12 +204,15 @@ class Ledger:
                 return Address(str(found[0]), int(found[1]))
         raise last or Refused("no sentinel knows the master", "NOMASTER")
 
-    async def check(self, *, patience: float = 30.0) -> Report:
-        """Read every acknowledged key from the master; waits up to ``patience`` seconds for one to answer."""
+    async def check(self, *, patience: float = 30.0, at: Address | None = None) -> Report:
+        """Read every acknowledged key from the master; waits up to ``patience`` seconds for one to answer.
+
+        ``at`` is where the master is, when the sentinels are not to be believed.
+        """
         deadline = monotonic() + patience
         while True:
             try:
-                lost = await self._missing()
+                lost = await self._missing(at)
                 break
             except DialError:
                 if monotonic() > deadline:
@@ -224,14 +232,16 @@ class Ledger:
             errors=dict(self._errors),
         )
 
-    async def _missing(self) -> list[str]:
+    async def _missing(self, at: Address | None) -> list[str]:
         lost: list[str] = []
         keys = list(self._acknowledged)
-        async with self._dial.link(await self._master(), password=self._password, reply_timeout=10.0) as link:
+        async with self._dial.link(
+            at or await self._master(), password=self._password, reply_timeout=10.0
+        ) as link:
             if (await link.call("ROLE"))[0] != "master":
                 raise Refused("the server named as master is none", "READONLY")
-            for at in range(0, len(keys), 500):
-                chunk = keys[at : at + 500]
+            for start in range(0, len(keys), 500):
+                chunk = keys[start : start + 500]
                 answers = await link.pipeline([("GET", key) for key in chunk])
                 for key, answer in zip(chunk, answers, strict=True):
                     if isinstance(answer, Refused):
@@ -259,15 +269,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="a sentinel that names the master (default port 26379); may be repeated",
     )
+    where.add_argument(
+        "--cluster",
+        metavar="HOST[:PORT]",
+        action="append",
+        help="a node of a Redis Cluster (default port 6379); may be repeated",
+    )
     parser.add_argument("--master-name", default="mymaster", help="default mymaster")
     parser.add_argument("--password-file", type=Path, metavar="FILE", help="file that holds the password")
-    parser.add_argument("--rate", type=float, default=200.0, help="writes per second (default 200)")
+    parser.add_argument(
+        "--rate", type=_rate, default=200.0, help="writes per second, 0: as fast as they are answered (200)"
+    )
     parser.add_argument("--wait-every", type=int, default=2, help="confirm every n-th write (default 2)")
     parser.add_argument("--seconds", type=float, help="how long; default until interrupted")
     parser.add_argument(
         "--patience", type=float, default=30.0, help="seconds to wait for a master (default 30)"
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
+
+
+def _rate(text: str) -> float:
+    """A number of writes per second; raises ValueError when there is no such rate."""
+    rate = float(text)
+    if not 0 <= rate < float("inf"):
+        raise ValueError(f"{text} is no rate")
+    return rate
 
 
 def run(argv: Sequence[str], *, out: TextIO | None = None) -> int:
@@ -285,16 +311,23 @@ def run_with(options: argparse.Namespace, *, out: TextIO | None = None) -> int:
     return asyncio.run(_run(options, out or sys.stdout))
 
 
-async def _run(options: argparse.Namespace, out: TextIO) -> int:
-    password = options.password_file.read_text().rstrip("\n") if options.password_file else ""
-    ledger = Ledger(
+def _ledger(options: argparse.Namespace, password: str) -> Ledger:
+    how = {"password": password, "rate": options.rate, "wait_every": options.wait_every}
+    if options.cluster:
+        from mooring.testing.ledger_cluster import ClusterLedger
+
+        return ClusterLedger([parse_address(text, port=6379) for text in options.cluster], **how)
+    return Ledger(
         address=parse_address(options.redis, port=6379) if options.redis else None,
         sentinels=[parse_address(text, port=26379) for text in options.sentinel or ()],
         master_name=options.master_name,
-        password=password,
-        rate=options.rate,
-        wait_every=options.wait_every,
+        **how,
     )
+
+
+async def _run(options: argparse.Namespace, out: TextIO) -> int:
+    password = options.password_file.read_text().rstrip("\n") if options.password_file else ""
+    ledger = _ledger(options, password)
     writing = asyncio.create_task(ledger.write(options.seconds))
     loop = asyncio.get_running_loop()
     with contextlib.suppress(NotImplementedError, RuntimeError):  # not in the main thread

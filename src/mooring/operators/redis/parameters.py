@@ -19,6 +19,7 @@ __all__ = [
     "classify",
     "same_value",
     "spelling",
+    "told",
 ]
 
 KeyClass = Literal["live", "restart", "forbidden"]
@@ -127,6 +128,18 @@ def canonical(key: str) -> str:
     for old, new in _TWINS:
         key = key.replace(old, new)
     return key
+
+
+def told(key: str, value: str) -> str:
+    """What a server is told for a declared value: the value, but of ``min-replicas-max-lag`` a second less.
+
+    A master that lost its replicas goes on acknowledging for up to two seconds longer than it was told: it counts
+    in whole seconds, and looks once a second. So what is declared holds to a second. Below 2 there is nothing to
+    take away: replicas report once a second.
+    """
+    if canonical(key) == "min-replicas-max-lag" and value.isdigit() and int(value) >= 2:
+        return str(int(value) - 1)
+    return value
 
 
 def spelling(key: str, known: Mapping[str, str]) -> str | None:

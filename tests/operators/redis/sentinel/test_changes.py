@@ -44,6 +44,27 @@ def asking(scene: Scene, **keys: str) -> Scene:
 # --- live keys -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("declared", "on_server"), [("10", "9"), ("2", "1"), ("1", "1"), ("0", "0"), ("often", "often")]
+)
+def test_servers_are_told_a_second_less_lag_so_that_the_declared_one_holds_to_a_second(
+    declared: str, on_server: str
+) -> None:
+    scene = asking(configured(healthy(), min_replicas_max_lag="77"), min_replicas_max_lag=declared).settled()
+    move = is_a(Configure, scene.decide())
+    assert move.value == on_server
+    scene = asking(configured(scene, min_replicas_max_lag=on_server), min_replicas_max_lag=declared)
+    noted = is_a(Record, scene.decide())
+    assert noted.config is not None
+    result = noted.config["min-replicas-max-lag"]
+    assert (result.wanted, result.effective, result.state) == (declared, on_server, "Applied")
+    scene = scene.record(config=noted.config)
+    published = is_a(PublishConfig, scene.decide())
+    assert dict(published.values) == {"min-replicas-max-lag": on_server}
+    published_scene = replace(scene, observed=replace(scene.observed, published=published.values))
+    assert isinstance(published_scene.decide(), InSync)
+
+
 def test_a_changed_key_is_noted_set_noted_again_and_published() -> None:
     scene = asking(configured(healthy(), hz="10"), hz="13")
     noted = is_a(Record, scene.decide())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mooring.operators.redis.parameters import SECRET_KEYS, canonical, classify, same_value, spelling
+from mooring.operators.redis.parameters import SECRET_KEYS, canonical, classify, same_value, spelling, told
 from mooring.operators.redis.sentinel import rekey, roll
 from mooring.operators.redis.sentinel.look import Look
 from mooring.operators.redis.sentinel.moves import (
@@ -101,7 +101,8 @@ def _one_key(look: Look, *, key: str, value: str) -> tuple[ConfigResult | None, 
         return _restart_only(look, before, key=key, value=value, shown=seen[0][1])
     if same and before is not None and before.state == "Rejected":
         return None, None
-    effective = before.effective if same and before is not None and before.effective else value
+    asked = told(key, value)
+    effective = before.effective if same and before is not None and before.effective else asked
     differing = [(one, now) for one, now in seen if not same_value(key, effective, now)]
     previous = before.previous if before is not None and before.previous else seen[0][1]
     if differing:
@@ -109,9 +110,9 @@ def _one_key(look: Look, *, key: str, value: str) -> tuple[ConfigResult | None, 
         move = Configure(
             targets=tuple(data_target(other) for other, _ in differing),
             key=key,
-            value=value,
+            value=asked,
             previous=previous,
-            why=f"{key} is to be {value!r}, found {now!r} on {one.name}",
+            why=f"{key} is to be {asked!r}, found {now!r} on {one.name}",
         )
         note = None if same else ConfigResult(wanted=value, state="Pending", previous=previous)
         return note, move
@@ -189,7 +190,7 @@ def _give_back(look: Look, *, key: str, result: ConfigResult) -> Verdict:
 
 def _accepted(look: Look) -> dict[str, str]:
     """What the servers took, by key: this and nothing else may stand in a file that a start reads."""
-    return {key: value for key, value in look.wanted.config.items() if _took(look, key, value)}
+    return {key: told(key, value) for key, value in look.wanted.config.items() if _took(look, key, value)}
 
 
 def _took(look: Look, key: str, value: str) -> bool:

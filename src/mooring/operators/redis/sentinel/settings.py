@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from mooring.operators.redis.parameters import canonical, classify
+from mooring.operators.redis.parameters import canonical, classify, told
 from mooring.operators.redis.sentinel.look import Wanted
 from mooring.operators.redis.sentinel.types import (
     DISCARD_ANNOTATION,
@@ -96,7 +96,7 @@ def first_live(spec: RedisClusterSpec, *, born: bool = True, memory: int = 0) ->
 
     A cluster that ran before it was ours (not ``born`` with us) gets none of what would change how it serves.
     """
-    base = defaults(spec, memory=memory)
+    base = {key: told(key, value) for key, value in defaults(spec, memory=memory).items()}
     return base if born else {key: value for key, value in base.items() if key not in _FOR_NEW_CLUSTERS}
 
 
