@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -229,3 +230,30 @@ def test_a_restarted_plane_goes_on_where_it_was(tmp_path: Path) -> None:
 def test_overlapping_ranges_are_refused() -> None:
     with pytest.raises(ValueError, match="overlap"):
         NetworkConfig(plane="t", service_cidr=IPv4Network("10.99.4.0/24"))
+
+
+@embedded
+@privileged
+async def test_a_network_that_nobody_waits_for_any_more_is_taken_back(tmp_path: Path) -> None:
+    network = Network(network_config(plane_id(tmp_path)))
+
+    def links() -> int:
+        names = [name for _, name in socket.if_nameindex()]
+        return sum(name.startswith(f"{network.config.anchor}-") for name in names)
+
+    await network.start()
+    try:
+        first = await network.attach(hostname="web")
+        open_files = len(os.listdir("/proc/self/fd"))
+        for number in range(20):
+            attaching = asyncio.create_task(network.attach(hostname="web"))
+            await asyncio.sleep(number / 5000)
+            attaching.cancel()
+            done = (await asyncio.gather(attaching, return_exceptions=True))[0]
+            if isinstance(done, PodNetwork):
+                await network.detach(done)
+        assert links() == 1
+        assert len(os.listdir("/proc/self/fd")) <= open_files
+        await network.detach(first)
+    finally:
+        await network.stop()

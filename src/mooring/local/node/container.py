@@ -392,7 +392,7 @@ class ContainerRunner:
 
     async def _start(self, image: Resolved) -> Sandbox:
         view, node = self.view, self.view.node
-        loaded = await asyncio.to_thread(self._open, image) if image.loaded is not None else None
+        loaded = await self._opened(image)
         try:
             rights = privileges(view.pod, self.spec, account=loaded.account if loaded else None)
             given = image.image.env if loaded is None else {"HOME": loaded.account.home, **image.image.env}
@@ -418,7 +418,7 @@ class ContainerRunner:
                 namespaces=view.namespaces,
                 terminal=bool(self.spec.tty),
                 locks=view.volumes.locks(self.spec),
-                root=await asyncio.to_thread(loaded.make, self._directory) if loaded else None,
+                root=await _to_its_end(loaded.make, self._directory) if loaded else None,
                 tools=node.tools if loaded else None,
             )
             running = await self._start_sandbox(spec)
@@ -458,14 +458,27 @@ class ContainerRunner:
                 node.spawner, spec, stdin=stdio.stdin, stdout=stdio.stdout, stderr=stdio.stderr
             )
         except BaseException as error:
+            stdio.given()
             stdio.close()
             if isinstance(error, SandboxError):
+                await stdio.written()
                 raise SandboxError(f"{error}{await self._last_words()}") from None
             raise
-        finally:
-            stdio.given()
+        stdio.given()
         self._stdio = stdio
         return started
+
+    async def _opened(self, image: Resolved) -> _Opened | None:
+        if image.loaded is None:
+            return None
+        opening = asyncio.ensure_future(asyncio.to_thread(self._open, image))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            await asyncio.wait([opening])
+            if opening.exception() is None:
+                opening.result().remove()
+            raise
 
     def _open(self, image: Resolved) -> _Opened:
         """Keep a loaded image there, and look up whom it runs as (blocking)."""
@@ -648,7 +661,9 @@ class ContainerRunner:
         return running.child.status is not None
 
     async def _ended(self, running: Sandbox, status: int) -> None:
-        """Report the end at once; only then tidy up."""
+        """Report the end at once, but after the program's last words; only then tidy up."""
+        if self._stdio is not None:
+            await self._stdio.written()
         began = self._state.running.started_at if self._state.running else None
         self._finished = self._now()
         oom = status == 128 + signal.SIGKILL and self._cgroup is not None and self._cgroup.was_out_of_memory()
@@ -792,7 +807,6 @@ class ContainerRunner:
         return ""
 
     async def _log_tail(self) -> str:
-        await asyncio.sleep(0.02)  # the pump's thread may still be moving the last words
         pieces = [piece async for piece in read_log(self._path_of_log(self._runs), tail_lines=80)]
         return b"".join(pieces).decode(errors="replace")
 
@@ -808,6 +822,16 @@ class ContainerRunner:
 
 class ConfigError(ValueError):
     """The container cannot be made as it is written."""
+
+
+async def _to_its_end(work: Callable[[Path], RootFs], directory: Path) -> RootFs:
+    """Run it in a thread; a cancelled caller goes on only after its end, and may then undo it."""
+    task = asyncio.ensure_future(asyncio.to_thread(work, directory))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
 
 
 @dataclass(slots=True)

@@ -42,8 +42,12 @@ def enter(descriptor: int, kind: int = 0) -> None:
 
 
 def in_fresh_thread(work: Callable[[], T]) -> Future[T]:
-    """Run ``work`` in a thread of its own, which may change its namespaces since it ends afterwards."""
+    """Run ``work`` in a thread of its own, which may change its namespaces since it ends afterwards.
+
+    It cannot be cancelled: who no longer waits for the result has to see what becomes of it.
+    """
     future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
 
     def run() -> None:
         try:

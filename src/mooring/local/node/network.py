@@ -168,15 +168,24 @@ class Network:
         """Make a pod's namespaces and its link; takes a few milliseconds."""
         address = await asyncio.to_thread(self._pool.take)
         link = f"{self.config.anchor}-{int(address) & 0xFFFF:04x}"
+        making = asyncio.wrap_future(in_fresh_thread(lambda: self._attach(address, link, hostname)))
         try:
-            namespaces = await asyncio.wrap_future(
-                in_fresh_thread(lambda: self._attach(address, link, hostname))
-            )
+            namespaces = await asyncio.shield(making)
         except BaseException:
-            self._pool.give_back(address)
+            await asyncio.shield(self._undo(making, address, link))
             raise
         self._links[address] = link
         return PodNetwork(address, namespaces, link)
+
+    async def _undo(self, making: asyncio.Future[PodNamespaces], address: IPv4Address, link: str) -> None:
+        """Take a network back that could not be made, or that nobody waits for any more."""
+        try:
+            namespaces = await making
+        except (OSError, RuntimeError):
+            self._pool.give_back(address)
+        else:
+            self._links[address] = link
+            await self.detach(PodNetwork(address, namespaces, link))
 
     async def detach(self, pod: PodNetwork) -> None:
         """Remove the link and let go of the namespaces; may be called again."""

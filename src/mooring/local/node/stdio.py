@@ -24,6 +24,8 @@ Write = Callable[[bytes], Awaitable[None]]
 
 #: Pieces of output that may wait for a client; one that does not read is let go.
 _BACKLOG = 1024
+#: Seconds that what a program left behind may hold its streams open before its end is told all the same.
+_DRAIN = 0.5
 
 
 class Stdio:
@@ -34,6 +36,7 @@ class Stdio:
         self._once = once
         self._attached: set[asyncio.Queue[tuple[str, bytes] | None]] = set()
         self._open = {"stdout"} if tty else {"stdout", "stderr"}
+        self._written = asyncio.Event()
         self._terminal = self._input = -1
         if tty:
             self._terminal, self.stdout = pump.open_terminal(file, self._tap)
@@ -50,6 +53,12 @@ class Stdio:
         """The container has its ends now: close ours of those."""
         for descriptor in (self.stdin, self.stdout, self.stderr):
             os.close(descriptor)
+
+    async def written(self) -> None:
+        """Wait, for half a second at most, until all that the container wrote is in its log."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DRAIN):
+                await self._written.wait()
 
     def close(self) -> None:
         """The container is gone."""
@@ -94,6 +103,8 @@ class Stdio:
     def _deliver(self, stream: str, data: bytes) -> None:
         if not data:
             self._open.discard(stream)
+            if not self._open:
+                self._written.set()
         for queue in list(self._attached):
             try:
                 if data:
