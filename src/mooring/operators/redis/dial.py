@@ -20,13 +20,18 @@ from redis.asyncio import Connection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import (
+    AskError,
     AuthenticationError,
     BusyLoadingError,
+    ClusterCrossSlotError,
+    ClusterDownError,
     MasterDownError,
+    MovedError,
     NoPermissionError,
     ReadOnlyError,
     RedisError,
     ResponseError,
+    TryAgainError,
 )
 
 __all__ = ["Address", "Dial", "DialError", "Fence", "Link", "Refused", "Unreachable", "no_fence"]
@@ -129,6 +134,11 @@ _STRIPPED: dict[type[Exception], str] = {
     MasterDownError: "MASTERDOWN",
     NoPermissionError: "NOPERM",
     AuthenticationError: "NOAUTH",
+    AskError: "ASK",
+    MovedError: "MOVED",
+    TryAgainError: "TRYAGAIN",
+    ClusterDownError: "CLUSTERDOWN",
+    ClusterCrossSlotError: "CROSSSLOT",
 }
 _WITH_SUBCOMMAND = frozenset({"SENTINEL", "CONFIG", "CLIENT", "INFO", "ACL"})
 

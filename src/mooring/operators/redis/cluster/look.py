@@ -100,9 +100,14 @@ class Look:
         """Its ordinal is within what is wanted."""
         return node.pod.ordinal < self.wanted.nodes
 
-    def released(self, one: Live) -> bool:
-        """It is on its way out and knows nobody any more."""
-        return not self.stays(one.node) and len(one.server.view) == 1
+    @cached_property
+    def members(self) -> list[Live]:
+        """Live nodes that belong together: those that are to stay, and others as long as they own slots."""
+        return [
+            one
+            for one in self.seen.live
+            if (self.stays(one.node) or one.id in self.seen.owners) and one not in self.foreign
+        ]
 
     def node_of(self, id: str) -> Node | None:
         """The pod that has, or last had, this id."""
@@ -121,6 +126,13 @@ class Look:
     def place(self, one: Live) -> Place:
         """Where it runs."""
         return self.places.get(one.name) or Place(name=one.name, ordinal=one.node.pod.ordinal)
+
+    def unsettled(self) -> str:
+        """Why no slots may be moved now, or "": the nodes differ, or one of them does not serve yet."""
+        if why := self.seen.disagreement(self.members):
+            return why
+        waiting = next((one.name for one in self.members if not one.server.covered), "")
+        return f"{waiting} does not serve its slots yet" if waiting else ""
 
     def majority(self) -> bool:
         """Enough masters answer to vote."""

@@ -104,7 +104,7 @@ class Forget(Move):
 
 @dataclass(frozen=True, kw_only=True)
 class Release(Move):
-    """Nodes without slots leave: they forget the cluster and their copies, and the rest forgets them."""
+    """Nodes that are verified to have no slots are forgotten by the rest; clients are still told where to go."""
 
     leavers: tuple[Target, ...]
     rest: tuple[Target, ...]

@@ -78,7 +78,7 @@ def _hold(look: Look, node: Node) -> str:
     """``as is``, ``fresh``, or "" to hold it back for now."""
     assert node.held is not None
     if node.held.disk == "full":
-        return "as is"
+        return "fresh" if _left_earlier(look, node.held.id) else "as is"
     if not node.held.id:
         return "" if _ghost_at(look, node) else "as is"
     if not look.seen.live:
@@ -93,6 +93,12 @@ def _hold(look: Look, node: Node) -> str:
         follows = any(peer is not None and peer.master for peer in known)
         return "as is" if follows else "fresh"
     return "" if _may_have_copies(look, node.held.id) else "as is"
+
+
+def _left_earlier(look: Look, id: str) -> bool:
+    """A volume of a node that was taken out: nobody knows it, and others serve every slot."""
+    known = any(id in one.server.peers for one in look.seen.live)
+    return bool(id) and look.recorded.formed and look.seen.covered == ALL and not known
 
 
 _RANK: Final = {"none": 0, "part": 1, "full": 2}
@@ -142,7 +148,7 @@ def found(look: Look) -> Verdict | None:
         return verdict
     if not look.complete:
         return _pods_starting(look)
-    if why := seen.disagreement():
+    if why := seen.disagreement(look.members):
         return Wait(reason="Agreeing", message=why, after=0.2)
     return Record(formed=True, why="all slots have an owner, and every node agrees")
 
@@ -237,10 +243,9 @@ def heir_of(look: Look, master: str) -> Live | None:
 def mesh(look: Look) -> Verdict | None:
     """Every live node knows every other one at the address it has now."""
     pairs, meeting = [], []
-    members = [one for one in look.seen.live if not look.released(one) and one not in look.foreign]
-    for one in members:
+    for one in look.members:
         greeted = {peer.address.ip for peer in one.server.view if not peer.settled}
-        for other in members:
+        for other in look.members:
             if one is other:
                 continue
             peer = one.server.peers.get(other.id)
@@ -418,11 +423,9 @@ def waiting(look: Look) -> Verdict | None:
         )
     if not look.complete:
         return _pods_starting(look)
-    if why := look.seen.disagreement():
+    if why := look.unsettled():
         return Wait(reason="Agreeing", message=why, after=0.3)
     for one in look.seen.live:
         if one.server.loading or (one.master and (one.server.syncing or not one.server.link_up)):
             return Wait(reason="Synchronising", message=f"{one.name} is not in sync yet", after=0.5)
-        if not one.server.covered:
-            return Wait(reason="Settling", message=f"{one.name} does not serve its slots yet", after=0.3)
     return None

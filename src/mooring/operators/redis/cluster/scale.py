@@ -65,7 +65,7 @@ def _grow(look: Look) -> Verdict | None:
     new = newcomers(look)
     if len(look.owners) + len(new) < look.masters:
         return _free_a_replica(look)
-    if why := look.seen.disagreement():
+    if why := look.unsettled():
         return Wait(reason="Agreeing", message=why, after=0.2)
     owned: dict[str, Slots] = dict(look.seen.owners)
     transfers: list[Transfer] = []
@@ -102,7 +102,7 @@ def _shrink(look: Look) -> Verdict | None:
         return None  # healed first: a node that is down for a moment is no reason to drain another
     surplus = len(look.owners) - look.masters
     if surplus > 0:
-        if why := look.seen.disagreement():
+        if why := look.unsettled():
             return Wait(reason="Agreeing", message=why, after=0.2)
         last = sorted(look.owners, key=lambda one: -one.node.pod.ordinal)[:surplus]
         return _record(look, "Drain", drain(look.seen.owners, [one.id for one in last]))
@@ -110,18 +110,12 @@ def _shrink(look: Look) -> Verdict | None:
         if not look.stays(one.node):
             return _move_out(look, one)
     leaving = [one for one in look.seen.live if not look.stays(one.node)]
-    bound = [one for one in leaving if not look.released(one)]
     ids = {one.id for one in leaving}
     rest = [one for one in look.seen.live if look.stays(one.node)]
-    knowing = [one for one in rest if ids & set(one.server.peers)]
-    if bound or knowing:
-        kept = _without_copy(look, {one.id for one in bound})
-        if kept:
-            return Wait(
-                reason="Synchronising",
-                message=f"the shard of {kept} has no other replica in sync yet",
-                after=0.3,
-            )
+    if any(ids & set(one.server.peers) for one in rest):
+        if kept := _without_copy(look, ids):
+            message = f"the shard of {kept} has no other replica in sync yet"
+            return Wait(reason="Synchronising", message=message, after=0.3)
         return Release(
             leavers=tuple(target_of(one) for one in leaving),
             rest=tuple(target_of(one) for one in rest),
@@ -219,7 +213,7 @@ def _go_on(look: Look, plan: SlotPlan) -> Verdict | None:
             part = wanted & look.seen.owners[owner.id] & ~done
             if not part or owner is target:
                 continue
-            if not done and (why := look.seen.disagreement()):
+            if not done and (why := look.unsettled()):
                 return Wait(reason="Agreeing", message=why, after=0.1)
             return MoveSlots(
                 transfer=Transfer(source=owner.id, target=target.id, slots=part),

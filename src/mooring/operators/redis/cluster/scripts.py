@@ -118,6 +118,8 @@ exit 1
 STOP: Final = f"""#!/bin/sh
 # A master hands its slots over before it stops; the operator sees the deletion and does it within a second.
 {ASK}
+# Who was taken out tells clients for a moment longer where the slots are now.
+sleep 2
 tries=0
 while [ "$tries" -lt 40 ]; do
   state=$(ask 'INFO replication' | tr -d '\\r')

@@ -253,10 +253,9 @@ class Seen:
         """Live nodes that follow it."""
         return [one for one in self.live if one.master == master]
 
-    def disagreement(self) -> str:
-        """How the live nodes' views differ, or "": who is there, who owns what, which marks are open."""
+    def disagreement(self, members: Sequence[Live]) -> str:
+        """How these nodes' views differ, or "": who is there, who owns what."""
         wanted = self.owners
-        members = [one for one in self.live if len(one.server.view) > 1]
         for one in members:
             if any(not peer.settled for peer in one.server.view):
                 return f"{one.name} is still getting to know somebody"
@@ -266,7 +265,7 @@ class Seen:
                     return f"{one.name} does not know {other.name}"
                 if peer.is_master and peer.slots != wanted.get(other.id, 0):
                     return f"{one.name} sees other slots at {other.name} than {other.name} itself"
-        epochs = Counter(one.server.me.epoch for one in self.live if one.slots)
+        epochs = Counter(one.server.me.epoch for one in members if one.slots)
         if clash := next((epoch for epoch, number in epochs.items() if number > 1), None):
             return f"two masters have the configuration epoch {clash}"
         return "" if self.covered == ALL or not self.covered else "slots are without a live owner"
