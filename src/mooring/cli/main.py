@@ -29,13 +29,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "image": ("image", "load container images from files, list and remove them"),
     "crds": ("crds", "show the custom resource definitions, or apply them to a cluster"),
     "plan-upgrade": ("plan_upgrade", "what this version would roll with the next change of each cluster"),
+    "remove-clusters": ("remove_clusters", "delete the clusters of a scope; their volumes stay"),
     "why": ("why", "what an operator waits for, since when, and what would unblock it"),
     "replay": ("replay", "decide again from what mooring why --save wrote down"),
     "ledger": ("ledger", "write to a Redis, then count what it lost of what it acknowledged"),
     "test": ("tests", "run the test suite (unit and embedded tiers)"),
 }
 #: Commands that the help does not show.
-HIDDEN = {"exec": "exec"}
+HIDDEN = {"exec": "exec", "check-metrics": "check_metrics"}
 
 
 def _version() -> str:

@@ -337,3 +337,15 @@ def test_the_users_sentinel_settings_win_and_the_quorum_is_his_if_given() -> Non
     declared = cluster(sentinel={"replicas": 5, "customConfig": ["down-after-milliseconds 1500", "quorum 2"]})
     assert (wanted_of(declared).down_after, wanted_of(declared).quorum) == (1.5, 2)
     assert wanted_of(cluster(sentinel={"replicas": 5})).quorum is None
+
+
+def test_pods_that_do_not_run_as_root_ask_for_no_privilege_and_others_keep_what_their_image_needs() -> None:
+    declared = {"runAsNonRoot": True, "runAsUser": 999}
+    strict = cluster(securityContext=declared, sentinel={"securityContext": declared})
+    for component in ("redis", "sentinel"):
+        asked = main(strict, component).security_context
+        assert asked is not None
+        assert asked.allow_privilege_escalation is False
+        assert asked.capabilities is not None
+        assert asked.capabilities.drop == ["ALL"]
+        assert main(cluster(), component).security_context is None

@@ -472,6 +472,7 @@ class Specs:
                 core.VolumeMount(name="run", mount_path="/mooring/run"),
                 core.VolumeMount(name=self.volume_name, mount_path="/data"),
             ],
+            security_context=_unprivileged(spec.security_context),
         )
 
     def _exporter_container(self, exporter: RedisExporter) -> core.Container:
@@ -490,6 +491,7 @@ class Specs:
                 requests={"cpu": "50m", "memory": "50Mi"}, limits={"cpu": "100m", "memory": "200Mi"}
             ),
             volume_mounts=[core.VolumeMount(name="auth", mount_path="/mooring/auth", read_only=True)],
+            security_context=_unprivileged(self._spec.security_context),
         )
 
     def _sentinel_pod(self) -> core.PodTemplateSpec:
@@ -513,6 +515,7 @@ class Specs:
             liveness_probe=probe("live.sh", period=10, failures=6),
             readiness_probe=probe("ready.sh", period=5, failures=2),
             volume_mounts=mounts,
+            security_context=_unprivileged(sentinel.security_context),
         )
         copy = core.Container(
             name="sentinel-config-copy",
@@ -524,6 +527,7 @@ class Specs:
                 requests={"cpu": "10m", "memory": "32Mi"}, limits={"cpu": "10m", "memory": "32Mi"}
             ),
             volume_mounts=mounts,
+            security_context=_unprivileged(sentinel.security_context),
         )
         return core.PodTemplateSpec(
             metadata=meta.ObjectMeta(labels=self._labels("sentinel"), annotations=sentinel.annotations),
@@ -578,6 +582,18 @@ class Specs:
     def owner(self) -> meta.OwnerReference:
         """What makes a claim go with the cluster."""
         return owner_reference(self._cluster, controller=False)
+
+
+def _unprivileged(pod: core.PodSecurityContext | None) -> core.SecurityContext | None:
+    """What the restricted pod security standard wants of containers, for pods that do not run as root.
+
+    Those that do need root's capabilities: a stock image as it comes.
+    """
+    if pod is None or not pod.run_as_non_root:
+        return None
+    return core.SecurityContext(
+        allow_privilege_escalation=False, capabilities=core.Capabilities(drop=["ALL"])
+    )
 
 
 def _json(value: dict[str, str]) -> str:
