@@ -33,7 +33,7 @@ from mooring.local.plane import Plane, PlaneOptions
 from mooring.operators.host import Operate
 from mooring.operators.redis.dial import Address
 from mooring.operators.redis.sentinel.types import RedisCluster
-from mooring.operators.registry import OPERATORS
+from mooring.operators.registry import choose
 from mooring.runtime import configure_logging
 from mooring.testing.ledger import Ledger
 
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
         up = Up(
             plane=PlaneOptions(directory=directory, nodes=("demo",)),
             socks=socks,
-            operate=Operate(operators=list(OPERATORS.values())),
+            operate=Operate(operators=choose("*")),
             kubeconfig=directory.kubeconfig,
         )
         interrupted = asyncio.run(until_signalled(serve_until_done(up, show)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mooring.kube.object import Object
-from mooring.operators.redis import sentinel
+from mooring.operators.redis import cluster, sentinel
 from mooring.runtime.webhooks import Webhook
 
 __all__ = ["OPERATORS", "Operator", "choose"]
@@ -23,30 +23,33 @@ class Operator:
 
     ``register(manager, scope=..., namespaces=..., workers=...)`` adds its controllers; see
     :mod:`mooring.operators.scope` for what a scope means. ``webhooks(client, clock=..., scope=...,
-    namespaces=...)`` gives its admission webhooks for that scope.
+    namespaces=...)`` gives its admission webhooks for that scope. One that is not ``default`` runs only where it
+    is named.
     """
 
     name: str
     kinds: tuple[type[Object], ...]
     register: Callable[..., None] = field(repr=False)
     webhooks: Callable[..., Sequence[Webhook[Any]]] = field(repr=False, default=_no_webhooks)
+    default: bool = True
 
 
 OPERATORS: dict[str, Operator] = {
     operator.name: operator
     for operator in (
         Operator("redis-sentinel", sentinel.KINDS, sentinel.register, webhooks=sentinel.webhooks),
+        Operator("redis-cluster", cluster.KINDS, cluster.register, default=False),
     )
 }
 
 
 def choose(names: str) -> list[Operator]:
-    """The operators of a ``--operators`` value: ``*``, ``none``, or names joined by commas.
+    """The operators of a ``--operators`` value: ``*`` (those that run by default), ``none``, or names joined by commas.
 
     Raises :class:`ValueError` naming the one that does not exist.
     """
     if names in ("*", "all", ""):
-        return list(OPERATORS.values())
+        return [operator for operator in OPERATORS.values() if operator.default]
     if names == "none":
         return []
     chosen = []

@@ -32,7 +32,7 @@ from mooring.local.node.images import Catalog
 from mooring.local.node.node import Settings
 from mooring.local.plane import Plane, PlaneOptions
 from mooring.operators.host import Operate, apply_crds, operate
-from mooring.operators.registry import OPERATORS, Operator
+from mooring.operators.registry import Operator, choose
 from mooring.testing.cluster import Cluster
 from mooring.testing.nodes import Nodes
 
@@ -66,7 +66,7 @@ class _Bed(ABC, Generic[P]):
         self._options = PlaneOptions(
             directory=self._directory, nodes=tuple(nodes), settings=settings, catalog=catalog
         )
-        self._operators = list(OPERATORS.values() if operators is None else operators)
+        self._operators = list(choose("*") if operators is None else operators)
         self._scope = scope
         self._task: asyncio.Task[None] | None = None
         self.plane: P

@@ -1,0 +1,450 @@
+"""Every rule of founding, healing, scaling and rolling, without a server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.operators.redis.cluster.builders import Member, change, id_of, look, whole
+
+from mooring.operators.redis.cluster.moves import (
+    Attach,
+    Claim,
+    DeletePod,
+    Forget,
+    InSync,
+    LetIn,
+    Meet,
+    MoveSlots,
+    Promote,
+    Record,
+    Release,
+    Resize,
+    Settle,
+    Unfollow,
+    Wait,
+    WriteTemplate,
+)
+from mooring.operators.redis.cluster.placement import Place
+from mooring.operators.redis.cluster.plan import next_step
+from mooring.operators.redis.cluster.slots import ALL, count, parse, shares, span
+from mooring.operators.redis.cluster.topology import Mark
+from mooring.operators.redis.cluster.types import AssignStrategy, SlotPlan, SlotRange
+from mooring.operators.redis.dial import Address
+
+
+def empty(*ordinals: int) -> list[Member]:
+    return [Member(ordinal=one) for one in ordinals]
+
+
+# --- at rest -----------------------------------------------------------------------------------------------
+
+
+def test_a_whole_cluster_is_left_alone() -> None:
+    assert next_step(look(whole())) == InSync()
+
+
+def test_an_odd_node_is_a_further_replica() -> None:
+    assert next_step(look([*whole(), Member(ordinal=6, master=0)])) == InSync()
+
+
+# --- the beginning -----------------------------------------------------------------------------------------
+
+
+def test_nothing_begins_before_every_node_answers() -> None:
+    verdict = next_step(look(change(empty(*range(6)), 5, silent=True), formed=False, alone=range(6)))
+    assert isinstance(verdict, Wait)
+    assert verdict.reason == "PodsStarting"
+
+
+def test_strangers_are_introduced_to_one_another() -> None:
+    verdict = next_step(look(empty(*range(6)), formed=False, alone=range(6)))
+    assert isinstance(verdict, Meet)
+    assert len(verdict.pairs) == 30
+
+
+def test_masters_get_equal_parts_and_sit_on_different_machines() -> None:
+    places = [Place(name=f"demo-{at}", ordinal=at, node=f"node-{at // 2}") for at in range(6)]
+    verdict = next_step(look(empty(*range(6)), formed=False, places=places))
+    assert isinstance(verdict, Claim)
+    assert [target.name for target, _ in verdict.parts] == ["demo-0", "demo-2", "demo-4"]
+    assert [slots for _, slots in verdict.parts] == shares(3)
+
+
+def test_a_half_made_cluster_is_finished_from_where_it_is() -> None:
+    members = change(empty(*range(6)), 1, slots=shares(3)[1])
+    verdict = next_step(look(members, formed=False))
+    assert isinstance(verdict, Claim)
+    assert "demo-1" not in {target.name for target, _ in verdict.parts}
+    assert sum(slots for _, slots in verdict.parts) == ALL & ~shares(3)[1]
+
+
+def test_a_node_with_foreign_data_is_not_taken_in() -> None:
+    verdict = next_step(look(change(empty(*range(6)), 2, keys=5), formed=False, alone=range(6)))
+    assert isinstance(verdict, Wait)
+    assert (verdict.reason, verdict.stalled) == ("ForeignData", True)
+
+
+def test_the_others_become_replicas_away_from_their_master() -> None:
+    members = [*whole()[:3], *empty(3, 4, 5)]
+    places = [Place(name=f"demo-{at}", ordinal=at, node=f"node-{at % 3}") for at in range(6)]
+    verdict = next_step(look(members, formed=False, places=places))
+    assert isinstance(verdict, Attach)
+    assert len({master for _, master in verdict.pairs}) == 3
+    for target, master in verdict.pairs:
+        assert int(target.name[-1]) % 3 != int(master, 16) % 3
+
+
+def test_a_cluster_is_written_down_once_everybody_agrees() -> None:
+    verdict = next_step(look(whole(), formed=False))
+    assert isinstance(verdict, Record)
+    assert verdict.formed
+
+
+# --- held back ---------------------------------------------------------------------------------------------
+
+
+def test_servers_with_all_their_data_begin_at_once_even_if_nobody_answers() -> None:
+    members = [replace(one, held="full") for one in whole()]
+    verdict = next_step(look(members))
+    assert isinstance(verdict, LetIn)
+    assert (len(verdict.as_is), verdict.fresh) == (6, ())
+
+
+def test_a_master_that_lost_its_data_waits_until_its_replica_has_taken_over() -> None:
+    verdict = next_step(look(change(whole(), 0, held="none")))
+    assert isinstance(verdict, Promote)
+    assert (verdict.target.name, verdict.how) == ("demo-3", "FORCE")
+
+
+def test_an_older_snapshot_is_not_preferred_to_a_replica_either() -> None:
+    assert isinstance(next_step(look(change(whole(), 0, held="part"))), Promote)
+
+
+def test_once_taken_over_it_begins_with_a_new_id() -> None:
+    members = change(change(whole(), 0, held="none", slots=0), 3, master=None, slots=shares(3)[0])
+    verdict = next_step(look(members))
+    assert isinstance(verdict, LetIn)
+    assert [one.name for one in verdict.fresh] == ["demo-0"]
+
+
+def test_a_replica_that_lost_its_data_begins_as_it_is() -> None:
+    verdict = next_step(look(change(whole(), 3, held="none")))
+    assert isinstance(verdict, LetIn)
+    assert [one.name for one in verdict.as_is] == ["demo-3"]
+
+
+def test_a_silent_replica_may_have_the_data_so_its_empty_master_waits() -> None:
+    members = change(change(whole(), 0, held="none"), 3, silent=True)
+    verdict = next_step(look(members))
+    assert not isinstance(verdict, LetIn)
+
+
+def test_with_no_copy_anywhere_the_empty_master_serves_again() -> None:
+    members = change(change(whole(), 0, held="none"), 3, held="none")
+    verdict = next_step(look(members))
+    assert isinstance(verdict, LetIn)
+    assert {one.name for one in verdict.as_is} == {"demo-0", "demo-3"}
+
+
+def test_an_empty_node_at_the_address_of_an_owner_waits_for_the_replica() -> None:
+    members = change(whole(), 0, gone=True)
+    newcomer = replace(whole()[0], ordinal=6, slots=0, held="none", pod=(("ip", "10.0.0.1"),))
+    verdict = next_step(look([*members, newcomer], nodes=7, pods=6, alone=[6]))
+    assert isinstance(verdict, Promote)
+    assert verdict.target.name == "demo-3"
+
+
+def test_a_volume_of_a_node_that_was_taken_out_brings_nothing_back() -> None:
+    known = look([*whole(), Member(ordinal=6, held="full")], nodes=7)
+    nodes = [
+        replace(
+            one,
+            server=replace(one.server, view=tuple(p for p in one.server.view if p.id != id_of(6))),
+        )
+        if one.server
+        else one
+        for one in known.seen.nodes
+    ]
+    verdict = next_step(replace(known, seen=replace(known.seen, nodes=tuple(nodes))))
+    assert isinstance(verdict, LetIn)
+    assert [one.name for one in verdict.fresh] == ["demo-6"]
+
+
+# --- healing -----------------------------------------------------------------------------------------------
+
+
+def test_a_node_at_a_new_address_is_met_there_by_everybody() -> None:
+    members = change(whole(), 0, pod=(("ip", "10.0.0.99"),))
+    verdict = next_step(look(members))
+    assert isinstance(verdict, Meet)
+    assert {address for _, address in verdict.pairs} == {Address("10.0.0.99", 6379)}
+    assert len(verdict.pairs) == 5
+
+
+def test_a_dead_masters_replica_takes_over_by_the_others_votes() -> None:
+    verdict = next_step(look(change(whole(), 1, died=True)))
+    assert isinstance(verdict, Promote)
+    assert (verdict.target.name, verdict.how) == ("demo-4", "FORCE")
+
+
+def test_a_master_that_is_merely_silent_is_the_clusters_business() -> None:
+    assert isinstance(next_step(look(change(whole(), 1, silent=True))), Wait)
+
+
+def test_the_replica_with_the_most_data_takes_over() -> None:
+    members = change(whole(), 0, died=True)
+    members = [*members, Member(ordinal=6, master=0, server=(("offset", 50),))]
+    verdict = next_step(look(members))
+    assert isinstance(verdict, Promote)
+    assert verdict.target.name == "demo-6"
+
+
+def test_without_a_majority_a_replica_takes_over_by_itself_if_all_are_surely_gone() -> None:
+    members = change(change(whole(), 0, died=True), 1, died=True)
+    verdict = next_step(look(members))
+    assert isinstance(verdict, Promote)
+    assert verdict.how == "TAKEOVER"
+
+
+def test_without_a_majority_nothing_is_taken_over_while_a_master_may_be_alive() -> None:
+    members = change(change(whole(), 0, died=True), 1, silent=True)
+    verdict = next_step(look(members))
+    assert isinstance(verdict, Wait)
+    assert (verdict.reason, verdict.stalled) == ("NoMajority", True)
+
+
+def test_a_master_on_its_way_out_hands_over_in_agreement() -> None:
+    verdict = next_step(look(change(whole(), 2, pod=(("terminating", True),))))
+    assert isinstance(verdict, Promote)
+    assert (verdict.target.name, verdict.how) == ("demo-5", "")
+
+
+def test_ids_that_belong_to_no_pod_are_forgotten_by_everybody() -> None:
+    members = [*whole(), Member(ordinal=6, gone=True)]
+    verdict = next_step(look(members, nodes=6, pods=6))
+    assert isinstance(verdict, Forget)
+    assert verdict.ids == (id_of(6),)
+    assert len(verdict.targets) == 6
+
+
+def test_the_id_of_a_pod_that_does_not_answer_is_remembered() -> None:
+    assert not isinstance(next_step(look(change(whole(), 3, silent=True))), Forget)
+
+
+def test_a_replica_of_nobody_is_given_to_the_shard_that_needs_it() -> None:
+    members = [
+        *whole()[:3],
+        Member(ordinal=3, master=1),
+        Member(ordinal=4, master=1),
+        Member(ordinal=5, master=6),
+    ]
+    members.append(Member(ordinal=6))
+    verdict = next_step(look(members, nodes=7))
+    assert isinstance(verdict, Attach)
+    assert verdict.pairs[0][1] in (id_of(0), id_of(2))
+
+
+def test_a_shard_without_a_replica_gets_one_from_a_shard_with_two() -> None:
+    members = [
+        *whole()[:3],
+        Member(ordinal=3, master=0),
+        Member(ordinal=4, master=0),
+        Member(ordinal=5, master=2),
+    ]
+    verdict = next_step(look(members))
+    assert isinstance(verdict, Attach)
+    assert verdict.pairs[0][1] == id_of(1)
+
+
+def test_a_slot_left_half_way_is_settled() -> None:
+    seen = look(whole())
+    first = seen.seen.nodes[0]
+    assert first.server
+    me = replace(first.server.me, marks=(Mark(slot=7, peer=id_of(1), outgoing=True),))
+    view = (me, *first.server.view[1:])
+    nodes = (replace(first, server=replace(first.server, view=view)), *seen.seen.nodes[1:])
+    verdict = next_step(replace(seen, seen=replace(seen.seen, nodes=nodes)))
+    assert isinstance(verdict, Settle)
+    assert (verdict.slot, verdict.owner.name, verdict.other.name) == (7, "demo-0", "demo-1")
+
+
+# --- out ---------------------------------------------------------------------------------------------------
+
+
+def test_more_pods_are_asked_for_first() -> None:
+    verdict = next_step(look(whole(), nodes=8))
+    assert isinstance(verdict, Resize)
+    assert verdict.replicas == 8
+
+
+def test_one_newcomer_is_kept_free_and_the_other_becomes_its_replica() -> None:
+    verdict = next_step(look([*whole(), *empty(6, 7)], nodes=8))
+    assert isinstance(verdict, Attach)
+    assert [(target.name, master) for target, master in verdict.pairs] == [("demo-7", id_of(6))]
+
+
+def test_even_parts_are_planned_and_written_down_before_anything_moves() -> None:
+    verdict = next_step(look([*whole(), Member(ordinal=6), Member(ordinal=7, master=6)], nodes=8))
+    assert isinstance(verdict, Record)
+    assert verdict.plan
+    assert (verdict.plan.kind, verdict.plan.total, verdict.plan.replicas) == ("Rebalance", 4096, 8)
+
+
+def test_named_sources_give_what_they_are_asked_for() -> None:
+    entry = AssignStrategy(slots=100, from_replicas=id_of(1))
+    members = [*whole(), Member(ordinal=6), Member(ordinal=7, master=6)]
+    verdict = next_step(look(members, nodes=8, named=True, strategies=(entry,)))
+    assert isinstance(verdict, Record)
+    assert verdict.plan
+    (move,) = list(verdict.plan.moves or [])
+    assert (move.source, move.target, count(parse(move.slots))) == (id_of(1), id_of(6), 100)
+
+
+def plan_of(*moves: SlotRange, replicas: int = 8) -> SlotPlan:
+    return SlotPlan(kind="Rebalance", replicas=replicas, moves=list(moves), total=100)
+
+
+def growing() -> list[Member]:
+    return [*whole(), Member(ordinal=6), Member(ordinal=7, master=6)]
+
+
+def test_a_plan_goes_on_with_what_is_not_moved_yet() -> None:
+    members = change(change(growing(), 6, slots=span(0, 9)), 0, slots=shares(3)[0] & ~span(0, 9))
+    plan = plan_of(SlotRange(slots="0-99", source=id_of(0), target=id_of(6)))
+    verdict = next_step(look(members, nodes=8, plan=plan))
+    assert isinstance(verdict, MoveSlots)
+    assert verdict.transfer.slots == span(10, 99)
+
+
+def test_a_source_that_failed_over_gives_the_rest_by_its_heir() -> None:
+    members = change(change(growing(), 0, slots=0, master=3), 3, slots=shares(3)[0], master=None)
+    plan = plan_of(SlotRange(slots="0-99", source=id_of(0), target=id_of(6)))
+    verdict = next_step(look(members, nodes=8, plan=plan))
+    assert isinstance(verdict, MoveSlots)
+    assert verdict.source.name == "demo-3"
+
+
+def test_a_target_that_failed_over_gets_the_rest_by_its_heir() -> None:
+    members = change(growing(), 0, slots=shares(3)[0] & ~span(0, 9))
+    members = change(change(members, 6, master=7), 7, master=None, slots=span(0, 9))
+    plan = plan_of(SlotRange(slots="0-99", source=id_of(0), target=id_of(6)))
+    verdict = next_step(look(members, nodes=8, plan=plan))
+    assert isinstance(verdict, MoveSlots)
+    assert verdict.target.name == "demo-7"
+
+
+def test_a_finished_plan_is_dropped() -> None:
+    members = change(change(growing(), 6, slots=span(0, 99)), 0, slots=shares(3)[0] & ~span(0, 99))
+    plan = plan_of(SlotRange(slots="0-99", source=id_of(0), target=id_of(6)))
+    verdict = next_step(look(members, nodes=8, plan=plan))
+    assert isinstance(verdict, Record)
+    assert verdict.drop_plan
+
+
+def test_nothing_moves_while_a_master_is_gone() -> None:
+    plan = plan_of(SlotRange(slots="0-99", source=id_of(0), target=id_of(6)))
+    verdict = next_step(look(change(growing(), 1, silent=True), nodes=8, plan=plan))
+    assert isinstance(verdict, Wait)
+
+
+# --- in ----------------------------------------------------------------------------------------------------
+
+
+def test_the_master_with_the_highest_ordinal_is_drained_first() -> None:
+    verdict = next_step(look(whole(4), nodes=6, pods=8))
+    assert isinstance(verdict, Record)
+    assert verdict.plan
+    assert verdict.plan.kind == "Drain"
+    assert {move.source for move in verdict.plan.moves or ()} == {id_of(3)}
+    assert verdict.plan.total == 4096
+
+
+def drained() -> list[Member]:
+    """Eight nodes of which 3 has nothing any more; 6 and 7 are to go."""
+    slots = [shares(3)[0], shares(3)[1], shares(3)[2], 0]
+    return [replace(one, slots=slots[one.ordinal] if one.ordinal < 4 else 0, keys=0) for one in whole(4)]
+
+
+def test_the_drained_one_that_stays_becomes_a_replica_where_one_is_about_to_go() -> None:
+    verdict = next_step(look(drained(), nodes=6, pods=8))
+    assert isinstance(verdict, Attach)
+    target, master = verdict.pairs[0]
+    assert (target.name, master) == ("demo-3", id_of(2))
+
+
+def test_a_master_on_a_pod_that_goes_hands_over_to_one_that_stays() -> None:
+    members = change(change(whole(), 2, slots=0, master=6), 5, master=6)
+    members = [*members, Member(ordinal=6, slots=shares(3)[2]), Member(ordinal=7, master=0)]
+    verdict = next_step(look(members, nodes=6, pods=8))
+    assert isinstance(verdict, Promote)
+    assert verdict.target.name in ("demo-2", "demo-5")
+
+
+def test_who_leaves_is_forgotten_before_the_set_shrinks() -> None:
+    members = [*whole(), Member(ordinal=6, master=0), Member(ordinal=7, master=1)]
+    verdict = next_step(look(members, nodes=6, pods=8))
+    assert isinstance(verdict, Release)
+    assert [one.name for one in verdict.leavers] == ["demo-6", "demo-7"]
+    assert len(verdict.rest) == 6
+
+
+def test_the_set_shrinks_when_nobody_knows_them_any_more() -> None:
+    members = [*whole(), Member(ordinal=6), Member(ordinal=7)]
+    verdict = next_step(look(members, nodes=6, pods=8, alone=[6, 7]))
+    assert isinstance(verdict, Resize)
+    assert verdict.replicas == 6
+
+
+def test_a_node_that_is_down_is_no_reason_to_take_out_others() -> None:
+    verdict = next_step(look(change(whole(4), 1, silent=True), nodes=6, pods=8))
+    assert isinstance(verdict, Wait)
+
+
+def test_a_scale_in_that_is_taken_back_stops() -> None:
+    plan = plan_of(SlotRange(slots="0-99", source=id_of(3), target=id_of(0)), replicas=6)
+    verdict = next_step(look(whole(4), nodes=8, plan=plan))
+    assert isinstance(verdict, Record)
+    assert verdict.drop_plan
+
+
+def test_one_that_was_drained_already_and_follows_is_made_a_master_again() -> None:
+    members = [*whole(), Member(ordinal=6, master=0), Member(ordinal=7, master=1)]
+    verdict = next_step(look(members, nodes=8))
+    assert isinstance(verdict, Unfollow)
+    assert verdict.target.name in ("demo-6", "demo-7")
+
+
+# --- rolling changes ---------------------------------------------------------------------------------------
+
+
+def of_revision(members: list[Member], *old: int) -> list[Member]:
+    return [replace(one, pod=(("revision", "old" if one.ordinal in old else "new"),)) for one in members]
+
+
+def test_the_template_is_written_when_all_is_well() -> None:
+    assert isinstance(next_step(look(whole(), stale_template=True)), WriteTemplate)
+    assert isinstance(next_step(look(change(whole(), 4, silent=True), stale_template=True)), Wait)
+
+
+def test_replicas_are_made_anew_before_masters() -> None:
+    verdict = next_step(look(of_revision(whole(), 0, 1, 4), revision="new"))
+    assert isinstance(verdict, DeletePod)
+    assert verdict.pod == "demo-4"
+
+
+def test_a_master_hands_over_before_its_pod_is_made_anew() -> None:
+    verdict = next_step(look(of_revision(whole(), 0, 1), revision="new"))
+    assert isinstance(verdict, Promote)
+    assert (verdict.target.name, verdict.how) == ("demo-4", "")
+
+
+def test_a_pod_that_does_not_come_up_stops_the_roll() -> None:
+    members = of_revision(whole(), 0, 1, 3)
+    assert isinstance(next_step(look(change(members, 4, silent=True), revision="new")), Wait)
+
+
+@pytest.mark.parametrize("rolls", [True, False])
+def test_pods_wait_for_the_user_where_he_wants_it_so(rolls: bool) -> None:
+    verdict = next_step(look(of_revision(whole(), 4), revision="new", rolls=rolls))
+    assert isinstance(verdict, DeletePod) is rolls
