@@ -1,0 +1,101 @@
+"""Container images written without a container engine."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+from hack.images import recipes
+from hack.images.archive import Config, add_file, add_tree, write
+from hack.images.debian import unpack
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def layer_of(path: Path, files: dict[str, bytes]) -> Path:
+    with tarfile.open(path, "w") as layer:
+        for name, content in files.items():
+            add_file(layer, name, content)
+    return path
+
+
+def test_the_same_input_gives_the_same_archive_and_it_says_how_it_runs(tmp_path: Path) -> None:
+    layer = layer_of(tmp_path / "layer.tar", {"etc/motd": b"hello"})
+    config = Config(name="example:1", entrypoint=("/run",), user="7:7", environment={"A": "b"})
+    for name in ("one.tar", "two.tar"):
+        write(config, layer, tmp_path / name)
+
+    assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "two.tar").read_bytes()
+    with tarfile.open(tmp_path / "one.tar") as archive:
+        entries = {member.name: archive.extractfile(member) for member in archive}
+        read = {name: file.read() for name, file in entries.items() if file is not None}
+    manifest = json.loads(read["manifest.json"])[0]
+    about = json.loads(read[manifest["Config"]])
+    assert manifest["RepoTags"] == ["example:1"]
+    assert about["config"]["User"] == "7:7"
+    assert "A=b" in about["config"]["Env"]
+    with tarfile.open(fileobj=io.BytesIO(gzip.decompress(read[manifest["Layers"][0]]))) as unpacked:
+        assert unpacked.getnames() == ["etc/motd"]
+
+
+def test_files_are_roots_and_readable_for_all(tmp_path: Path) -> None:
+    source = tmp_path / "tree"
+    (source / "sub").mkdir(parents=True)
+    (source / "sub" / "private").write_text("x")
+    (source / "sub" / "private").chmod(0o600)
+    (source / "tool").write_text("#!/bin/sh")
+    (source / "tool").chmod(0o700)
+    with tarfile.open(tmp_path / "layer.tar", "w") as layer:
+        add_tree(layer, source, "opt")
+    with tarfile.open(tmp_path / "layer.tar") as layer:
+        modes = {member.name: (member.mode, member.uid) for member in layer}
+    assert modes["opt/sub/private"] == (0o644, 0)
+    assert modes["opt/tool"] == (0o755, 0)
+
+
+def test_files_of_packages_lie_under_merged_usr(tmp_path: Path) -> None:
+    # Given a Debian package with a file in /bin and one that nobody needs.
+    package = tmp_path / "package"
+    for name in ("DEBIAN/control", "bin/tool", "usr/share/doc/tool/copyright"):
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(
+            "Package: tool\nVersion: 1\nArchitecture: all\nMaintainer: a\nDescription: b\n"
+        )
+    archive = tmp_path / "tool.deb"
+    subprocess.run(["dpkg-deb", "--build", package, archive], check=True, capture_output=True)
+
+    with tarfile.open(tmp_path / "layer.tar", "w") as layer:
+        unpack([archive], layer)
+
+    with tarfile.open(tmp_path / "layer.tar") as layer:
+        assert layer.getmember("bin").linkname == "usr/bin"
+        assert "usr/bin/tool" in layer.getnames()
+        assert "usr/share/doc/tool/copyright" not in layer.getnames()
+
+
+def test_the_dockerfile_makes_an_image_that_runs_alike() -> None:
+    config = recipes.IMAGES["mooring"].config()
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    said = {line.split(" ", 1)[0]: line.split(" ", 1)[1] for line in lines if " " in line}
+    assert json.loads(said["ENTRYPOINT"])[1:] == list(config.entrypoint)[1:]
+    assert json.loads(said["CMD"]) == list(config.command)
+    assert said["USER"] == config.user
+    assert dict(pair.split("=") for pair in said["ENV"].split()) == config.environment
+
+
+def test_the_image_holds_every_locked_dependency_but_those_of_the_embedded_plane() -> None:
+    locked = recipes._locked()
+    assert " ; " not in locked
+    assert "async-timeout==" in locked
+    assert "cel-expr-python==" not in locked
+    assert locked.count("--hash=") > 50
+
+
+@pytest.mark.parametrize("name", recipes.IMAGES)
+def test_every_image_has_a_name_that_clusters_ask_for(name: str) -> None:
+    assert ":" in recipes.IMAGES[name].config().name
