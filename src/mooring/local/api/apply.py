@@ -33,7 +33,7 @@ from mooring.local.api.merge import TypedError, check, compare, field_set_of, me
 from mooring.local.api.schema import Schema
 from mooring.local.api.wire import decode
 
-__all__ = ["Versions", "Writer", "apply", "reset_fields", "restore_times", "track", "zero"]
+__all__ = ["Versions", "Writer", "apply", "reset_fields", "restore_times", "timeless", "track", "zero"]
 
 JsonObject = dict[str, Any]
 
@@ -558,6 +558,18 @@ def _described(config: JsonObject) -> str:
 
 def _server_error(text: str) -> ServerError:
     return ServerError(text, status=500, reason="")
+
+
+def timeless(obj: JsonObject, subresource: str) -> JsonObject:
+    """Return an object whose managedFields of a subresource have no time: those of a scale are made without."""
+    managers = obj["metadata"].get("managedFields") or ()
+    kept = [
+        {key: value for key, value in entry.items() if key != "time"}
+        if entry.get("subresource") == subresource
+        else entry
+        for entry in managers
+    ]
+    return {**obj, "metadata": {**obj["metadata"], "managedFields": kept}} if kept else obj
 
 
 def restore_times(new: JsonObject, live: JsonObject) -> JsonObject:

@@ -186,6 +186,15 @@ for _source in (
     _RULES[_CORE + _source] = _fixed({"defaultMode": 0o644})
 
 
+@_rule("PodStatus")
+def _pod_status(status: JsonObject) -> JsonObject:
+    """Let a pod's one address and its first speak for each other; the one counts where they differ."""
+    address, several = status.get("podIP"), status.get("podIPs") or []
+    if address and [ip.get("ip") for ip in several[:1]] != [address]:
+        return {**status, "podIPs": [{"ip": address}]}
+    return {**status, "podIP": several[0]["ip"]} if several and not address and "ip" in several[0] else status
+
+
 @_rule("Volume")
 def _volume(volume: JsonObject) -> JsonObject:
     if all(key == "name" for key in volume):

@@ -127,10 +127,11 @@ def page_not_found() -> NotFound:
     return NotFound("the server could not find the requested resource", status=404, reason="NotFound")
 
 
-def already_exists(group: str, plural: str, name: str) -> AlreadyExists:
-    """409: the name is taken."""
+def already_exists(group: str, plural: str, name: str, *, deleting: bool = False) -> AlreadyExists:
+    """409: the name is taken, by an object that may be on its way out (`deleting`)."""
+    said = "object is being deleted: " if deleting else ""
     return AlreadyExists(
-        f'{_qualified(group, plural)} "{name}" already exists',
+        f'{said}{_qualified(group, plural)} "{name}" already exists',
         status=409,
         reason="AlreadyExists",
         details=_about(group, plural, name),

@@ -416,11 +416,11 @@ def _errors(value: Json, schema: Schema, path: str) -> Sequence[str]:
     prefix = f"{path}: " if path else ""
     if schema.kind in ("struct", "map"):
         if not isinstance(value, dict):
-            return (f"{prefix}expected map, got {_shown(value)}",)
+            return (f"{prefix}expected map, got {_go_value(value)}",)
         return _map_errors(value, schema, path)
     if schema.kind == "list":
         if not isinstance(value, list):
-            return (f"{prefix}expected list, got {_shown(value)}",)
+            return (f"{prefix}expected list, got {_go_value(value)}",)
         return _list_errors(value, schema, path)
     if schema.kind == "any":
         if isinstance(value, dict) and schema.properties:
@@ -429,6 +429,8 @@ def _errors(value: Json, schema: Schema, path: str) -> Sequence[str]:
     if schema.kind in _WANTED:
         types, text = _WANTED[schema.kind]
         if not isinstance(value, types) or (isinstance(value, bool) and schema.kind != "boolean"):  # type: ignore[arg-type]
+            if schema.kind == "boolean":
+                return (prefix + text.format(_go_value(value)),)
             return (prefix + text.format(_shown(value, schema.kind)),)
     elif isinstance(value, (dict, list)):
         return (f"{prefix}expected any scalar, got {_shown(value)}",)
@@ -470,6 +472,33 @@ def _bracketed(element: str) -> str:
     return render((element,))
 
 
+def _go_syntax(value: Json) -> str:
+    """Show a value in Go's own syntax: `map[string]interface {}{"a":1}`."""
+    if isinstance(value, dict):
+        inner = ", ".join(f'"{key}":{_go_syntax(value[key])}' for key in sorted(value))
+        return f"map[string]interface {{}}{{{inner}}}"
+    if isinstance(value, list):
+        return "[]interface {}{" + ", ".join(map(_go_syntax, value)) + "}"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _go_value(value: Json) -> str:
+    """Show the pointer to a value as Go does: `&{map[a:1]}`."""
+
+    def plain(item: Json) -> str:
+        if isinstance(item, dict):
+            return "map[" + " ".join(f"{key}:{plain(item[key])}" for key in sorted(item)) + "]"
+        if isinstance(item, list):
+            return "[" + " ".join(map(plain, item)) + "]"
+        if isinstance(item, bool):
+            return "true" if item else "false"
+        return "<nil>" if item is None else str(item)
+
+    return f"&{{{plain(value)}}}"
+
+
 def _shown(value: Json, kind: str = "") -> str:
     """Show a value as Go does in these errors."""
     if kind in ("integer", "number"):
@@ -480,7 +509,7 @@ def _shown(value: Json, kind: str = "") -> str:
     if kind == "string":
         if isinstance(value, bool):
             return f"&value.valueUnstructured{{Value:{str(value).lower()}}}"
-        return f"&value.valueUnstructured{{Value:{value}}}"
+        return f"&value.valueUnstructured{{Value:{_go_syntax(value)}}}"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):

@@ -101,7 +101,7 @@ class DeleteOptions:
             grace = body.get("gracePeriodSeconds")
             policy = body.get("propagationPolicy") or ""
             orphan = body.get("orphanDependents")
-            dry_run = list(body.get("dryRun") or ()) or query.all("dryRun")
+            dry_run = list(body.get("dryRun") or ())
         else:
             preconditions = {}
             grace = query.number("gracePeriodSeconds")

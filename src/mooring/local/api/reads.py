@@ -190,7 +190,7 @@ def answer_list(call: Call, objects: Sequence[JsonObject], meta: JsonObject, for
             "kind": "PartialObjectMetadataList",
             "apiVersion": form.api_version,
             "metadata": meta,
-            "items": items,
+            "items": items or None,
         }
     else:
         body = {
@@ -248,14 +248,15 @@ async def _page(call: Call, wanted: Filter) -> _Page:
         _not_in_the_future(call, version)
         if version == 0:
             limit = 0  # any version will do: the real server answers from its cache, which does not page
-    if match == "Exact" or (limit and version and match != "NotOlderThan"):
+    single = bool(wanted.name and wanted.namespace)  # is read like one object, from any newer version
+    if match == "Exact" or (limit and version and match != "NotOlderThan" and not single):
         entries: Sequence[Entry] = _at(call, version or 0, token=token, after=after)
     else:
         entries, version = call.collection.entries(call.namespace), store.published
     if after is not None:
         entries = [entry for entry in entries if entry.place > after]
     entries = await call.cluster.conversions.show(entries, call.served)
-    return _cut(_matching(entries, wanted, call), version or 0, limit, wanted)
+    return _cut(entries, _matching(entries, wanted, call), version or 0, limit=limit, wanted=wanted)
 
 
 def _at(call: Call, version: int, *, token: str, after: tuple[str, str] | None) -> list[Entry]:
@@ -284,10 +285,14 @@ def _matching(entries: Sequence[Entry], wanted: Filter, call: Call) -> Sequence[
     return [entry for entry in entries if wanted.matches(entry)]
 
 
-def _cut(entries: Sequence[Entry], version: int, limit: int, wanted: Filter) -> _Page:
-    if not limit or len(entries) <= limit:
-        return _Page(entries, version)
-    shown = entries[:limit]
+def _cut(
+    entries: Sequence[Entry], matching: Sequence[Entry], version: int, *, limit: int, wanted: Filter
+) -> _Page:
+    """Return the first of the matching entries; with a selector anything that is left may match."""
+    more = bool(limit and len(matching) >= limit and entries[-1].place > matching[limit - 1].place)
+    if not more or (wanted.name and wanted.namespace):
+        return _Page(matching[: limit or None], version)
+    shown = matching[:limit]
     # With a selector the rest is not counted, as on a server that would have to read it all.
     rest = len(entries) - limit if wanted.everything else None
     return _Page(shown, version, rest, _token(version, shown[-1].place))

@@ -46,6 +46,9 @@ def validate_update(
     if (group, kind) in _LEGACY:
         return []
     metadata, before = obj.get("metadata") or {}, old.get("metadata") or {}
+    if (group, kind) in _GENERIC_METADATA:
+        rules = rules_of(group, kind)
+        return list(rules.update(obj, old)) if rules is not None and not subresource else []
     errors = validate_metadata_update(metadata, before)
     errors += standard_finalizers(metadata.get("finalizers"), before.get("finalizers") or [])
     rules = rules_of(group, kind)
@@ -58,6 +61,8 @@ def validate_update(
 
 #: Events of the old group are checked for what every object is checked for, and no more.
 _LEGACY: Final = frozenset((("", "Event"),))
+#: Kinds whose own rules say nothing of changed metadata: only the generic ones do.
+_GENERIC_METADATA: Final = frozenset((("policy", "PodDisruptionBudget"),))
 _NAMES: Final[dict[tuple[str, str], Callable[[str], tuple[str, ...]]]] = {
     ("", "Service"): names.dns1123_label,
     ("", "Namespace"): names.dns1123_label,

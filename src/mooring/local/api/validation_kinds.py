@@ -62,7 +62,10 @@ def rules_of(group: str, kind: str) -> Rules | None:
 
 
 def _also(
-    create: Callable[[JsonObject], Errors], update: Callable[[JsonObject, JsonObject], Errors]
+    create: Callable[[JsonObject], Errors],
+    update: Callable[[JsonObject, JsonObject], Errors],
+    *,
+    status: Callable[[JsonObject, JsonObject], Errors] = _nothing,
 ) -> Rules:
     """Rules whose updates are judged like new objects, too, unless the spec stayed the same."""
 
@@ -71,7 +74,7 @@ def _also(
             yield from create(obj)
             yield from update(obj, old)
 
-    return Rules(create, changed)
+    return Rules(create, changed, status)
 
 
 def _without_meta(obj: JsonObject) -> JsonObject:
@@ -162,6 +165,24 @@ def _deployment(obj: JsonObject) -> Errors:
     deadline = spec.get("progressDeadlineSeconds")
     if deadline is not None and deadline <= spec.get("minReadySeconds", 0):
         yield invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
+
+
+def _counted(*names: str, ready: str = "readyReplicas") -> Callable[[JsonObject, JsonObject], Errors]:
+    """Return the rule of a status that counts: none of these is above `replicas`, no more available than ready."""
+
+    def check(obj: JsonObject, old: JsonObject) -> Errors:
+        status = obj.get("status") or {}
+        total = status.get("replicas") or 0
+        for name in ("replicas", *names):
+            yield from nonnegative(status.get(name), f"status.{name}")
+        for name in names:
+            if (count := status.get(name) or 0) > total:
+                yield invalid(f"status.{name}", count, "cannot be greater than status.replicas")
+        available = status.get("availableReplicas") or 0
+        if available > (status.get("readyReplicas") or 0):
+            yield invalid("status.availableReplicas", available, f"cannot be greater than {ready}")
+
+    return check
 
 
 def _replica_set(obj: JsonObject) -> Errors:
@@ -322,6 +343,7 @@ def _service(obj: JsonObject) -> Errors:
     seen: set[str] = set()
     for index, port in enumerate(ports):
         yield from _service_port(port, f"spec.ports[{index}]", seen, named=len(ports) > 1)
+    yield from _external_ips(spec)
     yield from label_errors(spec.get("selector"), "spec.selector")
     affinity = spec.get("sessionAffinity", "")
     if affinity not in ("ClientIP", "None"):
@@ -332,6 +354,18 @@ def _service(obj: JsonObject) -> Errors:
     if kind not in allowed:
         yield not_supported("spec.type", kind, allowed)
     yield from _port_pairs(ports, kind)
+
+
+def _external_ips(spec: JsonObject) -> Errors:
+    for index, address in enumerate(spec.get("externalIPs") or ()):
+        try:
+            ipaddress.ip_address(address)
+        except ValueError:
+            yield invalid(
+                f"spec.externalIPs[{index}]",
+                address,
+                "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
+            )
 
 
 def _external_name(spec: JsonObject) -> Errors:
@@ -707,10 +741,26 @@ _RULES: Final[dict[tuple[str, str], Rules]] = {
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): _also(policy_errors, _nothing),
     ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"): _also(mutation_errors, _nothing),
     ("apps", "ControllerRevision"): Rules(_revision, _revision_update),
-    ("apps", "Deployment"): _also(_deployment, _SELECTOR_FIXED),
-    ("apps", "ReplicaSet"): _also(_replica_set, _SELECTOR_FIXED),
+    ("apps", "Deployment"): _also(
+        _deployment, _SELECTOR_FIXED, status=_counted("updatedReplicas", "readyReplicas", "availableReplicas")
+    ),
+    ("apps", "ReplicaSet"): _also(
+        _replica_set,
+        _SELECTOR_FIXED,
+        status=_counted("fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
+    ),
     ("apps", "DaemonSet"): _also(_daemon_set, _SELECTOR_FIXED),
-    ("apps", "StatefulSet"): Rules(_claim_templates, _stateful_set_update),
+    ("apps", "StatefulSet"): Rules(
+        _claim_templates,
+        _stateful_set_update,
+        _counted(
+            "readyReplicas",
+            "currentReplicas",
+            "updatedReplicas",
+            "availableReplicas",
+            ready="status.readyReplicas",
+        ),
+    ),
     ("batch", "Job"): _also(_job, _job_update),
     ("batch", "CronJob"): _also(_cron_job, _nothing),
     ("policy", "PodDisruptionBudget"): _also(_disruption_budget, _nothing),

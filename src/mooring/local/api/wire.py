@@ -354,27 +354,35 @@ def _quantity(value: Json, place: _Place) -> Json:
     return value if value == canonical else canonical
 
 
+def _unfit(described: str, place: _Place, go: str) -> WireError:
+    """Return the error of a type that decodes itself, which the decoder around it tells the field of."""
+    field = re.sub(r"\[[^\]]*\]", "", place.path)
+    return WireError(
+        f"json: cannot unmarshal {described} into Go struct field {place.struct}.{field} of type {go}"
+    )
+
+
 def _int_or_string(value: Json, place: _Place) -> Json:
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, int):
         described = f"number {value}" if isinstance(value, float) else json_type(value)
-        raise WireError(f"json: cannot unmarshal {described} into Go value of type int32")
+        raise _unfit(described, place, "int32")
     if not -(2**31) <= value < 2**31:
-        raise WireError(f"json: cannot unmarshal number {value} into Go value of type int32")
+        raise _unfit(f"number {value}", place, "int32")
     return value
 
 
 def _time(value: Json, place: _Place) -> Json:
     if not isinstance(value, str):
-        raise WireError(f"json: cannot unmarshal {json_type(value)} into Go value of type string")
+        raise _unfit(json_type(value), place, "string")
     canonical = canonical_time(value)
     return value if value == canonical else canonical
 
 
 def _microtime(value: Json, place: _Place) -> Json:
     if not isinstance(value, str):
-        raise WireError(f"json: cannot unmarshal {json_type(value)} into Go value of type string")
+        raise _unfit(json_type(value), place, "string")
     canonical = canonical_time(value, micro=True)
     return value if value == canonical else canonical
 

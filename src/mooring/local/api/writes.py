@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from mooring.kube.errors import BadRequest, Invalid
+from mooring.local.api import advice, codec, conversion, failures, fields, patch, protobuf, strategies, wire
 from mooring.local.api import apply as ssa
-from mooring.local.api import codec, conversion, failures, fields, patch, protobuf, strategies, wire
 from mooring.local.api.call import Call, view
 from mooring.local.api.constraints import same
 from mooring.local.api.custom import Unconverted
@@ -260,7 +260,8 @@ async def store_new(
         raise failures.method_not_allowed_because(
             "create not allowed while custom resource definition is terminating"
         )
-    versioned = bool(obj["metadata"].get("resourceVersion"))
+    sent_version = obj["metadata"].get("resourceVersion")
+    versioned = call.verb == "create" and bool(sent_version)
     generated = not obj["metadata"].get("name")
     obj = on_create(obj, now=cluster.now(), namespace=call.namespace)
     obj = call.kind.default(obj, applied=applied)
@@ -281,6 +282,7 @@ async def store_new(
     name = obj["metadata"].get("name") or ""
     if errors:
         raise invalid_object(errors, group=served.stored_group, kind=served.kind, name=name)
+    _advise(call, obj)
     if served.storage == strategies.CRD:
         obj = strategies.establish(obj, cluster.world)
     if call.verb != "create":
@@ -289,11 +291,12 @@ async def store_new(
     if versioned:
         raise failures.without_reason("resourceVersion should not be set on objects to be created")
     place = (call.namespace, name)
-    if call.collection.head(place) is not None:
-        raise failures.already_exists(served.stored_group, served.plural, name)
+    if (there := call.collection.head(place)) is not None:
+        deleting = is_deleting(there.obj)
+        raise failures.already_exists(served.stored_group, served.plural, name, deleting=deleting)
     obj = call.kind.read_back(obj)
     if options.dry_run:
-        return obj
+        return with_metadata(obj, resourceVersion=sent_version) if call.verb == "update" else obj
     stored = await _stored(call, obj)
     try:
         write = cluster.store.put(call.collection, place, stored, base=None, version=served.stored_version)
@@ -309,6 +312,11 @@ async def _written(call: Call, write: Write) -> JsonObject:
         write.entry.forms = {served.custom: None}
     entry = await write.committed()
     return view(await call.cluster.conversions.shown(entry, served), served)
+
+
+def _advise(call: Call, obj: JsonObject) -> None:
+    if call.served.custom is None:
+        call.request.warnings.extend(advice.warnings_of(obj, group=call.served.group, kind=call.served.kind))
 
 
 def _creation(call: Call) -> Attributes:
@@ -464,10 +472,12 @@ async def _update_once(
         raise StaleError
     check_grant(call, new, old)
     new = _prepared(call, new, old)
-    new = ssa.restore_times(new, old)
+    new = ssa.restore_times(ssa.timeless(new, "scale") if subresource == "scale" else new, old)
     errors = call.kind.validate_update(new, old, subresource=subresource)
     if errors:
         raise invalid_object(errors, group=served.stored_group, kind=served.kind, name=base.name)
+    if not subresource:
+        _advise(call, new)
     if served.storage == strategies.CRD and not subresource and not is_deleting(old):
         new = strategies.establish(new, cluster.world)
     await cluster.admission.validate(call, new, old, "UPDATE", options)
@@ -502,8 +512,15 @@ def _check_preconditions(call: Call, new: JsonObject, old: JsonObject) -> None:
             "AdditionalErrorMsg: Precondition failed: "
             f"UID in precondition: {meta['uid']}, UID in object meta: {live['uid']}"
         )
-    version = meta.get("resourceVersion")
-    if version and version != live["resourceVersion"]:
+    version = meta.get("resourceVersion") or "0"
+    if (
+        version == "0"
+        and strategies.no_unconditional_update(call.served)
+        and call.target.subresource != "scale"
+    ):
+        error = fields.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+        raise invalid_object([error], group=call.served.group, kind=call.served.plural, name=call.target.name)
+    if version not in ("0", live["resourceVersion"]):
         if not version.isdigit():
             raise failures.without_reason(f'strconv.ParseUint: parsing "{version}": invalid syntax')
         raise call.conflict()
@@ -515,7 +532,8 @@ async def _store_changed(
     cluster, served = call.cluster, call.served
     new = with_metadata(new, resourceVersion=old["metadata"]["resourceVersion"])
     gone = is_deleting(old) and not finalizers(new) and _may_go(call, new, old)
-    new = call.kind.read_back(new)
+    if not gone:
+        new = call.kind.read_back(new)
     if options.dry_run:
         return new
     if gone:
@@ -677,8 +695,12 @@ async def _apply(call: Call, body: bytes) -> Result:
             f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
         )
     config = strategies.drop_status(with_metadata(config, resourceVersion=None), call.served)
+    named = bool(config["metadata"].get("name"))
     merged = ssa.apply(None, config, call.kind.schema, writer, force=options.force, reset=reset)
-    return 201, await store_new(call, _merged(call, merged), options, applied=True)
+    new = _merged(call, with_metadata(merged, name=call.target.name))
+    if not named:
+        raise _nameless(call)
+    return 201, await store_new(call, new, options, applied=True)
 
 
 def _check_repeated_lines(call: Call, body: bytes, options: WriteOptions) -> None:
@@ -722,16 +744,12 @@ def _configuration(call: Call, body: bytes) -> JsonObject:
 
 def _addressed(call: Call, config: JsonObject) -> JsonObject:
     name = config["metadata"].get("name") or ""
-    exists = call.collection.head((call.namespace, call.target.name)) is not None
-    if not (name or exists or call.target.subresource):
-        raise _nameless(call)
-    name = name or call.target.name
-    if name != call.target.name:
+    if name and name != call.target.name:
         raise failures.bad_request(
             f"the name of the object ({name}) does not match the name on the URL ({call.target.name})"
         )
     _same_namespace(call, config)
-    return with_metadata(config, name=name)
+    return config
 
 
 def _merged(call: Call, merged: JsonObject) -> JsonObject:

@@ -1,0 +1,50 @@
+"""What the API server warns of in an object it accepts, in the words of k8s.io/kubernetes/pkg/api."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+__all__ = ["warnings_of"]
+
+JsonObject = dict[str, Any]
+
+
+def warnings_of(obj: JsonObject, *, group: str, kind: str) -> list[str]:
+    """Return the warnings about a defaulted built-in object."""
+    found = _WARNINGS.get((group, kind))
+    return list(found(obj)) if found else []
+
+
+def _service(obj: JsonObject) -> Iterator[str]:
+    spec = obj.get("spec") or {}
+    kind, external = spec.get("type"), bool(spec.get("externalIPs"))
+    headless = kind == "ClusterIP" and spec.get("clusterIP") == "None"
+    if headless:
+        if spec.get("loadBalancerIP"):
+            yield "spec.loadBalancerIP is ignored for headless services"
+        if external:
+            yield "spec.externalIPs is ignored for headless services"
+        if spec.get("sessionAffinity") != "None":
+            yield "spec.SessionAffinity is ignored for headless services"
+    if external and not headless and kind != "ExternalName":
+        yield "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
+    if external and kind == "ExternalName":
+        yield 'spec.externalIPs is ignored when spec.type is "ExternalName"'
+    if spec.get("externalName") and kind != "ExternalName":
+        yield 'spec.externalName is ignored when spec.type is not "ExternalName"'
+
+
+def _csi_driver(obj: JsonObject) -> Iterator[str]:
+    spec = obj.get("spec") or {}
+    if spec.get("tokenRequests") and spec.get("serviceAccountTokenInSecrets") is None:
+        yield (
+            "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent "
+            "possible logging of tokens in volume attributes"
+        )
+
+
+_WARNINGS: Final[Mapping[tuple[str, str], Callable[[JsonObject], Iterator[str]]]] = {
+    ("", "Service"): _service,
+    ("storage.k8s.io", "CSIDriver"): _csi_driver,
+}
