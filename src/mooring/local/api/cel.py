@@ -6,7 +6,8 @@ further functions (quantity, url, ip, cidr, regex and list functions) are added 
 evaluate is an error of the CRD; none is ever skipped.
 
 Not as on a real server: values of objects are typed as dynamic, so that operands of wrong types are
-found when the rule runs (fields that do not exist are found by `cel_ast`); cost budgets are not computed.
+found when the rule runs (fields that do not exist are found by `cel_ast`). What rules cost at most is
+reckoned by `cel_cost`; what they do cost is not counted.
 """
 
 from __future__ import annotations
@@ -21,6 +22,15 @@ from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional, ext_strings
 
 from mooring.local.api.cel_ast import escape, field_errors
+from mooring.local.api.cel_cost import (
+    RULE_LIMIT,
+    SCHEMA_LIMIT,
+    Budget,
+    exceeded,
+    most_elements,
+    rule_cost,
+    times_at_most,
+)
 from mooring.local.api.cel_functions import kubernetes_functions
 from mooring.local.api.constraints import same
 from mooring.local.api.fields import FieldError, duplicate, forbidden, invalid, omitted, required
@@ -36,11 +46,11 @@ JsonObject = dict[str, Any]
 
 
 @cache
-def _environment(*variables: str) -> Any:
+def _environment(*variables: str, binding: bool = False) -> Any:
     extensions = [
         ext_optional.ExtOptional(),
         ext_strings.ExtStrings(),
-        ext_bindings.ExtBindings(),
+        *([ext_bindings.ExtBindings()] if binding else []),
         ext_math.ExtMath(),
         ext_encoders.ExtEncoders(),
         kubernetes_functions(),
@@ -53,10 +63,13 @@ class CompileError(ValueError):
 
 
 @cache
-def compiled(expression: str, *variables: str) -> Any:
-    """Return the program of an expression over some variables; raises CompileError."""
+def compiled(expression: str, *variables: str, binding: bool = False) -> Any:
+    """Return the program of an expression over some variables; raises CompileError.
+
+    `binding`: cel.bind is known, which a real server does not offer to anybody.
+    """
     try:
-        return _environment(*variables).compile(expression)
+        return _environment(*variables, binding=binding).compile(expression)
     except RuntimeError as error:
         text = str(error).removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
         raise CompileError(f"compilation failed: {text}") from None
@@ -94,7 +107,9 @@ def _expression(text: str, *, optional: bool) -> _Expression:
             raise
         uses_old = True
     if optional and uses_old:
-        return _Expression(compiled(_OPTIONAL.format(text), "self", "old", "hasOld"), uses_old=True)
+        return _Expression(
+            compiled(_OPTIONAL.format(text), "self", "old", "hasOld", binding=True), uses_old=True
+        )
     return _Expression(compiled(text, "self", "oldSelf"), uses_old)
 
 
@@ -324,32 +339,77 @@ def compile_rules(schema: Schema, *, path: str = "") -> tuple[Rules, list[FieldE
 
     `path` is the schema's place in the CRD: `spec.versions[0].schema.openAPIV3Schema`.
     """
-    errors: list[FieldError] = []
-    return Rules(_node(schema, path, "", errors)), errors
+    compiling = _Compiling(schema)
+    root = compiling.node(schema, path, "", 1)
+    errors, budget = compiling.errors, compiling.budget
+    if budget.total > SCHEMA_LIMIT:
+        shared = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
+        errors += [forbidden(place, shared) for _, place in budget.dear]
+        about = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
+        errors.append(forbidden(path, exceeded(about, budget.total, SCHEMA_LIMIT)))
+    return Rules(root), errors
 
 
-def _node(schema: Schema, path: str, lost: str, errors: list[FieldError]) -> _Node | None:
-    """Compile a node; `lost` is where old and new values can no longer be told to belong together."""
-    if not schema.has_rules:
-        return None
-    rules = [rule for index in range(len(schema.rules)) if (rule := _rule(schema, index, path, lost, errors))]
-    children = {}
-    below = lost or (path if schema.atomic else "")
-    for key, child in schema.properties.items():
-        if child.name != META and (node := _node(child, f"{path}.properties[{key}]", below, errors)):
-            children[key] = node
-    items = additional = None
-    if schema.items is not None:
-        uncorrelated = lost or ("" if schema.list_type == "map" else path)
-        items = _node(schema.items, f"{path}.items", uncorrelated, errors)
-    if schema.additional is not None:
-        additional = _node(schema.additional, f"{path}.additionalProperties", lost, errors)
-    return _Node(schema, tuple(rules), children, items, additional)
+class _Compiling:
+    """One pass over a schema: what it found wrong, and what the rules cost together."""
+
+    def __init__(self, root: Schema) -> None:
+        self.errors: list[FieldError] = []
+        self.budget = Budget()
+        self._root = root
+
+    def node(self, schema: Schema, path: str, lost: str, times: int | None) -> _Node | None:
+        """Compile a node that an object has at most so many times (None: no limit).
+
+        `lost` is where old and new values can no longer be told to belong together.
+        """
+        if not schema.has_rules:
+            return None
+        places = [(index, f"{path}.x-kubernetes-validations[{index}]") for index in range(len(schema.rules))]
+        rules = [rule for index, place in places if (rule := self._rule(schema, index, place, lost, times))]
+        children = {}
+        below = lost or (path if schema.atomic else "")
+        each = most_elements(schema)
+        inner = None if times is None or each is None else times * each
+        for key, child in schema.properties.items():
+            if child.name != META and (node := self.node(child, f"{path}.properties[{key}]", below, inner)):
+                children[key] = node
+        items = additional = None
+        if schema.items is not None:
+            uncorrelated = lost or ("" if schema.list_type == "map" else path)
+            items = self.node(schema.items, f"{path}.items", uncorrelated, inner)
+        if schema.additional is not None:
+            additional = self.node(schema.additional, f"{path}.additionalProperties", lost, inner)
+        return _Node(schema, tuple(rules), children, items, additional)
+
+    def _rule(self, schema: Schema, index: int, place: str, lost: str, times: int | None) -> _Rule | None:
+        before = len(self.errors)
+        rule = _rule(schema, index, place, lost, self.errors)
+        if rule is not None:
+            found = self._costs(rule, schema, place, times)
+            self.errors[before:before] = found
+        return rule
+
+    def _costs(self, rule: _Rule, schema: Schema, place: str, times: int | None) -> list[FieldError]:
+        """Spend what a rule and its message may cost; return what is too much."""
+        whole = schema is self._root or schema.embedded
+        parts = [("rule", "estimated rule cost", rule.expression, times_at_most(schema, times))]
+        if rule.message_expression is not None:
+            parts.append(
+                ("messageExpression", "estimated messageExpression cost", rule.message_expression, 1)
+            )
+        errors = []
+        for name, about, expression, count in parts:
+            once = rule_cost(expression.program.serialize(), schema, is_resource=whole)
+            cost = self.budget.times(once, count)
+            if cost > RULE_LIMIT:
+                errors.append(forbidden(f"{place}.{name}", exceeded(about, cost, RULE_LIMIT)))
+            self.budget.spend(cost, f"{place}.{name}")
+        return errors
 
 
-def _rule(schema: Schema, index: int, path: str, lost: str, errors: list[FieldError]) -> _Rule | None:
+def _rule(schema: Schema, index: int, place: str, lost: str, errors: list[FieldError]) -> _Rule | None:
     source = schema.rules[index]
-    place = f"{path}.x-kubernetes-validations[{index}]"
     text = source.get("rule") or ""
     if not text.strip():
         return None  # structural.check_schema says so

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from mooring.local.api.schema import META, Schema
 
-__all__ = ["escape", "field_errors", "unescape"]
+__all__ = ["Message", "escape", "field_errors", "message_of", "one_of", "text_of", "unescape"]
 
 # --- the expression -----------------------------------------------------------------------------------
 
@@ -34,9 +34,12 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
 
 
-def _message(data: bytes) -> dict[int, list[Any]]:
+Message = dict[int, list[Any]]
+
+
+def message_of(data: bytes) -> Message:
     """Return the fields of a protobuf message by number, undecoded."""
-    found: dict[int, list[Any]] = {}
+    found: Message = {}
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -54,12 +57,14 @@ def _message(data: bytes) -> dict[int, list[Any]]:
     return found
 
 
-def _one(message: dict[int, list[Any]], number: int) -> Any:
+def one_of(message: Message, number: int) -> Any:
+    """Return the first value of a field."""
     return message.get(number, [b""])[0]
 
 
-def _text(message: dict[int, list[Any]], number: int) -> str:
-    value: bytes = _one(message, number)
+def text_of(message: Message, number: int) -> str:
+    """Return the first value of a text field."""
+    value: bytes = one_of(message, number)
     return value.decode()
 
 
@@ -110,24 +115,24 @@ class _Walk:
 
     def visit(self, data: bytes, names: Mapping[str, _Known], *, converted: bool = False) -> _Known:
         """Return the schema of what an expression yields, as far as it is known."""
-        message = _message(data)
+        message = message_of(data)
         number = message.get(2, [0])[0]
         found: _Known = None
         if _IDENT in message:
-            found = names.get(_text(_message(_one(message, _IDENT)), 1))
+            found = names.get(text_of(message_of(one_of(message, _IDENT)), 1))
         elif _SELECT in message:
-            found = self._select(_message(_one(message, _SELECT)), names, number)
-            converted = converted or bool(_message(_one(message, _SELECT)).get(3, [0])[0])
+            found = self._select(message_of(one_of(message, _SELECT)), names, number)
+            converted = converted or bool(message_of(one_of(message, _SELECT)).get(3, [0])[0])
         elif _CALL in message:
-            found = self._call(_message(_one(message, _CALL)), names, number)
+            found = self._call(message_of(one_of(message, _CALL)), names, number)
         elif _COMPREHENSION in message:
-            found = self._comprehension(_message(_one(message, _COMPREHENSION)), names)
+            found = self._comprehension(message_of(one_of(message, _COMPREHENSION)), names)
         elif _LIST in message:
-            for element in _message(_one(message, _LIST)).get(1, ()):
+            for element in message_of(one_of(message, _LIST)).get(1, ()):
                 self.visit(element, names)
         elif _STRUCT in message:
-            for entry in _message(_one(message, _STRUCT)).get(2, ()):
-                parts = _message(entry)
+            for entry in message_of(one_of(message, _STRUCT)).get(2, ()):
+                parts = message_of(entry)
                 for key in (3, 4):
                     if key in parts:
                         self.visit(parts[key][0], names)
@@ -138,9 +143,9 @@ class _Walk:
             )
         return found
 
-    def _select(self, select: dict[int, list[Any]], names: Mapping[str, _Known], number: int) -> _Known:
-        operand = self.visit(_one(select, 1), names)
-        return self._field(operand, _text(select, 2), number)
+    def _select(self, select: Message, names: Mapping[str, _Known], number: int) -> _Known:
+        operand = self.visit(one_of(select, 1), names)
+        return self._field(operand, text_of(select, 2), number)
 
     def _field(self, schema: _Known, name: str, number: int) -> _Known:
         if schema is None or schema.kind not in ("struct", "map", "any"):
@@ -158,13 +163,13 @@ class _Walk:
             self.errors.append(f"ERROR: {self.place(number)}: undefined field '{name}'")
         return None
 
-    def _call(self, call: dict[int, list[Any]], names: Mapping[str, _Known], number: int) -> _Known:
-        function = _text(call, 2)
+    def _call(self, call: Message, names: Mapping[str, _Known], number: int) -> _Known:
+        function = text_of(call, 2)
         inner = function in _CONVERSIONS
-        target = self.visit(_one(call, 1), names) if 1 in call else None
+        target = self.visit(one_of(call, 1), names) if 1 in call else None
         arguments = call.get(3, [])
         if function == "_?._" and len(arguments) == 2:
-            name = _text(_message(_one(_message(arguments[1]), 3)), 6)
+            name = text_of(message_of(one_of(message_of(arguments[1]), 3)), 6)
             return self._field(self.visit(arguments[0], names), name, number)
         found = [self.visit(argument, names, converted=inner) for argument in arguments]
         if function in ("_[_]", "_[?_]") and found:
@@ -175,11 +180,11 @@ class _Walk:
             return target if 1 in call else found[0] if found else None
         return None
 
-    def _comprehension(self, loop: dict[int, list[Any]], names: Mapping[str, _Known]) -> _Known:
-        over = self.visit(_one(loop, 2), names) if 2 in loop else None
-        start = self.visit(_one(loop, 4), names) if 4 in loop else None
+    def _comprehension(self, loop: Message, names: Mapping[str, _Known]) -> _Known:
+        over = self.visit(one_of(loop, 2), names) if 2 in loop else None
+        start = self.visit(one_of(loop, 4), names) if 4 in loop else None
         inner = dict(names)
-        first, second = _text(loop, 1), _text(loop, 8)
+        first, second = text_of(loop, 1), text_of(loop, 8)
         if over is not None and over.kind == "list":
             inner[second or first] = over.items
             if second:
@@ -188,12 +193,12 @@ class _Walk:
             inner[first] = None
             if second:
                 inner[second] = over.additional if over is not None else None
-        inner[_text(loop, 3)] = start
+        inner[text_of(loop, 3)] = start
         for part in (5, 6):
             if part in loop:
-                self.visit(_one(loop, part), inner)
-        inner = {**names, _text(loop, 3): start}
-        return self.visit(_one(loop, 7), inner) if 7 in loop else None
+                self.visit(one_of(loop, part), inner)
+        inner = {**names, text_of(loop, 3): start}
+        return self.visit(one_of(loop, 7), inner) if 7 in loop else None
 
 
 def field_errors(serialized: bytes, text: str, schema: Schema, *, offset: int = 0) -> list[str]:
@@ -202,8 +207,8 @@ def field_errors(serialized: bytes, text: str, schema: Schema, *, offset: int = 
     `self`, `oldSelf` and `old` are values of the schema; `text` is the source, which starts at `offset`
     characters of what was compiled.
     """
-    checked = _message(_one(_message(serialized), 2))
-    positions = dict(_positions(_message(_one(checked, 5))))
+    checked = message_of(one_of(message_of(serialized), 2))
+    positions = dict(_positions(message_of(one_of(checked, 5))))
 
     def place(number: int) -> str:
         at = max(0, positions.get(number, offset) - offset)
@@ -212,11 +217,11 @@ def field_errors(serialized: bytes, text: str, schema: Schema, *, offset: int = 
         return f"<input>:{line}:{column}"
 
     walk = _Walk(schema, place)
-    walk.visit(_one(checked, 4), {"self": schema, "oldSelf": schema, "old": schema})
+    walk.visit(one_of(checked, 4), {"self": schema, "oldSelf": schema, "old": schema})
     return list(dict.fromkeys(walk.errors))
 
 
-def _positions(source: dict[int, list[Any]]) -> Iterator[tuple[int, int]]:
+def _positions(source: Message) -> Iterator[tuple[int, int]]:
     for entry in source.get(4, ()):
-        pair = _message(entry)
+        pair = message_of(entry)
         yield pair.get(1, [0])[0], pair.get(2, [0])[0]
