@@ -54,7 +54,7 @@ soak: ## rounds of faults under a writer, not for CI: make soak ROUNDS=20 MINUTE
 	$(DEV) pytest -q -m soak
 
 bench: ## the embedded plane beside the real one; the runtime beside kopf and controller-runtime (half an hour)
-	$(DEV) python bench/plane.py
+	$(DEV) python -m bench.plane
 	$(DEV) python -m bench.runtime $(ARGS)
 	$(DEV) python -m bench.runtime.report
 

@@ -23,6 +23,9 @@ type rate struct {
 	P99       float64 `json:"p99_ms"`
 }
 
+// names are the objects of each worker that later requests work on; so many are created at least.
+const names = 50
+
 // payload makes an object about as large as a real ConfigMap: 1 kB.
 var payload = strings.Repeat("maxmemory-policy allkeys-lru\n", 35)
 
@@ -87,11 +90,11 @@ func requests(o options) []request {
 			return err
 		}},
 		{"get", func(ctx context.Context, client *kubernetes.Clientset, worker, number int) error {
-			_, err := client.CoreV1().ConfigMaps(o.namespace).Get(ctx, name(worker, number%50), meta.GetOptions{})
+			_, err := client.CoreV1().ConfigMaps(o.namespace).Get(ctx, name(worker, number%names), meta.GetOptions{})
 			return err
 		}},
 		{"update", func(ctx context.Context, client *kubernetes.Clientset, worker, number int) error {
-			changed := object(name(worker, number%50))
+			changed := object(name(worker, number%names))
 			changed.Data["number"] = fmt.Sprint(number)
 			_, err := client.CoreV1().ConfigMaps(o.namespace).Update(ctx, changed, meta.UpdateOptions{})
 			return err
@@ -99,14 +102,14 @@ func requests(o options) []request {
 		{"patch", func(ctx context.Context, client *kubernetes.Clientset, worker, number int) error {
 			body := fmt.Appendf(nil, `{"data":{"patched":"%d"}}`, number)
 			_, err := client.CoreV1().ConfigMaps(o.namespace).Patch(
-				ctx, name(worker, number%50), types.StrategicMergePatchType, body, meta.PatchOptions{})
+				ctx, name(worker, number%names), types.StrategicMergePatchType, body, meta.PatchOptions{})
 			return err
 		}},
 		{"apply", func(ctx context.Context, client *kubernetes.Clientset, worker, number int) error {
 			body := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s"},"data":{"applied":"%d"}}`,
-				name(worker, number%50), number)
+				name(worker, number%names), number)
 			_, err := client.CoreV1().ConfigMaps(o.namespace).Patch(
-				ctx, name(worker, number%50), types.ApplyPatchType, body, meta.PatchOptions{FieldManager: "load"})
+				ctx, name(worker, number%names), types.ApplyPatchType, body, meta.PatchOptions{FieldManager: "load"})
 			return err
 		}},
 	}
@@ -126,7 +129,7 @@ func hammer(ctx context.Context, clients []*kubernetes.Clientset, o options,
 		group.Add(1)
 		go func() {
 			defer group.Done()
-			for number := 0; time.Since(began) < o.seconds; number++ {
+			for number := 0; time.Since(began) < o.seconds || number < names; number++ {
 				sent := time.Now()
 				if errs[worker] = send(ctx, client, worker, number); errs[worker] != nil {
 					return
@@ -189,11 +192,13 @@ func fill(ctx context.Context, clients []*kubernetes.Clientset, o options) error
 type listed struct {
 	Objects      int     `json:"objects"`
 	Milliseconds float64 `json:"ms"`
+	Undecoded    float64 `json:"as_json_undecoded_ms"`
 	Paged        float64 `json:"in_pages_of_500_ms"`
 	None         float64 `json:"selector_of_none_ms"`
 }
 
-// lists takes the median of five lists: whole, in pages as kubectl does, and with a selector that matches nothing.
+// lists takes the median of five lists: whole and decoded (as protobuf, where the server has it), as JSON that
+// nobody decodes, in pages as kubectl does, and with a selector that matches nothing.
 func lists(ctx context.Context, client *kubernetes.Clientset, o options) (listed, error) {
 	found := listed{}
 	maps := client.CoreV1().ConfigMaps(o.namespace)
@@ -202,6 +207,11 @@ func lists(ctx context.Context, client *kubernetes.Clientset, o options) (listed
 		if err == nil {
 			found.Objects = len(all.Items)
 		}
+		return err
+	}
+	undecoded := func() error {
+		_, err := client.CoreV1().RESTClient().Get().Namespace(o.namespace).Resource("configmaps").
+			SetHeader("Accept", "application/json").DoRaw(ctx)
 		return err
 	}
 	paged := func() error {
@@ -222,7 +232,7 @@ func lists(ctx context.Context, client *kubernetes.Clientset, o options) (listed
 	for _, one := range []struct {
 		into *float64
 		what func() error
-	}{{&found.Milliseconds, whole}, {&found.Paged, paged}, {&found.None, none}} {
+	}{{&found.Milliseconds, whole}, {&found.Undecoded, undecoded}, {&found.Paged, paged}, {&found.None, none}} {
 		if *one.into, err = median(one.what); err != nil {
 			return found, err
 		}
@@ -267,7 +277,7 @@ func fanOut(ctx context.Context, config *rest.Config, o options) (fanned, error)
 		return fanned{}, err
 	}
 	defer stop()
-	found := fanned{Watchers: o.watchers, Changes: 200}
+	found := fanned{Watchers: o.watchers, Changes: o.changes}
 	var late []time.Duration
 	began := time.Now()
 	for number := range found.Changes {

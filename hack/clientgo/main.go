@@ -21,6 +21,7 @@ type options struct {
 	pod       string
 	workers   int
 	watchers  int
+	changes   int
 	objects   int
 	seconds   time.Duration
 }
@@ -36,6 +37,7 @@ func main() {
 	flags.StringVar(&o.pod, "pod", "", "check: a running pod with a shell, for logs and exec")
 	flags.IntVar(&o.workers, "workers", 8, "load: requests in flight")
 	flags.IntVar(&o.watchers, "watchers", 100, "load: watches for the fan-out")
+	flags.IntVar(&o.changes, "changes", 200, "load: changes that all watches are to see, one after the other")
 	flags.IntVar(&o.objects, "objects", 10000, "load: objects of the large list")
 	flags.DurationVar(&o.seconds, "seconds", 5*time.Second, "load: time for each kind of request")
 	_ = flags.Parse(os.Args[2:])
