@@ -247,6 +247,50 @@ async def test_services_and_names_lead_to_ready_pods(tmp_path: Path) -> None:
                 await asyncio.sleep(0.02)
 
 
+async def test_host_ports_and_node_ports_lead_from_the_nodes_address_to_the_pod(tmp_path: Path) -> None:
+    async with world(tmp_path) as there:
+        ports = [{"containerPort": 6379, "hostPort": 16379}]
+        await there.pod("cache", {"image": "redis:7", "args": ["--protected-mode", "no"], "ports": ports})
+        await there.pod("client", {"command": FOREVER})
+        await there.ready("cache")
+        await there.ready("client")
+        meta = {"name": "db-1", "namespace": "default", "labels": {"kubernetes.io/service-name": "db"}}
+        slice_ = {
+            "metadata": meta,
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": [str(there.agent.pod_address("default", "cache"))]}],
+            "ports": [{"port": 6379, "protocol": "TCP"}],
+        }
+        await there.client.create(decode(slice_, EndpointSlice))
+        spec = {"type": "NodePort", "ports": [{"port": 6379, "nodePort": 31679}]}
+        service = {"metadata": {"name": "db", "namespace": "default"}, "spec": spec}
+        await there.client.create(decode(service, Service))
+        node = there.status("cache")["hostIP"]
+
+        async def from_the_machine(port: int) -> bool:
+            try:
+                reader, writer = await asyncio.open_connection(node, port)
+            except OSError:
+                return False
+            writer.write(b"PING\r\n")
+            answer = await reader.readline()
+            writer.close()
+            await writer.wait_closed()
+            return answer == b"+PONG\r\n"
+
+        async def from_a_pod(port: int) -> bool:
+            command = ("timeout", "2", "redis-cli", "-h", node, "-p", str(port), "ping")
+            return await there.exec("client", *command) == (0, "PONG\n")
+
+        for port in (16379, 31679):
+            for ask in (from_the_machine, from_a_pod):
+                while not await ask(port):
+                    await asyncio.sleep(0.02)
+        await there.client.delete(Pod, "cache", namespace="default", grace_period=0)
+        while await from_the_machine(16379):
+            await asyncio.sleep(0.02)
+
+
 async def test_exec_carries_input_exit_codes_and_terminals(tmp_path: Path) -> None:
     async with world(tmp_path) as there:
         await there.pod("web", {"command": FOREVER, "workingDir": "/srv"})

@@ -6,9 +6,9 @@ from ipaddress import IPv4Address
 from typing import Any
 
 from mooring.kube.object import decode
-from mooring.kube.objects.core import Service
+from mooring.kube.objects.core import Pod, Service
 from mooring.kube.objects.discovery import EndpointSlice
-from mooring.local.node.services import Backend, Frontend, changes, wanted
+from mooring.local.node.services import Backend, Frontend, changes, host_ports, wanted
 
 FRONT = Frontend(IPv4Address("10.96.0.7"), "tcp", 6379)
 ONE, TWO = Backend(IPv4Address("10.99.1.1"), 6379), Backend(IPv4Address("10.99.1.2"), 6379)
@@ -61,3 +61,31 @@ def test_a_removed_service_leaves_nothing() -> None:
     told = changes("t", {FRONT: (ONE,)}, {})
     assert told[-1].startswith("delete element ip t hairpin")
     assert f"delete chain ip t {FRONT.chain}" in told
+
+
+def test_a_node_port_is_served_at_every_node() -> None:
+    left, right = IPv4Address("10.99.0.1"), IPv4Address("10.99.0.2")
+    ports = [{"name": "redis", "port": 6379, "nodePort": 30001}]
+    exposed = service(type="NodePort", clusterIP="10.96.0.7", ports=ports)
+    table = wanted([exposed], [piece({"addresses": ["10.99.1.1"]})], nodes=[left, right])
+    assert table == {
+        FRONT: (ONE,),
+        Frontend(left, "tcp", 30001): (ONE,),
+        Frontend(right, "tcp", 30001): (ONE,),
+    }
+    inner = service(clusterIP="10.96.0.7", ports=ports)
+    assert set(wanted([inner], [], nodes=[left])) == {FRONT}
+
+
+def exposing(**status: Any) -> Pod:
+    ports = [{"containerPort": 6379, "hostPort": 80}, {"containerPort": 1}]
+    spec = {"nodeName": "n1", "containers": [{"name": "c", "ports": ports}]}
+    return decode({"metadata": {"name": "p"}, "spec": spec, "status": status}, Pod)
+
+
+def test_a_host_port_leads_to_its_pod_while_that_lives() -> None:
+    node = IPv4Address("10.99.0.1")
+    live = exposing(phase="Running", podIP="10.99.1.1")
+    assert host_ports([live], {"n1": node}) == {Frontend(node, "tcp", 80): (ONE,)}
+    assert host_ports([exposing(phase="Failed", podIP="10.99.1.1"), exposing()], {"n1": node}) == {}
+    assert host_ports([live], {"other": node}) == {}

@@ -57,7 +57,7 @@ from mooring.local.node.node import Node, Settings
 from mooring.local.node.pod import PodWorker
 from mooring.local.node.rootfs import Tools
 from mooring.local.node.rootless import inside
-from mooring.local.node.services import ServiceTable, wanted
+from mooring.local.node.services import ServiceTable, host_ports, wanted
 from mooring.local.node.spawner import Spawner
 from mooring.local.node.tokens import issue_from
 from mooring.local.node.usage import Meter
@@ -339,6 +339,7 @@ class NodeAgent:
         )
         for informer in (self._sources.service_objects, self._slices, namespaces):
             informer.add_handler(self._on_service_change)
+        self._pods.add_handler(self._on_pod_change)
         for referred in (
             self._sources.config_maps,
             self._sources.secrets,
@@ -346,6 +347,12 @@ class NodeAgent:
             self._sources.volumes,
         ):
             referred.add_handler(self._on_referred_change)
+
+    def _on_pod_change(self, change: Transition[Pod]) -> None:
+        both = [pod.spec for pod in (change.old, change.new) if pod is not None and pod.spec is not None]
+        ports = (port for spec in both for c in spec.containers or () for port in c.ports or ())
+        if any(port.host_port for port in ports):
+            self._services_changed.set()
 
     def _on_service_change(self, change: Transition[Any]) -> None:
         self.zone.changed()
@@ -365,7 +372,10 @@ class NodeAgent:
             await asyncio.sleep(_SETTLE)
             self._services_changed.clear()
             try:
-                await self._table.sync(wanted(self._sources.service_objects.list(), self._slices.list()))
+                nodes = {name: node.address for name, node in self._nodes.items()}
+                services = self._sources.service_objects.list()
+                table = wanted(services, self._slices.list(), nodes=tuple(nodes.values()))
+                await self._table.sync(host_ports(self._pods.list(), nodes) | table)
             except NftError as error:
                 log.error("Service addresses could not be updated", error=str(error))
                 await self._clock.sleep(1.0)

@@ -303,7 +303,7 @@ table ip {config.table} {{
   }}
   chain host {{
     type nat hook output priority -100; policy accept;
-    ip daddr {services} {key} vmap @services
+    {key} vmap @services
   }}
   chain postrouting {{
     type nat hook postrouting priority 100; policy accept;

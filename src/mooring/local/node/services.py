@@ -7,16 +7,16 @@ difference to what the kernel has, in one transaction. Endpoints are chosen at r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Address
 from typing import NamedTuple
 
-from mooring.kube.objects.core import Service, ServicePort
+from mooring.kube.objects.core import Pod, Service, ServicePort
 from mooring.kube.objects.discovery import Endpoint, EndpointSlice
 from mooring.local.node import nft
 
-__all__ = ["SERVICE_NAME_LABEL", "Backend", "Frontend", "ServiceTable", "wanted"]
+__all__ = ["SERVICE_NAME_LABEL", "Backend", "Frontend", "ServiceTable", "host_ports", "wanted"]
 
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 
@@ -50,9 +50,12 @@ Table = Mapping[Frontend, tuple[Backend, ...]]
 
 
 def wanted(
-    services: Iterable[Service], slices: Iterable[EndpointSlice]
+    services: Iterable[Service], slices: Iterable[EndpointSlice], *, nodes: Sequence[IPv4Address] = ()
 ) -> dict[Frontend, tuple[Backend, ...]]:
-    """The frontends of all Services that have a cluster IP, with their ready endpoints, sorted."""
+    """The frontends of all Services that have a cluster IP, with their ready endpoints, sorted.
+
+    Node ports are such frontends too, at each of the nodes' addresses.
+    """
     by_service: dict[tuple[str, str], list[EndpointSlice]] = {}
     for piece in slices:
         name = (piece.metadata.labels or {}).get(SERVICE_NAME_LABEL)
@@ -66,6 +69,37 @@ def wanted(
                 protocol = (port.protocol or "TCP").lower()
                 if protocol in ("tcp", "udp") and port.port:
                     table[Frontend(address, protocol, port.port)] = _backends(port, own)
+        for port in _with_node_port(service):
+            for node in nodes:
+                protocol = (port.protocol or "TCP").lower()
+                if protocol in ("tcp", "udp"):
+                    table[Frontend(node, protocol, port.node_port or 0)] = _backends(port, own)
+    return table
+
+
+def _with_node_port(service: Service) -> list[ServicePort]:
+    spec = service.spec
+    if spec is None or spec.type not in ("NodePort", "LoadBalancer"):
+        return []
+    return [port for port in spec.ports or () if port.node_port]
+
+
+def host_ports(pods: Iterable[Pod], nodes: Mapping[str, IPv4Address]) -> dict[Frontend, tuple[Backend, ...]]:
+    """The frontends of containers' ``hostPort``, at the address of the pod's node (``nodes`` by name)."""
+    table: dict[Frontend, tuple[Backend, ...]] = {}
+    for pod in pods:
+        spec, status = pod.spec, pod.status
+        node = nodes.get((spec.node_name if spec else None) or "")
+        if spec is None or status is None or node is None or spec.host_network:
+            continue
+        if not status.pod_ip or status.phase in ("Succeeded", "Failed"):
+            continue
+        for container in (*(spec.containers or ()), *(spec.init_containers or ())):
+            for port in container.ports or ():
+                protocol = (port.protocol or "TCP").lower()
+                if port.host_port and port.container_port and protocol in ("tcp", "udp"):
+                    front = Frontend(node, protocol, port.host_port)
+                    table[front] = (Backend(IPv4Address(status.pod_ip), port.container_port),)
     return table
 
 
