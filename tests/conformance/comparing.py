@@ -140,7 +140,9 @@ def _referred(kind: str, number: str, answers: Sequence[Answer]) -> str:
     """Return what a reference stands for; `last` is the newest answer that holds such a value."""
     part, key = _REFERRED[kind]
     for answer in reversed(answers) if number == "last" else [answers[int(number)]]:
-        holder = answer.body.get(part) if isinstance(answer.body, dict) else None
+        # The version of a list is that of the whole store, where others write, too.
+        single = isinstance(answer.body, dict) and not {"items", "rows"} & answer.body.keys()
+        holder = answer.body.get(part) if isinstance(answer.body, dict) and (single or kind != "rv") else None
         if isinstance(holder, dict) and holder.get(key):
             return str(holder[key])
     return "0"
@@ -267,12 +269,30 @@ def _table(table: Json, names: _Names) -> Json:
     shown = {
         "kind": table.get("kind"),
         "columns": [{k: v for k, v in column.items() if k != "description"} for column in columns],
-        "metadata": {k: v for k, v in (table.get("metadata") or {}).items() if k != "resourceVersion"},
+        "metadata": {
+            key: _value(value, names, key)
+            for key, value in (table.get("metadata") or {}).items()
+            if key != "resourceVersion"
+        },
     }
     return {**shown, "rows": _value(table.get("rows"), names, "rows")}
 
 
+#: What shows Go's own structures: a diff of two, or a whole one; and a patched object in an order of its own.
+_DUMPS = (
+    (re.compile(r"\n@@ -.*\n", re.DOTALL), ""),
+    (re.compile(r'(Invalid value: )"?[{\[].*[}\]]"?(?=: )', re.DOTALL), r"\1<structure>"),
+    (re.compile(r"ResourceVersion in (the precondition|record) \(\d+\)"), r"ResourceVersion in \1"),
+    # Several causes come in any order; they are compared one by one.
+    (re.compile(r"(?<=is invalid: )\[.*\]\Z", re.DOTALL), "<causes>"),
+    # Service addresses are drawn from another range on each server.
+    (re.compile(r"\b10\.(?:96|171)\.\d+\.\d+\b"), "<ip>"),
+)
+
+
 def _text(text: str, names: _Names) -> str:
+    for dump, shown in _DUMPS:
+        text = dump.sub(shown, text)
     text = _UUID.sub(lambda m: names.of("uid", m[0]), text)
     text = _TIME.sub("<time>", text)
     text = _TOKEN_VOLUME.sub("kube-api-access-<random>", text)
