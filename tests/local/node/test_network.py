@@ -25,7 +25,7 @@ from mooring.local.node.network import (
     RangeInUse,
     abandoned_planes,
 )
-from mooring.local.node.services import Backend, Frontend, ServiceTable
+from mooring.local.node.services import Backend, Frontend, ServiceTable, Sticky
 from mooring.local.node.spawner import Child, Spawn, Spawner
 
 from .lab import network_config, privileged
@@ -112,6 +112,23 @@ async def test_a_service_address_leads_to_its_endpoints_even_to_the_asker_itself
             assert await there.ask(asker, str(virtual)) == 0
         await table.sync({})
         assert await there.ask(two, str(virtual)) == 1
+
+
+@embedded
+@privileged
+async def test_a_client_keeps_to_one_endpoint_where_that_is_asked_for(tmp_path: Path) -> None:
+    async with field(tmp_path) as there:
+        serving, silent = [await there.network.attach(hostname=name) for name in ("one", "two")]
+        await there.serve(serving)
+        virtual = there.network.config.service_cidr[77]
+        front = Frontend(virtual, "tcp", 6379)
+        both = (Backend(serving.address, 6379), Backend(silent.address, 6379))
+        table = ServiceTable(there.network.config.table)
+
+        await table.sync({front: Sticky(both)})
+        assert len({await there.ask(serving, str(virtual)) for _ in range(12)}) == 1
+        await table.sync({front: both})
+        assert {await there.ask(serving, str(virtual)) for _ in range(24)} == {0, 1}
 
 
 @embedded

@@ -8,7 +8,7 @@ from typing import Any
 from mooring.kube.object import decode
 from mooring.kube.objects.core import Pod, Service
 from mooring.kube.objects.discovery import EndpointSlice
-from mooring.local.node.services import Backend, Frontend, changes, host_ports, wanted
+from mooring.local.node.services import Backend, Frontend, Sticky, changes, host_ports, wanted
 
 FRONT = Frontend(IPv4Address("10.96.0.7"), "tcp", 6379)
 ONE, TWO = Backend(IPv4Address("10.99.1.1"), 6379), Backend(IPv4Address("10.99.1.2"), 6379)
@@ -55,6 +55,16 @@ def test_a_changed_endpoint_replaces_one_rule_and_keeps_the_service() -> None:
     assert told[0] == f"flush chain ip t {FRONT.chain}"
     assert "numgen random mod 2" in told[1]
     assert not any("services" in line for line in told)
+
+
+def test_a_service_with_affinity_is_told_apart_and_chooses_by_client() -> None:
+    ports = [{"name": "redis", "port": 6379}]
+    slices = [piece({"addresses": ["10.99.1.1"]}, {"addresses": ["10.99.1.2"]})]
+    loose = wanted([service(clusterIP="10.96.0.7", ports=ports)], slices)
+    sticky = wanted([service(clusterIP="10.96.0.7", ports=ports, sessionAffinity="ClientIP")], slices)
+    assert sticky == {FRONT: Sticky((ONE, TWO))}
+    assert "jhash ip saddr mod 2" in changes("t", loose, sticky)[1]
+    assert changes("t", sticky, sticky) == []
 
 
 def test_a_removed_service_leaves_nothing() -> None:

@@ -1,7 +1,8 @@
 """Service addresses: which endpoints a virtual address stands for, told to nftables.
 
 :func:`wanted` derives the whole table from Services and EndpointSlices; :class:`ServiceTable` makes the
-difference to what the kernel has, in one transaction. Endpoints are chosen at random per connection.
+difference to what the kernel has, in one transaction. Endpoints are chosen at random per connection, or
+by the client's address where the Service asks for affinity.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from mooring.kube.objects.core import Pod, Service, ServicePort
 from mooring.kube.objects.discovery import Endpoint, EndpointSlice
 from mooring.local.node import nft
 
-__all__ = ["SERVICE_NAME_LABEL", "Backend", "Frontend", "ServiceTable", "host_ports", "wanted"]
+__all__ = ["SERVICE_NAME_LABEL", "Backend", "Frontend", "ServiceTable", "Sticky", "host_ports", "wanted"]
 
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 
@@ -46,6 +47,20 @@ class Backend(NamedTuple):
     port: int
 
 
+class Sticky(tuple[Backend, ...]):
+    """Endpoints of which each client keeps to one (``sessionAffinity: ClientIP``)."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sticky) and tuple(self) == tuple(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
+
+
 Table = Mapping[Frontend, tuple[Backend, ...]]
 
 
@@ -68,13 +83,19 @@ def wanted(
             for port in (service.spec.ports if service.spec else None) or ():
                 protocol = (port.protocol or "TCP").lower()
                 if protocol in ("tcp", "udp") and port.port:
-                    table[Frontend(address, protocol, port.port)] = _backends(port, own)
+                    table[Frontend(address, protocol, port.port)] = _chosen(service, port, own)
         for port in _with_node_port(service):
             for node in nodes:
                 protocol = (port.protocol or "TCP").lower()
                 if protocol in ("tcp", "udp"):
-                    table[Frontend(node, protocol, port.node_port or 0)] = _backends(port, own)
+                    table[Frontend(node, protocol, port.node_port or 0)] = _chosen(service, port, own)
     return table
+
+
+def _chosen(service: Service, port: ServicePort, own: Iterable[EndpointSlice]) -> tuple[Backend, ...]:
+    found = _backends(port, own)
+    sticks = service.spec is not None and service.spec.session_affinity == "ClientIP"
+    return Sticky(found) if sticks else found
 
 
 def _with_node_port(service: Service) -> list[ServicePort]:
@@ -180,9 +201,10 @@ def _replace(
         return [*gone, f"add element ip {table} refused {{ {frontend.element} }}"]
     chain = frontend.chain
     choices = ", ".join(f"{n} : {address} . {port}" for n, (address, port) in enumerate(new))
+    choice = "jhash ip saddr" if isinstance(new, Sticky) else "numgen random"
     rule = (
         f"add rule ip {table} {chain} ip protocol {frontend.protocol} "
-        f"dnat ip to numgen random mod {len(new)} map {{ {choices} }}"
+        f"dnat ip to {choice} mod {len(new)} map {{ {choices} }}"
     )
     if old:
         return [f"flush chain ip {table} {chain}", rule]
