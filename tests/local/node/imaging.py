@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Blueprint", "directory", "docker_archive", "file", "layer", "layout", "link", "programs"]
+__all__ = ["Blueprint", "Entry", "directory", "docker_archive", "file", "layer", "layout", "link", "programs"]
 
 Entry = tuple[tarfile.TarInfo, bytes]
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import io
 import os
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from mooring.local.node.layers import LayerError, apply_layer, clone_tree, inside, remove_tree
 
-from .imaging import directory, file, layer, link
+from .imaging import Entry, directory, file, layer, link
 
 
 @pytest.fixture
@@ -130,3 +134,38 @@ def test_paths_are_looked_up_as_the_container_would(root: Path) -> None:
     put(root, link("var/run", "/run"), directory("run"), link("a", "b/c"))
     assert inside(root, "/var/run/x") == root / "run/x"
     assert inside(root, "../../etc") == root / "etc"
+
+
+SEGMENTS = ("a", "b", "..", ".", ".wh.a", ".wh..wh..opq", ".wh...", "")
+NAMES = st.lists(st.sampled_from(SEGMENTS), min_size=1, max_size=4).map("/".join)
+TARGETS = st.one_of(NAMES, st.sampled_from(("/", "../../secret", "../secret/key", "/a", "..")))
+ENTRIES = st.one_of(
+    st.builds(directory, NAMES, mode=st.sampled_from((0o755, 0o000, 0o777))),
+    st.builds(lambda name: file(name, "ours"), NAMES),
+    st.builds(lambda name, target, hard: link(name, target, hard=hard), NAMES, TARGETS, st.booleans()),
+    st.builds(lambda name: link(name, OUTSIDE), NAMES),
+)
+#: Stands for the absolute path outside of the image, which no example knows beforehand.
+OUTSIDE = "@outside"
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(layers=st.lists(st.lists(ENTRIES, max_size=6), min_size=1, max_size=3))
+def test_a_layer_made_at_random_writes_nothing_outside(tmp_path: Path, layers: list[list[Entry]]) -> None:
+    home = Path(tempfile.mkdtemp(dir=tmp_path))
+    (home / "secret").mkdir()
+    (home / "secret/key").write_text("theirs")
+    root = home / "root"
+    root.mkdir()
+    for entries in layers:
+        for info, _ in entries:
+            if info.linkname == OUTSIDE:
+                info.linkname = str(home / "secret/key")
+        with suppress(LayerError):
+            put(root, *entries)
+    assert sorted(os.listdir(home)) == ["root", "secret"]
+    assert os.listdir(home / "secret") == ["key"]
+    assert (home / "secret/key").read_text() == "theirs"
+    assert (home / "secret/key").stat().st_nlink == 1
+    remove_tree(root)
+    assert not root.exists()
