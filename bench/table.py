@@ -406,7 +406,7 @@ class Run:
         exact = f"{one.exact:5.1f} s" if one.exact is not None else "  never"
         say(
             f"{one.peer:8s} {one.round} {one.row:12s} gap {one.gap:6.2f} s  exact {exact}  lost {one.lost}/"
-            f"{one.lost_confirmed} of {one.acknowledged}, {one.lost_keys} keys  {one.flaw}"
+            f"{one.lost_confirmed} of {one.acknowledged} in {one.lost_seconds:.1f} s, {one.lost_keys} keys  {one.flaw}"
         )
 
     async def _steady(self, bed: AnyBed) -> dict[str, Any]:
@@ -527,6 +527,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--peer", action="append", choices=PEERS, help="only this one (repeatable)")
     parser.add_argument("--steady", type=float, default=120.0, help="seconds of rest; 0 leaves it out (120)")
     parser.add_argument("--kubeconfig", type=Path, help="a real cluster on this machine")
+    parser.add_argument("--out", type=Path, help="write the raw figures there")
     parser.add_argument(
         "--publish", action="store_true", help="bench/results/table.json and docs/benchmarks.md"
     )

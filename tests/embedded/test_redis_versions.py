@@ -1,4 +1,4 @@
-"""Old servers, built from source: passwords with odd characters, a roll, a fail-over."""
+"""Old servers, built from source: what depends on the version holds on 5.0 and 3.2 as well."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hack.old_redis import VERSIONS, build
 from tests.embedded.conftest import QUICK_SENTINELS, make_bed
 from tests.embedded.test_redis_password import all_take, incarnations
 
+from mooring.kube.objects.core import Pod
 from mooring.local.node.images import load
 from mooring.testing.bed import Bed, KubernetesBed
 from mooring.testing.redis import RedisStage, manifest
@@ -95,3 +96,62 @@ async def test_a_roll_loses_nothing(old_bed: Bed, version: str) -> None:
     assert last is not None
     assert last.cause == "Planned"
     await stage.delete(claims=True)
+
+
+async def everywhere(stage: RedisStage, count: int) -> None:
+    """Every server holds every key of the last writing."""
+    for pod in await stage.pods("redis"):
+        assert await stage.kept(pod.metadata.name or "", count) == count, pod.metadata.name
+
+
+@pytest.mark.parametrize("persistence", [True, False], ids=["persistent", "in-memory"])
+async def test_no_restart_costs_a_key(old_bed: Bed, version: str, persistence: bool) -> None:
+    document = manifest("old", persistence=persistence, sentinel_settings=QUICK_SENTINELS)
+    document["spec"]["image"] = document["spec"]["sentinel"]["image"] = f"redis:{version}"
+    stage = RedisStage(old_bed, "old")
+    await old_bed.apply(document)
+    await stage.exact(60)
+    await stage.fill(2000)
+
+    # The master comes back at once, and empty.
+    master = await stage.master()
+    pid = stage.pid(master)
+    await asyncio.to_thread(stage.kill_empty, master)
+    await stage.restarted({master: pid})
+    await stage.exact(60)
+    await everywhere(stage, 2000)
+    if persistence:
+        # Everything restarts at once.
+        names = [pod.metadata.name or "" for pod in await stage.pods()]
+        await stage.restarted({name: stage.kill(name) for name in names})
+        await stage.exact(60)
+        await everywhere(stage, 2000)
+        # Every pod comes back with another address.
+        for name in names:
+            await old_bed.client.delete(Pod, name, namespace="default", grace_period=0)
+        await stage.exact(60)
+        await everywhere(stage, 2000)
+    await stage.delete(claims=True)
+
+
+async def test_a_second_master_follows_the_first(old_bed: Bed, version: str) -> None:
+    document = manifest("old", sentinel_settings=QUICK_SENTINELS)
+    document["spec"]["image"] = document["spec"]["sentinel"]["image"] = f"redis:{version}"
+    stage = RedisStage(old_bed, "old")
+    await old_bed.apply(document)
+    await stage.exact(60)
+    await stage.fill(500)
+    master = await stage.master()
+    replica = next(one for one in (await stage.status()).replicas or () if one != master)
+
+    await stage.call(replica, "SLAVEOF", "NO", "ONE")
+    await old_bed.until(lambda: follows(stage, replica), f"{replica} follows again", within=30)
+
+    await stage.exact(60)
+    await everywhere(stage, 500)
+    await stage.delete(claims=True)
+
+
+async def follows(stage: RedisStage, pod: str) -> bool:
+    role = await stage.call(pod, "ROLE")
+    return bool(role[0] == "slave" and role[3] == "connected")

@@ -38,6 +38,7 @@ from mooring.operators.redis.sentinel.moves import (
     data_target,
 )
 from mooring.operators.redis.sentinel.topology import Member, Server
+from mooring.operators.redis.sentinel.unblock import with_way_out
 from mooring.operators.redis.versions import capabilities
 
 __all__ = ["Look", "Observed", "Recorded", "SetState", "Wanted", "held_back", "next_step"]
@@ -75,9 +76,12 @@ def next_step(wanted: Wanted, observed: Observed, recorded: Recorded, now: datet
 
 
 def held_back(wanted: Wanted, verdict: Verdict) -> Verdict:
-    """What is left of a verdict while the cluster is paused: what was seen is noted, nothing is begun."""
+    """What is left of a verdict while the cluster is paused: what was seen is noted, nothing is begun.
+
+    A wait says what would end it.
+    """
     if not wanted.paused or (isinstance(verdict, Record) and _only_notes(verdict)):
-        return verdict
+        return with_way_out(verdict) if isinstance(verdict, Wait) else verdict
     now = {Move: "would do", Wait: "would wait for"}
     what = next((word for kind, word in now.items() if isinstance(verdict, kind)), "")
     name = verdict.reason if isinstance(verdict, Wait) else type(verdict).__name__
