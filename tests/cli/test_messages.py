@@ -116,8 +116,11 @@ async def test_a_port_in_use_is_named_with_the_remedy(program: Program, home: Pa
         address = f"127.0.0.1:{other.getsockname()[1]}"
 
         done = await program.run("up", "--data-dir", home / "data", "--listen", address)
+        log = home / "data" / "mooring.log"
+        log.touch(0o644)
         detached = await program.run("up", "--detach", "--data-dir", home / "data", "--listen", address)
 
+    assert log.stat().st_mode & 0o777 == 0o600, "nobody else reads it, not even one made before"
     assert done.status == detached.status == 1
     assert f"cannot listen on {address}: Address already in use; choose another with --listen" in done.err
     assert f"cannot listen on {address}" in detached.err

@@ -236,7 +236,7 @@ def _detach(directory: DataDirectory) -> int:
     if directory.log.exists() and directory.log.stat().st_size > LOG_BYTES:
         directory.log.replace(directory.log.with_suffix(".log.1"))
     arguments = [word for word in sys.orig_argv[1:] if word != "--detach"]
-    with directory.log.open("ab") as out:
+    with open(directory.log, "ab", opener=_private) as out:
         start = out.tell()
         process = subprocess.Popen(
             [sys.executable, *arguments],
@@ -251,6 +251,13 @@ def _detach(directory: DataDirectory) -> int:
         process.terminate()
         raise
     return 0
+
+
+def _private(path: str, flags: int) -> int:
+    """Open for the owner alone, also what was made for others to read."""
+    file = os.open(path, flags, 0o600)
+    os.fchmod(file, 0o600)
+    return file
 
 
 def _await_ready(process: subprocess.Popen[bytes], log_file: Path, start: int) -> str:
