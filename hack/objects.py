@@ -31,6 +31,7 @@ MODULES: dict[str, tuple[str, str]] = {
     "apps": ("apis__apps__v1", "io.k8s.api.apps.v1."),
     "policy": ("apis__policy__v1", "io.k8s.api.policy.v1."),
     "batch": ("apis__batch__v1", "io.k8s.api.batch.v1."),
+    "certificates": ("apis__certificates.k8s.io__v1", "io.k8s.api.certificates.v1."),
     "coordination": ("apis__coordination.k8s.io__v1", "io.k8s.api.coordination.v1."),
     "discovery": ("apis__discovery.k8s.io__v1", "io.k8s.api.discovery.v1."),
     "events": ("apis__events.k8s.io__v1", "io.k8s.api.events.v1."),

@@ -99,7 +99,10 @@ async def _serve(directory: Path) -> None:
         await publish_api(client, service=_SERVICE, address=_ADVERTISED, port=6443)
         manager = Manager(Client(server.transport(), field_manager="mooring"), name="mooring-controllers")
         controllers.register(
-            manager, volumes=directory / "volumes", authority=certificates.authority.read_text()
+            manager,
+            volumes=directory / "volumes",
+            authority=certificates.authority.read_text(),
+            authority_key=certificates.authority_key,
         )
         running = asyncio.create_task(manager.run())
         leading = asyncio.create_task(manager.leading.wait())

@@ -8,6 +8,7 @@ from typing import Any
 from tests.conformance.access import ACCESS
 from tests.conformance.comparing import Step
 from tests.conformance.kinds import lives
+from tests.conformance.mutations import MUTATIONS
 from tests.conformance.policies import POLICIES
 
 __all__ = ["SCENARIOS"]
@@ -1193,3 +1194,4 @@ SCENARIOS: dict[str, list[Step]] = {
 SCENARIOS.update(lives())
 SCENARIOS.update(ACCESS)
 SCENARIOS.update(POLICIES)
+SCENARIOS.update(MUTATIONS)

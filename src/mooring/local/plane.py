@@ -85,6 +85,7 @@ class Plane:
             self.manager,
             volumes=self.directory.volumes,
             authority=self.certificates.authority.read_text(),
+            authority_key=self.certificates.authority_key,
         )
         self.agent = node_agent.NodeAgent(
             self.manager,

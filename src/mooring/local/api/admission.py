@@ -19,6 +19,7 @@ from mooring.local.api.options import WriteOptions
 from mooring.local.api.quotas import Quotas
 from mooring.local.api.review import EXEMPT, Review, rule_matches, selected
 from mooring.local.api.runtimeclasses import with_runtime_class
+from mooring.local.api.signingrequests import SIGNING_REQUESTS, check_decision, with_requester
 from mooring.local.api.storage import Store
 from mooring.local.api.webhooks import Reply, WebhookClient, WebhookError, denied
 
@@ -77,6 +78,8 @@ class Admission:
         if obj is not None:
             check_limits(obj, call, creates=operation == "CREATE")
             _check_priority_class(obj, call)
+            if old is not None and call.served.storage == SIGNING_REQUESTS:
+                check_decision(call, obj, old)
         review = Review(call, obj, old, operation, options)
         check_policies(review)
         hooks = [hook for hook in self._hooks(_VALIDATING, call) if _matches(hook, review)]
@@ -145,6 +148,8 @@ def _completed(obj: JsonObject, old: JsonObject | None, call: Call) -> JsonObjec
     storage = call.served.storage
     if storage == "pods":
         return _complete_pod(obj, call) if old is None else _with_tolerations(_with_priority_of(obj, old))
+    if storage == SIGNING_REQUESTS and old is None:
+        return with_requester(obj, call)
     finalizer = _PROTECTED.get(storage)
     if old is None and finalizer is not None and finalizer not in finalizers(obj):
         return with_metadata(obj, finalizers=[*finalizers(obj), finalizer])
@@ -171,10 +176,10 @@ def _with_priority_of(obj: JsonObject, old: JsonObject) -> JsonObject:
 
 def _complete_pod(obj: JsonObject, call: Call) -> JsonObject:
     """Return a new pod with its account, priority and the tolerations every pod gets for five minutes."""
-    obj = with_runtime_class(with_account(with_default_limits(obj, call), call), call)
+    obj = with_account(with_default_limits(obj, call), call)
     spec = dict(obj["spec"])
     _set_priority(spec, call, obj["metadata"].get("name") or "")
-    return _with_tolerations({**obj, "spec": spec})
+    return with_runtime_class(_with_tolerations({**obj, "spec": spec}), call)
 
 
 def _with_tolerations(obj: JsonObject) -> JsonObject:

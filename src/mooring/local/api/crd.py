@@ -547,22 +547,43 @@ def _definitions(crd: JsonObject, version: str, prefix: str) -> dict[str, JsonOb
     if spec.get("preserveUnknownFields"):
         schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     properties = schema.setdefault("properties", {})
-    text = {"type": "string"}
-    properties |= {"apiVersion": text, "kind": text, "metadata": {"allOf": [{"$ref": prefix + _OBJECT_META}]}}
+    told = _told()
+    properties |= {**told, "metadata": {**_reference(prefix + _OBJECT_META), "description": _METADATA_TOLD}}
     schema["x-kubernetes-group-version-kind"] = [{"group": group, "kind": kind, "version": version}]
     name = _definition_name(crd, version, kind)
     listed = {
+        "description": f"{list_kind} is a list of {kind}",
         "type": "object",
         "required": ["items"],
         "properties": {
-            "apiVersion": text,
-            "items": {"type": "array", "items": {"$ref": prefix + name}},
-            "kind": text,
-            "metadata": {"allOf": [{"$ref": prefix + _LIST_META}]},
+            **told,
+            "items": {
+                "description": f"List of {spec['names']['plural']}. More info: {_CONVENTIONS}",
+                "type": "array",
+                "items": {"$ref": prefix + name},
+            },
+            "metadata": {**_reference(prefix + _LIST_META), "description": _LIST_METADATA_TOLD},
         },
         "x-kubernetes-group-version-kind": [{"group": group, "kind": list_kind, "version": version}],
     }
     return {name: schema, _definition_name(crd, version, list_kind): listed}
+
+
+_CONVENTIONS: Final = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
+_METADATA_TOLD: Final = f"Standard object's metadata. More info: {_CONVENTIONS}#metadata"
+_LIST_METADATA_TOLD: Final = f"Standard list metadata. More info: {_CONVENTIONS}#types-kinds"
+
+
+def _reference(name: str) -> JsonObject:
+    return {"allOf": [{"$ref": name}]}
+
+
+def _told() -> JsonObject:
+    """Return what every kind has, as the built-in kinds tell it."""
+    core = builtin().document("", "v1")
+    assert core is not None
+    known = core["components"]["schemas"]["io.k8s.api.core.v1.ConfigMap"]["properties"]
+    return {name: known[name] for name in ("apiVersion", "kind")}
 
 
 def _to_v3(schema: Any) -> Any:

@@ -52,6 +52,7 @@ class Mutations:
     review: Review
     _repeating: list[_Invocation] = field(default_factory=list)
     _due: set[int] = field(default_factory=set)
+    _failures: list[str] = field(default_factory=list)
 
     def first(self, obj: JsonObject) -> JsonObject:
         """Return the object as the policies in force want it; raises the first refusal."""
@@ -65,6 +66,7 @@ class Mutations:
                 continue
             for params in every:
                 obj = self._invoked(_Invocation(policy, binding, params), obj)
+        self._check()
         return obj
 
     def again(self, obj: JsonObject, *, changed: bool) -> JsonObject:
@@ -72,7 +74,13 @@ class Mutations:
         due = range(len(self._repeating)) if changed else sorted(self._due)
         for index in due:
             obj = self._mutated(self._repeating[index], obj)
+        self._check()
         return obj
+
+    def _check(self) -> None:
+        """Refuse the write for what has failed so far."""
+        if self._failures:
+            raise refusal(self.review, *self._failures, code=403, reason="Invalid", bare=True)
 
     def _invoked(self, invocation: _Invocation, obj: JsonObject) -> JsonObject:
         mutated = self._mutated(invocation, obj)
@@ -118,19 +126,18 @@ class Mutations:
             raise ExpressionError(str(error)) from None
 
     def _failed(self, invocation: _Invocation, why: str) -> None:
-        """Refuse the write, unless failures of the policy are to be ignored."""
+        """Note a failure, unless those of the policy are to be ignored."""
         if invocation.policy["spec"].get("failurePolicy") == "Ignore":
             return
         names = [each["metadata"]["name"] for each in (invocation.policy, invocation.binding)]
-        told = f"policy '{names[0]}' with binding '{names[1]}' denied request: {why}"
-        raise refusal(self.review, told, code=403, reason="Invalid", message=told)
+        self._failures.append(f"policy '{names[0]}' with binding '{names[1]}' denied request: {why}")
 
 
 def _value(expression: str, data: JsonObject) -> Any:
     literals = as_maps(expression)
     if literals.mismatch:
         raise ExpressionError(f"type mismatch: {literals.mismatch}")
-    return evaluated(literals.expression, data)
+    return evaluated(literals.expression, data, shown=expression.strip())
 
 
 def _json_patched(obj: JsonObject, operations: Any) -> JsonObject:

@@ -70,12 +70,14 @@ def _concerns(match: Mapping[str, Any], review: Review, *, by_default: bool = Fa
     return any(rule_matches(rule, review) for rule in rules) or (by_default and not rules)
 
 
-def refusal(review: Review, why: str, *, code: int, reason: str, message: str = "") -> ApiError:
-    """Return the answer to a write that a policy refuses; `message` is its text when `why` is only the cause."""
+def refusal(review: Review, *why: str, code: int, reason: str, bare: bool = False) -> ApiError:
+    """Return the answer to a write that policies refuse; `bare`: its text is the first cause as it is."""
     served = review.call.served
-    shown = failures.forbidden(served.group, served.plural, review.name(), why)
-    details = {**shown.details, "causes": [{"message": why}]}
-    return api_error(code, {"message": message or shown.message, "reason": reason, "details": details})
+    shown = failures.forbidden(served.group, served.plural, review.name(), why[0])
+    details = {**shown.details, "causes": [{"message": each} for each in why]}
+    return api_error(
+        code, {"message": why[0] if bare else shown.message, "reason": reason, "details": details}
+    )
 
 
 def seen(review: Review, params: JsonObject | None) -> JsonObject:
@@ -97,15 +99,15 @@ def _shown(obj: JsonObject | None) -> JsonObject | None:
     return {**obj, "metadata": {**meta, "__namespace__": meta["namespace"]}}
 
 
-def evaluated(expression: str, data: JsonObject) -> Any:
-    """Return the value of an expression as plain data; raises ExpressionError."""
+def evaluated(expression: str, data: JsonObject, *, shown: str = "") -> Any:
+    """Return the value of an expression as plain data; raises ExpressionError, which names it, or `shown`."""
     try:
         result = compiled(expression, *VARIABLES).eval(data=data)
     except CompileError as error:
         raise ExpressionError(str(error)) from None
     if result.type() == cel.Type.ERROR:
         why = failure(str(result.value()))
-        raise ExpressionError(f"expression '{expression}' resulted in error: {why}")
+        raise ExpressionError(f"expression '{shown or expression}' resulted in error: {why}")
     return result.plain_value()
 
 

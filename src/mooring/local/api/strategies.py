@@ -178,13 +178,39 @@ def prepare_subresource(
         conditions = (new.get("status") or {}).get("conditions")
         status = {k: v for k, v in (old.get("status") or {}).items() if k != "conditions"}
         new = {**new, "status": {**status, "conditions": conditions} if conditions else status}
-        return _with_part(new, old, "spec")
+        return _timed(_with_part(new, old, "spec"), old, world)
     kept = _STATUS_METADATA if served.custom is not None else _METADATA_KEPT.get(served.storage, ())
     if served.custom is not None:
         new = {**old, "metadata": new["metadata"], **({"status": new["status"]} if "status" in new else {})}
     result = _with_metadata_of(_with_part(new, old, "spec"), old, kept)
     prepare = _STATUS.get(served.storage)
     return prepare(result, old, world) if prepare and served.custom is None else result
+
+
+def _update_signing_request(new: JsonObject, old: JsonObject, world: World) -> JsonObject:
+    return _with_part(new, old, "spec")
+
+
+def _timed(new: JsonObject, old: JsonObject, world: World) -> JsonObject:
+    """Return a signing request whose conditions say when they were set, and when they became so."""
+    status, now = new.get("status") or {}, rfc3339(world.now())
+    if not status.get("conditions"):
+        return new
+    before = {
+        (c.get("type"), c.get("status")): c.get("lastTransitionTime")
+        for c in (old.get("status") or {}).get("conditions") or ()
+    }
+    timed = [
+        {
+            **condition,
+            "lastUpdateTime": condition.get("lastUpdateTime") or now,
+            "lastTransitionTime": condition.get("lastTransitionTime")
+            or before.get((condition.get("type"), condition.get("status")))
+            or now,
+        }
+        for condition in status["conditions"]
+    ]
+    return {**new, "status": {**status, "conditions": timed}}
 
 
 def _with_metadata_of(new: JsonObject, old: JsonObject, names: tuple[str, ...]) -> JsonObject:
@@ -591,9 +617,11 @@ _CREATE: Mapping[str, Callable[[JsonObject, World], JsonObject]] = {
 _STATUS: Mapping[str, Callable[[JsonObject, JsonObject, World], JsonObject]] = {
     "pods": _pod_status,
     "persistentvolumes": _volume_status,
+    "certificatesigningrequests.certificates.k8s.io": _timed,
 }
 _UPDATE: Mapping[str, Callable[[JsonObject, JsonObject, World], JsonObject]] = {
     CRD: _update_definition,
     "namespaces": _update_namespace,
     "services": _update_service,
+    "certificatesigningrequests.certificates.k8s.io": _update_signing_request,
 }

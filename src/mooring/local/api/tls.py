@@ -32,6 +32,11 @@ class Certificates:
     certificate: Path
     key: Path
 
+    @property
+    def authority_key(self) -> Path:
+        """The authority's private key, which signs for others too."""
+        return self.authority.with_suffix(".key")
+
     def server_context(self) -> ssl.SSLContext:
         """Return the context of a listener."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

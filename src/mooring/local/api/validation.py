@@ -54,7 +54,7 @@ def validate_update(
     rules = rules_of(group, kind)
     if rules is None:
         return errors
-    if subresource == "status":
+    if subresource in ("status", "approval"):
         return errors + list(rules.status(obj, old))
     return errors + list(rules.update(obj, old)) if not subresource else errors
 

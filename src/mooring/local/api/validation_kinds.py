@@ -22,6 +22,7 @@ from mooring.local.api.fields import (
     required,
     too_long,
 )
+from mooring.local.api.validation_certificates import signing_decision, signing_request
 from mooring.local.api.validation_metadata import immutable, label_errors, selector_errors, selects
 from mooring.local.api.validation_pods import (
     PORT_RANGE,
@@ -740,6 +741,7 @@ _RULES: Final[dict[tuple[str, str], Rules]] = {
     ("", "Secret"): _also(_secret, _secret_update),
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): _also(policy_errors, _nothing),
     ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"): _also(mutation_errors, _nothing),
+    ("certificates.k8s.io", "CertificateSigningRequest"): Rules(signing_request, _nothing, signing_decision),
     ("apps", "ControllerRevision"): Rules(_revision, _revision_update),
     ("apps", "Deployment"): _also(
         _deployment, _SELECTOR_FIXED, status=_counted("updatedReplicas", "readyReplicas", "availableReplicas")

@@ -20,6 +20,7 @@ from mooring.local.controllers.nodes import GRACE, NodeLifecycle, PodCollector, 
 from mooring.local.controllers.replicaset import REPLICATION, SETS, ReplicaSetController
 from mooring.local.controllers.rolegathering import RoleGathering
 from mooring.local.controllers.scheduler import Scheduler
+from mooring.local.controllers.signing import CertificateSigner, Issuer
 from mooring.local.controllers.statefulset import StatefulSetController
 from mooring.local.controllers.volumes import (
     ClaimController,
@@ -40,6 +41,7 @@ def register(
     *,
     volumes: Path,
     authority: str,
+    authority_key: Path | None = None,
     locks: Path | None = None,
     node_grace: float = GRACE,
     autoscaler_period: float = PERIOD,
@@ -48,7 +50,8 @@ def register(
 
     ``volumes`` is the directory that provisioned volumes are made in, ``locks`` that of the node's volume
     locks (default: ``node/locks`` beside it), ``authority`` the PEM text of the API server's authority, which
-    every namespace gets as ConfigMap ``kube-root-ca.crt``. ``node_grace``: seconds of silence after which a
+    every namespace gets as ConfigMap ``kube-root-ca.crt``; with ``authority_key``, the file of its key, approved
+    CertificateSigningRequests are signed. ``node_grace``: seconds of silence after which a
     node counts as lost (50); ``autoscaler_period``: seconds between two looks at an autoscaler (15).
     """
     sources = _Sources(manager)
@@ -86,6 +89,9 @@ def register(
         PodCollector(context),
     ):
         manager.add(part.controller())
+    if authority_key is not None:
+        signer = CertificateSigner(context, Issuer.load(authority.encode(), authority_key))
+        manager.add(signer.controller())
 
 
 def register_for_nodes(manager: Manager, *, volumes: Path, locks: Path | None = None) -> None:
