@@ -16,6 +16,7 @@ import pytest_asyncio
 from tests.operators.redis.cluster.stage import OPERATOR, Stage, manifest
 
 from mooring.kube.objects.core import Pod
+from mooring.operators.redis.dial import DialError
 from mooring.testing.bed import Bed
 
 pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
@@ -176,3 +177,34 @@ def wipe(stage: Stage, pod: str, *, keep: str) -> list[str]:
         shutil.rmtree(one) if one.is_dir() else one.unlink()
         gone.append(one.name)
     return gone
+
+
+async def test_two_nodes_are_a_master_and_a_replica_and_survive_losing_both_servers(make: Make) -> None:
+    stage = await make(replicas=2, exact=False)
+    await running(stage)
+    leader = (await stage.status()).leader or ""
+    assert await stage.call(leader, "SET", "kept", "1") == "OK"
+    assert await stage.call(leader, "WAIT", 1, 5000) == 1
+
+    for pod in await stage.addresses():
+        stage.bed.kill("default", pod, "redis")
+
+    await stage.bed.until(lambda: restarted(stage, leader), f"{leader} runs again")
+    await running(stage)
+    for pod in await stage.addresses():
+        assert await stage.call(pod, "GET", "kept") == "1"
+    assert (await stage.status()).leader == leader
+
+
+async def running(stage: Stage) -> None:
+    """Wait until the phase is Running and both servers agree on who leads."""
+
+    async def well() -> bool:
+        status = await stage.status()
+        try:
+            roles = [(await stage.call(pod, "ROLE"))[0] for pod in await stage.addresses()]
+        except DialError:
+            return False
+        return status.phase == "Running" and sorted(roles) == ["master", "slave"]
+
+    await stage.bed.until(well, "a master and a replica run", within=60, every=0.2)

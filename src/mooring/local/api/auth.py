@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
+import hmac
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
 from mooring.local.api import failures
 from mooring.local.api.http import Request, User
+from mooring.local.api.objectmeta import is_deleting
 from mooring.local.api.storage import Store
 from mooring.local.api.tokens import ISSUER, Authority, Claims, TokenError
 
@@ -71,6 +74,9 @@ class Authenticator:
         if user := self._users.get(_digest(token)):
             return user, audiences
         claims = self._authority.verify(token, now=now, audiences=audiences)
+        if claims.lasting:
+            self._check_held(claims, token)
+            claims = replace(claims, bound={})
         return self._account(claims), tuple(one for one in claims.audiences if one in audiences)
 
     def _account(self, claims: Claims) -> User:
@@ -81,7 +87,7 @@ class Authenticator:
             raise TokenError(f'serviceaccounts "{claims.name}" not found')
         if (uid := account.obj["metadata"]["uid"]) != claims.uid:
             raise TokenError(f"service account UID ({uid}) does not match claim ({claims.uid})")
-        extra = {_CREDENTIAL: (f"JTI={claims.id}",)}
+        extra = {} if claims.lasting else {_CREDENTIAL: (f"JTI={claims.id}",)}
         for kind, (name, uid) in claims.bound.items():
             if kind != "node" or "pod" not in claims.bound:
                 self._check_bound(kind, claims)
@@ -90,6 +96,15 @@ class Authenticator:
                 extra |= {f"authentication.kubernetes.io/{kind}-uid": (uid,)} if uid else {}
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{claims.namespace}", _AUTHENTICATED)
         return User(f"system:serviceaccount:{claims.namespace}:{claims.name}", claims.uid, groups, extra)
+
+    def _check_held(self, claims: Claims, token: str) -> None:
+        """Raise TokenError unless the Secret that a lasting token was made for still holds it."""
+        entry = self._store.collection("secrets").get((claims.namespace, claims.bound["secret"][0]))
+        if entry is None or is_deleting(entry.obj):
+            raise TokenError("Token has been invalidated")
+        held = base64.b64decode((entry.obj.get("data") or {}).get("token") or "")
+        if not hmac.compare_digest(held, token.encode()):
+            raise TokenError("Token does not match server's copy")
 
     def _check_bound(self, kind: str, claims: Claims) -> None:
         name, uid = claims.bound[kind]

@@ -41,6 +41,7 @@ from mooring.local.api.reviews import VIRTUAL
 from mooring.local.api.schema import builtin
 from mooring.local.api.storage import Entry, Event, MemoryBackend, SqliteBackend, StorageError, Store
 from mooring.local.api.strategies import CRD, World
+from mooring.local.api.token_secrets import TokenSecrets
 from mooring.local.api.tokens import ISSUER, Authority
 from mooring.local.api.webhooks import WebhookClient
 
@@ -98,6 +99,7 @@ class ApiServer:
         self.cluster.identify = self._identify
         self._virtual = VIRTUAL
         self._maintenance = Maintenance(self.cluster)
+        self._token_secrets = TokenSecrets(store, authority)
         self._runners: list[web.ServerRunner] = []
         self._ready = False
 
@@ -144,6 +146,8 @@ class ApiServer:
         )
         self._quotas.resume()
         self._maintenance.start()
+        controller = User("system:serviceaccount:kube-system:token-controller", groups=(MASTERS,))
+        self._token_secrets.start(self.transport(user=controller, agent="kube-controller-manager"))
         self._ready = True
 
     async def close(self) -> None:
@@ -151,6 +155,7 @@ class ApiServer:
         self.cluster.closing.set()
         self.cluster.store.wake()
         self._ready = False
+        await self._token_secrets.stop()
         await self._maintenance.stop()
         for runner in self._runners:
             await runner.cleanup()
@@ -197,6 +202,8 @@ class ApiServer:
         try:
             answer = await self._route(request)
         except ApiError as error:
+            if error.message.startswith(failures.ROUTED):
+                request.warnings.clear()  # what the router refuses never came to the resource
             answer = _failure(error, request)
         except StorageError as error:
             answer = _failure(failures.internal(str(error)), request)

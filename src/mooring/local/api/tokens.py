@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ ISSUER = "https://kubernetes.default.svc.cluster.local"
 #: What a token can be bound to, as its claims name it.
 BOUND = ("pod", "secret", "node")
 _SIZE = 32
+#: The issuer of the tokens in Secrets, and how their claims begin.
+_LASTING_ISSUER, _LASTING = "kubernetes/serviceaccount", "kubernetes.io/serviceaccount/"
 
 
 class TokenError(ValueError):
@@ -41,6 +44,8 @@ class Claims:
     #: Name and UID of what it is bound to, by kind (see BOUND).
     bound: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    #: A token of a Secret, good while that Secret holds it.
+    lasting: bool = False
 
 
 class Authority:
@@ -91,6 +96,22 @@ class Authority:
             "nbf": issued,
             "sub": subject,
         }
+        return self._signed(payload)
+
+    def sign_lasting(self, secret: tuple[str, str], *, account: str, uid: str) -> str:
+        """Return the token of a Secret (namespace and name) for an account; it never expires."""
+        namespace, name = secret
+        payload = {
+            "iss": _LASTING_ISSUER,
+            f"{_LASTING}namespace": namespace,
+            f"{_LASTING}secret.name": name,
+            f"{_LASTING}service-account.name": account,
+            f"{_LASTING}service-account.uid": uid,
+            "sub": f"system:serviceaccount:{namespace}:{account}",
+        }
+        return self._signed(payload)
+
+    def _signed(self, payload: Mapping[str, Any]) -> str:
         header = {"alg": "ES256", "kid": self._key_id}
         signed = _text(msgspec.json.encode(header)) + "." + _text(msgspec.json.encode(payload))
         r, s = decode_dss_signature(self._key.sign(signed.encode(), ec.ECDSA(hashes.SHA256())))
@@ -132,6 +153,17 @@ class Authority:
 
 
 def _claims(payload: Any) -> Claims:
+    if payload["iss"] == _LASTING_ISSUER:
+        return Claims(
+            namespace=payload[f"{_LASTING}namespace"],
+            name=payload[f"{_LASTING}service-account.name"],
+            uid=payload[f"{_LASTING}service-account.uid"],
+            audiences=(ISSUER,),
+            expires=math.inf,
+            bound={"secret": (payload[f"{_LASTING}secret.name"], "")},
+            id="",
+            lasting=True,
+        )
     about = payload["kubernetes.io"]
     account = about["serviceaccount"]
     return Claims(

@@ -21,6 +21,7 @@ from mooring.operators.redis.cluster import moves
 from mooring.operators.redis.cluster.gather import Gathering
 from mooring.operators.redis.cluster.look import Look
 from mooring.operators.redis.cluster.names import MANAGED_SELECTOR, cluster_of
+from mooring.operators.redis.cluster.pair import leader_of
 from mooring.operators.redis.cluster.plan import next_step
 from mooring.operators.redis.cluster.report import described, phase_of, progress
 from mooring.operators.redis.cluster.specs import Specs, template_lines
@@ -156,7 +157,8 @@ class ClusterActor(Actor[RedisCluster]):
         before = _status(ctx).phase
         status = phase_of(_status(ctx), look, verdict, blocked)
         ctx.show(status)
-        ready = look.recorded.formed and not look.seen.absent_owners and bool(look.seen.owners)
+        serving = leader_of(look) is not None or (bool(look.seen.owners) and not look.seen.absent_owners)
+        ready = look.recorded.formed and serving
         said = status.reason or "all slots are served"
         ctx.ready(ready, "Serving" if ready else status.phase or "Creating", said)
         if paused:
@@ -276,7 +278,8 @@ def _status(ctx: Context[RedisCluster]) -> RedisClusterStatus:
 def _recorded(status: RedisClusterStatus, move: moves.Record) -> RedisClusterStatus:
     plan = None if move.drop_plan else move.plan or status.slot_plan
     formed = status.formed_cluster_before if move.formed is None else move.formed
-    return replace(status, slot_plan=plan, formed_cluster_before=formed)
+    leader = move.leader or status.leader
+    return replace(status, slot_plan=plan, formed_cluster_before=formed, leader=leader)
 
 
 async def _nothing() -> None:

@@ -129,7 +129,10 @@ class Gathering:
         wanted = self._wanted(seen)
         ids = {one.name or "": one.node_id or "" for one in self._status.conditions or () if one.node_id}
         recorded = Recorded(
-            formed=bool(self._status.formed_cluster_before), plan=self._status.slot_plan, ids=ids
+            formed=bool(self._status.formed_cluster_before),
+            plan=self._status.slot_plan,
+            ids=ids,
+            leader=self._status.leader or "",
         )
         places = {pod.name: self._place(pod) for pod in pods}
         return Look(wanted=wanted, seen=seen, recorded=recorded, places=places, now=now)
@@ -168,7 +171,7 @@ class Gathering:
         """Whether the slots can be moved as declared is known before any pod is made."""
         if self._status.slot_plan is not None:
             return nodes
-        whole = seen.covered == ALL
+        whole = seen.covered == ALL or 2 in (nodes, self.there)
         if self._status.formed_cluster_before and whole:
             names = [one.id for one in seen.live]
             if why := invalid_scaling(self.spec, nodes=self.there, owned=seen.owners, names=names):

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
+from typing import Final
 
 from mooring.operators.redis.cluster.moves import Target
 from mooring.operators.redis.cluster.placement import Place
 from mooring.operators.redis.cluster.topology import Live, Node, Seen
 from mooring.operators.redis.cluster.types import AssignStrategy, SlotPlan, masters_of
 
-__all__ = ["Look", "Recorded", "Wanted", "target_of"]
+__all__ = ["DEAD_GRACE", "Look", "Recorded", "Wanted", "target_of"]
+
+DEAD_GRACE: Final = timedelta(seconds=3)
+"""How long a container that ended may take to be back before its replica takes over: back with all its data is
+better than a fail-over, which costs what the replica did not have yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +49,8 @@ class Recorded:
     plan: SlotPlan | None = None
     ids: Mapping[str, str] = field(default_factory=dict)
     """Node ids by pod, as last seen."""
+    leader: str = ""
+    """The pod that leads a pair."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +140,14 @@ class Look:
             return why
         waiting = next((one.name for one in self.members if not one.server.covered), "")
         return f"{waiting} does not serve its slots yet" if waiting else ""
+
+    def gone_for_sure(self, node: Node | None) -> bool:
+        """It cannot be serving: silence alone proves nothing, Kubernetes' word that it ended does."""
+        if node is None:
+            return True
+        pod = node.pod
+        ended = pod.died_at is not None and self.now - pod.died_at > DEAD_GRACE
+        return not pod.running and ended
 
     def majority(self) -> bool:
         """Enough masters answer to vote."""

@@ -151,6 +151,7 @@ class Record(Move):
     """Write down what must be known before the next step."""
 
     formed: bool | None = None
+    leader: str = ""
     plan: SlotPlan | None = None
     drop_plan: bool = False
 

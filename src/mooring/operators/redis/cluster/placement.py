@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-__all__ = ["Place", "best_master", "choose_masters", "pair"]
+__all__ = ["Place", "best_master", "choose_masters", "matched"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ def best_master(replica: Place, masters: Sequence[Place], *, replicas: Mapping[s
     return min(masters, key=lambda one: (replicas.get(one.name, 0), cost(one, replica), one.ordinal))
 
 
-def pair(masters: Sequence[Place], replicas: Sequence[Place]) -> dict[str, str]:
+def matched(masters: Sequence[Place], replicas: Sequence[Place]) -> dict[str, str]:
     """Replica -> master, evenly, with as few as possible beside their master.
 
     Taken one by one first; then two replicas change places as long as that helps, since the last one otherwise

@@ -7,7 +7,6 @@ what there is and nothing else, so that a step interrupted anywhere is simply ta
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Final
 
 from mooring.operators.redis.cluster.look import Look, target_of
@@ -25,7 +24,8 @@ from mooring.operators.redis.cluster.moves import (
     Verdict,
     Wait,
 )
-from mooring.operators.redis.cluster.placement import Place, best_master, choose_masters, pair
+from mooring.operators.redis.cluster.pair import pair
+from mooring.operators.redis.cluster.placement import Place, best_master, choose_masters, matched
 from mooring.operators.redis.cluster.roll import roll
 from mooring.operators.redis.cluster.scale import newcomers, scale
 from mooring.operators.redis.cluster.slots import ALL, count, shares, show
@@ -33,13 +33,11 @@ from mooring.operators.redis.cluster.topology import Live, Node
 
 __all__ = ["next_step"]
 
-DEAD_GRACE: Final = timedelta(seconds=3)
-"""How long a container that ended may take to be back before its replica takes over: back with all its data is
-better than a fail-over, which costs what the replica did not have yet."""
-
 
 def next_step(look: Look) -> Verdict:
     """What to do now."""
+    if look.wanted.nodes == 2:
+        return pair(look)
     rules = (let_in, found) if not look.recorded.formed else (let_in, heal, scale, waiting, roll)
     for rule in rules:
         verdict = rule(look)
@@ -278,9 +276,7 @@ def _gone(look: Look, id: str) -> bool:
         return True  # no such pod any more, or the pod runs under another id
     if node.held is not None:
         return False  # decided by `let_in`
-    pod = node.pod
-    ended = pod.died_at is not None and look.now - pod.died_at > DEAD_GRACE
-    return not pod.running and ended
+    return look.gone_for_sure(node)
 
 
 def take_over(look: Look, owner: str, *, why: str) -> Verdict | None:
@@ -379,7 +375,7 @@ def _attach_spare(look: Look) -> Verdict | None:
     else:
         by_name = {one.name: one for one in masters}
         places: list[Place] = [look.place(one) for one in masters]
-        chosen = pair(places, [look.place(one) for one in free])
+        chosen = matched(places, [look.place(one) for one in free])
         pairs = [(target_of(one), by_name[chosen[one.name]].id) for one in free]
     if not pairs:
         return None

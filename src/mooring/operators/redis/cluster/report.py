@@ -121,6 +121,8 @@ def _phase(look: Look, verdict: Verdict) -> str:
         return "Running"
     if stuck:
         return "Failed"
+    if look.wanted.nodes == 2:
+        return "Restarting"
     if look.wanted.pods != look.wanted.nodes or isinstance(verdict, Resize):
         return "Scaling"
     if look.recorded.plan is not None or isinstance(verdict, Record) or look.wanted.stale_template:

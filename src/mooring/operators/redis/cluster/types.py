@@ -172,6 +172,7 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
     reason_type: Annotated[str | None, F("What is in the way, in a word.")] = None
     conditions: Annotated[list[NodeCondition] | None, F("One per redis node.")] = None
     formed_cluster_before: Annotated[bool | None, F("All slots have had an owner.")] = None
+    leader: Annotated[str | None, F("The pod that leads a pair.")] = None
     slot_plan: Annotated[SlotPlan | None, F("A move of slots under way.")] = None
     observed_generation: Annotated[int | None, F("The generation this speaks of.")] = None
     standard_conditions: Annotated[list[meta.Condition] | None, F("Ready, Progressing and Stalled.")] = None

@@ -1,0 +1,113 @@
+"""Two nodes: a plain master and its replica, without slots and without votes. Pure rules.
+
+Every server starts as a replica of an address where nobody lives, so none serves by itself. Who leads is written down
+before it is told to; after a restart of both, the one that was written down leads again if it has its data.
+"""
+
+from __future__ import annotations
+
+from mooring.operators.redis.cluster.look import Look, target_of
+from mooring.operators.redis.cluster.moves import Follow, InSync, Record, Verdict, Wait
+from mooring.operators.redis.cluster.topology import Node
+
+__all__ = ["leader_of", "pair"]
+
+
+def leader_of(look: Look) -> Node | None:
+    """The one server that leads; None while there is none, or two claim to."""
+    leaders = _leaders(look)
+    return leaders[0] if len(leaders) == 1 else None
+
+
+def pair(look: Look) -> Verdict:
+    """What to do now for a master and its replica."""
+    leaders = _leaders(look)
+    if not leaders:
+        return _choose(look)
+    named = [one for one in leaders if one.name == look.recorded.leader]
+    if len(leaders) > 1 and not named:
+        return Wait(
+            reason="TwoMasters",
+            message=f"{leaders[0].name} and {leaders[1].name} both lead, and neither is written down; make one follow",
+            after=5.0,
+            stalled=True,
+        )
+    leader = (named or leaders)[0]
+    if look.recorded.leader != leader.name:
+        return Record(leader=leader.name, why=f"{leader.name} leads")
+    for one in _answering(look):
+        if one is not leader and one.server is not None and one.server.master != leader.address:
+            return Follow(
+                target=target_of(one), leader=leader.address, why=f"{one.name} follows {leader.name}"
+            )
+    others = [one for one in _answering(look) if one is not leader]
+    if not others:
+        return Wait(reason="ReplicaMissing", message=f"only {leader.name} answers", after=1.0)
+    if any(one.server is None or not one.server.link_up or one.server.syncing for one in others):
+        return Wait(reason="Synchronising", message=f"{others[0].name} is not in sync yet", after=0.5)
+    if not look.recorded.formed:
+        return Record(formed=True, why="a master and its replica are in sync")
+    return InSync()
+
+
+def _answering(look: Look) -> list[Node]:
+    return [one for one in look.seen.nodes if one.server is not None and not one.server.clustered]
+
+
+def _leaders(look: Look) -> list[Node]:
+    return [one for one in _answering(look) if one.server is not None and one.server.role == "master"]
+
+
+def _keys(node: Node) -> int:
+    return node.server.keys if node.server is not None else 0
+
+
+def _choose(look: Look) -> Verdict:
+    """Nobody leads: a new pair, or both have restarted, or the leader is gone."""
+    answering = [one for one in _answering(look) if one.server is not None and not one.server.loading]
+    recorded = next((one for one in answering if one.name == look.recorded.leader), None)
+    others = [one for one in answering if one is not recorded]
+    if not look.recorded.leader:
+        return _begin(look, answering)
+    if recorded is not None:
+        if _keys(recorded) or (all(not _keys(one) for one in others) and len(answering) == 2):
+            return _lead(look, recorded)
+        if others and _keys(others[0]):
+            return _lead(look, others[0])
+        return Wait(
+            reason="DataUnreachable",
+            message=f"{recorded.name} came back empty and the other one does not answer; bring it back",
+            stalled=True,
+        )
+    absent = next((one for one in look.seen.nodes if one.name == look.recorded.leader), None)
+    if others and _followed(others[0], absent) and look.gone_for_sure(absent):
+        return _lead(look, others[0])
+    return Wait(reason="AwaitingMaster", message=f"{look.recorded.leader} led and does not answer", after=0.5)
+
+
+def _begin(look: Look, answering: list[Node]) -> Verdict:
+    if len(answering) < 2:
+        return Wait(reason="PodsStarting", message=f"{len(answering)} of 2 nodes answer", after=0.5)
+    holders = [one for one in answering if _keys(one)]
+    if len(holders) == 2:
+        return Wait(
+            reason="UnrelatedData",
+            message="both nodes have data and nothing tells which counts; empty one by FLUSHALL",
+            after=10.0,
+            stalled=True,
+        )
+    return _lead(look, (holders or answering)[0])
+
+
+def _followed(replica: Node, leader: Node | None) -> bool:
+    """It was that one's replica until now, and has not restarted since."""
+    if replica.server is None or replica.server.master is None:
+        return False
+    where = replica.server.master.ip
+    return where == leader.pod.ip if leader is not None and leader.pod.ip else where != "192.0.2.1"
+
+
+def _lead(look: Look, node: Node) -> Verdict:
+    if look.recorded.leader != node.name:
+        return Record(leader=node.name, why=f"{node.name} is to lead")
+    return Follow(target=target_of(node), leader=None, why=f"{node.name} leads")

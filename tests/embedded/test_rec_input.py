@@ -1,0 +1,140 @@
+"""HarmonyCloud's own sample, from the file as it is to a cluster that runs; and what else a user may write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from tests.embedded.test_rec_life import Make, make, plane
+from tests.operators.redis.cluster.stage import Stage
+
+from mooring.kube import MergePatch
+from mooring.kube.objects.core import ConfigMap, Pod
+from mooring.kube.objects.meta import ObjectMeta
+from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterStatus
+from mooring.testing.bed import Bed
+
+__all__ = ["make", "plane"]
+
+pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+SAMPLE = Path(__file__).resolve().parents[1] / "operators" / "redis" / "cluster" / "harmonycloud.yaml"
+#: What somebody has to fill in before it can run, on a machine of two cores.
+FILLED: dict[str, Any] = {
+    "pause": False,
+    "pod": [
+        {
+            "labels": {"key": "value"},
+            "env": [{"name": "tony", "value": "aa"}, {"name": "MAXMEMORY", "value": "2gb"}],
+            "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
+            "updateStrategy": {"type": "RollingUpdate"},
+            "volumes": {"type": "hostPath"},
+            "middlewareImage": "redis:7.0",
+        }
+    ],
+}
+
+
+async def create(bed: Bed, document: dict[str, Any]) -> None:
+    """As `kubectl apply` without --server-side does it the first time, strictly."""
+    path = RedisCluster.resource.path(namespace=document["metadata"]["namespace"])
+    body = msgspec.json.encode(document)
+    await bed.client.request("POST", path, query={"fieldValidation": "Strict"}, body=body)
+
+
+async def status_of(bed: Bed, name: str, namespace: str) -> RedisClusterStatus:
+    return (await bed.get(RedisCluster, name, namespace)).status or RedisClusterStatus()
+
+
+async def test_the_sample_as_it_is_creates_nothing_and_unpaused_names_its_placeholders(plane: Bed) -> None:
+    name, namespace = "example000-redis-cluster", "kube-system"
+    await create(plane, yaml.safe_load(SAMPLE.read_text()))
+    try:
+
+        async def told(reason: str) -> bool:
+            return (await status_of(plane, name, namespace)).reason_type == reason
+
+        await plane.until(lambda: told("Paused"), "it is paused")
+        assert await plane.pods(namespace) == []
+
+        body = MergePatch({"spec": {"pause": False}})
+        await plane.client.patch(RedisCluster, name, body, namespace=namespace)
+        await plane.until(lambda: told("InvalidArgs"), "the placeholders are named")
+        reason = (await status_of(plane, name, namespace)).reason or ""
+        for field in (
+            "middlewareImage",
+            "monitorImage",
+            "initImage",
+            "configmap",
+            "persistentVolumeClaimName",
+        ):
+            assert f"spec.pod[0].{field}" in reason or f".{field}:" in reason
+        assert await plane.pods(namespace) == []
+    finally:
+        await plane.client.delete(RedisCluster, name, namespace=namespace)
+
+
+async def test_the_sample_filled_in_runs_with_an_odd_node_as_a_further_replica(plane: Bed) -> None:
+    document = yaml.safe_load(SAMPLE.read_text())
+    document["metadata"] = {"name": "sample", "namespace": "default"}
+    document["spec"] |= FILLED
+    stage = Stage(plane, "sample")
+    try:
+        await create(plane, document)
+        await stage.exact(7, masters=3)
+
+        assert (await stage.call("sample-0", "CONFIG", "GET", "maxmemory")) in (
+            {"maxmemory": "2147483648"},
+            ["maxmemory", "2147483648"],
+        )
+        pod = await plane.get(Pod, "sample-0")
+        assert (pod.metadata.labels or {})["key"] == "value"
+    finally:
+        await stage.delete()
+
+
+async def test_a_template_of_the_users_shapes_the_configuration(make: Make, plane: Bed) -> None:
+    text = "maxclients 321\nport 7000\ncluster-node-timeout 4000\nmaxmemory-policy allkeys-lru\n"
+    await plane.client.create(
+        ConfigMap(metadata=ObjectMeta(name="conf", namespace="default"), data={"redis.conf": text})
+    )
+    stage = await make(pod={"configmap": "conf"}, exact=False)
+
+    async def said() -> bool:
+        conditions = (await stage.status()).standard_conditions or []
+        return any(one.reason == "NotAsDeclared" and "port" in (one.message or "") for one in conditions)
+
+    await plane.until(said, "the key that is left out is named", within=60)
+    await stage.exact(6)
+    for key, value in (("maxclients", "321"), ("cluster-node-timeout", "4000")):
+        answer = await stage.call(f"{stage.name}-0", "CONFIG", "GET", key)
+        assert value in (answer.values() if isinstance(answer, dict) else answer)
+
+
+async def test_a_paused_cluster_is_looked_at_and_not_touched(make: Make) -> None:
+    stage = await make()
+    await stage.patch({"pause": True, "replicas": 8})
+
+    async def said() -> bool:
+        status = await stage.status()
+        return status.reason_type == "Paused" and "Resize is left undone" in (status.reason or "")
+
+    await stage.bed.until(said, "it says what is left undone")
+    assert len(await stage.pods()) == 6
+
+
+async def test_a_wrong_total_leaves_a_running_cluster_alone(make: Make) -> None:
+    stage = await make()
+    await stage.patch({"replicas": 5})
+
+    async def said() -> bool:
+        return (await stage.status()).reason_type == "InvalidArgs"
+
+    await stage.bed.until(said, "the total is refused")
+    status = await stage.status()
+    assert status.phase == "Running"
+    assert "give 2 or 6" in (status.reason or "")
+    assert len(await stage.pods()) == 6

@@ -1,0 +1,107 @@
+"""A master and its replica: who leads, and who never does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tests.operators.redis.cluster.builders import NOW
+
+from mooring.operators.redis.cluster.look import Look, Recorded, Wanted
+from mooring.operators.redis.cluster.moves import Follow, InSync, Record, Wait
+from mooring.operators.redis.cluster.plan import next_step
+from mooring.operators.redis.cluster.topology import Node, Seen, Server
+from mooring.operators.redis.dial import Address
+from mooring.operators.redis.sentinel.topology import GATE, Pod
+
+
+def node(ordinal: int, *, leads: bool = False, follows: int | None = None, keys: int = 0, **pod: Any) -> Node:
+    """One of the two; without a word of its own it has just started and follows nobody."""
+    made = Pod(name=f"demo-{ordinal}", ordinal=ordinal, ip=f"10.0.0.{ordinal + 1}")
+    if pod:
+        return Node(pod=replace(made, **pod), error="no answer")
+    master = GATE if follows is None else Address(f"10.0.0.{follows + 1}", 6379)
+    server = Server(
+        clustered=False,
+        role="master" if leads else "slave",
+        keys=keys,
+        master=None if leads else master,
+        link_up=leads or follows is not None,
+    )
+    return Node(pod=made, server=server)
+
+
+def look(*nodes: Node, leader: str = "demo-0", formed: bool = True) -> Look:
+    return Look(
+        wanted=Wanted(nodes=2, pods=2),
+        seen=Seen(nodes=nodes),
+        recorded=Recorded(formed=formed, leader=leader),
+        places={},
+        now=NOW,
+    )
+
+
+DEAD: dict[str, Any] = {"running": False, "died_at": NOW.replace(year=2025)}
+
+
+def test_a_pair_in_sync_is_left_alone() -> None:
+    assert next_step(look(node(0, leads=True, keys=5), node(1, follows=0, keys=5))) == InSync()
+
+
+def test_who_leads_is_written_down_before_it_is_told() -> None:
+    first = next_step(look(node(0), node(1), leader="", formed=False))
+    assert isinstance(first, Record)
+    assert first.leader == "demo-0"
+    second = next_step(look(node(0), node(1), formed=False))
+    assert isinstance(second, Follow)
+    assert (second.target.name, second.leader) == ("demo-0", None)
+
+
+def test_the_other_one_follows() -> None:
+    verdict = next_step(look(node(0, leads=True), node(1)))
+    assert isinstance(verdict, Follow)
+    assert (verdict.target.name, verdict.leader) == ("demo-1", Address("10.0.0.1", 6379))
+
+
+def test_after_a_restart_of_both_the_one_that_led_leads_again() -> None:
+    verdict = next_step(look(node(0, keys=5), node(1, keys=5), leader="demo-1"))
+    assert isinstance(verdict, Follow)
+    assert (verdict.target.name, verdict.leader) == ("demo-1", None)
+
+
+def test_a_leader_that_came_back_empty_yields_to_the_one_with_data() -> None:
+    verdict = next_step(look(node(0), node(1, keys=5)))
+    assert isinstance(verdict, Record)
+    assert verdict.leader == "demo-1"
+
+
+def test_a_leader_that_came_back_empty_waits_for_the_one_that_may_have_the_data() -> None:
+    verdict = next_step(look(node(0), node(1, running=True)))
+    assert isinstance(verdict, Wait)
+    assert (verdict.reason, verdict.stalled) == ("DataUnreachable", True)
+
+
+def test_the_replica_of_a_dead_leader_takes_over() -> None:
+    verdict = next_step(look(node(0, **DEAD), node(1, follows=0, keys=5)))
+    assert isinstance(verdict, Record)
+    assert verdict.leader == "demo-1"
+
+
+def test_a_silent_leader_may_be_alive_and_is_waited_for() -> None:
+    assert isinstance(next_step(look(node(0, running=True), node(1, follows=0, keys=5))), Wait)
+
+
+def test_a_replica_that_has_restarted_too_does_not_overtake_the_leader() -> None:
+    assert isinstance(next_step(look(node(0, **DEAD), node(1, keys=5))), Wait)
+
+
+def test_the_one_that_was_not_written_down_gives_way() -> None:
+    verdict = next_step(look(node(0, leads=True, keys=5), node(1, leads=True, keys=5), leader="demo-1"))
+    assert isinstance(verdict, Follow)
+    assert verdict.target.name == "demo-0"
+
+
+def test_two_holders_of_unrelated_data_are_left_to_the_user() -> None:
+    verdict = next_step(look(node(0, keys=1), node(1, keys=1), leader="", formed=False))
+    assert isinstance(verdict, Wait)
+    assert verdict.reason == "UnrelatedData"
