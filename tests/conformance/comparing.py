@@ -68,6 +68,7 @@ class Server:
         self._context, self._bare = context, bare or context
         self._token = token
         self._local = threading.local()
+        self._opened: list[http.client.HTTPSConnection] = []
 
     def send(self, step: Step, path: str, body: Json, headers: Mapping[str, str] | None = None) -> Answer:
         """Send one request on this thread's connection; nothing of the path is tidied up."""
@@ -101,7 +102,13 @@ class Server:
             known.close()
         context = self._bare if bare else self._context
         connections[bare] = http.client.HTTPSConnection(self._host, context=context, timeout=30)
+        self._opened.append(connections[bare])
         return connections[bare]
+
+    def close(self) -> None:
+        """Close the connections of all threads."""
+        for connection in self._opened:
+            connection.close()
 
 
 def _encoded(body: Json) -> bytes:

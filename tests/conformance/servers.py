@@ -126,6 +126,9 @@ def pair() -> Iterator[Pair]:
             assert context is not None
             embedded_config = Path(directory) / "kubeconfig"
             thread.write_kubeconfig(embedded_config)
-            yield Pair(thread.client(), Server(config.server, context), embedded_config, plane.kubeconfig)
+            both = Pair(thread.client(), Server(config.server, context), embedded_config, plane.kubeconfig)
+            yield both
+            both.embedded.close()
+            both.real.close()
         finally:
             thread.stop()

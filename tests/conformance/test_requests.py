@@ -26,19 +26,23 @@ _numbers = itertools.count()
 def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     thread = Embedded(tmp_path_factory.mktemp("pki"))
     thread.start()
+    client = thread.client()
     try:
-        yield thread.client()
+        yield client
     finally:
+        client.close()
         thread.stop()
 
 
 @pytest.fixture(scope="module")
-def real(real_kubernetes: Path) -> Server:
+def real(real_kubernetes: Path) -> Iterator[Server]:
     config = Config.load(real_kubernetes)
     context = config.ssl_context()
     bare = replace(config, client_cert=None, client_key=None).ssl_context()
     assert context is not None
-    return Server(config.server, context, bare=bare)
+    client = Server(config.server, context, bare=bare)
+    yield client
+    client.close()
 
 
 @pytest.fixture

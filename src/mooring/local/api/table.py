@@ -69,6 +69,8 @@ def of_objects(
             "must be 'Metadata', 'Object', 'None', or empty"
         )
     columns, cells = _printer(served, now)
+    if len(objects) == 1 and objects[0].get("kind") == "Scale":
+        columns, cells = _SCALE[0], lambda obj: _SCALE[1](obj, now)
     rows = []
     for obj in objects:
         row: JsonObject = {"cells": list(cells(obj)) if not _is_bookmark(obj) else []}
@@ -1004,6 +1006,11 @@ def _missing_level(obj: JsonObject) -> str:
     return next((c.get("status", "?") for c in conditions if c.get("type") == "Dangling"), "?")
 
 
+_SCALE: _Printer = _by_column(
+    ("Desired", "integer", _text("spec", "replicas", default=0)),
+    ("Available", "integer", _text("status", "replicas", default=0)),
+    ("Age", "string", str),
+)
 _AGE_CELL: _Cell = ("Age", "string", str)
 _PARAMS: tuple[_Cell, ...] = (
     ("PolicyName", "string", _text("spec", "policyName")),
