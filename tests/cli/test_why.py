@@ -67,6 +67,7 @@ def test_what_is_under_way_and_what_is_out_of_service_is_named() -> None:
                 "new": "cart-1",
                 "cause": "MasterDied",
                 "lossBound": "few",
+                "lostBytes": 512,
             },
         )
     )
@@ -77,6 +78,7 @@ def test_what_is_under_way_and_what_is_out_of_service_is_named() -> None:
     assert "s-0" not in said
     assert "spec.config.databases: NeedsRestart" in said
     assert "cart-0 -> cart-1, MasterDied" in said
+    assert "512 bytes of writes that the new one did not have" in said
 
 
 def test_an_object_nobody_looked_at_is_said_to_be_that() -> None:

@@ -175,3 +175,5 @@ def _last(status: Mapping[str, Any]) -> Iterator[str]:
     if last := status.get("lastFailover"):
         yield f"  Last change of master: {last.get('at')}, {last.get('old')} -> {last.get('new')}, {last.get('cause')}"
         yield f"    because {last.get('choice')}; gap {last.get('gapSeconds', 0)} s; may be lost: {last.get('lossBound')}"
+        if (lost := last.get("lostBytes")) is not None:
+            yield f"    the old master came back with {lost} bytes of writes that the new one did not have"

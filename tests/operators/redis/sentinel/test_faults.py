@@ -13,7 +13,9 @@ import pytest
 from tests.operators.redis.sentinel.harness import Cluster, Operator, cluster
 
 from mooring.operators.redis.dial import Address, Dial, DialError
-from mooring.operators.redis.sentinel.moves import FailOver, InSync, Monitor, Wait
+from mooring.operators.redis.sentinel.moves import Demote, FailOver, InSync, Monitor, Target, Wait
+from mooring.operators.redis.sentinel.steps import Steps
+from mooring.operators.redis.sentinel.topology import read_server
 from mooring.testing.ledger import Ledger, Report
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(120)]
@@ -248,6 +250,30 @@ async def test_a_hung_master_is_replaced_by_the_sentinels_and_demoted_when_it_wa
         unharmed(await ledger.check())
         assert operator.recorded.last_failover is not None
         assert operator.recorded.last_failover.cause == "SentinelDecided"
+
+
+async def test_what_a_second_master_had_alone_is_measured_when_it_is_made_to_follow(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (pods, operator):
+        await operator.in_sync()
+        await operator.stop()
+        old = operator.master
+        new = next(name for name in pods.redis if name != old)
+        targets = {name: Target(name=name, address=Address(pods.redis[name].ip, 6379)) for name in (old, new)}
+        await fill(pods, old, count=100)
+        await pods.call(new, "SLAVEOF", "NO", "ONE")
+        value = "x" * 1000
+        for number in range(10):
+            await pods.call(old, "SET", f"alone:{number}", value)
+        async with Dial().link(targets[new].address) as link:
+            forked = (await read_server(link)).second_offset - 1
+
+        done = await Steps(Dial()).run(Demote(target=targets[old], master=targets[new], forked=forked))
+
+        assert done.lost_bytes is not None
+        assert 10_000 < done.lost_bytes < 12_000
+        assert not await serves_as_master(pods, old)
+        operator.start()
+        await operator.in_sync(seconds=60)
 
 
 async def test_a_replica_whose_pod_was_replaced_leaves_no_ghost_in_any_sentinel(tmp_path: Path) -> None:

@@ -379,6 +379,15 @@ def test_the_old_master_is_demoted_at_once() -> None:
     assert (verdict.target.name, verdict.master.name) == ("redis-0", "redis-1")
 
 
+def test_where_the_histories_of_two_masters_part_is_told_to_what_measures_the_loss() -> None:
+    scene = healed(healthy()).server("redis-1", second_offset=1001)
+    recorded = is_a(Record, scene.decide())
+    scene = scene.record(lineage=recorded.lineage, last_failover=recorded.last_failover)
+    assert is_a(Demote, scene.decide()).forked == 1000
+    assert is_a(Demote, scene.server("redis-0", replid="other").decide()).forked == 0
+    assert is_a(Demote, scene.record(last_failover=None).decide()).forked == 0
+
+
 def test_one_the_sentinels_are_promoting_is_not_demoted_before_they_agree() -> None:
     scene = healthy().server("redis-1", role="master", master=None, replid="next", replid2="line")
     under_way = scene.sentinel("sentinel-0", flags=frozenset({"master", "o_down", "failover_in_progress"}))

@@ -286,6 +286,8 @@ class SentinelActor(Actor[RedisCluster]):
         if done.config is not None:
             key, result = done.config
             status = replace(status, config={**(status.config or {}), key: result})
+        if done.lost_bytes is not None and status.last_failover is not None:
+            status = replace(status, last_failover=replace(status.last_failover, lost_bytes=done.lost_bytes))
         if isinstance(move, moves.Monitor):
             status = pointed_anew(status, {one.name for one in move.sentinels}, now=ctx.now())
         if status != _status(ctx):

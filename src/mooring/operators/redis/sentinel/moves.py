@@ -100,6 +100,13 @@ class LastFailover(Part, frozen=True, kw_only=True):
     choice: Annotated[str, F("Why this one and not another.")] = ""
     gap_seconds: Annotated[float, F("From the old master's end to the record of the new one.")] = 0.0
     loss_bound: Annotated[str, F("What may be lost at most.")] = ""
+    lost_bytes: Annotated[
+        int | None,
+        F(
+            "Bytes of writes that the old master had and the new one had not, measured when the old one was made to "
+            "follow; absent where it could not be asked, such as after a restart."
+        ),
+    ] = None
 
 
 class ConfigResult(Part, frozen=True, kw_only=True):
@@ -205,6 +212,8 @@ class Demote(Move):
 
     target: Target
     master: Target
+    forked: int = 0
+    """The offset up to which both have the same history; 0 where that is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)

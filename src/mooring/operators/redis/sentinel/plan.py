@@ -574,7 +574,15 @@ def _demote_others(look: Look, member: Member, server: Server) -> Verdict | None
         kin = lineage.ours(claims.replid) or claims.replid in (server.replid, server.replid2)
         if not claims.keys or kin or lineage.standing(other.name) is not None:
             why = f"{member.name} is master; {other.name} still called itself so"
-            return Demote(target=data_target(other), master=data_target(member), why=why)
+            last = look.recorded.last_failover
+            measured = claims.replid == server.replid2 and last is not None and last.old == other.name
+            return Demote(
+                target=data_target(other),
+                master=data_target(member),
+                # The second history begins one byte further on.
+                forked=server.second_offset - 1 if measured and server.second_offset > 1 else 0,
+                why=why,
+            )
         if other.pod.volume not in look.recorded.quarantined:
             return Record(
                 quarantined=look.recorded.quarantined | {other.pod.volume},

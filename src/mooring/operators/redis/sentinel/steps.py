@@ -38,7 +38,7 @@ from mooring.operators.redis.sentinel.moves import (
     TuneSentinel,
 )
 from mooring.operators.redis.sentinel.passwords import Kept, quoted
-from mooring.operators.redis.sentinel.topology import GATE, MASTER_NAME, Server, read_server
+from mooring.operators.redis.sentinel.topology import GATE, MASTER_NAME, Server, parse_info, read_server
 from mooring.operators.redis.versions import capabilities
 
 __all__ = ["Done", "StepFailed", "Steps", "gate_arguments", "is_database_move"]
@@ -61,6 +61,8 @@ class Done:
     gap_seconds: float | None = None
     config: tuple[str, ConfigResult] | None = None
     """A key that was refused or clamped: to be kept in status, since a look alone would try for ever."""
+    lost_bytes: int | None = None
+    """What a second master had that is gone now."""
 
 
 class Steps:
@@ -113,10 +115,21 @@ class Steps:
     async def demote(self, move: Demote) -> Done:
         """The second master follows; its clients are cut off so that they ask the sentinels again."""
         async with self._data(move.target) as link:
-            await link.call("CONFIG", "SET", "slave-priority", 0)
-            await link.call("SLAVEOF", move.master.address.ip, move.master.address.port)
-            await link.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-        return Done()
+            info, *answers = await link.pipeline(
+                [
+                    ("INFO", "replication"),
+                    ("CONFIG", "SET", "slave-priority", 0),
+                    ("SLAVEOF", move.master.address.ip, move.master.address.port),
+                    ("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"),
+                ]
+            )
+        for answer in answers:
+            if isinstance(answer, Refused):
+                raise answer
+        if not move.forked or isinstance(info, Refused):
+            return Done()
+        offset = int(parse_info(info).get("master_repl_offset", "0"))
+        return Done(lost_bytes=max(0, offset - move.forked))
 
     async def quarantine(self, move: Quarantine) -> Done:
         """No more writes: the server follows the address where nobody lives; its data stays."""

@@ -27,6 +27,7 @@ __all__ = [
     "Server",
     "Topology",
     "Watcher",
+    "parse_info",
     "read_topology",
 ]
 
