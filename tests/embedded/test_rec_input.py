@@ -96,6 +96,7 @@ async def test_the_sample_filled_in_runs_with_an_odd_node_as_a_further_replica(p
         await stage.delete()
 
 
+@pytest.mark.full
 async def test_a_template_of_the_users_shapes_the_configuration(make: Make, plane: Bed) -> None:
     text = "maxclients 321\nport 7000\ncluster-node-timeout 4000\nmaxmemory-policy allkeys-lru\n"
     await plane.client.create(
@@ -114,6 +115,7 @@ async def test_a_template_of_the_users_shapes_the_configuration(make: Make, plan
         assert value in (answer.values() if isinstance(answer, dict) else answer)
 
 
+@pytest.mark.full
 async def test_a_paused_cluster_is_looked_at_and_not_touched(make: Make) -> None:
     stage = await make()
     await stage.patch({"pause": True, "replicas": 8})
@@ -126,6 +128,7 @@ async def test_a_paused_cluster_is_looked_at_and_not_touched(make: Make) -> None
     assert len(await stage.pods()) == 6
 
 
+@pytest.mark.full
 async def test_a_wrong_total_leaves_a_running_cluster_alone(make: Make) -> None:
     stage = await make()
     await stage.patch({"replicas": 5})

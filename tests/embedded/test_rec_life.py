@@ -79,6 +79,7 @@ async def test_all_pods_deleted_at_once_come_back_at_new_addresses_with_everythi
     assert await stage.kept(2000) == 2000
 
 
+@pytest.mark.full
 async def test_a_killed_master_comes_back_with_its_data_and_still_leads(make: Make) -> None:
     stage = await make()
     await stage.fill(1000)
@@ -126,6 +127,7 @@ async def test_a_master_whose_files_vanish_with_its_identity_kept_does_not_wipe_
     assert await stage.kept(1000) == 1000
 
 
+@pytest.mark.full
 async def test_a_deleted_masters_pod_hands_over_before_it_goes(make: Make) -> None:
     stage = await make()
     await stage.fill(500)

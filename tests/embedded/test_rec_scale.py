@@ -74,6 +74,7 @@ async def test_a_fourth_master_gets_what_it_is_assigned_from_whom_it_is_assigned
     assert report.errors == {}
 
 
+@pytest.mark.full
 async def test_an_assignment_that_does_not_fit_touches_nothing(make: Make) -> None:
     stage = await make()
     before = await stage.owned()
@@ -113,6 +114,7 @@ async def test_four_masters_become_three_drained_and_forgotten_and_four_again_on
     assert await stage.kept(KEYS) == KEYS
 
 
+@pytest.mark.full
 async def test_a_scale_in_taken_back_while_draining_leaves_all_nodes_serving(make: Make) -> None:
     stage = await make(replicas=8)
     await stage.fill(20000)
@@ -130,6 +132,7 @@ async def test_a_scale_in_taken_back_while_draining_leaves_all_nodes_serving(mak
     assert await stage.kept(20000) == 20000
 
 
+@pytest.mark.full
 async def test_a_move_goes_on_after_the_operator_died(make: Make) -> None:
     stage = await make()
     await stage.fill(20000)

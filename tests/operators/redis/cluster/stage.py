@@ -66,17 +66,20 @@ class Client:
     redis-py's own fails at an ASK to a node it has not heard of.
     """
 
-    def __init__(self, dial: Dial, seeds: list[Address], password: str, stack: AsyncExitStack) -> None:
-        self._dial, self._seeds, self._password, self._stack = dial, seeds, password, stack
+    def __init__(self, stage: Stage, stack: AsyncExitStack) -> None:
+        self._stage, self._stack = stage, stack
+        self._seeds: list[Address] = []
         self._links: dict[Address, Link] = {}
         self._owners: dict[int, Address] = {}
 
     async def call(self, key: str, command: str, *words: str) -> Any:
         """One command on one key; raises what is neither an answer nor a redirection."""
         slot = key_slot(key.encode())
+        if not self._seeds:
+            self._seeds = list((await self._stage.addresses()).values())
         address = self._owners.get(slot, self._seeds[slot % len(self._seeds)])
         asking = False
-        for _ in range(8):
+        for _ in range(20):
             try:
                 link = await self._link(address)
                 sent: list[tuple[str, ...]] = [("ASKING",)] if asking else []
@@ -86,8 +89,10 @@ class Client:
             except DialError:
                 self._links.pop(address, None)
                 self._owners = {one: owner for one, owner in self._owners.items() if owner != address}
-                self._seeds = [one for one in self._seeds if one != address] + [address]
-                address, asking = self._seeds[0], False
+                seeds = list((await self._stage.addresses()).values())
+                self._seeds = [one for one in seeds if one != address] or seeds
+                address, asking = self._seeds[slot % len(self._seeds)], False
+                await asyncio.sleep(0.05)
                 continue
             if not isinstance(answer, Refused):
                 return answer
@@ -102,7 +107,7 @@ class Client:
 
     async def _link(self, address: Address) -> Link:
         if address not in self._links:
-            opened = self._dial.link(address, password=self._password)
+            opened = self._stage.dial.link(address, password=self._stage.password)
             self._links[address] = await self._stack.enter_async_context(opened)
         return self._links[address]
 
@@ -112,7 +117,7 @@ class Stage:
 
     def __init__(self, bed: Bed | KubernetesBed, name: str, *, password: str = "") -> None:
         self.bed, self.name, self.password = bed, name, password
-        self._dial = Dial(connect_timeout=0.5, reply_timeout=10.0)
+        self.dial = Dial(connect_timeout=0.5, reply_timeout=10.0)
 
     # --- what it says
 
@@ -137,7 +142,7 @@ class Stage:
     # --- talking to the servers
 
     async def call(self, pod: str, *words: str | int) -> Any:
-        async with self._dial.link((await self.addresses())[pod], password=self.password) as link:
+        async with self.dial.link((await self.addresses())[pod], password=self.password) as link:
             return await link.call(*words)
 
     async def view(self, pod: str) -> dict[str, Peer]:
@@ -221,7 +226,7 @@ class Stage:
     async def client(self) -> AsyncIterator[Client]:
         """A plain cluster client."""
         async with AsyncExitStack() as stack:
-            yield Client(self._dial, list((await self.addresses()).values()), self.password, stack)
+            yield Client(self, stack)
 
     async def fill(self, number: int) -> None:
         """Write numbered keys, whole batches to each owner, and wait for the replicas."""
@@ -229,7 +234,7 @@ class Stage:
         addresses = await self.addresses()
         for pod, slots in owned.items():
             mine = [key for at in range(number) if slots >> key_slot((key := f"kept:{at}").encode()) & 1]
-            async with self._dial.link(addresses[pod], password=self.password) as link:
+            async with self.dial.link(addresses[pod], password=self.password) as link:
                 for start in range(0, len(mine), 1000):
                     done = await link.pipeline(
                         [("SET", key, f"v{key}") for key in mine[start : start + 1000]]
@@ -243,7 +248,7 @@ class Stage:
         addresses = await self.addresses()
         for pod, slots in (await self.owned()).items():
             mine = [key for at in range(number) if slots >> key_slot((key := f"kept:{at}").encode()) & 1]
-            async with self._dial.link(addresses[pod], password=self.password) as link:
+            async with self.dial.link(addresses[pod], password=self.password) as link:
                 for start in range(0, len(mine), 1000):
                     part = mine[start : start + 1000]
                     answers = await link.pipeline([("GET", key) for key in part])
@@ -264,7 +269,7 @@ class Stage:
                     at += 1
                     try:
                         await client.call(f"written:{at}", "SET", str(at))
-                    except DialError as error:
+                    except (DialError, NotInTime) as error:
                         name = f"{type(error).__name__}: {str(error)[:60]}"
                         report.errors[name] = report.errors.get(name, 0) + 1
                         await asyncio.sleep(0.05)
