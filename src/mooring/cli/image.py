@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mooring.local.directory import DataDirectory, default_directory
 from mooring.local.node.imagestore import ImageStore, LoadedImage
+from mooring.local.node.loading import load
 
 __all__ = ["add_parser"]
 
@@ -20,18 +21,18 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "It makes no difference whether a control plane runs.",
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    load = actions.add_parser("load", help="load images from files or OCI layout directories")
-    load.add_argument("files", nargs="+", type=Path, metavar="FILE")
-    load.add_argument(
+    loading = actions.add_parser("load", help="load images from files or OCI layout directories")
+    loading.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    loading.add_argument(
         "--tag", action="append", default=[], metavar="NAME", help="name the image so (may be repeated)"
     )
-    load.set_defaults(run=_load)
+    loading.set_defaults(run=_load)
     listed = actions.add_parser("list", help="list the images that were loaded")
     listed.set_defaults(run=_list)
     remove = actions.add_parser("remove", help="remove images, or names of images")
     remove.add_argument("images", nargs="+", metavar="IMAGE", help="a name, an id, or NAME@DIGEST")
     remove.set_defaults(run=_remove)
-    for action in (load, listed, remove):
+    for action in (loading, listed, remove):
         action.add_argument("--data-dir", type=Path, help="as given to up")
 
 
@@ -44,7 +45,7 @@ def _store(options: argparse.Namespace) -> ImageStore:
 def _load(options: argparse.Namespace) -> int:
     store = _store(options)
     for file in options.files:
-        for image in store.load(file, tags=options.tag):
+        for image in load(store, file, tags=options.tag):
             names = ", ".join(image.names) or "no name: give it one with --tag"
             print(f"loaded {_short(image)} ({names})")
     return 0

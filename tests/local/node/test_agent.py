@@ -24,6 +24,7 @@ from mooring.local.node.agent import NodeAgent
 from mooring.local.node.cleanup import leftover_processes, plane_id
 from mooring.local.node.images import Catalog
 from mooring.local.node.imagestore import ImageStore
+from mooring.local.node.loading import load
 from mooring.local.node.node import Settings
 from mooring.local.node.volumes import memory_directory
 from mooring.runtime.process import Manager
@@ -447,7 +448,7 @@ async def test_what_a_pod_left_behind_is_ended_with_it(tmp_path: Path) -> None:
 async def test_a_node_lists_the_images_that_were_loaded(tmp_path: Path) -> None:
     store = ImageStore(tmp_path / "images")
     image = Blueprint([layer(file("a", "b"))], names=["app:1"])
-    await asyncio.to_thread(store.load, docker_archive(tmp_path / "a.tar", image))
+    await asyncio.to_thread(load, store, docker_archive(tmp_path / "a.tar", image))
     async with ApiServer.in_memory() as api:
         client = Client(api.transport())
         async with agent_on(client, tmp_path / "node", "n1", catalog=Catalog(store=store)):

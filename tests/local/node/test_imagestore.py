@@ -17,6 +17,7 @@ import pytest
 from mooring.cli.main import main
 from mooring.local.node.images import Catalog
 from mooring.local.node.imagestore import ImageStore, StoreError
+from mooring.local.node.loading import load
 
 from .imaging import Blueprint, docker_archive, file, layer, layout
 
@@ -44,7 +45,7 @@ def layers(store: ImageStore) -> list[str]:
 
 def test_a_docker_archive_is_found_under_all_its_names(store: ImageStore, tmp_path: Path) -> None:
     image = Blueprint([BASE, TOP], names=["team/app:1", "docker.io/library/app:2"], config=CONFIG)
-    (loaded,) = store.load(docker_archive(tmp_path / "a.tar", image))
+    (loaded,) = load(store, docker_archive(tmp_path / "a.tar", image))
     assert loaded.id == image.id
     assert loaded.names == ("team/app:1", "app:2")
     for name in ("team/app:1", "app:2", "docker.io/library/app:2", image.id):
@@ -60,7 +61,7 @@ def test_layers_and_whole_archives_may_be_compressed(
 ) -> None:
     path = docker_archive(tmp_path / "a.tar", Blueprint([BASE, TOP]), compress=compress)
     path.write_bytes(compress(path.read_bytes()))
-    store.load(path)
+    load(store, path)
     assert tree(store, "localhost/small:1") == {"etc", "etc/base", "etc/top"}
 
 
@@ -69,7 +70,7 @@ def test_an_oci_layout_tells_the_digest_of_its_manifest(
     store: ImageStore, tmp_path: Path, nested: bool
 ) -> None:
     source = layout(tmp_path / "oci", Blueprint([BASE], names=["ghcr.io/team/app:1"]), nested=nested)
-    (loaded,) = store.load(source)
+    (loaded,) = load(store, source)
     assert loaded.digest.startswith("sha256:")
     assert store.find(f"ghcr.io/team/app@{loaded.digest}") == loaded
     assert loaded.reference("ghcr.io/team/app:1") == f"ghcr.io/team/app@{loaded.digest}"
@@ -80,17 +81,17 @@ def test_a_tar_of_a_layout_with_one_image_takes_a_name(store: ImageStore, tmp_pa
     source = layout(tmp_path / "oci", Blueprint([BASE], names=[]))
     with tarfile.open(tmp_path / "oci.tar", "w") as tar:
         tar.add(source, ".")
-    (unnamed,) = store.load(tmp_path / "oci.tar")
+    (unnamed,) = load(store, tmp_path / "oci.tar")
     assert unnamed.names == ()
-    (named,) = store.load(tmp_path / "oci.tar", tags=["mine:1"])
+    (named,) = load(store, tmp_path / "oci.tar", tags=["mine:1"])
     assert named.names == ("mine:1",)
     assert store.images() == [named]
 
 
 def test_a_name_goes_to_the_image_that_was_loaded_last(store: ImageStore, tmp_path: Path) -> None:
     old, new = Blueprint([BASE], names=["app:1"]), Blueprint([TOP], names=["app:1"])
-    store.load(docker_archive(tmp_path / "a.tar", old))
-    store.load(docker_archive(tmp_path / "b.tar", new))
+    load(store, docker_archive(tmp_path / "a.tar", old))
+    load(store, docker_archive(tmp_path / "b.tar", new))
     assert tree(store, "app:1") == {"etc", "etc/top"}
     assert [(image.id, image.names) for image in store.images()] == [(old.id, ()), (new.id, ("app:1",))]
 
@@ -98,7 +99,7 @@ def test_a_name_goes_to_the_image_that_was_loaded_last(store: ImageStore, tmp_pa
 def test_removing_takes_the_layers_that_no_other_image_has(store: ImageStore, tmp_path: Path) -> None:
     one = Blueprint([BASE, TOP], names=["one:1", "uno:1"])
     two = Blueprint([BASE], names=["two:1"])
-    store.load(docker_archive(tmp_path / "a.tar", one, two))
+    load(store, docker_archive(tmp_path / "a.tar", one, two))
     assert len(layers(store)) == 2
     assert store.remove("one:1") == ["untagged one:1"]
     assert len(layers(store)) == 2
@@ -113,7 +114,7 @@ def test_removing_takes_the_layers_that_no_other_image_has(store: ImageStore, tm
 
 
 def test_an_image_that_is_used_is_not_removed(store: ImageStore, tmp_path: Path) -> None:
-    (image,) = store.load(docker_archive(tmp_path / "a.tar", Blueprint([BASE])))
+    (image,) = load(store, docker_archive(tmp_path / "a.tar", Blueprint([BASE])))
     _, lock = store.use(image)
     with pytest.raises(StoreError, match="in use by a running container"):
         store.remove(image.names[0])
@@ -137,14 +138,14 @@ def test_what_is_damaged_is_refused_and_leaves_nothing(store: ImageStore, tmp_pa
         tmp_path / "a.tar", image, compress=lambda data: data.replace(b"groundwork", b"groundwors")
     )
     with pytest.raises(StoreError, match="the archive is damaged"):
-        store.load(path)
+        load(store, path)
     assert layers(store) == []
     source = layout(tmp_path / "blob", image)
     for blob in (source / "blobs/sha256").iterdir():
         if blob.read_bytes()[:2] == b"\x1f\x8b":
             blob.write_bytes(gzip.compress(TOP))
     with pytest.raises(StoreError, match="has the digest"):
-        store.load(source)
+        load(store, source)
     assert store.images() == []
 
 
@@ -153,22 +154,22 @@ def test_what_is_no_image_is_answered(store: ImageStore, tmp_path: Path) -> None
     (tmp_path / "other.tar").write_bytes(layer(file("x")))
     for name, why in (("text", "text"), ("other.tar", "neither manifest.json"), ("missing", "No such file")):
         with pytest.raises(StoreError, match=why):
-            store.load(tmp_path / name)
+            load(store, tmp_path / name)
     path = tampered(tmp_path, lambda index: index["manifests"][0].update(digest="sha256:../../../etc/passwd"))
     with pytest.raises(StoreError, match="not supported"):
-        store.load(path)
+        load(store, path)
 
 
 def test_an_image_for_other_machines_is_refused(store: ImageStore, tmp_path: Path) -> None:
     path = tampered(tmp_path, lambda index: index["manifests"][0].update(platform={"architecture": "s390x"}))
     with pytest.raises(StoreError, match="no image for linux/"):
-        store.load(path)
+        load(store, path)
 
 
 def test_a_loaded_image_wins_over_the_catalog(store: ImageStore, tmp_path: Path) -> None:
     catalog = Catalog(store=store)
     assert catalog.resolve("busybox:1").loaded is None
-    store.load(docker_archive(tmp_path / "a.tar", Blueprint([BASE], names=["busybox:1"], config=CONFIG)))
+    load(store, docker_archive(tmp_path / "a.tar", Blueprint([BASE], names=["busybox:1"], config=CONFIG)))
     resolved = catalog.resolve("docker.io/library/busybox:1")
     assert resolved.loaded is not None
     assert (resolved.image.entrypoint, resolved.image.cmd) == (("/run",), ("fast",))

@@ -16,6 +16,7 @@ from mooring.kube.object import decode, to_dict
 from mooring.kube.objects.core import Pod
 from mooring.local.node import rootfs
 from mooring.local.node.imagestore import ImageStore, StoreError
+from mooring.local.node.loading import load
 from mooring.local.node.logs import read
 from mooring.local.node.pod import PodWorker
 from mooring.local.node.sandbox import can_become
@@ -70,7 +71,7 @@ async def lab(tmp_path: Path, **config: Any) -> AsyncIterator[Lab]:
     await asyncio.to_thread(tmp_path.mkdir, exist_ok=True)
     store = ImageStore(tmp_path / "images")
     image = Blueprint([base(), FILES], names=[IMAGE], config={"Env": ["PATH=/bin", "KIND=small"], **config})
-    await asyncio.to_thread(store.load, docker_archive(tmp_path / "image.tar", image))
+    await asyncio.to_thread(load, store, docker_archive(tmp_path / "image.tar", image))
     async with Lab(tmp_path / "node", images=store) as made:
         yield made
 
@@ -278,7 +279,7 @@ async def test_a_pod_that_waits_for_its_image_takes_it_when_it_is_loaded(tmp_pat
         await until(lambda: "ErrImagePull" in str(there.container()["state"]))
         image = Blueprint([base()], names=["localhost/late:1"], config={"Env": ["PATH=/bin"]})
         late = docker_archive(tmp_path / "late.tar", image)
-        await asyncio.to_thread(ImageStore(tmp_path / "images").load, late)
+        await asyncio.to_thread(load, ImageStore(tmp_path / "images"), late)
         await there.phase("Running")
         assert there.events.reasons().count("Pulling") >= 1
 
@@ -301,7 +302,7 @@ async def test_a_redis_from_an_image_answers_on_its_pods_address(tmp_path: Path)
     config = {"Entrypoint": ["redis-server"], "Cmd": ["--protected-mode", "no"], "Env": ["PATH=/bin"]}
     image = Blueprint([server], names=["redis:from-an-image"], config=config)
     archive = await asyncio.to_thread(docker_archive, tmp_path / "redis.tar", image)
-    await asyncio.to_thread(store.load, archive)
+    await asyncio.to_thread(load, store, archive)
     async with Lab(tmp_path / "node", images=store) as there:
         worker = there.run(
             pod(

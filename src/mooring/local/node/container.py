@@ -36,7 +36,6 @@ from mooring.local.node.exec import Entrance
 from mooring.local.node.fields import FieldError, PodFacts, expand_all
 from mooring.local.node.images import ImageError, Resolved
 from mooring.local.node.imagestore import StoreError
-from mooring.local.node.layers import LayerError, inside
 from mooring.local.node.logs import LogFile
 from mooring.local.node.logs import read as read_log
 from mooring.local.node.nft import NftError
@@ -55,6 +54,7 @@ from mooring.local.node.rootfs import (
 from mooring.local.node.sandbox import Mount, Privileges, Sandbox, SandboxError, SandboxSpec
 from mooring.local.node.sources import Missing
 from mooring.local.node.stdio import Stdio
+from mooring.local.node.trees import TreeError, inside
 from mooring.local.node.usage import Running
 from mooring.local.node.volumes import PodVolumes, VolumeError
 
@@ -847,7 +847,7 @@ class _Opened:
         """A path inside without the image's links, which must not lead a mount astray."""
         try:
             below = inside(self.image, path).relative_to(self.image)
-        except LayerError as error:
+        except TreeError as error:
             raise SandboxError(str(error)) from error
         return f"/{below}" if below.parts else "/"
 

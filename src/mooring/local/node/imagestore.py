@@ -12,7 +12,6 @@ index is replaced in one step. A chain that a container runs from is not removed
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import re
 import tempfile
@@ -23,11 +22,10 @@ from typing import Any
 
 import msgspec
 
-from mooring.local.node.archives import ArchivedImage, ArchiveError, Layer, opened
-from mooring.local.node.layers import LayerError, apply_layer, clone_tree, remove_tree
 from mooring.local.node.references import ImageError, normalize
+from mooring.local.node.trees import remove_tree
 
-__all__ = ["ImageStore", "LoadedImage", "StoreError"]
+__all__ = ["ImageConfig", "ImageStore", "LoadedImage", "StoreError"]
 
 
 class StoreError(RuntimeError):
@@ -44,18 +42,6 @@ class ImageConfig(msgspec.Struct, frozen=True, rename="pascal", kw_only=True):
     working_dir: str = ""
     volumes: dict[str, Any] | None = None
     stop_signal: str = ""
-
-
-class _RootFs(msgspec.Struct, frozen=True):
-    diff_ids: list[str]
-
-
-class _Config(msgspec.Struct, frozen=True):
-    rootfs: _RootFs
-    config: ImageConfig | None = None
-    architecture: str = ""
-    os: str = ""
-    created: str = ""
 
 
 class LoadedImage(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,7 +105,8 @@ class ImageStore:
         return (found.st_ino, found.st_mtime_ns)
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
+        """Hold the right to change the store."""
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -130,7 +117,7 @@ class ImageStore:
 
     def use(self, image: LoadedImage) -> tuple[Path, int]:
         """The image's file system and the descriptor of a lock that keeps it there; raises StoreError."""
-        path = self._layer(image.chain[-1])
+        path = self.layer(image.chain[-1])
         descriptor = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_SH)
         if not path.is_dir():
@@ -140,25 +127,13 @@ class ImageStore:
 
     # --- changing
 
-    def load(self, path: Path, *, tags: Sequence[str] = ()) -> list[LoadedImage]:
-        """Load all images of an archive; with ``tags`` these are the names of its only one."""
-        for tag in tags:
-            _checked(tag)
-        try:
-            with self._locked(), opened(path) as found:
-                if tags and len(found) != 1:
-                    raise StoreError(f"{path} holds {len(found)} images: --tag is for one")
-                return [self._load(image, path, tags) for image in found]
-        except ArchiveError as error:
-            raise StoreError(str(error)) from error
-
     def remove(self, reference: str) -> list[str]:
         """Take a name from its image, or remove an image by its id; says what is gone.
 
         An image without a name is removed with the layers that no other image has. Raises
         :class:`StoreError` when there is no such image, or a container runs from it.
         """
-        with self._locked():
+        with self.locked():
             index = self._index()
             image = self.find(reference) or self._by_short_id(reference)
             if image is None:
@@ -185,7 +160,8 @@ class ImageStore:
     def _index_file(self) -> Path:
         return self.directory / "index.json"
 
-    def _layer(self, chain: str) -> Path:
+    def layer(self, chain: str) -> Path:
+        """Where the file system up to a layer is."""
         return self.directory / "layers" / chain.removeprefix("sha256:")
 
     def _index(self) -> _Index:
@@ -218,32 +194,7 @@ class ImageStore:
         ]
         return found[0] if len(found) == 1 else None
 
-    def _load(self, archived: ArchivedImage, path: Path, tags: Sequence[str]) -> LoadedImage:
-        try:
-            config = msgspec.json.decode(archived.config, type=_Config)
-        except msgspec.MsgspecError as error:
-            raise StoreError(f"{path}: its configuration cannot be read: {error}") from error
-        if config.os not in ("", "linux"):
-            raise StoreError(f"{path}: it is for {config.os}, not linux")
-        diff_ids = config.rootfs.diff_ids
-        if len(diff_ids) != len(archived.layers) or not diff_ids:
-            raise StoreError(f"{path}: {len(archived.layers)} layers for {len(diff_ids)} digests")
-        chain, size = self._unpack(archived.layers, diff_ids, path)
-        names = tuple(
-            _checked(name) for name in tags or archived.names if name.rpartition(":")[2] != "<none>"
-        )
-        image = LoadedImage(
-            id=f"sha256:{hashlib.sha256(archived.config).hexdigest()}",
-            digest=archived.manifest_digest,
-            names=names,
-            chain=chain,
-            size=size,
-            created=config.created,
-            config=config.config or ImageConfig(),
-        )
-        return self._add(image)
-
-    def _add(self, image: LoadedImage) -> LoadedImage:
+    def add(self, image: LoadedImage) -> LoadedImage:
         """Note an image; its names are taken from those that had them, which stay under their id."""
         images = []
         for each in self._index().images:
@@ -256,44 +207,9 @@ class ImageStore:
         self._write([*images, image])
         return image
 
-    def _unpack(
-        self, layers: Sequence[Layer], diff_ids: Sequence[str], path: Path
-    ) -> tuple[tuple[str, ...], int]:
-        chain: list[str] = []
-        size = 0
-        for layer, diff_id in zip(layers, diff_ids, strict=True):
-            below = chain[-1] if chain else ""
-            chain.append(_chain_id(below, diff_id))
-            target = self._layer(chain[-1])
-            if not target.is_dir():
-                try:
-                    self._unpack_one(layer, diff_id, self._layer(below) if below else None, target)
-                except (LayerError, ArchiveError, EOFError, OSError) as error:
-                    raise StoreError(f"{path}: layer {diff_id[:19]}: {error}") from error
-            size += int((target.with_suffix(".size")).read_text())
-        return tuple(chain), size
-
-    def _unpack_one(self, layer: Layer, diff_id: str, below: Path | None, target: Path) -> None:
-        target.parent.mkdir(mode=0o700, exist_ok=True)
-        work = target.with_suffix(".new")
-        remove_tree(work)
-        try:
-            work.mkdir(0o755)
-            if below is not None:
-                clone_tree(below, work)
-            with layer.open() as stream:
-                apply_layer(work, stream)
-                if stream.digest != diff_id:
-                    raise LayerError(f"its content has the digest {stream.digest}: the archive is damaged")
-                target.with_suffix(".size").write_text(str(stream.size))
-            work.rename(target)
-        except BaseException:
-            remove_tree(work)
-            raise
-
     def _check_unused(self, image: LoadedImage, others: Sequence[LoadedImage]) -> None:
         needed = {chain for each in others for chain in each.chain}
-        if image.chain[-1] not in needed and not self._unlocked(self._layer(image.chain[-1])):
+        if image.chain[-1] not in needed and not self._unlocked(self.layer(image.chain[-1])):
             raise StoreError(
                 f"image {', '.join(image.names) or image.id[:19]} is in use by a running container: delete its pod first"
             )
@@ -314,7 +230,7 @@ class ImageStore:
 
     def _collect(self, images: Sequence[LoadedImage]) -> list[str]:
         """Remove the layers that no image has."""
-        needed = {self._layer(chain).name for image in images for chain in image.chain}
+        needed = {self.layer(chain).name for image in images for chain in image.chain}
         gone = []
         for path in sorted((self.directory / "layers").iterdir()):
             if path.stem in needed or not self._unlocked(path.with_suffix("")):
@@ -323,18 +239,3 @@ class ImageStore:
                 gone.append(f"removed layer {path.stem[:12]}")
             remove_tree(path)
         return gone
-
-
-def _chain_id(below: str, diff_id: str) -> str:
-    if not re.fullmatch(r"sha256:[0-9a-f]{64}", diff_id):
-        raise StoreError(f"digest {diff_id!r} is not supported")
-    if not below:
-        return diff_id
-    return f"sha256:{hashlib.sha256(f'{below} {diff_id}'.encode()).hexdigest()}"
-
-
-def _checked(name: str) -> str:
-    try:
-        return normalize(name)
-    except ImageError as error:
-        raise StoreError(f'"{name}" is no name for an image: {error}') from error

@@ -23,7 +23,7 @@ from pathlib import Path
 from threading import Lock
 
 from mooring.local.node import namespaces as ns
-from mooring.local.node.layers import LayerError, inside, remove_tree
+from mooring.local.node.trees import TreeError, inside, remove_tree
 
 __all__ = [
     "TOOLS",
@@ -160,7 +160,7 @@ def account_of(root: Path, user: str) -> Account:
 def _lines(root: Path, name: str, fields: int) -> list[list[str]]:
     """The well-formed lines of a colon-separated file; links are followed inside the image alone."""
     text = ""
-    with suppress(OSError, LayerError):
+    with suppress(OSError, TreeError):
         path = inside(root, name)
         if path.is_file() and path.stat().st_size <= _READ_LIMIT:
             text = path.read_text(errors="replace")
@@ -178,7 +178,7 @@ def find_program(root: Path, command: str, env: Mapping[str, str], working_dir: 
     if "/" in command:
         places = [working_dir]
     for place in places:
-        with suppress(LayerError, OSError):
+        with suppress(TreeError, OSError):
             if inside(root, f"{place}/{command}" if not command.startswith("/") else command).is_file():
                 return True
     return False
