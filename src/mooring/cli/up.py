@@ -19,6 +19,7 @@ import structlog
 
 from mooring.cli.packages import NODE, ensure
 from mooring.cli.run import add_operator_options, chosen, until_signalled
+from mooring.local.api.audit import Policy
 from mooring.local.directory import DataDirectory, DirectoryInUse, check_kubeconfig, default_directory
 from mooring.local.node import rootless
 from mooring.local.node.cleanup import plane_id
@@ -67,6 +68,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="zones of the nodes, in turn, as topology.kubernetes.io/zone (default: none)",
     )
     parser.add_argument("--images", type=Path, metavar="FILE", help="more entries for the image catalog")
+    parser.add_argument(
+        "--audit-policy",
+        type=Path,
+        metavar="FILE",
+        help="log requests to audit.jsonl in the data directory by this policy, as of kube-apiserver (default: no log)",
+    )
     parser.add_argument("--detach", action="store_true", help="return when ready, go on in the background")
     add_operator_options(parser)
     parser.set_defaults(run=run)
@@ -92,6 +99,7 @@ def run(options: argparse.Namespace) -> int:
     directory = DataDirectory((options.data_dir or default_directory()).absolute())
     kubeconfig = (options.kubeconfig or directory.kubeconfig).absolute()
     catalog = load(options.images) if options.images else None
+    audit = Policy.load(options.audit_policy) if options.audit_policy else None
     ensure(NODE)
     directory.make()
     check_kubeconfig(kubeconfig)
@@ -106,6 +114,7 @@ def run(options: argparse.Namespace) -> int:
             zones=zones,
             addresses=(address, "127.0.0.1"),
             catalog=catalog,
+            audit=audit,
             settings=Settings(),
         ),
         socks=socks,

@@ -60,6 +60,11 @@ class DataDirectory:
         return self.path / "api.db"
 
     @property
+    def audit(self) -> Path:
+        """The audit log, where one was asked for."""
+        return self.path / "audit.jsonl"
+
+    @property
     def volumes(self) -> Path:
         """The directories of provisioned volumes: the databases' files."""
         return self.path / "volumes"

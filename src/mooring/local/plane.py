@@ -18,6 +18,7 @@ import structlog
 from mooring.kube import Client, NotFound
 from mooring.kube.objects.core import ServiceAccount
 from mooring.local import controllers
+from mooring.local.api.audit import AuditLog, Policy
 from mooring.local.api.http import User
 from mooring.local.api.server import ApiServer
 from mooring.local.api.tls import ensure_certificates
@@ -44,7 +45,10 @@ INTERNAL_PORT = 6443
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaneOptions:
-    """How to run a plane. ``nodes`` are names; none means one, named as the machine. ``zones`` are theirs in turn."""
+    """How to run a plane. ``nodes`` are names; none means one, named as the machine. ``zones`` are theirs in turn.
+
+    ``audit``: the policy by which requests are logged to ``audit.jsonl`` in the data directory; none, no log.
+    """
 
     directory: DataDirectory
     nodes: tuple[str, ...] = ()
@@ -52,6 +56,7 @@ class PlaneOptions:
     addresses: tuple[str, ...] = ("127.0.0.1",)
     catalog: Catalog | None = None
     settings: Settings = field(default_factory=Settings)
+    audit: Policy | None = None
 
 
 class Plane:
@@ -78,6 +83,8 @@ class Plane:
             service_account_key=self.directory.service_account_key(),
             service_range=str(self.ranges.services),
         )
+        if options.audit is not None:
+            self.server.audit = AuditLog(self.directory.audit, options.audit, now=self.server.cluster.now)
         self.manager = Manager(
             Client(self.server.transport(), field_manager="mooring"), name="mooring-controllers"
         )

@@ -41,10 +41,12 @@ class User:
 class Query:
     """The query of a request; values are read as the real server converts them."""
 
-    __slots__ = ("_values",)
+    __slots__ = ("_values", "raw")
 
-    def __init__(self, values: Mapping[str, list[str]]) -> None:
+    def __init__(self, values: Mapping[str, list[str]], raw: str = "") -> None:
         self._values = values
+        #: What was written after the question mark.
+        self.raw = raw
 
     @classmethod
     def parse(cls, text: str) -> Query:
@@ -52,7 +54,7 @@ class Query:
         values: dict[str, list[str]] = {}
         for key, value in parse_qsl(text, keep_blank_values=True):
             values.setdefault(key, []).append(value)
-        return cls(values)
+        return cls(values, text)
 
     def __contains__(self, name: str) -> bool:
         return name in self._values
@@ -92,6 +94,8 @@ class Request:
     headers: Mapping[str, str]
     read_body: Callable[[], Awaitable[bytes]]
     user: User | None = None
+    #: Who sent it, before anybody was impersonated; set when that is known.
+    sender: User | None = None
     peer: str = ""
     #: The Impersonate-* headers, which may occur several times; names are in lower case.
     acting: tuple[tuple[str, str], ...] = ()

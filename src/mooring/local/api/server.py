@@ -24,6 +24,7 @@ from mooring.kube.errors import ApiError, TransportError
 from mooring.kube.transport import Response, StreamResponse
 from mooring.local.api import codec, deletes, failures, metrics, reads, subresources, writes
 from mooring.local.api.admission import Admission
+from mooring.local.api.audit import AuditLog
 from mooring.local.api.auth import ADMIN, Authenticator, of_certificate
 from mooring.local.api.authorization import MASTERS, Authorizer, attributes_of
 from mooring.local.api.bootstrap import bootstrap
@@ -48,6 +49,11 @@ from mooring.local.api.webhooks import WebhookClient
 __all__ = ["ApiServer", "LocalTransport"]
 
 _log = logging.getLogger(__name__)
+
+#: Requests that may be under way at once, watches and other streams left out; more are told to come back,
+#: but for those of system:masters (a real server: 400 reading ones and 200 others).
+IN_FLIGHT_LIMIT = 600
+_TEXT = "text/plain; charset=utf-8"
 
 #: Seconds a chunk of a stream may wait for a slow client before the connection is closed.
 _SLOW_CLIENT = 30.0
@@ -102,6 +108,9 @@ class ApiServer:
         self._token_secrets = TokenSecrets(store, authority)
         self._runners: list[web.ServerRunner] = []
         self._ready = False
+        self._in_flight = 0
+        #: Where requests are logged; set before `serve`, closed with the server.
+        self.audit: AuditLog | None = None
 
     @classmethod
     def in_memory(cls, **options: Any) -> ApiServer:
@@ -160,6 +169,8 @@ class ApiServer:
         for runner in self._runners:
             await runner.cleanup()
         await self._webhooks.close()
+        if self.audit is not None:
+            await self.audit.close()
         await self.cluster.store.close()
 
     def transport(self, *, user: User = ADMIN, agent: str = "mooring") -> LocalTransport:
@@ -199,6 +210,40 @@ class ApiServer:
 
     async def handle(self, request: Request) -> Answer:
         """Answer any request; errors become Status answers, bugs a 500 without their insides."""
+        self._in_flight += 1
+        try:
+            return await (self._answer(request) if self.audit is None else self._audited(request, self.audit))
+        finally:
+            self._in_flight -= 1
+
+    async def _audited(self, request: Request, audit: AuditLog) -> Answer:
+        """Answer a request, and log it as its sender's."""
+        parts = segments(request.path)
+        target = parse_path(parts) if parts is not None else None
+        try:
+            request.sender = request.user or self.authenticator.user(request, now=self.cluster.now())
+        except ApiError:
+            return await self._answer(request)
+        wanted = attributes_of(request, target, request.sender)
+        record = audit.begin(request, wanted)
+        answer = await self._answer(request)
+        if record is None:
+            return answer
+        acted = request.user if request.acting else None
+        decision = self.cluster.authorizer.decide(replace(wanted, user=acted or request.sender))
+        record.annotations |= {
+            "authorization.k8s.io/decision": "allow" if decision.allowed else "forbid",
+            "authorization.k8s.io/reason": decision.reason,
+        }
+        if answer.stream is None and answer.upgrade is None:
+            audit.complete(record, answer, acted)
+            return answer
+        audit.started(record, answer, acted)
+        if answer.stream is not None:
+            answer.stream = _followed_by(answer.stream, lambda: audit.complete(record, answer, acted))
+        return answer
+
+    async def _answer(self, request: Request) -> Answer:
         try:
             answer = await self._route(request)
         except ApiError as error:
@@ -219,9 +264,11 @@ class ApiServer:
         return answer
 
     async def _route(self, request: Request) -> Answer:
-        user = request.user or self.authenticator.user(request, now=self.cluster.now())
+        user = request.sender or request.user or self.authenticator.user(request, now=self.cluster.now())
         parts = segments(request.path)
         target = parse_path(parts) if parts is not None else None
+        if self._in_flight > IN_FLIGHT_LIMIT and MASTERS not in user.groups:
+            return Answer(429, b"Too many requests, please try again later.\n", _TEXT, {"Retry-After": "1"})
         if request.acting or MASTERS not in user.groups:
             user = self._authorized(request, target, user)
         request.user = user
@@ -244,7 +291,7 @@ class ApiServer:
         authorizer = self.cluster.authorizer
         wanted = attributes_of(request, target, user)
         if request.acting:
-            user = impersonated(request.acting, wanted, authorizer)
+            user = request.user = impersonated(request.acting, wanted, authorizer)
             wanted = replace(wanted, user=user)
         authorizer.check(wanted)
         return user
@@ -514,6 +561,16 @@ async def _send_pieces(
         if http.transport is not None:
             http.transport.abort()
     return response
+
+
+async def _followed_by(stream: AsyncGenerator[bytes], end: Callable[[], None]) -> AsyncGenerator[bytes]:
+    """Yield a stream, then say that it ended, whoever ended it."""
+    try:
+        async for chunk in stream:
+            yield chunk
+    finally:
+        await stream.aclose()
+        end()
 
 
 def _connected(http: web.BaseRequest) -> bool:
