@@ -14,7 +14,18 @@ from mooring.kube.objects.coordination import Lease
 from mooring.testing.bed import Bed, ClusterBed
 from mooring.testing.redis import RedisStage
 
-__all__ = ["CHART", "NAMESPACE", "ROOT", "Helm", "holder", "leader", "operators", "processes", "tell"]
+__all__ = [
+    "CHART",
+    "LEASE",
+    "NAMESPACE",
+    "ROOT",
+    "Helm",
+    "holder",
+    "leader",
+    "operators",
+    "processes",
+    "tell",
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "mooring"

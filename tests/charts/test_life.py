@@ -192,3 +192,26 @@ async def test_clusters_outlive_the_release_and_the_next_takes_them_up(
 async def test_values_that_do_not_exist_or_fit_are_refused(helm: Helm) -> None:
     for wrong, said in (("replicas=2", "replicas"), ("scope=everything", "scope"), ("workers=0", "workers")):
         assert said in await helm("install", "mooring", CHART, "--set", wrong, fails=True)
+
+
+async def test_a_release_takes_its_clusters_along_when_told_to_and_leaves_their_volumes(
+    bed: Bed | ClusterBed, helm: Helm
+) -> None:
+    await helm.install("mooring")
+    assert "Succeeded" in await helm("test", "mooring")
+    declared = manifest("doomed")
+    declared["spec"]["storage"]["keepAfterDeletion"] = False
+    await bed.apply(declared)
+    stage = RedisStage(bed, "doomed")
+    await stage.healthy(120)
+    claims = await stage.claims()
+    assert len(claims) == 3
+
+    told = await helm.upgrade("mooring", "--reuse-values", "--set", "uninstall.deleteClusters=true")
+    assert "DELETES" in told
+    await helm("uninstall", "mooring", "--wait", "--timeout", "300s")
+
+    assert await helm.releases() == {}
+    assert (await bed.client.list(RedisCluster)).items == []
+    assert await stage.pods() == []
+    assert await stage.claims() == claims

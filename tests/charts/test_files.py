@@ -1,0 +1,70 @@
+"""The chart's files without a cluster: what they name has to exist."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = ROOT / "charts" / "mooring"
+SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
+VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+
+#: Words of the query language that look like metrics.
+WORDS = re.compile(
+    r"\b(?:controller_runtime|workqueue|rest_client|leader_election|loop_lag|webhook_certificate|"
+    r"redis_operator|informer|process)_[a-z_]+"
+)
+
+
+def described(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in schema.get("properties", {}).items():
+        yield f"{path}{name}", value.get("description", "")
+        yield from described(value, f"{path}{name}.")
+
+
+def leaves(values: dict[str, Any], schema: dict[str, Any], path: str = "") -> Iterator[str]:
+    """Values that the schema does not know."""
+    known = schema.get("properties", {})
+    for name, value in values.items():
+        if name not in known:
+            yield f"{path}{name}"
+        elif isinstance(value, dict) and "properties" in known[name]:
+            yield from leaves(value, known[name], f"{path}{name}.")
+
+
+def test_every_value_is_described_and_every_default_is_known() -> None:
+    assert [path for path, text in described(SCHEMA) if not text] == []
+    assert list(leaves(VALUES, SCHEMA)) == []
+    objects = [SCHEMA, *(one for one in SCHEMA["properties"].values() if "properties" in one)]
+    assert all(one["additionalProperties"] is False for one in objects)
+
+
+def test_dashboards_and_alerts_name_metrics_that_the_operator_has() -> None:
+    source = "".join(path.read_text() for path in (ROOT / "src/mooring").glob("runtime/*.py"))
+    source += (ROOT / "src/mooring/operators/redis/sentinel/actor.py").read_text()
+    # Counters of controllers and queues are put together from a prefix; process_* comes from prometheus_client.
+    made = {*re.findall(r'"([a-z_]+)"', source)}
+    made |= {f"controller_runtime_{name}" for name in made} | {
+        "process_cpu_seconds_total",
+        "process_resident_memory_bytes",
+    }
+    texts = [path.read_text() for path in CHART.glob("dashboards/*.json")]
+    texts.append((CHART / "templates" / "monitoring.yaml").read_text())
+    named = {re.sub(r"_bucket$", "", name) for text in texts for name in WORDS.findall(text)}
+    assert len(named) > 8
+    assert named - made == set()
+
+
+def test_the_dashboard_is_one_that_grafana_takes() -> None:
+    for path in CHART.glob("dashboards/*.json"):
+        board = json.loads(path.read_text())
+        assert board["uid"]
+        ids = [panel["id"] for panel in board["panels"]]
+        assert len(ids) == len(set(ids))
+        assert all(target["expr"] for panel in board["panels"] for target in panel["targets"])
