@@ -3,7 +3,7 @@
 CACHE ?= $(or $(MOORING_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mooring)
 DEV := MOORING_LOCK=dev ./mooring exec
 
-.PHONY: help check format types generated test test-all test-clusters mutants kubernetes kubernetes-down image crds soak bench api lock
+.PHONY: help check format types generated test test-all test-clusters mutants kubernetes kubernetes-down image specs crds soak bench api lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s'|'
@@ -47,6 +47,9 @@ kubernetes-down: ## stop it and leave nothing behind
 
 image: ## build the container image of Mooring without a container engine: make image OUT=mooring.tar
 	$(DEV) python hack/images/recipes.py mooring $(if $(OUT),--output $(OUT))
+
+specs: ## Kubernetes' own specs that need no node, on the embedded control plane: make specs ONLY=Quota ON=real JOBS=4
+	$(DEV) python hack/kubernetes/specs.py --on $(or $(ON),embedded) -j $(or $(JOBS),4) --only '$(ONLY)'
 
 soak: ## rounds of faults under a writer, not for CI: make soak ROUNDS=20 MINUTES=30 FAULTS=200
 	$(DEV) python bench/soak.py --rounds $(or $(ROUNDS),20)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hack.kubernetes.binaries import SERVERS, BuildError, build
 from hack.kubernetes.controlplane import ControlPlane
+from hack.kubernetes.specs import Programs
 
 __all__ = ["pytest_collection_finish", "real_kubernetes"]
 
@@ -22,6 +23,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if needed and not session.config.option.collectonly:
         try:
             build(SERVERS)
+            if any("spec_programs" in getattr(item, "fixturenames", ()) for item in session.items):
+                Programs.built()
         except BuildError as failed:
             session.config.stash[_BUILD_FAILED] = failed
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import socket
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,6 @@ from mooring.kube import Client
 from mooring.local import controllers
 from mooring.local.api import ApiServer, User
 from mooring.local.api.tls import ensure_certificates
-from mooring.local.plane import listen
 from mooring.local.publishing import publish_api
 from mooring.runtime import Manager
 
@@ -108,7 +108,7 @@ async def _serve(directory: Path) -> None:
         leading = asyncio.create_task(manager.leading.wait())
         ended = asyncio.create_task(asyncio.to_thread(sys.stdin.buffer.read))
         await asyncio.wait({running, leading}, return_when=asyncio.FIRST_COMPLETED)
-        sock = listen("127.0.0.1:0")
+        sock = socket.create_server(("127.0.0.1", 0))
         await server.serve(sock, certificates.server_context())
         _write_kubeconfig(directory, sock.getsockname()[1], certificates.authority)
         await asyncio.wait({running, ended}, return_when=asyncio.FIRST_COMPLETED)

@@ -36,7 +36,7 @@ __all__ = ["FAST_SECONDS", "Programs", "Spec", "Verdict", "load", "main", "run_a
 
 LIST = Path(__file__).with_name("specs.txt")
 #: A spec that takes at most this many seconds is one of the fast part.
-FAST_SECONDS = 6.0
+FAST_SECONDS = 4.0
 #: Expected seconds of the specs that share a process, and how many they may be.
 _CHUNK_SECONDS = 25.0
 _CHUNK_SPECS = 8

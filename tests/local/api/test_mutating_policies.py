@@ -100,9 +100,13 @@ async def test_items_of_keyed_lists_are_merged_by_their_key(api: Client) -> None
 
 async def test_mutations_see_what_those_before_them_did(api: Client) -> None:
     first = configuration('Object{data: {"a": "1"}}')
-    second = json_patch('[JSONPatch{op: "add", path: "/data/b", value: object.data.a + "2"}]')
+    path = '"/metadata/labels/" + jsonpatch.escapeKey("example.com/x")'
+    second = json_patch(f'[JSONPatch{{op: "add", path: {path}, value: object.data.a + "2"}}]')
     await in_force(api, "p", first, second)
-    assert (await api.create(CM, config_map("c")))["data"] == {"a": "1", "b": "12"}
+    body = {"metadata": {"name": "c", "labels": {"l": "m"}}}
+    made = await api.create(CM, body, fieldValidation="Ignore")
+    assert made["data"] == {"a": "1"}
+    assert made["metadata"]["labels"] == {"l": "m", "example.com/x": "12"}
 
 
 async def test_variables_and_conditions_decide_with_parameters(api: Client) -> None:
@@ -167,8 +171,10 @@ async def test_a_failure_that_is_ignored_changes_nothing(api: Client) -> None:
             'unexpected type name "Object.spec.wrong"',
         ),
         (
-            "Object{spec: Object.spec{securityContext: Object.spec.securityContext{sysctls: ["
-            'Object.spec.securityContext.sysctls{name: "a", value: "b"}]}}}',
+            (
+                "Object{spec: Object.spec{securityContext: Object.spec.securityContext{sysctls: ["
+                'Object.spec.securityContext.sysctls{name: "a", value: "b"}]}}}'
+            ),
             "may not mutate atomic arrays, maps or structs: .spec.securityContext.sysctls",
         ),
     ],

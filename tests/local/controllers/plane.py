@@ -161,7 +161,7 @@ async def controlled(
     if beside:
         register_for_nodes(manager, volumes=directory / "volumes")
     else:
-        register(manager, volumes=directory / "volumes", authority="---", **options)
+        register(manager, volumes=directory / "volumes", **{"authority": "---", **options})
     pretended = Kubelet(manager)
     if kubelet:
         manager.add(pretended.controller)

@@ -220,6 +220,7 @@ _TEXTS = [
     _declare("max", _ANY, [_LIST], _extreme(max, "max"), member=True),
     _declare("indexOf", _INT, [_LIST, _ANY], _index, member=True),
     _declare("lastIndexOf", _INT, [_LIST, _ANY], _last_index, member=True),
+    _declare("jsonpatch.escapeKey", _TEXT, [_TEXT], lambda key: key.replace("~", "~0").replace("/", "~1")),
     _declare("sets.contains", _BOOL, [_LIST, _LIST], _contains_all),
     _declare(
         "sets.equivalent", _BOOL, [_LIST, _LIST], lambda a, b: _contains_all(a, b) and _contains_all(b, a)
