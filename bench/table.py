@@ -469,7 +469,7 @@ def _of(figures: dict[str, Any], row: str, peer: str) -> list[Outcome]:
 
 def table(figures: dict[str, Any]) -> str:
     """The report as Markdown."""
-    how = f"{figures['machine']}, {figures['rounds']} rounds, {figures['lanes']} clusters at a time"
+    how = f"{figures['machine']}, rounds: {figures['rounds']}, {figures['lanes']} clusters at a time"
     load = f"{figures['load_before']} before, {figures['load_after']} after"
     lines = [
         f"Measured on {figures['measured']}: {how}; one-minute load {load}.",

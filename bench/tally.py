@@ -170,7 +170,7 @@ def markdown(figures: dict[str, Any]) -> str:
     lines = [
         f"Measured on {figures['measured']}: {how}; {faults}, {writes}, of which **{lost} lost**.",
         "",
-        "| cause | faults | acknowledged | lost | confirmed | lost | lost, s | gap p50 / p99 / max, s | exact p50 / max, s |",
+        "| cause | faults | acknowledged | of them lost | confirmed | of them lost | lost, s | gap p50 / p99 / max, s | exact p50 / max, s |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for cause, row in figures["causes"].items():
