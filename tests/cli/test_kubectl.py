@@ -16,6 +16,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 from tests.cli.program import ROOT, Running, needs_kubectl, ourselves, temporary, until
+from tests.local.node.imaging import Blueprint, docker_archive, programs
 
 from mooring.local.directory import DataDirectory
 
@@ -80,7 +81,7 @@ async def test_a_command_shows_what_people_expect(demo: Running, command: str, w
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("top pods", "error: Metrics API not available"),
+        ("debug redis-cluster-demo-0 --image=busybox", "ephemeral containers are not supported"),
         ("get nonsense", 'the server doesn\'t have a resource type "nonsense"'),
         ("get rediscluster absent", 'redisclusters.redis.kun "absent" not found'),
         ("exec absent -- true", 'pods "absent" not found'),
@@ -122,6 +123,59 @@ async def test_files_go_into_a_pod_and_back(demo: Running, tmp_path: Path) -> No
     (await demo.kubectl("cp", "redis-cluster-demo-0:/tmp/there.yaml", str(tmp_path / "back.yaml"))).fine()
 
     assert (tmp_path / "back.yaml").read_text() == MANIFEST
+
+
+@needs_kubectl
+async def test_what_pods_and_nodes_use_is_shown(demo: Running) -> None:
+    async def lines(*command: str) -> list[str]:
+        done = await demo.kubectl("top", *command, "--no-headers")
+        return done.out.splitlines() if done.status == 0 else []
+
+    async with asyncio.timeout(45):
+        while not await lines("pod", "redis-cluster-demo-0", "--containers"):
+            await asyncio.sleep(0.2)
+    assert any(line.startswith("redis-cluster-demo-0") for line in await lines("pods"))
+    assert len(await lines("nodes")) == 1
+
+
+@needs_kubectl
+async def test_a_pod_is_run_attached_to_and_gone_with_its_programs_status(demo: Running) -> None:
+    run = ("run", "-i", "--rm", "--restart=Never", "--image=busybox", "--quiet", "asked", "--", "sh", "-c")
+    done = await demo.kubectl(*run, 'read -r line; echo "got $line"; exit 3', text="words\n")
+
+    assert (done.status, done.out) == (3, "got words\n")
+    assert (await demo.kubectl("get", "pod", "asked")).status == 1
+
+    (
+        await demo.kubectl(
+            "run", "talker", "--image=busybox", "--", "sh", "-c", "while sleep 0.1; do echo tick; done"
+        )
+    ).fine()
+    (await demo.kubectl("wait", "--for=condition=Ready", "pod/talker", "--timeout=30s")).fine()
+    attached = await demo.program.other(
+        "timeout", "2", "kubectl", "attach", "talker", KUBECONFIG=str(demo.kubeconfig)
+    )
+    assert "tick" in attached.out
+    (await demo.kubectl("delete", "pod", "talker", "--now")).fine()
+
+
+@needs_kubectl
+async def test_an_image_is_loaded_into_a_running_plane_and_used(demo: Running, tmp_path: Path) -> None:
+    config = {"Entrypoint": ["redis-cli"], "Env": ["PATH=/bin"]}
+    image = Blueprint([programs("/usr/bin/redis-cli")], names=["localhost/asker:1"], config=config)
+    archive = docker_archive(tmp_path / "asker.tar", image)
+    where = ("--data-dir", demo.directory)
+    assert "localhost/asker:1" in (await demo.program.run("image", "load", archive, *where)).fine()
+
+    run = ("run", "asker", "--image=localhost/asker:1", "--restart=Never", "--", "--version")
+    (await demo.kubectl(*run)).fine()
+    ended = "--for=jsonpath={.status.phase}=Succeeded"
+    (await demo.kubectl("wait", ended, "pod/asker", "--timeout=30s")).fine()
+    assert "redis-cli" in (await demo.kubectl("logs", "asker")).fine()
+    shown = await demo.kubectl("get", "pod", "asker", "-o", "jsonpath={.status.containerStatuses[0].imageID}")
+    assert shown.fine() == image.id
+    (await demo.kubectl("delete", "pod", "asker", "--now")).fine()
+    assert "removed layer" in (await demo.program.run("image", "remove", "localhost/asker:1", *where)).fine()
 
 
 @needs_kubectl
