@@ -103,6 +103,15 @@ def test_a_file_replaces_a_link_instead_of_being_written_where_it_leads(root: Pa
     assert not (root / "conf").is_symlink()
 
 
+@pytest.mark.parametrize("entry", ["a", "a/b"])
+def test_a_directory_that_becomes_a_link_gives_its_mode_to_nothing_outside(root: Path, entry: str) -> None:
+    outside = root.parent / "secret"
+    (outside / "b").mkdir(mode=0o700)
+    outside.chmod(0o700)
+    put(root, directory(entry, mode=0o777), link("a", str(outside)))
+    assert [path.stat().st_mode & 0o7777 for path in (outside, outside / "b")] == [0o700, 0o700]
+
+
 def test_loops_of_links_and_files_in_the_way_are_told(root: Path) -> None:
     with pytest.raises(LayerError, match="too many links"):
         put(root, link("a", "b"), link("b", "a"), file("a/x"))

@@ -73,7 +73,8 @@ class _Unpacking:
     def finish(self) -> None:
         """Give directories their modes and times: now nothing is made in them any more."""
         for path, member in reversed(self._directories):
-            with suppress(FileNotFoundError):
+            # A later entry may have put a link there, or on the way: nothing is done to where it leads.
+            if inside(self._root, str(path.relative_to(self._root))) == path and path.is_dir():
                 self._adorn(path, member)
 
     def _note(self, path: Path) -> None:
