@@ -1,6 +1,6 @@
 """Many clusters in one operator: seconds from cold to all Healthy, writes and CPU at rest, memory.
 
-    python bench/scale.py [--clusters 200] [--seconds 60] [--settle 60]
+    python bench/scale.py [--clusters 200] [--seconds 120] [--settle 60] [--publish]
 
 The operator is `mooring run` as shipped, the API server and its controllers the embedded ones, each in a process
 of its own. Pods, Redis servers and sentinels are simulated (bench/simulated.py): real connections on loopback
@@ -15,6 +15,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
+import platform
 import resource
 import shutil
 import signal
@@ -23,6 +25,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +43,7 @@ from mooring.testing.redis import manifest
 if not __package__:  # run as a program: its siblings are found from the root of the tree
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bench.page import RESULTS, put
 from bench.rest import Writes
 from bench.runtime.stage import cpu_of, resident
 from bench.simulated import SimulatedNode
@@ -143,6 +147,7 @@ async def api_server(directory: Path) -> AsyncIterator[Served]:
 
 async def measure(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
     """Make all clusters, wait until they are Healthy, let settle, watch the rest."""
+    load = round(os.getloadavg()[0], 1)
     async with AsyncExitStack() as stack:
         served = await stack.enter_async_context(api_server(directory / "api"))
         client = Client(HttpTransport(Config.load(served.kubeconfig)), field_manager="kubectl")
@@ -167,6 +172,9 @@ async def measure(options: argparse.Namespace, directory: Path) -> dict[str, Any
         elapsed = time.monotonic() - began
         last = await served.writes()
         return {
+            "measured": datetime.now(UTC).strftime("%Y-%m-%d"),
+            "machine": f"{os.cpu_count()} cores ({platform.machine()})",
+            "load": load,
             "simulated": "pods, Redis servers and sentinels; operator and API server are real",
             "clusters": options.clusters,
             "create_seconds": round(created, 1),
@@ -257,6 +265,26 @@ async def _until(check: Callable[[], Awaitable[bool]], within: float, what: str)
         await asyncio.sleep(0.1)
 
 
+def markdown(figures: dict[str, Any]) -> str:
+    """The report for the page of benchmarks."""
+    cpu, rss = figures["cpu_percent_of_a_core"], figures["rss_mib"]
+    rows = {
+        "declared to all Healthy, s": figures["all_healthy_seconds"],
+        "operator's CPU until then, s": figures["operator_cpu_seconds_until_healthy"],
+        "writes until then, everybody's": f"{figures['writes_until_healthy']:,}",
+        f"writes in {figures['rest_seconds']:.0f} s at rest": figures["writes_at_rest"],
+        "of Leases in that time": figures["lease_writes_at_rest"],
+        "operator's CPU at rest, % of a core": cpu["operator"],
+        "API server's CPU at rest, % of a core": cpu["api_server"],
+        "operator's resident memory, MiB": f"{rss['operator']} ({rss['operator_without_clusters']} without clusters)",
+    }
+    head = (
+        f"Measured on {figures['measured']}: {figures['machine']}, one-minute load {figures['load']} before."
+    )
+    lines = [head, "", f"| {figures['clusters']} clusters | |", "|---|---:|"]
+    return "\n".join([*lines, *(f"| {name} | {value} |" for name, value in rows.items())])
+
+
 def say(text: str) -> None:
     """Progress, beside the report."""
     print(text, file=sys.stderr, flush=True)
@@ -265,9 +293,12 @@ def say(text: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="scale.py", description=__doc__.partition("\n")[0])
     parser.add_argument("--clusters", type=int, default=200, help="3 servers + 3 sentinels each (200)")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of rest (60)")
+    parser.add_argument("--seconds", type=float, default=120.0, help="of rest (120)")
     parser.add_argument("--settle", type=float, default=60.0, help="seconds between Healthy and rest (60)")
     parser.add_argument("--within", type=float, default=900.0, help="seconds to be Healthy (900)")
+    parser.add_argument(
+        "--publish", action="store_true", help="bench/results/scale.json and docs/benchmarks.md"
+    )
     parser.add_argument("--keep", action="store_true", help="keep the data directory and the operator's log")
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     return parser
@@ -290,6 +321,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"kept: {directory}", file=sys.stderr)
         else:
             shutil.rmtree(directory, ignore_errors=True)
+    if options.publish:
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / "scale.json").write_text(json.dumps(figures, indent=1) + "\n")
+        put("python bench/scale.py", markdown(figures))
     print(json.dumps(figures, indent=2))
     return 1 if figures["writes_at_rest"] or figures["unhealthy"] else 0
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from bench.scale import markdown
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,3 +26,4 @@ def test_simulated_clusters_become_healthy_and_rest_without_a_write() -> None:
     assert figures["writes_until_healthy"] > 50
     assert figures["lease_writes_at_rest"] > 0
     assert figures["rss_mib"]["operator"] > 20
+    assert "| writes in 2 s at rest | 0 |" in markdown(figures)

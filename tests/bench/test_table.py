@@ -85,7 +85,9 @@ def test_the_tables_of_faults_say_what_was_lost_and_how_long_nobody_served() -> 
     assert "| partition | 1 | 0 | 7 | 0 | 0 | 2.0 |" in text
 
 
-@pytest.mark.parametrize("command", ["python bench/table.py", "python bench/faults.py"])
+@pytest.mark.parametrize(
+    "command", ["python bench/table.py", "python bench/faults.py", "python bench/scale.py"]
+)
 def test_a_table_goes_between_its_marks_and_nothing_else_changes(tmp_path: Path, command: str) -> None:
     page = tmp_path / "page.md"
     page.write_text(PAGE.read_text())
