@@ -18,6 +18,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/{ns}/leases"
 MAPS = NS + "/configmaps"
 POLICIES_PATH = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 POLICY_BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 REVISIONS = "/apis/apps/v1/namespaces/{ns}/controllerrevisions"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 MERGE = "application/merge-patch+json"
@@ -280,6 +281,50 @@ POLICIES: Mapping[str, list[Step]] = {
         Step("POST", MAPS + "?dryRun=All", config_map("none", a="b"), quiet=True, until=422),
         post(MAPS, config_map("none", a="b")),
         *gone_policy(),
+    ],
+    "policies that ask the authorizer": [
+        policy(
+            {"expression": "request.name != 'canary'"},
+            {"expression": "authorizer.group('').resource('configmaps').namespace('{ns}').check('delete').allowed()", "message": "one"},
+            {"expression": "authorizer.requestResource.check('update').allowed()", "message": "two"},
+            {"expression": "authorizer.path('/healthz').check('get').allowed()", "message": "three"},
+            {"expression": "!authorizer.group('apps').resource('deployments').subresource('scale').namespace('{ns}').name('x').check('get').errored()"},
+            {"expression": "has(object.data) == authorizer.serviceAccount('{ns}', 'default').group('').resource('configmaps').namespace('{ns}').check('create').allowed()", "message": "four"},
+            {"expression": "authorizer.group('').resource('configmaps').namespace('{ns}').check('create').reason() == ''", "message": "five"},
+            auditAnnotations=[{"key": "a", "valueExpression": "'b' + object.metadata.name"}],
+        ),
+        enforce("Deny"),
+        Step("POST", MAPS + "?dryRun=All", config_map("canary"), quiet=True, until=422),
+        post(MAPS, {"metadata": {"name": "none"}}, ignore=META),
+        post(MAPS, config_map("some", a="b")),
+        *gone_policy(),
+    ],
+    "webhooks with conditions": [
+        post(HOOKS, {"metadata": {"name": "{ns}"}, "webhooks": [{
+            "name": "a.example.com",
+            "clientConfig": {"url": "https://127.0.0.1:1/"},
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "{ns}"}},
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+            "timeoutSeconds": 2,
+            "matchConditions": [
+                {"name": "named", "expression": "request.name != 'free'"},
+                {"name": "data", "expression": "!has(object.data) || object.data.a != 'free'"},
+                {"name": "may", "expression": "authorizer.requestResource.check('create').allowed()"},
+            ],
+        }]}, quiet=True),
+        Step("POST", MAPS + "?dryRun=All", config_map("canary", a="b"), quiet=True, until=500),
+        post(MAPS, config_map("called", a="b")),
+        post(MAPS, config_map("free", a="b"), ignore=META),
+        post(MAPS, config_map("other", a="free"), ignore=META),
+        post(MAPS, config_map("wrong", b="b")),
+        Step("PATCH", HOOKS + "/{ns}", {"webhooks": None}, MERGE, quiet=True),
+        post(HOOKS, {"metadata": {"name": "w.{ns}"}, "webhooks": [{
+            "name": "a.example.com", "clientConfig": {"url": "https://127.0.0.1:1/"}, "sideEffects": "None",
+            "admissionReviewVersions": ["v1"], "matchConditions": [{"name": "x", "expression": "1 + 1"}],
+        }]}, ignore=("metadata",)),
+        Step("DELETE", HOOKS + "/{ns}", quiet=True),
     ],
     "policies that are wrong": [
         *(

@@ -202,3 +202,38 @@ async def _hold(server: ApiServer, held: asyncio.Event) -> Any:
     request = transport._request("POST", CM, None, b"", {"Content-Type": "application/json"})
     request.read_body = body
     return await server.handle(request)
+
+
+async def test_what_a_policy_wants_told_is_in_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "audit.jsonl"
+    group = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
+    spec = {
+        "matchConstraints": {"resourceRules": [rule]},
+        "validations": [{"expression": "has(object.data.owner)", "message": "nobody owns it"}],
+        "auditAnnotations": [
+            {"key": "size", "valueExpression": "string(size(object.data))"},
+            {"key": "empty", "valueExpression": "null"},
+        ],
+    }
+    level = {"level": "Metadata", "omitStages": ["RequestReceived"], "resources": [{"group": ""}]}
+    async with audited(log, level) as server:
+        api = Client(server.transport())
+        await api.create(group + "ies", {"metadata": {"name": "p"}, "spec": spec})
+        binding = {"policyName": "p", "validationActions": ["Audit"]}
+        await api.create(group + "ybindings", {"metadata": {"name": "b"}, "spec": binding})
+        await api.create(CM, config_map(x="1", y="2"))
+
+    (event,) = events(log)
+    annotations = event["annotations"]
+    assert annotations["p/size"] == "2"
+    assert "p/empty" not in annotations
+    assert msgspec.json.decode(annotations["validation.policy.admission.k8s.io/validation_failure"]) == [
+        {
+            "message": "nobody owns it",
+            "policy": "p",
+            "binding": "b",
+            "expressionIndex": 0,
+            "validationActions": ["Audit"],
+        }
+    ]

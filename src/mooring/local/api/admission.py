@@ -16,6 +16,7 @@ from mooring.local.api.limitranges import check_limits, with_default_limits
 from mooring.local.api.mutatingpolicies import Mutations
 from mooring.local.api.objectmeta import finalizers, with_metadata
 from mooring.local.api.options import WriteOptions
+from mooring.local.api.policies import ExpressionError, conditions_hold, seen
 from mooring.local.api.quotas import Quotas
 from mooring.local.api.review import EXEMPT, Review, rule_matches, selected
 from mooring.local.api.runtimeclasses import with_runtime_class
@@ -120,7 +121,20 @@ class Admission:
 
 
 def _matches(hook: Mapping[str, Any], review: Review) -> bool:
-    return any(rule_matches(rule, review) for rule in hook.get("rules") or ()) and selected(hook, review)
+    """Whether a webhook is to be asked; raises 403 when its conditions cannot be told and must be."""
+    if not any(rule_matches(rule, review) for rule in hook.get("rules") or ()):
+        return False
+    if not selected(hook, review):
+        return False
+    conditions = hook.get("matchConditions")
+    if not conditions:
+        return True
+    try:
+        return conditions_hold(conditions, seen(review, None))
+    except ExpressionError as error:
+        if hook.get("failurePolicy") == "Ignore":
+            return False
+        raise review.call.forbidden(str(error), review.name()) from None
 
 
 def _patched(hook: Mapping[str, Any], obj: JsonObject, operations: list[Any]) -> JsonObject:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from mooring.kube.errors import ApiError
 from mooring.local.api.policies import (
     ConfigurationError,
@@ -24,6 +26,8 @@ __all__ = ["check_policies"]
 
 JsonObject = dict[str, Any]
 
+#: The audit annotation that lists what a write did not pass where the action is Audit.
+_FAILURE = "validation.policy.admission.k8s.io/validation_failure"
 _CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}
 
 
@@ -31,6 +35,8 @@ _CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}
 class _Failure:
     message: str
     reason: str = "Invalid"
+    #: Which of the policy's validations it is.
+    index: int = 0
 
 
 def check_policies(review: Review) -> None:
@@ -44,12 +50,14 @@ def _check(policy: JsonObject, binding: JsonObject, review: Review) -> None:
     which = f"ValidatingAdmissionPolicy '{policy['metadata']['name']}'"
     which += f" with binding '{binding['metadata']['name']}'"
     try:
-        failed = list(_failures(spec, binding["spec"], review))
+        failed = list(_failures(policy, binding["spec"], review))
     except ConfigurationError as error:
         if spec.get("failurePolicy") == "Ignore":
             return
         raise _denied(review, which, _Failure(f"failed to configure binding: {error}")) from None
     for one in failed:
+        if "Audit" in actions:
+            _audit_failure(policy, binding, actions, one, review)
         if "Warn" in actions:
             review.call.request.warnings.append(f"Validation failed for {which}: {one.message}")
         if "Deny" in actions:
@@ -61,8 +69,39 @@ def _denied(review: Review, which: str, failed: _Failure) -> ApiError:
     return refusal(review, why, code=_CODES.get(failed.reason, 422), reason=failed.reason)
 
 
-def _failures(spec: JsonObject, binding: JsonObject, review: Review) -> Iterator[_Failure]:
+def _audit_failure(
+    policy: JsonObject, binding: JsonObject, actions: Any, failed: _Failure, review: Review
+) -> None:
+    """Tell the audit log of a validation that a write does not pass."""
+    told = {
+        "message": failed.message,
+        "policy": policy["metadata"]["name"],
+        "binding": binding["metadata"]["name"],
+        "expressionIndex": failed.index,
+        "validationActions": list(actions),
+    }
+    annotations = review.call.request.annotations
+    before = msgspec.json.decode(annotations.get(_FAILURE, "[]"))
+    annotations[_FAILURE] = msgspec.json.encode([*before, told]).decode()
+
+
+def _annotated(policy: JsonObject, data: JsonObject, review: Review) -> Iterator[_Failure]:
+    """Tell the audit log what a policy wants told; yield the expressions that failed."""
+    spec, name = policy["spec"], policy["metadata"]["name"]
+    for annotation in spec.get("auditAnnotations") or ():
+        try:
+            value = evaluated(annotation["valueExpression"], data)
+        except ExpressionError as error:
+            if spec.get("failurePolicy") != "Ignore":
+                yield _Failure(str(error))
+            continue
+        if isinstance(value, str) and value.strip():
+            review.call.request.annotations[f"{name}/{annotation['key']}"] = value
+
+
+def _failures(policy: JsonObject, binding: JsonObject, review: Review) -> Iterator[_Failure]:
     """Yield the validations of a policy that a write does not pass, for all parameters in turn."""
+    spec = policy["spec"]
     ignores = spec.get("failurePolicy") == "Ignore"
     for params in params_of(spec.get("paramKind"), binding.get("paramRef"), review.call):
         data = seen(review, params)
@@ -74,13 +113,14 @@ def _failures(spec: JsonObject, binding: JsonObject, review: Review) -> Iterator
             if not ignores:
                 yield _Failure(str(error))
             continue
-        for validation in spec.get("validations") or ():
+        yield from _annotated(policy, data, review)
+        for index, validation in enumerate(spec.get("validations") or ()):
             try:
                 if evaluated(validation["expression"], data) is not True:
-                    yield _Failure(_message(validation, data), validation.get("reason") or "Invalid")
+                    yield _Failure(_message(validation, data), validation.get("reason") or "Invalid", index)
             except ExpressionError as error:
                 if not ignores:
-                    yield _Failure(str(error))
+                    yield _Failure(str(error), index=index)
 
 
 def _message(validation: Mapping[str, Any], data: JsonObject) -> str:

@@ -22,6 +22,7 @@ from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional, ext_strings
 
 from mooring.local.api.cel_ast import escape, field_errors
+from mooring.local.api.cel_authorizer import authorizer_functions
 from mooring.local.api.cel_cost import (
     RULE_LIMIT,
     SCHEMA_LIMIT,
@@ -54,6 +55,7 @@ def _environment(*variables: str, binding: bool = False) -> Any:
         ext_math.ExtMath(),
         ext_encoders.ExtEncoders(),
         kubernetes_functions(),
+        *([authorizer_functions()] if "authorizer" in variables else []),
     ]
     return cel.NewEnv(variables=dict.fromkeys(variables, cel.Type.DYN), extensions=extensions)
 

@@ -103,6 +103,8 @@ class Request:
     #: Whether somebody still waits for the answer.
     connected: Callable[[], bool] = lambda: True
     warnings: list[str] = field(default_factory=list)
+    #: What admission tells the audit log.
+    annotations: dict[str, str] = field(default_factory=dict)
 
     def header(self, name: str) -> str:
         """Return a header, "" when absent; names are given in lower case."""

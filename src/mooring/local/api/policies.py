@@ -11,6 +11,8 @@ from mooring.kube.errors import ApiError, api_error
 from mooring.local.api import failures
 from mooring.local.api.call import Call
 from mooring.local.api.cel import CompileError, compiled, failure
+from mooring.local.api.cel_authorizer import asking, authorizer_of
+from mooring.local.api.rbac import Attributes
 from mooring.local.api.review import EXEMPT, Review, rule_matches, selected
 from mooring.local.api.selectors import label_selector
 from mooring.local.api.validation_policies import VARIABLES
@@ -30,6 +32,8 @@ __all__ = [
 JsonObject = dict[str, Any]
 
 _GROUP: Final = "admissionregistration.k8s.io"
+#: Beside the variables: who answers what expressions ask of `authorizer`.
+DECIDE: Final = "$decide"
 
 
 class ExpressionError(ValueError):
@@ -89,7 +93,24 @@ def seen(review: Review, params: JsonObject | None) -> JsonObject:
         namespace = {"kind": "Namespace", "apiVersion": "v1", **entry.obj} if entry is not None else None
     objects = {"object": review.obj, "oldObject": review.old, "params": params}
     shown = {name: _shown(obj) for name, obj in objects.items()}
-    return {**shown, "request": review.about(), "namespaceObject": _shown(namespace), "variables": {}}
+    served, target = call.served, call.target
+    about = Attributes(
+        user=call.user,
+        verb="",
+        group=served.group,
+        resource=served.plural,
+        subresource=target.subresource,
+        name=review.name(),
+        namespace=call.namespace,
+    )
+    return {
+        **shown,
+        "request": review.about(),
+        "namespaceObject": _shown(namespace),
+        "variables": {},
+        "authorizer": authorizer_of(call.user, about),
+        DECIDE: call.cluster.authorizer.decide,
+    }
 
 
 def _shown(obj: JsonObject | None) -> JsonObject | None:
@@ -101,8 +122,10 @@ def _shown(obj: JsonObject | None) -> JsonObject | None:
 
 def evaluated(expression: str, data: JsonObject, *, shown: str = "") -> Any:
     """Return the value of an expression as plain data; raises ExpressionError, which names it, or `shown`."""
+    known = {name: value for name, value in data.items() if name != DECIDE}
     try:
-        result = compiled(expression, *VARIABLES).eval(data=data)
+        with asking(data[DECIDE]):
+            result = compiled(expression, *VARIABLES).eval(data=known)
     except CompileError as error:
         raise ExpressionError(str(error)) from None
     if result.type() == cel.Type.ERROR:

@@ -231,7 +231,7 @@ class ApiServer:
             return answer
         acted = request.user if request.acting else None
         decision = self.cluster.authorizer.decide(replace(wanted, user=acted or request.sender))
-        record.annotations |= {
+        record.annotations |= request.annotations | {
             "authorization.k8s.io/decision": "allow" if decision.allowed else "forbid",
             "authorization.k8s.io/reason": decision.reason,
         }

@@ -33,7 +33,7 @@ from mooring.local.api.validation_pods import (
     port_errors,
     template,
 )
-from mooring.local.api.validation_policies import mutation_errors, policy_errors
+from mooring.local.api.validation_policies import mutation_errors, policy_errors, webhook_errors
 from mooring.local.api.wire import quantity_value
 
 __all__ = ["Rules", "rules_of"]
@@ -741,6 +741,8 @@ _RULES: Final[dict[tuple[str, str], Rules]] = {
     ("", "Secret"): _also(_secret, _secret_update),
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): _also(policy_errors, _nothing),
     ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"): _also(mutation_errors, _nothing),
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _also(webhook_errors, _nothing),
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _also(webhook_errors, _nothing),
     ("certificates.k8s.io", "CertificateSigningRequest"): Rules(signing_request, _nothing, signing_decision),
     ("apps", "ControllerRevision"): Rules(_revision, _revision_update),
     ("apps", "Deployment"): _also(

@@ -9,14 +9,16 @@ from cel_expr_python import cel
 
 from mooring.local.api.cel import CompileError, compiled
 from mooring.local.api.cel_objects import as_maps
-from mooring.local.api.fields import FieldError, invalid, not_supported, required
+from mooring.local.api.fields import FieldError, duplicate, invalid, not_supported, required
 
-__all__ = ["VARIABLES", "mutation_errors", "policy_errors"]
+__all__ = ["VARIABLES", "mutation_errors", "policy_errors", "webhook_errors"]
 
 JsonObject = dict[str, Any]
 
 #: What an expression of a policy may look at.
-VARIABLES: Final = ("object", "oldObject", "request", "params", "namespaceObject", "variables")
+VARIABLES: Final = (
+    "object", "oldObject", "request", "params", "namespaceObject", "variables", "authorizer",
+)  # fmt: skip
 
 
 def mutation_errors(policy: JsonObject) -> Iterator[FieldError]:
@@ -76,10 +78,33 @@ def policy_errors(policy: JsonObject) -> Iterator[FieldError]:
                 yield invalid(f"spec.{part}[{index}].{field}", text, why)
 
 
-def _wrong(text: str, wanted: Any, told: str = "") -> str:
+#: What the conditions of webhooks may look at.
+_HOOK_VARIABLES: Final = ("object", "oldObject", "request", "authorizer")
+
+
+def webhook_errors(configuration: JsonObject) -> Iterator[FieldError]:
+    """Yield what is wrong with the match conditions of webhooks."""
+    for number, hook in enumerate(configuration.get("webhooks") or ()):
+        names: set[str] = set()
+        for index, condition in enumerate(hook.get("matchConditions") or ()):
+            place = f"webhooks[{number}].matchConditions[{index}]"
+            text = (condition.get("expression") or "").strip()
+            if not text:
+                yield required(f"{place}.expression")
+            elif why := _wrong(text, cel.Type.BOOL, variables=_HOOK_VARIABLES):
+                yield invalid(f"{place}.expression", condition["expression"], why)
+            name = condition.get("name") or ""
+            if not name:
+                yield required(f"{place}.name")
+            elif name in names:
+                yield duplicate(f"{place}.name", name)
+            names.add(name)
+
+
+def _wrong(text: str, wanted: Any, told: str = "", *, variables: tuple[str, ...] = VARIABLES) -> str:
     """Say what is wrong with an expression; `wanted` is a type, or the beginning of the names of some."""
     try:
-        kind = compiled(text, *VARIABLES).return_type()
+        kind = compiled(text, *variables).return_type()
     except CompileError as error:
         return str(error)
     if wanted is None or kind == cel.Type.DYN:
