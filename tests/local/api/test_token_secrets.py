@@ -1,9 +1,10 @@
-"""Secrets with tokens of accounts that do not expire."""
+"""Secrets with tokens: of accounts, which do not expire, and of machines that are to join."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -95,3 +96,54 @@ async def test_a_secret_of_no_account_goes(api: Client, made: Json) -> None:
     await api.create(SECRETS, made)
 
     await gone(api)
+
+
+BOOTSTRAP = "/api/v1/namespaces/kube-system/secrets"
+
+
+def bootstrap_token(**data: str) -> Json:
+    fields = {
+        "token-id": "abcdef",
+        "token-secret": "0123456789abcdef",
+        "usage-bootstrap-authentication": "true",
+        "auth-extra-groups": "system:bootstrappers:b,system:bootstrappers:a",
+        **data,
+    }
+    meta = {"name": "bootstrap-token-abcdef"}
+    return {"metadata": meta, "type": "bootstrap.kubernetes.io/token", "stringData": fields}
+
+
+async def test_a_bootstrap_token_is_known_while_its_secret_says_so(server: ApiServer, api: Client) -> None:
+    now = server.cluster.now()
+    await api.create(BOOTSTRAP, bootstrap_token(expiration=(now + timedelta(hours=1)).isoformat()))
+
+    user, _ = server.authenticator.identify("abcdef.0123456789abcdef", now=now)
+
+    assert user.name == "system:bootstrap:abcdef"
+    extra = ("system:bootstrappers:a", "system:bootstrappers:b", "system:bootstrappers")
+    assert user.groups == (*extra, "system:authenticated")
+    for late, token in (
+        (2, "abcdef.0123456789abcdef"),
+        (0, "abcdef.0123456789abcdeX"),
+        (0, "abcdeg.0123456789abcdef"),
+    ):
+        with pytest.raises(TokenError):
+            server.authenticator.identify(token, now=now + timedelta(hours=late))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"usage-bootstrap-authentication": "false"},
+        {"auth-extra-groups": "system:masters"},
+        {"token-id": "ghijkl"},
+        {"expiration": "soon"},
+    ],
+)
+async def test_a_bootstrap_token_that_is_not_whole_is_none(
+    server: ApiServer, api: Client, data: dict[str, str]
+) -> None:
+    await api.create(BOOTSTRAP, bootstrap_token(**data))
+
+    with pytest.raises(TokenError):
+        server.authenticator.identify("abcdef.0123456789abcdef", now=server.cluster.now())

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hashlib
 import hmac
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -21,6 +22,9 @@ __all__ = ["ADMIN", "ANONYMOUS", "Authenticator", "of_certificate"]
 _AUTHENTICATED = "system:authenticated"
 ADMIN = User("kubernetes-admin", groups=("kubeadm:cluster-admins", "system:masters", _AUTHENTICATED))
 ANONYMOUS = User("system:anonymous", groups=("system:unauthenticated",))
+#: A bootstrap token: its public name, a dot, its secret.
+_BOOTSTRAP = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
+_BOOTSTRAP_TYPE, _BOOTSTRAPPERS = "bootstrap.kubernetes.io/token", "system:bootstrappers"
 _CREDENTIAL = "authentication.kubernetes.io/credential-id"
 
 
@@ -73,11 +77,31 @@ class Authenticator:
         """Return the user of a token and those of the audiences it is for; raises TokenError without any."""
         if user := self._users.get(_digest(token)):
             return user, audiences
+        if found := _BOOTSTRAP.fullmatch(token):
+            return self._bootstrapper(found[1], found[2], now), audiences
         claims = self._authority.verify(token, now=now, audiences=audiences)
         if claims.lasting:
             self._check_held(claims, token)
             claims = replace(claims, bound={})
         return self._account(claims), tuple(one for one in claims.audiences if one in audiences)
+
+    def _bootstrapper(self, name: str, secret: str, now: datetime) -> User:
+        """Return the user of a bootstrap token, which a Secret of kube-system describes."""
+        entry = self._store.collection("secrets").get(("kube-system", f"bootstrap-token-{name}"))
+        if entry is None or is_deleting(entry.obj) or entry.obj.get("type") != _BOOTSTRAP_TYPE:
+            raise TokenError
+        encoded = entry.obj.get("data") or {}
+        data = {key: base64.b64decode(value).decode(errors="replace") for key, value in encoded.items()}
+        good = hmac.compare_digest(data.get("token-secret", "").encode(), secret.encode())
+        if not good or data.get("token-id") != name or _expired(data.get("expiration", ""), now):
+            raise TokenError
+        if data.get("usage-bootstrap-authentication") != "true":
+            raise TokenError
+        extra = [group for group in data.get("auth-extra-groups", "").split(",") if group]
+        if not all(group.startswith(_BOOTSTRAPPERS + ":") for group in extra):
+            raise TokenError
+        groups = (*sorted(extra), _BOOTSTRAPPERS)
+        return _authenticated(User(f"system:bootstrap:{name}", groups=groups))
 
     def _account(self, claims: Claims) -> User:
         """Return the user of a ServiceAccount that still exists, as must what its token is bound to."""
@@ -114,6 +138,14 @@ class Authenticator:
         if (found := entry.obj["metadata"]["uid"]) != uid:
             about = f"does not match service account {kind} ref claim ({uid})"
             raise TokenError(f"{kind} UID ({found}) {about}")
+
+
+def _expired(text: str, now: datetime) -> bool:
+    """Whether a moment (RFC 3339; none: never) has passed; one that cannot be read has."""
+    try:
+        return bool(text) and datetime.fromisoformat(text) <= now
+    except (ValueError, TypeError):
+        return True
 
 
 def _digest(token: str) -> bytes:
