@@ -300,6 +300,8 @@ _DUMPS = (
 def _text(text: str, names: _Names) -> str:
     for dump, shown in _DUMPS:
         text = dump.sub(shown, text)
+    head, errors, rest = text.partition("errors:\n")
+    text = head + errors + "\n".join(sorted(rest.split("\n")))
     text = _UUID.sub(lambda m: names.of("uid", m[0]), text)
     text = _TIME.sub("<time>", text)
     text = _TOKEN_VOLUME.sub("kube-api-access-<random>", text)

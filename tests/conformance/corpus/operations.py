@@ -287,9 +287,10 @@ def _subresources(sample: Sample) -> Steps:
         yield _patch(_one(sample) + "/status", {}, MERGE)
         yield from _gone(sample)
     for sub in shaped:
-        yield _post(sample, sample.body(sample.minimal))
-        yield from _scale(sample) if sub == "scale" else _part(sample, sub)
-        yield from _gone(sample)
+        steps = _scale(sample) if sub == "scale" else _part(sample, sub)
+        unowned = ("metadata.managedFields", "metadata.resourceVersion") if "scale" in shaped else ()
+        for step in (_post(sample, sample.body(sample.minimal)), *steps, *_gone(sample)):
+            yield replace(step, ignore=(*step.ignore, *unowned))
 
 
 def _part(sample: Sample, sub: str) -> Steps:

@@ -136,11 +136,11 @@ class Call:
 
     def not_found(self, name: str = "") -> Exception:
         """Return the 404 of the target."""
-        return failures.not_found(self.served.stored_group, self.served.plural, name or self.target.name)
+        return failures.not_found(self.served.group, self.served.plural, name or self.target.name)
 
     def conflict(self, why: str = failures.MODIFIED) -> Exception:
         """Return the 409 of the target."""
-        return failures.conflict(self.served.stored_group, self.served.plural, self.target.name, why)
+        return failures.conflict(self.served.group, self.served.plural, self.target.name, why)
 
     def forbidden(self, why: str, name: str = "") -> Exception:
         """Return the 403 of the target."""

@@ -164,7 +164,7 @@ def _check_preconditions(call: Call, entry: Entry, options: DeleteOptions) -> No
             f" ResourceVersion in record ({meta['resourceVersion']}). The object might have been modified"
         )
     if why:
-        raise failures.conflict(call.served.stored_group, call.served.kind, entry.name, why)
+        raise failures.conflict(call.served.group, call.served.kind, entry.name, why)
 
 
 async def _delete_generic(call: Call, entry: Entry, options: DeleteOptions) -> tuple[Entry, bool]:

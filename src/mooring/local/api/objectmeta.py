@@ -73,6 +73,8 @@ def on_update(obj: JsonObject, old: JsonObject) -> JsonObject:
     meta = dict(obj.get("metadata") or {})
     before = old["metadata"]
     meta.pop("selfLink", None)
+    if "namespace" not in before:
+        meta.pop("namespace", None)
     for name in _KEPT:
         if not meta.get(name) and name in before:
             meta[name] = before[name]

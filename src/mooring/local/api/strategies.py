@@ -513,13 +513,14 @@ def _update_service(new: JsonObject, old: JsonObject, world: World) -> JsonObjec
     spec, before = dict(new.get("spec") or {}), old.get("spec") or {}
     if spec.get("type", "ClusterIP") not in _ALLOCATED_TYPES:
         if before.get("type") in _ALLOCATED_TYPES:
-            names = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")
-            _drop_unchanged(spec, before, names)
+            addresses = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
+            traffic = ("internalTrafficPolicy", "externalTrafficPolicy", "healthCheckNodePort")
+            _drop_unchanged(spec, before, (*addresses, *traffic))
             spec["ports"] = [_without(p, "nodePort") for p in spec.get("ports") or ()]
             if not spec["ports"]:
                 del spec["ports"]
         return {**new, "spec": spec}
-    if spec.get("type", "ClusterIP") == "ClusterIP":
+    if spec.get("type", "ClusterIP") == "ClusterIP" and not spec.get("externalIPs"):
         _drop_unchanged(spec, before, ("externalTrafficPolicy", "healthCheckNodePort"))
     if before.get("type") in _ALLOCATED_TYPES:
         _carry_over(spec, before)

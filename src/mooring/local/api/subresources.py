@@ -36,6 +36,8 @@ async def answer(call: Call) -> Answer:
     if call.verb not in sub.verbs:
         raise failures.method_not_allowed()
     handler = _HANDLERS.get((call.served.storage, sub.name)) or _HANDLERS.get(("", sub.name))
+    if handler is None and call.collection.head((call.namespace, call.target.name)) is None:
+        raise call.not_found()
     if handler is None:
         raise failures.not_implemented(
             f"{call.served.plural}/{sub.name} is not offered by the embedded server"

@@ -32,7 +32,8 @@ def validate_create(obj: JsonObject, *, group: str, kind: str, namespaced: bool)
         return validate_metadata(metadata, namespaced=namespaced, check=names.http_path_segment)
     check = _NAMES.get((group, kind), names.dns1123_subdomain)
     errors = validate_metadata(metadata, namespaced=namespaced, check=check)
-    errors += standard_finalizers(metadata.get("finalizers"), [])
+    if (group, kind) not in _FREE_FINALIZERS:
+        errors += standard_finalizers(metadata.get("finalizers"), [])
     rules = rules_of(group, kind)
     return errors if rules is None else errors + list(rules.create(obj))
 
@@ -46,11 +47,11 @@ def validate_update(
     if (group, kind) in _LEGACY:
         return []
     metadata, before = obj.get("metadata") or {}, old.get("metadata") or {}
-    if (group, kind) in _GENERIC_METADATA:
-        rules = rules_of(group, kind)
-        return list(rules.update(obj, old)) if rules is not None and not subresource else []
-    errors = validate_metadata_update(metadata, before)
-    errors += standard_finalizers(metadata.get("finalizers"), before.get("finalizers") or [])
+    errors = []
+    if (group, kind) not in _GENERIC_METADATA:
+        errors = validate_metadata_update(metadata, before)
+    if (group, kind) not in _FREE_FINALIZERS | _GENERIC_METADATA:
+        errors += standard_finalizers(metadata.get("finalizers"), before.get("finalizers") or [])
     rules = rules_of(group, kind)
     if rules is None:
         return errors
@@ -62,12 +63,46 @@ def validate_update(
 #: Events of the old group are checked for what every object is checked for, and no more.
 _LEGACY: Final = frozenset((("", "Event"),))
 #: Kinds whose own rules say nothing of changed metadata: only the generic ones do.
-_GENERIC_METADATA: Final = frozenset((("policy", "PodDisruptionBudget"),))
+_GENERIC_METADATA: Final = frozenset(
+    (
+        ("", "LimitRange"),
+        ("", "PersistentVolume"),
+        ("batch", "Job"),
+        ("discovery.k8s.io", "EndpointSlice"),
+        ("flowcontrol.apiserver.k8s.io", "FlowSchema"),
+        ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"),
+        ("policy", "PodDisruptionBudget"),
+        ("storage.k8s.io", "CSINode"),
+        ("storage.k8s.io", "VolumeAttachment"),
+        *(
+            ("admissionregistration.k8s.io", kind)
+            for kind in (
+                "MutatingAdmissionPolicy",
+                "MutatingAdmissionPolicyBinding",
+                "MutatingWebhookConfiguration",
+                "ValidatingAdmissionPolicy",
+                "ValidatingAdmissionPolicyBinding",
+                "ValidatingWebhookConfiguration",
+            )
+        ),
+    )
+)
+#: Kinds that take any qualified name for a finalizer.
+_FREE_FINALIZERS: Final = frozenset(
+    (
+        ("apiregistration.k8s.io", "APIService"),
+        ("coordination.k8s.io", "Lease"),
+        ("node.k8s.io", "RuntimeClass"),
+        ("apiextensions.k8s.io", "CustomResourceDefinition"),
+        *(key for key in _GENERIC_METADATA if key[0] in ("policy", "admissionregistration.k8s.io")),
+    )
+)
 _NAMES: Final[dict[tuple[str, str], Callable[[str], tuple[str, ...]]]] = {
     ("", "Service"): names.dns1123_label,
     ("", "Namespace"): names.dns1123_label,
     ("apps", "StatefulSet"): names.dns1123_label,
     ("certificates.k8s.io", "CertificateSigningRequest"): names.http_path_segment,
+    ("policy", "PodDisruptionBudget"): names.http_path_segment,
     ("networking.k8s.io", "IPAddress"): names.ip_address,
     **{
         ("rbac.authorization.k8s.io", kind): names.http_path_segment

@@ -462,7 +462,10 @@ def pod_update(pod: JsonObject, old: JsonObject) -> Errors:
         for index, container in enumerate(spec.get(key) or ()):
             if not container.get("image", "").strip():
                 yield required(f"spec.{key}[{index}].image")
-    yield from _deadline(spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds"))
+    late = list(_deadline(spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds")))
+    yield from late
+    if late and spec.get("activeDeadlineSeconds") is not None:
+        return
     kept = [t for t in before.get("tolerations") or () if t in (spec.get("tolerations") or ())]
     if len(kept) != len(before.get("tolerations") or ()):
         text = "existing toleration can not be modified except its tolerationSeconds"

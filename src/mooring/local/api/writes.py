@@ -268,8 +268,7 @@ async def store_new(
     _check_namespace(call, obj)
     # managedFields are those of what was sent; what admission and the server add has no manager.
     if not applied:
-        reset = ("status",) if "status" in served.subresources else ()
-        obj = ssa.track(None, obj, call.kind.schema, _writer(call, options), reset=reset)
+        obj = ssa.track(None, obj, call.kind.schema, _writer(call, options), reset=_reset(call))
     before = obj
     obj = await cluster.admission.mutate(call, obj, None, "CREATE", options)
     check_grant(call, obj, None)
@@ -293,7 +292,7 @@ async def store_new(
     place = (call.namespace, name)
     if (there := call.collection.head(place)) is not None:
         deleting = is_deleting(there.obj)
-        raise failures.already_exists(served.stored_group, served.plural, name, deleting=deleting)
+        raise failures.already_exists(served.group, served.plural, name, deleting=deleting)
     obj = call.kind.read_back(obj)
     if options.dry_run:
         return with_metadata(obj, resourceVersion=sent_version) if call.verb == "update" else obj
@@ -301,7 +300,7 @@ async def store_new(
     try:
         write = cluster.store.put(call.collection, place, stored, base=None, version=served.stored_version)
     except StaleError:
-        raise failures.already_exists(served.stored_group, served.plural, name) from None
+        raise failures.already_exists(served.group, served.plural, name) from None
     return await _written(call, write)
 
 
@@ -391,19 +390,12 @@ async def replace(call: Call) -> Result:
     body, obj = await decode_body(call, kind=served.kind, api_version=served.api_version)
     obj = _canonical(call, obj, options, body)
     _same_namespace(call, obj)
-    name = check_name(call, obj)
+    check_name(call, obj)
     if call.collection.head((call.namespace, target.name)) is None:
         if strategies.upserts(served) and not target.subresource:
             return 201, await store_new(call, obj, options)
         raise call.not_found()
-
-    def sent(old: JsonObject) -> JsonObject:
-        if not obj["metadata"].get("resourceVersion") and strategies.no_unconditional_update(served):
-            error = fields.invalid("metadata.resourceVersion", 0, "must be specified for an update")
-            raise invalid_object([error], group=served.group, kind=served.plural, name=name)
-        return obj
-
-    return 200, await update(call, sent, options)
+    return 200, await update(call, lambda old: obj, options)
 
 
 def check_name(call: Call, obj: JsonObject) -> str:
@@ -456,6 +448,8 @@ async def _update_once(
     old = view(await cluster.conversions.shown(base, served), served)
     new = compute(old)
     if new is old:
+        if not subresource:
+            _advise(call, old)
         await cluster.store.settled(call.collection, base)
         return old
     _check_preconditions(call, new, old)
