@@ -9,6 +9,7 @@ as by the watch cache of a real server, and its words are those of a real server
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -30,6 +31,8 @@ JsonObject = dict[str, Any]
 #: Seconds a conversion webhook has to answer, as on a real server.
 _SECONDS = 30
 _REVIEWS = ("v1", "v1beta1")
+#: Objects after which others get a turn on the event loop.
+_TURN = 64
 
 
 class Unconverted(Exception):
@@ -57,30 +60,39 @@ class Conversions:
         if served.custom is None:
             return entries
         compiled = served.custom
-        missing = [e for e in entries if e.forms is None or compiled not in e.forms]
+        found = {
+            id(entry): entry.forms[compiled] for entry in entries if entry.forms and compiled in entry.forms
+        }
+        missing = [entry for entry in entries if id(entry) not in found]
         if missing:
-            await self._learn(missing, served, compiled)
-        return [entry.forms[compiled] or entry for entry in entries if entry.forms is not None]
+            found |= await self._learn(missing, served, compiled)
+        return [found[id(entry)] or entry for entry in entries]
 
     async def shown(self, entry: Entry, served: Served) -> Entry:
         """Return one entry in a served version; raises 500 when a webhook fails."""
         return (await self.show((entry,), served))[0]
 
-    async def _learn(self, entries: Sequence[Entry], served: Served, compiled: CompiledVersion) -> None:
-        """Keep with each entry how a version shows it."""
+    async def _learn(
+        self, entries: Sequence[Entry], served: Served, compiled: CompiledVersion
+    ) -> dict[int, Entry | None]:
+        """Find out, and keep with each entry, how a version shows it; by the entries' identities."""
+        found: dict[int, Entry | None] = {}
         foreign: list[tuple[Entry, JsonObject]] = []
-        for entry in entries:
+        for index, entry in enumerate(entries):
             version = entry.version or served.stored_version
             if version == served.version or served.webhook is None:
-                _keep(entry, compiled, shape(entry.obj, compiled))
+                found[id(entry)] = _keep(entry, compiled, shape(entry.obj, compiled))
             else:
                 source = {"kind": served.kind, "apiVersion": f"{served.group}/{version}", **entry.obj}
                 foreign.append((entry, source))
+            if index % _TURN == _TURN - 1:
+                await asyncio.sleep(0)  # a long list after a restart is for others to wait in between
         if foreign and served.webhook is not None:
             objects = [obj for _, obj in foreign]
             results = await self.convert(objects, served.api_version, served.webhook)
             for (entry, _), converted in zip(foreign, results, strict=True):
-                _keep(entry, compiled, shape(converted, compiled))
+                found[id(entry)] = _keep(entry, compiled, shape(converted, compiled))
+        return found
 
     async def stored(self, obj: JsonObject, served: Served) -> JsonObject:
         """Return an object of a served version in the shape it is stored in; raises 500."""
@@ -164,7 +176,8 @@ def _key(obj: JsonObject, api_version: str) -> tuple[str, bytes]:
     return api_version, msgspec.json.encode(obj)
 
 
-def _keep(entry: Entry, compiled: CompiledVersion, obj: JsonObject) -> None:
+def _keep(entry: Entry, compiled: CompiledVersion, obj: JsonObject) -> Entry | None:
+    """Keep what an object looks like by a schema; return it, None when that is as it is stored."""
     tail = encode_tail({key: value for key, value in obj.items() if key not in ("kind", "apiVersion")})
     same = tail == entry.tail
     form = None if same else Entry(entry.place, entry.rv, tail, written=entry.written, version=compiled.name)
@@ -172,6 +185,7 @@ def _keep(entry: Entry, compiled: CompiledVersion, obj: JsonObject) -> None:
     # Forms by a schema that this version does not have any more are of no use.
     entry.forms = {key: form for key, form in others.items() if getattr(key, "name", "") != compiled.name}
     entry.forms[compiled] = form
+    return form
 
 
 def _converted(answer: Any, kind: Mapping[str, str], uid: str) -> list[Any]:
