@@ -112,6 +112,16 @@ def test_a_directory_that_becomes_a_link_gives_its_mode_to_nothing_outside(root:
     assert [path.stat().st_mode & 0o7777 for path in (outside, outside / "b")] == [0o700, 0o700]
 
 
+def test_a_link_to_nothing_and_numbers_out_of_range_end_no_program(root: Path) -> None:
+    for target in ("", "a\0b"):
+        info, nothing = link("a", target)
+        info.pax_headers = {"linkpath": target}
+        with pytest.raises(LayerError, match="refused"):
+            put(root, (info, nothing))
+    put(root, file("f", uid=2**40, gid=2**40))
+    assert (root / "f").exists()
+
+
 def test_loops_of_links_and_files_in_the_way_are_told(root: Path) -> None:
     with pytest.raises(LayerError, match="too many links"):
         put(root, link("a", "b"), link("b", "a"), file("a/x"))
@@ -146,6 +156,8 @@ def test_paths_are_looked_up_as_the_container_would(root: Path) -> None:
     assert inside(root, "../../etc") == root / "etc"
 
 
+#: Stands for the absolute path outside of the image, which no example knows beforehand.
+OUTSIDE = "@outside"
 SEGMENTS = ("a", "b", "..", ".", ".wh.a", ".wh..wh..opq", ".wh...", "")
 NAMES = st.lists(st.sampled_from(SEGMENTS), min_size=1, max_size=4).map("/".join)
 TARGETS = st.one_of(NAMES, st.sampled_from(("/", "../../secret", "../secret/key", "/a", "..")))
@@ -153,29 +165,28 @@ ENTRIES = st.one_of(
     st.builds(directory, NAMES, mode=st.sampled_from((0o755, 0o000, 0o777))),
     st.builds(lambda name: file(name, "ours"), NAMES),
     st.builds(lambda name, target, hard: link(name, target, hard=hard), NAMES, TARGETS, st.booleans()),
-    st.builds(lambda name: link(name, OUTSIDE), NAMES),
+    st.builds(link, NAMES, st.sampled_from((OUTSIDE, f"{OUTSIDE}/key"))),
 )
-#: Stands for the absolute path outside of the image, which no example knows beforehand.
-OUTSIDE = "@outside"
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(layers=st.lists(st.lists(ENTRIES, max_size=6), min_size=1, max_size=3))
 def test_a_layer_made_at_random_writes_nothing_outside(tmp_path: Path, layers: list[list[Entry]]) -> None:
     home = Path(tempfile.mkdtemp(dir=tmp_path))
     (home / "secret").mkdir()
     (home / "secret/key").write_text("theirs")
+    modes = (1, (home / "secret/key").stat().st_mode, (home / "secret").stat().st_mode)
     root = home / "root"
     root.mkdir()
     for entries in layers:
         for info, _ in entries:
-            if info.linkname == OUTSIDE:
-                info.linkname = str(home / "secret/key")
+            info.linkname = info.linkname.replace(OUTSIDE, str(home / "secret"))
         with suppress(LayerError):
             put(root, *entries)
     assert sorted(os.listdir(home)) == ["root", "secret"]
     assert os.listdir(home / "secret") == ["key"]
     assert (home / "secret/key").read_text() == "theirs"
-    assert (home / "secret/key").stat().st_nlink == 1
+    key = (home / "secret/key").stat()
+    assert (key.st_nlink, key.st_mode, (home / "secret").stat().st_mode) == modes
     remove_tree(root)
     assert not root.exists()

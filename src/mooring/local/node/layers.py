@@ -40,11 +40,11 @@ def apply_layer(root: Path, stream: _Readable) -> None:
                 work.take(tar, member)
         while stream.read(_CHUNK):
             pass  # the padding counts for the digest
+        work.finish()
     except (tarfile.TarError, EOFError) as error:
         raise LayerError(f"not a tar of a layer: {error}") from error
     except TreeError as error:
         raise LayerError(str(error)) from error
-    work.finish()
 
 
 class _Unpacking:
@@ -62,6 +62,8 @@ class _Unpacking:
         if not name.parts:
             self._directories.append((self._root, member))
             return
+        if (member.issym() or member.islnk()) and (not member.linkname or "\0" in member.linkname):
+            raise LayerError(f"refused: {member.name!r} is a link to nothing")
         parent = inside(self._root, str(name.parent), make=True)
         if name.name.startswith(_WHITEOUT):
             self._white_out(parent, name.name, member.name)
@@ -154,11 +156,11 @@ class _Unpacking:
     def _adorn(self, path: Path, member: tarfile.TarInfo) -> None:
         """Owner, mode, time; a plain user's plane has one user only, to whom everything belongs."""
         if self._owners:
-            with suppress(PermissionError, OSError):
+            with suppress(OSError, OverflowError):
                 os.chown(path, member.uid, member.gid, follow_symlinks=False)
         if not member.issym():
             path.chmod(member.mode & 0o7777)
-        with suppress(OSError, OverflowError):
+        with suppress(OSError, OverflowError, ValueError):
             os.utime(path, (member.mtime, member.mtime), follow_symlinks=False)
 
 
