@@ -1,0 +1,130 @@
+"""Slots between two real servers, without Kubernetes: every key arrives, whatever is in the way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from redis.crc import key_slot
+
+from mooring.operators.redis.cluster.mover import Mover, batches
+from mooring.operators.redis.cluster.moves import MoveSlots, Target
+from mooring.operators.redis.cluster.slots import Transfer, span
+from mooring.operators.redis.cluster.topology import parse_nodes
+from mooring.operators.redis.dial import Address, Dial, DialError
+
+DIAL = Dial(connect_timeout=0.5, reply_timeout=10.0)
+
+
+@given(st.lists(st.integers(0, 50), max_size=30))
+def test_a_batch_has_no_more_bytes_than_allowed_but_for_a_key_that_is_larger_alone(sizes: list[int]) -> None:
+    keys = [(str(at), size) for at, size in enumerate(sizes)]
+    groups = list(batches(keys, 40))
+    assert [key for group in groups for key in group] == [key for key, _ in keys]
+    for group in groups:
+        assert sum(sizes[int(key)] for key in group) <= 40 or len(group) == 1
+
+
+@asynccontextmanager
+async def server(home: Path, ip: str) -> AsyncIterator[Target]:
+    """A cluster node of its own; its id when it answers."""
+    await asyncio.to_thread(home.mkdir)
+    process = await asyncio.create_subprocess_exec(
+        *("redis-server", "--bind", ip, "--port", "6379", "--cluster-enabled", "yes", "--dir", str(home)),
+        *("--save", "", "--appendonly", "no", "--cluster-announce-ip", ip),
+        stdout=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        for _ in range(200):
+            with contextlib.suppress(DialError):
+                async with DIAL.link(Address(ip, 6379)) as link:
+                    found = await link.call("CLUSTER", "MYID")
+                    break
+            await asyncio.sleep(0.02)
+        yield Target(name=ip, address=Address(ip, 6379), id=found)
+    finally:
+        process.kill()
+        await process.wait()
+
+
+@pytest.fixture
+async def both(tmp_path: Path) -> AsyncIterator[tuple[Target, Target]]:
+    """Two nodes that know one another; the first owns all slots."""
+    net = f"127.{random.randint(10, 250)}.{random.randint(0, 250)}"
+    async with server(tmp_path / "a", f"{net}.1") as source, server(tmp_path / "b", f"{net}.2") as target:
+        async with DIAL.link(source.address) as link:
+            await link.call("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+            await link.call("CLUSTER", "MEET", target.address.ip, 6379)
+        for _ in range(500):
+            async with DIAL.link(target.address) as link:
+                view = {one.id: one for one in parse_nodes(await link.call("CLUSTER", "NODES"))}
+                state = await link.call("CLUSTER", "INFO")
+            if source.id in view and view[source.id].slots and "cluster_state:ok" in state:
+                break
+            await asyncio.sleep(0.02)
+        yield source, target
+
+
+def step(source: Target, target: Target, first: int, last: int, *, pipeline: int = 10) -> MoveSlots:
+    return MoveSlots(
+        transfer=Transfer(source=source.id, target=target.id, slots=span(first, last)),
+        source=source,
+        target=target,
+        masters=(source, target),
+        pipeline=pipeline,
+        why="",
+    )
+
+
+async def test_slots_arrive_with_all_their_keys_and_no_marks_are_left(both: tuple[Target, Target]) -> None:
+    source, target = both
+    keys = [f"key:{at}" for at in range(3000)]
+    async with DIAL.link(source.address) as link:
+        await link.pipeline([("SET", key, key) for key in keys])
+
+    assert await Mover(dial=DIAL).move(step(source, target, 0, 199)) == 200
+
+    moved = [key for key in keys if key_slot(key.encode()) < 200]
+    assert moved
+    async with DIAL.link(target.address) as link:
+        assert await link.pipeline([("GET", key) for key in moved]) == moved
+        view = parse_nodes(await link.call("CLUSTER", "NODES"))
+    assert next(one for one in view if "myself" in one.flags).slots == span(0, 199)
+    assert not any(one.marks for one in view)
+
+
+async def test_a_key_on_both_sides_is_the_sources(both: tuple[Target, Target]) -> None:
+    source, target = both
+    slot = key_slot(b"both")
+    async with DIAL.link(source.address) as giving, DIAL.link(target.address) as taking:
+        await giving.call("SET", "both", "old")
+        await taking.call("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
+        await giving.call("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
+        await giving.call("MIGRATE", target.address.ip, 6379, "", 0, 1000, "COPY", "KEYS", "both")
+        await giving.call("SET", "both", "newer")
+
+        await Mover(dial=DIAL).move(step(source, target, slot, slot))
+
+        assert await taking.call("GET", "both") == "newer"
+
+
+async def test_a_large_key_travels_alone(both: tuple[Target, Target]) -> None:
+    source, target = both
+    slot = key_slot(b"{big}1")
+    async with DIAL.link(source.address) as giving, DIAL.link(target.address) as taking:
+        await giving.call("SET", "{big}1", "x" * (3 << 20))
+        await giving.pipeline([("SET", f"{{big}}{at}", "small") for at in range(2, 30)])
+        await giving.call("CONFIG", "RESETSTAT")
+
+        await Mover(dial=DIAL).move(step(source, target, slot, slot, pipeline=1000))
+
+        assert await taking.call("CLUSTER", "COUNTKEYSINSLOT", slot) == 29
+        calls = await giving.call("INFO", "commandstats")
+        assert "cmdstat_migrate:calls=1," not in calls
