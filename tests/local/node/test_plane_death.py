@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mooring.local.node.cleanup import clean, leftover_processes, plane_id
+from mooring.local.node.imagestore import ImageStore
 from mooring.local.node.netlink import Netlink
 
 from .lab import network_config, privileged, until
@@ -51,18 +52,23 @@ async def test_kill_9_of_the_plane_ends_every_process_of_its_pods_within_a_secon
         assert plane.stdout is not None
         outer: list[int] = []
         inner: list[int] = []
-        for _ in range(2):
+        for _ in range(3):
             line = await asyncio.wait_for(plane.stdout.readline(), 20)
             first, *others = map(int, line.split())
             outer.append(first)
             inner += others
-        await until(lambda: len(in_session_of(inner)) >= 8)  # init, program and two children, twice
+        await until(lambda: len(in_session_of(inner)) >= 12)  # init, program and two children, thrice
         every = [*outer, *in_session_of(inner)]
 
         plane.kill()
         await until(lambda: not [pid for pid in every if alive(pid)], within=1.0)
 
         assert leftover_processes(tmp_path) == []
+        assert str(tmp_path) not in await asyncio.to_thread(Path("/proc/self/mounts").read_text)
+        store = ImageStore(tmp_path / "images")
+        assert any(
+            "removed layer" in gone for gone in await asyncio.to_thread(store.remove, "localhost/small:1")
+        )
     finally:
         if plane.returncode is None:
             plane.send_signal(signal.SIGKILL)

@@ -1,13 +1,16 @@
 """The node agent of the embedded control plane: pods as real processes on this machine.
 
-There is no container engine. A pod is a network namespace with an address, a container is a program of the
-host's packages inside bubblewrap's mount and pid namespaces; an image catalog says which program stands for
-which image. The same code runs as root and, started again in a plain user's own namespaces, without.
+There is no container engine. A pod is a network namespace with an address, a container is a program inside
+bubblewrap's mount and pid namespaces: of an image that was loaded, or of the host's packages, where an image
+catalog says which program stands for which image. The same code runs as root and, started again in a plain user's own namespaces, without.
 
 How it is divided, from the kernel up:
 
 - `netlink`, `nft`, `namespaces`, `spawner`: thin ways to ask the kernel, without a process per call
-- `sandbox`, `network`, `services`, `dns`, `cgroups`, `volumes`, `images`, `logs`, `exec`: one resource each
+- `sandbox`, `network`, `services`, `dns`, `cgroups`, `volumes`, `images`, `logs`, `exec`, `stdio`, `usage`: one
+  resource each
+- `imagestore`, `rootfs`: images that were loaded, and containers' roots from them; `loading` (`archives`,
+  `layers`, `trees`) is what `mooring image load` does
 - `container`, `pod`: life cycles and the status they show (`status`, pure); `probes`, `checks`, `backoff`
 - `agent`: nodes, Leases, watches; `gateway`: what the API server asks; `cleanup`, `rootless`
 
