@@ -38,7 +38,7 @@ OPERATORS: dict[str, Operator] = {
     operator.name: operator
     for operator in (
         Operator("redis-sentinel", sentinel.KINDS, sentinel.register, webhooks=sentinel.webhooks),
-        Operator("redis-cluster", cluster.KINDS, cluster.register, default=False),
+        Operator("redis-cluster", cluster.KINDS, cluster.register, webhooks=cluster.webhooks, default=False),
     )
 }
 

@@ -458,3 +458,19 @@ def test_nothing_is_planned_while_a_node_does_not_serve_yet() -> None:
     verdict = next_step(look(members, nodes=8))
     assert isinstance(verdict, Wait)
     assert verdict.reason == "Agreeing"
+
+
+def test_masters_without_slots_and_without_an_entry_are_asked_about_and_not_evened_out() -> None:
+    verdict = next_step(look(growing(), nodes=8, named=True))
+    assert isinstance(verdict, Wait)
+    assert (verdict.reason, verdict.stalled) == ("InvalidArgs", True)
+
+
+def test_who_becomes_a_master_is_decided_when_all_new_nodes_are_there() -> None:
+    members = [*whole(), Member(ordinal=6), Member(ordinal=7, silent=True)]
+    assert isinstance(next_step(look(members, nodes=8)), Wait)
+
+
+def test_nodes_that_do_not_know_one_another_meet_before_they_vote() -> None:
+    members = change(change(whole(), 0, held="none"), 4, pod=(("ip", "10.0.0.99"),))
+    assert isinstance(next_step(look(members)), Meet)

@@ -7,7 +7,8 @@ done, `specs` what is declared, `actor` puts them together.
 from mooring.kube.object import Object
 from mooring.operators.redis.cluster.actor import register
 from mooring.operators.redis.cluster.types import RedisCluster
+from mooring.operators.redis.cluster.webhook import webhooks
 
-__all__ = ["KINDS", "RedisCluster", "register"]
+__all__ = ["KINDS", "RedisCluster", "register", "webhooks"]
 
 KINDS: tuple[type[Object], ...] = (RedisCluster,)

@@ -70,6 +70,8 @@ class Meet(Move):
     """Make nodes known to one another: whom, and where the other one listens."""
 
     pairs: tuple[tuple[Target, Address], ...]
+    number: bool = False
+    """Give those that know nobody yet distinct configuration epochs, which spares them settling it later."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,6 +65,8 @@ def let_in(look: Look) -> Verdict | None:
     if as_is or fresh:
         names = ", ".join(one.name for one in (*as_is, *fresh))
         return LetIn(as_is=tuple(as_is), fresh=tuple(fresh), why=f"{names} may begin")
+    if rescue and (verdict := mesh(look)):
+        return verdict  # nobody is voted for by nodes that do not know one another
     for node in rescue:
         owner = _ghost_at(look, node) or node.id
         if verdict := take_over(look, owner, why=f"{node.name} came back without its data"):
@@ -255,7 +257,8 @@ def mesh(look: Look) -> Verdict | None:
                 pairs.append((target_of(one), other.node.address))
     if pairs:
         names = ", ".join(sorted({one.name for one, _ in pairs}))
-        return Meet(pairs=tuple(pairs), why=f"{names} does not know everybody where they are now")
+        why = f"{names} does not know everybody where they are now"
+        return Meet(pairs=tuple(pairs), number=not look.recorded.formed, why=why)
     if meeting:
         return Wait(reason="Meeting", message=f"{meeting[0]} is getting to know the others", after=0.1)
     return None
@@ -364,6 +367,8 @@ def forget(look: Look) -> Verdict | None:
 def _attach_spare(look: Look) -> Verdict | None:
     """Nodes without slots that are not about to get any follow a master."""
     new = newcomers(look)
+    if look.recorded.formed and new and not look.complete:
+        return None  # who becomes a master is best chosen among all
     free = [one for one in look.spare if one not in new]
     masters = [*look.owners, *new]
     if not free or not masters:

@@ -69,7 +69,13 @@ def _grow(look: Look) -> Verdict | None:
         return Wait(reason="Agreeing", message=why, after=0.2)
     owned: dict[str, Slots] = dict(look.seen.owners)
     transfers: list[Transfer] = []
-    if look.wanted.named and len(look.wanted.strategies) >= len(new):
+    if look.wanted.named:
+        if len(look.wanted.strategies) < len(new):
+            message = (
+                f"spec.updateStrategy.assignStrategies: {len(look.wanted.strategies)} entries for {len(new)} masters "
+                "without slots; give one for each"
+            )
+            return Wait(reason="InvalidArgs", message=message, after=10.0, stalled=True)
         # An earlier attempt may have served the first entries: the last ones are for those without slots.
         for one, entry in zip(new, look.wanted.strategies[-len(new) :], strict=True):
             sources = [name.strip() for name in (entry.from_replicas or "").split(",")]
