@@ -3,14 +3,22 @@ the real controller in test_autoscaler_against_kubernetes.py."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from tests.local.controllers.plane import running
+from tests.local.controllers.plane import Plane, controlled, make_node, running
 from tests.local.controllers.test_autoscaler_against_kubernetes import CASES, GADGETS, HPAS, METRICS, Side
 
-from mooring.kube.objects.autoscaling import HorizontalPodAutoscalerBehavior
+from mooring.kube import Client
+from mooring.kube.objects.apps import Deployment
+from mooring.kube.objects.autoscaling import HorizontalPodAutoscaler, HorizontalPodAutoscalerBehavior
+from mooring.kube.objects.core import Pod
+from mooring.kube.patches import MergePatch
+from mooring.local.api import ApiServer
 from mooring.local.controllers.autoscaler.limits import History, normalized
 
 Json = dict[str, Any]
@@ -121,3 +129,74 @@ async def test_an_autoscaler_follows_the_figures(tmp_path: Path) -> None:
             return await replicas() == 10 and status["currentReplicas"] == 10
 
         await plane.eventually(full, "the most replicas")
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A use of cpu and memory."""
+
+    cpu: float
+    memory: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one pod used."""
+
+    time: datetime
+    window: float
+    parts: Mapping[str, Amount]
+
+
+class Meter:
+    """Says that every pod uses 0.4 of a core."""
+
+    def __init__(self, *names: str) -> None:
+        used = Measured(datetime.now(UTC), 15.0, {"main": Amount(0.4, 1 << 20)})
+        self.pods: Mapping[tuple[str, str], Measured] = {("default", name): used for name in names}
+        self.nodes: Mapping[str, Measured] = {}
+
+
+async def test_a_deployment_grows_by_the_figures_of_the_server_itself(tmp_path: Path) -> None:
+    async with ApiServer.in_memory() as server:
+        client = Client(server.transport(), field_manager="test")
+        await make_node(client, "n1")
+        async with controlled(server, tmp_path, autoscaler_period=0.1) as (plane, _):
+            resources = {"requests": {"cpu": "200m"}}
+            template = {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "main", "image": "a", "resources": resources}]},
+            }
+            spec = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+            await plane.create(Deployment, "web", {"spec": spec})
+            ready = await plane.eventually(lambda: _running(plane), "a pod that runs")
+            server.serve_metrics(Meter(*ready))
+            target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+            cpu = {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "150m"}}
+            body = {
+                "scaleTargetRef": target,
+                "maxReplicas": 9,
+                "metrics": [{"type": "Resource", "resource": cpu}],
+            }
+            await plane.create(HorizontalPodAutoscaler, "web", {"spec": body})
+
+            async def grown() -> bool:
+                found = await plane.get(Deployment, "web")
+                return found.spec is not None and found.spec.replicas == 3
+
+            await plane.eventually(grown, "three replicas")
+
+
+async def _running(plane: Plane) -> list[str]:
+    """The names of pods that have run for long, as far as their start tells."""
+    names = []
+    for pod in await plane.list(Pod):
+        if pod.status is not None and pod.status.phase == "Running":
+            long_ago = {"type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"}
+            status = {"startTime": "2020-01-01T00:00:00Z", "conditions": [long_ago]}
+            name = pod.metadata.name or ""
+            await plane.client.patch(
+                Pod, name, MergePatch({"status": status}), namespace="default", subresource="status"
+            )
+            names.append(name)
+    return names
