@@ -10,7 +10,7 @@ from tests.operators.redis.sentinel.test_plan import is_a, waits_for
 
 from mooring.operators.redis.dial import Address
 from mooring.operators.redis.sentinel.moves import Hasten, InSync, LastFailover, Monitor, TuneSentinel
-from mooring.operators.redis.sentinel.topology import Peer
+from mooring.operators.redis.sentinel.topology import Peer, Replica
 
 DEAD = Address("10.9.9.9", 6379)
 
@@ -91,13 +91,29 @@ def test_a_sentinel_that_sees_nobody_it_could_elect_is_no_quorum_either() -> Non
     waits_for("SentinelsLearning", scene.sentinel("sentinel-1", replicas=barred).decide())
 
 
-def test_a_live_follower_that_is_not_ours_is_left_alone() -> None:
-    scene = healthy()
+def followed(scene: Scene) -> Scene:
+    """Every sentinel lists a live follower that is no pod of ours."""
     foreign = Peer(ip="172.16.0.1", port=6379, priority=0, flags=frozenset({"slave"}))
     for name, watcher in scene.watchers.items():
         assert watcher.sentinel is not None
         scene = scene.sentinel(name, replicas=(*watcher.sentinel.replicas, foreign))
-    assert is_a(InSync, scene.decide())
+    return scene
+
+
+def test_a_live_follower_that_is_not_ours_is_left_alone() -> None:
+    theirs = Replica(ip="172.16.0.1", port=6379, state="online", offset=1000, lag=0)
+    assert is_a(InSync, followed(healthy()).server("redis-0", replicas=(theirs,)).decide())
+
+
+def test_a_pod_that_is_gone_is_forgotten_before_the_sentinels_miss_it() -> None:
+    step = is_a(Monitor, followed(healthy()).decide())
+    assert [one.name for one in step.sentinels] == ["sentinel-0"]
+
+
+def test_after_a_failover_foreign_followers_get_their_time_to_be_turned() -> None:
+    scene = followed(healthy())
+    assert is_a(InSync, scene.record(last_failover=LastFailover(at=ago(5))).decide())
+    assert is_a(Monitor, scene.record(last_failover=LastFailover(at=ago(60))).decide())
 
 
 def test_a_foreign_server_that_leads_is_forgotten_before_it_is_made_to_follow() -> None:

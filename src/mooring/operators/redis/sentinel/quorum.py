@@ -33,6 +33,8 @@ PERIODS = {
     "ping-period": 500,  # how late it notices that a server hangs, beside down-after (1,000)
     "ask-period": 200,  # how late it hears that its peers notice it too (1,000)
 }
+TURNED_WITHIN = 30.0
+"""Seconds after a fail-over in which a foreign follower may not have been turned to the new master yet."""
 LEARN_WITHIN = 30.0
 """Seconds a sentinel gets to know every replica and peer (it asks every 10); then it is pointed anew."""
 
@@ -63,7 +65,7 @@ def repair(look: Look, member: Member, server: Server) -> Verdict | None:
                 settings=changed,
                 why=f"{', '.join(changed)} differ on {one.name}",
             )
-    return _complete(look, member, seen=seen, right=right)
+    return _complete(look, member, server, seen=seen)
 
 
 def _point(
@@ -106,16 +108,20 @@ def _drift(look: Look, sentinel: Sentinel) -> dict[str, str]:
 
 
 def _complete(
-    look: Look, member: Member, *, seen: list[tuple[Watcher, Sentinel]], right: Address
+    look: Look, member: Member, server: Server, *, seen: list[tuple[Watcher, Sentinel]]
 ) -> Verdict | None:
     """Every sentinel knows every live replica and peer, and nobody else."""
+    right = Address(member.ip, REDIS_PORT)
+    recent = look.recorded.last_failover
+    turned = recent is None or look.seconds_since(recent.at) > TURNED_WITHIN
+    followers = {one.ip for one in server.replicas} if turned else None
     replicas = _in_sync(look, member)
     ours = {one.ip for one in look.topology.members if one.ip}
     peers = {one.pod.ip for one, _ in seen}
     all_peers = {one.pod.ip for one in look.topology.watchers if one.pod.ip}
     ignorant = _blind(seen, replicas=replicas, peers=peers)
     blind = [(one, it) for one, it in seen if one.name in ignorant]
-    haunted = [one for one, it in seen if _ghosts(it, ours=ours, peers=all_peers)]
+    haunted = [one for one, it in seen if _ghosts(it, ours=ours, followers=followers, peers=all_peers)]
     if haunted:
         whole = [
             one.name for one, it in seen if _able(it, right) and one.name not in {w.name for w, _ in blind}
@@ -188,14 +194,22 @@ def _knows(sentinel: Sentinel, *, own: str, replicas: set[str], peers: set[str])
     return replicas <= live and peers - {own} <= {peer.ip for peer in sentinel.sentinels if peer.alive}
 
 
-def _ghosts(sentinel: Sentinel, *, ours: set[str], peers: set[str]) -> list[str]:
-    """Entries at addresses no pod of ours has; a live foreign follower is left alone.
+def _ghosts(sentinel: Sentinel, *, ours: set[str], followers: set[str] | None, peers: set[str]) -> list[str]:
+    """Entries at addresses no pod of ours has; a foreign follower is left alone.
+
+    That is one which the master itself lists: a pod that is gone would seem alive for as long as down-after. Where
+    ``followers`` is None the master may not know all of its own yet.
 
     One that leads is another cluster's server at an address that was ours, or was given a life of its own: a
     sentinel that remembers it makes it follow our master within ten seconds. Nor is a live foreign sentinel left
     alone: it calls its own master by the same name, and one greeting of a higher epoch would hand our servers over.
     """
-    lost = [peer.ip for peer in sentinel.replicas if peer.ip not in ours and (peer.leads or not peer.alive)]
+    foreign = [peer for peer in sentinel.replicas if peer.ip not in ours]
+    lost = [
+        one.ip
+        for one in foreign
+        if one.leads or not one.alive or (followers is not None and one.ip not in followers)
+    ]
     return lost + [peer.ip for peer in sentinel.sentinels if peer.ip not in peers]
 
 
