@@ -31,6 +31,8 @@ _OWNERS = tuple(
     for at in ("", "items.", "object.", "rows.object.")
     for name in ("managedFields", "resourceVersion")
 )
+#: Where the words about a wrong type are others: from where a scale is read, and what may be a number or text.
+_WORDED = (("spec", "size"), ("spec", "minAvailable"))
 #: How often a value is of a wrong type, a field unknown, a name wrong.
 _WRONG = 0.02
 
@@ -380,8 +382,7 @@ class _Writer:
         return [(path, self._value(path, fields[path])) for path in sorted(paths)]
 
     def _value(self, path: Path, values: Sequence[Json]) -> Json:
-        # Where a scale is read from, a real server adds the words of its accessor.
-        if self._maybe(_WRONG) and path != ("spec", "size"):
+        if self._maybe(_WRONG) and path not in _WORDED and path[0] != "status":
             return self._chance.choice(("wrong", 7, True, {"wrong": 1}, ["example.com/wrong"]))
         return self._chance.choice(values)
 
@@ -411,6 +412,8 @@ class _Writer:
 
     def _version(self) -> str:
         """Return a version of some earlier answer, mostly the newest."""
+        if self._scaling:
+            return "0" if self._maybe(0.5) else "1"
         number = self._chance.randrange(len(self._written)) if self._written else 0
         return "{rv:last}" if self._maybe(0.7) else f"{{rv:{number}}}"
 
@@ -458,13 +461,14 @@ class _Writer:
         for path, value in self._picks(self._all(menu), 2):
             pointer = "/" + "/".join(path)
             op = self._chance.choice(("add", "add", "replace", "remove", "test", "copy", "move"))
-            if op in ("copy", "move"):
+            if op in ("copy", "move") and path[0] == "metadata":
                 operations.append({"op": op, "from": pointer, "path": "/metadata/annotations"})
             elif op == "remove":
                 operations.append({"op": op, "path": pointer})
             elif isinstance(value, list) and value and op == "add" and self._maybe(0.5):
                 operations.append({"op": op, "path": pointer + "/-", "value": value[0]})
             else:
+                op = "add" if op in ("copy", "move") else op
                 operations.append({"op": op, "path": pointer, "value": value})
         return Step("PATCH", self._one(menu) + self._query(self._manager()), operations, JSON_PATCH)
 
@@ -550,9 +554,10 @@ class _Writer:
         if self._maybe(0.3):
             parts.append("limit=1")
         if self._maybe(0.3):
-            parts.append(self._chance.choice(("resourceVersion=0", "resourceVersion={rv:last}")))
+            at = "" if self._scaling else "resourceVersion={rv:last}"
+            parts.append(self._chance.choice(("resourceVersion=0", at)))
         shape = {key: value.replace("Metadata;", "MetadataList;") for key, value in self._accept().items()}
-        return Step("GET", menu.collection + "?" + "&".join(parts), headers=shape)
+        return Step("GET", menu.collection + "?" + "&".join(filter(None, parts)), headers=shape)
 
     def _watch(self, menu: Menu) -> Step:
         selector = "&labelSelector=" + self._selector() if self._maybe(0.5) else ""

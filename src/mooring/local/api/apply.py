@@ -476,10 +476,23 @@ def _name(entry: _Entry) -> str:
     return f"{text} using {entry.api_version}" if entry.operation == "Update" else text
 
 
+def _identifier(entry: _Entry) -> str:
+    """Return what a real server sorts managers by: the entry as Go writes it, without fields and time."""
+    version = "" if entry.operation == "Apply" else entry.api_version
+    parts = {
+        "manager": entry.manager,
+        "operation": entry.operation,
+        "apiVersion": version,
+        "subresource": entry.subresource,
+    }
+    kept = {key: value for key, value in parts.items() if value}
+    return json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
+
+
 def _conflict(conflicts: _Conflicts) -> Conflict:
     """Word the conflicts; `using v1` says that the other manager did not apply, it updated."""
     listed = [(entry, [render(path) for path in paths(fields)]) for entry, fields in conflicts]
-    listed.sort(key=lambda pair: _name(pair[0]))
+    listed.sort(key=lambda pair: _identifier(pair[0]))
     causes = [
         {"reason": "FieldManagerConflict", "message": f"conflict with {_name(entry)}", "field": path}
         for entry, found in listed
