@@ -8,7 +8,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from tests.local.api.conftest import CM, PODS, Client, Json, pod
+from tests.local.api.conftest import CM, CRDS, PODS, Client, Json, definition, pod
 
 from mooring.local.api import ApiServer, User
 from mooring.local.api.protobuf import _message, _messages
@@ -179,3 +179,18 @@ async def test_pods_that_do_not_fit_their_runtime_class_are_refused(
     made = await api.create(PODS, {**body, "spec": fits})
     assert made["spec"]["overhead"] == {"cpu": "10m"}
     assert made["spec"]["nodeSelector"] == {"kind": "slow"}
+
+
+async def test_fields_are_explained_in_built_in_kinds_and_custom_ones(api: Client) -> None:
+    await api.create(CRDS, definition())
+    pods = (await api.get("/openapi/v3/api/v1"))["components"]["schemas"]["io.k8s.api.core.v1.Pod"]
+    assert pods["description"].startswith("Pod is a collection of containers")
+    assert pods["properties"]["spec"]["description"].startswith("Specification of the desired behavior")
+    assert pods["properties"]["spec"]["allOf"] == [
+        {"$ref": "#/components/schemas/io.k8s.api.core.v1.PodSpec"}
+    ]
+    schemas = (await api.get("/openapi/v3/apis/example.com/v1"))["components"]["schemas"]
+    widget = schemas["com.example.v1.Widget"]["properties"]
+    assert widget["apiVersion"]["description"].startswith("APIVersion defines the versioned schema")
+    meta = schemas["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"]["properties"]
+    assert meta["creationTimestamp"]["description"].startswith("CreationTimestamp is a timestamp")

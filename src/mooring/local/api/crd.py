@@ -11,6 +11,7 @@ from typing import Any, Final
 from mooring.local.api import constraints, names
 from mooring.local.api.cel import Rules, compile_rules
 from mooring.local.api.defaults import default_builtin
+from mooring.local.api.descriptions import text_of
 from mooring.local.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required
 from mooring.local.api.schema import Schema, builtin, compile_structural
 from mooring.local.api.structural import check_schema
@@ -580,10 +581,10 @@ def _reference(name: str) -> JsonObject:
 
 def _told() -> JsonObject:
     """Return what every kind has, as the built-in kinds tell it."""
-    core = builtin().document("", "v1")
-    assert core is not None
-    known = core["components"]["schemas"]["io.k8s.api.core.v1.ConfigMap"]["properties"]
-    return {name: known[name] for name in ("apiVersion", "kind")}
+    any_kind = "io.k8s.api.core.v1.ConfigMap"
+    return {
+        name: {"description": text_of(any_kind, name), "type": "string"} for name in ("apiVersion", "kind")
+    }
 
 
 def _to_v3(schema: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from mooring.local.api import codec, crd, failures, openapi_v2
+from mooring.local.api.descriptions import described
 from mooring.local.api.http import Answer, Request
 from mooring.local.api.openapi_paths import paths_of
 from mooring.local.api.registry import Registry, Served
@@ -204,7 +205,7 @@ class Discovery:
             "openapi": "3.0.0",
             "info": {"title": "Kubernetes", "version": GIT_VERSION},
             "paths": paths_of(served, schemas),
-            "components": {"schemas": schemas},
+            "components": {"schemas": described(schemas)},
         }
 
     def _openapi_v2(self, request: Request) -> Answer:
