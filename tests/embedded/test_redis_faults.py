@@ -17,6 +17,7 @@ from tests.embedded.conftest import MakeCluster
 from mooring.kube import Object
 from mooring.kube.objects.apps import StatefulSet
 from mooring.kube.objects.core import ConfigMap, Pod, Service
+from mooring.local.node.agent import NodeAgent
 from mooring.testing.bed import Bed
 from mooring.testing.ledger import Ledger, Report
 from mooring.testing.redis import RedisStage
@@ -162,6 +163,7 @@ async def test_a_master_cut_off_is_replaced_and_follows_when_the_cut_heals(
     stage = await cluster()
     old = await stage.master()
     agent = stage.bed.plane.agent
+    assert isinstance(agent, NodeAgent), "only our own node can cut pods off"
     peers = [(stage.namespace, pod.metadata.name or "") for pod in await stage.pods()]
     peers = [pod for pod in peers if pod[1] != old]
     async with stage.writing() as ledger:
