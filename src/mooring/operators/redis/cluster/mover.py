@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from mooring.operators.redis.cluster.moves import MoveSlots, Settle, Target
 from mooring.operators.redis.cluster.slots import each
@@ -21,10 +21,13 @@ from mooring.operators.redis.dial import Dial, DialError, Link, Refused
 
 __all__ = ["BATCH_BYTES", "MoveFailed", "Mover", "batches"]
 
-CHUNK: Final = 64
+T = TypeVar("T")
+CHUNK: Final = 128
 """Slots that are marked, emptied and given away together."""
 BATCH_BYTES: Final = 1 << 20
 """Keys of more memory than this together do not travel in one MIGRATE; a larger one travels alone."""
+WIDTH: Final = 16
+"""MIGRATEs sent at once; other clients of the source wait for all of them."""
 BATCH_TIMEOUT: Final = 20_000
 """Milliseconds for one MIGRATE; a key of a hundred megabytes takes about a second on a local network."""
 TURN: Final = 1.0
@@ -96,10 +99,7 @@ class Mover:
         _all_done(await links.target.pipeline([_setslot(one, "IMPORTING", source.id) for one in slots]))
         _all_done(await links.source.pipeline([_setslot(one, "MIGRATING", target.id) for one in slots]))
         for _ in range(3):
-            left = await links.source.pipeline([("CLUSTER", "COUNTKEYSINSLOT", one) for one in slots])
-            for slot, number in zip(slots, _all_done(left), strict=True):
-                if number:
-                    await self._empty(links, slot, pipeline)
+            await self._empty(links, slots, pipeline)
             # The target first: should we die in between, it owns what it holds, and the source follows.
             _all_done(await links.target.pipeline([_setslot(one, "NODE", target.id) for one in slots]))
             answers = await links.source.pipeline([_setslot(one, "NODE", target.id) for one in slots])
@@ -114,28 +114,49 @@ class Mover:
                 continue  # it learns by gossip
         await self._verify(links, slots)
 
-    async def _empty(self, links: _Links, slot: int, pipeline: int) -> None:
-        while True:
-            keys = await links.source.call("CLUSTER", "GETKEYSINSLOT", slot, pipeline)
-            if not keys:
+    async def _empty(self, links: _Links, slots: Sequence[int], pipeline: int) -> None:
+        """Send keys until the source has none in these slots."""
+        source, left = links.source, list(slots)
+        while left:
+            answers = _all_done(
+                await source.pipeline([("CLUSTER", "GETKEYSINSLOT", slot, pipeline) for slot in left])
+            )
+            held = {slot: keys for slot, keys in zip(left, answers, strict=True) if keys}
+            flat = [key for keys in held.values() for key in keys]
+            if not flat:
                 return
-            sizes = await links.source.pipeline([("MEMORY", "USAGE", key) for key in keys])
-            for batch in batches(list(zip(keys, map(_size, sizes), strict=True)), BATCH_BYTES):
-                await self._migrate(links, batch)
-                if self.throttle:
-                    await asyncio.sleep(self.throttle)
+            sizes = dict(
+                zip(
+                    flat,
+                    map(_size, await source.pipeline([("MEMORY", "USAGE", key) for key in flat])),
+                    strict=True,
+                )
+            )
+            bundles = [
+                (batch, sum(sizes[key] for key in batch))
+                for keys in held.values()
+                for batch in batches([(key, sizes[key]) for key in keys], BATCH_BYTES)
+            ]
+            for group in batches(bundles, BATCH_BYTES):
+                for start in range(0, len(group), WIDTH):
+                    await self._migrate(links, group[start : start + WIDTH])
+                    if self.throttle:
+                        await asyncio.sleep(self.throttle)
+            left = list(held)
 
-    async def _migrate(self, links: _Links, keys: Sequence[str]) -> None:
+    async def _migrate(self, links: _Links, groups: Sequence[Sequence[str]]) -> None:
+        """Several MIGRATEs at once, the keys of one slot each."""
         target = links.ids[1]
-        words: list[str | int] = ["MIGRATE", target.address.ip, target.address.port, "", 0, BATCH_TIMEOUT]
+        head: list[str | int] = ["MIGRATE", target.address.ip, target.address.port, "", 0, BATCH_TIMEOUT]
         auth = ["AUTH", self.password] if self.password else []
-        try:
-            await links.source.call(*words, *auth, "KEYS", *keys)
-        except Refused as refused:
-            if not refused.reply.startswith("BUSYKEY") and "BUSYKEY" not in refused.reply:
-                raise MoveFailed(f"{links.ids[0].name}: {refused}") from refused
+        answers = await links.source.pipeline([[*head, *auth, "KEYS", *keys] for keys in groups])
+        for keys, answer in zip(groups, answers, strict=True):
+            if not isinstance(answer, Refused):
+                continue
+            if "BUSYKEY" not in answer.reply:
+                raise MoveFailed(f"{links.ids[0].name}: {answer}") from answer
             # The source owns the slot, so its copy is the newer one.
-            await links.source.call(*words, "REPLACE", *auth, "KEYS", *keys)
+            await links.source.call(*head, "REPLACE", *auth, "KEYS", *keys)
 
     async def _verify(self, links: _Links, slots: Sequence[int]) -> None:
         """No key is left behind, and both sides say who owns them."""
@@ -163,15 +184,15 @@ class _Links:
     ids: tuple[Target, Target]
 
 
-def batches(keys: Sequence[tuple[str, int]], limit: int) -> Iterator[list[str]]:
-    """Keys with their sizes in groups of at most ``limit`` bytes; a larger one is a group by itself."""
-    group: list[str] = []
+def batches(sized: Sequence[tuple[T, int]], limit: int) -> Iterator[list[T]]:
+    """Things with their sizes in groups of at most ``limit`` bytes; a larger one is a group by itself."""
+    group: list[T] = []
     weight = 0
-    for key, size in keys:
+    for one, size in sized:
         if group and weight + size > limit:
             yield group
             group, weight = [], 0
-        group.append(key)
+        group.append(one)
         weight += size
     if group:
         yield group
