@@ -89,8 +89,11 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]
+{{- if ne .Values.scope "namespaced" }}
+# Whether a namespaced operator lives where an object is: all yields to it, the webhook of cluster warns without one.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  verbs: [list, watch]
+  verbs: {{ ternary "[list, watch]" "[get]" (eq .Values.scope "all") }}
+{{- end }}
 {{- end }}
 {{- end }}
