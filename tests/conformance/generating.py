@@ -32,7 +32,7 @@ _OWNERS = tuple(
     for name in ("managedFields", "resourceVersion")
 )
 #: Where the words about a wrong type are others: from where a scale is read, and what may be a number or text.
-_WORDED = (("spec", "size"), ("spec", "minAvailable"))
+_WORDED = (("spec", "size"), ("spec", "minAvailable"), ("spec", "amount"))
 #: How often a value is of a wrong type, a field unknown, a name wrong.
 _WRONG = 0.02
 
@@ -90,7 +90,8 @@ def _template(prefix: Path) -> dict[Path, Sequence[Json]]:
 _META: Mapping[Path, Sequence[Json]] = {
     ("metadata", "labels"): ({"l": "1"}, {"l": "2", "m": "1"}, {"m": "2"}, {}),
     ("metadata", "annotations"): ({"a": "1"}, {"a": "2", "b": "3"}, {}),
-    ("metadata", "finalizers"): (["example.com/a"], ["example.com/a", "example.com/b"], []),
+    # No empty list: applied to a custom resource, a real server keeps it until the next write, which then is one.
+    ("metadata", "finalizers"): (["example.com/a"], ["example.com/a", "example.com/b"]),
 }
 _STRATEGIC_TEMPLATE: tuple[Json, ...] = (
     {"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "nginx:9"}]}}}},
@@ -358,13 +359,18 @@ class _Writer:
         if self._scaling:
             del verbs[self._apply]
         for menu in self._menus:
-            self._written += [self._create(menu), self._create(menu)]
+            self._written += [self._real(self._create(menu)), self._real(self._create(menu))]
         while len(self._written) < length - 1:
             (verb,) = self._chance.choices(list(verbs), list(verbs.values()))
-            self._written.append(verb(self._chance.choice(self._menus)))
+            self._written.append(self._real(verb(self._chance.choice(self._menus))))
         self._written.append(self._watch(self._menus[0]))
         unowned = [replace(step, ignore=_OWNERS) for step in self._written]
         return unowned if self._scaling else self._written
+
+    def _real(self, step: Step) -> Step:
+        """Return a step that is no dry run of a Service: a real server may draw the same address again there."""
+        drawn = "/services" in step.path and step.method != "DELETE"
+        return replace(step, path=step.path.replace("dryRun=All", "fieldManager=dry")) if drawn else step
 
     # --- parts ---------------------------------------------------------------------------------------------
 

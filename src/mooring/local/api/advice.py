@@ -44,7 +44,33 @@ def _csi_driver(obj: JsonObject) -> Iterator[str]:
         )
 
 
+def _pods_at(*path: str) -> Callable[[JsonObject], Iterator[str]]:
+    """Return the warnings about the pod spec at a path."""
+
+    def found(obj: JsonObject) -> Iterator[str]:
+        spec: Any = obj
+        for step in path:
+            spec = (spec or {}).get(step)
+        seen: set[str] = set()
+        for index, alias in enumerate((spec or {}).get("hostAliases") or ()):
+            if (address := alias.get("ip", "")) in seen:
+                yield f'{".".join(path)}.hostAliases[{index}].ip: duplicate ip "{address}"'
+            seen.add(address)
+
+    return found
+
+
+_TEMPLATE: Final = ("spec", "template", "spec")
 _WARNINGS: Final[Mapping[tuple[str, str], Callable[[JsonObject], Iterator[str]]]] = {
     ("", "Service"): _service,
     ("storage.k8s.io", "CSIDriver"): _csi_driver,
+    ("", "Pod"): _pods_at("spec"),
+    ("", "PodTemplate"): _pods_at("template", "spec"),
+    ("", "ReplicationController"): _pods_at(*_TEMPLATE),
+    **{
+        ("apps", kind): _pods_at(*_TEMPLATE)
+        for kind in ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet")
+    },
+    ("batch", "Job"): _pods_at(*_TEMPLATE),
+    ("batch", "CronJob"): _pods_at("spec", "jobTemplate", *_TEMPLATE),
 }

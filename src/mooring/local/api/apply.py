@@ -139,6 +139,13 @@ def _bare(obj: JsonObject) -> JsonObject:
     return {**obj, "metadata": rest}
 
 
+def _undeleted(obj: JsonObject) -> JsonObject:
+    """Return an object without the marks of its deletion, which nobody wrote."""
+    marks = ("deletionTimestamp", "deletionGracePeriodSeconds")
+    meta = {key: value for key, value in (obj.get("metadata") or {}).items() if key not in marks}
+    return {**obj, "metadata": meta}
+
+
 def _live_or_new(live: JsonObject, new: JsonObject, subresource: str) -> _Managers:
     """Read the managers a write starts from: those the client sent, when they are valid."""
     stored = (live.get("metadata") or {}).get("managedFields")
@@ -356,7 +363,7 @@ def apply(
     bare = _bare(old)
     if not managers and live is not None:
         before = replace(state, writer=replace(writer, manager="before-first-apply"))
-        managers = _update(zero(schema, writer.api_version, kind), bare, {}, before)
+        managers = _update(zero(schema, writer.api_version, kind), _undeleted(bare), {}, before)
     try:
         return _apply(live, bare, config, managers, state=state, force=force)
     except LookupError as error:

@@ -433,7 +433,7 @@ def _errors(value: Json, schema: Schema, path: str) -> Sequence[str]:
                 return (prefix + text.format(_go_value(value)),)
             return (prefix + text.format(_shown(value, schema.kind)),)
     elif isinstance(value, (dict, list)):
-        return (f"{prefix}expected any scalar, got {_shown(value)}",)
+        return (f"{prefix}expected any scalar, got {_go_value(value)}",)
     return ()
 
 

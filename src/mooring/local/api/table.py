@@ -52,6 +52,16 @@ NAME = _Column("Name", format="name", description="Name must be unique within a 
 AGE = _Column("Age", description="The time since the object was created.")
 
 
+#: What the row of a pod that has ended says of it, by phase.
+_COMPLETED: Mapping[str, JsonObject] = {
+    phase: {"type": "Completed", "status": "True", "reason": phase, "message": message}
+    for phase, message in (
+        ("Succeeded", "The pod has completed successfully."),
+        ("Failed", "The pod failed."),
+    )
+}
+
+
 def of_objects(
     objects: Sequence[JsonObject],
     served: Served,
@@ -74,6 +84,8 @@ def of_objects(
     rows = []
     for obj in objects:
         row: JsonObject = {"cells": list(cells(obj)) if not _is_bookmark(obj) else []}
+        if served.storage == "pods" and (done := _COMPLETED.get(_at(obj, "status", "phase"))):
+            row["conditions"] = [done]
         row["object"] = obj if include == "Object" else None
         if include == "Metadata":
             row["object"] = partial(obj, api_version)
