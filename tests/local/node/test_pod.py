@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from mooring.local.node.images import exporter_image
 from mooring.local.node.logs import read
 from mooring.local.node.pod import PodWorker
 from mooring.local.node.sandbox import can_become
+from mooring.local.node.spawner import Child, Spawn, Spawner
 
 from .lab import Lab, pod, privileged, until
 
@@ -430,14 +432,32 @@ async def test_a_restarted_agent_starts_the_containers_again_and_counts_it(tmp_p
         assert end["exitCode"] == 137
 
 
-async def test_a_pod_that_ends_while_it_starts_leaves_no_process(tmp_path: Path) -> None:
+def wait_for_child(pid: int) -> None:
+    """Look without pause, so that not a moment is lost, until a process has a child (or ended)."""
+    with suppress(OSError):
+        while not Path(f"/proc/{pid}/task/{pid}/children").read_text():
+            pass
+
+
+async def test_a_pod_that_ends_while_it_starts_leaves_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with Lab(tmp_path) as lab:
-        for number in range(40):
+        spawn = lab.spawner.spawn
+
+        async def spawn_and_end(what: Spawn) -> Child:
+            """End the pod in the moment in which the outer process has made the inner one."""
+            outer = await spawn(what)
+            lab.workers[-1].shut_down(0)
+            (life,) = [task for task in asyncio.all_tasks() if "_live" in str(task.get_coro())]
+            wait_for_child(outer.pid)
+            life.cancel()
+            return outer
+
+        monkeypatch.setattr(Spawner, "spawn", lambda _, what: spawn_and_end(what))
+        for number in range(10):
             worker = lab.run(pod(f"web-{number}", containers=[{"command": FOREVER}]))
-            await until(lambda: lab.events.reasons().count("Pulled") > number)  # noqa: B023
-            await asyncio.sleep(number / 2000)
-            worker.shut_down(0)
-            await worker.ended.wait()
+            await asyncio.wait_for(worker.ended.wait(), 20)
         left = await asyncio.to_thread(end_leftovers, tmp_path)
         assert left == []
 
