@@ -41,7 +41,7 @@ async def deployment(rig: Rig, name: str = "db") -> Deployment:
 
 async def available(rig: Rig, count: int, name: str = "db") -> None:
     """What the Deployment controller would report."""
-    status = MergePatch({"status": {"replicas": count, "availableReplicas": count}})
+    status = MergePatch({"status": {"replicas": count, "readyReplicas": count, "availableReplicas": count}})
     await rig.client.patch(Deployment, name, status, namespace="default", subresource="status")
     await rig.settle()
 
