@@ -298,11 +298,20 @@ _DUMPS = (
 )
 
 
+#: At an undeclared field a real server looks no further, and it looks at fields in any order.
+_UNDECLARED = re.compile(
+    r"(failed to create typed patch object .*\): )(?:errors:\n.*?)?(\S+: field not declared in schema).*",
+    re.DOTALL,
+)
+
+
 def _text(text: str, names: _Names) -> str:
     for dump, shown in _DUMPS:
         text = dump.sub(shown, text)
     head, errors, rest = text.partition("errors:\n")
     text = head + errors + "\n".join(sorted(rest.split("\n")))
+    if (undeclared := _UNDECLARED.search(text)) is not None:
+        text = undeclared[1] + undeclared[2]
     text = _UUID.sub(lambda m: names.of("uid", m[0]), text)
     text = _TIME.sub("<time>", text)
     text = _TOKEN_VOLUME.sub("kube-api-access-<random>", text)

@@ -28,6 +28,11 @@ CORE = f"/api/v1/namespaces/{NAMESPACE}"
 MERGE = "application/merge-patch+json"
 CLASSES = {"low": 10, "middle": 100, "high": 1000}
 
+#: What a scheduler adds that looked again while a victim was leaving; whether it does is a matter of moments.
+AGAIN = (
+    " no new claims to deallocate, preemption: not eligible due to a terminating pod on the nominated node."
+)
+
 
 class Side:
     """One of the two control planes."""
@@ -124,13 +129,13 @@ class Side:
                 "going": "deletionTimestamp" in pod["metadata"],
                 "promised": pod["status"].get("nominatedNodeName"),
                 "conditions": sorted(
-                    [c["type"], c["status"], c.get("reason"), c.get("message")]
+                    [c["type"], c["status"], c.get("reason"), c.get("message", "").removesuffix(AGAIN)]
                     for c in pod["status"].get("conditions") or ()
                     if c["type"] in ("PodScheduled", "DisruptionTarget")
                 ),
                 "events": sorted(
                     {
-                        f"{e['type']} {e['reason']} {_nameless(e['message'], pods)}"
+                        f"{e['type']} {e['reason']} {_nameless(e['message'], pods)}".removesuffix(AGAIN)
                         for e in events
                         if e["involvedObject"].get("uid") == pod["metadata"]["uid"]
                     }
