@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hack.kubernetes.binaries import SERVERS, BuildError, build
+from hack.kubernetes.binaries import NODE, NODE_MODULE, SERVERS, BuildError, build, build_module
 from hack.kubernetes.controlplane import ControlPlane
 from hack.kubernetes.specs import Programs
 
@@ -18,11 +18,15 @@ _BUILD_FAILED = pytest.StashKey[BuildError]()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build the servers before the first test, when any needs them: it takes longer than a test may."""
-    needed = any(item.get_closest_marker("kubernetes") for item in session.items)
+    """Build what tests here need before the first of them: it takes longer than a test may."""
+    on_a_node = any(item.get_closest_marker("cluster") for item in session.items)
+    needed = on_a_node or any(item.get_closest_marker("kubernetes") for item in session.items)
     if needed and not session.config.option.collectonly:
         try:
             build(SERVERS)
+            if on_a_node:
+                build(NODE, module=NODE_MODULE)
+                build_module(NODE_MODULE.parent / "dns", "coredns")
             if any("spec_programs" in getattr(item, "fixturenames", ()) for item in session.items):
                 Programs.built()
         except BuildError as failed:

@@ -18,7 +18,7 @@ from mooring.operators.redis.sentinel.types import RedisCluster
 from mooring.testing.bed import Bed, ClusterBed
 from mooring.testing.redis import RedisStage, manifest
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 #: Seconds of the operators' Lease.
 LEASE_SECONDS = 15

@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.kubernetes,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.xdist_group("clients"),
-    pytest.mark.timeout(600),  # the first time, their environments are made
+    pytest.mark.timeout(1200),  # the first time, their environments are made
 ]
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"

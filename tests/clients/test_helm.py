@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.kubernetes,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.xdist_group("clients"),
-    pytest.mark.timeout(600),  # the first time, they are built
+    pytest.mark.timeout(1200),  # the first time, they are built
 ]
 
 CHART = Path(__file__).resolve().parent / "chart"
