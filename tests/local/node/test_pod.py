@@ -396,7 +396,7 @@ async def test_a_restricted_container_is_its_user_without_any_capability(tmp_pat
         restricted = {"runAsUser": 65532, "runAsGroup": 65532, "capabilities": {"drop": ["ALL"]}}
         script = "id -u; id -g; grep -E '^Cap(Eff|Prm|Inh|Amb)' /proc/self/status | cut -f2 | sort -u"
         deep = [{"name": "v", "mountPath": path} for path in ("/one/two/three", "/var/run/secrets/four")]
-        script += "; ls -d /one/two/three /var/run/secrets/four"
+        script += "; ls -d /one/two/three /var/run/secrets/four; ls /etc/resolv.conf /etc/hosts"
         container = sh(script, securityContext=restricted, volumeMounts=deep)
         volumes = [{"name": "v", "emptyDir": {}}]
         worker = lab.run(pod(containers=[container], volumes=volumes, restartPolicy="Never"))
@@ -404,7 +404,8 @@ async def test_a_restricted_container_is_its_user_without_any_capability(tmp_pat
 
         # A plain user's plane has one user only, called 0 there.
         user = "65532" if can_become(65532) else "0"
-        assert (await log_of(worker)).split() == [user, user, "0" * 16, *(m["mountPath"] for m in deep)]
+        seen = [*(m["mountPath"] for m in deep), "/etc/hosts", "/etc/resolv.conf"]
+        assert (await log_of(worker)).split() == [user, user, "0" * 16, *seen]
 
 
 async def test_the_environment_is_not_among_the_arguments_others_can_read(tmp_path: Path) -> None:

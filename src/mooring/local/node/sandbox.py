@@ -301,6 +301,8 @@ def _root() -> Iterator[str]:
         "/root",
     )
     yield from ("--perms", "1777", "--dir", "/var/tmp")  # noqa: S108
+    # Made before the first mount in it: what bwrap makes by itself is closed to every user but root.
+    yield from ("--dir", "/etc")
     for file in _HOST_FILES:
         yield from ("--ro-bind-try", file, file)
     yield from ("--tmpfs", "/usr/local/bin")
