@@ -645,6 +645,10 @@ def _disruption_budget(obj: JsonObject) -> Errors:
         if spec.get(key) is not None:
             yield from int_or_percent(spec[key], f"spec.{key}")
     yield from selector_errors(spec.get("selector"), "spec.selector")
+    policy = spec.get("unhealthyPodEvictionPolicy")
+    if policy is not None and policy not in ("AlwaysAllow", "IfHealthyBudget"):
+        place = "spec.unhealthyPodEvictionPolicy"
+        yield not_supported(place, policy, ("AlwaysAllow", "IfHealthyBudget"))
 
 
 def _lease(obj: JsonObject) -> Errors:

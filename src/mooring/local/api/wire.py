@@ -358,7 +358,8 @@ def _unfit(described: str, place: _Place, go: str) -> WireError:
     """Return the error of a type that decodes itself, which the decoder around it tells the field of."""
     field = re.sub(r"\[[^\]]*\]", "", place.path)
     return WireError(
-        f"json: cannot unmarshal {described} into Go struct field {place.struct}.{field} of type {go}"
+        f"json: cannot unmarshal {described} into Go struct field {place.struct}.{field} of type {go}",
+        f"json: cannot unmarshal {described} into Go value of type {go}",
     )
 
 

@@ -580,7 +580,15 @@ async def patch_object(call: Call) -> Result:
         try:
             return _canonical_patched(call, patched, shown, body, options)
         except WireError as error:
-            raise _invalid_patch(shown, error.converted if strategic else str(error)) from None
+            raise _invalid_patch(shown, error.converted if strategic else first_wrong(patched)) from None
+
+    def first_wrong(patched: JsonObject) -> str:
+        """What is told first: a patched object is read again with its parts in the order of their names."""
+        try:
+            call.kind.canonical(dict(sorted(patched.items())))
+        except WireError as error:
+            return str(error)
+        raise AssertionError("it was wrong before")
 
     return 200, await update(call, compute, options)
 
