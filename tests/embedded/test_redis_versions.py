@@ -13,6 +13,7 @@ from tests.embedded.test_redis_password import all_take, incarnations
 
 from mooring.kube.objects.core import Pod
 from mooring.local.node.images import load
+from mooring.operators.redis.dial import Unreachable
 from mooring.testing.bed import Bed, KubernetesBed
 from mooring.testing.redis import RedisStage, manifest
 
