@@ -74,7 +74,8 @@ async def _clear(bed: ClusterBed) -> None:
     with contextlib.suppress(NotFound):  # the kind is not there before the first release
         for one in (await client.list(RedisCluster)).items:
             name, namespace = one.metadata.name or "", one.metadata.namespace or ""
-            await client.delete(RedisCluster, name, namespace=namespace)
+            with contextlib.suppress(NotFound):
+                await client.delete(RedisCluster, name, namespace=namespace)
     kept = {"default", "kube-system", "kube-public", "kube-node-lease", NAMESPACE}
 
     async def gone() -> bool:
@@ -82,10 +83,12 @@ async def _clear(bed: ClusterBed) -> None:
 
     await bed.until(gone, "the pods are gone", within=90)
     for claim in (await client.list(PersistentVolumeClaim, namespace="default")).items:
-        await client.delete(PersistentVolumeClaim, claim.metadata.name or "", namespace="default")
+        with contextlib.suppress(NotFound):  # it was on its way out
+            await client.delete(PersistentVolumeClaim, claim.metadata.name or "", namespace="default")
     for space in (await client.list(Namespace)).items:
         if (space.metadata.name or "") not in kept:
-            await client.delete(Namespace, space.metadata.name or "")
+            with contextlib.suppress(NotFound):
+                await client.delete(Namespace, space.metadata.name or "")
 
 
 @pytest.fixture
