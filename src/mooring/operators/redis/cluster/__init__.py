@@ -4,11 +4,40 @@ Read `plan` first, then `scale` and `roll`: they hold every rule. `topology` say
 done, `specs` what is declared, `actor` puts them together.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from mooring.kube.object import Object
-from mooring.operators.redis.cluster.actor import register
 from mooring.operators.redis.cluster.types import RedisCluster
-from mooring.operators.redis.cluster.webhook import webhooks
+
+if TYPE_CHECKING:
+    from mooring.kube.client import Client
+    from mooring.runtime import Clock, Manager
+    from mooring.runtime.webhooks import Webhook
 
 __all__ = ["KINDS", "RedisCluster", "register", "webhooks"]
 
 KINDS: tuple[type[Object], ...] = (RedisCluster,)
+
+
+# It runs only where it is named: what serves it is loaded there, and costs other starts nothing.
+
+
+def register(
+    manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = (), workers: int = 8
+) -> None:
+    """Put the operator onto a manager; see `actor`."""
+    from mooring.operators.redis.cluster import actor
+
+    actor.register(manager, scope=scope, namespaces=namespaces, workers=workers)
+
+
+def webhooks(
+    client: Client, *, clock: Clock, scope: str = "all", namespaces: Sequence[str] = ()
+) -> list[Webhook[RedisCluster]]:
+    """The webhooks of the operator; see `webhook`."""
+    from mooring.operators.redis.cluster import webhook
+
+    return webhook.webhooks(client, clock=clock, scope=scope, namespaces=namespaces)
