@@ -35,6 +35,8 @@ PERIODS = {
 }
 TURNED_WITHIN = 30.0
 """Seconds after a fail-over in which a foreign follower may not have been turned to the new master yet."""
+HAUNTED_AGAIN = 0.2
+"""Seconds between two looks while sentinels remember what is not ours: within ten they make it follow our master."""
 LEARN_WITHIN = 30.0
 """Seconds a sentinel gets to know every replica and peer (it asks every 10); then it is pointed anew."""
 
@@ -135,7 +137,7 @@ def _complete(
             return Wait(
                 reason="SentinelsLearning",
                 message=f"{pick.name} knows addresses that no pod here has; {unsure} must be able to fail over first",
-                after=1.0,
+                after=HAUNTED_AGAIN,
             )
     if blind:
         return _teach(look, blind, seen=seen, right=right)
