@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import io
 import json
 import random
 from asyncio.subprocess import DEVNULL
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 from redis.crc import key_slot
 from tests.operators.redis.sentinel.harness import cluster
 
+from mooring.cli import ledger as command
 from mooring.operators.redis.dial import Address, Dial, DialError
-from mooring.testing.ledger import Ledger, parse_address, run
+from mooring.testing.ledger import Ledger, parse_address
 from mooring.testing.ledger_cluster import ClusterLedger
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(60)]
+
+
+def run(argv: Sequence[str], *, out: TextIO | None = None) -> int:
+    """The command, with its own options."""
+    parser = argparse.ArgumentParser()
+    command.add_parser(parser.add_subparsers())
+    return command.run(parser.parse_args(["ledger", *argv]), out=out)
 
 
 async def until(ledger: Ledger, count: int) -> None:
@@ -222,7 +231,7 @@ async def test_a_slot_that_moves_while_it_is_written_is_followed(tmp_path: Path)
 def test_a_rate_that_is_none_is_refused(rate: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         run(["--redis", "127.0.0.1:1", "--rate", rate])
-    assert "--rate" in capsys.readouterr().err
+    assert f"--rate: '{rate}': must be a number of writes per second" in capsys.readouterr().err
 
 
 async def test_without_a_rate_it_writes_as_fast_as_it_is_answered(tmp_path: Path) -> None:

@@ -3,16 +3,93 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TextIO
 
-from mooring.testing import ledger
+from mooring.operators.redis.dial import DialError
+from mooring.testing.ledger import Ledger, parse_address
+from mooring.testing.ledger_cluster import ClusterLedger
 
-__all__ = ["add_parser"]
+__all__ = ["add_parser", "run"]
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command; its options are the library's own."""
+    """Declare the command."""
     parser = commands.add_parser(
         "ledger", help="write to a Redis, then count what it lost of what it acknowledged"
     )
-    ledger.add_arguments(parser)
-    parser.set_defaults(run=ledger.run_with)
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--redis", metavar="HOST[:PORT]", help="one server (default port 6379)")
+    where.add_argument(
+        "--sentinel",
+        metavar="HOST[:PORT]",
+        action="append",
+        help="a sentinel that names the master (default port 26379); may be repeated",
+    )
+    where.add_argument(
+        "--cluster",
+        metavar="HOST[:PORT]",
+        action="append",
+        help="a node of a Redis Cluster (default port 6379); may be repeated",
+    )
+    parser.add_argument("--master-name", default="mymaster", help="default mymaster")
+    parser.add_argument("--password-file", type=Path, metavar="FILE", help="file that holds the password")
+    parser.add_argument(
+        "--rate", type=_rate, default=200.0, help="writes per second, 0: as fast as they are answered (200)"
+    )
+    parser.add_argument("--wait-every", type=int, default=2, help="confirm every n-th write (default 2)")
+    parser.add_argument("--seconds", type=float, help="how long; default until interrupted")
+    parser.add_argument(
+        "--patience", type=float, default=30.0, help="seconds to wait for a master (default 30)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.set_defaults(run=run)
+
+
+def _rate(text: str) -> float:
+    """A number of writes per second; raises ArgumentTypeError when there is no such rate."""
+    with contextlib.suppress(ValueError):
+        if 0 <= (rate := float(text)) < float("inf"):
+            return rate
+    raise argparse.ArgumentTypeError(f"{text!r}: must be a number of writes per second, 0 or more")
+
+
+def run(options: argparse.Namespace, *, out: TextIO | None = None) -> int:
+    """Exit status 1 when a confirmed write is lost, 2 when nothing could be checked."""
+    return asyncio.run(_run(options, out or sys.stdout))
+
+
+def _ledger(options: argparse.Namespace, password: str) -> Ledger:
+    how = {"password": password, "rate": options.rate, "wait_every": options.wait_every}
+    if options.cluster:
+        return ClusterLedger([parse_address(text, port=6379) for text in options.cluster], **how)
+    return Ledger(
+        address=parse_address(options.redis, port=6379) if options.redis else None,
+        sentinels=[parse_address(text, port=26379) for text in options.sentinel or ()],
+        master_name=options.master_name,
+        **how,
+    )
+
+
+async def _run(options: argparse.Namespace, out: TextIO) -> int:
+    password = options.password_file.read_text().rstrip("\n") if options.password_file else ""
+    ledger = _ledger(options, password)
+    writing = asyncio.create_task(ledger.write(options.seconds))
+    loop = asyncio.get_running_loop()
+    with contextlib.suppress(NotImplementedError, RuntimeError):  # not in the main thread
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, ledger.stop)
+    await writing
+    try:
+        report = await ledger.check(patience=options.patience)
+    except DialError as error:
+        out.write(f"no master could be asked: {error}\n")
+        return 2
+    out.write(json.dumps(asdict(report), indent=2) + "\n" if options.json else report.text() + "\n")
+    return 1 if report.lost_confirmed else 0

@@ -10,22 +10,16 @@ is what a fail-over may cost. The client keeps its connection until an error, as
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
-import json
 import secrets
-import signal
-import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 from time import monotonic
-from typing import TextIO
 
 from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
 
-__all__ = ["Ledger", "Outage", "Report", "add_arguments", "parse_address", "run", "run_with"]
+__all__ = ["Ledger", "Outage", "Report", "parse_address"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,87 +251,3 @@ def parse_address(text: str, *, port: int) -> Address:
     if not separator or (":" in host and not host.endswith("]")):
         return Address(text.strip("[]"), port)
     return Address(host.strip("[]"), int(number))
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of `mooring ledger`."""
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--redis", metavar="HOST[:PORT]", help="one server (default port 6379)")
-    where.add_argument(
-        "--sentinel",
-        metavar="HOST[:PORT]",
-        action="append",
-        help="a sentinel that names the master (default port 26379); may be repeated",
-    )
-    where.add_argument(
-        "--cluster",
-        metavar="HOST[:PORT]",
-        action="append",
-        help="a node of a Redis Cluster (default port 6379); may be repeated",
-    )
-    parser.add_argument("--master-name", default="mymaster", help="default mymaster")
-    parser.add_argument("--password-file", type=Path, metavar="FILE", help="file that holds the password")
-    parser.add_argument(
-        "--rate", type=_rate, default=200.0, help="writes per second, 0: as fast as they are answered (200)"
-    )
-    parser.add_argument("--wait-every", type=int, default=2, help="confirm every n-th write (default 2)")
-    parser.add_argument("--seconds", type=float, help="how long; default until interrupted")
-    parser.add_argument(
-        "--patience", type=float, default=30.0, help="seconds to wait for a master (default 30)"
-    )
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-
-
-def _rate(text: str) -> float:
-    """A number of writes per second; raises ValueError when there is no such rate."""
-    rate = float(text)
-    if not 0 <= rate < float("inf"):
-        raise ValueError(f"{text} is no rate")
-    return rate
-
-
-def run(argv: Sequence[str], *, out: TextIO | None = None) -> int:
-    """`mooring ledger`: exit status 1 when a confirmed write is lost, 2 when nothing could be checked."""
-    parser = argparse.ArgumentParser(
-        prog="mooring ledger",
-        description="Write to a Redis, log what was acknowledged and confirmed, and report what is lost.",
-    )
-    add_arguments(parser)
-    return run_with(parser.parse_args(argv), out=out)
-
-
-def run_with(options: argparse.Namespace, *, out: TextIO | None = None) -> int:
-    """The same with parsed options."""
-    return asyncio.run(_run(options, out or sys.stdout))
-
-
-def _ledger(options: argparse.Namespace, password: str) -> Ledger:
-    how = {"password": password, "rate": options.rate, "wait_every": options.wait_every}
-    if options.cluster:
-        from mooring.testing.ledger_cluster import ClusterLedger
-
-        return ClusterLedger([parse_address(text, port=6379) for text in options.cluster], **how)
-    return Ledger(
-        address=parse_address(options.redis, port=6379) if options.redis else None,
-        sentinels=[parse_address(text, port=26379) for text in options.sentinel or ()],
-        master_name=options.master_name,
-        **how,
-    )
-
-
-async def _run(options: argparse.Namespace, out: TextIO) -> int:
-    password = options.password_file.read_text().rstrip("\n") if options.password_file else ""
-    ledger = _ledger(options, password)
-    writing = asyncio.create_task(ledger.write(options.seconds))
-    loop = asyncio.get_running_loop()
-    with contextlib.suppress(NotImplementedError, RuntimeError):  # not in the main thread
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, ledger.stop)
-    await writing
-    try:
-        report = await ledger.check(patience=options.patience)
-    except DialError as error:
-        out.write(f"no master could be asked: {error}\n")
-        return 2
-    out.write(json.dumps(asdict(report), indent=2) + "\n" if options.json else report.text() + "\n")
-    return 1 if report.lost_confirmed else 0
