@@ -11,6 +11,7 @@ from typing import Literal
 from mooring.operators.redis.cluster.slots import Slots, Transfer
 from mooring.operators.redis.cluster.types import SlotPlan
 from mooring.operators.redis.dial import Address
+from mooring.operators.redis.verdicts import InSync, Move, Verdict, Wait
 
 __all__ = [
     "Attach",
@@ -43,18 +44,6 @@ class Target:
     name: str
     address: Address
     id: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Move:
-    """Something to do, and why."""
-
-    why: str
-
-    @property
-    def name(self) -> str:
-        """The step's name in conditions and events."""
-        return type(self).__name__
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,21 +165,3 @@ class DeletePod(Move):
 
     pod: str
     uid: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wait:
-    """Nothing to do until something changes; looked at again after ``after`` seconds."""
-
-    reason: str
-    message: str
-    after: float = 1.0
-    stalled: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class InSync:
-    """All is as declared."""
-
-
-Verdict = Move | Wait | InSync

@@ -14,6 +14,7 @@ from mooring.kube.part import Part
 from mooring.operators.redis.dial import Address
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.topology import REDIS_PORT, SENTINEL_PORT, Member, Watcher
+from mooring.operators.redis.verdicts import InSync, Move, Verdict, Wait
 from mooring.runtime.crd import F
 
 __all__ = [
@@ -142,34 +143,6 @@ class PasswordChange(Part, frozen=True, kw_only=True):
 
 
 # --- verdicts ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class InSync:
-    """Everything is as declared."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wait:
-    """Nothing may be done now; ``after`` seconds it is looked at again."""
-
-    reason: str
-    message: str
-    after: float = 1.0
-    stalled: bool = False
-    """It will not go on without a person; the message says what to do."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Move:
-    """One idempotent effect."""
-
-    why: str = ""
-
-    @property
-    def name(self) -> str:
-        """The move as logs and events name it."""
-        return type(self).__name__
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -386,6 +359,3 @@ class DeletePod(Move):
     uid: str
     version: str = ""
     """Its resourceVersion."""
-
-
-Verdict = Move | Wait | InSync
