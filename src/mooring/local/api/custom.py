@@ -21,7 +21,7 @@ from mooring.local.api.crd import CompiledVersion
 from mooring.local.api.registry import Registry, Served
 from mooring.local.api.schema import Schema
 from mooring.local.api.storage import Entry, encode_tail
-from mooring.local.api.validation_metadata import annotation_errors, label_errors
+from mooring.local.api.validation.metadata import annotation_errors, label_errors
 from mooring.local.api.webhooks import WebhookClient, WebhookError
 
 __all__ = ["Conversions", "Learned", "Unconverted", "shape"]

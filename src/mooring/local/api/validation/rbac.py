@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Final
 
 from mooring.local.api import names
 from mooring.local.api.constraints import same
-from mooring.local.api.fields import FieldError, GoStruct, invalid, not_supported, required
-from mooring.local.api.validation_metadata import selector_errors
+from mooring.local.api.fields import GoStruct, invalid, not_supported, required
+from mooring.local.api.validation.metadata import selector_errors
+from mooring.local.api.validation.rules import Create, Errors, JsonObject, Table, also
 
-__all__ = ["binding", "binding_update", "cluster_role", "role"]
+__all__ = ["RULES"]
 
-JsonObject = dict[str, Any]
-Errors = Iterator[FieldError]
 
 _GROUP = "rbac.authorization.k8s.io"
 
 
-def role(obj: JsonObject) -> Errors:
+def _role(obj: JsonObject) -> Errors:
     """Yield what is wrong with a Role."""
     for index, rule in enumerate(obj.get("rules") or ()):
         yield from _rule(rule, f"rules[{index}]", namespaced=True)
 
 
-def cluster_role(obj: JsonObject) -> Errors:
+def _cluster_role(obj: JsonObject) -> Errors:
     """Yield what is wrong with a ClusterRole."""
     for index, rule in enumerate(obj.get("rules") or ()):
         yield from _rule(rule, f"rules[{index}]", namespaced=False)
@@ -57,7 +55,7 @@ def _rule(rule: JsonObject, path: str, *, namespaced: bool) -> Errors:
         yield required(f"{path}.resources", "resource rules must supply at least one resource")
 
 
-def binding(*, namespaced: bool) -> Callable[[JsonObject], Errors]:
+def _binding(*, namespaced: bool) -> Create:
     """Return what judges RoleBindings, or without `namespaced` ClusterRoleBindings."""
     kinds = ("Role", "ClusterRole") if namespaced else ("ClusterRole",)
 
@@ -96,7 +94,7 @@ def _subject(subject: JsonObject, path: str, *, namespaced: bool) -> Errors:
         yield not_supported(f"{path}.kind", kind, ("ServiceAccount", "User", "Group"))
 
 
-def binding_update(obj: JsonObject, old: JsonObject) -> Errors:
+def _binding_update(obj: JsonObject, old: JsonObject) -> Errors:
     """Yield what is wrong with a change of a binding."""
     ref, before = obj.get("roleRef") or {}, old.get("roleRef") or {}
     if not same(ref, before):
@@ -105,3 +103,11 @@ def binding_update(obj: JsonObject, old: JsonObject) -> Errors:
 
 
 _REF_FIELDS = (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
+
+
+RULES: Final[Table] = {
+    (_GROUP, "Role"): also(_role),
+    (_GROUP, "ClusterRole"): also(_cluster_role),
+    (_GROUP, "RoleBinding"): also(_binding(namespaced=True), _binding_update),
+    (_GROUP, "ClusterRoleBinding"): also(_binding(namespaced=False), _binding_update),
+}

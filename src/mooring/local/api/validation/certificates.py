@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from cryptography import x509
 
 from mooring.local.api import names
-from mooring.local.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required
+from mooring.local.api.fields import duplicate, forbidden, invalid, not_supported, required
+from mooring.local.api.validation.rules import Errors, JsonObject, Rules, Table, nothing
 
-__all__ = ["signing_decision", "signing_request"]
+__all__ = ["RULES"]
 
-JsonObject = dict[str, Any]
-Errors = Iterator[FieldError]
 
 _LEGACY: Final = "kubernetes.io/legacy-unknown"
 _USAGES: Final = (
@@ -29,7 +27,7 @@ _SHORTEST: Final = 600
 _LASTING: Final = ("Approved", "Denied", "Failed")
 
 
-def signing_request(request: JsonObject) -> Errors:
+def _signing_request(request: JsonObject) -> Errors:
     """Yield what is wrong with a new request."""
     spec = request.get("spec") or {}
     text = spec.get("request") or ""
@@ -86,7 +84,7 @@ def _signer(name: str) -> Errors:
         yield invalid(path, rest, text)
 
 
-def signing_decision(request: JsonObject, old: JsonObject) -> Errors:
+def _signing_decision(request: JsonObject, old: JsonObject) -> Errors:
     """Yield what is wrong with a decision: a condition is true, contradicts no other, and is never taken back."""
     path = "status.conditions"
     before, after = _types(old), _types(request)
@@ -116,3 +114,8 @@ def _conditions(request: JsonObject) -> list[JsonObject]:
 
 def _types(request: JsonObject) -> set[str]:
     return {condition.get("type") or "" for condition in _conditions(request)}
+
+
+RULES: Final[Table] = {
+    ("certificates.k8s.io", "CertificateSigningRequest"): Rules(_signing_request, nothing, _signing_decision),
+}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from mooring.local.api import names
 from mooring.local.api.constraints import same
 from mooring.local.api.fields import (
-    FieldError,
     duplicate,
     forbidden,
     invalid,
@@ -17,40 +16,28 @@ from mooring.local.api.fields import (
     not_supported,
     required,
 )
-from mooring.local.api.validation_metadata import annotation_errors, label_errors
+from mooring.local.api.validation.metadata import annotation_errors, label_errors
+from mooring.local.api.validation.rules import (
+    NOT_NEGATIVE,
+    Errors,
+    JsonObject,
+    chosen,
+    nonnegative,
+    port_errors,
+    port_number,
+)
 from mooring.local.api.wire import quantity_value
 
 __all__ = [
-    "nonnegative",
     "pod_create",
     "pod_spec",
     "pod_update",
-    "port_errors",
     "resource_errors",
     "template",
 ]
 
-JsonObject = dict[str, Any]
-Errors = Iterator[FieldError]
 
-PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
-_NOT_NEGATIVE: Final = "must be greater than or equal to 0"
-
-
-def nonnegative(value: int | None, path: str) -> Errors:
-    """Yield the error for a number below zero."""
-    if value is not None and value < 0:
-        yield invalid(path, value, _NOT_NEGATIVE)
-
-
-def port_errors(port: object, path: str) -> Errors:
-    """Yield what is wrong with a port number or the name of one."""
-    if isinstance(port, str):
-        for text in names.port_name(port):
-            yield invalid(path, port, text)
-    elif not isinstance(port, int) or not 1 <= port <= 65535:
-        yield invalid(path, port, PORT_RANGE)
 
 
 def template(value: JsonObject, path: str) -> Errors:
@@ -81,9 +68,9 @@ def pod_spec(spec: JsonObject, path: str) -> Errors:
     yield from _containers(spec.get("containers") or (), f"{path}.containers", volumes)
     taken = [container.get("name") for container in spec.get("containers") or ()]
     yield from _init_containers(spec.get("initContainers") or (), f"{path}.initContainers", volumes, taken)
-    yield from _enumerated(spec, "restartPolicy", ("Always", "OnFailure", "Never"), path)
+    yield from chosen(spec, "restartPolicy", ("Always", "OnFailure", "Never"), path)
     policies = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
-    yield from _enumerated(spec, "dnsPolicy", policies, path)
+    yield from chosen(spec, "dnsPolicy", policies, path)
     yield from label_errors(spec.get("nodeSelector"), f"{path}.nodeSelector")
     for key, check in _SPEC_NAMES.items():
         if spec.get(key):
@@ -136,14 +123,6 @@ def _sysctls(spec: JsonObject, path: str) -> Errors:
             if spec.get(host) and name.replace("/", ".").startswith(beginnings):
                 yield invalid(place, name, f"may not be specified when '{host}' is true")
         known.add(name)
-
-
-def _enumerated(value: JsonObject, key: str, allowed: Sequence[str], path: str) -> Errors:
-    found = value.get(key)
-    if not found:
-        yield required(f"{path}.{key}")
-    elif found not in allowed:
-        yield not_supported(f"{path}.{key}", found, allowed)
 
 
 # --- volumes ------------------------------------------------------------------------------------------
@@ -308,11 +287,11 @@ def _container(container: JsonObject, path: str, volumes: set[str]) -> Errors:
     elif image != image.strip():
         yield invalid(f"{path}.image", image, "must not have leading or trailing whitespace")
     policies = ("File", "FallbackToLogsOnError")
-    yield from _enumerated(container, "terminationMessagePolicy", policies, path)
+    yield from chosen(container, "terminationMessagePolicy", policies, path)
     yield from _ports(container.get("ports") or (), f"{path}.ports")
     yield from _env(container, path)
     yield from _mounts(container.get("volumeMounts") or (), f"{path}.volumeMounts", volumes)
-    yield from _enumerated(container, "imagePullPolicy", ("Always", "IfNotPresent", "Never"), path)
+    yield from chosen(container, "imagePullPolicy", ("Always", "IfNotPresent", "Never"), path)
     yield from resource_errors(container.get("resources") or {}, f"{path}.resources")
 
 
@@ -330,12 +309,12 @@ def _ports(ports: Sequence[JsonObject], path: str) -> Errors:
         number = port.get("containerPort", 0)
         if number == 0:
             yield required(f"{place}.containerPort")
-        elif not 1 <= number <= 65535:
-            yield invalid(f"{place}.containerPort", number, PORT_RANGE)
+        else:
+            yield from port_number(number, f"{place}.containerPort")
         host = port.get("hostPort")
-        if host and not 1 <= host <= 65535:
-            yield invalid(f"{place}.hostPort", host, PORT_RANGE)
-        yield from _enumerated(port, "protocol", _PROTOCOLS, place)
+        if host:
+            yield from port_number(host, f"{place}.hostPort")
+        yield from chosen(port, "protocol", _PROTOCOLS, place)
 
 
 def _env(container: JsonObject, path: str) -> Errors:
@@ -416,7 +395,7 @@ def resource_errors(resources: JsonObject, path: str) -> Errors:
         for name, value in values.items():
             place = f"{path}.{part}[{name}]"
             if quantity_value(value) < 0:
-                yield invalid(place, value, _NOT_NEGATIVE)
+                yield invalid(place, value, NOT_NEGATIVE)
     for name, value in requests.items():
         limit = limits.get(name)
         if limit is not None and quantity_value(value) > quantity_value(limit):
@@ -498,21 +477,3 @@ def _munged(spec: JsonObject, old: JsonObject) -> JsonObject:
     if grace is not None and grace < 0 and spec.get("terminationGracePeriodSeconds") == 1:
         result["terminationGracePeriodSeconds"] = grace
     return result
-
-
-_PERCENT: Final = re.compile(r"[0-9]+%")
-
-
-def int_or_percent(value: object, path: str) -> Errors:
-    """Yield what is wrong with a number or a percentage."""
-    if isinstance(value, str):
-        if _PERCENT.fullmatch(value) is None:
-            text = (
-                "a valid percent string must be a numeric string followed by an ending '%' "
-                "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
-            )
-            yield invalid(path, value, text)
-        elif int(value[:-1]) > 100:
-            yield invalid(path, value, "must not be greater than 100%")
-    elif isinstance(value, int) and value < 0:
-        yield invalid(path, value, _NOT_NEGATIVE)

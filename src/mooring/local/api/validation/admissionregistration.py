@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 from cel_expr_python import cel
 
 from mooring.local.api.cel import CompileError, compiled
 from mooring.local.api.cel_objects import as_maps
-from mooring.local.api.fields import FieldError, duplicate, invalid, not_supported, required
+from mooring.local.api.fields import duplicate, invalid, not_supported, required
+from mooring.local.api.validation.rules import Errors, JsonObject, Table, also
 
-__all__ = ["VARIABLES", "mutation_errors", "policy_errors", "webhook_errors"]
+__all__ = ["RULES", "VARIABLES"]
 
-JsonObject = dict[str, Any]
 
 #: What an expression of a policy may look at.
 VARIABLES: Final = (
@@ -21,9 +20,9 @@ VARIABLES: Final = (
 )  # fmt: skip
 
 
-def mutation_errors(policy: JsonObject) -> Iterator[FieldError]:
+def _mutating_policy(policy: JsonObject) -> Errors:
     """Yield what is wrong with a mutating policy: its mutations besides what policies have in common."""
-    yield from policy_errors(policy)
+    yield from _policy(policy)
     mutations = (policy.get("spec") or {}).get("mutations") or ()
     if not mutations:
         yield required("spec.mutations", "mutations must contain at least one item")
@@ -38,7 +37,7 @@ _MUTATIONS: Final = {
 }
 
 
-def _mutation(mutation: JsonObject, path: str) -> Iterator[FieldError]:
+def _mutation(mutation: JsonObject, path: str) -> Errors:
     kind = mutation.get("patchType") or ""
     if kind not in _MUTATIONS:
         yield (
@@ -62,7 +61,7 @@ def _mutation(mutation: JsonObject, path: str) -> Iterator[FieldError]:
         yield invalid(f"{path}.{part}.expression", text, why)
 
 
-def policy_errors(policy: JsonObject) -> Iterator[FieldError]:
+def _policy(policy: JsonObject) -> Errors:
     """Yield the expressions of a policy that cannot be compiled, or are of a wrong type."""
     spec = policy.get("spec") or {}
     for part, field, wanted in (
@@ -82,7 +81,7 @@ def policy_errors(policy: JsonObject) -> Iterator[FieldError]:
 _HOOK_VARIABLES: Final = ("object", "oldObject", "request", "authorizer")
 
 
-def webhook_errors(configuration: JsonObject) -> Iterator[FieldError]:
+def _webhooks(configuration: JsonObject) -> Errors:
     """Yield what is wrong with the match conditions of webhooks."""
     for number, hook in enumerate(configuration.get("webhooks") or ()):
         names: set[str] = set()
@@ -112,3 +111,13 @@ def _wrong(text: str, wanted: Any, told: str = "", *, variables: tuple[str, ...]
     if kind.name().startswith(wanted) if isinstance(wanted, str) else kind == wanted:
         return ""
     return f"must evaluate to {told or wanted.name().lower()} but got {kind.name().lower()}"
+
+
+_GROUP: Final = "admissionregistration.k8s.io"
+
+RULES: Final[Table] = {
+    (_GROUP, "ValidatingAdmissionPolicy"): also(_policy),
+    (_GROUP, "MutatingAdmissionPolicy"): also(_mutating_policy),
+    (_GROUP, "ValidatingWebhookConfiguration"): also(_webhooks),
+    (_GROUP, "MutatingWebhookConfiguration"): also(_webhooks),
+}

@@ -1,9 +1,7 @@
 """The rules of built-in kinds: required fields, names, labels, what must not change.
 
-This module finds the rules of a kind. What all objects share is in `validation_metadata`, pods are in
-`validation_pods`, the other kinds in `validation_kinds`. Texts are those of
-k8s.io/kubernetes/pkg/apis/*/validation. Only rules that matter to what the embedded control plane
-runs are kept: an object that breaks another one is accepted here.
+What all objects share is in `metadata`; every group has a module with a table of its kinds' rules, which
+are put together here. Texts, their order and their fields are those of k8s.io/kubernetes/pkg/apis/*/validation.
 """
 
 from __future__ import annotations
@@ -13,12 +11,27 @@ from typing import Any, Final
 
 from mooring.local.api import names
 from mooring.local.api.fields import FieldError
-from mooring.local.api.validation_kinds import rules_of
-from mooring.local.api.validation_metadata import (
+from mooring.local.api.validation import (
+    admissionregistration,
+    apps,
+    batch,
+    certificates,
+    coordination,
+    core,
+    discovery,
+    policy,
+    rbac,
+    scheduling,
+    services,
+    storage,
+    volumes,
+)
+from mooring.local.api.validation.metadata import (
     standard_finalizers,
     validate_metadata,
     validate_metadata_update,
 )
+from mooring.local.api.validation.rules import Table
 
 __all__ = ["validate_create", "validate_metadata", "validate_metadata_update", "validate_update"]
 
@@ -34,7 +47,7 @@ def validate_create(obj: JsonObject, *, group: str, kind: str, namespaced: bool)
     errors = validate_metadata(metadata, namespaced=namespaced, check=check)
     if (group, kind) not in _FREE_FINALIZERS:
         errors += standard_finalizers(metadata.get("finalizers"), [])
-    rules = rules_of(group, kind)
+    rules = _RULES.get((group, kind))
     return errors if rules is None else errors + list(rules.create(obj))
 
 
@@ -52,7 +65,7 @@ def validate_update(
         errors = validate_metadata_update(metadata, before)
     if (group, kind) not in _FREE_FINALIZERS | _GENERIC_METADATA:
         errors += standard_finalizers(metadata.get("finalizers"), before.get("finalizers") or [])
-    rules = rules_of(group, kind)
+    rules = _RULES.get((group, kind))
     if rules is None:
         return errors
     if subresource in ("status", "approval"):
@@ -108,4 +121,23 @@ _NAMES: Final[dict[tuple[str, str], Callable[[str], tuple[str, ...]]]] = {
         ("rbac.authorization.k8s.io", kind): names.http_path_segment
         for kind in ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
     },
+}
+_RULES: Final[Table] = {
+    key: rules
+    for group in (
+        admissionregistration,
+        apps,
+        batch,
+        certificates,
+        coordination,
+        core,
+        discovery,
+        policy,
+        rbac,
+        scheduling,
+        services,
+        storage,
+        volumes,
+    )
+    for key, rules in group.RULES.items()
 }
