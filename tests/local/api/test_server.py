@@ -360,3 +360,22 @@ async def test_openapi_refuses_protobuf_alone_and_serves_json(https: Https) -> N
     assert status == 200
     patch = body["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"]
     assert {p["name"] for p in patch["parameters"]} >= {"fieldValidation", "dryRun"}
+
+
+async def test_a_write_is_refused_for_nothing_that_readers_do_not_see_yet(tmp_path: Path) -> None:
+    async with ApiServer.open(tmp_path / "db") as server:
+        client = Client(server.transport())
+        for number in range(30):
+            name = f"/api/v1/namespaces/default/configmaps/c{number}"
+            await client.create(CM, config_map(f"c{number}"))
+            deleting = asyncio.create_task(client.delete(name))
+            while server.cluster.store.collection("configmaps").head(("default", f"c{number}")) is not None:
+                await asyncio.sleep(0)
+            assert not deleting.done(), "the deletion is staged, not committed"
+
+            await client.refused(
+                404, "PATCH", name, {"data": {}}, content_type="application/merge-patch+json"
+            )
+
+            await client.refused(404, "GET", name)
+            await deleting

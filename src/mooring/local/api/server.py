@@ -245,7 +245,7 @@ class ApiServer:
 
     async def _answer(self, request: Request) -> Answer:
         try:
-            answer = await self._route(request)
+            answer = await self._decide(request)
         except ApiError as error:
             if error.message.startswith(failures.ROUTED):
                 request.warnings.clear()  # what the router refuses never came to the resource
@@ -262,6 +262,15 @@ class ApiServer:
             _log.exception("request failed: %s %s", request.method, request.path)
             answer = _failure(failures.internal(type(error).__name__), request)
         return answer
+
+    async def _decide(self, request: Request) -> Answer:
+        """Answer a request; a write is refused for nothing that readers do not see yet."""
+        try:
+            return await self._route(request)
+        except ApiError:
+            if request.method not in ("GET", "HEAD"):
+                await self.cluster.store.all_settled()
+            raise
 
     async def _route(self, request: Request) -> Answer:
         user = request.sender or request.user or self.authenticator.user(request, now=self.cluster.now())

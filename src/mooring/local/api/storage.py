@@ -573,6 +573,16 @@ class Store:
             if change.done is not None:
                 await asyncio.shield(change.done)
 
+    async def all_settled(self) -> None:
+        """Wait until all that is staged now is visible; raises StorageError when it cannot be made durable.
+
+        For answers that say what was found, not what was written: a write builds on what is staged, so it may find
+        an object gone that readers still see.
+        """
+        for change in (self._pending or self._in_flight)[-1:]:
+            if change.done is not None:
+                await asyncio.shield(change.done)
+
     def _pending_of(self, entry: Entry) -> list[Change]:
         return [c for c in (*self._in_flight, *self._pending) if c.event.entry is entry]
 
