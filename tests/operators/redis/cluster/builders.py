@@ -12,7 +12,7 @@ from mooring.operators.redis.cluster.placement import Place
 from mooring.operators.redis.cluster.slots import Slots, shares
 from mooring.operators.redis.cluster.topology import Disk, Held, Node, Peer, Seen, Server
 from mooring.operators.redis.dial import Address
-from mooring.operators.redis.sentinel.topology import Pod
+from mooring.operators.redis.pods import Pod
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

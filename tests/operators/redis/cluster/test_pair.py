@@ -12,7 +12,8 @@ from mooring.operators.redis.cluster.moves import Follow, InSync, Record, Wait
 from mooring.operators.redis.cluster.plan import next_step
 from mooring.operators.redis.cluster.topology import Node, Seen, Server
 from mooring.operators.redis.dial import Address
-from mooring.operators.redis.sentinel.topology import GATE, Pod
+from mooring.operators.redis.pods import Pod
+from mooring.operators.redis.sentinel.topology import GATE
 
 
 def node(ordinal: int, *, leads: bool = False, follows: int | None = None, keys: int = 0, **pod: Any) -> Node:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mooring.operators.redis.dial import Address
+from mooring.operators.redis.pods import Pod
 from mooring.operators.redis.sentinel.lineage import Lineage, standing_of
 from mooring.operators.redis.sentinel.look import Observed, Recorded, SetState, Wanted
 from mooring.operators.redis.sentinel.moves import Operation, Record, Verdict
@@ -16,7 +17,6 @@ from mooring.operators.redis.sentinel.topology import (
     GATE,
     Member,
     Peer,
-    Pod,
     Sentinel,
     Server,
     Topology,

@@ -21,6 +21,8 @@ from pathlib import Path
 from time import monotonic
 
 from mooring.operators.redis.dial import Address, Dial, DialError
+from mooring.operators.redis.passwords import Kept
+from mooring.operators.redis.pods import Pod
 from mooring.operators.redis.sentinel import scripts
 from mooring.operators.redis.sentinel.look import Observed, Recorded, SetState, Wanted
 from mooring.operators.redis.sentinel.moves import (
@@ -33,10 +35,9 @@ from mooring.operators.redis.sentinel.moves import (
     Verdict,
     Wait,
 )
-from mooring.operators.redis.sentinel.passwords import Kept
 from mooring.operators.redis.sentinel.plan import next_step
 from mooring.operators.redis.sentinel.steps import StepFailed, Steps, gate_arguments
-from mooring.operators.redis.sentinel.topology import Pod, Server, Topology, read_server, read_topology
+from mooring.operators.redis.sentinel.topology import Server, Topology, read_server, read_topology
 
 __all__ = ["Cluster", "Container", "Operator", "cluster"]
 

@@ -8,6 +8,7 @@ import pytest
 from tests.operators.redis.sentinel.builders import Scene, ago, healthy
 from tests.operators.redis.sentinel.test_plan import is_a, waits_for
 
+from mooring.operators.redis.passwords import Auth, Kept, PasswordState, auth_of, unusable
 from mooring.operators.redis.sentinel.moves import (
     AddPassword,
     InSync,
@@ -20,7 +21,6 @@ from mooring.operators.redis.sentinel.moves import (
     SwitchPassword,
     Wait,
 )
-from mooring.operators.redis.sentinel.passwords import Auth, Kept, PasswordState, auth_of, unusable
 from mooring.operators.redis.sentinel.plan import held_back
 
 STAGED = PasswordState(staged=True)

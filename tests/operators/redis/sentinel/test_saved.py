@@ -9,8 +9,8 @@ from tests.operators.redis.sentinel.builders import NOW, Scene, ago, healthy
 from tests.operators.redis.sentinel.test_roll import failing
 
 from mooring.cli.replay import told
+from mooring.operators.redis.passwords import Auth
 from mooring.operators.redis.sentinel.moves import LastFailover
-from mooring.operators.redis.sentinel.passwords import Auth
 from mooring.operators.redis.sentinel.plan import held_back
 from mooring.operators.redis.sentinel.saved import NotDecided, Saved, load, replay
 from mooring.operators.redis.sentinel.topology import Topology

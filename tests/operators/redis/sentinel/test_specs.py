@@ -10,8 +10,8 @@ import pytest
 
 from mooring.kube.object import Object, decode, to_dict
 from mooring.kube.objects import apps, core, policy
+from mooring.operators.redis.passwords import Kept
 from mooring.operators.redis.sentinel.names import INPUTS
-from mooring.operators.redis.sentinel.passwords import Kept
 from mooring.operators.redis.sentinel.settings import (
     base_conf,
     first_live,

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from mooring.actor import Act, Actor, Context, Outcome, Related, run_actor
 from mooring.cache import Informer
-from mooring.kube.object import Key, Object, owner_reference, to_dict
+from mooring.kube.object import Key, Object
 from mooring.kube.objects import apps, core, policy
-from mooring.kube.patches import MergePatch
+from mooring.operators.redis.belongings import Belongings, keys_of, mounted_config_maps, own_claims, owned
 from mooring.operators.redis.cluster import moves
 from mooring.operators.redis.cluster.gather import Gathering
 from mooring.operators.redis.cluster.look import Look
@@ -38,7 +38,6 @@ LOOK_AGAIN = 15.0
 """Seconds between two looks at a cluster that is in sync; pods' changes come at once."""
 AFTER_FAILURE = 0.2
 """Seconds before a step that did not get through is considered anew."""
-CLUSTER_INDEX = "redis-cluster cluster"
 K = TypeVar("K", bound=Object)
 
 
@@ -58,8 +57,8 @@ class ClusterActor(Actor[RedisCluster]):
 
     def __init__(self, manager: Manager, *, namespaces: Sequence[str] = (), nodes: bool = True) -> None:
         self._manager = manager
-        self._pods = _indexed(manager, core.Pod, namespaces)
-        self._claims = _indexed(manager, core.PersistentVolumeClaim, namespaces)
+        self._pods = _belongings(manager, core.Pod, namespaces)
+        self._claims = _belongings(manager, core.PersistentVolumeClaim, namespaces)
         self._nodes = manager.informers.of(core.Node) if nodes else None
         self._said: dict[Key, datetime] = {}
         self.related = (
@@ -110,29 +109,20 @@ class ClusterActor(Actor[RedisCluster]):
             if gathering.live is None:
                 ctx.events.normal(ctx.obj, "CreateClusterStart", str(drift))
             return ctx.act("ApplyChildren", ctx.children.apply, drift, message=str(drift))
-        owned = (gathering.spec.finalizers or "").lower() == "foreground"
-        wrong = [claim for claim in _of_cluster(self._claims, ctx.key) if _owned(ctx.obj, claim) is not owned]
-        return ctx.act("OwnClaims", _own_claims, ctx, wrong, owned) if wrong else None
+        goes = (gathering.spec.finalizers or "").lower() == "foreground"
+        wrong = [claim for claim in self._claims.of(ctx.key) if owned(ctx.obj, claim) is not goes]
+        return ctx.act("OwnClaims", own_claims, ctx, wrong, goes) if wrong else None
 
     def _mounted(self, ctx: Context[RedisCluster], gathering: Gathering) -> list[tuple[type[Object], str]]:
         """Content-named ConfigMaps that a pod or the template in place still refers to."""
-        live = gathering.live
-        specs = [live.spec.template.spec] if live and live.spec and live.spec.template else []
-        specs += [pod.spec for pod in _of_cluster(self._pods, ctx.key)]
-        names = {
-            volume.config_map.name
-            for spec in specs
-            for volume in (spec.volumes if spec else None) or ()
-            if volume.config_map is not None and volume.config_map.name
-        }
-        return [(core.ConfigMap, name) for name in sorted(names)]
+        return mounted_config_maps([gathering.live], self._pods.of(ctx.key))
 
     # --- the look ------------------------------------------------------------------------------------------
 
     def _show(self, ctx: Context[RedisCluster], gathering: Gathering, look: Look) -> None:
         hosts = {
             pod.metadata.name or "": (pod.status.host_ip if pod.status else None) or ""
-            for pod in _of_cluster(self._pods, ctx.key)
+            for pod in self._pods.of(ctx.key)
         }
         status = described(
             _status(ctx), look, names=gathering.names, namespace=ctx.key.namespace, hosts=hosts
@@ -243,7 +233,7 @@ class _Cached:
     def __init__(
         self,
         ctx: Context[RedisCluster],
-        pods: Sequence[Informer[core.Pod]],
+        pods: Belongings[core.Pod],
         nodes: Informer[core.Node] | None,
     ) -> None:
         self._ctx, self._pods, self._nodes = ctx, pods, nodes
@@ -252,7 +242,7 @@ class _Cached:
         return self._ctx.children.find(kind, name)
 
     def pods(self) -> list[core.Pod]:
-        return _of_cluster(self._pods, self._ctx.key)
+        return self._pods.of(self._ctx.key)
 
     def node(self, name: str) -> core.Node | None:
         return self._nodes.get(Key("", name)) if self._nodes is not None else None
@@ -301,46 +291,12 @@ def _unmet(cluster: RedisCluster, gathering: Gathering) -> list[str]:
     return said
 
 
-def _owned(cluster: RedisCluster, claim: core.PersistentVolumeClaim) -> bool:
-    return any(ref.uid == cluster.metadata.uid for ref in claim.metadata.owner_references or ())
-
-
-async def _own_claims(
-    ctx: Context[RedisCluster], claims: list[core.PersistentVolumeClaim], owned: bool
-) -> None:
-    """``finalizers: foreground``: the claims go with the cluster when it is deleted; else they stay."""
-    for claim in claims:
-        others = [ref for ref in claim.metadata.owner_references or () if ref.uid != ctx.obj.metadata.uid]
-        owners = [*others, owner_reference(ctx.obj, controller=False)] if owned else others
-        body = {
-            "metadata": {
-                "resourceVersion": claim.metadata.resource_version,
-                "ownerReferences": [to_dict(ref) for ref in owners] or None,
-            }
-        }
-        name = claim.metadata.name or ""
-        await ctx.client.patch(
-            core.PersistentVolumeClaim, name, MergePatch(body), namespace=ctx.key.namespace
-        )
-
-
 def _cluster_key(obj: Object) -> list[Key]:
-    name = cluster_of(obj.metadata.labels)
-    return [Key(obj.metadata.namespace or "", name)] if name else []
+    return keys_of(obj, cluster_of)
 
 
-def _indexed(manager: Manager, kind: type[K], namespaces: Sequence[str]) -> list[Informer[K]]:
-    """Informers of the objects that belong to clusters, found by cluster."""
-    found = []
-    for namespace in namespaces or ("",):
-        informer = manager.informers.of(kind, namespace=namespace, label_selector=MANAGED_SELECTOR)
-        informer.add_index(CLUSTER_INDEX, lambda obj: [str(key) for key in _cluster_key(obj)])
-        found.append(informer)
-    return found
-
-
-def _of_cluster(informers: Sequence[Informer[K]], key: Key) -> list[K]:
-    return [obj for informer in informers for obj in informer.by_index(CLUSTER_INDEX, str(key))]
+def _belongings(manager: Manager, kind: type[K], namespaces: Sequence[str]) -> Belongings[K]:
+    return Belongings(manager, kind, selector=MANAGED_SELECTOR, cluster_of=cluster_of, namespaces=namespaces)
 
 
 def register(

@@ -27,13 +27,24 @@ from mooring.operators.redis.cluster.types import (
 )
 from mooring.operators.redis.cluster.validate import invalid_scaling, validate
 from mooring.operators.redis.dial import Dial
-from mooring.operators.redis.sentinel.pods import pods_of
-from mooring.operators.redis.sentinel.topology import Pod
+from mooring.operators.redis.pods import SIDECAR, Pod, pods_of
 from mooring.runtime import secrets
 
 __all__ = ["Around", "Blocked", "Gathering"]
 
 T = TypeVar("T", bound=Object)
+IMAGE = "correct spec.pod[0].middlewareImage, or spec.repository and spec.version"
+REMEDIES = {
+    "ImagePullBackOff": IMAGE,
+    "ErrImagePull": IMAGE,
+    "InvalidImageName": IMAGE,
+    "ErrImageNeverPull": f"{IMAGE}, or spec.pod[0].imagePullPolicy",
+    "CrashLoopBackOff": "its log says why; check spec.pod[0].configmap, env and resources",
+    "Unschedulable": "check spec.pod[0].resources and affinity against the nodes there are",
+    "UnboundClaim": "provide a volume or the storage class that the claim names; a claim stays as it was made",
+    SIDECAR: "correct spec.pod[0].monitorImage",
+}
+"""Which field to look at, by what keeps a pod from running."""
 ZONE = "topology.kubernetes.io/zone"
 
 
@@ -139,7 +150,9 @@ class Gathering:
 
     def _pods(self) -> list[Pod]:
         uid = (self.live.metadata.uid if self.live is not None else None) or ""
-        return pods_of(self._around.pods(), component="redis", owner_uid=uid, claims={}, born=None)
+        return pods_of(
+            self._around.pods(), component="redis", owner_uid=uid, claims={}, born=None, remedies=REMEDIES
+        )
 
     def _place(self, pod: Pod) -> Place:
         node = self._around.node(pod.node) if pod.node else None

@@ -12,28 +12,22 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.operators.redis.shell import ASK
+from mooring.operators.redis.shell import ASK, LOCK
 
-__all__ = ["READY", "START", "STOP"]
+__all__ = ["START", "STOP"]
 
-START: Final = r"""#!/bin/sh
+_HEAD: Final = r"""#!/bin/sh
 set -eu
 home=${MOORING_HOME:-/mooring}
 data=${DATA_DIR:-/data}
 conf=$home/run/redis.conf
 umask 077
 mkdir -p "$data" "$home/run/held"
-# A predecessor on the same volume may outlive its pod by a second: its lock is waited for.
-if command -v flock >/dev/null 2>&1; then
-  exec 9>"$data/.mooring-lock"
-  tries=0
-  until flock -n 9; do
-    tries=$((tries + 1))
-    [ "$tries" -le 60 ] || { echo "another server still holds $data" >&2; exit 1; }
-    sleep 0.5
-  done
-fi
-version=$(redis-server --version | sed -n 's/.*v=\([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
+"""
+START: Final = (
+    _HEAD
+    + LOCK
+    + r"""version=$(redis-server --version | sed -n 's/.*v=\([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
 major=${version%% *}
 secrets() {
   [ -s "$home/auth/password" ] || return 0
@@ -102,18 +96,7 @@ if [ "${MODE:-cluster}" = cluster ]; then
 fi
 exec redis-server "$conf"
 """
-
-READY: Final = f"""#!/bin/sh
-# Ready: in the cluster, answers, and leads or follows with the link up and nothing left to synchronise.
-{ASK}
-answer=$(ask PING | tail -n 1)
-[ "$answer" = PONG ] || exit 1
-state=$(ask 'INFO replication' | tr -d '\\r')
-case $state in *role:master*) exit 0 ;; esac
-case $state in *master_sync_in_progress:1*) exit 1 ;; esac
-case $state in *master_link_status:up*) exit 0 ;; esac
-exit 1
-"""
+)
 
 STOP: Final = f"""#!/bin/sh
 # A master hands its slots over before it stops; the operator sees the deletion and does it within a second.

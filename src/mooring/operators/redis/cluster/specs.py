@@ -26,7 +26,7 @@ from mooring.operators.redis.cluster.types import (
 )
 from mooring.operators.redis.parameters import canonical, classify
 from mooring.operators.redis.parts import READ_ONLY, config_volume, encoded, field_value, memory_volume, probe
-from mooring.operators.redis.shell import REDIS_LIVE
+from mooring.operators.redis.shell import REDIS_LIVE, REDIS_READY
 
 __all__ = ["DEFAULTS", "Found", "Specs", "template_lines"]
 
@@ -118,7 +118,7 @@ class Specs:
         """Scripts and configuration, named by content."""
         files = {
             "start.sh": scripts.START,
-            "ready.sh": scripts.READY,
+            "ready.sh": REDIS_READY,
             "live.sh": REDIS_LIVE,
             "stop.sh": scripts.STOP,
             "defaults.conf": DEFAULTS,

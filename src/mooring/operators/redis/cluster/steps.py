@@ -27,7 +27,7 @@ from mooring.operators.redis.cluster.moves import (
 from mooring.operators.redis.cluster.slots import each
 from mooring.operators.redis.cluster.topology import read_node
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused, Unreachable
-from mooring.operators.redis.sentinel.topology import Pod
+from mooring.operators.redis.pods import Pod
 
 __all__ = ["StepFailed", "Steps", "is_database_move"]
 

@@ -18,7 +18,8 @@ from typing import Final, Literal
 from mooring.operators.redis.cluster.names import REDIS_PORT
 from mooring.operators.redis.cluster.slots import ALL, Slots, span
 from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
-from mooring.operators.redis.sentinel.topology import Pod, parse_info
+from mooring.operators.redis.info import parse_info
+from mooring.operators.redis.pods import Pod
 
 __all__ = [
     "Disk",

@@ -21,7 +21,7 @@ from mooring.operators.redis.cluster.types import (
     masters_of,
     pod_of,
 )
-from mooring.operators.redis.sentinel.passwords import unusable
+from mooring.operators.redis.passwords import unusable
 
 __all__ = ["Problem", "invalid_scaling", "validate", "warnings"]
 

@@ -17,10 +17,12 @@ from mooring.actor import Act, Actor, Context, Outcome, Related, Terminal, Wait,
 from mooring.actor.children import Drift
 from mooring.cache import Informer
 from mooring.kube.errors import KubeError, NotFound
-from mooring.kube.object import Key, Object, ObjectMetadata, key_of, metadata_of, owner_reference, to_dict
+from mooring.kube.object import Key, Object, ObjectMetadata, key_of, metadata_of, to_dict
 from mooring.kube.objects import apps, coordination, core, policy
 from mooring.kube.patches import JsonPatch, MergePatch
+from mooring.operators.redis.belongings import Belongings, keys_of, mounted_config_maps, own_claims, owned
 from mooring.operators.redis.dial import Address, Dial, DialError
+from mooring.operators.redis.passwords import Kept
 from mooring.operators.redis.sentinel import moves
 from mooring.operators.redis.sentinel.gather import Gathering, Inputs
 from mooring.operators.redis.sentinel.listen import Listener
@@ -33,7 +35,6 @@ from mooring.operators.redis.sentinel.names import (
     Names,
     cluster_of,
 )
-from mooring.operators.redis.sentinel.passwords import Kept
 from mooring.operators.redis.sentinel.plan import held_back, next_step
 from mooring.operators.redis.sentinel.report import (
     Head,
@@ -68,7 +69,6 @@ hand is all that nobody tells.
 """
 TAKE_UP_PERIOD = 2.0
 """Seconds between two looks whether a namespaced operator is gone."""
-CLUSTER_INDEX = "redis-sentinel cluster"
 K = TypeVar("K", bound=Object)
 AFTER_FAILURE = 0.2
 """Seconds before a step that did not get through is considered anew."""
@@ -91,8 +91,8 @@ class SentinelActor(Actor[RedisCluster]):
         self._manager = manager
         self._scope = scope
         self._unknown: dict[Key, tuple[str, int, list[str]]] = {}
-        self._all_pods = _indexed(manager, core.Pod, namespaces)
-        self._all_claims = _indexed(manager, core.PersistentVolumeClaim, namespaces)
+        self._all_pods = _belongings(manager, core.Pod, namespaces)
+        self._all_claims = _belongings(manager, core.PersistentVolumeClaim, namespaces)
         self._leases: Informer[coordination.Lease] | None = None
         self._left: set[str] = set()
         if scope == "all":
@@ -177,56 +177,23 @@ class SentinelActor(Actor[RedisCluster]):
         if drift:
             ctx.events.normal(ctx.obj, "Ensure", str(drift))
             return ctx.act("ApplyChildren", ctx.children.apply, drift, message=str(drift))
-        wrong = [claim for claim in inputs.claims.values() if self._owned(ctx, claim) is specs.keeps_claims]
+        wrong = [claim for claim in inputs.claims.values() if owned(ctx.obj, claim) is specs.keeps_claims]
         if wrong and _storage_declared(ctx.obj):
-            return ctx.act("OwnClaims", self._own_claims, ctx, wrong, not specs.keeps_claims)
+            return ctx.act("OwnClaims", own_claims, ctx, wrong, not specs.keeps_claims)
         return None
 
     def _mounted(self, ctx: Context[RedisCluster], found: Found) -> list[tuple[type[Object], str]]:
         """Content-named ConfigMaps that a pod or a template in place still refers to."""
-        specs = [
-            one.spec.template.spec
-            for one in (found.redis, found.sentinel)
-            if one and one.spec and one.spec.template
-        ]
-        specs += [pod.spec for pod in self._pods(ctx)]
-        names = {
-            volume.config_map.name
-            for spec in specs
-            for volume in (spec.volumes if spec else None) or ()
-            if volume.config_map is not None and volume.config_map.name
-        }
+        kept = set(mounted_config_maps((found.redis, found.sentinel), self._pods(ctx)))
         if _status(ctx).rolls:  # the template that may be put back names one that no pod mounts any more
-            names |= {one.metadata.name or "" for one in ctx.children.of(core.ConfigMap) if one.immutable}
-        return [(core.ConfigMap, name) for name in sorted(names)]
-
-    def _owned(self, ctx: Context[RedisCluster], claim: core.PersistentVolumeClaim) -> bool:
-        return any(ref.uid == ctx.obj.metadata.uid for ref in claim.metadata.owner_references or ())
-
-    async def _own_claims(
-        self, ctx: Context[RedisCluster], claims: list[core.PersistentVolumeClaim], owned: bool
-    ) -> None:
-        """``keepAfterDeletion: false`` written out: the claims go with the cluster; else they stay."""
-        for claim in claims:
-            others = [ref for ref in claim.metadata.owner_references or () if ref.uid != ctx.obj.metadata.uid]
-            owners = [*others, owner_reference(ctx.obj, controller=False)] if owned else others
-            body = {
-                "metadata": {
-                    "resourceVersion": claim.metadata.resource_version,
-                    "ownerReferences": [to_dict(ref) for ref in owners] or None,
-                }
-            }
-            await ctx.client.patch(
-                core.PersistentVolumeClaim,
-                claim.metadata.name or "",
-                MergePatch(body),
-                namespace=ctx.key.namespace,
-            )
+            immutable = [one for one in ctx.children.of(core.ConfigMap) if one.immutable]
+            kept |= {(core.ConfigMap, one.metadata.name or "") for one in immutable}
+        return sorted(kept, key=lambda one: one[1])
 
     # --- the look ------------------------------------------------------------------------------------------
 
     def _pods(self, ctx: Context[RedisCluster]) -> list[core.Pod]:
-        return _of_cluster(self._all_pods, ctx.key)
+        return self._all_pods.of(ctx.key)
 
     # --- conclusions ---------------------------------------------------------------------------------------
 
@@ -492,8 +459,8 @@ class _Cached:
     def __init__(
         self,
         ctx: Context[RedisCluster],
-        pods: Sequence[Informer[core.Pod]],
-        claims: Sequence[Informer[core.PersistentVolumeClaim]],
+        pods: Belongings[core.Pod],
+        claims: Belongings[core.PersistentVolumeClaim],
     ) -> None:
         self._ctx, self._pods, self._claims = ctx, pods, claims
 
@@ -501,10 +468,10 @@ class _Cached:
         return self._ctx.children.find(kind, name)
 
     def pods(self) -> list[core.Pod]:
-        return _of_cluster(self._pods, self._ctx.key)
+        return self._pods.of(self._ctx.key)
 
     def claims(self) -> list[core.PersistentVolumeClaim]:
-        return _of_cluster(self._claims, self._ctx.key)
+        return self._claims.of(self._ctx.key)
 
 
 # --- small readings ----------------------------------------------------------------------------------------
@@ -573,22 +540,11 @@ async def _nothing() -> None:
 
 
 def _cluster_key(obj: Object) -> list[Key]:
-    name = cluster_of(obj.metadata.labels)
-    return [Key(obj.metadata.namespace or "", name)] if name else []
+    return keys_of(obj, cluster_of)
 
 
-def _indexed(manager: Manager, kind: type[K], namespaces: Sequence[str]) -> list[Informer[K]]:
-    """Informers of the objects that belong to clusters, found by cluster."""
-    found = []
-    for namespace in namespaces or ("",):
-        informer = manager.informers.of(kind, namespace=namespace, label_selector=MANAGED_SELECTOR)
-        informer.add_index(CLUSTER_INDEX, lambda obj: [str(key) for key in _cluster_key(obj)])
-        found.append(informer)
-    return found
-
-
-def _of_cluster(informers: Sequence[Informer[K]], key: Key) -> list[K]:
-    return [obj for informer in informers for obj in informer.by_index(CLUSTER_INDEX, str(key))]
+def _belongings(manager: Manager, kind: type[K], namespaces: Sequence[str]) -> Belongings[K]:
+    return Belongings(manager, kind, selector=MANAGED_SELECTOR, cluster_of=cluster_of, namespaces=namespaces)
 
 
 def _storage_declared(cluster: RedisCluster) -> bool:

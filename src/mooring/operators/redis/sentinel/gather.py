@@ -21,15 +21,15 @@ from mooring.kube.objects import apps, core
 from mooring.kube.quantity import parse_quantity
 from mooring.operators.redis.dial import Dial
 from mooring.operators.redis.parameters import SECRET_KEYS, canonical
+from mooring.operators.redis.passwords import Kept, PasswordState, unusable
+from mooring.operators.redis.pods import SIDECAR, Pod, claim_name, is_older, pods_of
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.look import Observed, Recorded, SetState, Wanted
 from mooring.operators.redis.sentinel.names import INPUTS, Component, Names
-from mooring.operators.redis.sentinel.passwords import Kept, PasswordState, unusable
-from mooring.operators.redis.sentinel.pods import claim_name, is_older, pods_of
 from mooring.operators.redis.sentinel.report import learning_since, unreachable_since
 from mooring.operators.redis.sentinel.settings import parse_live, wanted_of
 from mooring.operators.redis.sentinel.specs import Found, Specs
-from mooring.operators.redis.sentinel.topology import Pod, read_topology
+from mooring.operators.redis.sentinel.topology import read_topology
 from mooring.operators.redis.sentinel.types import (
     RedisCluster,
     RedisClusterSpec,
@@ -42,6 +42,18 @@ from mooring.runtime import secrets
 __all__ = ["Around", "Gathering", "Inputs"]
 
 T = TypeVar("T", bound=Object)
+_IMAGE = "correct spec{part}.image, or give spec{part}.imagePullSecrets"
+_REMEDIES = {
+    "ImagePullBackOff": _IMAGE,
+    "ErrImagePull": _IMAGE,
+    "InvalidImageName": "correct spec{part}.image",
+    "ErrImageNeverPull": "correct spec{part}.image or spec{part}.imagePullPolicy",
+    "CrashLoopBackOff": "its log says why; check spec{part}.image, spec{part}.command and spec{part}.resources",
+    "Unschedulable": "check spec{part}.resources, affinity and nodeSelector against the nodes there are",
+    "UnboundClaim": "provide a volume or the storage class; or correct spec.storage.persistentVolumeClaim "
+    "(storageClassName, size) and make the cluster anew without these claims: a claim stays as it was made",
+    SIDECAR: "correct spec.exporter.image",
+}
 _READS_FIRST = ("slave-priority", "min-slaves-to-write")
 
 
@@ -209,7 +221,14 @@ class Gathering:
 
         def of(component: Component, owner: apps.StatefulSet | None) -> list[Pod]:
             uid = (owner.metadata.uid if owner is not None else None) or ""
-            return pods_of(all_pods, component=component, owner_uid=uid, claims=inputs.claims, born=born)
+            return pods_of(
+                all_pods,
+                component=component,
+                owner_uid=uid,
+                claims=inputs.claims,
+                born=born,
+                remedies=_remedies(component),
+            )
 
         redis, sentinels = of("redis", found.redis), of("sentinel", found.sentinel)
         topology = await read_topology(
@@ -325,3 +344,8 @@ def _secret_value(secret: core.Secret, key: str) -> str:
 
 def _time(text: str | None) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
+
+
+def _remedies(component: Component) -> dict[str, str]:
+    part = ".sentinel" if component == "sentinel" else ""
+    return {reason: text.format(part=part) for reason, text in _REMEDIES.items()}

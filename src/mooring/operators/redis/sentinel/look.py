@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from mooring.operators.redis.dial import Address
+from mooring.operators.redis.passwords import PasswordState
 from mooring.operators.redis.sentinel.lineage import Lineage, Standing, descends
 from mooring.operators.redis.sentinel.moves import (
     ConfigResult,
@@ -19,7 +20,6 @@ from mooring.operators.redis.sentinel.moves import (
     Target,
     sentinel_target,
 )
-from mooring.operators.redis.sentinel.passwords import PasswordState
 from mooring.operators.redis.sentinel.topology import REDIS_PORT, Member, Server, Topology, Watcher
 
 __all__ = ["Look", "Observed", "Recorded", "SetState", "Wanted"]

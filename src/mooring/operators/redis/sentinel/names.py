@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import Final, Literal
 
+from mooring.operators.redis.pods import ROLE
+
 __all__ = [
     "INPUTS",
     "ROLE",
@@ -20,8 +22,6 @@ Component = Literal["redis", "sentinel"]
 
 INPUTS: Final = "mooring.dev/inputs"
 """Annotation with the digest of the user's inputs a pod template was made from."""
-ROLE: Final = "mooring.dev/role"
-"""Label of a data pod: ``master`` or ``replica``."""
 SCOPE_ANNOTATION: Final = "redis.kun/scope"
 MANAGED_BY: Final = "redis-operator"
 MANAGED_SELECTOR: Final = f"app.kubernetes.io/managed-by={MANAGED_BY}"

@@ -14,6 +14,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from mooring.operators.redis.pods import Pod
 from mooring.operators.redis.sentinel.look import Look
 from mooring.operators.redis.sentinel.moves import (
     DeletePod,
@@ -24,7 +25,7 @@ from mooring.operators.redis.sentinel.moves import (
     Wait,
     WriteTemplate,
 )
-from mooring.operators.redis.sentinel.topology import Member, Pod, Server, Watcher
+from mooring.operators.redis.sentinel.topology import Member, Server, Watcher
 from mooring.operators.redis.versions import file_format, image_format
 
 __all__ = [

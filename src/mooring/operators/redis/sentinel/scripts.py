@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.operators.redis.shell import ASK, REDIS_LIVE
+from mooring.operators.redis.shell import ASK, LOCK, REDIS_LIVE, REDIS_READY
 
 __all__ = [
     "PRE_STOP",
@@ -20,24 +20,18 @@ __all__ = [
     "SENTINEL_START",
 ]
 
-REDIS_START: Final = r"""#!/bin/sh
+_HEAD: Final = r"""#!/bin/sh
 # Renders the configuration of this start and becomes redis-server. The arguments hold the start gate.
 set -eu
 home=${MOORING_HOME:-/mooring}
 data=${DATA_DIR:-/data}
 conf=$home/run/redis.conf
 umask 077
-# A predecessor on the same volume may outlive its pod by a second: its lock is waited for.
-if command -v flock >/dev/null 2>&1; then
-  exec 9>"$data/.mooring-lock"
-  tries=0
-  until flock -n 9; do
-    tries=$((tries + 1))
-    [ "$tries" -le 60 ] || { echo "another server still holds $data" >&2; exit 1; }
-    sleep 0.5
-  done
-fi
-# What a claim of an earlier cluster holds is kept aside by hard links before a synchronisation replaces it.
+"""
+REDIS_START: Final = (
+    _HEAD
+    + LOCK
+    + r"""# What a claim of an earlier cluster holds is kept aside by hard links before a synchronisation replaces it.
 if [ -n "${CLUSTER_UID:-}" ] && [ "$(cat "$data/.mooring-cluster" 2>/dev/null || true)" != "$CLUSTER_UID" ]; then
   kept=$data/kept-$(date +%Y%m%d%H%M%S)
   for one in "$data"/*.rdb "$data"/*.aof "$data"/appendonlydir; do
@@ -62,20 +56,7 @@ fi
 } >"$conf"
 exec redis-server "$conf" "$@"
 """
-
-REDIS_READY: Final = f"""#!/bin/sh
-# Ready: answers exactly PONG, and leads or follows with the link up and nothing left to synchronise.
-{ASK}
-answer=$(ask PING | tail -n 1)
-# While the password changes the file here may be older than the server's word: it served, and goes on serving.
-case $answer in *NOAUTH*) exit 0 ;; esac
-[ "$answer" = PONG ] || exit 1
-state=$(ask 'INFO replication' | tr -d '\\r')
-case $state in *role:master*) exit 0 ;; esac
-case $state in *master_sync_in_progress:1*) exit 1 ;; esac
-case $state in *master_link_status:up*) exit 0 ;; esac
-exit 1
-"""
+)
 
 PRE_STOP: Final = f"""#!/bin/sh
 # A master hands over before it stops. The operator does that within a second or two; if it does not, the

@@ -18,11 +18,11 @@ from mooring.actor import differs, digest
 from mooring.kube.object import Object, owner_reference
 from mooring.kube.objects import apps, core, meta, policy
 from mooring.operators.redis.parts import READ_ONLY, config_volume, encoded, field_value, memory_volume, probe
+from mooring.operators.redis.passwords import Kept
+from mooring.operators.redis.pods import claim_name
 from mooring.operators.redis.sentinel import scripts
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.names import INPUTS, ROLE, Component, Names, labels_of, selector_of
-from mooring.operators.redis.sentinel.passwords import Kept
-from mooring.operators.redis.sentinel.pods import claim_name
 from mooring.operators.redis.sentinel.settings import base_conf, first_live, render_live, restart_keys
 from mooring.operators.redis.sentinel.steps import gate_arguments
 from mooring.operators.redis.sentinel.types import (

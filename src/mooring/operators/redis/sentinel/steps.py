@@ -15,7 +15,9 @@ from time import monotonic
 from typing import Any
 
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused
+from mooring.operators.redis.info import parse_info
 from mooring.operators.redis.parameters import canonical, same_value
+from mooring.operators.redis.passwords import Kept, quoted
 from mooring.operators.redis.sentinel.moves import (
     AddPassword,
     ConfigResult,
@@ -37,8 +39,7 @@ from mooring.operators.redis.sentinel.moves import (
     Target,
     TuneSentinel,
 )
-from mooring.operators.redis.sentinel.passwords import Kept, quoted
-from mooring.operators.redis.sentinel.topology import GATE, MASTER_NAME, Server, parse_info, read_server
+from mooring.operators.redis.sentinel.topology import GATE, MASTER_NAME, Server, read_server
 from mooring.operators.redis.versions import capabilities
 
 __all__ = ["Done", "StepFailed", "Steps", "gate_arguments", "is_database_move"]

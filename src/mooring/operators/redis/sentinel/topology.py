@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any
 
 from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
-from mooring.operators.redis.sentinel.passwords import Auth, Kept, auth_of
+from mooring.operators.redis.info import parse_info
+from mooring.operators.redis.passwords import Auth, Kept, auth_of
+from mooring.operators.redis.pods import Pod
 
 __all__ = [
     "GATE",
@@ -21,13 +22,11 @@ __all__ = [
     "SENTINEL_PORT",
     "Member",
     "Peer",
-    "Pod",
     "Replica",
     "Sentinel",
     "Server",
     "Topology",
     "Watcher",
-    "parse_info",
     "read_topology",
 ]
 
@@ -37,38 +36,6 @@ GATE = Address("192.0.2.1", 6379)
 MASTER_NAME = "mymaster"
 REDIS_PORT = 6379
 SENTINEL_PORT = 26379
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pod:
-    """What Kubernetes says of one pod, as far as decisions need it."""
-
-    name: str
-    ordinal: int
-    uid: str = ""
-    version: str = ""
-    """The resourceVersion at which it was seen."""
-    ip: str = ""
-    volume: str = ""
-    """Identity of what it stores on: the claim's UID, or the pod's own for an emptyDir."""
-    fresh: bool = False
-    """The volume cannot hold data of before this cluster (emptyDir, or a claim made for it)."""
-    incarnation: str = ""
-    """Changes with every start of the redis container: pod UID and restart count."""
-    running: bool = True
-    """The redis container runs, as far as the pod's status tells."""
-    died_at: datetime | None = None
-    """When the container last ended, if it did."""
-    created: datetime | None = None
-    terminating: bool = False
-    ready: bool = False
-    revision: str = ""
-    role: str | None = None
-    """What its label says of its role, "" when there is none; None where nobody looked."""
-    node: str = ""
-    trouble: str = ""
-    """Why it is not running: a CamelCase reason."""
-    trouble_message: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -414,12 +381,6 @@ def _peers(answer: Any) -> tuple[Peer, ...]:
 
 def _flags(item: Mapping[str, str]) -> frozenset[str]:
     return frozenset(flag for flag in item.get("flags", "").split(",") if flag)
-
-
-def parse_info(text: str) -> dict[str, str]:
-    """The fields of INFO."""
-    pairs = (line.split(":", 1) for line in text.splitlines() if ":" in line and not line.startswith("#"))
-    return {name: value.strip() for name, value in pairs}
 
 
 def _fields(text: str) -> dict[str, str]:

@@ -1,54 +1,86 @@
-"""From Kubernetes' pods and claims to what decisions need of them."""
+"""What Kubernetes says of the pods of a cluster, as far as decisions need it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from mooring.kube.objects import core
-from mooring.operators.redis.sentinel.names import ROLE, Component
-from mooring.operators.redis.sentinel.topology import Pod
 
-__all__ = ["claim_name", "pod_of", "pods_of"]
+__all__ = ["EXPORTER", "ROLE", "SIDECAR", "Pod", "claim_name", "is_older", "pod_of", "pods_of"]
 
-EXPORTER = "redis-exporter"
+EXPORTER: Final = "redis-exporter"
+ROLE: Final = "mooring.dev/role"
+"""Label of a data pod: ``master`` or ``replica``."""
+SIDECAR: Final = "sidecar"
+"""Key of the remedy for the image beside the server."""
 _STARTING = frozenset({"ContainerCreating", "PodInitializing"})
-_REMEDY = {
-    "ImagePullBackOff": "correct spec{part}.image, or give spec{part}.imagePullSecrets",
-    "ErrImagePull": "correct spec{part}.image, or give spec{part}.imagePullSecrets",
-    "InvalidImageName": "correct spec{part}.image",
-    "ErrImageNeverPull": "correct spec{part}.image or spec{part}.imagePullPolicy",
-    "CrashLoopBackOff": "its log says why; check spec{part}.image, spec{part}.command and spec{part}.resources",
-    "Unschedulable": "check spec{part}.resources, affinity and nodeSelector against the nodes there are",
-    "UnboundClaim": "provide a volume or the storage class; or correct spec.storage.persistentVolumeClaim "
-    "(storageClassName, size) and make the cluster anew without these claims: a claim stays as it was made",
-}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pod:
+    """What Kubernetes says of one pod, as far as decisions need it."""
+
+    name: str
+    ordinal: int
+    uid: str = ""
+    version: str = ""
+    """The resourceVersion at which it was seen."""
+    ip: str = ""
+    volume: str = ""
+    """Identity of what it stores on: the claim's UID, or the pod's own for an emptyDir."""
+    fresh: bool = False
+    """The volume cannot hold data of before this cluster (emptyDir, or a claim made for it)."""
+    incarnation: str = ""
+    """Changes with every start of the redis container: pod UID and restart count."""
+    running: bool = True
+    """The redis container runs, as far as the pod's status tells."""
+    died_at: datetime | None = None
+    """When the container last ended, if it did."""
+    created: datetime | None = None
+    terminating: bool = False
+    ready: bool = False
+    revision: str = ""
+    role: str | None = None
+    """What its label says of its role, "" when there is none; None where nobody looked."""
+    node: str = ""
+    trouble: str = ""
+    """Why it is not running: a CamelCase reason."""
+    trouble_message: str = ""
 
 
 def pods_of(
     pods: Iterable[core.Pod],
     *,
-    component: Component,
+    component: str,
     owner_uid: str,
     claims: Mapping[str, core.PersistentVolumeClaim],
     born: datetime | None,
+    remedies: Mapping[str, str],
 ) -> list[Pod]:
-    """The pods that one StatefulSet controls, by ordinal; ``born`` is when the cluster was declared."""
+    """The pods that one StatefulSet controls, by ordinal.
+
+    ``born`` is when the cluster was declared; ``remedies`` say by reason which field to look at, and under
+    `SIDECAR` that of the image beside the server.
+    """
     ours = [
         pod
         for pod in pods
         if any(ref.controller and ref.uid == owner_uid for ref in pod.metadata.owner_references or ())
     ]
-    made = [pod_of(pod, component=component, claims=claims, born=born) for pod in ours]
+    made = [pod_of(pod, component=component, claims=claims, born=born, remedies=remedies) for pod in ours]
     return sorted(made, key=lambda pod: pod.ordinal)
 
 
 def pod_of(
     pod: core.Pod,
     *,
-    component: Component,
+    component: str,
     claims: Mapping[str, core.PersistentVolumeClaim],
     born: datetime | None,
+    remedies: Mapping[str, str],
 ) -> Pod:
     """One pod; its main container is named as its component."""
     name, uid = pod.metadata.name or "", pod.metadata.uid or ""
@@ -58,9 +90,9 @@ def pod_of(
     last = (container.last_state if container else None) or core.ContainerState()
     ended = state.terminated or last.terminated
     claim = claims.get(_claim_of(pod))
-    trouble, message = _trouble(status, state, component)
+    trouble, message = _trouble(status, state, remedies)
     if not trouble:
-        trouble, message = _sidecar_trouble(status, component)
+        trouble, message = _sidecar_trouble(status, component, remedies)
     return Pod(
         name=name,
         ordinal=_ordinal(name),
@@ -110,7 +142,9 @@ def _time(text: str | None) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
 
 
-def _trouble(status: core.PodStatus, state: core.ContainerState, component: Component) -> tuple[str, str]:
+def _trouble(
+    status: core.PodStatus, state: core.ContainerState, remedies: Mapping[str, str]
+) -> tuple[str, str]:
     """Why the pod is not running: reason, and message with the field to look at."""
     if status.phase == "Failed":
         return status.reason or "PodFailed", status.message or "the pod failed; it is made anew once deleted"
@@ -120,14 +154,14 @@ def _trouble(status: core.PodStatus, state: core.ContainerState, component: Comp
     if unscheduled is not None:
         text = unscheduled.message or ""
         kind = "UnboundClaim" if "persistentvolumeclaim" in text.lower() else "Unschedulable"
-        return kind, _with_remedy(text, kind, component)
+        return kind, _with_remedy(text, kind, remedies)
     for init in status.init_container_statuses or ():
         waiting = init.state.waiting if init.state else None
         if waiting is not None and waiting.reason and waiting.reason not in _STARTING:
-            return waiting.reason, _with_remedy(waiting.message or "", waiting.reason, component)
+            return waiting.reason, _with_remedy(waiting.message or "", waiting.reason, remedies)
     if state.waiting is not None and state.waiting.reason:
         reason = state.waiting.reason
-        return reason, _with_remedy(state.waiting.message or "", reason, component)
+        return reason, _with_remedy(state.waiting.message or "", reason, remedies)
     if state.terminated is not None:
         code = state.terminated.exit_code
         return state.terminated.reason or "Terminated", f"the container ended with status {code}"
@@ -136,7 +170,7 @@ def _trouble(status: core.PodStatus, state: core.ContainerState, component: Comp
     return "", ""
 
 
-def _sidecar_trouble(status: core.PodStatus, component: Component) -> tuple[str, str]:
+def _sidecar_trouble(status: core.PodStatus, component: str, remedies: Mapping[str, str]) -> tuple[str, str]:
     """What keeps a container beside the server from running."""
     for one in status.container_statuses or ():
         state = one.state or core.ContainerState()
@@ -144,12 +178,11 @@ def _sidecar_trouble(status: core.PodStatus, component: Component) -> tuple[str,
             continue
         why = (state.waiting.reason if state.waiting else None) or "Terminated"
         text = (state.waiting.message if state.waiting else None) or ""
-        remedy = "correct spec.exporter.image" if one.name == EXPORTER and why in _REMEDY else ""
+        remedy = remedies.get(SIDECAR, "") if one.name == EXPORTER and why in remedies else ""
         parts = (text.strip(), remedy)
         return why, f"container {one.name}: " + ("; ".join(part for part in parts if part) or why)
     return "", ""
 
 
-def _with_remedy(text: str, reason: str, component: Component) -> str:
-    remedy = _REMEDY.get(reason, "").format(part=".sentinel" if component == "sentinel" else "")
-    return "; ".join(part for part in (text.strip(), remedy) if part)
+def _with_remedy(text: str, reason: str, remedies: Mapping[str, str]) -> str:
+    return "; ".join(part for part in (text.strip(), remedies.get(reason, "")) if part)
