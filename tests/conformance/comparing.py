@@ -290,6 +290,7 @@ _DUMPS = (
     (re.compile(r"\n@@ -.*\n", re.DOTALL), ""),
     (re.compile(r'(Invalid value: )"?[{\[].*[}\]]"?(?=: )', re.DOTALL), r"\1<structure>"),
     (re.compile(r"ResourceVersion in (the precondition|record) \(\d+\)"), r"ResourceVersion in \1"),
+    (re.compile(r"ResourceVersion in object meta: \d+"), "ResourceVersion in object meta"),
     (re.compile(r"resourceVersion:\d+"), "resourceVersion:<rv>"),
     # Several causes come in any order; they are compared one by one.
     (re.compile(r"(?<=is invalid: )\[.*\]\Z", re.DOTALL), "<causes>"),

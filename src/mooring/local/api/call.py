@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from mooring.local.api import codec, conversion, failures
+from mooring.local.api import codec, conversion, failures, services
 from mooring.local.api.authorization import Authorizer
 from mooring.local.api.codec import Format
 from mooring.local.api.custom import Conversions, Learned
@@ -18,13 +18,20 @@ from mooring.local.api.kinds import Kind
 from mooring.local.api.options import WriteOptions
 from mooring.local.api.registry import Registry, Served
 from mooring.local.api.request import Target, Verb
-from mooring.local.api.storage import Collection, Entry, Store
+from mooring.local.api.storage import Collection, Entry, Store, encode_tail
 from mooring.local.api.strategies import World
 from mooring.local.api.tokens import Authority, TokenError
 
-__all__ = ["Admission", "Call", "Cluster", "Operation", "view"]
+__all__ = ["Admission", "Call", "Cluster", "Operation", "as_read", "view"]
 
 JsonObject = dict[str, Any]
+#: Where a real server keeps kinds that are not kept by their plural; its errors show it.
+_KEPT_AT = {
+    "services": "services/specs",
+    "endpoints": "services/endpoints",
+    "nodes": "minions",
+    "ingresses.networking.k8s.io": "ingress",
+}
 Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
 
@@ -93,6 +100,17 @@ def view(entry: Entry, served: Served) -> JsonObject:
     return {"kind": served.kind, "apiVersion": served.api_version, **obj}
 
 
+def as_read(entry: Entry, served: Served) -> Entry:
+    """Return an entry as a reader sees it; writes and the status of a Service see it as it is stored."""
+    # Most Services are told apart by their bytes alone, without reading them.
+    if served.storage != "services" or b'"ExternalName"' not in entry.tail:
+        return entry
+    obj = services.shown(entry.obj)
+    if obj is entry.obj:
+        return entry
+    return Entry(entry.place, entry.rv, encode_tail(obj), written=entry.written, obj=obj)
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """A request with its target looked up."""
@@ -141,6 +159,17 @@ class Call:
     def conflict(self, why: str = failures.MODIFIED) -> Exception:
         """Return the 409 of the target."""
         return failures.conflict(self.served.group, self.served.plural, self.target.name, why)
+
+    def unmet(self, why: str) -> Exception:
+        """Return the 409 of a precondition on the stored object, in the words of a real server's storage."""
+        served = self.served
+        kept = _KEPT_AT.get(served.storage, served.plural)
+        kept = f"{served.group}/{kept}" if served.custom is not None else kept
+        key = "/".join(filter(None, (kept, self.namespace, self.target.name)))
+        return self.conflict(
+            f"StorageError: invalid object, Code: 4, Key: /registry/{key}, ResourceVersion: 0, "
+            f"AdditionalErrorMsg: Precondition failed: {why}"
+        )
 
     def forbidden(self, why: str, name: str = "") -> Exception:
         """Return the 403 of the target."""

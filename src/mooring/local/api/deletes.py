@@ -13,7 +13,8 @@ from typing import Any
 
 from mooring.kube.errors import NotFound
 from mooring.local.api import codec, failures, protobuf
-from mooring.local.api.call import Call, view
+from mooring.local.api.apply import zero
+from mooring.local.api.call import Call, as_read, view
 from mooring.local.api.objectmeta import (
     bump_generation,
     finalizers,
@@ -106,7 +107,8 @@ async def delete(call: Call) -> Result:
     status = 202 if not gone and options.orphan is False else 200
     if gone and served.storage not in _RETURNED:
         return status, _success(served, entry)
-    return status, view(await call.cluster.conversions.shown(entry, served), served)
+    entry = await call.cluster.conversions.shown(entry, served)
+    return status, view(as_read(entry, served) if gone else entry, served)
 
 
 def _success(served: Served, entry: Entry) -> JsonObject:
@@ -187,7 +189,22 @@ async def _delete_generic(call: Call, entry: Entry, options: DeleteOptions) -> t
             await call.cluster.store.settled(call.collection, entry)
             return entry, False
         return await _put(call, entry, changed, options), False
+    if finalizers(obj):
+        _check_unwritten(call, entry, options)
+        if options.dry_run:
+            return entry.changed(zero(call.kind.schema, call.served.api_version, call.served.kind)), False
     return await _remove(call, entry, options), True
+
+
+def _check_unwritten(call: Call, entry: Entry, options: DeleteOptions) -> None:
+    """Refuse a version for a deletion that first takes finalizers off; raises 409.
+
+    A real server means to take them off by a write and then asks for the version of that write. But it
+    makes no such write when nothing is left to wait for, and compares with no version at all.
+    """
+    if options.resource_version and not options.dry_run:
+        live = entry.obj["metadata"]["resourceVersion"]
+        raise call.unmet(f"ResourceVersion in precondition: , ResourceVersion in object meta: {live}")
 
 
 def _grace(served: Served, obj: JsonObject, options: DeleteOptions) -> int | None:
@@ -314,7 +331,7 @@ async def delete_collection(call: Call) -> Result:
             await _delete_named(place_call, entry.name, options)
         except NotFound:
             continue
-        items.append(view(entry, call.served))
+        items.append(view(as_read(entry, call.served), call.served))
     if call.served.custom is None:
         items = [{k: v for k, v in item.items() if k not in ("kind", "apiVersion")} for item in items]
     meta: JsonObject = {"resourceVersion": str(call.cluster.store.published)}

@@ -6,7 +6,7 @@ import base64
 import random
 import time
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -14,7 +14,7 @@ import msgspec
 
 from mooring.kube.errors import ApiError
 from mooring.local.api import codec, failures, fields, table
-from mooring.local.api.call import Call, view
+from mooring.local.api.call import Call, as_read, view
 from mooring.local.api.codec import Format
 from mooring.local.api.errors import invalid_object
 from mooring.local.api.http import Answer, Query
@@ -58,6 +58,8 @@ async def get(call: Call) -> Answer:
     if entry is None:
         raise call.not_found()
     entry = await call.cluster.conversions.shown(entry, call.served)
+    if not call.target.subresource:
+        entry = as_read(entry, call.served)
     if form.plain:
         return Answer(200, raw(entry, call.served))
     return answer_object(call, 200, view(entry, call.served), form)
@@ -165,6 +167,8 @@ async def list_objects(call: Call) -> Answer:
     form = call.form(listing=True)
     wanted = Filter.parse(query, served, namespace=call.namespace, name=call.target.name)
     page = await _page(call, wanted)
+    if served.storage == "services":
+        page = replace(page, entries=[as_read(entry, served) for entry in page.entries])
     meta: JsonObject = {"resourceVersion": str(page.version)}
     if served.custom is not None and form.shape == "object":
         meta["continue"] = ""
@@ -328,6 +332,7 @@ class _Encoder:
 
     def event(self, kind: str, entry: Entry) -> bytes:
         """One line."""
+        entry = as_read(entry, self._call.served)
         if self._form.shape == "object":
             return b'{"type":"' + kind.encode() + b'","object":' + raw(entry, self._call.served) + b"}\n"
         return self._shaped(kind, view(entry, self._call.served))

@@ -6,17 +6,15 @@ addresses are taken) it reads from the store at that moment, so nothing can drif
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Network
 from typing import Any
 
 from mooring.local.api import crd as crds
-from mooring.local.api import fields
+from mooring.local.api import services
 from mooring.local.api.constraints import same
-from mooring.local.api.errors import invalid_object
 from mooring.local.api.objectmeta import bump_generation, differs, rfc3339, with_metadata
 from mooring.local.api.registry import Served
 from mooring.local.api.storage import Store
@@ -386,182 +384,6 @@ def _volume_status(new: JsonObject, old: JsonObject, world: World) -> JsonObject
     return {**new, "status": {**status, "lastPhaseTransitionTime": at} if at else status}
 
 
-# --- services ---------------------------------------------------------------------------------------
-
-_ALLOCATED_TYPES = ("ClusterIP", "NodePort", "LoadBalancer")
-
-
-def _create_service(obj: JsonObject, world: World) -> JsonObject:
-    spec = dict(obj.get("spec") or {})
-    if spec.get("type", "ClusterIP") not in _ALLOCATED_TYPES:
-        return obj
-    _check_cluster_ips(obj, spec)
-    if not spec.get("clusterIP"):
-        spec["clusterIP"] = _free_address(world)
-    elif spec["clusterIP"] != "None":
-        _reserve_address(obj, spec["clusterIP"], world)
-    return {**obj, "spec": _with_ports(obj, _with_families(spec), world)}
-
-
-def _check_cluster_ips(obj: JsonObject, spec: JsonObject) -> None:
-    """Let clusterIP and clusterIPs speak for each other, as a server that knows both does."""
-    several = spec.get("clusterIPs") or []
-    if several and not spec.get("clusterIP"):
-        spec["clusterIP"] = several[0]
-    elif spec.get("clusterIP") and several and several[0] != spec["clusterIP"]:
-        error = fields.invalid("spec.clusterIPs", several, "first value must match `clusterIP`")
-        raise invalid_object([error], group="", kind="Service", name=obj["metadata"].get("name", ""))
-
-
-def _with_families(spec: JsonObject) -> JsonObject:
-    spec["clusterIPs"] = [spec["clusterIP"]]
-    selectorless = spec["clusterIP"] == "None" and not spec.get("selector")
-    policy = "RequireDualStack" if selectorless else "SingleStack"
-    spec.setdefault("ipFamilyPolicy", policy)
-    spec.setdefault(
-        "ipFamilies", ["IPv4", "IPv6"] if spec["ipFamilyPolicy"] == "RequireDualStack" else ["IPv4"]
-    )
-    return spec
-
-
-def _services(world: World) -> Iterable[JsonObject]:
-    return (entry.obj["spec"] for entry in world.store.collection("services").newest())
-
-
-def _taken_addresses(world: World) -> set[str]:
-    return {ip for spec in _services(world) for ip in spec.get("clusterIPs") or ()}
-
-
-def _free_address(world: World) -> str:
-    network = world.service_range
-    # The lower part of the range is kept for addresses that people choose, as kube-apiserver does.
-    kept = min(max(16, network.num_addresses // 16), 256)
-    taken = _taken_addresses(world)
-    for first in (kept, 1):
-        candidates = range(first, network.num_addresses - 1)
-        for number in random.sample(candidates, k=min(len(candidates), 64)):
-            if (address := str(network[number])) not in taken:
-                return address
-        for number in candidates:
-            if (address := str(network[number])) not in taken:
-                return address
-    raise invalid_object(
-        [fields.internal("spec.clusterIPs", "failed to allocate a serviceIP: range is full")],
-        group="",
-        kind="Service",
-        name="",
-    )
-
-
-def _reserve_address(obj: JsonObject, address: str, world: World) -> None:
-    why = ""
-    try:
-        inside = IPv4Address(address) in world.service_range
-    except ValueError:
-        return  # validation names it
-    if not inside:
-        why = (
-            f"the provided IP ({address}) is not in the valid range. "
-            f"The range of valid IPs is {world.service_range}"
-        )
-    elif address in _taken_addresses(world):
-        why = "provided IP is already allocated"
-    if why:
-        error = fields.invalid("spec.clusterIPs", [address], f"failed to allocate IP {address}: {why}")
-        raise invalid_object([error], group="", kind="Service", name=obj["metadata"].get("name", ""))
-
-
-def _with_ports(obj: JsonObject, spec: JsonObject, world: World) -> JsonObject:
-    if spec.get("type") not in ("NodePort", "LoadBalancer"):
-        return spec
-    if spec.get("type") == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is False:
-        return spec
-    uid = obj["metadata"].get("uid")
-    taken: dict[tuple[int, str], bool] = {}
-    for entry in world.store.collection("services").newest():
-        if entry.obj["metadata"].get("uid") != uid:
-            for port in entry.obj["spec"].get("ports") or ():
-                if port.get("nodePort"):
-                    taken[port["nodePort"], port.get("protocol", "TCP")] = True
-    ports = []
-    for index, port in enumerate(spec.get("ports") or ()):
-        protocol = port.get("protocol", "TCP")
-        number = port.get("nodePort")
-        if number:
-            _check_node_port(obj, index, number, (number, protocol) in taken, world)
-        else:
-            free = [n for n in world.node_ports if (n, protocol) not in taken]
-            number = random.choice(free) if free else 0
-        taken[number, protocol] = True
-        ports.append({**port, "nodePort": number})
-    return {**spec, "ports": ports} if ports else spec
-
-
-def _check_node_port(obj: JsonObject, index: int, number: int, used: bool, world: World) -> None:
-    why = ""
-    if number not in world.node_ports:
-        low, high = world.node_ports[0], world.node_ports[-1]
-        why = f"provided port is not in the valid range. The range of valid ports is {low}-{high}"
-    elif used:
-        why = "provided port is already allocated"
-    if why:
-        error = fields.invalid(f"spec.ports[{index}].nodePort", number, why)
-        raise invalid_object([error], group="", kind="Service", name=obj["metadata"].get("name", ""))
-
-
-def _update_service(new: JsonObject, old: JsonObject, world: World) -> JsonObject:
-    spec, before = dict(new.get("spec") or {}), old.get("spec") or {}
-    if spec.get("type", "ClusterIP") not in _ALLOCATED_TYPES:
-        if before.get("type") in _ALLOCATED_TYPES:
-            addresses = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
-            traffic = ("internalTrafficPolicy", "externalTrafficPolicy", "healthCheckNodePort")
-            _drop_unchanged(spec, before, (*addresses, *traffic))
-            spec["ports"] = [_without(p, "nodePort") for p in spec.get("ports") or ()]
-            if not spec["ports"]:
-                del spec["ports"]
-        return {**new, "spec": spec}
-    if spec.get("type", "ClusterIP") == "ClusterIP" and not spec.get("externalIPs"):
-        _drop_unchanged(spec, before, ("externalTrafficPolicy", "healthCheckNodePort"))
-    if before.get("type") in _ALLOCATED_TYPES:
-        _carry_over(spec, before)
-    elif not spec.get("clusterIP"):
-        spec["clusterIP"] = _free_address(world)
-        spec = _with_families(spec)
-    if spec.get("type", "ClusterIP") == "ClusterIP" and before.get("type") != "ClusterIP":
-        kept = {(p.get("port"), p.get("nodePort")) for p in before.get("ports") or ()}
-        spec["ports"] = [
-            _without(p, "nodePort") if (p.get("port"), p.get("nodePort")) in kept else p
-            for p in spec.get("ports") or ()
-        ]
-    return {**new, "spec": _with_ports(new, spec, world)}
-
-
-def _drop_unchanged(spec: JsonObject, before: JsonObject, names: tuple[str, ...]) -> None:
-    """Drop what the new type has no use for, unless this very update sets it."""
-    for name in names:
-        if same(spec.get(name), before.get(name)):
-            spec.pop(name, None)
-
-
-def _carry_over(spec: JsonObject, before: JsonObject) -> None:
-    """Keep allocated values that an update leaves out."""
-    for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
-        if not spec.get(name) and before.get(name):
-            spec[name] = before[name]
-    if spec.get("type") in ("NodePort", "LoadBalancer"):
-        numbers = {(p.get("port"), p.get("protocol")): p.get("nodePort") for p in before.get("ports") or ()}
-        spec["ports"] = [
-            {**port, "nodePort": number}
-            if not port.get("nodePort") and (number := numbers.get((port.get("port"), port.get("protocol"))))
-            else port
-            for port in spec.get("ports") or ()
-        ]
-
-
-def _without(obj: JsonObject, name: str) -> JsonObject:
-    return {key: value for key, value in obj.items() if key != name}
-
-
 # --- jobs -------------------------------------------------------------------------------------------
 
 
@@ -612,7 +434,7 @@ _CREATE: Mapping[str, Callable[[JsonObject, World], JsonObject]] = {
     "pods": _create_pod,
     "persistentvolumeclaims": _create_claim,
     "persistentvolumes": _create_volume,
-    "services": _create_service,
+    "services": services.prepare_create,
     "jobs.batch": _create_job,
 }
 _STATUS: Mapping[str, Callable[[JsonObject, JsonObject, World], JsonObject]] = {
@@ -623,6 +445,6 @@ _STATUS: Mapping[str, Callable[[JsonObject, JsonObject, World], JsonObject]] = {
 _UPDATE: Mapping[str, Callable[[JsonObject, JsonObject, World], JsonObject]] = {
     CRD: _update_definition,
     "namespaces": _update_namespace,
-    "services": _update_service,
+    "services": services.prepare_update,
     "certificatesigningrequests.certificates.k8s.io": _update_signing_request,
 }

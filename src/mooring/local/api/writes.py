@@ -11,7 +11,18 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from mooring.kube.errors import BadRequest, Invalid
-from mooring.local.api import advice, codec, conversion, failures, fields, patch, protobuf, strategies, wire
+from mooring.local.api import (
+    advice,
+    codec,
+    conversion,
+    failures,
+    fields,
+    patch,
+    protobuf,
+    services,
+    strategies,
+    wire,
+)
 from mooring.local.api import apply as ssa
 from mooring.local.api.call import Call, view
 from mooring.local.api.constraints import same
@@ -295,13 +306,20 @@ async def store_new(
         raise failures.already_exists(served.group, served.plural, name, deleting=deleting)
     obj = call.kind.read_back(obj)
     if options.dry_run:
-        return with_metadata(obj, resourceVersion=sent_version) if call.verb == "update" else obj
+        shown = _as_read(call, obj)
+        return with_metadata(shown, resourceVersion=sent_version) if call.verb == "update" else shown
     stored = await _stored(call, obj)
     try:
         write = cluster.store.put(call.collection, place, stored, base=None, version=served.stored_version)
     except StaleError:
         raise failures.already_exists(served.group, served.plural, name) from None
-    return await _written(call, write)
+    return _as_read(call, await _written(call, write))
+
+
+def _as_read(call: Call, obj: JsonObject) -> JsonObject:
+    """Return a written object as a reader sees it."""
+    plain_service = call.served.storage == "services" and not call.target.subresource
+    return services.shown(obj) if plain_service else obj
 
 
 async def _written(call: Call, write: Write) -> JsonObject:
@@ -431,7 +449,7 @@ async def update(
     attempts = 0
     while attempts < _ATTEMPTS:
         try:
-            return await _update_once(call, compute, options, applied=applied)
+            return _as_read(call, await _update_once(call, compute, options, applied=applied))
         except Unconverted as unknown:
             assert call.versions is not None
             await call.versions.learn(unknown)
@@ -500,12 +518,7 @@ def _prepared(call: Call, new: JsonObject, old: JsonObject) -> JsonObject:
 def _check_preconditions(call: Call, new: JsonObject, old: JsonObject) -> None:
     meta, live = new["metadata"], old["metadata"]
     if call.verb == "update" and meta.get("uid") and meta["uid"] != live["uid"]:
-        key = "/".join(filter(None, (call.served.plural, call.namespace, call.target.name)))
-        raise call.conflict(
-            f"StorageError: invalid object, Code: 4, Key: /registry/{key}, ResourceVersion: 0, "
-            "AdditionalErrorMsg: Precondition failed: "
-            f"UID in precondition: {meta['uid']}, UID in object meta: {live['uid']}"
-        )
+        raise call.unmet(f"UID in precondition: {meta['uid']}, UID in object meta: {live['uid']}")
     version = meta.get("resourceVersion") or "0"
     if (
         version == "0"
