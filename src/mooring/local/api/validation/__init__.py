@@ -14,11 +14,16 @@ from mooring.local.api.fields import FieldError
 from mooring.local.api.validation import (
     admissionregistration,
     apps,
+    autoscaling,
     batch,
     certificates,
     coordination,
     core,
     discovery,
+    events,
+    limits,
+    networking,
+    nodes,
     policy,
     rbac,
     scheduling,
@@ -26,6 +31,7 @@ from mooring.local.api.validation import (
     storage,
     volumes,
 )
+from mooring.local.api.validation.addresses import ip_name
 from mooring.local.api.validation.metadata import (
     standard_finalizers,
     validate_metadata,
@@ -41,13 +47,16 @@ JsonObject = dict[str, Any]
 def validate_create(obj: JsonObject, *, group: str, kind: str, namespaced: bool) -> list[FieldError]:
     """Return what is wrong with a new built-in object (after defaulting), metadata included."""
     metadata = obj.get("metadata") or {}
-    if (group, kind) in _LEGACY:
-        return validate_metadata(metadata, namespaced=namespaced, check=names.http_path_segment)
+    rules = _RULES.get((group, kind))
+    if kind == "Event" and rules is not None:
+        # Its own rules come first, and say what its name must be; the others are asked when they are kept.
+        return [*rules.create(obj)] or validate_metadata(
+            metadata, namespaced=namespaced, check=names.http_path_segment
+        )
     check = _NAMES.get((group, kind), names.dns1123_subdomain)
     errors = validate_metadata(metadata, namespaced=namespaced, check=check)
     if (group, kind) not in _FREE_FINALIZERS:
         errors += standard_finalizers(metadata.get("finalizers"), [])
-    rules = _RULES.get((group, kind))
     return errors if rules is None else errors + list(rules.create(obj))
 
 
@@ -56,8 +65,6 @@ def validate_update(
 ) -> list[FieldError]:
     """Return what is wrong with a changed built-in object, metadata included."""
     if obj is old:
-        return []
-    if (group, kind) in _LEGACY:
         return []
     metadata, before = obj.get("metadata") or {}, old.get("metadata") or {}
     errors = []
@@ -73,11 +80,10 @@ def validate_update(
     return errors + list(rules.update(obj, old)) if not subresource else errors
 
 
-#: Events of the old group are checked for what every object is checked for, and no more.
-_LEGACY: Final = frozenset((("", "Event"),))
 #: Kinds whose own rules say nothing of changed metadata: only the generic ones do.
 _GENERIC_METADATA: Final = frozenset(
     (
+        ("", "Event"),
         ("", "LimitRange"),
         ("", "PersistentVolume"),
         ("batch", "Job"),
@@ -110,13 +116,21 @@ _FREE_FINALIZERS: Final = frozenset(
         *(key for key in _GENERIC_METADATA if key[0] in ("policy", "admissionregistration.k8s.io")),
     )
 )
+
+
+def _long_name(text: str) -> tuple[str, ...]:
+    """Judge a name by the newer words for the same rule."""
+    return tuple(why.replace("253 characters", "253 bytes") for why in names.dns1123_subdomain(text))
+
+
 _NAMES: Final[dict[tuple[str, str], Callable[[str], tuple[str, ...]]]] = {
     ("", "Service"): names.dns1123_label,
     ("", "Namespace"): names.dns1123_label,
     ("apps", "StatefulSet"): names.dns1123_label,
     ("certificates.k8s.io", "CertificateSigningRequest"): names.http_path_segment,
     ("policy", "PodDisruptionBudget"): names.http_path_segment,
-    ("networking.k8s.io", "IPAddress"): names.ip_address,
+    ("", "ReplicationController"): _long_name,
+    ("networking.k8s.io", "IPAddress"): ip_name,
     **{
         ("rbac.authorization.k8s.io", kind): names.http_path_segment
         for kind in ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
@@ -127,11 +141,21 @@ _RULES: Final[Table] = {
     for group in (
         admissionregistration,
         apps,
+        autoscaling,
+        autoscaling,
         batch,
         certificates,
         coordination,
         core,
         discovery,
+        events,
+        limits,
+        networking,
+        nodes,
+        events,
+        limits,
+        networking,
+        nodes,
         policy,
         rbac,
         scheduling,

@@ -1,4 +1,4 @@
-"""The rules of apps: what runs pods."""
+"""The rules of what runs pods: apps, and the replication controllers of the core group."""
 
 from __future__ import annotations
 
@@ -113,6 +113,21 @@ def _replica_set(obj: JsonObject) -> Errors:
     yield from counts(spec, "replicas", "minReadySeconds")
     yield from _selector(spec, "deployment")
     yield from _workload_template(spec, "ReplicaSet")
+
+
+def _replication_controller(obj: JsonObject) -> Errors:
+    spec = spec_of(obj)
+    selector = spec.get("selector") or {}
+    if not selector:
+        yield required("spec.selector")
+    if spec.get("template") is None:
+        yield required("spec.template")
+    else:
+        labels = {**spec, "selector": {"matchLabels": selector}}
+        yield from _workload_template(labels, "ReplicationController")
+    if spec.get("replicas") is None:
+        yield required("spec.replicas")
+    yield from counts(spec, "replicas", "minReadySeconds")
 
 
 def _daemon_set(obj: JsonObject) -> Errors:
@@ -232,6 +247,10 @@ RULES: Final[Table] = {
     ("apps", "ReplicaSet"): also(
         _replica_set,
         _SELECTOR_FIXED,
+        status=_counted("fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
+    ),
+    ("", "ReplicationController"): also(
+        _replication_controller,
         status=_counted("fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
     ),
     ("apps", "DaemonSet"): also(_daemon_set, _SELECTOR_FIXED),

@@ -15,7 +15,7 @@ from mooring.local.api.fields import (
     too_long,
 )
 from mooring.local.api.validation.metadata import immutable
-from mooring.local.api.validation.pods import pod_create, pod_update
+from mooring.local.api.validation.pods import pod_create, pod_update, template
 from mooring.local.api.validation.rules import (
     Errors,
     JsonObject,
@@ -108,8 +108,13 @@ def _secret_update(obj: JsonObject, old: JsonObject) -> Errors:
     yield from _frozen("data")(obj, old)
 
 
+def _pod_template(obj: JsonObject) -> Errors:
+    yield from template(obj.get("template") or {}, "template")
+
+
 RULES: Final[Table] = {
     ("", "Pod"): Rules(pod_create, pod_update),
+    ("", "PodTemplate"): also(_pod_template),
     ("", "ConfigMap"): also(_config_map, _frozen("data", "binaryData")),
     ("", "Secret"): also(_secret, _secret_update),
 }

@@ -19,6 +19,7 @@ from mooring.local.api.fields import (
 from mooring.local.api.validation.metadata import annotation_errors, label_errors
 from mooring.local.api.validation.rules import (
     NOT_NEGATIVE,
+    PROTOCOLS,
     Errors,
     JsonObject,
     chosen,
@@ -35,9 +36,6 @@ __all__ = [
     "resource_errors",
     "template",
 ]
-
-
-_PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 
 
 def template(value: JsonObject, path: str) -> Errors:
@@ -314,7 +312,7 @@ def _ports(ports: Sequence[JsonObject], path: str) -> Errors:
         host = port.get("hostPort")
         if host:
             yield from port_number(host, f"{place}.hostPort")
-        yield from chosen(port, "protocol", _PROTOCOLS, place)
+        yield from chosen(port, "protocol", PROTOCOLS, place)
 
 
 def _env(container: JsonObject, path: str) -> Errors:

@@ -15,6 +15,7 @@ from mooring.local.api.validation.metadata import immutable
 __all__ = [
     "NOT_NEGATIVE",
     "POSITIVE",
+    "PROTOCOLS",
     "Create",
     "Errors",
     "JsonObject",
@@ -27,6 +28,7 @@ __all__ = [
     "dump",
     "fixed",
     "int_or_percent",
+    "items",
     "named",
     "nonnegative",
     "nothing",
@@ -42,6 +44,7 @@ Update = Callable[[JsonObject, JsonObject], Errors]
 
 NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 POSITIVE: Final = "must be greater than 0"
+PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 _PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
 _PERCENT: Final = re.compile(r"[0-9]+%")
 
@@ -85,6 +88,12 @@ def _without_meta(obj: JsonObject) -> JsonObject:
 def spec_of(obj: JsonObject) -> JsonObject:
     """Return the spec of an object, an empty one when it has none."""
     return obj.get("spec") or {}
+
+
+def items(obj: JsonObject, key: str, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield the items of a list, each with its path: `spec.ports[0]`."""
+    for index, item in enumerate(obj.get(key) or ()):
+        yield f"{path}.{key}[{index}]" if path else f"{key}[{index}]", item
 
 
 def dump(value: JsonObject, **fields: str) -> GoStruct:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from mooring.local.api import names
@@ -22,7 +23,7 @@ from mooring.local.api.validation.rules import (
 )
 from mooring.local.api.wire import quantity_value
 
-__all__ = ["RULES", "claim_spec"]
+__all__ = ["RULES", "claim_spec", "inline_volume"]
 
 _ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 
@@ -85,10 +86,17 @@ def _claim_update(obj: JsonObject, old: JsonObject) -> Errors:
     yield from immutable(spec_of(obj).get("volumeMode"), spec_of(old).get("volumeMode"), "volumeMode")
 
 
-_VOLUME_FIELDS: Final = frozenset(
-    ("accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy",
-     "storageClassName", "volumeAttributesClassName", "volumeMode")
+#: The kinds of volumes in the order in which a server looks for them; the first counts.
+_SOURCES: Final = (
+    "hostPath", "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "flocker", "nfs", "rbd", "quobyte",
+    "cephfs", "iscsi", "cinder", "fc", "flexVolume", "azureFile", "vsphereVolume", "photonPersistentDisk",
+    "portworxVolume", "azureDisk", "scaleIO", "local", "storageos", "csi",
 )  # fmt: skip
+_POLICIES: Final = ("Delete", "Recycle", "Retain")
+#: What a kind of volume cannot be without.
+_NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
+    "hostPath": ("path",), "nfs": ("server", "path"), "local": ("path",), "csi": ("driver", "volumeHandle"),
+}  # fmt: skip
 
 
 def _volume(obj: JsonObject) -> Errors:
@@ -99,30 +107,87 @@ def _volume(obj: JsonObject) -> Errors:
     capacity = spec.get("capacity") or {}
     if not capacity:
         yield required("spec.capacity")
-    elif "storage" not in capacity or len(capacity) > 1:
-        yield not_supported("spec.capacity", capacity, ("storage",))
+    if "storage" not in capacity or len(capacity) > 1:
+        yield not_supported("spec.capacity", capacity or None, ("storage",))
     for name, value in capacity.items():
         if quantity_value(value) <= 0:
             yield invalid(f"spec.capacity[{name}]", value, "must be greater than zero")
     policy = spec.get("persistentVolumeReclaimPolicy")
-    if policy not in ("Delete", "Recycle", "Retain"):
-        yield not_supported("spec.persistentVolumeReclaimPolicy", policy, ("Delete", "Recycle", "Retain"))
-    sources = sorted(set(spec) - _VOLUME_FIELDS)
-    if not sources:
-        yield required("spec", "must specify a volume type")
-    for extra in sources[1:]:
-        yield forbidden(f"spec.{extra}", "may not specify more than 1 volume type")
-    if "local" in spec and not (spec.get("nodeAffinity") or {}).get("required"):
-        yield required("spec.nodeAffinity", "Local volume requires node affinity")
+    if policy and policy not in _POLICIES:
+        yield not_supported("spec.persistentVolumeReclaimPolicy", policy, _POLICIES)
+    yield from _source(spec, "spec")
+    if policy == "Recycle" and "hostPath" in spec and not (spec["hostPath"].get("path") or "").strip("/."):
+        text = "may not be 'recycle' for a hostPath mount of '/'"
+        yield forbidden("spec.persistentVolumeReclaimPolicy", text)
+    yield from _class_name(spec, "storageClassName")
+    if spec.get("volumeMode") not in (None, "Block", "Filesystem"):
+        yield not_supported("spec.volumeMode", spec["volumeMode"], ("Block", "Filesystem"))
+    if spec.get("volumeAttributesClassName") is not None:
+        if not spec["volumeAttributesClassName"]:
+            yield required("spec.volumeAttributesClassName", "an empty string is disallowed")
+        yield from _class_name(spec, "volumeAttributesClassName")
+        if "csi" not in spec:
+            yield required("spec.csi", "has to be specified when using volumeAttributesClassName")
+
+
+def _class_name(spec: JsonObject, key: str) -> Errors:
+    name = spec.get(key) or ""
+    for text in names.dns1123_subdomain(name) if name else ():
+        yield invalid(f"spec.{key}", name, text)
+
+
+def _source(spec: JsonObject, path: str) -> Errors:
+    found = [source for source in _SOURCES if source in spec]
+    if not found:
+        yield required(path, "must specify a volume type")
+        return
+    first = spec[found[0]] or {}
+    for key in _NEEDED.get(found[0], ()):
+        if not first.get(key):
+            yield required(f"{path}.{found[0]}.{key}")
+    if found[0] == "local" and not (spec.get("nodeAffinity") or {}).get("required"):
+        yield required(f"{path}.nodeAffinity", "Local volume requires node affinity")
+    for extra in found[1:]:
+        yield forbidden(f"{path}.{extra}", "may not specify more than 1 volume type")
+
+
+def inline_volume(spec: JsonObject, path: str) -> Errors:
+    """Yield what is wrong with a volume that stands inside of an attachment."""
+    inline = "in the context of inline volumes"
+    for key in ("claimRef", "capacity"):
+        if spec.get(key):
+            yield forbidden(f"{path}.{key}", f"may not be specified {inline}")
+    if spec.get("csi") is None:
+        yield required(f"{path}.csi", f"has to be specified {inline}")
+    if not spec.get("accessModes"):
+        yield required(f"{path}.accessModes")
+    yield from _access_modes(spec, path)
+    if spec.get("persistentVolumeReclaimPolicy") not in (None, "", "Retain"):
+        yield forbidden(f"{path}.persistentVolumeReclaimPolicy", f"may only be Retain {inline}")
+    if spec.get("nodeAffinity") is not None:
+        yield forbidden(f"{path}.nodeAffinity", f"may not be specified {inline}")
+    yield from _source(spec, path)
+    if spec.get("storageClassName"):
+        yield forbidden(f"{path}.storageClassName", f"may not be specified {inline}")
+    if spec.get("volumeMode") not in (None, "Filesystem"):
+        yield forbidden(f"{path}.volumeMode", f"may not specify volumeMode other than Filesystem {inline}")
 
 
 def _volume_update(obj: JsonObject, old: JsonObject) -> Errors:
-    sources = [{k: v for k, v in spec_of(one).items() if k not in _VOLUME_FIELDS} for one in (obj, old)]
+    # A real server judges a changed volume twice, and names what is wrong with it twice.
+    yield from _volume(obj)
+    spec, before = spec_of(obj), spec_of(old)
+    sources = [{key: one[key] for key in _SOURCES if key in one} for one in (spec, before)]
+    if "csi" in sources[0] and "controllerExpandSecretRef" not in (before.get("csi") or spec["csi"]):
+        given = sources[0]["csi"]
+        sources[0]["csi"] = {key: given[key] for key in given if key != "controllerExpandSecretRef"}
     if not same(*sources):
-        yield forbidden(
-            "spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation"
-        )
-    yield from immutable(spec_of(obj).get("volumeMode"), spec_of(old).get("volumeMode"), "volumeMode")
+        text = "spec.persistentvolumesource is immutable after creation"
+        yield forbidden("spec.persistentvolumesource", text)
+    yield from immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode")
+    name = "volumeAttributesClassName"
+    if before.get(name) is not None and spec.get(name) is None:
+        yield forbidden(f"spec.{name}", "update from non-nil value to nil is forbidden")
 
 
 RULES: Final[Table] = {
