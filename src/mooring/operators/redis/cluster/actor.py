@@ -12,7 +12,7 @@ from typing import ClassVar, TypeVar
 
 from msgspec.structs import replace
 
-from mooring.actor import Act, Actor, Context, Outcome, Related, run_actor
+from mooring.actor import Act, Actor, Context, Outcome, Related, Wait, run_actor
 from mooring.cache import Informer
 from mooring.kube.object import Key, Object
 from mooring.kube.objects import apps, core, policy
@@ -27,8 +27,9 @@ from mooring.operators.redis.cluster.report import described, phase_of, progress
 from mooring.operators.redis.cluster.specs import Specs, template_lines
 from mooring.operators.redis.cluster.steps import StepFailed, Steps, is_database_move
 from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterSpec, RedisClusterStatus, pod_of
-from mooring.operators.redis.cluster.validate import warnings
+from mooring.operators.redis.cluster.validate import unmet, warnings
 from mooring.operators.redis.dial import Dial, DialError
+from mooring.operators.redis.unknown import UnknownFields
 from mooring.runtime import Manager
 
 __all__ = ["NAME", "ClusterActor", "register"]
@@ -61,6 +62,7 @@ class ClusterActor(Actor[RedisCluster]):
         self._claims = _belongings(manager, core.PersistentVolumeClaim, namespaces)
         self._nodes = manager.informers.of(core.Node) if nodes else None
         self._said: dict[Key, datetime] = {}
+        self._unknown = UnknownFields(manager, RedisClusterSpec)
         self.related = (
             Related(core.Pod, _cluster_key, label_selector=MANAGED_SELECTOR),
             Related(core.PersistentVolumeClaim, _cluster_key, label_selector=MANAGED_SELECTOR),
@@ -68,17 +70,25 @@ class ClusterActor(Actor[RedisCluster]):
         )
 
     def forget(self, key: Key) -> None:
-        """Nothing but when progress was last told is kept in memory."""
+        """When progress was last told, and which fields are not known, is all that is kept in memory."""
         self._said.pop(key, None)
+        self._unknown.forget(key)
+
+    def refused(self, ctx: Context[RedisCluster], why: Wait) -> None:
+        """HarmonyCloud's reason says it too; what runs keeps its phase."""
+        status = _status(ctx)
+        phase = status.phase if status.formed_cluster_before else "Failed"
+        ctx.show(replace(status, phase=phase, reason=why.message, reason_type="InvalidArgs"))
 
     async def observe(self, ctx: Context[RedisCluster]) -> Outcome:
         """One look and the one thing to do now."""
         gathering = Gathering(ctx.obj, _Cached(ctx, self._pods, self._nodes), _status(ctx))
-        paused = bool(gathering.spec.pause)
+        paused = gathering.paused
         if gathering.live is None and (outcome := self._not_begun(ctx, gathering, paused=paused)):
             return outcome
         if not paused and (step := self._children(ctx, gathering)):
             return step
+        await self._unknown.read(ctx)
         look = await gathering.look(self._dial(), ctx.now())
         self._show(ctx, gathering, look)
         verdict = next_step(look)
@@ -109,7 +119,7 @@ class ClusterActor(Actor[RedisCluster]):
             if gathering.live is None:
                 ctx.events.normal(ctx.obj, "CreateClusterStart", str(drift))
             return ctx.act("ApplyChildren", ctx.children.apply, drift, message=str(drift))
-        goes = (gathering.spec.finalizers or "").lower() == "foreground"
+        goes = gathering.claims_go
         wrong = [claim for claim in self._claims.of(ctx.key) if owned(ctx.obj, claim) is not goes]
         return ctx.act("OwnClaims", own_claims, ctx, wrong, goes) if wrong else None
 
@@ -166,8 +176,8 @@ class ClusterActor(Actor[RedisCluster]):
             return ctx.wait(verdict.reason, verdict.message, after=verdict.after, stalled=verdict.stalled)
         if blocked is not None:
             return ctx.wait(blocked.reason, blocked.message, after=LOOK_AGAIN, stalled=True)
-        if unmet := _unmet(ctx.obj, gathering):
-            return ctx.wait("NotAsDeclared", "; ".join(unmet), after=LOOK_AGAIN, stalled=True)
+        if left := [*_unmet(ctx.obj, gathering), *self._unknown.of(ctx.key)]:
+            return ctx.wait("NotAsDeclared", "; ".join(left), after=LOOK_AGAIN, stalled=True)
         return ctx.in_sync("; ".join(warnings(ctx.obj)) or "everything is as declared", again=LOOK_AGAIN)
 
     # --- acting --------------------------------------------------------------------------------------------
@@ -278,7 +288,7 @@ async def _nothing() -> None:
 
 def _unmet(cluster: RedisCluster, gathering: Gathering) -> list[str]:
     """What a cluster that works well still does not follow of its declaration."""
-    said = []
+    said = unmet(cluster, gathering.specs, gathering.live)
     if gathering.password_differs:
         said.append(
             "spec.pod[0].requirepass: a running cluster keeps its password; put it back, or change it by hand "

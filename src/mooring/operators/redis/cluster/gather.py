@@ -21,13 +21,15 @@ from mooring.operators.redis.cluster.types import (
     RedisCluster,
     RedisClusterSpec,
     RedisClusterStatus,
+    image_of,
     password_of,
     pipeline_of,
     pod_of,
 )
-from mooring.operators.redis.cluster.validate import invalid_scaling, validate
+from mooring.operators.redis.cluster.validate import FOREGROUND, invalid_scaling, validate
 from mooring.operators.redis.dial import Dial
 from mooring.operators.redis.pods import SIDECAR, Pod, pods_of
+from mooring.operators.redis.versions import file_format, image_format
 from mooring.runtime import secrets
 
 __all__ = ["Around", "Blocked", "Gathering"]
@@ -89,6 +91,16 @@ class Gathering:
     def specs(self) -> Specs:
         """The child objects, as things are."""
         return Specs(self._cluster, self.found)
+
+    @property
+    def paused(self) -> bool:
+        """Nothing is to be changed."""
+        return bool(self.spec.pause)
+
+    @property
+    def claims_go(self) -> bool:
+        """The claims are deleted with the cluster."""
+        return (self.spec.finalizers or "").lower() == FOREGROUND
 
     @property
     def there(self) -> int:
@@ -165,6 +177,8 @@ class Gathering:
         nodes = spec.replicas or self.there
         if self.blocked is None and self.there and nodes != self.there:
             nodes = self._resized(seen, nodes)
+        if self.blocked is None and (why := self._unreadable(seen)):
+            self.blocked = Blocked(reason="UpgradeFailed", message=why)
         if self.blocked is not None:
             nodes = self.there or nodes
         status = self.live.status if self.live is not None else None
@@ -178,6 +192,18 @@ class Gathering:
             stale_template=self.blocked is None and not self.specs.current(),
             revision=(status.update_revision if status else None) or "",
             rolls=template is None or template.type != "OnDelete",
+        )
+
+    def _unreadable(self, seen: Seen) -> str:
+        """Why the declared version is not rolled out: it could not read the files there are."""
+        image = image_of(self.spec)
+        newest = max((one.server.version for one in seen.live), key=file_format, default="")
+        if self.specs.current() or not newest or not 0 < image_format(image) < file_format(newest):
+            return ""
+        field = "spec.pod[0].middlewareImage" if pod_of(self.spec).middleware_image else "spec.version"
+        return (
+            f"{field}: {image} cannot read the files of {newest}, which runs; nothing was changed. Give {newest} or a "
+            "later version; to go back, make a new cluster and copy the data"
         )
 
     def _resized(self, seen: Seen, nodes: int) -> int:

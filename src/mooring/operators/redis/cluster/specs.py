@@ -23,12 +23,13 @@ from mooring.operators.redis.cluster.types import (
     RedisClusterSpec,
     image_of,
     pod_of,
+    volumes_of,
 )
 from mooring.operators.redis.parameters import canonical, classify
 from mooring.operators.redis.parts import READ_ONLY, config_volume, encoded, field_value, memory_volume, probe
 from mooring.operators.redis.shell import REDIS_LIVE, REDIS_READY
 
-__all__ = ["DEFAULTS", "Found", "Specs", "template_lines"]
+__all__ = ["DEFAULTS", "OURS", "Found", "Specs", "template_lines"]
 
 DATA: Final = "redis-data"
 GRACE_SECONDS: Final = 30
@@ -54,9 +55,10 @@ appendfilename "appendonly.aof"
 _USERS: Final = frozenset(
     {"cluster-node-timeout", "cluster-require-full-coverage", "cluster-replica-validity-factor"}
 )
-_OURS: Final = frozenset(
+OURS: Final = frozenset(
     {"POD_NAME", "POD_IP", "PODIP", "NAMESPACE", "REDIS_CLUSTER_NAME", "DOMAINNAME", "MODE"}
 )
+"""Variables of the redis container that are the operator's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +102,8 @@ class Specs:
     # --- services, configuration, budget -------------------------------------------------------------------
 
     def _service(self, name: str, *, headless: bool) -> core.Service:
-        ports = [core.ServicePort(name="redis", port=REDIS_PORT, target_port=REDIS_PORT, protocol="TCP")]
+        port = REDIS_PORT if headless else self._spec.service_port or REDIS_PORT
+        ports = [core.ServicePort(name="redis", port=port, target_port=REDIS_PORT, protocol="TCP")]
         if headless:
             ports.append(core.ServicePort(name="bus", port=BUS_PORT, target_port=BUS_PORT, protocol="TCP"))
         return core.Service(
@@ -159,7 +162,8 @@ class Specs:
         pod = self._pod
         parts = (
             *(image_of(self._spec), pod.image_pull_policy, pod.labels, pod.annotations, pod.env),
-            *(pod.affinity, pod.resources, pod.monitor_image, pod.volumes, self._found.template),
+            *(pod.affinity, pod.resources, pod.monitor_image, volumes_of(self._spec), self._found.template),
+            *(["host network"] if pod.host_network else []),  # a further part would be a change for everybody
         )
         return digest([msgspec.to_builtins(one) for one in parts])
 
@@ -194,6 +198,14 @@ class Specs:
         )
 
     def _claims(self) -> list[core.PersistentVolumeClaim] | None:
+        """Those of the StatefulSet there is, which nothing can change any more; else the declared ones."""
+        live = self._found.live
+        if live is not None and live.spec is not None:
+            return live.spec.volume_claim_templates
+        return self.declared_claims()
+
+    def declared_claims(self) -> list[core.PersistentVolumeClaim] | None:
+        """The claims of each pod as declared."""
         return [
             core.PersistentVolumeClaim(
                 metadata=meta.ObjectMeta(
@@ -218,6 +230,8 @@ class Specs:
             spec=core.PodSpec(
                 affinity=self._affinity(),
                 termination_grace_period_seconds=GRACE_SECONDS,
+                host_network=pod.host_network or None,
+                dns_policy="ClusterFirstWithHostNet" if pod.host_network else None,
                 automount_service_account_token=False,
                 containers=containers,
                 volumes=self._volumes(),
@@ -232,7 +246,7 @@ class Specs:
             image=image_of(self._spec),
             image_pull_policy=pod.image_pull_policy or "IfNotPresent",
             command=["sh", "/mooring/conf/start.sh"],
-            env=[*self._identity(), *(one for one in pod.env or () if one.name not in _OURS)],
+            env=[*self._identity(), *(one for one in pod.env or () if one.name not in OURS)],
             ports=[
                 core.ContainerPort(name="redis", container_port=REDIS_PORT, protocol="TCP"),
                 core.ContainerPort(name="bus", container_port=BUS_PORT, protocol="TCP"),
@@ -284,7 +298,7 @@ class Specs:
         """Name of the volume with the data, and the pod's own directory on it where it is shared."""
         if claims := self._claims():
             return claims[0].metadata.name or DATA, None
-        volumes = self._pod.volumes
+        volumes = volumes_of(self._spec)
         shared = volumes is not None and volumes.type in ("hostPath", "nfs")
         return DATA, "$(POD_NAME)" if shared else None
 
@@ -299,7 +313,7 @@ class Specs:
         ]
         if self._claims():
             return made
-        volumes = self._pod.volumes
+        volumes = volumes_of(self._spec)
         kind = volumes.type if volumes else None
         if kind == "nfs" and volumes is not None:
             claim = core.PersistentVolumeClaimVolumeSource(

@@ -1,6 +1,6 @@
 """The custom resource ``redis.middleware.hc.cn/v1alpha1`` RedisCluster (``rec``): HarmonyCloud's API.
 
-Names of fields, phases and reasons are theirs. New in the spec is nothing; new in the status are ``slotPlan``,
+Names of fields, phases and reasons are theirs, those of its later releases too. New in the spec is nothing; new in the status are ``slotPlan``,
 ``observedGeneration`` and ``standardConditions``, since their ``conditions`` has one entry per redis node.
 """
 
@@ -25,6 +25,7 @@ __all__ = [
     "RedisClusterPod",
     "RedisClusterSpec",
     "RedisClusterStatus",
+    "Sentinel",
     "SlotPlan",
     "SlotRange",
     "UpdateStrategy",
@@ -34,6 +35,7 @@ __all__ = [
     "password_of",
     "pipeline_of",
     "pod_of",
+    "volumes_of",
 ]
 
 AUTO: Final = "AutoReceive"
@@ -99,6 +101,16 @@ class RedisClusterPod(Part, frozen=True, kw_only=True):
     ] = None
     requirepass: Annotated[str | None, F("The password, in clear text.", max_length=500)] = None
     image_pull_policy: Annotated[str | None, F("Always, IfNotPresent or Never.", max_length=20)] = None
+    host_network: Annotated[bool | None, F("The pods use their nodes' network: one for each node.")] = None
+
+
+class Sentinel(Part, frozen=True, kw_only=True):
+    """Sentinels beside the nodes: accepted for old YAML, and not made here."""
+
+    enable: Annotated[bool | None, F("true is answered: redis.kun/v1beta1 has sentinels.")] = None
+    replicas: Annotated[int | None, F("Accepted for old YAML.")] = None
+    resources: Annotated[core.ResourceRequirements | None, F("Accepted for old YAML.")] = None
+    command: Annotated[list[str] | None, F("Accepted for old YAML.")] = None
 
 
 class RedisClusterSpec(Part, frozen=True, kw_only=True):
@@ -119,6 +131,19 @@ class RedisClusterSpec(Part, frozen=True, kw_only=True):
     volume_claim_templates: Annotated[
         list[core.PersistentVolumeClaim] | None, F("Claims of each pod; the first holds the data.")
     ] = None
+    volumes: Annotated[Volumes | None, F("As pod[0].volumes, which counts where both are given.")] = None
+    type: Annotated[
+        str | None, F("cluster, or replication with two nodes; sentinel is another kind.", max_length=64)
+    ] = None
+    redis_instance_port: Annotated[int | None, F("Where the servers listen: 6379.")] = None
+    service_port: Annotated[int | None, F("Port of the Service for clients; default 6379.")] = None
+    pod_management_policy: Annotated[
+        str | None, F("Accepted for old YAML: pods are always made in parallel.", max_length=64)
+    ] = None
+    update_id: Annotated[
+        str | None, F("Accepted for old YAML: revisions are the StatefulSet's.", max_length=253)
+    ] = None
+    sentinel: Annotated[Sentinel | None, F("Accepted for old YAML; enable: true is answered.")] = None
 
 
 class NodeCondition(Part, frozen=True, kw_only=True):
@@ -211,6 +236,11 @@ def image_of(spec: RedisClusterSpec) -> str:
     if given:
         return given
     return f"{spec.repository}:{spec.version}" if spec.repository and spec.version else ""
+
+
+def volumes_of(spec: RedisClusterSpec) -> Volumes | None:
+    """Where the data is stored, in the pod's entry or beside it."""
+    return pod_of(spec).volumes or spec.volumes
 
 
 def pipeline_of(spec: RedisClusterSpec) -> int:

@@ -11,7 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from mooring.actor import differs
+from mooring.kube.objects import apps
+from mooring.operators.redis.cluster.names import REDIS_PORT
 from mooring.operators.redis.cluster.slots import Slots, count
+from mooring.operators.redis.cluster.specs import OURS, Specs
 from mooring.operators.redis.cluster.types import (
     AUTO,
     NAMED,
@@ -20,10 +24,14 @@ from mooring.operators.redis.cluster.types import (
     image_of,
     masters_of,
     pod_of,
+    volumes_of,
 )
 from mooring.operators.redis.passwords import unusable
 
-__all__ = ["Problem", "invalid_scaling", "validate", "warnings"]
+__all__ = ["FOREGROUND", "Problem", "invalid_scaling", "unmet", "validate", "warnings"]
+
+FOREGROUND: Final = "foreground"
+"""The value of spec.finalizers with which claims go when the cluster is deleted."""
 
 NAME_LIMIT: Final = 52
 """A pod's label ``controller-revision-hash`` is the set's name and eleven characters, at most 63 together."""
@@ -49,7 +57,14 @@ def validate(cluster: RedisCluster) -> list[Problem]:
     filled_in = [*_pod(spec), *_volumes(spec)]
     if any(_IS_SAMPLE in one.message for one in filled_in):
         filled_in += _sample_nodes(spec)
-    return [*_name(cluster.metadata.name or ""), *_replicas(spec), *filled_in, *_strategy(spec)]
+    return [
+        *_name(cluster.metadata.name or ""),
+        *_replicas(spec),
+        *_kind(spec),
+        *_ports(spec),
+        *filled_in,
+        *_strategy(spec),
+    ]
 
 
 def warnings(cluster: RedisCluster) -> list[str]:
@@ -61,9 +76,55 @@ def warnings(cluster: RedisCluster) -> list[str]:
             f"spec.replicas: {total} is odd: {total // 2} masters, and one replica more than masters; "
             f"{total - 1} or {total + 1} come out even"
         )
-    if pod_of(spec).init_image:
-        said.append("spec.pod[0].initImage: not needed any more; the redis image fills in the template")
-    return said
+    pod, strategy = pod_of(spec), spec.update_strategy
+    goes, kept = (spec.finalizers or "").lower(), volumes_of(spec)
+    shared = kept is not None and bool(kept.type)
+    rolling = pod.update_strategy.rolling_update if pod.update_strategy else None
+    notes = {
+        "spec.pod[0].initImage": bool(pod.init_image)
+        and "not needed any more; the redis image fills in the template",
+        "spec.finalizers": goes not in ("", FOREGROUND)
+        and f"{spec.finalizers!r} is not known and means nothing; {FOREGROUND} lets the claims go with the cluster",
+        "spec.pod[0].volumes": shared
+        and (
+            "the claims of volumeClaimTemplates hold the data, and this is not used; remove one of them"
+            if spec.volume_claim_templates
+            else goes == FOREGROUND
+            and f"the data on {kept.type if kept else ''} stays when the cluster is deleted; remove it there"
+        ),
+        "spec.pod[0].updateStrategy.rollingUpdate": rolling is not None
+        and "not used; replicas are made anew before masters, one shard at a time",
+        "spec.pod[0].env": bool(names := sorted({one.name or "" for one in pod.env or ()} & OURS))
+        and f"{', '.join(names)} is for the operator to set; remove it",
+        "spec.podManagementPolicy": spec.pod_management_policy not in (None, "", "Parallel")
+        and "pods are made in parallel: had they to wait for each other, a cluster that lost all would not come back",
+        "spec.updateId": bool(spec.update_id)
+        and "not used; kubectl rollout history statefulset shows the revisions",
+        "spec.sentinel": spec.sentinel is not None
+        and not spec.sentinel.enable
+        and "not used; a Redis Cluster fails over by its masters' votes",
+        "spec.updateStrategy.assignStrategies": strategy is not None
+        and strategy.type != NAMED
+        and bool(strategy.assign_strategies)
+        and f"read with type {NAMED} only",
+    }
+    return [*said, *(f"{where}: {text}" for where, text in notes.items() if text)]
+
+
+def unmet(cluster: RedisCluster, specs: Specs, live: apps.StatefulSet | None) -> list[str]:
+    """What was changed after the cluster was made and cannot follow any more."""
+    there = (live.spec.volume_claim_templates if live and live.spec else None) or []
+    wanted = specs.declared_claims() or []
+    same = [one.metadata.name for one in there] == [one.metadata.name for one in wanted] and not any(
+        differs(one, other) for one, other in zip(wanted, there, strict=True)
+    )
+    if live is None or same:
+        return []
+    why = (
+        "spec.volumeClaimTemplates: claims stay as they were when the cluster was made; put them back, enlarge the "
+        "claims themselves, or make a new cluster and copy the data"
+    )
+    return [why]
 
 
 def _name(name: str) -> list[Problem]:
@@ -91,6 +152,39 @@ def _replicas(spec: RedisClusterSpec) -> list[Problem]:
             message=f"{total} nodes make no cluster: three masters with a replica each need 6; give {nearest}",
         )
     ]
+
+
+def _kind(spec: RedisClusterSpec) -> list[Problem]:
+    found, pair = [], spec.replicas == 2
+    remedy = "a RedisCluster of redis.kun/v1beta1 has sentinels; or give cluster, or 2 nodes and replication"
+    if spec.type == "sentinel":
+        found.append(Problem(field="spec.type", message=f"sentinel is not served by this kind: {remedy}"))
+    elif spec.type == "replication" and not pair:
+        found.append(
+            Problem(field="spec.type", message="replication is a pair; give 2 replicas, or type cluster")
+        )
+    elif spec.type not in (None, "", "cluster", "replication"):
+        found.append(
+            Problem(field="spec.type", message=f"{spec.type!r} is not known; give cluster or replication")
+        )
+    if spec.sentinel is not None and spec.sentinel.enable:
+        found.append(Problem(field="spec.sentinel.enable", message=f"sentinels are not made here: {remedy}"))
+    return found
+
+
+def _ports(spec: RedisClusterSpec) -> list[Problem]:
+    found = []
+    if spec.redis_instance_port not in (None, 0, REDIS_PORT):
+        found.append(
+            Problem(
+                field="spec.redisInstancePort",
+                message=f"the servers listen on {REDIS_PORT}, each at its own address; remove it, and give "
+                "servicePort for what clients connect to",
+            )
+        )
+    if spec.service_port is not None and not 0 <= spec.service_port <= 65535:
+        found.append(Problem(field="spec.servicePort", message=f"{spec.service_port} is no port; give 6379"))
+    return found
 
 
 def _pod(spec: RedisClusterSpec) -> list[Problem]:
@@ -127,16 +221,32 @@ def _pod(spec: RedisClusterSpec) -> list[Problem]:
                 "spec.pod[0].configmap", pod.configmap, "a ConfigMap with a key redis.conf, or remove it"
             )
         )
+    if pod.image_pull_policy not in (None, "", "Always", "IfNotPresent", "Never"):
+        found.append(
+            Problem(
+                field="spec.pod[0].imagePullPolicy",
+                message=f"{pod.image_pull_policy!r} is not known; give Always, IfNotPresent or Never",
+            )
+        )
+    how = pod.update_strategy.type if pod.update_strategy else None
+    if how not in (None, "", "RollingUpdate", "OnDelete"):
+        found.append(
+            Problem(
+                field="spec.pod[0].updateStrategy.type",
+                message=f"{how!r} is not known; give RollingUpdate or OnDelete",
+            )
+        )
     if pod.requirepass and (why := unusable(pod.requirepass)):
         found.append(Problem(field="spec.pod[0].requirepass", message=f"{why}; choose another"))
     return found
 
 
 def _volumes(spec: RedisClusterSpec) -> list[Problem]:
-    volumes = pod_of(spec).volumes
+    volumes = volumes_of(spec)
     if volumes is None or not volumes.type:
         return []
-    claim, where = volumes.persistent_volume_claim_name, "spec.pod[0].volumes"
+    where = "spec.pod[0].volumes" if pod_of(spec).volumes else "spec.volumes"
+    claim = volumes.persistent_volume_claim_name
     if volumes.type not in ("hostPath", "nfs"):
         return [
             Problem(field=f"{where}.type", message=f"{volumes.type!r} is not known; give hostPath or nfs")

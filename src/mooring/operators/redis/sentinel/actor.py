@@ -9,14 +9,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace as changed
 from typing import Any, ClassVar, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 from prometheus_client import Gauge
 
 from mooring.actor import Act, Actor, Context, Outcome, Related, Terminal, Wait, run_actor
 from mooring.actor.children import Drift
 from mooring.cache import Informer
-from mooring.kube.errors import KubeError, NotFound
+from mooring.kube.errors import NotFound
 from mooring.kube.object import Key, Object, ObjectMetadata, key_of, metadata_of, to_dict
 from mooring.kube.objects import apps, coordination, core, policy
 from mooring.kube.patches import JsonPatch, MergePatch
@@ -55,8 +54,9 @@ from mooring.operators.redis.sentinel.types import (
     RedisClusterStatus,
     spec_of,
 )
+from mooring.operators.redis.unknown import UnknownFields
 from mooring.operators.scope import lease_name, managed, yields
-from mooring.runtime import Manager, unknown_fields
+from mooring.runtime import Manager
 
 __all__ = ["NAME", "SentinelActor", "register"]
 
@@ -90,7 +90,7 @@ class SentinelActor(Actor[RedisCluster]):
     def __init__(self, manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = ()) -> None:
         self._manager = manager
         self._scope = scope
-        self._unknown: dict[Key, tuple[str, int, list[str]]] = {}
+        self._unknown = UnknownFields(manager, RedisClusterSpec)
         self._all_pods = _belongings(manager, core.Pod, namespaces)
         self._all_claims = _belongings(manager, core.PersistentVolumeClaim, namespaces)
         self._leases: Informer[coordination.Lease] | None = None
@@ -123,7 +123,7 @@ class SentinelActor(Actor[RedisCluster]):
     def forget(self, key: Key) -> None:
         """Drop the metric and the subscriptions."""
         self.listener.forget(key)
-        self._unknown.pop(key, None)
+        self._unknown.forget(key)
         try:
             self._healthy.remove(key.namespace, key.name)
         except KeyError:
@@ -140,7 +140,7 @@ class SentinelActor(Actor[RedisCluster]):
         specs = Specs(ctx.obj, inputs.found)
         if not inputs.wanted.paused and (step := self._children(ctx, specs, inputs)):
             return step
-        await self._read_unknown(ctx)
+        await self._unknown.read(ctx)
         observed, recorded = await gathering.look(self._dial(), specs, inputs)
         self._listen(ctx, observed)
         look = Look(inputs.wanted, observed, recorded, ctx.now())
@@ -382,25 +382,7 @@ class SentinelActor(Actor[RedisCluster]):
             if result.message and result.state != "Clamped"
         ]
         storage = Specs(ctx.obj, inputs.found).unlike_declared(inputs.claims)
-        return [*said, *([storage] if storage else []), *self._unknown.get(ctx.key, ("", 0, []))[2]]
-
-    async def _read_unknown(self, ctx: Context[RedisCluster]) -> None:
-        """Look once per generation for fields the type does not know: a cached object no longer has them."""
-        seen = (ctx.obj.metadata.uid or "", ctx.obj.metadata.generation or 0)
-        if self._unknown.get(ctx.key, ("", 0))[:2] == seen:
-            return
-        resource = RedisCluster.resource
-        try:
-            answer = await self._manager.client.live.request(
-                "GET", resource.path(namespace=ctx.key.namespace, name=ctx.key.name)
-            )
-        except KubeError:
-            return  # the next look tries again; nothing else depends on it
-        raw = msgspec.json.decode(answer.body)
-        if (raw.get("metadata") or {}).get("uid") != ctx.obj.metadata.uid:
-            return
-        found = unknown_fields(RedisClusterSpec, raw.get("spec") or {}, path="spec")
-        self._unknown[ctx.key] = (*seen, [f"{one}; correct or remove it" for one in found])
+        return [*said, *([storage] if storage else []), *self._unknown.of(ctx.key)]
 
     def _with_entry(
         self, ctx: Context[RedisCluster], status: RedisClusterStatus, names: Names
