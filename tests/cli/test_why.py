@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mooring.cli.main import main
-from mooring.cli.why import explained
+from mooring.cli.why import explained, kind_of
 
 SINCE = "2026-01-01T12:00:00Z"
 
@@ -96,3 +96,27 @@ def test_an_unknown_kind_is_refused_with_those_there_are(capsys: pytest.CaptureF
         main(["why", "teapot/mine"])
     assert ended.value.code == 1
     assert "rediscluster" in "".join(capsys.readouterr())
+
+
+def test_a_redis_cluster_of_harmonycloud_tells_of_its_nodes_and_its_slots() -> None:
+    node = {"name": "cart-1", "domainName": "cart-1.cart", "type": "master", "lastTransitionTime": SINCE}
+    down = {**node, "status": "False", "reason": "HeldBack", "message": "it waits until its data is safe"}
+    plan = {"kind": "Drain", "replicas": 6, "since": SINCE, "moved": 100, "total": 4096, "secondsLeft": 9}
+    said = text(cluster(down, standardConditions=[SERVES, RESTS], slotPlan=plan))
+    assert "Serves: cart-0 leads" in said
+    assert "cart-1: False since" in said
+    assert "HeldBack: it waits until its data is safe" in said
+    assert f"Drain towards 6 nodes since {SINCE}: 100 of 4096 slots, 9 s left" in said
+
+
+@pytest.mark.parametrize(
+    ("word", "group"),
+    [
+        ("rediscluster", "redis.kun"),
+        ("rec", "redis.middleware.hc.cn"),
+        ("redisclusters.redis.middleware.hc.cn", "redis.middleware.hc.cn"),
+    ],
+)
+def test_kinds_are_called_as_kubectl_calls_them(word: str, group: str) -> None:
+    kind, name = kind_of(f"{word}/cart")
+    assert (kind.resource.group, name) == (group, "cart")

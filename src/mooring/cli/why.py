@@ -17,8 +17,9 @@ from mooring.kube.object import Object, decode
 from mooring.operators.redis.sentinel import RedisCluster
 from mooring.operators.redis.sentinel.saved import gather
 from mooring.operators.registry import OPERATORS
+from mooring.runtime.crd import crd_of
 
-__all__ = ["add_parser", "explained"]
+__all__ = ["add_parser", "explained", "kind_of"]
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -48,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _run(options: argparse.Namespace) -> int:
-    kind, name = _kind(options.object)
+    kind, name = kind_of(options.object)
     client = Client(HttpTransport(Config.load(options.kubeconfig, options.context)))
     try:
         path = kind.resource.path(namespace=options.namespace, name=name)
@@ -62,15 +63,15 @@ async def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _kind(text: str) -> tuple[type[Object], str]:
-    """The kind and the name of ``rediscluster/demo`` or ``redisclusters.redis.kun/demo``."""
+def kind_of(text: str) -> tuple[type[Object], str]:
+    """The kind and the name of ``rediscluster/demo``, ``rec/demo`` or ``redisclusters.redis.kun/demo``."""
     word, _, name = text.partition("/")
-    known = OPERATORS["redis-sentinel"].kinds  # the others cannot be asked yet
+    known = [kind for operator in OPERATORS.values() for kind in operator.kinds]
     for kind in known:
-        plain = {kind.resource.kind.lower(), kind.resource.plural}
+        plain = {kind.resource.kind.lower(), kind.resource.plural, *crd_of(kind).short_names}
         if name and word.lower() in plain | {f"{one}.{kind.resource.group}" for one in plain}:
             return kind, name
-    kinds = ", ".join(sorted(kind.resource.kind.lower() for kind in known))
+    kinds = ", ".join(f"{kind.resource.plural}.{kind.resource.group}" for kind in known)
     raise ValueError(f"{text!r}: give KIND/NAME; the kinds are {kinds}")
 
 
@@ -110,7 +111,9 @@ def explained(raw: Mapping[str, Any], warnings: Iterable[str] = ()) -> Iterator[
     """The answer, line by line, from the object as the API server gives it."""
     meta, status = raw["metadata"], raw.get("status") or {}
     yield f"{raw.get('kind')} {meta.get('namespace')}/{meta.get('name')}"
-    conditions = {one.get("type"): one for one in status.get("conditions") or ()}
+    # HarmonyCloud's conditions are one for each redis node; there the standard ones are beside them.
+    listed = status.get("standardConditions") or status.get("conditions")
+    conditions = {one.get("type"): one for one in listed or ()}
     if "Ready" not in conditions:
         yield "  No operator has looked at it yet: is one running, and does its --scope include this object?"
         return
@@ -155,6 +158,10 @@ def _under_way(status: Mapping[str, Any]) -> Iterator[str]:
             yield f"  Roll-out of the {component} pods stopped at {roll['pod']}: {text}"
         else:
             yield f"  Roll-out of the {component} pods since {roll.get('since')}"
+    if plan := status.get("slotPlan"):
+        left = f", {plan['secondsLeft']} s left" if plan.get("secondsLeft") is not None else ""
+        done = f"{plan.get('moved', 0)} of {plan.get('total')} slots"
+        yield f"  {plan.get('kind')} towards {plan.get('replicas')} nodes since {plan.get('since')}: {done}{left}"
     if password := status.get("password"):
         yield f"  Change of the password: {password.get('phase')} since {password.get('since')}"
 
@@ -164,6 +171,10 @@ def _parts(status: Mapping[str, Any]) -> Iterator[str]:
         if one.get("state") not in ("Online", "Watching"):
             reason = f" ({one['reason']})" if one.get("reason") else ""
             yield f"  {one.get('name')}: {one.get('state')}{reason} since {one.get('since')}"
+    for one in status.get("conditions") or ():
+        if "domainName" in one and one.get("status") != "True":
+            why = f"{one.get('reason')}: {one.get('message')}"
+            yield f"  {one.get('name')}: {one.get('status')} since {one.get('lastTransitionTime')}: {why}"
     for key, result in (status.get("config") or {}).items():
         if result.get("state") != "Applied":
             yield f"  spec.config.{key}: {result.get('state')}: {result.get('message')}"
