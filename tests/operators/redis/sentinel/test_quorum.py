@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import msgspec
+import pytest
 from tests.operators.redis.sentinel.builders import Scene, ago, healthy
 from tests.operators.redis.sentinel.test_plan import is_a, waits_for
 
 from mooring.operators.redis.dial import Address
 from mooring.operators.redis.sentinel.moves import Hasten, InSync, LastFailover, Monitor, TuneSentinel
+from mooring.operators.redis.sentinel.quorum import PERIODS
 from mooring.operators.redis.sentinel.topology import Peer, Replica
 
 DEAD = Address("10.9.9.9", 6379)
@@ -48,10 +50,16 @@ def test_settings_that_differ_are_set_and_nothing_else() -> None:
     assert (move.sentinel.name, dict(move.settings)) == ("sentinel-1", {"quorum": "2"})
 
 
-def test_sentinels_that_can_are_told_to_ask_more_often() -> None:
-    scene = healthy().sentinel("sentinel-1", info_period=10000).sentinel("sentinel-2", info_period=2000)
-    move = is_a(Hasten, scene.decide())
-    assert ([one.name for one in move.sentinels], move.periods["info-period"]) == (["sentinel-1"], 2000)
+@pytest.mark.parametrize("late", [{"info-period": 10000}, {"publish-period": 1000}], ids=str)
+def test_sentinels_that_can_are_told_to_ask_more_often_and_not_to_take_others_sooner(
+    late: dict[str, int],
+) -> None:
+    scene = healthy().sentinel("sentinel-0", periods={})
+    scene = scene.sentinel("sentinel-1", periods={**PERIODS, "tilt-period": 30000, **late})
+    move = is_a(Hasten, scene.sentinel("sentinel-2", periods=PERIODS).decide())
+    assert [one.name for one in move.sentinels] == ["sentinel-1"]
+    assert (move.periods["info-period"], move.periods["publish-period"]) == (2000, 2000)
+    assert is_a(InSync, scene.sentinel("sentinel-1", periods=move.periods).decide())
 
 
 def test_the_users_quorum_wins() -> None:
@@ -91,6 +99,41 @@ def test_a_sentinel_that_sees_nobody_it_could_elect_is_no_quorum_either() -> Non
     waits_for("SentinelsLearning", scene.sentinel("sentinel-1", replicas=barred).decide())
 
 
+def without(scene: Scene, name: str, *, replica: str) -> Scene:
+    """A sentinel that has not heard of a replica yet."""
+    watcher = scene.watchers[name]
+    assert watcher.sentinel is not None
+    return scene.sentinel(name, replicas=tuple(one for one in watcher.sentinel.replicas if one.ip != replica))
+
+
+def test_a_replica_that_has_just_come_up_does_not_keep_the_sentinels_from_forgetting() -> None:
+    scene = haunted(healthy(), "sentinel-0", "sentinel-1", "sentinel-2")
+    for name in ("sentinel-0", "sentinel-1", "sentinel-2"):
+        scene = without(scene, name, replica="10.0.0.3")
+    assert names(is_a(Monitor, scene.decide())) == ["sentinel-0"]
+
+
+def test_a_sentinel_that_knows_a_replica_the_others_do_not_is_not_the_one_that_forgets() -> None:
+    scene = haunted(healthy(), "sentinel-0", "sentinel-1")
+    scene = without(scene, "sentinel-1", replica="10.0.0.3")
+    assert names(is_a(Monitor, scene.decide())) == ["sentinel-1"]
+    scene = without(haunted(healthy(), "sentinel-0"), "sentinel-1", replica="10.0.0.3")
+    waiting = waits_for("SentinelsLearning", scene.decide())
+    assert "sentinel-1 must be able to fail over first" in waiting.message
+
+
+def test_those_who_forget_and_those_who_stay_are_introduced() -> None:
+    scene = haunted(healthy(), "sentinel-1")
+    for number in range(3):
+        scene = scene.sentinel(f"sentinel-{number}", my_id=f"id-{number}")
+    move = is_a(Monitor, scene.decide())
+    assert {id: peer.name for id, peer in move.peers.items()} == {
+        "id-0": "sentinel-0",
+        "id-1": "sentinel-1",
+        "id-2": "sentinel-2",
+    }
+
+
 def followed(scene: Scene) -> Scene:
     """Every sentinel lists a live follower that is no pod of ours."""
     foreign = Peer(ip="172.16.0.1", port=6379, priority=0, flags=frozenset({"slave"}))
@@ -103,6 +146,12 @@ def followed(scene: Scene) -> Scene:
 def test_a_live_follower_that_is_not_ours_is_left_alone() -> None:
     theirs = Replica(ip="172.16.0.1", port=6379, state="online", offset=1000, lag=0)
     assert is_a(InSync, followed(healthy()).server("redis-0", replicas=(theirs,)).decide())
+
+
+def test_a_follower_that_no_sentinel_reaches_is_left_alone_while_the_master_lists_it() -> None:
+    theirs = Replica(ip="10.9.9.9", port=6379, state="online", offset=1000, lag=0)
+    scene = haunted(healthy(), "sentinel-0", "sentinel-1", "sentinel-2")
+    assert is_a(InSync, scene.server("redis-0", replicas=(theirs,)).decide())
 
 
 def test_a_pod_that_is_gone_is_forgotten_before_the_sentinels_miss_it() -> None:

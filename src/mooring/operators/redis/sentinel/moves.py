@@ -229,12 +229,14 @@ class Switch(Move):
 
 @dataclass(frozen=True, kw_only=True)
 class Monitor(Move):
-    """Point sentinels at the master: all REMOVEd first, then MONITORed, then set."""
+    """Point sentinels at the master: all REMOVEd first, then MONITORed and set, then introduced to the others."""
 
     sentinels: tuple[Target, ...]
     master: Address
     quorum: int
     settings: Mapping[str, str] = field(default_factory=dict)
+    peers: Mapping[str, Target] = field(default_factory=dict)
+    """All that answered, these among them, by their ids."""
 
 
 @dataclass(frozen=True, kw_only=True)

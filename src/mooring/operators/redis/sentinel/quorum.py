@@ -18,7 +18,7 @@ from mooring.operators.redis.sentinel.moves import (
     Wait,
     sentinel_target,
 )
-from mooring.operators.redis.sentinel.topology import REDIS_PORT, Member, Sentinel, Server, Watcher
+from mooring.operators.redis.sentinel.topology import REDIS_PORT, Member, Peer, Sentinel, Server, Watcher
 
 __all__ = ["learning", "repair"]
 
@@ -29,14 +29,16 @@ INFO_PERIOD = 2000
 a new replica, or who may not be elected, stays unknown to it. Its own candidates may be three periods old."""
 PERIODS = {
     "info-period": INFO_PERIOD,
-    "publish-period": 1000,  # its greetings, by which its peers know it (2,000 of itself)
+    # Four of these a server may lead, though it is remembered as a replica, before it is made to follow (sentinel.c): so
+    # long another cluster's master at an address that was ours is safe. As it is of itself, never less.
+    "publish-period": 2000,
     "ping-period": 500,  # how late it notices that a server hangs, beside down-after (1,000)
     "ask-period": 200,  # how late it hears that its peers notice it too (1,000)
 }
 TURNED_WITHIN = 30.0
 """Seconds after a fail-over in which a foreign follower may not have been turned to the new master yet."""
 HAUNTED_AGAIN = 0.2
-"""Seconds between two looks while sentinels remember what is not ours: within ten they make it follow our master."""
+"""Seconds between two looks while sentinels remember what is not ours: after eight they make it follow our master."""
 LEARN_WITHIN = 30.0
 """Seconds a sentinel gets to know every replica and peer (it asks every 10); then it is pointed anew."""
 
@@ -53,10 +55,12 @@ def repair(look: Look, member: Member, server: Server) -> Verdict | None:
         return verdict
     if blank:
         return _monitor(look, blank, right, why="they watch no master yet")
-    if slow := [one for one, it in seen if it.info_period > INFO_PERIOD]:
-        names = ", ".join(one.name for one in slow)
+    if other := [
+        one for one, it in seen if any(it.periods.get(name, ms) != ms for name, ms in PERIODS.items())
+    ]:
+        names = ", ".join(one.name for one in other)
         return Hasten(
-            sentinels=tuple(sentinel_target(one) for one in slow),
+            sentinels=tuple(sentinel_target(one) for one in other),
             periods=PERIODS,
             why=f"{names} would learn of changes within ten seconds only",
         )
@@ -96,6 +100,7 @@ def _monitor(look: Look, watchers: list[Watcher], right: Address, *, why: str) -
         master=right,
         quorum=look.quorum,
         settings=look.wanted.sentinel_settings,
+        peers={one.sentinel.my_id: sentinel_target(one) for one in look.watchers if one.sentinel},
         why=f"{names}: {why}",
     )
 
@@ -114,34 +119,59 @@ def _complete(
 ) -> Verdict | None:
     """Every sentinel knows every live replica and peer, and nobody else."""
     right = Address(member.ip, REDIS_PORT)
-    recent = look.recorded.last_failover
-    turned = recent is None or look.seconds_since(recent.at) > TURNED_WITHIN
-    followers = {one.ip for one in server.replicas} if turned else None
     replicas = _in_sync(look, member)
-    ours = {one.ip for one in look.topology.members if one.ip}
     peers = {one.pod.ip for one, _ in seen}
-    all_peers = {one.pod.ip for one in look.topology.watchers if one.pod.ip}
+    if verdict := _forget(look, server, seen=seen, right=right, replicas=replicas, peers=peers):
+        return verdict
     ignorant = _blind(seen, replicas=replicas, peers=peers)
     blind = [(one, it) for one, it in seen if one.name in ignorant]
-    haunted = [one for one, it in seen if _ghosts(it, ours=ours, followers=followers, peers=all_peers)]
-    if haunted:
-        whole = [
-            one.name for one, it in seen if _able(it, right) and one.name not in {w.name for w, _ in blind}
-        ]
-        pick = haunted[0]
-        others = [name for name in whole if name != pick.name]
-        if len(others) >= look.sentinel_count // 2 + 1:
-            return _monitor(look, [pick], right, why="it knows addresses that no pod of this cluster has")
-        if len(seen) >= look.sentinel_count:
-            unsure = next((one.name for one, _ in seen if one.name not in whole), pick.name)
-            return Wait(
-                reason="SentinelsLearning",
-                message=f"{pick.name} knows addresses that no pod here has; {unsure} must be able to fail over first",
-                after=HAUNTED_AGAIN,
-            )
     if blind:
         return _teach(look, blind, seen=seen, right=right)
     return None
+
+
+def _forget(
+    look: Look,
+    server: Server,
+    *,
+    seen: list[tuple[Watcher, Sentinel]],
+    right: Address,
+    replicas: set[str],
+    peers: set[str],
+) -> Verdict | None:
+    """One sentinel forgets what is not ours, if the others can do meanwhile what it can.
+
+    They need to know the replicas it knows, no more: waiting for a replica that has just come up to be known by
+    all would last as long as a foreign master is safe.
+    """
+    recent = look.recorded.last_failover
+    turned = recent is None or look.seconds_since(recent.at) > TURNED_WITHIN
+    listed = {one.ip for one in server.replicas}
+    ours = {one.ip for one in look.topology.members if one.ip}
+    all_peers = {one.pod.ip for one in look.topology.watchers if one.pod.ip}
+    haunted = [
+        (one, it) for one, it in seen if _ghosts(it, ours=ours, listed=listed, turned=turned, peers=all_peers)
+    ]
+    for pick, its in haunted:
+        known = replicas & _live(its.replicas)
+        able = [
+            one.name
+            for one, it in seen
+            if one is not pick
+            and _able(it, right)
+            and _knows(it, own=one.pod.ip, replicas=known, peers=peers)
+        ]
+        if len(able) >= look.sentinel_count // 2 + 1:
+            return _monitor(look, [pick], right, why="it knows addresses that no pod of this cluster has")
+    if not haunted or len(seen) < look.sentinel_count:
+        return None
+    # The others of the last one tried: none could be spared.
+    unsure = next((one.name for one, _ in seen if one.name not in {pick.name, *able}), pick.name)
+    return Wait(
+        reason="SentinelsLearning",
+        message=f"{pick.name} knows addresses that no pod here has; {unsure} must be able to fail over first",
+        after=HAUNTED_AGAIN,
+    )
 
 
 def learning(look: Look) -> frozenset[str]:
@@ -191,27 +221,29 @@ def _teach(
     )
 
 
+def _live(known: tuple[Peer, ...]) -> set[str]:
+    return {peer.ip for peer in known if peer.alive}
+
+
 def _knows(sentinel: Sentinel, *, own: str, replicas: set[str], peers: set[str]) -> bool:
-    live = {peer.ip for peer in sentinel.replicas if peer.alive}
-    return replicas <= live and peers - {own} <= {peer.ip for peer in sentinel.sentinels if peer.alive}
+    return replicas <= _live(sentinel.replicas) and peers - {own} <= _live(sentinel.sentinels)
 
 
-def _ghosts(sentinel: Sentinel, *, ours: set[str], followers: set[str] | None, peers: set[str]) -> list[str]:
+def _ghosts(
+    sentinel: Sentinel, *, ours: set[str], listed: set[str], turned: bool, peers: set[str]
+) -> list[str]:
     """Entries at addresses no pod of ours has; a foreign follower is left alone.
 
-    That is one which the master itself lists: a pod that is gone would seem alive for as long as down-after. Where
-    ``followers`` is None the master may not know all of its own yet.
+    That is one which the master itself lists: the sentinel would hear of it again at once, whether it reaches it or
+    not. A pod that is gone would seem alive for as long as down-after; unless ``turned`` the master may not know all
+    of its own yet.
 
     One that leads is another cluster's server at an address that was ours, or was given a life of its own: a
     sentinel that remembers it makes it follow our master within ten seconds. Nor is a live foreign sentinel left
     alone: it calls its own master by the same name, and one greeting of a higher epoch would hand our servers over.
     """
     foreign = [peer for peer in sentinel.replicas if peer.ip not in ours]
-    lost = [
-        one.ip
-        for one in foreign
-        if one.leads or not one.alive or (followers is not None and one.ip not in followers)
-    ]
+    lost = [one.ip for one in foreign if one.leads or (one.ip not in listed and (turned or not one.alive))]
     return lost + [peer.ip for peer in sentinel.sentinels if peer.ip not in peers]
 
 

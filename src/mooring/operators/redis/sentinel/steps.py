@@ -282,7 +282,33 @@ class Steps:
 
         await self._each(move.sentinels, forget)
         await self._each(move.sentinels, point)
+        await self._introduce(move)
         return Done()
+
+    async def _introduce(self, move: Monitor) -> None:
+        """Sentinels hear of each other by the greeting each would publish itself within two seconds.
+
+        Epochs of 0 in it change nothing for who hears it. One that does not get through is no failure: it comes
+        by itself.
+        """
+        name, master = self._master_name, move.master
+        greetings = {
+            peer: f"{peer.address.ip},{peer.address.port},{id},0,{name},{master.ip},{master.port},0"
+            for id, peer in move.peers.items()
+            if id
+        }
+
+        async def greet(target: Target) -> None:
+            heard = [
+                ("PUBLISH", "__sentinel__:hello", text)
+                for peer, text in greetings.items()
+                if peer != target and (peer in move.sentinels or target in move.sentinels)
+            ]
+            async with self._dial.link(target.address) as link:
+                await link.pipeline(heard)
+
+        with contextlib.suppress(DialError, StepFailed):
+            await self._each(tuple(greetings), greet)
 
     async def tune(self, move: TuneSentinel) -> Done:
         """SENTINEL SET of what differs."""

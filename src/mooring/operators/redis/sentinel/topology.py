@@ -124,8 +124,8 @@ class Sentinel:
     sentinels: tuple[Peer, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     quorum_ok: bool = False
-    info_period: int = 0
-    """Milliseconds between two questions to the servers; 0 where it cannot be told (before 7.0)."""
+    periods: Mapping[str, int] = field(default_factory=dict)
+    """Milliseconds between its questions, greetings ... by their names; empty where it cannot be told (before 7.0)."""
     other_masters: tuple[str, ...] = ()
     """Names of further masters it monitors; not ours, left alone."""
 
@@ -342,7 +342,9 @@ async def read_sentinel(link: Link, *, master_name: str = MASTER_NAME) -> Sentin
     base = Sentinel(
         my_id="" if isinstance(my_id, Refused) else str(my_id),
         version=version,
-        info_period=0 if isinstance(timers, Refused) else _int(_pairs(timers).get("INFO-PERIOD")),
+        periods={}
+        if isinstance(timers, Refused)
+        else {name.lower(): _int(value) for name, value in _pairs(timers).items()},
         other_masters=tuple(str(master.get("name")) for master in known if master is not ours),
     )
     if ours is None:
@@ -350,7 +352,7 @@ async def read_sentinel(link: Link, *, master_name: str = MASTER_NAME) -> Sentin
     return Sentinel(
         my_id=base.my_id,
         version=base.version,
-        info_period=base.info_period,
+        periods=base.periods,
         other_masters=base.other_masters,
         master=Address(ours.get("ip", ""), _int(ours.get("port"))),
         flags=_flags(ours),
