@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 from mooring.local.api import failures
@@ -31,8 +30,9 @@ async def account_made(obj: JsonObject, call: Call) -> None:
     if name != _DEFAULT or not _makes_accounts(call):
         return
     accounts = call.cluster.store.collection(_ACCOUNTS)
-    deadline = time.monotonic() + _PATIENCE
-    while accounts.head((call.namespace, name)) is None and time.monotonic() < deadline:
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + _PATIENCE
+    while accounts.head((call.namespace, name)) is None and clock() < deadline:
         await asyncio.sleep(_LOOK)
 
 

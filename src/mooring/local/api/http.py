@@ -101,7 +101,7 @@ class Request:
     acting: tuple[tuple[str, str], ...] = ()
     upgrade: web.BaseRequest | None = None
     #: Whether somebody still waits for the answer.
-    connected: Callable[[], bool] = lambda: True
+    connected: Callable[[], bool] | None = None
     warnings: list[str] = field(default_factory=list)
     #: What admission tells the audit log.
     annotations: dict[str, str] = field(default_factory=dict)

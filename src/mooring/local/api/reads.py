@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import random
-import time
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -383,11 +383,16 @@ def watch(call: Call) -> Answer:
         _Encoder(call, Format(form.shape, api_version=form.api_version)),
         version=version or 0,
         initial=initial,
-        deadline=time.monotonic() + seconds,
+        deadline=_now() + seconds,
         bookmarks=query.flag("allowWatchBookmarks"),
         marks_end="sendInitialEvents" in query and initial,
     )
     return Answer(200, stream=stream.run(), ends_itself=True)
+
+
+def _now() -> float:
+    """Seconds on the event loop's own clock: a test that moves it moves the watches with it."""
+    return asyncio.get_running_loop().time()
 
 
 @dataclass(slots=True)
@@ -442,9 +447,11 @@ class _Watch:
 
     async def _changes(self) -> AsyncGenerator[bytes]:
         collection, store = self.call.collection, self.call.cluster.store
-        next_bookmark = time.monotonic() + BOOKMARK_SECONDS * random.uniform(0.8, 1.0)
+        next_bookmark = _now() + BOOKMARK_SECONDS * random.uniform(0.8, 1.0)
         closing, connected = self.call.cluster.closing, self.call.request.connected
-        while (now := time.monotonic()) < self.deadline and not closing.is_set() and connected():
+        # Who asks within this process closes its stream; one at the far end of a socket may just be gone.
+        longest = self.deadline if connected is None else _ALIVE_SECONDS
+        while (now := _now()) < self.deadline and not closing.is_set() and (not connected or connected()):
             events = collection.since(self.version)
             if events:
                 if self.call.served.custom is not None:
@@ -462,7 +469,7 @@ class _Watch:
                 yield self.encoder.bookmark(self.version)
                 continue
             wait = min(self.deadline, next_bookmark if self.bookmarks else self.deadline) - now
-            await collection.changed(timeout=min(max(wait, 0.01), _ALIVE_SECONDS))
+            await collection.changed(timeout=min(max(wait, 0.01), longest))
 
     async def _shown(self, event: Event) -> Event:
         """Return an event with its objects in the version of this watch."""
