@@ -5,6 +5,6 @@ They wake on changes, never on a timer; names they give are made from what they 
 something twice does it once; when all is as it should be they write nothing.
 """
 
-from mooring.local.controllers.registration import register, register_for_nodes
+from mooring.local.controllers.registration import register, register_for_nodes, register_for_tests
 
-__all__ = ["register", "register_for_nodes"]
+__all__ = ["register", "register_for_nodes", "register_for_tests"]

@@ -33,7 +33,7 @@ from mooring.local.controllers.volumes import (
 )
 from mooring.runtime import EventRecorder, Manager
 
-__all__ = ["register", "register_for_nodes"]
+__all__ = ["register", "register_for_nodes", "register_for_tests"]
 
 
 def register(
@@ -102,6 +102,38 @@ def register_for_nodes(manager: Manager, *, volumes: Path, locks: Path | None = 
     context = Context(manager.client, manager.informers, manager.clock, _Sources(manager).of)
     directories = _directories(volumes, locks)
     for part in (Scheduler(context), Provisioner(context, directories), Reclaimer(context, directories)):
+        manager.add(part.controller())
+
+
+def register_for_tests(manager: Manager, *, volumes: Path) -> None:
+    """Add what workloads need of a cluster whose nodes are simulated and never fail.
+
+    Left out are the life of nodes, autoscaling, signing, cron and roles; ``volumes`` as for `register`.
+    """
+    sources = _Sources(manager)
+    context = Context(manager.client, manager.informers, manager.clock, sources.of)
+    directories = _directories(volumes, None)
+    kinds = Kinds(context)
+    collector = GarbageCollector(context, kinds)
+    manager.serve("kinds", kinds.run)
+    manager.serve("garbage collector", collector.run)
+    for part in (
+        collector,
+        NamespaceController(context, kinds, collector),
+        NamespaceFurniture(context, "no authority"),
+        StatefulSetController(context),
+        ReplicaSetController(context, SETS),
+        DeploymentController(context),
+        DaemonSetController(context),
+        JobController(context),
+        EndpointsController(context),
+        ClaimController(context),
+        VolumeController(context),
+        Provisioner(context, directories),
+        Reclaimer(context, directories),
+        ClaimProtection(context),
+        Scheduler(context),
+    ):
         manager.add(part.controller())
 
 
