@@ -1,0 +1,464 @@
+"""Faults at the boundary between an operator and its API server, as data.
+
+    plan = Plan(name="...", faults=(Fault(kind="crash-after", at="POST /api/v1/namespaces/default/configmaps"),))
+    faults = Faults(plan, plane)
+    manager = Manager(Client(faults.transport()), ...)
+
+A fault strikes at a moment. That is the ``nth`` time the operator sends a request
+(``PATCH /apis/apps/v1/namespaces/default/deployments/web``), or the ``nth`` time the server makes a change
+(``MODIFIED deployments.apps default/web``), whoever caused it. A plan is JSON; one that fails can be kept.
+
+| kind | at a | what happens |
+|---|---|---|
+| crash-before, crash-after | request | the process dies right before, or right after the server carried it out |
+| lost-answer, reset | request | it is carried out and the answer is lost, or it never arrives |
+| conflict, invalid, throttle, error | request | 409; 422; 429 with Retry-After; 500: not carried out |
+| usurp | request | another process takes the Lease ``lease``, then the request goes on |
+| suspend, wall | either | ``seconds`` pass in which nothing runs; the wall clock is set by ``seconds`` |
+| cut, torn, gone | change | the watches that should tell it break; break within a line; end with 410 |
+| stall | change | the watches that should tell it never tell anything again |
+| delay | change | the watches tell it, and all that follows, ``seconds`` later |
+| skip | change | watches tell nothing of it, nor of what follows, until ``until``; then they end with 410 |
+| stale | change | at ``until`` the process dies; the next one finds lists and watches as they were at ``at``, for ``seconds`` |
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from typing import Any, Final, Literal, get_args
+
+import msgspec
+
+from mooring.cache.clock import rfc3339
+from mooring.kube import MergePatch, Response, StreamResponse, Transport, TransportError
+from mooring.kube.objects.coordination import Lease
+from mooring.local.api.storage import Collection, Event
+from mooring.testing.plane import ControlPlane
+
+__all__ = ["KINDS", "Fault", "FaultKind", "Faults", "Plan", "request_moment"]
+
+FaultKind = Literal[
+    "crash-before",
+    "crash-after",
+    "lost-answer",
+    "reset",
+    "conflict",
+    "invalid",
+    "throttle",
+    "error",
+    "usurp",
+    "suspend",
+    "wall",
+    "cut",
+    "torn",
+    "gone",
+    "stall",
+    "delay",
+    "skip",
+    "stale",
+]
+KINDS: Final[tuple[str, ...]] = get_args(FaultKind)
+
+READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_CHANGES: Final = ("ADDED ", "MODIFIED ", "DELETED ")
+_REFUSALS: Final = {
+    "conflict": (
+        409,
+        "Conflict",
+        "the object has been modified; please apply your changes to the latest version",
+    ),
+    "invalid": (422, "Invalid", "an admission plugin does not like it today"),
+    "throttle": (429, "TooManyRequests", "too many requests, please try again later"),
+    "error": (500, "InternalError", "etcdserver: request timed out"),
+}
+RETRY_AFTER: Final = 3
+
+#: The moment of the request that is being carried out, for whoever observes the server's changes.
+request_moment: ContextVar[str] = ContextVar("request_moment", default="")
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One fault; see the module's text. ``seconds`` is 30 unless given."""
+
+    kind: FaultKind
+    at: str
+    nth: int = 1
+    until: str = ""
+    until_nth: int = 1
+    seconds: float = 30.0
+    lease: str = ""
+
+    def __post_init__(self) -> None:
+        needs_change = self.kind in ("cut", "torn", "gone", "stall", "delay", "skip", "stale")
+        if self.kind not in ("suspend", "wall") and self.at.startswith(_CHANGES) != needs_change:
+            raise ValueError(
+                f"{self.kind} strikes at a {'change' if needs_change else 'request'}, not {self.at!r}"
+            )
+        if self.kind in ("skip", "stale") and not self.until.startswith(_CHANGES):
+            raise ValueError(f"{self.kind} needs the change that it lasts until")
+        if self.kind == "usurp" and "/" not in self.lease:
+            raise ValueError("usurp needs the lease, as namespace/name")
+
+    def __str__(self) -> str:
+        nth = f" #{self.nth}" if self.nth > 1 else ""
+        return f"{self.kind} at {self.at}{nth}" + (f" until {self.until}" if self.until else "")
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is to go wrong in one run of a workload; without faults: nothing."""
+
+    workload: str = ""
+    faults: tuple[Fault, ...] = ()
+
+    @classmethod
+    def load(cls, text: bytes | str) -> Plan:
+        """From JSON; raises msgspec.ValidationError."""
+        return msgspec.json.decode(text, type=cls)
+
+    def dump(self) -> bytes:
+        """As JSON, for a file."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+
+    def __str__(self) -> str:
+        return f"{self.workload}: {'; '.join(map(str, self.faults)) or 'no fault'}"
+
+
+class _Gate:
+    """What is held back of one resource's changes, from a version on."""
+
+    def __init__(self, fault: Fault, resource: str, version: int) -> None:
+        self.fault, self.resource, self.version = fault, resource, version
+        self.opened = asyncio.Event()
+
+
+class Faults:
+    """Carries a plan out, over all the lives of an operator on a plane.
+
+    `transport` is what a new process of the operator talks through; `died` is set when the plan ends it. What
+    it does after that reaches nobody.
+    """
+
+    def __init__(self, plan: Plan, plane: ControlPlane) -> None:
+        self._plane = plane
+        self._clock = plane.clock
+        self._waiting = list(plan.faults)
+        self._count: Counter[str] = Counter()
+        self._gates: list[_Gate] = []
+        self._life: _Life | None = None
+        #: The faults that came to strike.
+        self.struck: list[Fault] = []
+        self.died = asyncio.Event()
+        #: While set, lists and watches of new processes show the past.
+        self.frozen: int | None = None
+        self.thawed = asyncio.Event()
+        plane.observe(self._on_change)
+
+    @property
+    def missed(self) -> list[Fault]:
+        """The faults whose moment never came."""
+        return list(self._waiting)
+
+    def transport(self) -> Transport:
+        """A new process's transport; the one before is dead."""
+        self.die()
+        self.died = asyncio.Event()
+        self._life = _Life(self, self._plane.transport("operator"), self.frozen)
+        return self._life
+
+    def die(self) -> None:
+        """End the process that talks through the newest transport, as SIGKILL would."""
+        if self._life is not None:
+            self._life.dead = True
+        self.died.set()
+
+    # --- moments
+
+    def _due(self, moment: str) -> list[Fault]:
+        """The faults that begin at this occurrence of a moment."""
+        self._count[moment] += 1
+        due = [one for one in self._waiting if one.at == moment and one.nth == self._count[moment]]
+        for fault in due:
+            self._waiting.remove(fault)
+            self.struck.append(fault)
+        return due
+
+    def on_request(self, moment: str) -> list[Fault]:
+        """Count a request; returns what is to happen to it."""
+        due = self._due(moment)
+        for fault in due:
+            self._move_clock(fault)
+        return due
+
+    def _move_clock(self, fault: Fault) -> None:
+        if fault.kind == "suspend":
+            self._clock.suspend(fault.seconds)
+        elif fault.kind == "wall":
+            self._clock.set_wall(fault.seconds)
+
+    def _on_change(self, collection: Collection, event: Event) -> None:
+        namespace, name = event.entry.place
+        moment = f"{event.type} {collection.resource} {namespace}/{name}"
+        count = self._count[moment] + 1
+        for gate in self._gates:
+            if (gate.fault.until, gate.fault.until_nth) == (moment, count):
+                self._end(gate)
+        for fault in self._due(moment):
+            self._move_clock(fault)
+            if fault.kind not in ("suspend", "wall"):
+                self._begin(fault, collection.resource, event.rv)
+
+    def _begin(self, fault: Fault, resource: str, version: int) -> None:
+        gate = _Gate(fault, resource, version)
+        self._gates.append(gate)
+        if fault.kind == "delay":
+            self._clock.call_later(fault.seconds, gate.opened.set)
+
+    def _end(self, gate: _Gate) -> None:
+        """What lasts until a change has come to it."""
+        if gate.fault.kind == "stale":
+            # The old process sees the change yet; it takes a few turns of the loop.
+            self._clock.call_later(0.05, lambda: self._freeze(gate))
+        else:
+            gate.opened.set()
+
+    def _freeze(self, gate: _Gate) -> None:
+        self.frozen = gate.version
+        self.thawed = asyncio.Event()
+        self.die()
+        self._clock.call_later(gate.fault.seconds, self._thaw)
+
+    def _thaw(self) -> None:
+        self.frozen = None
+        self.thawed.set()
+
+    def gates(self, resource: str, version: int) -> list[_Gate]:
+        """What concerns the news of a resource at a version."""
+        return [
+            g
+            for g in self._gates
+            if g.resource == resource and g.fault.kind != "stale" and version >= g.version
+        ]
+
+    async def usurp(self, fault: Fault) -> None:
+        """Give a Lease to another process, which never renews it."""
+        namespace, name = fault.lease.split("/")
+        now = rfc3339(self._clock.now())[:-1] + ".000000Z"
+        spec = {"holderIdentity": "usurper", "renewTime": now, "acquireTime": now, "leaseDurationSeconds": 15}
+        await self._plane.client.patch(Lease, name, MergePatch({"spec": spec}), namespace=namespace)
+
+
+class _Life:
+    """The transport of one process."""
+
+    def __init__(self, faults: Faults, inner: Transport, frozen: int | None) -> None:
+        self._faults, self._inner, self._frozen = faults, inner, frozen
+        self.dead = False
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Response:
+        """See `Transport.request`."""
+        self._alive()
+        send = _Sending(self._inner, method, path, query=query, body=body, headers=headers, timeout=timeout)
+        if method in READS:
+            return await (send.go() if self._shown_now else self._past(send))
+        moment = f"{method} {path}"
+        due = self._faults.on_request(moment)
+        for fault in due:
+            if fault.kind == "crash-before":
+                await self._die()
+            if fault.kind == "reset":
+                raise TransportError(f"{moment}: connection reset by peer")
+            if fault.kind in _REFUSALS:
+                return _refusal(fault.kind)
+            if fault.kind == "usurp":
+                await self._faults.usurp(fault)
+        answer = await send.go(moment)
+        self._alive()
+        for fault in due:
+            if fault.kind == "crash-after":
+                await self._die()
+            if fault.kind == "lost-answer":
+                raise TransportError(f"{moment}: no answer in time")
+        return answer
+
+    @property
+    def _shown_now(self) -> bool:
+        return self._frozen is None or self._faults.thawed.is_set()
+
+    async def _past(self, send: _Sending) -> Response:
+        """A list as a server shows it that has heard of nothing for a while; single reads go to the database."""
+        answer = await send.go()
+        if answer.status == 200 and _is_list(answer.body):
+            return await send.at(self._frozen or 0)
+        return answer
+
+    def _alive(self) -> None:
+        if self.dead:
+            raise TransportError("this process is dead")
+
+    async def _die(self) -> None:
+        self._faults.die()
+        await asyncio.Event().wait()  # until whoever runs the process takes it away
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[StreamResponse]:
+        """See `Transport.stream`."""
+        self._alive()
+        async with self._inner.stream(method, path, query=query, headers=headers, timeout=timeout) as stream:
+            yield _Watch(self._faults, stream, _resource(path), None if self._shown_now else self._frozen)
+
+    async def close(self) -> None:
+        """See `Transport.close`."""
+
+
+class _Sending:
+    """One request, which may be sent in more than one way."""
+
+    def __init__(self, inner: Transport, method: str, path: str, **options: Any) -> None:
+        self._inner, self._method, self._path, self._options = inner, method, path, options
+
+    async def go(self, moment: str = "") -> Response:
+        """As it is."""
+        token = request_moment.set(moment)
+        try:
+            return await self._inner.request(self._method, self._path, **self._options)
+        finally:
+            request_moment.reset(token)
+
+    async def at(self, version: int) -> Response:
+        """A list, as of a version."""
+        query = {name: value for name, value in (self._options["query"] or {}).items() if name != "continue"}
+        query |= {"resourceVersion": str(version), "resourceVersionMatch": "Exact"}
+        return await self._inner.request(self._method, self._path, **{**self._options, "query": query})
+
+
+class _News(msgspec.Struct):
+    """As much of a watch's line as is needed."""
+
+    class Object(msgspec.Struct):
+        class Metadata(msgspec.Struct):
+            resourceVersion: str = "0"
+
+        metadata: Metadata = msgspec.field(default_factory=Metadata)
+
+    type: str
+    object: Object
+
+
+_decode = msgspec.json.Decoder(_News).decode
+
+
+class _Watch:
+    """A watch that tells what the faults leave of it."""
+
+    def __init__(self, faults: Faults, inner: StreamResponse, resource: str, frozen: int | None) -> None:
+        self._faults, self._inner, self._resource = faults, inner, resource
+        self._frozen = frozen
+        self._done = {
+            id(gate) for gate in faults._gates if gate.fault.kind in ("cut", "torn", "gone", "stall")
+        }
+        self.status, self.headers = inner.status, inner.headers
+
+    async def read(self) -> bytes:
+        """See `StreamResponse.read`."""
+        return await self._inner.read()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for line in self._inner:
+            version = int(_decode(line).object.metadata.resourceVersion or 0)
+            if self._frozen is not None and version > self._frozen:
+                await self._faults.thawed.wait()
+            for gate in self._faults.gates(self._resource, version):
+                if id(gate) in self._done:
+                    continue
+                match gate.fault.kind:
+                    case "cut":
+                        raise TransportError("the stream broke")
+                    case "torn":
+                        yield line[: len(line) // 2]
+                        return
+                    case "gone":
+                        yield _GONE
+                        return
+                    case "stall":
+                        await asyncio.Event().wait()
+                    case "delay":
+                        await gate.opened.wait()
+                    case "skip":
+                        if gate.opened.is_set():
+                            continue
+                        await gate.opened.wait()
+                        yield _GONE
+                        return
+            yield line
+
+
+_GONE: Final = msgspec.json.encode(
+    {
+        "type": "ERROR",
+        "object": {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": "too old resource version",
+            "reason": "Expired",
+            "code": 410,
+        },
+    }
+)
+
+
+class _Kind(msgspec.Struct):
+    kind: str = ""
+
+
+def _is_list(body: bytes) -> bool:
+    return msgspec.json.decode(body, type=_Kind).kind.endswith("List")
+
+
+def _refusal(kind: str) -> Response:
+    code, reason, message = _REFUSALS[kind]
+    status: dict[str, Any] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "code": code,
+        "reason": reason,
+        "message": message,
+    }
+    headers = {"Content-Type": "application/json"}
+    if kind == "throttle":
+        headers["Retry-After"] = str(RETRY_AFTER)
+        status["details"] = {"retryAfterSeconds": RETRY_AFTER}
+    return Response(code, headers, msgspec.json.encode(status))
+
+
+def _resource(path: str) -> str:
+    """The storage's name of what a watch's path lists: ``deployments.apps``."""
+    parts = path.strip("/").split("/")
+    group = parts[1] if parts[0] == "apis" else ""
+    rest = parts[3:] if group else parts[2:]
+    if rest[0] == "namespaces" and len(rest) > 2:
+        rest = rest[2:]
+    return f"{rest[0]}.{group}" if group else rest[0]
