@@ -78,16 +78,6 @@ def test_files_of_packages_lie_under_merged_usr(tmp_path: Path) -> None:
         assert "usr/share/doc/tool/copyright" not in layer.getnames()
 
 
-def test_the_dockerfile_makes_an_image_that_runs_alike() -> None:
-    config = recipes.IMAGES["mooring"].config()
-    lines = (ROOT / "Dockerfile").read_text().splitlines()
-    said = {line.split(" ", 1)[0]: line.split(" ", 1)[1] for line in lines if " " in line}
-    assert json.loads(said["ENTRYPOINT"])[1:] == list(config.entrypoint)[1:]
-    assert json.loads(said["CMD"]) == list(config.command)
-    assert said["USER"] == config.user
-    assert dict(pair.split("=") for pair in said["ENV"].split()) == config.environment
-
-
 def test_the_image_holds_every_locked_dependency_but_those_of_the_embedded_plane() -> None:
     locked = recipes._locked()
     assert " ; " not in locked
