@@ -7,11 +7,13 @@ import asyncio
 import os
 import signal
 from collections.abc import Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import structlog
 
+from mooring.cli.legacy import add_legacy_options, apply_legacy_options, seconds
 from mooring.kube import Client, Config, Forbidden, HttpTransport
 from mooring.operators.host import Operate, Webhooks, apply_crds, operate
 from mooring.operators.registry import Operator, choose
@@ -50,14 +52,33 @@ def add_operator_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="objects worked on at once (default: 8)",
     )
-    parser.add_argument("--ctr-reconciletime", type=int, metavar="S", help=argparse.SUPPRESS)
+    # HarmonyCloud's spellings are accepted beside ours.
+    parser.add_argument(
+        "--cluster-timeout",
+        "--clusterTimeOut",
+        type=float,
+        default=20.0,
+        metavar="MIN",
+        help="minutes after which a Redis Cluster that is being made or changed counts as Failed (default: 20)",
+    )
+    parser.add_argument(
+        "--resync-period",
+        type=seconds,
+        default=15.0,
+        metavar="S",
+        help="seconds between two looks at a Redis Cluster at rest (default: 15); changes come at once",
+    )
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     parser.add_argument("--log-format", choices=["json", "console"], help="default: console on a terminal")
 
 
 def chosen(options: argparse.Namespace) -> tuple[list[Operator], tuple[str, ...]]:
     """The operators and namespaces of these options; raises :class:`ValueError` naming what is wrong."""
-    operators = choose(options.operators)
+    for name in ("cluster_timeout", "resync_period"):
+        if getattr(options, name) <= 0:
+            raise ValueError(f"--{name.replace('_', '-')} {getattr(options, name):g}: must be more than 0")
+    more = {"timeout": options.cluster_timeout * 60, "look_again": options.resync_period}
+    operators = choose(options.operators, options={"redis-cluster": more})
     namespaces = tuple(filter(None, (part.strip() for part in options.namespaces.split(","))))
     if options.scope == "namespaced" and not namespaces:
         raise ValueError(
@@ -65,8 +86,6 @@ def chosen(options: argparse.Namespace) -> tuple[list[Operator], tuple[str, ...]
         )
     if options.workers < 1:
         raise ValueError(f"--workers {options.workers}: must be at least 1")
-    if options.ctr_reconciletime:
-        log.info("--ctr-reconciletime has no effect: changes are watched, nothing is polled")
     return operators, namespaces
 
 
@@ -102,6 +121,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="do not apply the webhook configurations; only put the CA bundle into those present",
     )
     add_operator_options(parser)
+    add_legacy_options(parser)
     parser.set_defaults(run=run)
 
 
@@ -126,10 +146,18 @@ def _webhooks(options: argparse.Namespace) -> Webhooks | None:
     return made
 
 
+def _times(options: argparse.Namespace) -> dict[str, float]:
+    """How long a Lease lasts, where that is said."""
+    names = ("lease_duration", "renew_deadline", "retry_period")
+    given = {name: getattr(options, f"leader_elect_{name}") for name in names}
+    return {name: value for name, value in given.items() if value is not None}
+
+
 def run(options: argparse.Namespace) -> int:
     """Run until SIGTERM or SIGINT."""
     json = None if options.log_format is None else options.log_format == "json"
     configure_logging(level=options.log_level, json=json)
+    apply_legacy_options(options)
     operators, namespaces = chosen(options)
     if not operators:
         raise ValueError("--operators none: there is nothing to run; name one, or leave the option out")
@@ -144,8 +172,10 @@ def run(options: argparse.Namespace) -> int:
         probe_port=options.probe_port if options.probe_port >= 0 else None,
         elect=not options.no_leader_election,
         webhooks=_webhooks(options),
+        election=_times(options),
     )
-    client = Client(HttpTransport(Config.load(options.kubeconfig, options.context)))
+    config = Config.load(options.kubeconfig, options.context)
+    client = Client(HttpTransport(replace(config, server=options.master) if options.master else config))
 
     async def serve() -> None:
         try:

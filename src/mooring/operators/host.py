@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
@@ -63,7 +63,8 @@ class Operate:
     ``namespaces`` restricts what is watched; none means all.
     ``again`` stands for election anew after a lost Lease instead of failing. ``identity`` is who holds the
     Leases, by default a new name for each process; one that is kept takes its own Lease back at once after a
-    crash, and is only for whoever can be sure that its former process is dead. Without ``webhooks`` none are
+    crash, and is only for whoever can be sure that its former process is dead. ``election`` has times of the Leases
+    in seconds, by their names in :class:`~mooring.runtime.Election`. Without ``webhooks`` none are
     served.
     """
 
@@ -78,6 +79,7 @@ class Operate:
     elect: bool = True
     again: bool = False
     identity: str = ""
+    election: Mapping[str, float] = field(default_factory=dict)
     webhooks: Webhooks | None = None
 
     @property
@@ -184,7 +186,9 @@ async def _run(
 
 
 def _election(operator: Operator, how: Operate) -> Election:
-    return Election(lease_name(operator.name, how.scope), how.lease_namespace, identity=how.identity)
+    election = Election(lease_name(operator.name, how.scope), how.lease_namespace, identity=how.identity)
+    times: Mapping[str, Any] = how.election
+    return replace(election, **times)
 
 
 async def _ensure_namespace(client: Client, name: str) -> None:

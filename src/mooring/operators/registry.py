@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
 
 from mooring.kube.object import Object
 from mooring.operators.redis import cluster, sentinel
 from mooring.runtime.webhooks import Webhook
 
-__all__ = ["OPERATORS", "Operator", "choose"]
+__all__ = ["ALIASES", "OPERATORS", "Operator", "choose"]
 
 
 def _no_webhooks(*_: object, **__: object) -> Sequence[Webhook[Any]]:
@@ -43,20 +44,31 @@ OPERATORS: dict[str, Operator] = {
 }
 
 
-def choose(names: str) -> list[Operator]:
-    """The operators of a ``--operators`` value: ``*`` (those that run by default), ``none``, or names joined by commas.
+ALIASES: Final = {"redisCluster": "redis-cluster"}
+"""Names that HarmonyCloud's operator-manager had."""
 
+
+def choose(names: str, *, options: Mapping[str, Mapping[str, Any]] | None = None) -> list[Operator]:
+    """The operators of a ``--operators`` value: ``none``, or names joined by commas.
+
+    ``*`` among them stands for those that run by default, ``-NAME`` takes one out; of several words on one operator
+    the first counts. ``options`` has further words for the ``register`` of an operator, by its name.
     Raises :class:`ValueError` naming the one that does not exist.
     """
-    if names in ("*", "all", ""):
-        return [operator for operator in OPERATORS.values() if operator.default]
     if names == "none":
         return []
-    chosen = []
-    for name in (part.strip() for part in names.split(",")):
-        if name not in OPERATORS:
-            raise ValueError(
-                f"--operators: there is no {name!r}; known are {', '.join(OPERATORS)}, * and none"
-            )
-        chosen.append(OPERATORS[name])
-    return chosen
+    words = [part.strip() for part in names.split(",")]
+    said: dict[str, bool] = {}
+    for word in words:
+        name = word.removeprefix("-")
+        name = name if name in OPERATORS else ALIASES.get(name, name)
+        if word in ("*", "all", "") or name not in OPERATORS:
+            if word not in ("*", "all", ""):
+                known = f"{', '.join(OPERATORS)}, * and none"
+                raise ValueError(f"--operators: there is no {word!r}; known are {known}")
+            continue
+        said.setdefault(name, not word.startswith("-"))
+    everything = any(word in ("*", "all", "") for word in words)
+    chosen = [one for name, one in OPERATORS.items() if said.get(name, everything and one.default)]
+    more = options or {}
+    return [replace(one, register=partial(one.register, **more.get(one.name, {}))) for one in chosen]

@@ -26,12 +26,12 @@ KINDS: tuple[type[Object], ...] = (RedisCluster,)
 
 
 def register(
-    manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = (), workers: int = 8
+    manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = (), workers: int = 8, **how: float
 ) -> None:
-    """Put the operator onto a manager; see `actor`."""
+    """Put the operator onto a manager; see `actor`, for further words too."""
     from mooring.operators.redis.cluster import actor
 
-    actor.register(manager, scope=scope, namespaces=namespaces, workers=workers)
+    actor.register(manager, scope=scope, namespaces=namespaces, workers=workers, **how)
 
 
 def webhooks(

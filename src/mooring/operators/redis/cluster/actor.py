@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace as changed
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import ClassVar, TypeVar
 
 from msgspec.structs import replace
@@ -37,6 +37,8 @@ __all__ = ["NAME", "ClusterActor", "register"]
 NAME = "redis-cluster"
 LOOK_AGAIN = 15.0
 """Seconds between two looks at a cluster that is in sync; pods' changes come at once."""
+TIMEOUT = 20 * 60.0
+"""Seconds in which a cluster is made or changed before it is called Failed; what runs is left as it is."""
 AFTER_FAILURE = 0.2
 """Seconds before a step that did not get through is considered anew."""
 K = TypeVar("K", bound=Object)
@@ -56,8 +58,18 @@ class ClusterActor(Actor[RedisCluster]):
     )
     conditions_path: ClassVar[str] = "standardConditions"
 
-    def __init__(self, manager: Manager, *, namespaces: Sequence[str] = (), nodes: bool = True) -> None:
+    def __init__(
+        self,
+        manager: Manager,
+        *,
+        namespaces: Sequence[str] = (),
+        nodes: bool = True,
+        timeout: float = TIMEOUT,
+        look_again: float = LOOK_AGAIN,
+    ) -> None:
         self._manager = manager
+        self._timeout = timedelta(seconds=timeout)
+        self._look_again = look_again
         self._pods = _belongings(manager, core.Pod, namespaces)
         self._claims = _belongings(manager, core.PersistentVolumeClaim, namespaces)
         self._nodes = manager.informers.of(core.Node) if nodes else None
@@ -100,13 +112,13 @@ class ClusterActor(Actor[RedisCluster]):
         if paused:
             message = "spec.pause: nothing is created while it is true; set it to false to begin"
             ctx.show(replace(_status(ctx), reason=message, reason_type="Paused"))
-            return ctx.wait("Paused", message, after=LOOK_AGAIN)
+            return ctx.wait("Paused", message, after=self._look_again)
         if gathering.blocked is not None:
             blocked = gathering.blocked
             ctx.show(
                 replace(_status(ctx), phase="Failed", reason=blocked.message, reason_type=blocked.reason)
             )
-            return ctx.wait(blocked.reason, blocked.message, after=LOOK_AGAIN, stalled=True)
+            return ctx.wait(blocked.reason, blocked.message, after=self._look_again, stalled=True)
         return None
 
     def _children(self, ctx: Context[RedisCluster], gathering: Gathering) -> Outcome | None:
@@ -155,7 +167,7 @@ class ClusterActor(Actor[RedisCluster]):
     ) -> Outcome:
         blocked = gathering.blocked
         before = _status(ctx).phase
-        status = phase_of(_status(ctx), look, verdict, blocked)
+        status = phase_of(_status(ctx), look, verdict, blocked, timeout=self._timeout)
         ctx.show(status)
         serving = leader_of(look) is not None or (bool(look.seen.owners) and not look.seen.absent_owners)
         ready = look.recorded.formed and serving
@@ -167,18 +179,23 @@ class ClusterActor(Actor[RedisCluster]):
             )
             message = f"spec.pause: nothing is changed{todo}"
             ctx.show(replace(status, phase=before, reason=message, reason_type="Paused"))
-            return ctx.wait("Paused", message, after=LOOK_AGAIN)
+            return ctx.wait("Paused", message, after=self._look_again)
         if status.phase == "Running" and before not in ("Running", None):
             ctx.events.normal(ctx.obj, _SUCCESS.get(before or "", "UpgradeClusterSuccess"), said)
+        if status.phase == "Failed" and before != "Failed":
+            failed = "CreateClusterFailed" if before in ("", None, "Creating") else "UpgradeClusterFailed"
+            ctx.events.warning(ctx.obj, failed, said)
         if isinstance(verdict, moves.Move):
             return self._act(ctx, gathering, verdict)
         if isinstance(verdict, moves.Wait):
             return ctx.wait(verdict.reason, verdict.message, after=verdict.after, stalled=verdict.stalled)
         if blocked is not None:
-            return ctx.wait(blocked.reason, blocked.message, after=LOOK_AGAIN, stalled=True)
+            return ctx.wait(blocked.reason, blocked.message, after=self._look_again, stalled=True)
         if left := [*_unmet(ctx.obj, gathering), *self._unknown.of(ctx.key)]:
-            return ctx.wait("NotAsDeclared", "; ".join(left), after=LOOK_AGAIN, stalled=True)
-        return ctx.in_sync("; ".join(warnings(ctx.obj)) or "everything is as declared", again=LOOK_AGAIN)
+            return ctx.wait("NotAsDeclared", "; ".join(left), after=self._look_again, stalled=True)
+        return ctx.in_sync(
+            "; ".join(warnings(ctx.obj)) or "everything is as declared", again=self._look_again
+        )
 
     # --- acting --------------------------------------------------------------------------------------------
 
@@ -310,8 +327,20 @@ def _belongings(manager: Manager, kind: type[K], namespaces: Sequence[str]) -> B
 
 
 def register(
-    manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = (), workers: int = 8
+    manager: Manager,
+    *,
+    scope: str = "all",
+    namespaces: Sequence[str] = (),
+    workers: int = 8,
+    timeout: float = TIMEOUT,
+    look_again: float = LOOK_AGAIN,
 ) -> None:
     """Put the operator onto a manager; a namespaced one does not read nodes, and so knows no zones."""
-    actor = ClusterActor(manager, namespaces=namespaces, nodes=scope != "namespaced")
+    actor = ClusterActor(
+        manager,
+        namespaces=namespaces,
+        nodes=scope != "namespaced",
+        timeout=timeout,
+        look_again=look_again,
+    )
     run_actor(actor, manager, namespaces=namespaces, workers=workers)

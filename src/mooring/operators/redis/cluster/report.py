@@ -101,16 +101,48 @@ def _condition(
 
 
 def phase_of(
-    status: RedisClusterStatus, look: Look, verdict: Verdict, blocked: Blocked | None
+    status: RedisClusterStatus,
+    look: Look,
+    verdict: Verdict,
+    blocked: Blocked | None,
+    *,
+    timeout: timedelta = timedelta(minutes=20),
 ) -> RedisClusterStatus:
-    """Phase and reason after a decision."""
+    """Phase and reason after a decision; what goes on without an end for ``timeout`` is called Failed."""
     reason_type, reason = (blocked.reason, blocked.message) if blocked else (None, None)
     phase = _phase(look, verdict)
     if status.phase in (None, "", "Creating") and phase not in ("Running", "Failed"):
         phase = "Creating"
     if isinstance(verdict, Wait) and not blocked and (verdict.stalled or phase in ("Failed", "Restarting")):
         reason_type, reason = verdict.reason, verdict.message
+    if (
+        phase in _LATE
+        and blocked is None
+        and look.recorded.plan is None
+        and _under_way(status, look) > timeout
+    ):
+        now = verdict.message if isinstance(verdict, Wait) else getattr(verdict, "why", "")
+        minutes = timeout.total_seconds() / 60
+        said = f"still {phase} after {minutes:g} minutes: {now}; it goes on, and what runs is left as it is"
+        reason_type, reason, phase = _LATE[phase], said, "Failed"
     return replace(status, phase=phase, reason=reason, reason_type=reason_type)
+
+
+_LATE: Final = {
+    "Creating": "InitClusterFailed",
+    "Scaling": "UpgradeFailed",
+    "Upgrading": "UpgradeFailed",
+    "Restarting": "UnexpectedError",
+}
+"""HarmonyCloud's reason for each phase that ends at some time. A move of slots may take long, and shows how far it is."""
+
+
+def _under_way(status: RedisClusterStatus, look: Look) -> timedelta:
+    """For how long it has been neither at rest nor waiting for somebody."""
+    for one in status.standard_conditions or ():
+        if one.type == "Progressing" and one.status == "True" and one.last_transition_time:
+            return look.now - datetime.fromisoformat(one.last_transition_time)
+    return timedelta()
 
 
 def _phase(look: Look, verdict: Verdict) -> str:

@@ -1,0 +1,72 @@
+"""Options of the operators whose APIs are taken over: accepted where they stood, so that old manifests start.
+
+What still has a meaning is put into the option it has here; of the rest a line in the log says that it has none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import Final
+
+import structlog
+
+__all__ = ["add_legacy_options", "apply_legacy_options", "seconds"]
+
+log = structlog.get_logger("mooring.cli")
+
+_NO_EFFECT: Final = {
+    "ctr_reconciletime": "changes are watched, nothing is polled",
+    "operator_start_interval": "all operators start at once",
+    "kube_api_qps": "the API server's own fairness limits requests",
+    "kube_api_burst": "the API server's own fairness limits requests",
+    "kube_api_content_type": "JSON is spoken",
+    "leader_elect_resource_lock": "the lock is a Lease",
+    "profiling": "there is no profiler; /debug/tasks on the metrics port shows what is being done",
+    "revisionHistoryLimit": "the StatefulSet keeps its revisions",
+    "kibanaDomainName": "logs go to standard output",
+}
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def seconds(text: str) -> float:
+    """A duration as Go writes it (``1m30s``), or plain seconds."""
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return float(text)
+    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 15s or 1m30s")
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def add_legacy_options(parser: argparse.ArgumentParser) -> None:
+    """Declare them; ``--help`` does not list them, docs/operations.md does."""
+
+    def hidden(*names: str, **how: object) -> None:
+        parser.add_argument(*names, help=argparse.SUPPRESS, **how)  # type: ignore[arg-type]
+
+    hidden("--master", default="")
+    hidden("--address", default="")
+    hidden("--port", type=int)
+    hidden("--leader-elect", nargs="?", const="true", choices=["true", "false"])
+    for name in ("lease-duration", "renew-deadline", "retry-period"):
+        hidden(f"--leader-elect-{name}", type=seconds)
+    for name in _NO_EFFECT:
+        hidden(_option(name), nargs="?", const="true")
+
+
+def apply_legacy_options(options: argparse.Namespace) -> None:
+    """Put them where they belong, and say which have no effect."""
+    if options.address:
+        options.bind = options.address
+    if options.port is not None:
+        options.metrics_port = options.port
+    if options.leader_elect == "false":
+        options.no_leader_election = True
+    for name, why in _NO_EFFECT.items():
+        if getattr(options, name) is not None:
+            log.info("this option has no effect", option=_option(name), why=why)
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
