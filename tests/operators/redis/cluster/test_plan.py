@@ -21,6 +21,7 @@ from mooring.operators.redis.cluster.moves import (
     Release,
     Resize,
     Settle,
+    Tell,
     Unfollow,
     Wait,
     WriteTemplate,
@@ -405,7 +406,7 @@ def test_a_node_that_is_down_is_no_reason_to_take_out_others() -> None:
 
 
 def test_a_scale_in_that_is_taken_back_stops() -> None:
-    plan = plan_of(SlotRange(slots="0-99", source=id_of(3), target=id_of(0)), replicas=6)
+    plan = plan_of(SlotRange(slots="16000-16099", source=id_of(3), target=id_of(0)), replicas=6)
     verdict = next_step(look(whole(4), nodes=8, plan=plan))
     assert isinstance(verdict, Record)
     assert verdict.drop_plan
@@ -458,6 +459,17 @@ def test_nothing_is_planned_while_a_node_does_not_serve_yet() -> None:
     verdict = next_step(look(members, nodes=8))
     assert isinstance(verdict, Wait)
     assert verdict.reason == "Agreeing"
+
+
+def test_who_has_not_heard_of_new_slots_is_told_at_once() -> None:
+    seen = look(whole(), formed=False)
+    one = seen.seen.nodes[5]
+    assert one.server
+    view = tuple(replace(peer, slots=0) if peer.id == id_of(1) else peer for peer in one.server.view)
+    nodes = (*seen.seen.nodes[:5], replace(one, server=replace(one.server, view=view)))
+    verdict = next_step(replace(seen, seen=replace(seen.seen, nodes=nodes)))
+    assert isinstance(verdict, Tell)
+    assert [(target.name, where) for target, where in verdict.pairs] == [("demo-1", one.address)]
 
 
 def test_masters_without_slots_and_without_an_entry_are_asked_about_and_not_evened_out() -> None:

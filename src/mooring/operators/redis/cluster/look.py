@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final
 
-from mooring.operators.redis.cluster.moves import Target
+from mooring.operators.redis.cluster.moves import Target, Tell, Verdict, Wait
 from mooring.operators.redis.cluster.placement import Place
 from mooring.operators.redis.cluster.topology import Live, Node, Seen
 from mooring.operators.redis.cluster.types import AssignStrategy, SlotPlan, masters_of
@@ -140,6 +140,24 @@ class Look:
             return why
         waiting = next((one.name for one in self.members if not one.server.covered), "")
         return f"{waiting} does not serve its slots yet" if waiting else ""
+
+    def agreeing(self, *, serving: bool = True) -> Verdict | None:
+        """What brings all nodes to one view, or None when they have it, and with ``serving`` serve.
+
+        A node tells the others of its slots in its own time, seconds by default; a MEET carries them at once.
+        """
+        why = self.unsettled() if serving else self.seen.disagreement(self.members)
+        if not why:
+            return None
+        busy = {one.id for one in self.members if any(not peer.settled for peer in one.server.view)}
+        pairs = [
+            (target_of(master), other.node.address)
+            for master, other in self.seen.unheard(self.members)
+            if master.id not in busy
+        ]
+        if pairs:
+            return Tell(pairs=tuple(pairs), why=why)
+        return Wait(reason="Agreeing", message=why, after=0.1)
 
     def gone_for_sure(self, node: Node | None) -> bool:
         """It cannot be serving: silence alone proves nothing, Kubernetes' word that it ended does."""

@@ -30,6 +30,7 @@ __all__ = [
     "Resize",
     "Settle",
     "Target",
+    "Tell",
     "Unfollow",
     "Verdict",
     "Wait",
@@ -61,6 +62,11 @@ class Meet(Move):
     pairs: tuple[tuple[Target, Address], ...]
     number: bool = False
     """Give those that know nobody yet distinct configuration epochs, which spares them settling it later."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tell(Meet):
+    """Nodes that know one another hear at once what slots a master has now."""
 
 
 @dataclass(frozen=True, kw_only=True)

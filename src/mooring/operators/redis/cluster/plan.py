@@ -148,8 +148,8 @@ def found(look: Look) -> Verdict | None:
         return verdict
     if not look.complete:
         return _pods_starting(look)
-    if why := seen.disagreement(look.members):
-        return Wait(reason="Agreeing", message=why, after=0.2)
+    if verdict := look.agreeing(serving=False):
+        return verdict
     return Record(formed=True, why="all slots have an owner, and every node agrees")
 
 
@@ -424,8 +424,8 @@ def waiting(look: Look) -> Verdict | None:
         )
     if not look.complete:
         return _pods_starting(look)
-    if why := look.unsettled():
-        return Wait(reason="Agreeing", message=why, after=0.3)
+    if verdict := look.agreeing():
+        return verdict
     for one in look.seen.live:
         if one.server.loading or (one.master and (one.server.syncing or not one.server.link_up)):
             return Wait(reason="Synchronising", message=f"{one.name} is not in sync yet", after=0.5)

@@ -65,8 +65,8 @@ def _grow(look: Look) -> Verdict | None:
     new = newcomers(look)
     if len(look.owners) + len(new) < look.masters:
         return _free_a_replica(look)
-    if why := look.unsettled():
-        return Wait(reason="Agreeing", message=why, after=0.2)
+    if verdict := look.agreeing():
+        return verdict
     owned: dict[str, Slots] = dict(look.seen.owners)
     transfers: list[Transfer] = []
     if look.wanted.named:
@@ -108,8 +108,8 @@ def _shrink(look: Look) -> Verdict | None:
         return None  # healed first: a node that is down for a moment is no reason to drain another
     surplus = len(look.owners) - look.masters
     if surplus > 0:
-        if why := look.unsettled():
-            return Wait(reason="Agreeing", message=why, after=0.2)
+        if verdict := look.agreeing():
+            return verdict
         last = sorted(look.owners, key=lambda one: -one.node.pod.ordinal)[:surplus]
         return _record(look, "Drain", drain(look.seen.owners, [one.id for one in last]))
     for one in look.owners:
@@ -219,8 +219,8 @@ def _go_on(look: Look, plan: SlotPlan) -> Verdict | None:
             part = wanted & look.seen.owners[owner.id] & ~done
             if not part or owner is target:
                 continue
-            if not done and (why := look.unsettled()):
-                return Wait(reason="Agreeing", message=why, after=0.1)
+            if not done and (verdict := look.agreeing()):
+                return verdict
             return MoveSlots(
                 transfer=Transfer(source=owner.id, target=target.id, slots=part),
                 source=target_of(owner),

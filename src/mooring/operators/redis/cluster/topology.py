@@ -254,6 +254,18 @@ class Seen:
         """Live nodes that follow it."""
         return [one for one in self.live if one.master == master]
 
+    def unheard(self, members: Sequence[Live]) -> list[tuple[Live, Live]]:
+        """Who has not heard yet what slots a master has now: the master, and who sees it otherwise."""
+        return [
+            (other, one)
+            for one in members
+            for other in members
+            if (peer := one.server.peers.get(other.id)) is not None
+            and one is not other
+            and peer.connected
+            and peer.slots != self.owners.get(other.id, 0)
+        ]
+
     def disagreement(self, members: Sequence[Live]) -> str:
         """How these nodes' views differ, or "": who is there, who owns what."""
         wanted = self.owners

@@ -1,0 +1,212 @@
+"""A whole cluster of real servers on loopback without Kubernetes, kept by the planner and its steps alone.
+
+What the rest of the operator does is small: it asks the planner, carries out, and writes down. Here the test does
+it, so that an operator can die at any send (`Servers.operate` with ``sends``), and a server at any moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from redis.crc import key_slot
+
+from mooring.operators.redis.cluster.look import Look, Recorded, Wanted
+from mooring.operators.redis.cluster.moves import InSync, Record, Resize, Verdict, Wait
+from mooring.operators.redis.cluster.plan import next_step
+from mooring.operators.redis.cluster.slots import Slots, count
+from mooring.operators.redis.cluster.steps import StepFailed, Steps
+from mooring.operators.redis.cluster.topology import Peer, parse_nodes, read_nodes
+from mooring.operators.redis.dial import Address, Dial, DialError
+from mooring.operators.redis.sentinel.topology import Pod
+
+__all__ = ["Dead", "Servers", "servers"]
+
+OPTIONS = (
+    *("--cluster-enabled", "yes", "--cluster-node-timeout", "15000", "--cluster-require-full-coverage", "no"),
+    *("--cluster-allow-replica-migration", "no", "--repl-diskless-sync-delay", "0"),
+    *("--appendonly", "yes", "--save", ""),
+)
+
+
+class Dead(Exception):
+    """The operator died: nothing more is sent."""
+
+
+class _Heart:
+    """Stops after so many sends; never, without a number."""
+
+    def __init__(self, sends: int | None) -> None:
+        self._left = sends
+
+    def __call__(self) -> None:
+        if self._left is None:
+            return
+        self._left -= 1
+        if self._left < 0:
+            raise Dead
+
+
+class Servers:
+    """The nodes of one cluster, by ordinal, and what was written down of it."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._net = f"127.{random.randint(10, 250)}.{random.randint(0, 250)}"
+        self._running: dict[int, asyncio.subprocess.Process] = {}
+        self._died: dict[int, datetime] = {}
+        self.pods = 0
+        self.recorded = Recorded()
+        self.dial = Dial(connect_timeout=0.5, reply_timeout=10.0)
+
+    # --- processes
+
+    def address(self, ordinal: int) -> Address:
+        return Address(f"{self._net}.{ordinal + 1}", 6379)
+
+    async def start(self, ordinal: int) -> None:
+        """Start a server, on the files it left."""
+        ip, home = self.address(ordinal).ip, self._home / str(ordinal)
+        await asyncio.to_thread(home.mkdir, parents=True, exist_ok=True)
+        self._running[ordinal] = await asyncio.create_subprocess_exec(
+            *("redis-server", "--bind", ip, "--port", "6379", "--dir", str(home)),
+            *("--cluster-announce-ip", ip, *OPTIONS),
+            stdout=asyncio.subprocess.DEVNULL,
+        )
+        self._died.pop(ordinal, None)
+
+    async def kill(self, ordinal: int) -> None:
+        """kill -9; Kubernetes sees it at once."""
+        process = self._running.pop(ordinal)
+        process.kill()
+        await process.wait()
+        self._died[ordinal] = datetime.now(UTC)
+
+    async def end(self) -> None:
+        """End all of them."""
+        for ordinal in list(self._running):
+            await self.kill(ordinal)
+
+    # --- the operator
+
+    async def look(self, dial: Dial, wanted: Wanted) -> Look:
+        pods = [
+            Pod(
+                name=f"demo-{at}",
+                ordinal=at,
+                ip=self.address(at).ip,
+                running=at in self._running,
+                died_at=self._died.get(at),
+            )
+            for at in range(self.pods)
+        ]
+        seen = await read_nodes(dial, pods, password="")
+        ids = dict(self.recorded.ids) | {node.name: node.id for node in seen.nodes if node.id}
+        self.recorded = replace(self.recorded, ids=ids)
+        wanted = replace(wanted, pods=self.pods)
+        return Look(wanted=wanted, seen=seen, recorded=self.recorded, places={}, now=datetime.now(UTC))
+
+    async def operate(
+        self, nodes: int, *, sends: int | None = None, within: float = 60.0, **wanted: Any
+    ) -> bool:
+        """Look and act until all is as declared; False when the operator died on the way after ``sends``."""
+        dial = Dial(fence=_Heart(sends), connect_timeout=0.5, reply_timeout=10.0)
+        end, verdict = monotonic() + within, None
+        while monotonic() < end:
+            try:
+                verdict = next_step(await self.look(dial, Wanted(nodes=nodes, **wanted)))
+                if isinstance(verdict, InSync):
+                    return True
+                await self._act(dial, verdict)
+            except Dead:
+                return False
+        raise AssertionError(f"not as declared after {within:.0f} s: {verdict}")
+
+    async def _act(self, dial: Dial, verdict: Verdict) -> None:
+        match verdict:
+            case Wait():
+                await asyncio.sleep(min(verdict.after, 0.1))
+            case Record():
+                plan = None if verdict.drop_plan else verdict.plan or self.recorded.plan
+                formed = self.recorded.formed if verdict.formed is None else verdict.formed
+                self.recorded = replace(self.recorded, plan=plan, formed=formed)
+            case Resize():
+                for ordinal in range(self.pods, verdict.replicas):
+                    await self.start(ordinal)
+                for ordinal in range(verdict.replicas, self.pods):
+                    await self.kill(ordinal)
+                    self._died.pop(ordinal)
+                self.pods = verdict.replicas
+            case InSync():
+                pass
+            case _:
+                with contextlib.suppress(StepFailed, DialError):
+                    await Steps(dial, password="").run(verdict)
+
+    # --- seen from outside
+
+    async def call(self, ordinal: int, *words: str | int) -> Any:
+        async with self.dial.link(self.address(ordinal)) as link:
+            return await link.call(*words)
+
+    async def view(self, ordinal: int) -> tuple[Peer, ...]:
+        return parse_nodes(await self.call(ordinal, "CLUSTER", "NODES"))
+
+    async def me(self, ordinal: int) -> Peer:
+        return next(peer for peer in await self.view(ordinal) if "myself" in peer.flags)
+
+    async def owned(self) -> dict[int, Slots]:
+        """Slots of every master by its own word."""
+        mine = {at: await self.me(at) for at in sorted(self._running)}
+        return {at: me.slots for at, me in mine.items() if me.is_master}
+
+    async def marks(self) -> int:
+        """Open marks on all nodes."""
+        return sum([len((await self.me(at)).marks) for at in self._running])
+
+    async def sizes(self) -> list[int]:
+        return sorted(map(count, (await self.owned()).values()))
+
+    async def fill(self, keys: Sequence[str]) -> None:
+        """Set keys, each to its own name, at their owners."""
+        for at, slots in (await self.owned()).items():
+            mine = [key for key in keys if slots >> key_slot(key.encode()) & 1]
+            async with self.dial.link(self.address(at)) as link:
+                assert set(await link.pipeline([("SET", key, key) for key in mine])) == {"OK"}
+                await link.call("WAIT", 1, 5000)
+
+    async def kept(self, keys: Sequence[str]) -> int:
+        """How many of them their slots' owners have."""
+        found = 0
+        for at, slots in (await self.owned()).items():
+            mine = [key for key in keys if slots >> key_slot(key.encode()) & 1]
+            async with self.dial.link(self.address(at)) as link:
+                answers = await link.pipeline([("GET", key) for key in mine])
+            found += sum(1 for key, answer in zip(mine, answers, strict=True) if key == answer)
+        return found
+
+    async def stored(self) -> int:
+        """All keys on all masters, wanted there or not."""
+        return sum([int(await self.call(at, "DBSIZE")) for at in await self.owned()])
+
+
+@asynccontextmanager
+async def servers(home: Path, nodes: int = 6) -> AsyncIterator[Servers]:
+    """A cluster that the planner has founded."""
+    made = Servers(home)
+    try:
+        for ordinal in range(nodes):
+            await made.start(ordinal)
+        made.pods = nodes
+        await made.operate(nodes)
+        yield made
+    finally:
+        await made.end()
