@@ -26,7 +26,7 @@ from mooring.operators.redis.cluster.slots import Slots, count
 from mooring.operators.redis.cluster.steps import StepFailed, Steps
 from mooring.operators.redis.cluster.topology import Peer, parse_nodes, read_nodes
 from mooring.operators.redis.dial import Address, Dial, DialError
-from mooring.operators.redis.sentinel.topology import Pod
+from mooring.operators.redis.pods import Pod
 
 __all__ = ["Dead", "Servers", "servers"]
 
@@ -35,6 +35,8 @@ OPTIONS = (
     *("--cluster-allow-replica-migration", "no", "--repl-diskless-sync-delay", "0"),
     *("--appendonly", "yes", "--save", ""),
 )
+WITHIN = 60.0
+"""Seconds until all has to be as declared."""
 
 
 class Dead(Exception):
@@ -115,11 +117,14 @@ class Servers:
         return Look(wanted=wanted, seen=seen, recorded=self.recorded, places={}, now=datetime.now(UTC))
 
     async def operate(
-        self, nodes: int, *, sends: int | None = None, within: float = 60.0, **wanted: Any
+        self, nodes: int, *, sends: int | None = None, seconds: float | None = None, **wanted: Any
     ) -> bool:
-        """Look and act until all is as declared; False when the operator died on the way after ``sends``."""
+        """Look and act until all is as declared; False when the operator died on the way.
+
+        It dies after so many ``sends`` or ``seconds``, if either is given.
+        """
         dial = Dial(fence=_Heart(sends), connect_timeout=0.5, reply_timeout=10.0)
-        end, verdict = monotonic() + within, None
+        end, verdict = monotonic() + (seconds or WITHIN), None
         while monotonic() < end:
             try:
                 verdict = next_step(await self.look(dial, Wanted(nodes=nodes, **wanted)))
@@ -128,7 +133,9 @@ class Servers:
                 await self._act(dial, verdict)
             except Dead:
                 return False
-        raise AssertionError(f"not as declared after {within:.0f} s: {verdict}")
+        if seconds:
+            return False
+        raise AssertionError(f"not as declared after {WITHIN:.0f} s: {verdict}")
 
     async def _act(self, dial: Dial, verdict: Verdict) -> None:
         match verdict:

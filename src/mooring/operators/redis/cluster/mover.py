@@ -64,6 +64,11 @@ class Mover:
         """Finish a slot where keys have gone already; take the marks off where none has."""
         async with AsyncExitStack() as stack:
             links = await self._open(stack, step.owner, step.other, step.masters)
+            if step.slot in await _slots(links.target):
+                # It was given away; the one that had it has not heard of it yet.
+                await links.target.call("CLUSTER", "SETSLOT", step.slot, "STABLE")
+                await links.source.call("CLUSTER", "SETSLOT", step.slot, "NODE", step.other.id)
+                return
             arrived = await links.target.call("CLUSTER", "COUNTKEYSINSLOT", step.slot)
             if arrived:
                 await self._chunk(links, [step.slot], pipeline)
@@ -196,6 +201,12 @@ def batches(sized: Sequence[tuple[T, int]], limit: int) -> Iterator[list[T]]:
         weight += size
     if group:
         yield group
+
+
+async def _slots(link: Link) -> set[int]:
+    """What a node says it owns."""
+    view = parse_nodes(await link.call("CLUSTER", "NODES"))
+    return {slot for one in view if "myself" in one.flags for slot in each(one.slots)}
 
 
 def _setslot(slot: int, state: str, node: str) -> tuple[str, str, int, str, str]:

@@ -211,7 +211,7 @@ def _go_on(look: Look, plan: SlotPlan) -> Verdict | None:
         wanted = parse(move.slots)
         target = look.seen.by_id.get(move.target)
         if target is None or not target.is_master:
-            target = _heir(look, wanted, move.source)
+            target = _heir(look, plan, move.target)
         if target is None:
             return _lost_target(look, move)
         done = wanted & look.seen.owners.get(target.id, 0)
@@ -232,9 +232,19 @@ def _go_on(look: Look, plan: SlotPlan) -> Verdict | None:
     return Record(drop_plan=True, why=f"{plan.kind}: all {plan.total} slots are where they shall be")
 
 
-def _heir(look: Look, wanted: Slots, source: str) -> Live | None:
-    """Who has got slots of the move already although it is not its target: the one that took over from it."""
-    return next((one for one in look.owners if one.id != source and look.seen.owners[one.id] & wanted), None)
+def _heir(look: Look, plan: SlotPlan, target: str) -> Live | None:
+    """Who took over from a target: whom it follows now, or who has slots that were meant for it."""
+    former = look.seen.by_id.get(target)
+    if former is not None and former.master in look.seen.owners:
+        return look.seen.by_id[former.master]
+    meant, sources = 0, set()
+    for move in plan.moves or ():
+        if move.target == target:
+            meant |= parse(move.slots)
+            sources.add(move.source)
+    return next(
+        (one for one in look.owners if one.id not in sources and look.seen.owners[one.id] & meant), None
+    )
 
 
 def _lost_target(look: Look, move: SlotRange) -> Verdict | None:
