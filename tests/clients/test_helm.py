@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from hack.kubernetes.binaries import build_module
-from tests.cli.program import ROOT, Running, ourselves, temporary
+from tests.cli.program import Running, ourselves, temporary
+
+from hack import build
 
 pytestmark = [
     pytest.mark.kubernetes,
@@ -21,7 +22,7 @@ pytestmark = [
 ]
 
 CHART = Path(__file__).resolve().parent / "chart"
-HELM = {"helm-3": ("helm", "helm.sh/helm/v3/cmd/helm"), "helm-4": ("helm4", "helm.sh/helm/v4/cmd/helm")}
+HELM = {"helm-3": 3, "helm-4": 4}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -50,8 +51,7 @@ class Helm:
 
 @pytest.mark.parametrize("version", HELM)
 async def test_the_life_of_a_release(version: str, plane: Running) -> None:
-    name, package = HELM[version]
-    program = await asyncio.to_thread(build_module, ROOT / "hack" / name, name, package=package)
+    program = await asyncio.to_thread(build.helm, HELM[version])
     helm = Helm(program, plane, version)
     chart, wait = str(CHART), ["--wait", "--timeout", "60s"]
 

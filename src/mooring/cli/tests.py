@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +29,7 @@ class Tier:
     ``rooted`` ones need root, since no plain user can run a kubelet; where tests decide whether a change lands, it is
     an error to leave them out.
     ``real`` ones run on the real control plane instead of the embedded one, and only when asked for by name.
+    What ``builds`` needs programs that take minutes to build, once.
     """
 
     marked: str
@@ -34,6 +38,7 @@ class Tier:
     namespaced: bool = False
     real: bool = False
     rooted: bool = False
+    builds: bool = False
 
 
 #: Fastest first.
@@ -46,10 +51,12 @@ TIERS: dict[str, Tier] = {
         workers=3,
         namespaced=True,
     ),
-    "kubernetes": Tier(marked="kubernetes and not full and not soak", workers=3, shared="loadgroup"),
-    "full": Tier(marked="full and not cluster and not soak", workers=2, namespaced=True),
+    "kubernetes": Tier(
+        marked="kubernetes and not full and not soak", workers=3, shared="loadgroup", builds=True
+    ),
+    "full": Tier(marked="full and not cluster and not soak", workers=2, namespaced=True, builds=True),
     # The chart and its life on a real kubelet and containerd; one node for all of them.
-    "cluster": Tier(marked="cluster and not soak", workers=1, rooted=True),
+    "cluster": Tier(marked="cluster and not soak", workers=1, rooted=True, builds=True),
     # The embedded tier's tests of clusters, each worker's on a real control plane of its own.
     "clusters": Tier(
         marked="clusters and not full and not soak",
@@ -59,6 +66,8 @@ TIERS: dict[str, Tier] = {
     ),
 }
 
+#: Niceness of builds beside tests.
+_NICE = 15
 _REEXEC = "import sys; from mooring.local.node.rootless import reexec; reexec(sys.argv[1:])"
 
 
@@ -81,7 +90,16 @@ def run(options: argparse.Namespace) -> int:
     root = Path(os.environ.get("MOORING_ROOT", Path(__file__).resolve().parents[3]))
     tiers = options.tier or (_unasked() if options.all else ["unit", "embedded"])
     ensure(NODE | COMPILER if "full" in tiers else NODE)
+    with _building(root, tiers if options.all else []) as built:
+        return _run_tiers(tiers, options, root=root, built=built)
+
+
+def _run_tiers(
+    tiers: list[str], options: argparse.Namespace, *, root: Path, built: Callable[[], None]
+) -> int:
     for tier in tiers:
+        if TIERS[tier].builds:
+            built()
         started = time.monotonic()
         print(f"mooring: tier {tier}", file=sys.stderr, flush=True)
         if TIERS[tier].rooted and os.geteuid() != 0:
@@ -99,6 +117,38 @@ def run(options: argparse.Namespace) -> int:
         if status:
             return status
     return 0
+
+
+@contextmanager
+def _building(root: Path, tiers: list[str]) -> Iterator[Callable[[], None]]:
+    """Build what later tiers need while earlier ones, which mostly wait for timers, leave processors free.
+
+    Gives what to call before the first tier that needs it. Where it fails the tests build for themselves, and say why.
+    """
+    later = [name for name in tiers if TIERS[name].builds and (os.geteuid() == 0 or not TIERS[name].rooted)]
+    if not later:
+        yield lambda: None
+        return
+    command = ["nice", "-n", str(_NICE), sys.executable, str(root / "hack" / "build.py"), *later]
+    with subprocess.Popen(command, cwd=root, start_new_session=True) as builder:
+
+        def built() -> None:
+            if builder.poll() is None:
+                began = time.monotonic()
+                with suppress(PermissionError, ProcessLookupError):  # nothing else is wanted now
+                    os.setpriority(os.PRIO_PGRP, builder.pid, 0)
+                builder.wait()
+                print(
+                    f"mooring: waited {time.monotonic() - began:.0f} s for builds",
+                    file=sys.stderr,
+                    flush=True,
+                )
+
+        try:
+            yield built
+        finally:
+            if builder.poll() is None:
+                os.killpg(builder.pid, signal.SIGTERM)
 
 
 def _unasked() -> list[str]:

@@ -1,0 +1,96 @@
+"""Everything that the suite builds, each once into the cache, in the order in which its tiers need it.
+
+    python hack/build.py [TIER ...]
+
+`mooring test` starts it beside the first tiers: they build nothing and mostly wait for timers, and on a cold machine
+all of this takes two processors for more than ten minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+if not __package__:  # run as a program: its siblings are found from the root of the tree
+    sys.path.insert(0, str(ROOT))
+
+from hack.images import recipes  # noqa: E402
+from hack.images.debian import DebianError  # noqa: E402
+from hack.kubernetes.binaries import (  # noqa: E402
+    KUBECTL,
+    NODE,
+    NODE_MODULE,
+    SERVERS,
+    SPECS,
+    BuildError,
+    build,
+    build_module,
+)
+
+from hack import old_redis  # noqa: E402
+
+__all__ = ["helm", "main"]
+
+HELM = {3: ("helm", "helm.sh/helm/v3/cmd/helm"), 4: ("helm4", "helm.sh/helm/v4/cmd/helm")}
+
+
+def helm(version: int) -> Path:
+    """The program of Helm 3 or 4."""
+    name, package = HELM[version]
+    return build_module(ROOT / "hack" / name, name, package=package)
+
+
+def _of_kubernetes() -> dict[str, Callable[[], object]]:
+    return {
+        "servers": lambda: build(SERVERS),
+        "kubectl": lambda: build(KUBECTL),
+        "specs": lambda: build(SPECS),
+        "helm": lambda: helm(3),
+        "helm4": lambda: helm(4),
+        "clientgo": lambda: build_module(ROOT / "hack" / "clientgo", "clientgo"),
+    }
+
+
+def _of_full() -> dict[str, Callable[[], object]]:
+    return {f"redis {version}": partial(old_redis.build, version) for version in old_redis.VERSIONS}
+
+
+def _of_cluster() -> dict[str, Callable[[], object]]:
+    return {
+        "servers": lambda: build(SERVERS),
+        "helm": lambda: helm(3),
+        "node": lambda: build(NODE, module=NODE_MODULE),
+        "coredns": lambda: build_module(NODE_MODULE.parent / "dns", "coredns"),
+        **{f"image {name}": partial(recipes.build, name) for name in recipes.IMAGES},
+    }
+
+
+#: What the tests of a tier need, by what it is called here.
+TIERS = {"kubernetes": _of_kubernetes(), "full": _of_full(), "cluster": _of_cluster()}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Build for the named tiers, all by default, and print the seconds of what was not there."""
+    parser = argparse.ArgumentParser(prog="build.py", description=__doc__.partition("\n")[0])
+    parser.add_argument("tiers", nargs="*", metavar="TIER", help=f"of {', '.join(TIERS)}")
+    options = parser.parse_args(arguments)
+    wanted = {what: how for tier in options.tiers or TIERS for what, how in TIERS[tier].items()}
+    try:
+        for what, how in wanted.items():
+            began = time.monotonic()
+            how()
+            if (took := time.monotonic() - began) > 5:
+                print(f"build: {what} took {took:.0f} s", file=sys.stderr, flush=True)
+    except (BuildError, DebianError, old_redis.RedisBuildError) as failed:
+        print(f"build: {failed}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
