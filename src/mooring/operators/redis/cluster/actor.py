@@ -5,10 +5,10 @@ Every decision is in `plan`, every object in `specs`, every effect on servers in
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace as changed
 from datetime import datetime, timedelta
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from msgspec.structs import replace
 
@@ -29,6 +29,7 @@ from mooring.operators.redis.cluster.steps import StepFailed, Steps, is_database
 from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterSpec, RedisClusterStatus, pod_of
 from mooring.operators.redis.cluster.validate import unmet, warnings
 from mooring.operators.redis.dial import Dial, DialError
+from mooring.operators.redis.scoped import Scoped
 from mooring.operators.redis.unknown import UnknownFields
 from mooring.runtime import Manager
 
@@ -63,16 +64,17 @@ class ClusterActor(Actor[RedisCluster]):
         manager: Manager,
         *,
         namespaces: Sequence[str] = (),
-        nodes: bool = True,
+        scope: str = "all",
         timeout: float = TIMEOUT,
         look_again: float = LOOK_AGAIN,
     ) -> None:
         self._manager = manager
+        self._scoped = Scoped(manager, RedisCluster, operator=NAME, scope=scope)
         self._timeout = timedelta(seconds=timeout)
         self._look_again = look_again
         self._pods = _belongings(manager, core.Pod, namespaces)
         self._claims = _belongings(manager, core.PersistentVolumeClaim, namespaces)
-        self._nodes = manager.informers.of(core.Node) if nodes else None
+        self._nodes = manager.informers.of(core.Node) if scope != "namespaced" else None
         self._said: dict[Key, datetime] = {}
         self._unknown = UnknownFields(manager, RedisClusterSpec)
         self.related = (
@@ -80,6 +82,14 @@ class ClusterActor(Actor[RedisCluster]):
             Related(core.PersistentVolumeClaim, _cluster_key, label_selector=MANAGED_SELECTOR),
             Related(core.ConfigMap, self._users_of_config_map),
         )
+
+    def manages(self, obj: RedisCluster) -> bool:
+        """By scope; what another process manages is left alone."""
+        return self._scoped.manages(obj)
+
+    async def take_up(self, wake: Callable[[Key], None]) -> None:
+        """See `Scoped`."""
+        await self._scoped.take_up(wake)
 
     def forget(self, key: Key) -> None:
         """When progress was last told, and which fields are not known, is all that is kept in memory."""
@@ -339,8 +349,11 @@ def register(
     actor = ClusterActor(
         manager,
         namespaces=namespaces,
-        nodes=scope != "namespaced",
+        scope=scope,
         timeout=timeout,
         look_again=look_again,
     )
     run_actor(actor, manager, namespaces=namespaces, workers=workers)
+    if scope == "all":
+        controller: Any = next(one for one in manager.controllers if one.name == NAME)
+        manager.serve(f"{NAME} scopes", lambda: actor.take_up(lambda key: controller.enqueue(key)))

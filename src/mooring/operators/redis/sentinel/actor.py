@@ -14,14 +14,14 @@ from prometheus_client import Gauge
 
 from mooring.actor import Act, Actor, Context, Outcome, Related, Terminal, Wait, run_actor
 from mooring.actor.children import Drift
-from mooring.cache import Informer
 from mooring.kube.errors import NotFound
-from mooring.kube.object import Key, Object, ObjectMetadata, key_of, metadata_of, to_dict
-from mooring.kube.objects import apps, coordination, core, policy
+from mooring.kube.object import Key, Object, ObjectMetadata, metadata_of, to_dict
+from mooring.kube.objects import apps, core, policy
 from mooring.kube.patches import JsonPatch, MergePatch
 from mooring.operators.redis.belongings import Belongings, keys_of, mounted_config_maps, own_claims, owned
 from mooring.operators.redis.dial import Address, Dial, DialError
 from mooring.operators.redis.passwords import Kept
+from mooring.operators.redis.scoped import Scoped
 from mooring.operators.redis.sentinel import moves
 from mooring.operators.redis.sentinel.gather import Gathering, Inputs
 from mooring.operators.redis.sentinel.listen import Listener
@@ -30,7 +30,6 @@ from mooring.operators.redis.sentinel.names import (
     INPUTS,
     MANAGED_SELECTOR,
     ROLE,
-    SCOPE_ANNOTATION,
     Names,
     cluster_of,
 )
@@ -55,7 +54,6 @@ from mooring.operators.redis.sentinel.types import (
     spec_of,
 )
 from mooring.operators.redis.unknown import UnknownFields
-from mooring.operators.scope import lease_name, managed, yields
 from mooring.runtime import Manager
 
 __all__ = ["NAME", "SentinelActor", "register"]
@@ -67,8 +65,6 @@ LOOK_AGAIN = 60.0
 What goes wrong is told at once, by the sentinels or by a pod's readiness; a value that somebody set on a server by
 hand is all that nobody tells.
 """
-TAKE_UP_PERIOD = 2.0
-"""Seconds between two looks whether a namespaced operator is gone."""
 K = TypeVar("K", bound=Object)
 AFTER_FAILURE = 0.2
 """Seconds before a step that did not get through is considered anew."""
@@ -89,16 +85,10 @@ class SentinelActor(Actor[RedisCluster]):
 
     def __init__(self, manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = ()) -> None:
         self._manager = manager
-        self._scope = scope
+        self._scoped = Scoped(manager, RedisCluster, operator=NAME, scope=scope)
         self._unknown = UnknownFields(manager, RedisClusterSpec)
         self._all_pods = _belongings(manager, core.Pod, namespaces)
         self._all_claims = _belongings(manager, core.PersistentVolumeClaim, namespaces)
-        self._leases: Informer[coordination.Lease] | None = None
-        self._left: set[str] = set()
-        if scope == "all":
-            self._leases = manager.informers.of(
-                coordination.Lease, field_selector=f"metadata.name={lease_name(NAME, 'namespaced')}"
-            )
         self._wake: Callable[[Key], None] = lambda key: None
         self.listener = Listener(lambda key: self._wake(key), self._dial)
         self._healthy = _gauge(manager)
@@ -115,7 +105,7 @@ class SentinelActor(Actor[RedisCluster]):
 
     def manages(self, obj: RedisCluster) -> bool:
         """By scope; what another process manages is left alone."""
-        ours = managed(obj, scope=self._scope, annotation=SCOPE_ANNOTATION, yielded=self._yielded)
+        ours = self._scoped.manages(obj)
         if not ours:
             self.forget(Key(obj.metadata.namespace or "", obj.metadata.name or ""))
         return ours
@@ -414,25 +404,9 @@ class SentinelActor(Actor[RedisCluster]):
             if one.spec and one.spec.shutdown_config_map == name
         ]
 
-    def _yielded(self, namespace: str) -> bool:
-        """A live namespaced operator works there."""
-        if self._leases is None:
-            return False
-        lease = self._leases.get(Key(namespace, lease_name(NAME, "namespaced")))
-        if not yields(lease, self._manager.clock.now()):
-            return False
-        self._left.add(namespace)
-        return True
-
     async def take_up(self) -> None:
-        """Look again at what was left to namespaced operators once they are gone; a Lease runs out in silence."""
-        while True:
-            for namespace in sorted(self._left):
-                if not self._yielded(namespace):
-                    self._left.discard(namespace)
-                    for one in self._clusters(namespace):
-                        self._wake(key_of(one))
-            await self._manager.clock.sleep(TAKE_UP_PERIOD)
+        """See `Scoped`."""
+        await self._scoped.take_up(lambda key: self._wake(key))
 
 
 class _Cached:

@@ -10,7 +10,6 @@ from mooring.operators.redis.pods import ROLE
 __all__ = [
     "INPUTS",
     "ROLE",
-    "SCOPE_ANNOTATION",
     "Component",
     "Names",
     "cluster_of",
@@ -22,7 +21,6 @@ Component = Literal["redis", "sentinel"]
 
 INPUTS: Final = "mooring.dev/inputs"
 """Annotation with the digest of the user's inputs a pod template was made from."""
-SCOPE_ANNOTATION: Final = "redis.kun/scope"
 MANAGED_BY: Final = "redis-operator"
 MANAGED_SELECTOR: Final = f"app.kubernetes.io/managed-by={MANAGED_BY}"
 _NAME: Final = "app.kubernetes.io/name"

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from mooring.kube import Client, MergePatch, NotFound
 from mooring.kube.objects.coordination import Lease
 from mooring.kube.objects.core import PersistentVolumeClaim, Pod
-from mooring.operators.redis.sentinel.names import SCOPE_ANNOTATION
+from mooring.operators.redis.scoped import SCOPE_ANNOTATION
 from mooring.operators.redis.sentinel.types import RedisCluster
 from mooring.operators.scope import lease_name, managed, yields
 

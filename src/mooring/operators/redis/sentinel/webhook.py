@@ -15,8 +15,8 @@ from mooring.cache import Clock
 from mooring.kube import Client, DecodeError, KubeError, NotFound
 from mooring.kube.object import decode
 from mooring.kube.objects.coordination import Lease
+from mooring.operators.redis.scoped import SCOPE_ANNOTATION
 from mooring.operators.redis.sentinel.actor import NAME
-from mooring.operators.redis.sentinel.names import SCOPE_ANNOTATION
 from mooring.operators.redis.sentinel.types import (
     Problem,
     RedisCluster,

@@ -1,0 +1,58 @@
+"""Which clusters a process of a scope works on, and what becomes of those that a namespaced operator leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from mooring.cache import Informer
+from mooring.kube.object import Key, Object, key_of
+from mooring.kube.objects import coordination
+from mooring.operators.scope import lease_name, managed, yields
+from mooring.runtime import Manager
+
+__all__ = ["SCOPE_ANNOTATION", "Scoped"]
+
+SCOPE_ANNOTATION: Final = "redis.kun/scope"
+TAKE_UP_PERIOD: Final = 2.0
+"""Seconds between two looks whether a namespaced operator is gone."""
+
+
+class Scoped:
+    """The scope of one operator; ``all`` yields where a live namespaced operator works."""
+
+    def __init__(self, manager: Manager, kind: type[Object], *, operator: str, scope: str) -> None:
+        self._manager = manager
+        self._kind = kind
+        self._scope = scope
+        self._lease = lease_name(operator, "namespaced")
+        self._left: set[str] = set()
+        self._leases: Informer[coordination.Lease] | None = None
+        if scope == "all":
+            self._leases = manager.informers.of(
+                coordination.Lease, field_selector=f"metadata.name={self._lease}"
+            )
+
+    def manages(self, obj: Object) -> bool:
+        """Whether it is ours; what another process manages is left alone."""
+        return managed(obj, scope=self._scope, annotation=SCOPE_ANNOTATION, yielded=self._yielded)
+
+    def _yielded(self, namespace: str) -> bool:
+        """A live namespaced operator works there."""
+        if self._leases is None:
+            return False
+        lease = self._leases.get(Key(namespace, self._lease))
+        if not yields(lease, self._manager.clock.now()):
+            return False
+        self._left.add(namespace)
+        return True
+
+    async def take_up(self, wake: Callable[[Key], None]) -> None:
+        """Look again at what was left to namespaced operators once they are gone; a Lease runs out in silence."""
+        while True:
+            for namespace in sorted(self._left):
+                if not self._yielded(namespace):
+                    self._left.discard(namespace)
+                    for one in self._manager.client.list(self._kind, namespace=namespace):
+                        wake(key_of(one))
+            await self._manager.clock.sleep(TAKE_UP_PERIOD)

@@ -1,0 +1,114 @@
+"""The actor on a whole API server (in memory), before any pod runs: scope, children, what the server refuses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+from tests.operators.redis.sentinel.test_actor import eventually, there
+
+from mooring.kube import Client
+from mooring.kube.object import decode
+from mooring.kube.objects.apps import StatefulSet
+from mooring.kube.objects.core import (
+    PersistentVolumeClaim,
+    PersistentVolumeClaimSpec,
+    VolumeResourceRequirements,
+)
+from mooring.kube.objects.meta import ObjectMeta
+from mooring.local.api.server import ApiServer
+from mooring.operators.redis.cluster import RedisCluster, register
+from mooring.operators.redis.cluster.names import selector_of
+from mooring.operators.redis.cluster.types import RedisClusterStatus
+from mooring.runtime import Manager
+from mooring.runtime.crd import render_crd
+
+NAMESPACE = "default"
+
+
+@asynccontextmanager
+async def operating(*, scope: str = "all") -> AsyncIterator[Client]:
+    async with ApiServer.in_memory() as server:
+        client = Client(server.transport(), field_manager="test")
+        body = msgspec.json.encode(render_crd(RedisCluster))
+        await client.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body=body)
+        manager = Manager(Client(server.transport()), name="redis-cluster")
+        register(manager, scope=scope)
+        task = asyncio.create_task(manager.run())
+        try:
+            yield client
+        finally:
+            manager.stop()
+            await asyncio.wait_for(task, 15)
+
+
+async def declare(client: Client, *, annotations: dict[str, str] | None = None, **spec: Any) -> None:
+    body = {"replicas": 6, "pod": [{"middlewareImage": "redis:7.0"}], **spec}
+    metadata = {"name": "shop", "namespace": NAMESPACE, "annotations": annotations or {}}
+    await client.create(decode({"metadata": metadata, "spec": body}, RedisCluster))
+
+
+async def status(client: Client) -> RedisClusterStatus:
+    found = await client.get(RedisCluster, "shop", namespace=NAMESPACE)
+    return found.status or RedisClusterStatus()
+
+
+@pytest.mark.parametrize(
+    ("scope", "annotated", "ours"),
+    [
+        ("all", False, True),
+        ("all", True, True),
+        ("cluster", False, False),
+        ("cluster", True, True),
+        ("namespaced", False, True),
+        ("namespaced", True, False),
+    ],
+)
+async def test_each_scope_manages_its_own(scope: str, annotated: bool, ours: bool) -> None:
+    async with operating(scope=scope) as client:
+        await declare(client, annotations={"redis.kun/scope": "cluster-scoped"} if annotated else {})
+        if ours:
+            await eventually(there(client, StatefulSet, "shop"))
+            return
+        await asyncio.sleep(0.5)
+        assert await there(client, StatefulSet, "shop")() is None
+
+
+async def test_what_the_server_refuses_is_said_in_harmonyclouds_reason_too() -> None:
+    async with operating() as client:
+        await declare(client, pod=[{"middlewareImage": "redis:7.0", "labels": {"not a key": "value"}}])
+
+        async def said() -> bool:
+            now = await status(client)
+            return (now.phase, now.reason_type) == ("Failed", "InvalidArgs") and "not a key" in (
+                now.reason or ""
+            )
+
+        await eventually(said)
+
+
+@pytest.mark.parametrize(("policy", "goes"), [("foreground", True), ("Foreground", True), (None, False)])
+async def test_claims_go_with_the_cluster_only_where_it_is_said(policy: str | None, goes: bool) -> None:
+    async with operating() as client:
+        size = VolumeResourceRequirements(requests={"storage": "1Gi"})
+        claim = PersistentVolumeClaim(
+            metadata=ObjectMeta(name="redis-data-shop-0", namespace=NAMESPACE, labels=selector_of("shop")),
+            spec=PersistentVolumeClaimSpec(access_modes=["ReadWriteOnce"], resources=size),
+        )
+        await client.create(claim)
+        await declare(client, finalizers=policy)
+        await eventually(there(client, StatefulSet, "shop"))
+
+        async def owned() -> bool:
+            found = await client.get(PersistentVolumeClaim, "redis-data-shop-0", namespace=NAMESPACE)
+            return bool(found.metadata.owner_references)
+
+        if goes:
+            await eventually(owned)
+        else:
+            await asyncio.sleep(0.5)
+            assert not await owned()
