@@ -45,41 +45,48 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
+{{/* The operators of this release, as a list joined by commas; * are those that run by default. */}}
+{{- define "mooring.operators" -}}
+{{- if has (trim .Values.operators) (list "*" "all" "") }}redis-sentinel{{ else }}{{ nospace .Values.operators }}{{ end }}
+{{- end }}
+
+{{/* API group and version of each operator's kind, as a list of dictionaries: of one, which is in the release. */}}
+{{- define "mooring.kinds" -}}
+{{- $names := splitList "," (include "mooring.operators" .) }}
+{{- if has "redis-sentinel" $names }}
+- {operator: redis-sentinel, group: redis.kun, version: v1beta1}
+{{- end }}
+{{- if has "redis-cluster" $names }}
+- {operator: redis-cluster, group: redis.middleware.hc.cn, version: v1alpha1}
+{{- end }}
+{{- end }}
+
 {{/*
 What the operators need in every namespace they work in, by operator; a test compares it with what they ask for.
 An apply that makes its object takes create beside patch; finalizers: to own objects where owners are guarded.
 */}}
 {{- define "mooring.rules" -}}
-{{- $all := has (trim .Values.operators) (list "*" "all" "") }}
-{{- $names := splitList "," (nospace .Values.operators) }}
-{{- if or $all (has "redis-sentinel" $names) }}
-- apiGroups: [redis.kun]
+{{- $names := splitList "," (include "mooring.operators" .) }}
+{{- range include "mooring.kinds" . | fromYamlArray }}
+- apiGroups: [{{ .group }}]
   resources: [redisclusters]
   verbs: [get, list, watch]
-- apiGroups: [redis.kun]
+- apiGroups: [{{ .group }}]
   resources: [redisclusters/status]
   verbs: [patch]
-- apiGroups: [redis.kun]
+- apiGroups: [{{ .group }}]
   resources: [redisclusters/finalizers]
   verbs: [update]
+{{- end }}
 - apiGroups: [apps]
   resources: [statefulsets]
   verbs: [list, watch, create, patch]
-- apiGroups: [apps]
-  resources: [controllerrevisions]
-  verbs: [get]
 - apiGroups: [""]
   resources: [services]
   verbs: [list, watch, create, patch]
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [list, watch, create, patch, delete]
-- apiGroups: [""]
-  resources: [secrets]
-  verbs: [get, list, watch, create, patch]
-- apiGroups: [""]
-  resources: [pods]
-  verbs: [list, watch, patch, delete]
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [list, watch, patch]
@@ -89,7 +96,32 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]
+{{- if has "redis-sentinel" $names }}
+- apiGroups: [apps]
+  resources: [controllerrevisions]
+  verbs: [get]
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, watch, patch, delete]
+{{- else }}
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [list, watch, create, patch]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, watch, delete]
+{{- end }}
 {{- if ne .Values.scope "namespaced" }}
+{{- if has "redis-cluster" $names }}
+# Which node and zone a pod runs in: no master beside its replica.
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [list, watch]
+{{- end }}
+{{- if or (has "redis-sentinel" $names) (eq .Values.scope "all") }}
 # Whether a namespaced operator lives where an object is: all yields to it, the webhook of cluster warns without one.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]

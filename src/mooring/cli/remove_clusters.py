@@ -8,7 +8,8 @@ import functools
 from pathlib import Path
 
 from mooring.kube import Client, Config, HttpTransport
-from mooring.operators.redis.sentinel.removal import remove_clusters
+from mooring.operators.redis.removal import REMOVABLE, remove_clusters
+from mooring.operators.registry import choose
 from mooring.operators.scope import SCOPES
 
 __all__ = ["add_parser"]
@@ -20,7 +21,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "remove-clusters",
         help="delete the clusters of a scope; their volumes stay",
         description="Delete every cluster that an operator of this scope manages and wait until its pods are gone. "
-        "The operator has to be running. Claims stay, also those of clusters with keepAfterDeletion: false.",
+        "The operator has to be running. Claims stay, also those of clusters with keepAfterDeletion: false or finalizers: foreground.",
+    )
+    parser.add_argument(
+        "--operators",
+        default="*",
+        metavar="LIST|*",
+        help="whose clusters (default: those that run by default)",
     )
     parser.add_argument("--scope", choices=SCOPES, required=True, help="as of the operator")
     parser.add_argument("--namespaces", default="", metavar="A,B", help="of scope namespaced")
@@ -45,6 +52,7 @@ async def _run(options: argparse.Namespace) -> int:
     try:
         removed = await remove_clusters(
             client,
+            operators=[one.name for one in choose(options.operators) if one.name in REMOVABLE],
             scope=options.scope,
             namespaces=namespaces,
             within=options.within,

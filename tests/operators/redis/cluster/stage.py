@@ -21,7 +21,7 @@ from mooring.operators.redis.cluster.topology import Peer, parse_nodes
 from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterStatus
 from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
 from mooring.operators.registry import Operator
-from mooring.testing.bed import Bed, KubernetesBed, NotInTime
+from mooring.testing.bed import Bed, ClusterBed, KubernetesBed, NotInTime
 
 __all__ = ["OPERATOR", "Report", "Stage", "manifest"]
 
@@ -115,7 +115,7 @@ class Client:
 class Stage:
     """One cluster."""
 
-    def __init__(self, bed: Bed | KubernetesBed, name: str, *, password: str = "") -> None:
+    def __init__(self, bed: Bed | KubernetesBed | ClusterBed, name: str, *, password: str = "") -> None:
         self.bed, self.name, self.password = bed, name, password
         self.dial = Dial(connect_timeout=0.5, reply_timeout=10.0)
 

@@ -19,11 +19,12 @@ from mooring.kube.objects.core import (
     PersistentVolumeClaimSpec,
     VolumeResourceRequirements,
 )
-from mooring.kube.objects.meta import ObjectMeta
+from mooring.kube.objects.meta import ObjectMeta, OwnerReference
 from mooring.local.api.server import ApiServer
 from mooring.operators.redis.cluster import RedisCluster, register
 from mooring.operators.redis.cluster.names import selector_of
 from mooring.operators.redis.cluster.types import RedisClusterStatus
+from mooring.operators.redis.removal import remove_clusters
 from mooring.runtime import Manager
 from mooring.runtime.crd import render_crd
 
@@ -112,3 +113,29 @@ async def test_claims_go_with_the_cluster_only_where_it_is_said(policy: str | No
         else:
             await asyncio.sleep(0.5)
             assert not await owned()
+
+
+async def test_clusters_that_go_with_a_release_keep_their_claims() -> None:
+    async with operating() as client:
+        size = VolumeResourceRequirements(requests={"storage": "1Gi"})
+        claim = PersistentVolumeClaim(
+            metadata=ObjectMeta(name="redis-data-shop-0", namespace=NAMESPACE, labels=selector_of("shop")),
+            spec=PersistentVolumeClaimSpec(access_modes=["ReadWriteOnce"], resources=size),
+        )
+        await client.create(claim)
+        await declare(client, finalizers="foreground")
+
+        async def owners() -> list[OwnerReference]:
+            found = await client.get(PersistentVolumeClaim, "redis-data-shop-0", namespace=NAMESPACE)
+            return list(found.metadata.owner_references or ())
+
+        await eventually(owners)
+        said: list[str] = []
+        removed = await remove_clusters(
+            client, operators=["redis-cluster"], scope="all", namespaces=(), within=10.0, say=said.append
+        )
+
+        assert removed == 1
+        assert await there(client, RedisCluster, "shop")() is None
+        assert await owners() == []
+        assert said[0] == "default/shop (redis.middleware.hc.cn): the operator lets go of its claims"
