@@ -124,7 +124,7 @@ def validate_crd(crd: JsonObject) -> list[FieldError]:
     spec = crd.get("spec") or {}
     wanted = f"{(spec.get('names') or {}).get('plural', '')}.{spec.get('group', '')}"
     name = (crd.get("metadata") or {}).get("name", "")
-    if name != wanted:
+    if name and name != wanted:
         errors.append(invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
     return [*errors, *_spec(spec), *_stored_versions(crd), *_approval(crd), *_preserve(crd)]
 

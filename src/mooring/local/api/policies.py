@@ -15,7 +15,7 @@ from mooring.local.api.cel_authorizer import asking, authorizer_of
 from mooring.local.api.rbac import Attributes
 from mooring.local.api.review import EXEMPT, Review, rule_matches, selected
 from mooring.local.api.selectors import label_selector
-from mooring.local.api.validation.admissionregistration import VARIABLES
+from mooring.local.api.validation.matching import VARIABLES
 
 __all__ = [
     "ConfigurationError",

@@ -13,6 +13,7 @@ from mooring.local.api import names
 from mooring.local.api.fields import FieldError
 from mooring.local.api.validation import (
     admissionregistration,
+    apiregistration,
     apps,
     autoscaling,
     batch,
@@ -21,17 +22,21 @@ from mooring.local.api.validation import (
     core,
     discovery,
     events,
+    flowcontrol,
     limits,
     networking,
+    node,
     nodes,
     policy,
     rbac,
+    resource,
     scheduling,
     services,
     storage,
     volumes,
 )
 from mooring.local.api.validation.addresses import ip_name
+from mooring.local.api.validation.changes import FREE_FINALIZERS, own_changed_metadata
 from mooring.local.api.validation.metadata import (
     standard_finalizers,
     validate_metadata,
@@ -48,14 +53,13 @@ def validate_create(obj: JsonObject, *, group: str, kind: str, namespaced: bool)
     """Return what is wrong with a new built-in object (after defaulting), metadata included."""
     metadata = obj.get("metadata") or {}
     rules = _RULES.get((group, kind))
-    if kind == "Event" and rules is not None:
-        # Its own rules come first, and say what its name must be; the others are asked when they are kept.
+    if rules is not None and (group, kind) in _OWN_FIRST:
         return [*rules.create(obj)] or validate_metadata(
             metadata, namespaced=namespaced, check=names.http_path_segment
         )
     check = _NAMES.get((group, kind), names.dns1123_subdomain)
     errors = validate_metadata(metadata, namespaced=namespaced, check=check)
-    if (group, kind) not in _FREE_FINALIZERS:
+    if (group, kind) not in FREE_FINALIZERS:
         errors += standard_finalizers(metadata.get("finalizers"), [])
     return errors if rules is None else errors + list(rules.create(obj))
 
@@ -67,11 +71,7 @@ def validate_update(
     if obj is old:
         return []
     metadata, before = obj.get("metadata") or {}, old.get("metadata") or {}
-    errors = []
-    if (group, kind) not in _GENERIC_METADATA:
-        errors = validate_metadata_update(metadata, before)
-    if (group, kind) not in _FREE_FINALIZERS | _GENERIC_METADATA:
-        errors += standard_finalizers(metadata.get("finalizers"), before.get("finalizers") or [])
+    errors = own_changed_metadata(metadata, before, (group, kind), status=bool(subresource))
     rules = _RULES.get((group, kind))
     if rules is None:
         return errors
@@ -80,40 +80,13 @@ def validate_update(
     return errors + list(rules.update(obj, old)) if not subresource else errors
 
 
-#: Kinds whose own rules say nothing of changed metadata: only the generic ones do.
-_GENERIC_METADATA: Final = frozenset(
+#: Kinds whose own rules come first, and say what a name must be; what is asked of all only when they are kept.
+_OWN_FIRST: Final = frozenset(
     (
         ("", "Event"),
-        ("", "LimitRange"),
-        ("", "PersistentVolume"),
-        ("batch", "Job"),
-        ("discovery.k8s.io", "EndpointSlice"),
-        ("flowcontrol.apiserver.k8s.io", "FlowSchema"),
-        ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"),
-        ("policy", "PodDisruptionBudget"),
-        ("storage.k8s.io", "CSINode"),
-        ("storage.k8s.io", "VolumeAttachment"),
-        *(
-            ("admissionregistration.k8s.io", kind)
-            for kind in (
-                "MutatingAdmissionPolicy",
-                "MutatingAdmissionPolicyBinding",
-                "MutatingWebhookConfiguration",
-                "ValidatingAdmissionPolicy",
-                "ValidatingAdmissionPolicyBinding",
-                "ValidatingWebhookConfiguration",
-            )
-        ),
-    )
-)
-#: Kinds that take any qualified name for a finalizer.
-_FREE_FINALIZERS: Final = frozenset(
-    (
         ("apiregistration.k8s.io", "APIService"),
-        ("coordination.k8s.io", "Lease"),
-        ("node.k8s.io", "RuntimeClass"),
-        ("apiextensions.k8s.io", "CustomResourceDefinition"),
-        *(key for key in _GENERIC_METADATA if key[0] in ("policy", "admissionregistration.k8s.io")),
+        ("events.k8s.io", "Event"),
+        ("policy", "PodDisruptionBudget"),
     )
 )
 
@@ -130,6 +103,7 @@ _NAMES: Final[dict[tuple[str, str], Callable[[str], tuple[str, ...]]]] = {
     ("certificates.k8s.io", "CertificateSigningRequest"): names.http_path_segment,
     ("policy", "PodDisruptionBudget"): names.http_path_segment,
     ("", "ReplicationController"): _long_name,
+    ("resource.k8s.io", "DeviceClass"): _long_name,
     ("networking.k8s.io", "IPAddress"): ip_name,
     **{
         ("rbac.authorization.k8s.io", kind): names.http_path_segment
@@ -140,6 +114,7 @@ _RULES: Final[Table] = {
     key: rules
     for group in (
         admissionregistration,
+        apiregistration,
         apps,
         autoscaling,
         autoscaling,
@@ -149,15 +124,20 @@ _RULES: Final[Table] = {
         core,
         discovery,
         events,
+        flowcontrol,
         limits,
         networking,
+        node,
         nodes,
         events,
+        flowcontrol,
         limits,
         networking,
+        node,
         nodes,
         policy,
         rbac,
+        resource,
         scheduling,
         services,
         storage,

@@ -7,6 +7,7 @@ wrong with it.
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
 
 from mooring.local.api.fields import invalid
 from mooring.local.api.validation.rules import Errors
@@ -36,6 +37,7 @@ def _without_zeros(text: str) -> str:
     return ".".join(str(int(part)) for part in parts)
 
 
+@lru_cache(maxsize=8192)
 def parsed_ip(text: str) -> Address | None:
     """Return an address, None when the text is none."""
     try:
@@ -44,6 +46,7 @@ def parsed_ip(text: str) -> Address | None:
         return None
 
 
+@lru_cache(maxsize=1024)
 def parsed_network(text: str) -> Network | None:
     """Return the range that a text with an address and the length of a prefix names, None when it is none."""
     address, slash, length = text.partition("/")

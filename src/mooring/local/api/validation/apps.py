@@ -135,9 +135,39 @@ def _daemon_set(obj: JsonObject) -> Errors:
     yield from _selector(spec, "daemonset")
     yield from _workload_template(spec, "DaemonSet")
     yield from counts(spec, "minReadySeconds", "revisionHistoryLimit")
-    kind = (spec.get("updateStrategy") or {}).get("type", "")
-    if kind not in ("OnDelete", "RollingUpdate"):
-        yield not_supported("spec.updateStrategy.type", kind, ("OnDelete", "RollingUpdate"))
+    strategy, path = spec.get("updateStrategy") or {}, "spec.updateStrategy"
+    kind, rolling = strategy.get("type") or "", strategy.get("rollingUpdate")
+    if kind == "RollingUpdate":
+        yield from _daemon_rolling(rolling or {}, f"{path}.rollingUpdate")
+    elif kind != "OnDelete":
+        shape = (
+            None if rolling is None else dump(rolling, maxUnavailable="MaxUnavailable", maxSurge="MaxSurge")
+        )
+        shown = GoStruct(Type=kind, RollingUpdate=shape)
+        yield not_supported(path, shown, ("RollingUpdate", "OnDelete"))
+
+
+def _daemon_rolling(rolling: JsonObject, path: str) -> Errors:
+    unavailable, surge = (rolling.get(key) for key in ("maxUnavailable", "maxSurge"))
+    yield from int_or_percent(unavailable, f"{path}.maxUnavailable")
+    yield from int_or_percent(surge, f"{path}.maxSurge")
+    some = [value not in (None, 0, "0%", "0") for value in (unavailable, surge)]
+    if all(some):
+        yield invalid(f"{path}.maxSurge", surge, "may not be set when maxUnavailable is non-zero")
+    elif not any(some):
+        yield required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0")
+
+
+_DAEMON_COUNTS: Final = (
+    "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady",
+    "observedGeneration", "updatedNumberScheduled", "numberAvailable", "numberUnavailable", "collisionCount",
+)  # fmt: skip
+
+
+def _daemon_status(obj: JsonObject, old: JsonObject) -> Errors:
+    status = obj.get("status") or {}
+    for key in _DAEMON_COUNTS:
+        yield from nonnegative(status.get(key), f"status.{key}")
 
 
 def _stateful_set(obj: JsonObject) -> Errors:
@@ -152,6 +182,7 @@ def _stateful_set(obj: JsonObject) -> Errors:
             place = f"spec.persistentVolumeClaimRetentionPolicy.{key}"
             yield not_supported(place, retention.get(key, ""), ("Retain", "Delete"))
     yield from counts(spec, "replicas", "minReadySeconds")
+    yield from nonnegative((spec.get("ordinals") or {}).get("start"), "spec.ordinals.start")
     for text in names.dns1123_label(spec["serviceName"]) if spec.get("serviceName") else ():
         yield invalid("spec.serviceName", spec["serviceName"], text)
     yield from _selector(spec, "statefulset")
@@ -253,7 +284,7 @@ RULES: Final[Table] = {
         _replication_controller,
         status=_counted("fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
     ),
-    ("apps", "DaemonSet"): also(_daemon_set, _SELECTOR_FIXED),
+    ("apps", "DaemonSet"): also(_daemon_set, _SELECTOR_FIXED, status=_daemon_status),
     ("apps", "StatefulSet"): Rules(
         _claim_templates,
         _stateful_set_update,

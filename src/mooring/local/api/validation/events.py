@@ -35,6 +35,8 @@ _FIELDS: Final = (
     ("reportingController", "reportingController"),
     ("reportingInstance", "reportingInstance"),
 )
+#: Fields that are an empty text where they are not there.
+_TEXTS: Final = ("reason", "message", "type", "action", "reportingController", "reportingInstance")
 _UNSET: Final = ("firstTimestamp", "lastTimestamp", "count", "source")
 
 
@@ -112,7 +114,8 @@ def _event_update(event: JsonObject, old: JsonObject) -> Errors:
     if not same(event.get("series"), old.get("series")):
         yield from _series(event)
     for name, _ in _FIELDS:
-        yield from immutable(_field(event, name), _field(old, name), name)
+        empty = "" if name in _TEXTS else None
+        yield from immutable(_field(event, name) or empty, _field(old, name) or empty, name)
 
 
 RULES: Final[Table] = {

@@ -11,6 +11,7 @@ from mooring.local.api.fields import FieldError, forbidden, invalid, not_support
 
 __all__ = [
     "annotation_errors",
+    "changed_parts",
     "immutable",
     "label_errors",
     "selector_errors",
@@ -164,10 +165,16 @@ def _metadata_update(meta: JsonObject, old: JsonObject, path: str) -> Errors:
     )
     for key in fixed:
         yield from immutable(meta.get(key), old.get(key), f"{path}.{key}")
-    for part, check in (
-        ("labels", label_errors), ("annotations", annotation_errors),
-        ("ownerReferences", _owner_errors), ("finalizers", _finalizer_errors),
-    ):  # fmt: skip
+    for part, check in _PARTS:
+        if meta.get(part) and not same(meta[part], old.get(part)):
+            yield from check(meta[part], f"{path}.{part}")
+
+
+def changed_parts(meta: JsonObject, old: JsonObject, *, path: str = "metadata") -> Errors:
+    """Yield what is wrong with the changed parts of metadata as it would be in a new object."""
+    if meta is old:
+        return
+    for part, check in (*_PARTS, ("finalizers", _finalizer_errors)):
         if meta.get(part) and not same(meta[part], old.get(part)):
             yield from check(meta[part], f"{path}.{part}")
 
@@ -176,6 +183,13 @@ def immutable(value: Json, old: Json, path: str) -> Errors:
     """Yield the error for a field that was changed and must not be."""
     if not same(value, old):
         yield invalid(path, value, "field is immutable")
+
+
+_PARTS: Final[tuple[tuple[str, Callable[[Any, str], Errors]], ...]] = (
+    ("labels", label_errors),
+    ("annotations", annotation_errors),
+    ("ownerReferences", _owner_errors),
+)
 
 
 # --- selectors ----------------------------------------------------------------------------------------

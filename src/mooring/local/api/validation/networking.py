@@ -31,7 +31,7 @@ from mooring.local.api.validation.rules import (
     spec_of,
 )
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "prefixed_path"]
 
 # --- ingresses ----------------------------------------------------------------------------------------
 
@@ -168,13 +168,14 @@ def _class(obj: JsonObject) -> Errors:
     controller = spec.get("controller") or ""
     if len(controller.encode()) > _LONGEST_CONTROLLER:
         yield too_long("spec.controller", _LONGEST_CONTROLLER)
-    yield from _prefixed_path(controller, "spec.controller")
+    yield from prefixed_path(controller, "spec.controller")
     if (parameters := spec.get("parameters")) is not None:
         yield from _object_reference(parameters, "spec.parameters")
         yield from _scope(parameters, "spec.parameters")
 
 
-def _prefixed_path(text: str, path: str) -> Errors:
+def prefixed_path(text: str, path: str) -> Errors:
+    """Yield what is wrong with a path in a domain: `example.com/name`."""
     host, _, rest = text.partition("/")
     if not text:
         yield required(path)
@@ -335,7 +336,7 @@ def _service_range_update(obj: JsonObject, old: JsonObject) -> Errors:
         for index, was in enumerate(before):
             yield from immutable(ranges[index], was, f"spec.cidrs[{index}]")
     else:
-        yield from immutable(ranges or None, before, "spec.cidrs")
+        yield from immutable(spec_of(obj).get("cidrs"), before, "spec.cidrs")
     if (len(before), len(ranges)) == (1, 2):
         yield from _service_range(obj)
 

@@ -10,7 +10,7 @@ from mooring.local.api import names
 from mooring.local.api.fields import duplicate, forbidden, invalid, not_supported, required
 from mooring.local.api.validation.addresses import cidr_errors, parsed_network
 from mooring.local.api.validation.limits import amount_errors
-from mooring.local.api.validation.rules import Errors, JsonObject, Table, also, items, spec_of
+from mooring.local.api.validation.rules import Errors, JsonObject, Table, also, spec_of
 
 __all__ = ["RULES"]
 
@@ -21,12 +21,18 @@ def _node(node: JsonObject) -> Errors:
     spec = spec_of(node)
     yield from _taints(spec.get("taints") or ())
     yield from _amounts(node)
-    ranges = spec.get("podCIDRs") or []
-    for place, text in items(spec, "podCIDRs", "spec"):
-        yield from cidr_errors(text, place)
+    ranges = _ranges(spec)
+    for index, text in enumerate(ranges):
+        yield from cidr_errors(text, f"spec.podCIDRs[{index}]")
     families = [network.version for text in ranges if (network := parsed_network(text)) is not None]
     if len(ranges) > 1 and (len(ranges) > 2 or len(set(families)) < 2):
         yield invalid("spec.podCIDRs", ranges, "may specify no more than one CIDR for each IP family")
+
+
+def _ranges(spec: JsonObject) -> list[str]:
+    """Return the ranges of a node's pods; the one it has alone counts where both differ."""
+    one, ranges = spec.get("podCIDR"), spec.get("podCIDRs") or []
+    return [one] if one and one != (ranges or [None])[0] else ranges
 
 
 def _taints(taints: Sequence[JsonObject]) -> Errors:
@@ -60,7 +66,7 @@ def _node_update(node: JsonObject, old: JsonObject) -> Errors:
         if address in addresses[:index]:
             yield duplicate(f"status.addresses[{index}]", address)
     spec, before = spec_of(node), spec_of(old)
-    ranges, earlier = spec.get("podCIDRs") or [], before.get("podCIDRs") or []
+    ranges, earlier = _ranges(spec), _ranges(before)
     changed = len(earlier) if len(ranges) == len(earlier) else 1 if earlier else 0
     for new, was in zip(ranges, earlier, strict=False):
         changed -= len(ranges) == len(earlier) and new == was

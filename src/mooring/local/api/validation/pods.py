@@ -35,6 +35,7 @@ __all__ = [
     "pod_update",
     "resource_errors",
     "template",
+    "toleration_errors",
 ]
 
 
@@ -82,7 +83,7 @@ def pod_spec(spec: JsonObject, path: str) -> Errors:
     if spec.get("dnsPolicy") == "None" and not (spec.get("dnsConfig") or {}).get("nameservers"):
         text = "must provide at least one DNS nameserver when `dnsPolicy` is None"
         yield required(f"{path}.dnsConfig", text)
-    yield from _tolerations(spec.get("tolerations") or (), f"{path}.tolerations")
+    yield from toleration_errors(spec.get("tolerations") or (), f"{path}.tolerations")
     yield from _sysctls(spec, f"{path}.securityContext.sysctls")
 
 
@@ -401,7 +402,8 @@ def resource_errors(resources: JsonObject, path: str) -> Errors:
             yield invalid(f"{path}.requests", value, text)
 
 
-def _tolerations(tolerations: Sequence[JsonObject], path: str) -> Errors:
+def toleration_errors(tolerations: Sequence[JsonObject], path: str) -> Errors:
+    """Yield what is wrong with tolerations."""
     for index, toleration in enumerate(tolerations):
         place = f"{path}[{index}]"
         operator, effect = toleration.get("operator") or "Equal", toleration.get("effect") or ""

@@ -22,7 +22,7 @@ from mooring.local.api.validation.rules import (
 from mooring.local.api.validation.volumes import inline_volume
 from mooring.local.api.wire import quantity_value
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "driver_name"]
 
 _KIB: Final = 1024
 _MOST_PARAMETERS: Final = 512
@@ -33,10 +33,12 @@ def _sized(value: dict[str, str]) -> int:
     return sum(len(key.encode()) + len(text.encode()) for key, text in value.items())
 
 
-def _driver_name(name: str, path: str) -> Errors:
-    """Yield what is wrong with the name of a CSI driver."""
+def driver_name(name: str, path: str, *, once: bool = False) -> Errors:
+    """Yield what is wrong with the name of a driver; `once`: of a name that is not there, only that."""
     if not name:
         yield required(path)
+        if once:
+            return
     if len(name) > 63:
         yield too_long(path, 63)
     for text in names.dns1123_subdomain(name.lower()):
@@ -173,7 +175,7 @@ def _node(obj: JsonObject) -> Errors:
     known: set[str] = set()
     for path, driver in items(spec_of(obj), "drivers", "spec"):
         name, node = driver.get("name") or "", driver.get("nodeID") or ""
-        yield from _driver_name(name, f"{path}.name")
+        yield from driver_name(name, f"{path}.name")
         if not node:
             yield required(f"{path}.nodeID")
         if len(node) > 256:
@@ -218,7 +220,7 @@ _LARGEST_MESSAGE: Final = _KIB
 
 def _attachment(obj: JsonObject) -> Errors:
     spec = spec_of(obj)
-    yield from _driver_name(spec.get("attacher") or "", "spec.attacher")
+    yield from driver_name(spec.get("attacher") or "", "spec.attacher", once=True)
     source = spec.get("source") or {}
     volume, inline = source.get("persistentVolumeName"), source.get("inlineVolumeSpec")
     one_of = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
