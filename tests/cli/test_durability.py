@@ -112,6 +112,7 @@ async def test_kill_9_under_load_loses_no_acknowledged_write() -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(900)
 async def test_kill_9_under_load_twenty_times() -> None:
     ledger = await rounds(20, seed=2)
     assert len(ledger.versions) > 1000
