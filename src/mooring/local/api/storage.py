@@ -79,9 +79,21 @@ class Entry:
 
     Of a custom resource, `version` is the version it is stored in ("" when not known), and `forms` are
     the entries that show it by schema (None: itself does): what is stored may be older than its definition.
+    `untidy` when even a write that changes nothing has to be one; a restart forgets it.
     """
 
-    __slots__ = ("_labels", "_obj", "forms", "name", "namespace", "rv", "tail", "version", "written")
+    __slots__ = (
+        "_labels",
+        "_obj",
+        "forms",
+        "name",
+        "namespace",
+        "rv",
+        "tail",
+        "untidy",
+        "version",
+        "written",
+    )
 
     def __init__(
         self,
@@ -98,6 +110,7 @@ class Entry:
         self.tail = tail
         self.written = written
         self.version = version
+        self.untidy = False
         self.forms: dict[object, Entry | None] | None = None
         self._obj = obj
         self._labels: Mapping[str, str] | None = None
@@ -514,6 +527,10 @@ class Store:
             # Of what changed before the start nothing is known; since then nothing changed here.
             found = self._collections[resource] = Collection(resource, floor=self._start)
         return found
+
+    def collections(self) -> list[Collection]:
+        """Return every collection that was used so far."""
+        return list(self._collections.values())
 
     def put(
         self,
