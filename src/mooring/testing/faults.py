@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, Final, Literal, get_args
@@ -149,6 +149,10 @@ class Faults:
         self._count: Counter[str] = Counter()
         self._gates: list[_Gate] = []
         self._life: _Life | None = None
+        #: Told of every request that changes something: its moment and which occurrence it is.
+        self.on_write: Callable[[str, int], object] = lambda moment, nth: None
+        #: Resources that the operator watched so far.
+        self.watched: set[str] = set()
         #: The faults that came to strike.
         self.struck: list[Fault] = []
         self.died = asyncio.Event()
@@ -186,9 +190,14 @@ class Faults:
             self.struck.append(fault)
         return due
 
+    def count(self, moment: str) -> int:
+        """How often a moment has come."""
+        return self._count[moment]
+
     def on_request(self, moment: str) -> list[Fault]:
         """Count a request; returns what is to happen to it."""
         due = self._due(moment)
+        self.on_write(moment, self._count[moment])
         for fault in due:
             self._move_clock(fault)
         return due
@@ -324,8 +333,10 @@ class _Life:
     ) -> AsyncIterator[StreamResponse]:
         """See `Transport.stream`."""
         self._alive()
+        resource = _resource(path)
+        self._faults.watched.add(resource)
         async with self._inner.stream(method, path, query=query, headers=headers, timeout=timeout) as stream:
-            yield _Watch(self._faults, stream, _resource(path), None if self._shown_now else self._frozen)
+            yield _Watch(self._faults, stream, resource, None if self._shown_now else self._frozen)
 
     async def close(self) -> None:
         """See `Transport.close`."""

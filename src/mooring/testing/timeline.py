@@ -24,6 +24,8 @@ from mooring.cache.clock import Clock, Timer
 __all__ = ["Timeline"]
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
+#: Seconds that one turn of the loop takes: who waits for the rest of a rounding error gets past it.
+TURN = 1e-6
 
 
 class Timeline(Clock):
@@ -106,8 +108,7 @@ class _Selector:
     def select(self, timeout: float | None = None) -> list[Any]:
         """What is ready; never waits while there is a timer."""
         events: list[Any] = self._inner.select(None if timeout is None else 0)
-        if not events and timeout:
-            self._timeline.suspend(timeout)
+        self._timeline.suspend(TURN if events or not timeout else timeout + TURN)
         return events
 
     def __getattr__(self, name: str) -> Any:

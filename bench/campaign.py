@@ -1,0 +1,141 @@
+"""Every fault plan of the workloads of this tree: `make campaign`, `make campaign PLAN=file`.
+
+    python -m bench.campaign [WORKLOAD ...] [--plan FILE] [--keep DIRECTORY] [--only WORD]
+
+For each workload a run without faults is learned, plans are derived from it and all of them are run (see
+mooring.testing.campaign). A plan that fails is kept as a file, to be run again by itself. Exit status 1 when one failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import functools
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from mooring.actor import run_actor
+from mooring.kube import Client, MergePatch
+from mooring.kube.objects.meta import ObjectMeta
+from mooring.testing.campaign import campaign, replay
+from mooring.testing.faults import Plan
+from mooring.testing.workload import Step, Workload
+
+__all__ = ["WORKLOADS", "main"]
+
+ROOT = Path(__file__).resolve().parents[1]
+KEPT = Path("campaign-failures")
+
+
+def _example(path: str) -> Any:
+    """An example's program, as a module."""
+    name = f"mooring_example_{Path(path).stem}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / path)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
+def _deployment(name: str) -> Workload:
+    """The tutorial's operator: MySQLCluster -> Deployment."""
+    example = _example("deployment-operator/mooring_operator.py")
+    kind = example.MySQLCluster
+
+    async def create(client: Client) -> None:
+        meta = ObjectMeta(name="shop", namespace="default")
+        await client.create(kind(metadata=meta, spec=example.Spec(size=2, image="mysql:8.0")))
+
+    def edit(**spec: Any) -> Step:
+        async def step(client: Client) -> None:
+            await client.patch(kind, "shop", MergePatch({"spec": spec}), namespace="default")
+
+        return step
+
+    async def delete(client: Client) -> None:
+        await client.delete(kind, "shop", namespace="default")
+
+    steps: dict[str, tuple[Step, ...]] = {
+        "resize": (create, edit(size=3), edit(size=0), edit(size=1)),
+        "roll": (create, edit(image="mysql:8.4"), edit(image="mysql:8.0")),
+        "delete": (create, delete, create, delete),
+    }
+    return Workload(
+        name=f"deployment-{name}",
+        kinds=(kind,),
+        operator=lambda manager: run_actor(example.MySQLActor(), manager),
+        steps=steps[name],
+    )
+
+
+WORKLOADS: dict[str, Callable[[], Workload]] = {
+    f"deployment-{name}": functools.partial(_deployment, name) for name in ("resize", "roll", "delete")
+}
+
+
+async def _all(names: Sequence[str], only: str, keep: Path) -> int:
+    failed = 0
+    for name in names:
+        workload = WORKLOADS[name]()
+
+        def told(plan: Plan, complaints: Sequence[str]) -> None:
+            if complaints:
+                file = _keep(plan, keep)
+                print(
+                    f"FAILED  {plan}\n        {file}\n        " + "\n        ".join(complaints[:5]),
+                    flush=True,
+                )
+
+        result = await campaign(workload, only=lambda plan: only in str(plan), told=told)
+        failed += len(result.failures)
+        each = 1000 * result.cpu_seconds / max(1, result.plans)
+        print(
+            f"{name}: {result.plans} plans in {result.seconds:.1f} s ({each:.0f} ms of a processor each), "
+            f"{len(result.failures)} failed, {result.missed} whose moment did not come",
+            flush=True,
+        )
+    return 1 if failed else 0
+
+
+def _keep(plan: Plan, directory: Path) -> Path:
+    text = plan.dump()
+    directory.mkdir(parents=True, exist_ok=True)
+    file = directory / f"{plan.workload}-{hashlib.sha256(text).hexdigest()[:10]}.json"
+    file.write_bytes(text)
+    return file
+
+
+async def _again(plan: Plan) -> int:
+    complaints = await replay(WORKLOADS[plan.workload](), plan)
+    print("\n".join([str(plan), *(complaints or ["nothing went wrong"])]))
+    return 1 if complaints else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="campaign", description=__doc__.partition("\n")[0])
+    parser.add_argument("workloads", nargs="*", help=f"of {', '.join(WORKLOADS)} (all)")
+    parser.add_argument("--plan", type=Path, help="run this file's plan alone")
+    parser.add_argument("--only", default="", help="plans whose description holds this")
+    parser.add_argument("--keep", type=Path, default=KEPT, help=f"where failing plans are kept ({KEPT})")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line."""
+    options = _parser().parse_args(arguments)
+    if unknown := sorted(set(options.workloads) - set(WORKLOADS)):
+        print(f"no workload {', '.join(unknown)}; there are {', '.join(WORKLOADS)}", file=sys.stderr)
+        return 2
+    if options.plan:
+        return asyncio.run(_again(Plan.load(options.plan.read_bytes())))
+    return asyncio.run(_all(options.workloads or list(WORKLOADS), options.only, options.keep))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,186 @@
+"""What tells that a run went wrong: it is compared with runs in which nothing failed.
+
+Two such runs, a year apart by the wall clock, show what differs by itself (names, addresses, times); that is
+masked. Everything else of the end state has to be equal, field by field, and every object made and deleted as
+often as in the reference. Besides, whatever happened: see `Trace.violations`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from mooring.testing.faults import Plan
+from mooring.testing.timeline import START
+from mooring.testing.workload import Trace, Workload, play
+
+__all__ = ["Reference", "learn"]
+
+Key = tuple[str, str, str]
+Leaves = dict[tuple[str, ...], Any]
+
+_UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+#: What the server counts, and what says who wrote what when. A generation tells how often somebody changed his
+#: mind on the way; that the last one was observed is compared.
+_NEVER = ("resourceVersion", "managedFields", "uid", "creationTimestamp", "generation")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a workload comes to when nothing fails."""
+
+    trace: Trace
+    leaves: Mapping[Key, Leaves]
+    counts: Mapping[tuple[str, Key], int]
+    masked: frozenset[tuple[Key, tuple[str, ...]]] = field(default_factory=frozenset)
+
+    def judge(self, trace: Trace) -> list[str]:
+        """What is wrong with a run; nothing, it is hoped."""
+        said = [*dict.fromkeys(trace.violations), *self._differences(_leaves_of(trace))]
+        # What is refused for good may wait for the next edit: then what lay between was never made.
+        if any(fault.kind == "invalid" for fault in trace.plan.faults):
+            return said
+        return [*said, *self._miscounted(_counts(trace))]
+
+    def _differences(self, found: Mapping[Key, Leaves]) -> Iterator[str]:
+        for key in sorted(self.leaves.keys() - found.keys()):
+            yield f"is not there at the end: {_named(key)}"
+        for key in sorted(found.keys() - self.leaves.keys()):
+            yield f"should not be there at the end: {_named(key)}"
+        for key in sorted(found.keys() & self.leaves.keys()):
+            for path in _unequal(self.leaves[key], found[key]):
+                if (key, path) not in self.masked:
+                    want, have = self.leaves[key].get(path, "nothing"), found[key].get(path, "nothing")
+                    yield f"{_named(key)}: {'.'.join(path)} is {have!r}, not {want!r}"
+
+    def _miscounted(self, found: Mapping[tuple[str, Key], int]) -> Iterator[str]:
+        for what in sorted(self.counts.keys() | found.keys()):
+            want, have = self.counts.get(what, 0), found.get(what, 0)
+            if want != have:
+                verb = "made" if what[0] == "ADDED" else "deleted"
+                yield f"{_named(what[1])} was {verb} {have} times, not {want}"
+
+
+async def learn(workload: Workload) -> Reference:
+    """Run a workload twice without faults; raises ValueError when it fails by itself, or its runs differ in more."""
+    first = await play(workload, Plan(workload=workload.name))
+    second = await play(workload, Plan(workload=workload.name), start=START + timedelta(days=366, seconds=7))
+    for trace in (first, second):
+        if trace.violations or trace.errors:
+            raise ValueError(
+                f"{workload.name} fails without any fault: {(trace.violations + trace.errors)[:3]}"
+            )
+    leaves, others = _leaves_of(first), _leaves_of(second)
+    if leaves.keys() != others.keys():
+        odd = sorted(leaves.keys() ^ others.keys())
+        raise ValueError(f"{workload.name}: two runs without faults differ in {', '.join(map(_named, odd))}")
+    if (counts := _counts(first)) != _counts(second):
+        raise ValueError(f"{workload.name}: two runs without faults made or deleted objects unequally often")
+    masked = {(key, path) for key in leaves for path in _unequal(leaves[key], others[key])}
+    return Reference(first, leaves, counts, frozenset(masked))
+
+
+def _named(key: Key) -> str:
+    resource, namespace, name = key
+    return f"{resource} {namespace}/{name}" if namespace else f"{resource} {name}"
+
+
+def _unequal(one: Leaves, other: Leaves) -> list[tuple[str, ...]]:
+    return sorted(path for path in one.keys() | other.keys() if one.get(path) != other.get(path))
+
+
+# --- making runs comparable
+
+
+def _counts(trace: Trace) -> Counter[tuple[str, Key]]:
+    """How often each object was made and deleted; made-up names count as one."""
+    names = _Names(trace)
+    return Counter(
+        (one.type, names.key(one.key)) for one in trace.changes if one.type in ("ADDED", "DELETED")
+    )
+
+
+def _leaves_of(trace: Trace) -> dict[Key, Leaves]:
+    """The end state as paths and values, objects of made-up names numbered."""
+    names = _Names(trace)
+    found: dict[Key, Leaves] = {}
+    for key, obj in sorted(trace.state.items(), key=lambda item: item[0]):
+        plain = names.key(key)
+        number, unique = 1, plain
+        while unique in found:
+            number += 1
+            unique = (*plain[:2], f"{plain[2]}#{number}")
+        generation = obj["metadata"].get("generation", 0)
+        found[unique] = {
+            path: value - generation if path[-1] == "observedGeneration" else value
+            for path, value in _leaves(names.normal(obj), ())
+        }
+    return found
+
+
+class _Names:
+    """The names that the server made up in one run, and what stands for them."""
+
+    def __init__(self, trace: Trace) -> None:
+        made: dict[str, str] = {}
+        for change in trace.changes:
+            meta = change.object["metadata"]
+            if change.made_up:
+                made[meta["name"]] = f"{meta['generateName']}*"
+        self._made = made
+        self._pattern = re.compile("|".join(map(re.escape, sorted(made, key=len, reverse=True))) or r"(?!)")
+
+    def key(self, key: Key) -> Key:
+        """A key without what was made up."""
+        return key[0], key[1], self.text(key[2])
+
+    def text(self, text: str) -> str:
+        """A text without what differs from run to run."""
+        text = self._pattern.sub(lambda found: self._made[found[0]], text)
+        return _TIME.sub("<time>", _UID.sub("<uid>", text))
+
+    def normal(self, value: Any) -> Any:
+        """A value without it; lists of objects are in an order of their own."""
+        match value:
+            case dict():
+                return {self.text(k): self.normal(v) for k, v in value.items() if k not in _NEVER}
+            case list():
+                items = [self.normal(one) for one in value]
+                return (
+                    sorted(items, key=msgspec.json.encode)
+                    if any(isinstance(i, dict) for i in items)
+                    else items
+                )
+            case str():
+                return "<address>" if _is_address(value) else self.text(value)
+        return value
+
+
+def _is_address(text: str) -> bool:
+    if not text or text[0] not in "123456789" or text.count(".") != 3:
+        return False
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    match value:
+        case dict() if value:
+            for name, inner in value.items():
+                yield from _leaves(inner, (*path, name))
+        case list() if value:
+            for number, inner in enumerate(value):
+                yield from _leaves(inner, (*path, str(number)))
+        case _:
+            yield path, value

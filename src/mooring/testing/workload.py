@@ -1,0 +1,285 @@
+"""What a campaign runs: an operator, and what its users do, once for every plan of faults.
+
+    RESIZE = Workload(
+        name="website",
+        kinds=(Website,),
+        operator=lambda manager: run_actor(WebsiteActor(), manager),
+        steps=(create, resize, delete),
+    )
+    trace = await play(RESIZE, Plan())
+
+A step is one edit by a user; the next follows when all has been quiet for `QUIET` virtual seconds. What the run
+did is in its `Trace`; `mooring.testing.oracles` judges it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import structlog
+
+from mooring.kube import Client, Object
+from mooring.local.api.storage import Collection, Event
+from mooring.runtime import Election, LeaseLost, Manager, redact
+from mooring.testing.bed import NotInTime
+from mooring.testing.faults import Faults, Plan, request_moment
+from mooring.testing.plane import RESTLESS, ControlPlane
+from mooring.testing.pods import PodModel
+from mooring.testing.timeline import START
+
+__all__ = ["CALM", "LEASE", "Change", "Monitor", "Step", "Trace", "Workload", "play"]
+
+Step = Callable[[Client], Awaitable[object]]
+"""One edit of a user's."""
+JsonObject = dict[str, Any]
+
+#: Virtual seconds without any write that have to follow the last step and the last fault.
+CALM = 300.0
+#: Virtual seconds after which a dead operator is started again.
+RESTART = 1.0
+LEASE = "default/campaign"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Change:
+    """One change of the server's: ``at`` and ``nth`` are its moment, ``by`` the operator's request, if it was one."""
+
+    at: str
+    nth: int
+    by: str
+    by_nth: int
+    resource: str
+    type: str
+    object: JsonObject
+    previous: JsonObject | None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Resource, namespace and name."""
+        meta = self.object["metadata"]
+        return self.resource, meta.get("namespace", ""), meta["name"]
+
+    @property
+    def made_up(self) -> bool:
+        """Whether the server made its object's name up: it is another one in the next run."""
+        meta = self.object["metadata"]
+        suffix = meta["name"].removeprefix(meta.get("generateName", meta["name"]))
+        return bool(suffix) and not (
+            suffix.isdigit() and len(suffix) < 4
+        )  # a StatefulSet's pods are numbered
+
+
+Monitor = Callable[[Change], str]
+"""Looks at every change; what it returns is a violation, "" is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """An operator and what users do; see the module's text.
+
+    ``operator`` puts its controllers on a manager, anew for each process. ``model`` makes what its pods do, anew
+    for each run; ``secrets`` are words that may stand in Secrets alone; ``monitors`` look at every change.
+    """
+
+    name: str
+    kinds: Sequence[type[Object]]
+    operator: Callable[[Manager], object]
+    steps: Sequence[Step]
+    model: Callable[[], PodModel] | None = None
+    secrets: Sequence[str] = ()
+    monitors: Sequence[Monitor] = ()
+
+
+@dataclass
+class Trace:
+    """What happened in one run."""
+
+    plan: Plan
+    changes: list[Change] = field(default_factory=list)
+    #: The operator's requests that change something, refused ones included, in order: moment and occurrence.
+    requests: list[tuple[str, int]] = field(default_factory=list)
+    #: What is there at the end, by resource, namespace and name.
+    state: dict[tuple[str, str, str], JsonObject] = field(default_factory=dict)
+    #: Resources that the operator watched.
+    watched: set[str] = field(default_factory=set)
+    #: What nobody may do, whatever goes wrong.
+    violations: list[str] = field(default_factory=list)
+    #: Errors that were logged; faults may cause them.
+    errors: list[str] = field(default_factory=list)
+    #: Faults of the plan whose moment never came.
+    missed: int = 0
+    #: How often the operator's process was started.
+    lives: int = 0
+    virtual_seconds: float = 0.0
+
+
+async def play(workload: Workload, plan: Plan, *, start: datetime = START) -> Trace:
+    """Run a workload under a plan, in a control plane of its own."""
+    trace = Trace(plan)
+    before = asyncio.all_tasks()
+    with _Noted(trace), structlog.testing.capture_logs() as logs:
+        model = workload.model() if workload.model else None
+        async with ControlPlane(model=model, start=start) as plane:
+            await plane.define(*workload.kinds)
+            await _Play(workload, plane, trace).run()
+            trace.virtual_seconds = plane.clock.monotonic()
+    _judge_logs(workload, trace, logs)
+    for task in asyncio.all_tasks() - before:
+        trace.violations.append(f"a task is left behind: {task.get_name()}")
+        task.cancel()
+    return trace
+
+
+class _Play:
+    def __init__(self, workload: Workload, plane: ControlPlane, trace: Trace) -> None:
+        self._workload, self._plane, self._trace = workload, plane, trace
+        self._faults = Faults(trace.plan, plane)
+        self._faults.on_write = lambda moment, nth: trace.requests.append((moment, nth))
+        self._secrets = [word.encode() for word in workload.secrets]
+        kinds = {one.kind for one in trace.plan.faults}
+        self._elect = bool(kinds & {"usurp", "suspend"})
+
+    async def run(self) -> None:
+        plane, trace = self._plane, self._trace
+        plane.observe(self._note)
+        operator = asyncio.create_task(self._operate(), name="operator's lives")
+        try:
+            for step in self._workload.steps:
+                await step(plane.client)
+                await plane.settle()
+            await plane.settle(CALM)
+        except NotInTime:
+            last = ", ".join(f"{one.at} by {one.by or 'others'}" for one in trace.changes[-3:])
+            trace.violations.append(f"never at rest; the last changes: {last}")
+        trace.missed = len(self._faults.missed)
+        trace.watched = self._faults.watched
+        trace.state = _state(plane)
+        operator.cancel()
+        result = (await asyncio.gather(operator, return_exceptions=True))[0]
+        if isinstance(result, Exception):
+            trace.violations.append(f"the operator's process ended: {result!r}")
+
+    # --- the operator
+
+    async def _operate(self) -> None:
+        """Start the operator, and again whenever it died."""
+        while True:
+            client = Client(self._faults.transport(), field_manager=self._workload.name)
+            died = self._faults.died
+            await self._live(client, died)
+            await self._plane.clock.sleep(RESTART)
+
+    async def _live(self, client: Client, died: asyncio.Event) -> None:
+        namespace, name = LEASE.split("/")
+        election = Election(name, namespace) if self._elect else None
+        clock = self._plane.clock
+        manager = Manager(client, name=self._workload.name, clock=clock, election=election, grace=0.0)
+        self._workload.operator(manager)
+        self._trace.lives += 1
+        work = asyncio.create_task(manager.run(), name="operator")
+        killed = asyncio.create_task(died.wait())
+        try:
+            await asyncio.wait({work, killed}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not work.done():
+                self._faults.die()
+            work.cancel()
+            killed.cancel()
+            result = (await asyncio.gather(work, return_exceptions=True))[0]
+            if isinstance(result, Exception) and not isinstance(result, LeaseLost) and not died.is_set():
+                self._trace.violations.append(f"the operator's process ended: {result!r}")
+            for controller in manager.controllers:
+                if controller.stats.panics:
+                    self._trace.violations.append(
+                        f"{controller.name}: {controller.stats.panics} passes panicked"
+                    )
+
+    # --- looking on
+
+    def _note(self, collection: Collection, event: Event) -> None:
+        if collection.resource in RESTLESS and not self._secrets:
+            return
+        self._look_for_secrets(collection.resource, event)
+        if collection.resource in RESTLESS:
+            return
+        namespace, name = event.entry.place
+        moment = f"{event.type} {collection.resource} {namespace}/{name}"
+        by = request_moment.get()
+        change = Change(
+            moment,
+            self._faults.count(moment),
+            by,
+            self._faults.count(by) if by else 0,
+            collection.resource,
+            event.type,
+            event.entry.obj,
+            event.previous.obj if event.previous is not None else None,
+        )
+        self._trace.changes.append(change)
+        for monitor in self._workload.monitors:
+            if said := monitor(change):
+                self._trace.violations.append(said)
+
+    def _look_for_secrets(self, resource: str, event: Event) -> None:
+        if resource == "secrets":
+            return
+        for word in self._secrets:
+            if word in event.entry.tail and resource not in self._declared:
+                self._trace.violations.append(f"a secret in {resource} {event.entry.name}")
+
+    @property
+    def _declared(self) -> set[str]:
+        """Where users may have written a secret themselves."""
+        return {f"{kind.resource.plural}.{kind.resource.group}" for kind in self._workload.kinds}
+
+
+def _state(plane: ControlPlane) -> dict[tuple[str, str, str], JsonObject]:
+    """All objects, but for what changes all the time and what every cluster has."""
+    found: dict[tuple[str, str, str], JsonObject] = {}
+    for collection in plane.server.cluster.store.collections():
+        if collection.resource in RESTLESS or collection.resource.endswith(_EVERYWHERE):
+            continue
+        for entry in collection:
+            found[(collection.resource, *entry.place)] = entry.obj
+    return found
+
+
+_EVERYWHERE = ("rbac.authorization.k8s.io", "apiservices.apiregistration.k8s.io")
+
+
+class _Noted(logging.Handler):
+    """Takes errors that the API server logs, and what the event loop complains of."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__(logging.ERROR)
+        self._trace = trace
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._trace.violations.append(f"logged by {record.name}: {record.getMessage()}")
+
+    def __enter__(self) -> None:
+        logging.getLogger("mooring").addHandler(self)
+        asyncio.get_running_loop().set_exception_handler(self._complain)
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("mooring").removeHandler(self)
+        asyncio.get_running_loop().set_exception_handler(None)
+
+    def _complain(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self._trace.violations.append(f"unhandled: {context.get('message')}: {context.get('exception')!r}")
+
+
+def _judge_logs(workload: Workload, trace: Trace, logs: Sequence[Any]) -> None:
+    for entry in logs:
+        if entry.get("log_level") in ("error", "critical"):
+            trace.errors.append(f"{entry.get('event')}: {entry.get('error', '')}")
+        if workload.secrets:
+            text = repr(redact(dict(entry)))
+            trace.violations += [
+                f"a secret in the log: {entry.get('event')}" for word in workload.secrets if word in text
+            ]
