@@ -103,7 +103,7 @@ def _rule(*names: str, prefix: str = _CORE) -> Callable[[_Rule], _Rule]:
 
 def _fill(value: JsonObject, missing: JsonObject) -> JsonObject:
     """Return the value with what is not set in it; itself when all is."""
-    absent = {key: item for key, item in missing.items() if key not in value}
+    absent = {key: item for key, item in missing.items() if value.get(key) is None}
     return {**value, **absent} if absent else value
 
 

@@ -6,6 +6,7 @@ addresses are taken) it reads from the store at that moment, so nothing can drif
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -302,6 +303,12 @@ def _update_namespace(new: JsonObject, old: JsonObject, world: World) -> JsonObj
     return _named_label(_with_part(new, old, "spec"))
 
 
+def _create_limit_range(obj: JsonObject, world: World) -> JsonObject:
+    """Return a limit range with a name: nobody has to give it one."""
+    metadata = obj["metadata"]
+    return obj if metadata.get("name") else {**obj, "metadata": {**metadata, "name": str(uuid.uuid4())}}
+
+
 # --- pods -------------------------------------------------------------------------------------------
 
 
@@ -430,6 +437,7 @@ def _update_definition(obj: JsonObject, old: JsonObject, world: World) -> JsonOb
 
 
 _CREATE: Mapping[str, Callable[[JsonObject, World], JsonObject]] = {
+    "limitranges": _create_limit_range,
     "namespaces": _create_namespace,
     "pods": _create_pod,
     "persistentvolumeclaims": _create_claim,

@@ -336,7 +336,7 @@ def _service_range_update(obj: JsonObject, old: JsonObject) -> Errors:
         for index, was in enumerate(before):
             yield from immutable(ranges[index], was, f"spec.cidrs[{index}]")
     else:
-        yield from immutable(spec_of(obj).get("cidrs"), before, "spec.cidrs")
+        yield from immutable(ranges, before, "spec.cidrs")
     if (len(before), len(ranges)) == (1, 2):
         yield from _service_range(obj)
 

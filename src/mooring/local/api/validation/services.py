@@ -52,6 +52,41 @@ def _service(obj: JsonObject) -> Errors:
     if kind not in allowed:
         yield not_supported("spec.type", kind, allowed)
     yield from _port_pairs(ports, kind)
+    yield from _traffic(spec, kind)
+
+
+def _traffic(spec: JsonObject, kind: str) -> Errors:
+    """Yield what is wrong with the fields that steer traffic, each of which only some types have."""
+    if kind != "LoadBalancer":
+        for key in ("allocateLoadBalancerNodePorts", "loadBalancerClass"):
+            if spec.get(key) is not None:
+                yield forbidden(f"spec.{key}", "may only be used when `type` is 'LoadBalancer'")
+    elif name := spec.get("loadBalancerClass"):
+        for text in names.qualified_name(name):
+            yield invalid("spec.loadBalancerClass", name, text)
+    external, policies = spec.get("externalTrafficPolicy") or "", ("Cluster", "Local")
+    reached = kind in ("LoadBalancer", "NodePort") or (kind == "ClusterIP" and spec.get("externalIPs"))
+    if external and not reached:
+        yield invalid(
+            "spec.externalTrafficPolicy", external, "may only be set for externally-accessible services"
+        )
+    elif external and external not in policies:
+        yield not_supported("spec.externalTrafficPolicy", external, policies)
+    yield from _health_check(
+        spec.get("healthCheckNodePort") or 0, kind == "LoadBalancer" and external == "Local"
+    )
+    if (internal := spec.get("internalTrafficPolicy")) is not None and internal not in policies:
+        yield not_supported("spec.internalTrafficPolicy", internal, policies)
+
+
+def _health_check(number: int, needed: bool) -> Errors:
+    if number and not needed:
+        text = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+        yield invalid("spec.healthCheckNodePort", number, text)
+    elif needed and not number:
+        yield required("spec.healthCheckNodePort")
+    elif needed:
+        yield from port_number(number, "spec.healthCheckNodePort")
 
 
 def _external_ips(spec: JsonObject) -> Errors:
@@ -137,6 +172,13 @@ def _service_update(obj: JsonObject, old: JsonObject) -> Errors:
         yield invalid("spec.clusterIPs[0]", addresses or None, "primary clusterIP can not be unset")
     elif earlier and addresses[0] != earlier[0]:
         yield invalid("spec.clusterIPs[0]", addresses, "may not change once set")
+    if spec.get("type") == before.get("type") == "LoadBalancer":
+        name = spec.get("loadBalancerClass")
+        if name != before.get("loadBalancerClass"):
+            yield invalid("spec.loadBalancerClass", name, "may not change once set")
+        ports = [either.get("healthCheckNodePort") or 0 for either in (spec, before)]
+        if all(ports) and ports[0] != ports[1]:
+            yield forbidden("spec.healthCheckNodePort", "field is immutable")
 
 
 RULES: Final[Table] = {
