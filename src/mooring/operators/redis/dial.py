@@ -144,12 +144,21 @@ _WITH_SUBCOMMAND = frozenset({"SENTINEL", "CONFIG", "CLIENT", "INFO", "ACL"})
 
 
 class Dial:
-    """Opens links; one per operator, sharing the fence and the time limits (seconds)."""
+    """Opens links; one per operator, sharing the fence and the time limits (seconds).
+
+    With ``keys``, further passwords to try: while one is being changed, servers differ.
+    """
 
     def __init__(
-        self, *, fence: Fence = no_fence, connect_timeout: float = 0.5, reply_timeout: float = 1.0
+        self,
+        *,
+        fence: Fence = no_fence,
+        connect_timeout: float = 0.5,
+        reply_timeout: float = 1.0,
+        keys: Sequence[str] = (),
     ) -> None:
         self._fence = fence
+        self._keys = tuple(keys)
         self._connect_timeout = connect_timeout
         self._reply_timeout = reply_timeout
 
@@ -169,7 +178,9 @@ class Dial:
         self._fence()
         connection = self._connection(address, reply_timeout or self._reply_timeout)
         try:
-            await self._open(connection, address, password)
+            known = [password] if isinstance(password, str) else password
+            tried = [one for one in dict.fromkeys([*known, *self._keys]) if one]
+            await self._open(connection, address, tried)
             yield Link(connection, address, self._fence)
         finally:
             await connection.disconnect(nowait=True)
@@ -195,12 +206,12 @@ class Dial:
             driver_info=None,
         )
 
-    async def _open(self, connection: Connection, address: Address, password: str | Sequence[str]) -> None:
+    async def _open(self, connection: Connection, address: Address, passwords: Sequence[str]) -> None:
         refusal = ""
         try:
             await connection.connect_check_health()
-            for one in [password] if isinstance(password, str) else password:
-                refusal = await self._authenticate(connection, one) if one else ""
+            for one in passwords:
+                refusal = await self._authenticate(connection, one)
                 if not refusal:
                     return
         except asyncio.CancelledError:

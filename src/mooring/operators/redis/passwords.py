@@ -11,11 +11,20 @@ import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Final, Literal
 
-__all__ = ["Auth", "Kept", "PasswordState", "auth_of", "quoted", "unusable"]
+from mooring.operators.redis.dial import Refused
+from mooring.operators.redis.info import pairs
+
+__all__ = ["ASKED", "Auth", "Kept", "PasswordState", "auth_of", "quoted", "told_auth", "unusable"]
 
 Label = Literal["password", "next", "previous"]
+ASKED: Final = (
+    ("CONFIG", "GET", "requirepass"),
+    ("CONFIG", "GET", "masterauth"),
+    ("ACL", "GETUSER", "default"),
+)
+"""What `told_auth` reads."""
 LONGEST = 511
 """Bytes; Redis takes no more."""
 
@@ -93,6 +102,22 @@ def auth_of(kept: Kept, *, requirepass: str, masterauth: str, user: Mapping[str,
         ),
         two=user is not None,
     )
+
+
+def told_auth(kept: Kept, requirepass: Any, masterauth: Any, user: Any) -> Auth | None:
+    """Which of our passwords it takes; the texts it shows go no further."""
+    if isinstance(requirepass, Refused) or isinstance(masterauth, Refused):
+        return None
+    return auth_of(
+        kept,
+        requirepass=pairs(requirepass).get("requirepass", ""),
+        masterauth=pairs(masterauth).get("masterauth", ""),
+        user=None if isinstance(user, Refused) else _user(user),
+    )
+
+
+def _user(answer: Any) -> Mapping[str, Any]:
+    return answer if isinstance(answer, Mapping) else dict(zip(answer[::2], answer[1::2], strict=False))
 
 
 def quoted(text: str) -> str:

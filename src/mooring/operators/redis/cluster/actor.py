@@ -17,7 +17,7 @@ from mooring.cache import Informer
 from mooring.kube.object import Key, Object
 from mooring.kube.objects import apps, core, policy
 from mooring.operators.redis.belongings import Belongings, keys_of, mounted_config_maps, own_claims, owned
-from mooring.operators.redis.cluster import moves
+from mooring.operators.redis.cluster import moves, rekey
 from mooring.operators.redis.cluster.gather import Gathering
 from mooring.operators.redis.cluster.look import Look
 from mooring.operators.redis.cluster.names import MANAGED_SELECTOR, cluster_of
@@ -26,12 +26,19 @@ from mooring.operators.redis.cluster.plan import next_step
 from mooring.operators.redis.cluster.report import described, phase_of, progress
 from mooring.operators.redis.cluster.specs import Specs, template_lines
 from mooring.operators.redis.cluster.steps import StepFailed, Steps, is_database_move
-from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterSpec, RedisClusterStatus, pod_of
+from mooring.operators.redis.cluster.types import (
+    RedisCluster,
+    RedisClusterSpec,
+    RedisClusterStatus,
+    password_of,
+    pod_of,
+)
 from mooring.operators.redis.cluster.validate import unmet, warnings
 from mooring.operators.redis.dial import Dial, DialError
+from mooring.operators.redis.passwords import Kept
 from mooring.operators.redis.scoped import Scoped
 from mooring.operators.redis.unknown import UnknownFields
-from mooring.runtime import Manager
+from mooring.runtime import Manager, rfc3339
 
 __all__ = ["NAME", "ClusterActor", "register"]
 
@@ -67,7 +74,9 @@ class ClusterActor(Actor[RedisCluster]):
         scope: str = "all",
         timeout: float = TIMEOUT,
         look_again: float = LOOK_AGAIN,
+        grace: float = rekey.GRACE,
     ) -> None:
+        self._grace = grace
         self._manager = manager
         self._scoped = Scoped(manager, RedisCluster, operator=NAME, scope=scope)
         self._timeout = timedelta(seconds=timeout)
@@ -111,9 +120,13 @@ class ClusterActor(Actor[RedisCluster]):
         if not paused and (step := self._children(ctx, gathering)):
             return step
         await self._unknown.read(ctx)
-        look = await gathering.look(self._dial(), ctx.now())
+        dial = self._dial(gathering)
+        look = await gathering.look(dial, ctx.now())
         self._show(ctx, gathering, look)
         verdict = next_step(look)
+        if not paused and look.recorded.formed and _may_rekey(gathering, verdict):
+            change = await gathering.next_password(dial, look.seen, ctx.now(), grace=self._grace)
+            verdict = change or verdict
         return self._conclude(ctx, gathering, look, verdict, paused=paused)
 
     # --- before there is anything --------------------------------------------------------------------------
@@ -218,6 +231,10 @@ class ClusterActor(Actor[RedisCluster]):
             return ctx.act("Record", _nothing, message=move.why, record=True)
         if told := _EVENTS.get(type(move)):
             ctx.events.normal(ctx.obj, told, move.why)
+        if isinstance(move, rekey.PasswordMove):
+            if isinstance(move, rekey.Publish | rekey.Switch):
+                ctx.events.normal(ctx.obj, "PasswordChanged", move.why)
+            return ctx.act(move.name, self._rekey, ctx, gathering, move, message=move.why)
         if is_database_move(move):
             return ctx.act(move.name, self._database, ctx, gathering, move, message=move.why)
         resize = isinstance(move, moves.Resize)
@@ -227,10 +244,33 @@ class ClusterActor(Actor[RedisCluster]):
         """A step that does not get through is no failure of the cluster: the next look decides anew."""
         ctx.log.info("step", step=move.name, why=move.why)
         try:
-            await Steps(self._dial(), password=gathering.found.password).run(move)
+            await Steps(self._dial(gathering), password=gathering.found.kept.password).run(move)
         except (StepFailed, DialError) as error:
             ctx.log.warning("step did not get through", step=move.name, error=str(error))
             await self._manager.clock.sleep(AFTER_FAILURE)
+
+    async def _rekey(
+        self, ctx: Context[RedisCluster], gathering: Gathering, move: rekey.PasswordMove
+    ) -> None:
+        """A step of a change of the password: on the servers, or in the Secret that restarting ones read."""
+        ctx.log.info("step", step=move.name, why=move.why)
+        found, declared = gathering.found, password_of(gathering.spec)
+        match move:
+            case rekey.Stage():
+                found = changed(found, kept=found.kept.staged(declared))
+            case rekey.Publish():
+                found = changed(found, kept=found.kept.published(), published=rfc3339(ctx.now()))
+            case rekey.Drop():
+                found = changed(found, kept=Kept(password=found.kept.password), published="")
+            case _:
+                try:
+                    await rekey.carry_out(self._dial(gathering), move, found.kept)
+                except DialError as error:
+                    ctx.log.warning("step did not get through", step=move.name, error=str(error))
+                    await self._manager.clock.sleep(AFTER_FAILURE)
+                return
+        drift = ctx.children.diff(Specs(ctx.obj, found).objects(), keep=self._mounted(ctx, gathering))
+        await ctx.children.apply(drift)
 
     async def _kubernetes(self, ctx: Context[RedisCluster], gathering: Gathering, move: moves.Move) -> None:
         """The moves that are writes to Kubernetes: whole objects, applied as always."""
@@ -247,8 +287,8 @@ class ClusterActor(Actor[RedisCluster]):
         drift = ctx.children.diff(Specs(ctx.obj, found).objects(), keep=self._mounted(ctx, gathering))
         await ctx.children.apply(drift)
 
-    def _dial(self) -> Dial:
-        return Dial(fence=self._manager.fence.check)
+    def _dial(self, gathering: Gathering) -> Dial:
+        return Dial(fence=self._manager.fence.check, keys=gathering.found.kept.keys)
 
     # --- who is told of what -------------------------------------------------------------------------------
 
@@ -313,14 +353,16 @@ async def _nothing() -> None:
     """Recording is all there was to do."""
 
 
+def _may_rekey(gathering: Gathering, verdict: moves.Verdict) -> bool:
+    """A change begins at rest, and goes on whenever there is nothing to do that cannot wait."""
+    if gathering.password_changing:
+        return not isinstance(verdict, moves.Move)
+    return gathering.password_differs and isinstance(verdict, moves.InSync)
+
+
 def _unmet(cluster: RedisCluster, gathering: Gathering) -> list[str]:
     """What a cluster that works well still does not follow of its declaration."""
     said = unmet(cluster, gathering.specs, gathering.live)
-    if gathering.password_differs:
-        said.append(
-            "spec.pod[0].requirepass: a running cluster keeps its password; put it back, or change it by hand "
-            f"on every server and in Secret {gathering.names.password}"
-        )
     _, dropped = template_lines(gathering.found.template)
     if dropped:
         where = f"ConfigMap {pod_of(gathering.spec).configmap}"
@@ -344,6 +386,7 @@ def register(
     workers: int = 8,
     timeout: float = TIMEOUT,
     look_again: float = LOOK_AGAIN,
+    grace: float = rekey.GRACE,
 ) -> None:
     """Put the operator onto a manager; a namespaced one does not read nodes, and so knows no zones."""
     actor = ClusterActor(
@@ -352,6 +395,7 @@ def register(
         scope=scope,
         timeout=timeout,
         look_again=look_again,
+        grace=grace,
     )
     run_actor(actor, manager, namespaces=namespaces, workers=workers)
     if scope == "all":

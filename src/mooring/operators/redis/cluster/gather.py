@@ -13,6 +13,7 @@ from mooring.kube.objects import apps, core
 from mooring.operators.redis.cluster.look import Look, Recorded, Wanted
 from mooring.operators.redis.cluster.names import Names
 from mooring.operators.redis.cluster.placement import Place
+from mooring.operators.redis.cluster.rekey import PasswordMove, next_password, read_keys
 from mooring.operators.redis.cluster.slots import ALL
 from mooring.operators.redis.cluster.specs import Found, Specs
 from mooring.operators.redis.cluster.topology import Seen, read_nodes
@@ -28,6 +29,7 @@ from mooring.operators.redis.cluster.types import (
 )
 from mooring.operators.redis.cluster.validate import FOREGROUND, invalid_scaling, validate
 from mooring.operators.redis.dial import Dial
+from mooring.operators.redis.passwords import Kept
 from mooring.operators.redis.pods import SIDECAR, Pod, pods_of
 from mooring.operators.redis.versions import file_format, image_format
 from mooring.runtime import secrets
@@ -123,10 +125,9 @@ class Gathering:
         return (given.data or {}).get("redis.conf", "") if given is not None else ""
 
     def _found(self) -> Found:
-        kept = self._around.find(core.Secret, self.names.password)
-        password = password_of(self.spec) if kept is None else _secret_value(kept)
-        if password:
-            secrets.add(password)
+        kept, published = self._kept()
+        for one in kept.keys:
+            secrets.add(one)
         replicas = None
         if self.live is None and self._status.formed_cluster_before:
             # A StatefulSet that was deleted comes back whole: slots are taken out before pods, never by a deletion.
@@ -135,20 +136,48 @@ class Gathering:
             live=self.live,
             replicas=replicas,
             template=self._template(pod_of(self.spec).configmap),
-            password=password,
+            kept=kept,
+            published=published,
         )
+
+    def _kept(self) -> tuple[Kept, str]:
+        """The passwords of the cluster's Secret, of a new cluster the declared one; and when it came into force."""
+        secret = self._around.find(core.Secret, self.names.password)
+        if secret is None:
+            return Kept(password=password_of(self.spec)), ""
+        have = secret.data or {}
+        texts = {name: _secret_value(secret, name) for name in ("next", "previous") if name in have}
+        kept = Kept(password=_secret_value(secret, "password"), **texts)
+        return kept, _secret_value(secret, "published")
 
     @property
     def password_differs(self) -> bool:
         """Another password is declared than is in force."""
-        return self.found.password != password_of(self.spec)
+        return self.found.kept.password != password_of(self.spec)
+
+    @property
+    def password_changing(self) -> bool:
+        """A change was begun and has not ended."""
+        return self.found.kept.next is not None or self.found.kept.previous is not None
+
+    async def next_password(
+        self, dial: Dial, seen: Seen, now: datetime, *, grace: float
+    ) -> PasswordMove | None:
+        """The next step of a change of the password, as far as the servers are with it."""
+        servers = await read_keys(dial, seen.nodes, self.found.kept)
+        published = self.found.published
+        seconds = (now - datetime.fromisoformat(published)).total_seconds() if published else 0.0
+        declared = self.found.kept.password if self.blocked is not None else password_of(self.spec)
+        return next_password(
+            self.found.kept, declared=declared, servers=servers, seconds=seconds, grace=grace
+        )
 
     # --- the look ------------------------------------------------------------------------------------------
 
     async def look(self, dial: Dial, now: datetime) -> Look:
         """Ask the servers, and put everything together."""
         pods = self._pods()
-        seen = await read_nodes(dial, pods, password=self.found.password)
+        seen = await read_nodes(dial, pods, password=self.found.kept.password)
         wanted = self._wanted(seen)
         ids = {one.name or "": one.node_id or "" for one in self._status.conditions or () if one.node_id}
         recorded = Recorded(
@@ -221,8 +250,8 @@ class Gathering:
         return min(nodes, self.there) if self._status.formed_cluster_before else nodes
 
 
-def _secret_value(secret: core.Secret) -> str:
+def _secret_value(secret: core.Secret, key: str) -> str:
     try:
-        return base64.b64decode((secret.data or {}).get("password", "")).decode()
+        return base64.b64decode((secret.data or {}).get(key, "")).decode()
     except (binascii.Error, UnicodeDecodeError):
         return ""

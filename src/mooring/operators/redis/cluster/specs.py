@@ -27,6 +27,7 @@ from mooring.operators.redis.cluster.types import (
 )
 from mooring.operators.redis.parameters import canonical, classify
 from mooring.operators.redis.parts import READ_ONLY, config_volume, encoded, field_value, memory_volume, probe
+from mooring.operators.redis.passwords import Kept
 from mooring.operators.redis.shell import REDIS_LIVE, REDIS_READY
 
 __all__ = ["DEFAULTS", "OURS", "Found", "Specs", "template_lines"]
@@ -70,8 +71,10 @@ class Found:
     """Pods to have now; None leaves them as they are."""
     template: str = ""
     """The user's redis.conf."""
-    password: str = field(default="", repr=False)
-    """The one in force."""
+    kept: Kept = field(default_factory=Kept)
+    """The passwords: the one in force, and those that are being exchanged."""
+    published: str = ""
+    """When the one in force came into force, as RFC 3339, while the one before is valid too."""
     rewrite: bool = False
     """The pods' template is to be written anew."""
 
@@ -135,8 +138,10 @@ class Specs:
 
     def secret(self) -> core.Secret:
         """The password in force; without one an empty one, so that a later one is not taken for it."""
-        password = self._found.password
+        kept, password = self._found.kept, self._found.kept.password
         entries = {
+            **kept.named(),
+            **({"published": self._found.published} if self._found.published else {}),
             "password": password,
             "exporter.json": msgspec.json.encode({"redis://localhost:6379": password}).decode(),
         }

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
-from mooring.operators.redis.info import parse_info
-from mooring.operators.redis.passwords import Auth, Kept, auth_of
+from mooring.operators.redis.info import pairs, parse_info
+from mooring.operators.redis.passwords import ASKED, Auth, Kept, told_auth
 from mooring.operators.redis.pods import Pod
 
 __all__ = [
@@ -229,7 +229,7 @@ async def read_server(link: Link, *, keys: Sequence[str] = (), kept: Kept | None
     wanted = list(dict.fromkeys(["slave-priority", *keys]))
     sections = ("server", "replication", "persistence", "keyspace")
     questions = [*(("INFO", section) for section in sections), *(("CONFIG", "GET", key) for key in wanted)]
-    answers = await link.pipeline([*questions, *(_SECRET if kept is not None else ())])
+    answers = await link.pipeline([*questions, *(ASKED if kept is not None else ())])
     secret = answers[len(questions) :]
     del answers[len(questions) :]
     info: dict[str, str] = {}
@@ -240,32 +240,9 @@ async def read_server(link: Link, *, keys: Sequence[str] = (), kept: Kept | None
                 raise answer
             info.update(parse_info(answer))
         elif not isinstance(answer, Refused):
-            config.update(_pairs(answer))
-    auth = _auth(kept, *secret) if kept is not None else None
+            config.update(pairs(answer))
+    auth = told_auth(kept, *secret) if kept is not None else None
     return replace(server_of(info, config), auth=auth)
-
-
-_SECRET = (
-    ("CONFIG", "GET", "requirepass"),
-    ("CONFIG", "GET", "masterauth"),
-    ("ACL", "GETUSER", "default"),
-)
-
-
-def _auth(kept: Kept, requirepass: Any, masterauth: Any, user: Any) -> Auth | None:
-    """Which of our passwords it takes; the texts it shows go no further."""
-    if isinstance(requirepass, Refused) or isinstance(masterauth, Refused):
-        return None
-    return auth_of(
-        kept,
-        requirepass=_pairs(requirepass).get("requirepass", ""),
-        masterauth=_pairs(masterauth).get("masterauth", ""),
-        user=None if isinstance(user, Refused) else _user(user),
-    )
-
-
-def _user(answer: Any) -> Mapping[str, Any]:
-    return answer if isinstance(answer, Mapping) else dict(zip(answer[::2], answer[1::2], strict=False))
 
 
 def server_of(info: Mapping[str, str], config: Mapping[str, str]) -> Server:
@@ -336,7 +313,7 @@ async def read_sentinel(link: Link, *, master_name: str = MASTER_NAME) -> Sentin
     )
     if isinstance(masters, Refused):
         raise masters
-    known = [_pairs(master) for master in masters]
+    known = [pairs(master) for master in masters]
     ours = next((master for master in known if master.get("name") == master_name), None)
     version = "" if isinstance(info, Refused) else parse_info(info).get("redis_version", "")
     base = Sentinel(
@@ -344,7 +321,7 @@ async def read_sentinel(link: Link, *, master_name: str = MASTER_NAME) -> Sentin
         version=version,
         periods={}
         if isinstance(timers, Refused)
-        else {name.lower(): _int(value) for name, value in _pairs(timers).items()},
+        else {name.lower(): _int(value) for name, value in pairs(timers).items()},
         other_masters=tuple(str(master.get("name")) for master in known if master is not ours),
     )
     if ours is None:
@@ -367,7 +344,7 @@ async def read_sentinel(link: Link, *, master_name: str = MASTER_NAME) -> Sentin
 def _peers(answer: Any) -> tuple[Peer, ...]:
     if isinstance(answer, Refused):
         return ()
-    found = [_pairs(item) for item in answer]
+    found = [pairs(item) for item in answer]
     return tuple(
         Peer(
             ip=item.get("ip", ""),
@@ -387,14 +364,6 @@ def _flags(item: Mapping[str, str]) -> frozenset[str]:
 
 def _fields(text: str) -> dict[str, str]:
     return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
-
-
-def _pairs(answer: Any) -> dict[str, str]:
-    """A flat list of names and values, or a map (what redis-py makes of it differs by version)."""
-    if isinstance(answer, Mapping):
-        return {str(name): str(value) for name, value in answer.items()}
-    words = [str(word) for word in answer]
-    return dict(zip(words[::2], words[1::2], strict=False))
 
 
 def _int(text: str | None, default: int = 0) -> int:

@@ -1,0 +1,94 @@
+"""The password of a Redis Cluster changes on its running servers; no client that has the old or the new is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from tests.operators.redis.cluster.stage import Stage, manifest
+
+from mooring.operators.redis.cluster import KINDS, register
+from mooring.operators.redis.dial import Dial, DialError
+from mooring.operators.registry import Operator
+from mooring.testing.bed import Bed
+
+pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def plane() -> AsyncIterator[Bed]:
+    path = Path(tempfile.mkdtemp(prefix="mooring-bed-"))
+    try:
+        operator = Operator("redis-cluster", KINDS, partial(register, grace=3.0, look_again=1.0))
+        async with Bed(path, operators=[operator]) as running:
+            yield running
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+async def takes(stage: Stage, password: str) -> list[bool]:
+    """Which servers serve a new connection with exactly this password, or none."""
+
+    async def one(pod: str) -> bool:
+        try:
+            async with Dial().link((await stage.addresses())[pod]) as link:
+                if password:
+                    await link.call("AUTH", password)
+                return str(await link.call("PING")) == "PONG"
+        except DialError:
+            return False
+
+    return [await one(pod) for pod in sorted(await stage.addresses())]
+
+
+async def everywhere(stage: Stage, password: str, *, but: str) -> None:
+    async def only() -> bool:
+        return all(await takes(stage, password)) and not any(await takes(stage, but))
+
+    await stage.bed.until(only, f"every server takes {password!r} alone", within=60)
+
+
+async def test_it_changes_and_goes_and_comes_while_clients_write(plane: Bed) -> None:
+    stage = Stage(plane, "keyed", password="first")
+    try:
+        await plane.apply(manifest("keyed", password="first"))
+        await stage.exact(6)
+        before = {pod.metadata.name: pod.metadata.uid for pod in await stage.pods()}
+
+        async with stage.writing() as report:
+            pod = {
+                "middlewareImage": "redis:7.0",
+                "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
+            }
+            await stage.patch({"pod": [{**pod, "requirepass": "se cond"}]})
+
+            async def both() -> bool:
+                return all(await takes(stage, "se cond"))
+
+            await plane.until(both, "every server takes the new one", within=60)
+            stage.password = "se cond"
+            await everywhere(stage, "se cond", but="first")
+            await asyncio.sleep(0.2)
+        assert report.acknowledged
+        assert report.errors == {}
+        assert await stage.lost(report) == []
+        await stage.exact(6)
+        assert {one.metadata.name: one.metadata.uid for one in await stage.pods()} == before
+
+        # A server that starts anew reads the new one, and its master takes it.
+        await stage.bed.client.delete(type((await stage.pods())[5]), "keyed-5", namespace="default")
+        await stage.exact(6)
+
+        # To none: whoever has none is let in.
+        await stage.patch({"pod": [pod]})
+        stage.password = ""
+        await everywhere(stage, "", but="se cond")
+        await stage.exact(6)
+    finally:
+        await stage.delete()
