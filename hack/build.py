@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -34,7 +34,7 @@ from hack.kubernetes.binaries import (  # noqa: E402
 
 from hack import old_redis  # noqa: E402
 
-__all__ = ["helm", "main"]
+__all__ = ["helm", "main", "prepare"]
 
 HELM = {3: ("helm", "helm.sh/helm/v3/cmd/helm"), 4: ("helm4", "helm.sh/helm/v4/cmd/helm")}
 
@@ -74,18 +74,23 @@ def _of_cluster() -> dict[str, Callable[[], object]]:
 TIERS = {"kubernetes": _of_kubernetes(), "full": _of_full(), "cluster": _of_cluster()}
 
 
+def prepare(tiers: Iterable[str]) -> None:
+    """Build what these tiers need, and print the seconds of what was not there; raises what a build raises."""
+    wanted = {what: how for tier in tiers for what, how in TIERS[tier].items()}
+    for what, how in wanted.items():
+        began = time.monotonic()
+        how()
+        if (took := time.monotonic() - began) > 5:
+            print(f"build: {what} took {took:.0f} s", file=sys.stderr, flush=True)
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """Build for the named tiers, all by default, and print the seconds of what was not there."""
+    """Build for the named tiers, all by default; a failure is one message and status 1."""
     parser = argparse.ArgumentParser(prog="build.py", description=__doc__.partition("\n")[0])
     parser.add_argument("tiers", nargs="*", metavar="TIER", help=f"of {', '.join(TIERS)}")
     options = parser.parse_args(arguments)
-    wanted = {what: how for tier in options.tiers or TIERS for what, how in TIERS[tier].items()}
     try:
-        for what, how in wanted.items():
-            began = time.monotonic()
-            how()
-            if (took := time.monotonic() - began) > 5:
-                print(f"build: {what} took {took:.0f} s", file=sys.stderr, flush=True)
+        prepare(options.tiers or TIERS)
     except (BuildError, DebianError, old_redis.RedisBuildError) as failed:
         print(f"build: {failed}", file=sys.stderr)
         return 1

@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hack.kubernetes.binaries import NODE, NODE_MODULE, SERVERS, BuildError, build, build_module
+from hack.build import prepare
+from hack.images.debian import DebianError
+from hack.kubernetes.binaries import SERVERS, BuildError, build
 from hack.kubernetes.controlplane import ControlPlane
 from hack.kubernetes.specs import Programs
 
 __all__ = ["pytest_collection_finish", "real_kubernetes"]
 
-_BUILD_FAILED = pytest.StashKey[BuildError]()
+_BUILD_FAILED = pytest.StashKey[BuildError | DebianError]()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -24,12 +26,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if needed and not session.config.option.collectonly:
         try:
             build(SERVERS)
-            if on_a_node:
-                build(NODE, module=NODE_MODULE)
-                build_module(NODE_MODULE.parent / "dns", "coredns")
+            if on_a_node and os.geteuid() == 0:
+                prepare(["cluster"])
             if any("spec_programs" in getattr(item, "fixturenames", ()) for item in session.items):
                 Programs.built()
-        except BuildError as failed:
+        except (BuildError, DebianError) as failed:
             session.config.stash[_BUILD_FAILED] = failed
 
 

@@ -5,36 +5,40 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import tempfile
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
+from hack.build import helm
 from hack.images.recipes import build
-from hack.kubernetes.binaries import build_module
 from hack.kubernetes.controlplane import ControlPlane
-from tests.charts.helm import NAMESPACE, ROOT, Helm
-from tests.embedded.conftest import _logging, directory
+from tests.charts.helm import NAMESPACE, Helm, Provided
+from tests.embedded.conftest import _logging
 
 from mooring.kube import NotFound
 from mooring.kube.objects.core import Namespace, PersistentVolumeClaim
 from mooring.operators.redis.sentinel.types import RedisCluster
 from mooring.testing.bed import Bed, ClusterBed
 
-__all__ = ["_logging", "directory"]
+__all__ = ["_logging"]
 
-#: Chosen by fixtures' parameters: a test runs on both, in the tier of each.
-BEDS = [
-    pytest.param("embedded", marks=[pytest.mark.full, pytest.mark.embedded]),
-    pytest.param("cluster", marks=pytest.mark.cluster),
-]
-NODE_ONLY = [BEDS[1]]
+EMBEDDED = pytest.param("embedded", marks=[pytest.mark.full, pytest.mark.embedded])
+CLUSTER = pytest.param("cluster", marks=pytest.mark.cluster)
+#: Names of the embedded bed's nodes; the real cluster has one.
+NODES = ("node-1", "node-2", "node-3")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test on both beds, or on the real node alone where it is marked `real_node`."""
-    if "bed" in metafunc.fixturenames:
-        alone = metafunc.definition.get_closest_marker("real_node")
-        metafunc.parametrize("bed", NODE_ONLY if alone else BEDS, indirect=True)
+    """Run a test on both beds, each in its tier; on one alone where its marker says so."""
+    beds = [EMBEDDED, CLUSTER]
+    for marker, alone in (("real_node", CLUSTER), ("embedded_alone", EMBEDDED)):
+        if metafunc.definition.get_closest_marker(marker):
+            beds = [alone]
+    if "provided" in metafunc.fixturenames:
+        metafunc.parametrize("provided", beds, indirect=True, scope="module")
 
 
 @pytest.fixture(scope="session")
@@ -47,11 +51,11 @@ def real_cluster() -> Iterator[ControlPlane]:
         yield plane
 
 
-@pytest.fixture
-async def bed(request: pytest.FixtureRequest, directory: Path) -> AsyncIterator[Bed | ClusterBed]:
-    """Something that runs pods, without operators of its own."""
+@asynccontextmanager
+async def _started(request: pytest.FixtureRequest, directory: Path) -> AsyncIterator[Bed | ClusterBed]:
+    """Something that runs pods, without operators of its own; its kubeconfig is in the directory."""
     if request.param == "embedded":
-        async with Bed(directory / "plane", operators=()) as running:
+        async with Bed(directory / "plane", nodes=NODES, operators=()) as running:
             running.plane.directory.write_kubeconfig(
                 directory / "kubeconfig",
                 server=f"https://{running.plane.ranges.pods[1]}:6443",
@@ -66,6 +70,25 @@ async def bed(request: pytest.FixtureRequest, directory: Path) -> AsyncIterator[
             yield cluster
         finally:
             await _clear(cluster)
+
+
+@asynccontextmanager
+async def _helm_of(bed: Bed | ClusterBed, directory: Path) -> AsyncIterator[Helm]:
+    """helm, built on first use; what it installed on a bed that stays goes at the end."""
+    made = Helm(await asyncio.to_thread(helm, 3), directory / "kubeconfig", directory)
+    yield made
+    if isinstance(bed, ClusterBed):
+        for name in await made.releases():
+            await made("uninstall", name, "--wait")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def provided(request: pytest.FixtureRequest) -> AsyncIterator[Provided]:
+    """One bed for all tests of a module, and helm on it; on the real cluster as if it were a new one."""
+    with tempfile.TemporaryDirectory(prefix="mooring-bed-", ignore_cleanup_errors=True) as place:
+        directory = Path(place)
+        async with _started(request, directory) as running, _helm_of(running, directory) as used:
+            yield Provided(bed=running, helm=used, kubeconfig=directory / "kubeconfig")
 
 
 async def _clear(bed: ClusterBed) -> None:
@@ -89,16 +112,3 @@ async def _clear(bed: ClusterBed) -> None:
         if (space.metadata.name or "") not in kept:
             with contextlib.suppress(NotFound):
                 await client.delete(Namespace, space.metadata.name or "")
-
-
-@pytest.fixture
-async def helm(bed: Bed | ClusterBed, directory: Path) -> AsyncIterator[Helm]:
-    """helm, built on first use; what it installed goes at the end."""
-    program = await asyncio.to_thread(
-        build_module, ROOT / "hack" / "helm", "helm", package="helm.sh/helm/v3/cmd/helm"
-    )
-    made = Helm(program, directory / "kubeconfig", directory)
-    yield made
-    if isinstance(bed, ClusterBed):
-        for name in await made.releases():
-            await made("uninstall", name, "--wait")

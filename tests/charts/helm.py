@@ -6,11 +6,13 @@ import asyncio
 import json
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mooring.kube import NotFound
 from mooring.kube.objects.coordination import Lease
+from mooring.kube.objects.core import Pod
 from mooring.testing.bed import Bed, ClusterBed
 from mooring.testing.redis import RedisStage
 
@@ -20,6 +22,7 @@ __all__ = [
     "NAMESPACE",
     "ROOT",
     "Helm",
+    "Provided",
     "holder",
     "leader",
     "operators",
@@ -67,10 +70,25 @@ class Helm:
         return {one["name"]: one for one in json.loads(await self("list", "--all", "--output", "json"))}
 
 
-async def operators(bed: Bed | ClusterBed) -> list[str]:
-    """The operator's pods that are not on their way out."""
+@dataclass(frozen=True, kw_only=True)
+class Provided:
+    """A bed, and helm on it."""
+
+    bed: Bed | ClusterBed
+    helm: Helm
+    kubeconfig: Path
+
+
+async def operators(bed: Bed | ClusterBed, *, ready: bool = False) -> list[str]:
+    """The operator's pods that are not on their way out; on request only those that are ready."""
     pods = await bed.pods(NAMESPACE, "app.kubernetes.io/name=mooring")
-    return [pod.metadata.name or "" for pod in pods if pod.metadata.deletion_timestamp is None]
+    staying = [pod for pod in pods if pod.metadata.deletion_timestamp is None]
+    return [pod.metadata.name or "" for pod in staying if _ready(pod) or not ready]
+
+
+def _ready(pod: Pod) -> bool:
+    conditions = (pod.status.conditions if pod.status else None) or ()
+    return any(one.type == "Ready" and one.status == "True" for one in conditions)
 
 
 async def holder(bed: Bed | ClusterBed) -> str:

@@ -1,6 +1,7 @@
 """The chart's life, with helm itself: installed, upgraded, scaled, broken, removed and installed again.
 
-Every test runs on the embedded plane, and on a real kubelet and containerd with the image of this tree.
+Every test runs on the embedded plane, and on a real kubelet and containerd with the image of this tree. They share one
+bed, and each begins with a release as the chart's values have it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ import os
 import signal
 
 import pytest
-from tests.charts.helm import CHART, NAMESPACE, Helm, holder, leader, operators, processes, tell
+import pytest_asyncio
+from tests.charts.helm import CHART, NAMESPACE, Helm, Provided, holder, leader, operators, processes, tell
 
 from mooring.kube import NotFound
 from mooring.kube.objects.apps import StatefulSet
@@ -18,11 +20,32 @@ from mooring.operators.redis.sentinel.types import RedisCluster
 from mooring.testing.bed import Bed, ClusterBed
 from mooring.testing.redis import RedisStage, manifest
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
 #: Seconds of the operators' Lease.
 LEASE_SECONDS = 15
 QUICK = ("down-after-milliseconds 1500", "failover-timeout 3000")
+
+
+@pytest.fixture
+def bed(provided: Provided) -> Bed | ClusterBed:
+    """Something that runs pods."""
+    return provided.bed
+
+
+@pytest.fixture
+def helm(provided: Provided) -> Helm:
+    """helm."""
+    return provided.helm
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def release(helm: Helm) -> str:
+    """The one release that is there, as the chart's values have it; `mooring` where there was none."""
+    name = next(iter(await helm.releases()), "mooring")
+    said = await helm.upgrade(name, "--install", "--create-namespace", "--reset-values")
+    assert "STATUS: deployed" in said
+    return name
 
 
 def pid_of(bed: Bed | ClusterBed, pod: str) -> int:
@@ -40,35 +63,35 @@ async def taken_over(bed: Bed | ClusterBed, old: str, *, within: float) -> float
 
 
 async def a_leader(bed: Bed | ClusterBed, *, pods: int = 1) -> str:
-    """Wait until one leads and as many pods are there; its name."""
+    """Wait until one leads and as many pods are ready, the others to take over; its name."""
 
     async def led() -> bool:
-        return bool(await leader(bed)) and len(await operators(bed)) == pods
+        there, ready = await operators(bed), await operators(bed, ready=True)
+        return bool(await leader(bed)) and len(there) == len(ready) == pods
 
-    await bed.until(led, "one leads", within=40)
+    await bed.until(led, f"one of {pods} leads", within=60)
     return await leader(bed)
 
 
-async def demo(bed: Bed | ClusterBed) -> RedisStage:
+async def demo(bed: Bed | ClusterBed, name: str) -> RedisStage:
     """A cluster that is as declared."""
-    await bed.apply(manifest("demo", password="s3cret", sentinel_settings=QUICK))
-    stage = RedisStage(bed, "demo", password="s3cret")
+    await bed.apply(manifest(name, password="s3cret", sentinel_settings=QUICK))
+    stage = RedisStage(bed, name, password="s3cret")
     await stage.exact(120)
     return stage
 
 
 async def test_a_release_is_upgraded_and_scaled_and_hands_over_while_its_cluster_runs_on(
-    bed: Bed | ClusterBed, helm: Helm
+    bed: Bed | ClusterBed, helm: Helm, release: str
 ) -> None:
-    assert "STATUS: deployed" in await helm.install("mooring")
-    listed = (await helm.releases())["mooring"]
-    assert (listed["status"], listed["revision"]) == ("deployed", "1")
-    stage = await demo(bed)
+    listed = (await helm.releases())[release]
+    assert listed["status"] == "deployed"
+    stage = await demo(bed, "served")
     running = await processes(stage)
 
     # Another version of everything in the pods, and a second one.
-    await helm.upgrade("mooring", "--set", "replicaCount=2", "--set", "podAnnotations.version=next")
-    assert (await helm.releases())["mooring"]["revision"] == "2"
+    await helm.upgrade(release, "--set", "replicaCount=2", "--set", "podAnnotations.version=next")
+    assert int((await helm.releases())[release]["revision"]) == int(listed["revision"]) + 1
     old = await a_leader(bed, pods=2)
 
     held = await holder(bed)
@@ -114,36 +137,37 @@ async def versions(bed: Bed | ClusterBed) -> dict[str, str | None]:
     return {one.metadata.name or "": one.metadata.resource_version for one in sets}
 
 
-async def test_a_version_that_does_not_start_is_rolled_back(bed: Bed | ClusterBed, helm: Helm) -> None:
-    await helm.install("mooring")
+async def test_a_version_that_does_not_start_is_rolled_back(
+    bed: Bed | ClusterBed, helm: Helm, release: str
+) -> None:
     good = await a_leader(bed)
+    working = int((await helm.releases())[release]["revision"])
     uid = (await bed.get(Pod, good, NAMESPACE)).metadata.uid
 
     broken = ("--set", "image.repository=nowhere", "--set", "crds.apply=false")
-    said = await helm("upgrade", "mooring", CHART, "--atomic", "--timeout", "15s", *broken, fails=True)
+    said = await helm("upgrade", release, CHART, "--atomic", "--timeout", "15s", *broken, fails=True)
 
     assert "rolled back" in said
-    listed = (await helm.releases())["mooring"]
-    assert (listed["status"], listed["revision"]) == ("deployed", "3")
+    listed = (await helm.releases())[release]
+    assert (listed["status"], int(listed["revision"])) == ("deployed", working + 2)
     # The one that works never went.
     assert await a_leader(bed) == good
     assert (await bed.get(Pod, good, NAMESPACE)).metadata.uid == uid
 
 
 async def test_clusters_outlive_the_release_and_the_next_takes_them_up(
-    bed: Bed | ClusterBed, helm: Helm
+    bed: Bed | ClusterBed, helm: Helm, release: str
 ) -> None:
-    await helm.install("mooring")
-    stage = await demo(bed)
     await bed.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}})
     away = manifest("away", persistence=False)
     away["metadata"]["namespace"] = "elsewhere"
-    await bed.apply(away)
-    await bed.apply(manifest("second", persistence=False))
+    for one in (away, manifest("second", persistence=False)):
+        await bed.apply(one)
+    stage = await demo(bed, "lasting")
     await RedisStage(bed, "second").exact(90)
     master = await stage.master()
 
-    await helm("uninstall", "mooring", "--wait")
+    await helm("uninstall", release, "--wait")
     assert await helm.releases() == {}
 
     async def gone() -> bool:
@@ -181,7 +205,7 @@ async def test_clusters_outlive_the_release_and_the_next_takes_them_up(
     await bed.until(failed_over, "a replica leads", within=60)
     running = {name: it for name, it in (await processes(stage)).items() if name != master}
 
-    await helm.install("other")
+    await helm.install("other" if release == "mooring" else "mooring")
     await stage.patch({"config": {"maxclients": "321"}})
     await stage.exact(90)
     assert await stage.config(survivor[0], "maxclients") == "321"
@@ -189,16 +213,15 @@ async def test_clusters_outlive_the_release_and_the_next_takes_them_up(
     assert {name: it for name, it in (await processes(stage)).items() if name != master} == running
 
 
-async def test_values_that_do_not_exist_or_fit_are_refused(helm: Helm) -> None:
+async def test_values_that_do_not_exist_or_fit_are_refused(helm: Helm, release: str) -> None:
     for wrong, said in (("replicas=2", "replicas"), ("scope=everything", "scope"), ("workers=0", "workers")):
-        assert said in await helm("install", "mooring", CHART, "--set", wrong, fails=True)
+        assert said in await helm("upgrade", release, CHART, "--set", wrong, fails=True)
 
 
 async def test_a_release_takes_its_clusters_along_when_told_to_and_leaves_their_volumes(
-    bed: Bed | ClusterBed, helm: Helm
+    bed: Bed | ClusterBed, helm: Helm, release: str
 ) -> None:
-    await helm.install("mooring")
-    assert "Succeeded" in await helm("test", "mooring", "--logs")
+    assert "Succeeded" in await helm("test", release, "--logs")
     declared = manifest("doomed")
     declared["spec"]["storage"]["keepAfterDeletion"] = False
     await bed.apply(declared)
@@ -207,9 +230,9 @@ async def test_a_release_takes_its_clusters_along_when_told_to_and_leaves_their_
     claims = await stage.claims()
     assert len(claims) == 3
 
-    told = await helm.upgrade("mooring", "--reuse-values", "--set", "uninstall.deleteClusters=true")
+    told = await helm.upgrade(release, "--reuse-values", "--set", "uninstall.deleteClusters=true")
     assert "DELETES" in told
-    await helm("uninstall", "mooring", "--wait", "--timeout", "300s")
+    await helm("uninstall", release, "--wait", "--timeout", "300s")
 
     assert await helm.releases() == {}
     assert (await bed.client.list(RedisCluster)).items == []

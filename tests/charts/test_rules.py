@@ -4,48 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hack.kubernetes.controlplane import ControlPlane
-from tests.charts.helm import LEASE, NAMESPACE, Helm
+from tests.charts.audit import Right, asked
+from tests.charts.helm import LEASE, NAMESPACE, Provided
+from tests.operators.redis.cluster import stage as rec
 
 from mooring.kube import MergePatch, NotFound
 from mooring.kube.objects.coordination import Lease
 from mooring.kube.objects.core import Secret, Service
 from mooring.kube.objects.policy import PodDisruptionBudget
 from mooring.kube.objects.rbac import ClusterRole, Role
-from mooring.testing.bed import ClusterBed
+from mooring.testing.bed import Bed, ClusterBed
 from mooring.testing.redis import RedisStage, manifest
 
-pytestmark = [pytest.mark.real_node, pytest.mark.timeout(600)]
-
-ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{{}}"
-#: API group, resource with subresource, verb.
-Right = tuple[str, str, str]
-
+pytestmark = [pytest.mark.real_node, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 #: What no request shows: asked of whoever sets owner references, where that admission plugin is on (OpenShift).
 UNSEEN = {("redis.kun", "redisclusters/finalizers", "update")}
-
-
-def asked(plane: ControlPlane, since: int, account: str = "mooring") -> Iterator[tuple[Right, int]]:
-    """What the operator's account asked for since so many bytes of the log, and the status of the answer.
-
-    An apply that made its object needed the right to create as well.
-    """
-    for line in plane.audit_log.read_bytes()[since:].decode().splitlines():
-        event = json.loads(line)
-        reference = event.get("objectRef")
-        if event["user"]["username"] == ACCOUNT.format(account) and reference and "resource" in reference:
-            resource = "/".join(filter(None, (reference["resource"], reference.get("subresource"))))
-            right = (reference.get("apiGroup", ""), resource, event["verb"])
-            status = event.get("responseStatus", {}).get("code", 0)
-            yield right, status
-            if right[2] == "patch" and status == 201:
-                yield (*right[:2], "create"), status
 
 
 def granted(rules: list[Any] | None) -> Iterator[Right]:
@@ -56,22 +35,27 @@ def granted(rules: list[Any] | None) -> Iterator[Right]:
                     yield group, resource, verb
 
 
-async def live_a_life(bed: ClusterBed) -> None:
-    """Everything a cluster can go through that needs a right of its own."""
-    declared = manifest("whole", password="first", config={"maxclients": "1000"})
+async def is_changed(bed: Bed | ClusterBed) -> None:
+    """What somebody deletes or spoils is made again; what is changed live, by a switch, and by a roll."""
+    declared = manifest("changed", password="first", config={"maxclients": "1000"})
     declared["spec"]["storage"]["keepAfterDeletion"] = False
     await bed.apply(declared)
-    stage = RedisStage(bed, "whole", password="first")
-    await stage.exact(120)
-    # What somebody deletes or spoils is made again.
+    stage = RedisStage(bed, "changed", password="first")
+    await stage.exact(180)
     await bed.client.delete(Service, stage.names.master, namespace="default")
     await bed.client.delete(PodDisruptionBudget, stage.names.redis, namespace="default")
     await bed.client.patch(Secret, stage.names.password, MergePatch({"data": None}), namespace="default")
-    # Live, by a switch, and by rolls; to a version that does not start and back.
     await stage.patch({"config": {"maxclients": "1001"}, "password": "second"})
     stage.password = "second"
     await stage.exact(120)
     await stage.patch({"config": {"maxclients": "1001", "databases": "20"}, "configPolicy": "roll"})
+    await stage.exact(180)
+
+
+async def is_broken_and_resized(bed: Bed | ClusterBed) -> None:
+    """A version that does not start and the way back; one server more and one less."""
+    await bed.apply(manifest("resized"))
+    stage = RedisStage(bed, "resized")
     await stage.exact(180)
     await stage.patch({"image": "redis:none"})
 
@@ -88,14 +72,16 @@ async def live_a_life(bed: ClusterBed) -> None:
 
 
 async def test_every_rule_is_needed_and_none_is_missing(
-    bed: ClusterBed, helm: Helm, real_cluster: ControlPlane
+    provided: Provided, real_cluster: ControlPlane
 ) -> None:
+    bed, helm = provided.bed, provided.helm
     # What earlier releases asked for when their rights had gone before them is not of interest.
     since = real_cluster.audit_log.stat().st_size
     with contextlib.suppress(NotFound):
         await bed.client.delete(Lease, LEASE, namespace=NAMESPACE)
     await helm.install("mooring")
-    await live_a_life(bed)
+    # Everything that clusters can go through and that needs a right of its own.
+    await asyncio.gather(is_changed(bed), is_broken_and_resized(bed))
     wide = await bed.get(ClusterRole, f"{NAMESPACE}-mooring")
     own = await bed.get(Role, "mooring-leader", NAMESPACE)
 
@@ -109,24 +95,41 @@ async def test_every_rule_is_needed_and_none_is_missing(
     assert given - used == UNSEEN
 
 
-async def test_a_release_of_one_namespace_and_one_of_the_cluster_live_side_by_side(
-    bed: ClusterBed, helm: Helm, real_cluster: ControlPlane
+async def test_the_rules_of_redis_clusters_are_what_they_need(
+    provided: Provided, real_cluster: ControlPlane
 ) -> None:
-    await bed.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+    bed, helm = provided.bed, provided.helm
     since = real_cluster.audit_log.stat().st_size
-    await helm.install("wide", "--set", "scope=cluster")
-    await helm.install("team", "--set", "scope=namespaced,namespaces={team}")
+    with contextlib.suppress(NotFound):
+        await bed.client.delete(Lease, "mooring-redis-cluster-all", namespace=NAMESPACE)
+    await helm.install("rec", "--set", "operators=redis-cluster")
+    stage = rec.Stage(bed, "slots", password="first")
+    try:
+        await bed.apply(rec.manifest("slots", password="first", finalizers="foreground"))
+        await stage.exact(6, within=180)
+        # What somebody deletes or spoils is made again; nodes come and go; the pods are made anew.
+        await bed.client.delete(Service, "slots-service", namespace="default")
+        await bed.client.delete(PodDisruptionBudget, "slots", namespace="default")
+        await bed.client.patch(
+            Secret, "slots-password", MergePatch({"data": {"exporter.json": None}}), namespace="default"
+        )
+        for replicas in (8, 6):
+            await stage.patch({"replicas": replicas})
+            await stage.exact(replicas, within=180)
+        image = "redis:7.0"
+        await stage.patch(
+            {"pod": [{"middlewareImage": image, "requirepass": "first", "annotations": {"made": "anew"}}]}
+        )
+        await stage.exact(6, within=240)
+    finally:
+        await stage.delete()
+    wide = await bed.get(ClusterRole, f"{NAMESPACE}-rec-mooring")
+    own = await bed.get(Role, "rec-mooring-leader", NAMESPACE)
 
-    everyones = manifest("everyones")
-    everyones["metadata"]["annotations"] = {"redis.kun/scope": "cluster-scoped"}
-    own = manifest("own")
-    own["metadata"]["namespace"] = "team"
-    for one in (everyones, own):
-        await bed.apply(one)
+    requests = await asyncio.to_thread(list, asked(real_cluster, since, "rec-mooring"))
+    used = {right for right, _ in requests}
+    given = {*granted(wide.rules), *granted(own.rules)}
 
-    await RedisStage(bed, "everyones").exact(120)
-    await RedisStage(bed, "own", namespace="team").exact(120)
-    for account in ("wide-mooring", "team-mooring"):
-        requests = await asyncio.to_thread(list, asked(real_cluster, since, account))
-        assert {right for right, status in requests if status == 403} == set()
-        assert ("apps", "statefulsets", "create") in {right for right, _ in requests}
+    assert {right for right, status in requests if status == 403} == set()
+    assert used - given == set()
+    assert given - used == {("redis.middleware.hc.cn", "redisclusters/finalizers", "update")}
