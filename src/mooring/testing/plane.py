@@ -42,14 +42,14 @@ _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 class ControlPlane:
     """An API server with its controllers and simulated nodes, from entering to leaving the context.
 
-    ``model`` says what the processes of pods do (`AlwaysReady`), ``nodes`` how the nodes are called; without
+    ``model`` makes what says what the processes of pods do (`AlwaysReady`), ``nodes`` are the nodes' names; without
     nodes no pod is scheduled. ``controllers=False`` leaves the API server alone. ``start``: the wall clock.
     """
 
     def __init__(
         self,
         *,
-        model: PodModel | None = None,
+        model: Callable[[ControlPlane], PodModel] | None = None,
         nodes: Sequence[str] = ("node-1",),
         controllers: bool = True,
         start: datetime = START,
@@ -88,7 +88,8 @@ class ControlPlane:
             Client(self.transport("controllers")), name="controllers", clock=self.clock, grace=0.0
         )
         register_for_tests(manager, volumes=volumes)
-        self.pods = SimulatedPods(manager, model=self._model, nodes=self._nodes)
+        model = self._model(self) if self._model else None
+        self.pods = SimulatedPods(manager, model=model, nodes=self._nodes)
         await self.pods.register(self.client)
         task = asyncio.create_task(manager.run(), name="controllers")
         self._stack.push_async_callback(_ended, task)
