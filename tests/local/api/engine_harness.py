@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
+from tests.conformance.corpus.kinds import registry
 from tests.local.api.crd_scenarios import RULES
 from tests.local.api.crd_scenarios import definition as crd_definition
 from tests.local.api.engine_scenarios import WIDGETS_CRD, Request
@@ -20,6 +22,8 @@ from mooring.local.api import apply as ssa
 from mooring.local.api import crd, defaults, patch, schema, validation, wire
 from mooring.local.api.errors import cannot_be_handled, invalid_object, strict_decoding
 from mooring.local.api.fields import invalid
+from mooring.local.api.storage import MemoryBackend, Store
+from mooring.local.api.strategies import World, prepare_create
 
 JsonObject = dict[str, Any]
 TIME = "2024-01-01T00:00:00Z"
@@ -112,6 +116,8 @@ class Engine:
         return obj
 
     def _stored(self, obj: JsonObject, request: Request, old: JsonObject | None) -> JsonObject:
+        if old is None and request.kind == "Job":
+            obj = selecting(obj)
         obj = self._checked(obj, request, old)
         if old is None:
             obj = {key: value for key, value in obj.items() if key != "status"} if request.custom else obj
@@ -219,6 +225,14 @@ async def serve_widgets(server: Real) -> None:
             if served["status"] == 200:
                 return
     raise AssertionError("the real server does not serve widgets")
+
+
+def selecting(job: JsonObject) -> JsonObject:
+    """Return a new job as a server completes it: one that selects nothing is refused."""
+    served = registry().find("batch", "v1", "jobs")
+    assert served is not None
+    world = World(Store(MemoryBackend()), lambda: datetime.fromisoformat(TIME))
+    return prepare_create({**job, "metadata": {**job["metadata"], "uid": "u"}}, served, world)
 
 
 # --- what is compared ---------------------------------------------------------------------------------

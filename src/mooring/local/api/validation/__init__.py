@@ -75,8 +75,10 @@ def validate_update(
     rules = _RULES.get((group, kind))
     if rules is None:
         return errors
-    if subresource in ("status", "approval"):
+    if subresource == "status":
         return errors + list(rules.status(obj, old))
+    if subresource == "approval":
+        return errors + list(rules.approval(obj, old))
     return errors + list(rules.update(obj, old)) if not subresource else errors
 
 

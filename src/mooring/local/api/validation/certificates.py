@@ -9,6 +9,7 @@ from typing import Final
 from cryptography import x509
 
 from mooring.local.api import names
+from mooring.local.api.constraints import same
 from mooring.local.api.fields import duplicate, forbidden, invalid, not_supported, required
 from mooring.local.api.validation.rules import Errors, JsonObject, Rules, Table, nothing
 
@@ -23,6 +24,9 @@ _USAGES: Final = (
     "ocsp signing", "s/mime", "server auth", "signing", "timestamping",
 )  # fmt: skip
 _SHORTEST: Final = 600
+_PATH: Final = "status.conditions"
+#: Conditions that only an approval sets.
+_DECISIONS: Final = ("Approved", "Denied")
 #: Conditions that stay once they are there, and are true.
 _LASTING: Final = ("Approved", "Denied", "Failed")
 
@@ -84,16 +88,35 @@ def _signer(name: str) -> Errors:
         yield invalid(path, rest, text)
 
 
-def _signing_decision(request: JsonObject, old: JsonObject) -> Errors:
+def _approval(request: JsonObject, old: JsonObject) -> Errors:
+    """Yield what is wrong with an approval or a denial."""
+    yield from _decision(request, old)
+    if _certificate(request) != _certificate(old):
+        yield forbidden("status.certificate", "updates may not set certificate content")
+
+
+def _signing_status(request: JsonObject, old: JsonObject) -> Errors:
+    """Yield what is wrong with what a signer writes: it neither approves nor denies."""
+    yield from _decision(request, old)
+    for kind in _DECISIONS:
+        before, after = ([c for c in _conditions(one) if c.get("type") == kind] for one in (old, request))
+        if len(after) > len(before):
+            yield forbidden(_PATH, f'updates may not add a condition of type "{kind}"')
+        elif len(after) == len(before) and not same(after, before):
+            yield forbidden(_PATH, f'updates may not modify a condition of type "{kind}"')
+    if _certificate(old) and _certificate(request) != _certificate(old):
+        yield forbidden("status.certificate", "updates may not modify existing certificate content")
+
+
+def _decision(request: JsonObject, old: JsonObject) -> Errors:
     """Yield what is wrong with a decision: a condition is true, contradicts no other, and is never taken back."""
-    path = "status.conditions"
     before, after = _types(old), _types(request)
     for kind in _LASTING:
         if kind in before and kind not in after:
-            yield forbidden(path, f'updates may not remove a condition of type "{kind}"')
+            yield forbidden(_PATH, f'updates may not remove a condition of type "{kind}"')
     known: set[str] = set()
     for index, condition in enumerate(_conditions(request)):
-        place, kind, status = f"{path}[{index}]", condition.get("type") or "", condition.get("status") or ""
+        place, kind, status = f"{_PATH}[{index}]", condition.get("type") or "", condition.get("status") or ""
         if not kind:
             yield required(f"{place}.type")
         allowed = ("True",) if kind in _LASTING else ("False", "True", "Unknown")
@@ -101,11 +124,15 @@ def _signing_decision(request: JsonObject, old: JsonObject) -> Errors:
             yield required(f"{place}.status")
         elif status not in allowed:
             yield not_supported(f"{place}.status", status, allowed)
-        if kind in ("Approved", "Denied") and known & ({"Approved", "Denied"} - {kind}):
+        if kind in _DECISIONS and known & ({*_DECISIONS} - {kind}):
             yield invalid(f"{place}.type", kind, "Approved and Denied conditions are mutually exclusive")
         if kind in known:
             yield duplicate(f"{place}.type", kind)
         known.add(kind)
+
+
+def _certificate(request: JsonObject) -> str:
+    return (request.get("status") or {}).get("certificate") or ""
 
 
 def _conditions(request: JsonObject) -> list[JsonObject]:
@@ -117,5 +144,7 @@ def _types(request: JsonObject) -> set[str]:
 
 
 RULES: Final[Table] = {
-    ("certificates.k8s.io", "CertificateSigningRequest"): Rules(_signing_request, nothing, _signing_decision),
+    ("certificates.k8s.io", "CertificateSigningRequest"): Rules(
+        _signing_request, nothing, _signing_status, _approval
+    ),
 }

@@ -23,6 +23,7 @@ from mooring.local.api.validation.rules import (
     Table,
     Update,
     also,
+    nothing,
 )
 
 __all__ = ["RULES"]
@@ -112,9 +113,23 @@ def _pod_template(obj: JsonObject) -> Errors:
     yield from template(obj.get("template") or {}, "template")
 
 
+def _namespace_status(obj: JsonObject, old: JsonObject) -> Errors:
+    phase, path = (obj.get("status") or {}).get("phase") or "", "status.Phase"
+    going = bool((obj.get("metadata") or {}).get("deletionTimestamp"))
+    if going and phase != "Terminating":
+        yield invalid(path, phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")
+    elif not going and phase != "Active":
+        yield invalid(path, phase, "may only be 'Active' if `deletionTimestamp` is empty")
+
+
+def _free(obj: JsonObject) -> Errors:
+    yield from ()
+
+
 RULES: Final[Table] = {
     ("", "Pod"): Rules(pod_create, pod_update),
     ("", "PodTemplate"): also(_pod_template),
     ("", "ConfigMap"): also(_config_map, _frozen("data", "binaryData")),
+    ("", "Namespace"): Rules(_free, nothing, _namespace_status),
     ("", "Secret"): also(_secret, _secret_update),
 }

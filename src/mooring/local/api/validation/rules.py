@@ -59,11 +59,12 @@ def nothing(obj: JsonObject, old: JsonObject) -> Errors:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What one kind asks of a new object, of a changed one, and of a changed status."""
+    """What one kind asks of a new object, of a changed one, of a changed status, and of an approval."""
 
     create: Create
     update: Update
     status: Update = nothing
+    approval: Update = nothing
 
 
 #: The rules of a group's kinds, by group and kind.
