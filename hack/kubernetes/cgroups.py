@@ -22,10 +22,18 @@ def make(name: str) -> None:
     for root, kind in _hierarchies():
         (root / name).mkdir(exist_ok=True)
         if kind == "cgroup2":
-            with contextlib.suppress(OSError):  # a hybrid machine has its controllers in version 1
-                offered = (root / "cgroup.controllers").read_text().split()
-                for place in (root, root / name):
-                    (place / "cgroup.subtree_control").write_text(" ".join(f"+{one}" for one in offered))
+            for place in (root, root / name):
+                _hand_down(place)
+
+
+def _hand_down(place: Path) -> None:
+    """Let the cgroups below use every controller that is at hand here, each by itself: one may be refused.
+
+    On a hybrid machine they are in version 1, and there are none here.
+    """
+    for controller in (place / "cgroup.controllers").read_text().split():
+        with contextlib.suppress(OSError):
+            (place / "cgroup.subtree_control").write_text(f"+{controller}")
 
 
 def remove(name: str, *, deadline: float = 10.0) -> None:

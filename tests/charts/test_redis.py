@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -72,14 +73,14 @@ async def space(operated: Provided) -> AsyncIterator[Space]:
             continue
 
 
-async def cluster(bed: Bed | ClusterBed, namespace: str, **how: Any) -> RedisStage:
+async def cluster(bed: Bed | ClusterBed, namespace: str, name: str = "demo", **how: Any) -> RedisStage:
     """A cluster of the wide operator's, as declared."""
-    declared = manifest("demo", **how)
+    declared = manifest(name, **how)
     declared["metadata"] |= {"namespace": namespace, "annotations": OURS}
     if security := how.get("securityContext"):
         declared["spec"]["sentinel"]["securityContext"] = security
     await bed.apply(declared)
-    stage = RedisStage(bed, "demo", namespace=namespace, password=how.get("password", ""))
+    stage = RedisStage(bed, name, namespace=namespace, password=how.get("password", ""))
     await stage.exact(120)
     return stage
 
@@ -186,10 +187,28 @@ async def drained(bed: Bed | ClusterBed, pod: Pod) -> None:
     await bed.until(gone, f"{namespace}/{name} is evicted", within=90, every=0.5)
 
 
-async def test_a_cluster_lives_in_a_restricted_namespace(operated: Provided, space: Space) -> None:
+async def test_a_cluster_lives_in_a_restricted_namespace_within_its_limits(
+    operated: Provided, space: Space
+) -> None:
     namespace = await space("strict", **{"pod-security.kubernetes.io/enforce": "restricted"})
-    stage = await cluster(operated.bed, namespace, securityContext=RESTRICTED)
-    assert await stage.call(await stage.master(), "SET", "a", "b") == "OK"
+    resources = {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "96Mi"}}
+    how = {"securityContext": RESTRICTED, "resources": resources}
+    stage = await cluster(operated.bed, namespace, "strict", **how)
+    master = await stage.master()
+    assert await stage.call(master, "SET", "a", "b") == "OK"
+    assert memory_limit(stage.pid(master)) == 96 * 2**20
+
+
+def memory_limit(pid: int) -> int:
+    """Bytes that the cgroup of a process may use, whichever version rules memory on this machine."""
+    top = Path("/sys/fs/cgroup")
+    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if "memory" in controllers.split(","):
+            return int(Path(f"{top}/memory{path}/memory.limit_in_bytes").read_text())
+        if not controllers and (limit := Path(f"{top}{path}/memory.max")).exists():
+            return int(limit.read_text())
+    raise LookupError(f"no cgroup rules the memory of {pid}")
 
 
 async def test_a_namespace_goes_with_its_cluster_and_comes_again(operated: Provided, space: Space) -> None:
