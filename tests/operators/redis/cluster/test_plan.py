@@ -450,6 +450,13 @@ def test_replicas_are_made_anew_before_masters() -> None:
     assert verdict.pod == "demo-4"
 
 
+def test_a_pod_that_is_on_its_way_out_is_not_deleted_again() -> None:
+    members = change(of_revision(whole(), 0, 4), 4, pod=(("revision", "old"), ("terminating", True)))
+    verdict = next_step(look(members, revision="new"))
+    assert isinstance(verdict, Wait)
+    assert verdict.reason == "PodEnding"
+
+
 def test_a_master_hands_over_before_its_pod_is_made_anew() -> None:
     verdict = next_step(look(of_revision(whole(), 0, 1), revision="new"))
     assert isinstance(verdict, Promote)

@@ -25,6 +25,8 @@ def roll(look: Look) -> Verdict | None:
     old = [one for one in look.seen.live if one.node.pod.revision not in ("", look.wanted.revision)]
     if not old:
         return None
+    if leaving := next((one.name for one in old if one.node.pod.terminating), ""):
+        return Wait(reason="PodEnding", message=f"{leaving} is being deleted, to be made anew", after=0.5)
     replicas = [one for one in old if one.master]
     if replicas:
         last = max(replicas, key=lambda one: one.node.pod.ordinal)
