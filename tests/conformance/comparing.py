@@ -257,7 +257,7 @@ def _value(value: Json, names: _Names, key: str) -> Json:
         return items
     if key == "clusterIPs" and isinstance(value, str) and value != "None":
         return names.of("ip", value)
-    if key == "nodePort" and isinstance(value, int):
+    if key in ("nodePort", "healthCheckNodePort") and isinstance(value, int):
         return names.of("port", str(value))
     if isinstance(value, str):
         if key == "resourceVersion" and value:
@@ -296,6 +296,8 @@ _DUMPS = (
     (re.compile(r"(?<=is invalid: )\[.*\]\Z", re.DOTALL), "<causes>"),
     # Service addresses are drawn from another range on each server.
     (re.compile(r"\b10\.(?:96|171)\.\d+\.\d+\b"), "<ip>"),
+    # So are the ports of nodes, which a Service's row shows beside its own.
+    (re.compile(r"(?<=\d:)3[0-2]\d{3}(?=/(?:TCP|UDP|SCTP)\b)"), "<port>"),
 )
 
 

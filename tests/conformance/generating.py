@@ -24,13 +24,6 @@ MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 MANAGERS = ("ann", "bob", "controller")
-#: A real server that is told a size through `scale` splits and forgets the owners of other fields. Sequences that
-#: scale apply nothing, and owners and versions, which change with them, are left out of the comparison there.
-_OWNERS = tuple(
-    f"{at}metadata.{name}"
-    for at in ("", "items.", "object.", "rows.object.")
-    for name in ("managedFields", "resourceVersion")
-)
 #: Where the words about a wrong type are others: from where a scale is read, and what may be a number or text.
 _WORDED = (("spec", "size"), ("spec", "minAvailable"), ("spec", "amount"))
 #: How often a value is of a wrong type, a field unknown, a name wrong.
@@ -90,8 +83,7 @@ def _template(prefix: Path) -> dict[Path, Sequence[Json]]:
 _META: Mapping[Path, Sequence[Json]] = {
     ("metadata", "labels"): ({"l": "1"}, {"l": "2", "m": "1"}, {"m": "2"}, {}),
     ("metadata", "annotations"): ({"a": "1"}, {"a": "2", "b": "3"}, {}),
-    # No empty list: applied to a custom resource, a real server keeps it until the next write, which then is one.
-    ("metadata", "finalizers"): (["example.com/a"], ["example.com/a", "example.com/b"]),
+    ("metadata", "finalizers"): (["example.com/a"], ["example.com/a", "example.com/b"], []),
 }
 _STRATEGIC_TEMPLATE: tuple[Json, ...] = (
     {"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "nginx:9"}]}}}},
@@ -138,7 +130,11 @@ MENUS: Mapping[str, Menu] = {
                 [{"port": 81, "name": "x", "targetPort": "web"}],
                 [{"port": 53, "name": "u", "protocol": "UDP"}, {"port": 53, "name": "t"}],
             ),
-            ("spec", "type"): ("ClusterIP", "ClusterIP", "ExternalName"),
+            ("spec", "type"): ("ClusterIP", "ExternalName", "NodePort", "LoadBalancer"),
+            ("spec", "clusterIP"): ("None",),
+            ("spec", "externalTrafficPolicy"): ("Local", "Cluster"),
+            ("spec", "internalTrafficPolicy"): ("Local", "Cluster"),
+            ("spec", "allocateLoadBalancerNodePorts"): (True, False),
             ("spec", "externalName"): ("x.example.com",),
             ("spec", "sessionAffinity"): ("ClientIP", "None"),
             ("spec", "publishNotReadyAddresses"): (True, False),
@@ -347,7 +343,6 @@ class _Writer:
         self._chance = chance
         self._menus = chance.sample(list(MENUS.values()), chance.randint(1, 3))
         self._written: list[Step] = []
-        self._scaling = any(menu.scales for menu in self._menus) and chance.random() < 0.3
 
     def steps(self, length: int) -> list[Step]:
         """Write the sequence: objects first, then anything, at its end what watches saw."""
@@ -356,16 +351,13 @@ class _Writer:
             self._json: 10, self._apply: 18, self._status: 8, self._scale: 5, self._delete: 8, self._list: 6,
             self._delete_all: 1,
         }  # fmt: skip
-        if self._scaling:
-            del verbs[self._apply]
         for menu in self._menus:
             self._written += [self._real(self._create(menu)), self._real(self._create(menu))]
         while len(self._written) < length - 1:
             (verb,) = self._chance.choices(list(verbs), list(verbs.values()))
             self._written.append(self._real(verb(self._chance.choice(self._menus))))
         self._written.append(self._watch(self._menus[0]))
-        unowned = [replace(step, ignore=_OWNERS) for step in self._written]
-        return unowned if self._scaling else self._written
+        return self._written
 
     def _real(self, step: Step) -> Step:
         """Return a step that is no dry run of a Service: a real server may draw the same address again there."""
@@ -418,8 +410,6 @@ class _Writer:
 
     def _version(self) -> str:
         """Return a version of some earlier answer, mostly the newest."""
-        if self._scaling:
-            return "0" if self._maybe(0.5) else "1"
         number = self._chance.randrange(len(self._written)) if self._written else 0
         return "{rv:last}" if self._maybe(0.7) else f"{{rv:{number}}}"
 
@@ -490,7 +480,7 @@ class _Writer:
         if not menu.status:
             return self._merge(menu)
         path = self._one(menu, "status")
-        kind = self._chance.choice((MERGE, STRATEGIC, MERGE if self._scaling else APPLY, "PUT"))
+        kind = self._chance.choice((MERGE, STRATEGIC, APPLY, "PUT"))
         picks = self._picks({**menu.status, ("metadata", "annotations"): _META["metadata", "annotations"]})
         if kind in ("PUT", APPLY):
             obj = self._object(menu, picks, base=kind == "PUT")
@@ -515,22 +505,18 @@ class _Writer:
         if not menu.scales:
             return self._get(menu)
         path = self._one(menu, "scale")
-        if self._maybe(0.3) or not self._scaling:
+        if self._maybe(0.3):
             return Step("GET", path)
-        # Never the size it has: a real server writes a Deployment again then, for no difference that it shows.
-        replicas = (
-            self._chance.randint(10, 10**6) if menu.kind != "Gadget" else self._chance.choice((1, 2, 5, 12))
-        )
+        size: Json = {"spec": {"replicas": self._chance.choice((0, 1, 2, 3, 5, 12))}}
+        if self._maybe(0.4):
+            return Step("PATCH", path + self._query(self._manager()), size, MERGE)
+        body = {"apiVersion": "autoscaling/v1", "kind": "Scale", **size}
+        body["metadata"] = {"name": path.split("/")[-2]}
         if self._maybe(0.5):
-            return Step("PATCH", path + self._query(self._manager()), {"spec": {"replicas": replicas}}, MERGE)
-        name = path.split("/")[-2]
-        body = {
-            "apiVersion": "autoscaling/v1",
-            "kind": "Scale",
-            "metadata": {"name": name},
-            "spec": {"replicas": replicas},
-        }
-        return Step("PUT", path + self._query(self._manager()), body)
+            return Step("PUT", path + self._query(self._manager()), body)
+        force = "force=true" if self._maybe(0.5) else ""
+        query = self._query("fieldManager=" + self._chance.choice(MANAGERS), force)
+        return Step("PATCH", path + query, body, APPLY)
 
     def _delete(self, menu: Menu) -> Step:
         body: Json = {}
@@ -560,8 +546,7 @@ class _Writer:
         if self._maybe(0.3):
             parts.append("limit=1")
         if self._maybe(0.3):
-            at = "" if self._scaling else "resourceVersion={rv:last}"
-            parts.append(self._chance.choice(("resourceVersion=0", at)))
+            parts.append(self._chance.choice(("resourceVersion=0", "resourceVersion={rv:last}")))
         shape = {key: value.replace("Metadata;", "MetadataList;") for key, value in self._accept().items()}
         return Step("GET", menu.collection + "?" + "&".join(filter(None, parts)), headers=shape)
 

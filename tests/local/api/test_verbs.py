@@ -352,3 +352,78 @@ async def test_everything_survives_a_restart(tmp_path: Path) -> None:
         assert await client.get(WIDGETS + "/w") == before
         changed = await client.merge(WIDGETS + "/w", {"spec": {"size": 5}})
         assert int(changed["metadata"]["resourceVersion"]) > int(before["metadata"]["resourceVersion"])
+
+
+# --- what nobody would ask for, answered as by a real server ----------------------------------------------
+
+
+async def test_a_version_is_no_precondition_of_a_deletion_that_takes_finalizers_off(api: Client) -> None:
+    await api.create(CM, config_map())
+    await api.delete(CM + "/a", {"propagationPolicy": "Foreground"})
+    version = (await api.get(CM + "/a"))["metadata"]["resourceVersion"]
+    options = {"propagationPolicy": "Background", "preconditions": {"resourceVersion": version}}
+    status = await api.refused(409, "DELETE", CM + "/a", options)
+    assert "ResourceVersion in precondition: ," in status["message"]
+    await api.delete(CM + "/a", {"propagationPolicy": "Background"})
+    await api.refused(404, "GET", CM + "/a")
+
+
+async def test_who_applies_first_finds_the_marks_of_a_deletion_owned(api: Client) -> None:
+    await api.create(CM, {"metadata": {"name": "a"}})
+    await api.delete(CM + "/a", {"propagationPolicy": "Foreground"})
+    applied = await api.apply(CM + "/a", config_map(x="1"))
+    (before,) = [e for e in applied["metadata"]["managedFields"] if e["manager"] == "before-first-apply"]
+    assert {"f:deletionTimestamp", "f:deletionGracePeriodSeconds"} <= before["fieldsV1"]["f:metadata"].keys()
+
+
+async def test_empty_metadata_applied_to_a_custom_resource_makes_the_next_write_one(api: Client) -> None:
+    await api.create(CRDS, definition())
+    widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "labels": {}}}
+    applied = await api.apply(WIDGETS + "/w", widget)
+    assert "labels" not in applied["metadata"]
+    versions = [applied, *[await api.merge(WIDGETS + "/w", {"spec": {"none": None}}) for _ in range(2)]]
+    first, second, third = (int(obj["metadata"]["resourceVersion"]) for obj in versions)
+    assert first < second == third
+
+
+@pytest.mark.parametrize("ports", [["text"], [7], [None], [["x"]], ["text", {"port": 81}]])
+async def test_a_list_that_merges_takes_elements_of_one_type(api: Client, ports: list[object]) -> None:
+    await api.create(SVC, service("s"))
+    status = await api.refused(
+        500,
+        "PATCH",
+        SVC + "/s",
+        {"spec": {"ports": ports}},
+        content_type="application/strategic-merge-patch+json",
+    )
+    assert status["message"].startswith("list element types are not identical: [[map[")
+
+
+@pytest.mark.parametrize(("path", "kind", "times"), [(CM, "ConfigMap", 4), (SVC, "Service", 3)])
+async def test_wrong_labels_are_told_as_often_as_they_are_checked(
+    api: Client, path: str, kind: str, times: int
+) -> None:
+    await api.create(path, config_map("s") if kind == "ConfigMap" else service("s"))
+    status = await api.refused(
+        422,
+        "PATCH",
+        path + "/s",
+        {"metadata": {"labels": {"-": "x"}}},
+        content_type="application/merge-patch+json",
+    )
+    assert len(status["details"]["causes"]) == times
+
+
+async def test_a_template_is_warned_of_when_its_owner_changes(api: Client) -> None:
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    alias = {"ip": "10.0.0.1", "hostnames": ["a"]}
+    spec = {"containers": [{"name": "c", "image": "x"}], "hostAliases": [alias, alias]}
+    labels = {"app": "a"}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    body = {"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+    assert "Warning" in (await api.send("POST", path, body)).headers
+    merge = "application/merge-patch+json"
+    labelled = await api.send("PATCH", path + "/d", {"metadata": {"labels": {"a": "b"}}}, content_type=merge)
+    assert "Warning" not in labelled.headers
+    scaled = await api.send("PATCH", path + "/d/scale", {"spec": {"replicas": 2}}, content_type=merge)
+    assert "Warning" in scaled.headers

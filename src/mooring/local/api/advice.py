@@ -5,15 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from mooring.local.api.constraints import same
+
 __all__ = ["warnings_of"]
 
 JsonObject = dict[str, Any]
 
 
-def warnings_of(obj: JsonObject, *, group: str, kind: str) -> list[str]:
-    """Return the warnings about a defaulted built-in object."""
+def warnings_of(obj: JsonObject, old: JsonObject | None, *, group: str, kind: str) -> list[str]:
+    """Return the warnings about a new (old None) or changed built-in object; of some only what changed counts."""
     found = _WARNINGS.get((group, kind))
-    return list(found(obj)) if found else []
+    if found is None or (old is not None and not _advised_again(obj, old, group, kind)):
+        return []
+    return list(found(obj))
+
+
+def _advised_again(obj: JsonObject, old: JsonObject, group: str, kind: str) -> bool:
+    if kind == "CSIDriver":
+        return not same(*((either.get("spec") or {}).get("tokenRequests") for either in (obj, old)))
+    if kind == "DaemonSet":
+        return not same(*((either.get("spec") or {}).get("template") for either in (obj, old)))
+    if kind == "Service":
+        return True
+    # Changed pods are written too often to look at them again; a template is looked at when its owner changes.
+    return kind != "Pod" and obj["metadata"].get("generation") != old["metadata"].get("generation")
 
 
 def _service(obj: JsonObject) -> Iterator[str]:

@@ -10,7 +10,7 @@ version of each manager (`Versions`); built-in kinds have one structure in all o
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, Protocol
@@ -33,7 +33,7 @@ from mooring.local.api.merge import TypedError, check, compare, field_set_of, me
 from mooring.local.api.schema import Schema
 from mooring.local.api.wire import decode
 
-__all__ = ["Versions", "Writer", "apply", "reset_fields", "restore_times", "timeless", "track", "zero"]
+__all__ = ["ScaleOwners", "Versions", "Writer", "apply", "reset_fields", "restore_times", "track", "zero"]
 
 JsonObject = dict[str, Any]
 
@@ -116,9 +116,9 @@ def _decode(entries: Any) -> _Managers | None:
     return managers
 
 
-def _encode(managers: _Managers) -> list[JsonObject]:
+def _encode(managers: Iterable[_Entry]) -> list[JsonObject]:
     entries = sorted(
-        managers.values(), key=lambda e: (e.operation, e.time or "", e.manager, e.api_version, e.subresource)
+        managers, key=lambda e: (e.operation, e.time or "", e.manager, e.api_version, e.subresource)
     )
     return [entry.encode() for entry in entries]
 
@@ -127,7 +127,7 @@ def _with_managers(obj: JsonObject, managers: _Managers) -> JsonObject:
     metadata = dict(obj.get("metadata") or {})
     metadata.pop("managedFields", None)
     if managers:
-        metadata["managedFields"] = _encode(managers)
+        metadata["managedFields"] = _encode(managers.values())
     return {**obj, "metadata": metadata}
 
 
@@ -139,13 +139,6 @@ def _bare(obj: JsonObject) -> JsonObject:
     return {**obj, "metadata": rest}
 
 
-def _undeleted(obj: JsonObject) -> JsonObject:
-    """Return an object without the marks of its deletion, which nobody wrote."""
-    marks = ("deletionTimestamp", "deletionGracePeriodSeconds")
-    meta = {key: value for key, value in (obj.get("metadata") or {}).items() if key not in marks}
-    return {**obj, "metadata": meta}
-
-
 def _live_or_new(live: JsonObject, new: JsonObject, subresource: str) -> _Managers:
     """Read the managers a write starts from: those the client sent, when they are valid."""
     stored = (live.get("metadata") or {}).get("managedFields")
@@ -155,6 +148,55 @@ def _live_or_new(live: JsonObject, new: JsonObject, subresource: str) -> _Manage
     if sent == [] or (isinstance(sent, list) and len(sent) == 1 and not any(sent[0].values())):
         return {}
     return _decode(sent) or _decode(stored) or {}
+
+
+# --- the size, seen through scale ---------------------------------------------------------------------
+
+_SIZE: Final = field_set("spec.replicas")
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleOwners:
+    """Translates managedFields between an object and its Scale.
+
+    `place` tells where an API version has its size: a path, "" for nowhere, None for an unknown version.
+    """
+
+    api_version: str
+    place: Callable[[str], str | None]
+
+    def of_scale(self, entries: Sequence[JsonObject]) -> list[JsonObject]:
+        """Return the managers of the Scale: those of the object that own its size."""
+        size = "autoscaling/v1"
+        owners = (entry for entry in (_decode(entries) or {}).values() if self._owns(entry))
+        return _encode([replace(entry, api_version=size, fields=_SIZE) for entry in owners])
+
+    def of_parent(self, entries: Sequence[JsonObject], scaled: Sequence[JsonObject]) -> list[JsonObject]:
+        """Return the managers of the object after a change of its Scale, whose managers are now `scaled`."""
+        before, after = _decode(entries) or {}, _decode(scaled) or {}
+        kept: list[_Entry] = []
+        for identity, entry in before.items():
+            place = self.place(entry.api_version)
+            if place is None:
+                continue
+            if not self._owns(entry):
+                kept.append(entry)
+            elif identity in after:
+                kept.append(entry)
+                del after[identity]
+            elif rest := difference(entry.fields, field_set(place.strip("."))):
+                kept.append(replace(entry, fields=rest))
+        place = (self.place(self.api_version) or "").strip(".")
+        for identity, entry in after.items():
+            if intersection(entry.fields, _SIZE):
+                known = before.get(identity)
+                made = replace(entry, api_version=self.api_version, fields=field_set(place))
+                kept.append(replace(made, time=known.time if known is not None else None))
+        return _encode(kept)
+
+    def _owns(self, entry: _Entry) -> bool:
+        place = self.place(entry.api_version)
+        return bool(place) and bool(intersection(entry.fields, field_set(str(place).strip("."))))
 
 
 # --- the fields a request cannot change ---------------------------------------------------------------
@@ -363,7 +405,7 @@ def apply(
     bare = _bare(old)
     if not managers and live is not None:
         before = replace(state, writer=replace(writer, manager="before-first-apply"))
-        managers = _update(zero(schema, writer.api_version, kind), _undeleted(bare), {}, before)
+        managers = _update(zero(schema, writer.api_version, kind), bare, {}, before)
     try:
         return _apply(live, bare, config, managers, state=state, force=force)
     except LookupError as error:
@@ -578,18 +620,6 @@ def _described(config: JsonObject) -> str:
 
 def _server_error(text: str) -> ServerError:
     return ServerError(text, status=500, reason="")
-
-
-def timeless(obj: JsonObject, subresource: str) -> JsonObject:
-    """Return an object whose managedFields of a subresource have no time: those of a scale are made without."""
-    managers = obj["metadata"].get("managedFields") or ()
-    kept = [
-        {key: value for key, value in entry.items() if key != "time"}
-        if entry.get("subresource") == subresource
-        else entry
-        for entry in managers
-    ]
-    return {**obj, "metadata": {**obj["metadata"], "managedFields": kept}} if kept else obj
 
 
 def restore_times(new: JsonObject, live: JsonObject) -> JsonObject:

@@ -30,6 +30,7 @@ _KEPT_AT = {
     "services": "services/specs",
     "endpoints": "services/endpoints",
     "nodes": "minions",
+    "replicationcontrollers": "controllers",
     "ingresses.networking.k8s.io": "ingress",
 }
 Operation = Literal["CREATE", "UPDATE", "DELETE"]

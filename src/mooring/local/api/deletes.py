@@ -185,7 +185,7 @@ async def _delete_generic(call: Call, entry: Entry, options: DeleteOptions) -> t
         return await _remove(call, marked, options), True
     if wanted:
         changed = mark_deleting(changed, at=rfc3339(call.cluster.now()), grace=0)
-        if changed["metadata"] == obj["metadata"]:
+        if changed["metadata"] == obj["metadata"] and not entry.untidy:
             await call.cluster.store.settled(call.collection, entry)
             return entry, False
         return await _put(call, entry, changed, options), False

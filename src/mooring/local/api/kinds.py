@@ -17,6 +17,7 @@ from mooring.local.api.defaults import default_builtin
 from mooring.local.api.fields import FieldError
 from mooring.local.api.registry import Registry, Served
 from mooring.local.api.schema import Schema
+from mooring.local.api.validation.changes import changed_metadata
 
 __all__ = ["Kind"]
 
@@ -88,13 +89,10 @@ class Kind:
     def validate_update(self, obj: JsonObject, old: JsonObject, *, subresource: str = "") -> list[FieldError]:
         """Return what is wrong with a changed object."""
         served = self.served
-        # A real server checks changed metadata twice, and names what is wrong with it twice.
-        twice = validation.validate_metadata_update(obj["metadata"], old["metadata"])
+        generic = changed_metadata(obj["metadata"], old["metadata"])
         if served.custom is not None:
-            known = {str(error) for error in twice}
-            names = validation.validate_metadata(obj["metadata"], namespaced=served.namespaced)
-            errors = [*twice, *twice, *(error for error in names if str(error) not in known)]
-            return errors + served.custom.validate(obj, old)
+            again = validation.validate_metadata_update(obj["metadata"], old["metadata"])
+            return [*generic, *again, *served.custom.validate(obj, old)]
         errors = validation.validate_update(
             obj,
             old,
@@ -105,7 +103,7 @@ class Kind:
         )
         if served.storage == CRD and not subresource:
             errors += crds.validate_crd_update(obj, old)
-        return twice + errors
+        return generic + errors
 
 
 def _fold_string_data(obj: JsonObject) -> JsonObject:

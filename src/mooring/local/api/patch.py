@@ -331,6 +331,8 @@ def _merge_lists(original: list[Json], patch: list[Json], schema: Schema | None)
         return original
     key = schema.patch_key if schema is not None else ""
     items = schema.items if schema is not None else None
+    if len({type(item) for item in [*original, *patch]}) > 1:
+        _fail(f"list element types are not identical: {_text([original, patch])}")
     if not all(isinstance(item, dict) for item in [*original, *patch]):
         return _merge_scalars(original, patch)
     if not key:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, Any
 
-from mooring.local.api import fields
+from mooring.local.api import failures, fields
 from mooring.local.api.constraints import same
 from mooring.local.api.errors import invalid_object
 
@@ -33,7 +33,8 @@ def prepare_create(obj: JsonObject, world: World) -> JsonObject:
     """Return a new Service with its addresses and ports."""
     spec = dict(obj.get("spec") or {})
     if not _has_address(spec):
-        return obj
+        _keep_address(spec, {})
+        return {**obj, "spec": spec}
     _check_cluster_ips(obj, spec)
     return {**obj, "spec": _with_node_ports(obj, _with_address(obj, spec, world), {}, world)}
 
@@ -45,6 +46,7 @@ def prepare_update(new: JsonObject, old: JsonObject, world: World) -> JsonObject
         spec = _with_address(new, spec, world)
     else:
         _keep_address(spec, before)
+        _check_families(new, spec)
     if spec.get("type") in _NODE_PORT_TYPES:
         spec = _with_node_ports(new, spec, before, world)
     elif before.get("type") in _NODE_PORT_TYPES and _node_ports(spec) <= _node_ports(before):
@@ -143,17 +145,34 @@ def _with_address(obj: JsonObject, spec: JsonObject, world: World) -> JsonObject
 
 
 def _keep_address(spec: JsonObject, before: JsonObject) -> None:
-    """Keep addresses and families that an update leaves out."""
+    """Keep addresses and families that an update leaves out; one address alone speaks for the list."""
     if _has_address(spec):
         for name in (*_ADDRESSES, *_FAMILIES):
             if not spec.get(name) and before.get(name):
                 spec[name] = before[name]
-    elif (
-        not spec.get("clusterIPs")
-        and spec.get("clusterIP")
-        and same(spec["clusterIP"], before.get("clusterIP"))
-    ):
-        spec["clusterIPs"] = before["clusterIPs"]
+    one, several = spec.get("clusterIP"), spec.get("clusterIPs")
+    if same(one, before.get("clusterIP")):
+        if not several and before.get("clusterIPs"):
+            spec["clusterIPs"] = before["clusterIPs"]
+    elif same(several, before.get("clusterIPs")):
+        spec.pop("clusterIPs", None)
+        spec |= {"clusterIPs": [one]} if one else {}
+
+
+def _check_families(obj: JsonObject, spec: JsonObject) -> None:
+    """Refuse families of addresses that there are none of; only what has no address and no pods may name them."""
+    if not _has_address(spec) or (spec.get("clusterIP") == "None" and not spec.get("selector")):
+        return
+    errors = [
+        fields.invalid(f"spec.ipFamilies[{index}]", family, "not configured on this cluster")
+        for index, family in enumerate(spec.get("ipFamilies") or ())
+        if family != "IPv4"
+    ]
+    if spec.get("ipFamilyPolicy") == "RequireDualStack":
+        why = "this cluster is not configured for dual-stack services"
+        errors.append(fields.invalid("spec.ipFamilyPolicy", "RequireDualStack", why))
+    if errors:
+        raise invalid_object(errors, group="", kind="Service", name=obj["metadata"].get("name", ""))
 
 
 def _services(world: World) -> Iterable[JsonObject]:
@@ -223,6 +242,7 @@ def _with_node_ports(obj: JsonObject, spec: JsonObject, before: JsonObject, worl
     numbers = _Numbers(obj, before, world)
     ports = list(_kept_node_ports(spec, before))
     drawn: dict[int, int] = {}
+    used: set[tuple[str, int]] = set()
     for index, port in enumerate(ports):
         number = port.get("nodePort") or 0
         if number:
@@ -233,6 +253,10 @@ def _with_node_ports(obj: JsonObject, spec: JsonObject, before: JsonObject, worl
             number = number or (0 if before else _asked(ports, port["port"])) or numbers.draw()
             ports[index] = {**port, "nodePort": number}
         drawn.setdefault(port.get("port", 0), number)
+        use = (port.get("protocol", "TCP"), number)
+        if before and number and use in used:
+            raise failures.without_reason(f"duplicate nodePort: {{{use[0]} {number}}}")
+        used.add(use)
     spec = {**spec, "ports": ports} if ports else spec
     if not _checks_health(spec):
         return spec

@@ -47,6 +47,7 @@ __all__ = [
     "PATCH_TYPES",
     "Result",
     "check_name",
+    "configuration",
     "create",
     "decode_body",
     "decode_review",
@@ -54,6 +55,7 @@ __all__ = [
     "replace",
     "store_new",
     "update",
+    "writer_of",
 ]
 
 JsonObject = dict[str, Any]
@@ -200,7 +202,8 @@ def _repeated(body: bytes, options: WriteOptions) -> list[str]:
     return codec.duplicates(body)
 
 
-def _writer(call: Call, options: WriteOptions) -> ssa.Writer:
+def writer_of(call: Call, options: WriteOptions) -> ssa.Writer:
+    """Return who writes, as managedFields name them."""
     return ssa.Writer(
         manager=options.manager,
         api_version=call.served.api_version,
@@ -248,7 +251,7 @@ async def decode_review(
     obj = complete({**decoded.value, "metadata": decoded.value.get("metadata") or {}})
     if call.namespace:
         _same_namespace(call, obj)
-    writer = dataclasses.replace(_writer(call, options), api_version=api_version)
+    writer = dataclasses.replace(writer_of(call, options), api_version=api_version)
     return ssa.track(None, obj, schema, writer)
 
 
@@ -279,7 +282,7 @@ async def store_new(
     _check_namespace(call, obj)
     # managedFields are those of what was sent; what admission and the server add has no manager.
     if not applied:
-        obj = ssa.track(None, obj, call.kind.schema, _writer(call, options), reset=_reset(call))
+        obj = ssa.track(None, obj, call.kind.schema, writer_of(call, options), reset=_reset(call))
     before = obj
     obj = await cluster.admission.mutate(call, obj, None, "CREATE", options)
     check_grant(call, obj, None)
@@ -292,7 +295,7 @@ async def store_new(
     name = obj["metadata"].get("name") or ""
     if errors:
         raise invalid_object(errors, group=served.stored_group, kind=served.kind, name=name)
-    _advise(call, obj)
+    _advise(call, obj, None)
     if served.storage == strategies.CRD:
         obj = strategies.establish(obj, cluster.world)
     if call.verb != "create":
@@ -304,7 +307,7 @@ async def store_new(
     if (there := call.collection.head(place)) is not None:
         deleting = is_deleting(there.obj)
         raise failures.already_exists(served.group, served.plural, name, deleting=deleting)
-    obj = call.kind.read_back(obj)
+    obj, untidy = _tidied(call, call.kind.read_back(obj))
     if options.dry_run:
         shown = _as_read(call, obj)
         return with_metadata(shown, resourceVersion=sent_version) if call.verb == "update" else shown
@@ -313,6 +316,7 @@ async def store_new(
         write = cluster.store.put(call.collection, place, stored, base=None, version=served.stored_version)
     except StaleError:
         raise failures.already_exists(served.group, served.plural, name) from None
+    write.entry.untidy = untidy
     return _as_read(call, await _written(call, write))
 
 
@@ -331,9 +335,10 @@ async def _written(call: Call, write: Write) -> JsonObject:
     return view(await call.cluster.conversions.shown(entry, served), served)
 
 
-def _advise(call: Call, obj: JsonObject) -> None:
-    if call.served.custom is None:
-        call.request.warnings.extend(advice.warnings_of(obj, group=call.served.group, kind=call.served.kind))
+def _advise(call: Call, obj: JsonObject, old: JsonObject | None) -> None:
+    served = call.served
+    if served.custom is None and call.target.subresource in ("", "scale"):
+        call.request.warnings.extend(advice.warnings_of(obj, old, group=served.group, kind=served.kind))
 
 
 def _creation(call: Call) -> Attributes:
@@ -440,16 +445,20 @@ async def update(
     options: WriteOptions,
     *,
     applied: bool = False,
+    tracked: bool = False,
 ) -> JsonObject:
     """Store what `compute` makes of the live object; raises 404, 409, 422.
 
     `compute` gets the live object in the request's version and returns a canonical one. It is called
-    again when the object changed while a webhook was asked.
+    again when the object changed while a webhook was asked. `applied` when that was a server-side apply,
+    `tracked` when its managedFields are set already.
     """
     attempts = 0
     while attempts < _ATTEMPTS:
         try:
-            return _as_read(call, await _update_once(call, compute, options, applied=applied))
+            return _as_read(
+                call, await _update_once(call, compute, options, applied=applied, tracked=tracked)
+            )
         except Unconverted as unknown:
             assert call.versions is not None
             await call.versions.learn(unknown)
@@ -459,22 +468,26 @@ async def update(
 
 
 async def _update_once(
-    call: Call, compute: Callable[[JsonObject], JsonObject], options: WriteOptions, *, applied: bool
+    call: Call,
+    compute: Callable[[JsonObject], JsonObject],
+    options: WriteOptions,
+    *,
+    applied: bool,
+    tracked: bool,
 ) -> JsonObject:
     cluster, served, subresource = call.cluster, call.served, call.target.subresource
     base = call.live()
     old = view(await cluster.conversions.shown(base, served), served)
     new = compute(old)
-    if new is old:
-        if not subresource:
-            _advise(call, old)
+    if new is old and not base.untidy:
+        _advise(call, old, old)
         await cluster.store.settled(call.collection, base)
         return old
     _check_preconditions(call, new, old)
     new = on_update(new, old)
     new = call.kind.default(new, applied=applied)
-    if not applied:
-        writer, versions = _writer(call, options), call.versions
+    if not applied and not tracked:
+        writer, versions = writer_of(call, options), call.versions
         new = ssa.track(old, new, call.kind.schema, writer, reset=_reset(call), versions=versions)
     before = new
     new = await cluster.admission.mutate(call, new, old, "UPDATE", options)
@@ -484,12 +497,11 @@ async def _update_once(
         raise StaleError
     check_grant(call, new, old)
     new = _prepared(call, new, old)
-    new = ssa.restore_times(ssa.timeless(new, "scale") if subresource == "scale" else new, old)
+    new = ssa.restore_times(new, old)
     errors = call.kind.validate_update(new, old, subresource=subresource)
     if errors:
         raise invalid_object(errors, group=served.stored_group, kind=served.kind, name=base.name)
-    if not subresource:
-        _advise(call, new)
+    _advise(call, new, old)
     if served.storage == strategies.CRD and not subresource and not is_deleting(old):
         new = strategies.establish(new, cluster.world)
     await cluster.admission.validate(call, new, old, "UPDATE", options)
@@ -539,8 +551,9 @@ async def _store_changed(
     cluster, served = call.cluster, call.served
     new = with_metadata(new, resourceVersion=old["metadata"]["resourceVersion"])
     gone = is_deleting(old) and not finalizers(new) and _may_go(call, new, old)
+    untidy = False
     if not gone:
-        new = call.kind.read_back(new)
+        new, untidy = _tidied(call, call.kind.read_back(new))
     if options.dry_run:
         return new
     if gone:
@@ -548,11 +561,12 @@ async def _store_changed(
         await cluster.store.delete(call.collection, base).committed()
         return new
     migrates = served.custom is not None and base.version not in ("", served.stored_version)
-    if same(new, old) and not migrates:
+    if same(new, old) and not (migrates or untidy or base.untidy):
         await cluster.store.settled(call.collection, base)
         return old
     stored, version = await _stored(call, new), served.stored_version
     write = cluster.store.put(call.collection, base.place, stored, base=base, version=version)
+    write.entry.untidy = untidy
     return await _written(call, write)
 
 
@@ -683,10 +697,10 @@ def _invalid_patch(shown: str, why: str) -> Invalid:
 
 async def _apply(call: Call, body: bytes) -> Result:
     options = WriteOptions.parse(call.request, "PatchOptions", apply=True)
-    config = _configuration(call, body)
+    config = configuration(call, body, kind=call.served.kind, api_version=call.served.api_version)
     _check_repeated_lines(call, body, options)
     live = call.collection.head((call.namespace, call.target.name))
-    writer = _writer(call, options)
+    writer = writer_of(call, options)
     reset = _reset(call)
     if live is not None:
 
@@ -732,9 +746,8 @@ def _check_repeated_lines(call: Call, body: bytes, options: WriteOptions) -> Non
     call.request.warnings.append(why)
 
 
-def _configuration(call: Call, body: bytes) -> JsonObject:
+def configuration(call: Call, body: bytes, *, kind: str, api_version: str) -> JsonObject:
     """Return the applied configuration, in the fields the user wrote; raises 400."""
-    served = call.served
     try:
         config = codec.decode(body, "application/yaml")
     except ValueError as error:
@@ -744,11 +757,11 @@ def _configuration(call: Call, body: bytes) -> JsonObject:
             "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: "
             f"cannot unmarshal {_go_type(config)} into Go value of type map[string]interface {{}}"
         )
-    group_version, kind = config.get("apiVersion") or "/", config.get("kind") or ""
-    if (group_version, kind) != (served.api_version, served.kind):
+    group_version, found = config.get("apiVersion") or "/", config.get("kind") or ""
+    if (group_version, found) != (api_version, kind):
         if "/" not in group_version:
             group_version = "/" + group_version
-        raise failures.bad_request(f"invalid object type: {group_version}, Kind={kind}")
+        raise failures.bad_request(f"invalid object type: {group_version}, Kind={found}")
     meta = config.get("metadata")
     if meta is None:
         config = {**config, "metadata": {}}
@@ -769,6 +782,25 @@ def _addressed(call: Call, config: JsonObject) -> JsonObject:
 
 def _merged(call: Call, merged: JsonObject) -> JsonObject:
     try:
-        return call.kind.canonical(merged)[0]
+        canonical = call.kind.canonical(merged)[0]
     except WireError as error:
         raise cannot_be_handled(call.served.kind, call.served.version, str(error)) from None
+    if call.served.custom is None:
+        return canonical
+    empty = {key: merged["metadata"][key] for key in _CONTAINERS if merged["metadata"].get(key) in ({}, [])}
+    return {**canonical, "metadata": {**canonical["metadata"], **empty}} if empty else canonical
+
+
+#: Metadata that an apply can leave empty in a custom resource.
+_CONTAINERS = ("labels", "annotations", "finalizers", "ownerReferences")
+
+
+def _tidied(call: Call, obj: JsonObject) -> tuple[JsonObject, bool]:
+    """Return an object as it is read back, and whether a real server stores it otherwise.
+
+    It stores what is applied to a custom resource with the empty maps and lists of its metadata, which nobody
+    sees; but the next write, even one that changes nothing, finds other bytes than its own and is one.
+    """
+    if call.served.custom is None or not any(obj["metadata"].get(key) in ({}, []) for key in _CONTAINERS):
+        return obj, False
+    return with_metadata(obj, **{key: obj["metadata"].get(key) or None for key in _CONTAINERS}), True
