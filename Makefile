@@ -3,7 +3,7 @@
 CACHE ?= $(or $(MOORING_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mooring)
 DEV := MOORING_LOCK=dev ./mooring exec
 
-.PHONY: help check format types generated test test-all test-clusters mutants kubernetes kubernetes-down image specs crds soak bench api lock
+.PHONY: help check format types generated test test-all test-clusters mutants kubernetes kubernetes-down image specs crds soak campaign bench api lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s'|'
@@ -55,6 +55,9 @@ soak: ## rounds of faults under a writer, not for CI: make soak ROUNDS=20 MINUTE
 	$(DEV) python bench/soak.py --rounds $(or $(ROUNDS),20)
 	$(DEV) python bench/faults.py --minutes $(or $(MINUTES),30) --faults $(or $(FAULTS),200)
 	$(DEV) pytest -q -m soak
+
+campaign: ## every fault plan of the workloads in bench/campaign.py, or one kept plan: make campaign PLAN=file ARGS=...
+	$(DEV) python -m bench.campaign $(if $(PLAN),--plan $(PLAN)) $(ARGS)
 
 bench: ## the embedded plane beside the real one; the runtime beside kopf and controller-runtime (half an hour)
 	$(DEV) python -m bench.plane

@@ -21,7 +21,7 @@ from typing import Any
 from mooring.actor import run_actor
 from mooring.kube import Client, MergePatch
 from mooring.kube.objects.meta import ObjectMeta
-from mooring.testing.campaign import campaign, replay
+from mooring.testing.campaign import replay, run_campaign
 from mooring.testing.faults import Plan
 from mooring.testing.workload import Step, Workload
 
@@ -92,7 +92,7 @@ async def _all(names: Sequence[str], only: str, keep: Path) -> int:
                     flush=True,
                 )
 
-        result = await campaign(workload, only=lambda plan: only in str(plan), told=told)
+        result = await run_campaign(workload, only=lambda plan: only in str(plan), told=told)
         failed += len(result.failures)
         each = 1000 * result.cpu_seconds / max(1, result.plans)
         print(

@@ -12,7 +12,7 @@ from mooring.kube import AlreadyExists, Client, Key, MergePatch, Object, Part, R
 from mooring.kube.objects.core import ConfigMap
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.runtime import Controller, Done, Manager, Result, crd
-from mooring.testing.campaign import campaign, plans, replay
+from mooring.testing.campaign import plans, replay, run_campaign
 from mooring.testing.faults import Fault, Plan
 from mooring.testing.oracles import learn
 from mooring.testing.workload import Workload, play
@@ -139,7 +139,7 @@ def workload(reconcile: Reconcile) -> Workload:
 async def test_a_sound_operator_passes_every_plan() -> None:
     kinds: set[str] = set()
 
-    result = await campaign(workload(sound), told=lambda plan, _: kinds.add(plan.faults[0].kind))
+    result = await run_campaign(workload(sound), told=lambda plan, _: kinds.add(plan.faults[0].kind))
 
     assert [str(one) for one in result.failures] == []
     assert result.plans > 40
@@ -168,7 +168,7 @@ async def test_a_sound_operator_passes_every_plan() -> None:
 async def test_a_planted_bug_is_caught_and_its_plan_catches_it_again(
     reconcile: Reconcile, caught_by: str, complaint: str
 ) -> None:
-    result = await campaign(workload(reconcile), only=lambda plan: plan.faults[0].kind == caught_by)
+    result = await run_campaign(workload(reconcile), only=lambda plan: plan.faults[0].kind == caught_by)
 
     caught = [one for one in result.failures if any(complaint in said for said in one.complaints)]
     assert caught, result
@@ -227,7 +227,7 @@ async def test_an_extra_deletion_shows_though_the_end_is_the_same() -> None:
             await manager.client.create(child(pair, "left"))
         await say(manager, pair, "Ready")
 
-    result = await campaign(workload(hasty), only=lambda plan: plan.faults[0].kind == "crash-after")
+    result = await run_campaign(workload(hasty), only=lambda plan: plan.faults[0].kind == "crash-after")
 
     said = [complaint for one in result.failures for complaint in one.complaints]
     assert "configmaps default/left was made 2 times, not 1" in said

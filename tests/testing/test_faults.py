@@ -224,6 +224,20 @@ async def test_what_is_skipped_is_never_told(plane: ControlPlane) -> None:
         assert [text for _, text in watcher.told] == ["first", "fourth"]
 
 
+async def test_what_is_skipped_until_a_change_that_never_comes_is_told_after_a_minute(
+    plane: ControlPlane,
+) -> None:
+    async with Watcher(plane, Faults(only("skip", MODIFIED, until=MODIFIED, until_nth=9), plane)) as watcher:
+        await plane.client.create(one("first"))
+        await asyncio.sleep(1)
+        await edit(plane, "second")
+        await asyncio.sleep(50)
+        assert [text for _, text in watcher.told] == ["first"]
+
+        await asyncio.sleep(60)
+        assert [text for _, text in watcher.told] == ["first", "second"]
+
+
 async def test_a_new_process_finds_the_past_and_writes_to_the_present(plane: ControlPlane) -> None:
     faults = Faults(only("stale", MODIFIED, until=MODIFIED, until_nth=2, seconds=20), plane)
     async with Watcher(plane, faults) as watcher:

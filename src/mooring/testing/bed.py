@@ -34,6 +34,7 @@ from mooring.local.plane import Plane, PlaneOptions
 from mooring.operators.host import Operate, apply_crds, operate
 from mooring.operators.registry import Operator, choose
 from mooring.testing.cluster import Cluster
+from mooring.testing.errors import NotInTime
 from mooring.testing.nodes import Nodes
 
 __all__ = ["Bed", "ClusterBed", "KubernetesBed", "NotInTime"]
@@ -43,10 +44,6 @@ P = TypeVar("P", Plane, Nodes, Cluster)
 
 #: Restart backoff of the bed's node: short, so that rounds of faults do not wait for it.
 QUICK = Settings(crash_backoff_initial=0.5, crash_backoff_cap=2.0, stop_grace_cap=5.0)
-
-
-class NotInTime(AssertionError):
-    """What was waited for did not happen; the message says what was there instead."""
 
 
 class _Bed(ABC, Generic[P]):

@@ -1,6 +1,6 @@
 """Every fault plan of a workload, derived from a run without faults, and what became of them.
 
-    result = await campaign(WORKLOAD)
+    result = await run_campaign(WORKLOAD)
     assert not result.failures
 
 Plans follow Sieve's three rules (OSDI 2022), from the changes and requests of the reference run:
@@ -26,7 +26,7 @@ from mooring.testing.faults import Fault, FaultKind, Plan
 from mooring.testing.oracles import Reference, learn
 from mooring.testing.workload import LEASE, Change, Workload, play
 
-__all__ = ["Failure", "Result", "campaign", "plans", "replay"]
+__all__ = ["Failure", "Result", "plans", "replay", "run_campaign"]
 
 #: What may happen to a request that changes something.
 AT_REQUESTS: Final[tuple[FaultKind, ...]] = (
@@ -69,7 +69,7 @@ class Result:
     failures: list[Failure] = field(default_factory=list)
 
 
-async def campaign(
+async def run_campaign(
     workload: Workload,
     *,
     only: Callable[[Plan], bool] = lambda plan: True,

@@ -18,7 +18,7 @@ A fault strikes at a moment. That is the ``nth`` time the operator sends a reque
 | cut, torn, gone | change | the watches that should tell it break; break within a line; end with 410 |
 | stall | change | the watches that should tell it never tell anything again |
 | delay | change | the watches tell it, and all that follows, ``seconds`` later |
-| skip | change | watches tell nothing of it, nor of what follows, until ``until``; then they end with 410 |
+| skip | change | watches tell nothing of it, nor of what follows, until ``until`` or for a minute; then they end with 410 |
 | stale | change | at ``until`` the process dies; the next one finds lists and watches as they were at ``at``, for ``seconds`` |
 """
 
@@ -76,6 +76,8 @@ _REFUSALS: Final = {
     "error": (500, "InternalError", "etcdserver: request timed out"),
 }
 RETRY_AFTER: Final = 3
+#: Virtual seconds that ``skip`` waits for its other end: one that sees nothing may never write it.
+PATIENCE: Final = 60.0
 
 #: The moment of the request that is being carried out, for whoever observes the server's changes.
 request_moment: ContextVar[str] = ContextVar("request_moment", default="")
@@ -223,8 +225,9 @@ class Faults:
     def _begin(self, fault: Fault, resource: str, version: int) -> None:
         gate = _Gate(fault, resource, version)
         self._gates.append(gate)
-        if fault.kind == "delay":
-            self._clock.call_later(fault.seconds, gate.opened.set)
+        if fault.kind in ("delay", "skip"):
+            longest = fault.seconds if fault.kind == "delay" else PATIENCE
+            self._clock.call_later(longest, gate.opened.set)
 
     def _end(self, gate: _Gate) -> None:
         """What lasts until a change has come to it."""

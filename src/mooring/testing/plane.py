@@ -26,7 +26,7 @@ from mooring.local.api.server import ApiServer, LocalTransport
 from mooring.local.api.storage import Collection, Event
 from mooring.local.controllers import register_for_tests
 from mooring.runtime import Manager, render_crd
-from mooring.testing.bed import NotInTime
+from mooring.testing.errors import NotInTime
 from mooring.testing.pods import PodModel, SimulatedPods
 from mooring.testing.timeline import START, Timeline
 

@@ -29,7 +29,7 @@ from mooring.cache.clock import Clock
 from mooring.kube import ApplyPatch, Client, Object, Response, StreamResponse, Transport, TransportError
 from mooring.local.api.server import ApiServer
 from mooring.runtime import Manager, render_crd
-from mooring.testing.bed import NotInTime
+from mooring.testing.errors import NotInTime
 
 __all__ = ["Rig", "Write"]
 

@@ -27,7 +27,7 @@ import structlog
 from mooring.kube import Client, Object
 from mooring.local.api.storage import Collection, Event
 from mooring.runtime import Election, LeaseLost, Manager, redact
-from mooring.testing.bed import NotInTime
+from mooring.testing.errors import NotInTime
 from mooring.testing.faults import Faults, Plan, request_moment
 from mooring.testing.plane import RESTLESS, ControlPlane
 from mooring.testing.pods import PodModel
