@@ -139,8 +139,11 @@ class Run:
             await stage.delete()
 
     def _wanted(self) -> list[int]:
+        """What the masters shall have; nothing certain after a change that was taken back: it just stops."""
         row = self._row
-        masters = (row.before if row.back else row.after) // 2
+        if row.back:
+            return []
+        masters = row.after // 2
         base, more = divmod(16384, masters)
         even = [base] * (masters - more) + [base + 1] * more
         if not row.given:
@@ -274,7 +277,7 @@ def flaws(outcomes: Sequence[Outcome]) -> list[str]:
             said.append(f"{one.row}: {one.lost} keys lost")
         if one.errors:
             said.append(f"{one.row}: the client saw {one.errors}")
-        if one.sizes != one.wanted:
+        if one.sizes != (one.wanted or one.sizes) or sum(one.sizes) != 16384:
             said.append(f"{one.row}: {one.sizes} slots, not {one.wanted}")
         if one.ghosts:
             said.append(f"{one.row}: afterwards {one.ghosts}")

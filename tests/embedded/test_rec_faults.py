@@ -142,3 +142,27 @@ async def test_a_deleted_statefulset_and_service_come_back_with_everything(make:
     await stage.bed.until(lambda: replaced(stage, before), "every pod is a new one", within=90)
     await stage.exact(6)
     assert await stage.kept(500) == 500
+
+
+@pytest.mark.full
+async def test_a_roll_that_fails_at_its_first_pod_is_turned_back_and_said_so(make: Make) -> None:
+    stage = await make()
+    await stage.fill(500)
+    before = {pod.metadata.uid for pod in await stage.pods()}
+
+    await stage.patch({"pod": [{"middlewareImage": "nobody/has:this"}]})
+
+    async def said() -> bool:
+        conditions = (await stage.status()).standard_conditions or []
+        return any("did not come up" in (one.message or "") for one in conditions)
+
+    await stage.bed.until(said, "it says that the new pods do not come up", within=60)
+    await stage.exact(6, within=90)
+    pods = await stage.pods()
+    assert len(before & {pod.metadata.uid for pod in pods}) == 5
+    assert {pod.spec.containers[0].image for pod in pods if pod.spec and pod.spec.containers} == {"redis:7.0"}
+    assert await stage.kept(500) == 500
+
+    await stage.patch({"pod": [{"middlewareImage": "redis:7.0", "annotations": {"team": "a"}}]})
+    await stage.bed.until(lambda: replaced(stage, before), "another change is rolled out", within=120)
+    await stage.exact(6)

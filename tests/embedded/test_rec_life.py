@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import shutil
 import tempfile
@@ -210,3 +211,37 @@ async def running(stage: Stage) -> None:
         return status.phase == "Running" and sorted(roles) == ["master", "slave"]
 
     await stage.bed.until(well, "a master and a replica run", within=60, every=0.2)
+
+
+@pytest.mark.full
+async def test_a_pair_is_rolled_by_a_hand_over_without_a_loss(make: Make) -> None:
+    stage = await make(replicas=2, exact=False)
+    await running(stage)
+    before = {pod.metadata.uid for pod in await stage.pods()}
+    leader = (await stage.status()).leader or ""
+    written: list[str] = []
+
+    async def write() -> None:
+        while True:
+            for pod in await stage.addresses():
+                with contextlib.suppress(DialError, KeyError):
+                    async with stage.dial.link((await stage.addresses())[pod]) as link:
+                        while True:
+                            await link.call("SET", f"w:{len(written)}", "1")
+                            written.append(f"w:{len(written)}")
+                            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.01)
+
+    writing = asyncio.create_task(write())
+    try:
+        await stage.patch({"pod": [{"middlewareImage": "redis:7.0", "annotations": {"team": "a"}}]})
+        await renewed(stage, before)
+        await running(stage)
+    finally:
+        writing.cancel()
+
+    assert len(written) > 100
+    now = (await stage.status()).leader or ""
+    assert now != leader
+    for pod in await stage.addresses():
+        assert await stage.call(pod, "EXISTS", *written) == len(written)

@@ -8,7 +8,16 @@ from typing import Any
 from tests.operators.redis.cluster.builders import NOW
 
 from mooring.operators.redis.cluster.look import Look, Recorded, Wanted
-from mooring.operators.redis.cluster.moves import Follow, InSync, Record, Wait
+from mooring.operators.redis.cluster.moves import (
+    DeletePod,
+    Follow,
+    HandOver,
+    InSync,
+    Record,
+    RestoreTemplate,
+    Wait,
+    WriteTemplate,
+)
 from mooring.operators.redis.cluster.plan import next_step
 from mooring.operators.redis.cluster.topology import Node, Seen, Server
 from mooring.operators.redis.dial import Address
@@ -32,9 +41,9 @@ def node(ordinal: int, *, leads: bool = False, follows: int | None = None, keys:
     return Node(pod=made, server=server)
 
 
-def look(*nodes: Node, leader: str = "demo-0", formed: bool = True) -> Look:
+def look(*nodes: Node, leader: str = "demo-0", formed: bool = True, **wanted: Any) -> Look:
     return Look(
-        wanted=Wanted(nodes=2, pods=2),
+        wanted=Wanted(nodes=2, pods=2, **wanted),
         seen=Seen(nodes=nodes),
         recorded=Recorded(formed=formed, leader=leader),
         places={},
@@ -106,3 +115,41 @@ def test_two_holders_of_unrelated_data_are_left_to_the_user() -> None:
     verdict = next_step(look(node(0, keys=1), node(1, keys=1), leader="", formed=False))
     assert isinstance(verdict, Wait)
     assert verdict.reason == "UnrelatedData"
+
+
+# --- rolling changes ---------------------------------------------------------------------------------------
+
+
+def of_revision(one: Node, revision: str, **pod: Any) -> Node:
+    return replace(one, pod=replace(one.pod, revision=revision, **pod))
+
+
+def test_the_replica_is_made_anew_first_and_the_leader_hands_over_before() -> None:
+    leader, replica = node(0, leads=True, keys=5), node(1, follows=0, keys=5)
+    assert isinstance(next_step(look(leader, replica, stale_template=True)), WriteTemplate)
+
+    both = of_revision(leader, "old"), of_revision(replica, "old")
+    first = next_step(look(*both, revision="new"))
+    assert isinstance(first, DeletePod)
+    assert first.pod == "demo-1"
+
+    second = next_step(look(both[0], of_revision(replica, "new"), revision="new"))
+    assert isinstance(second, HandOver)
+    assert (second.leader.name, second.heir.name) == ("demo-0", "demo-1")
+
+    assert (
+        next_step(look(of_revision(leader, "new"), of_revision(replica, "new"), revision="new")) == InSync()
+    )
+
+
+def test_a_leader_whose_pod_is_being_deleted_hands_over() -> None:
+    leader = of_revision(node(0, leads=True), "a", terminating=True)
+    verdict = next_step(look(leader, of_revision(node(1, follows=0), "a"), revision="a"))
+    assert isinstance(verdict, HandOver)
+
+
+def test_a_pair_turns_back_when_its_new_pod_does_not_come_up() -> None:
+    bad = of_revision(node(1, running=False), "new", trouble="ErrImagePull")
+    verdict = next_step(look(of_revision(node(0, leads=True), "old"), bad, revision="new"))
+    assert isinstance(verdict, RestoreTemplate)
+    assert verdict.revision == "old"

@@ -20,6 +20,7 @@ from mooring.operators.redis.cluster.moves import (
     Record,
     Release,
     Resize,
+    RestoreTemplate,
     Settle,
     Tell,
     Unfollow,
@@ -28,6 +29,7 @@ from mooring.operators.redis.cluster.moves import (
 )
 from mooring.operators.redis.cluster.placement import Place
 from mooring.operators.redis.cluster.plan import next_step
+from mooring.operators.redis.cluster.roll import turn_back
 from mooring.operators.redis.cluster.slots import ALL, count, parse, shares, span
 from mooring.operators.redis.cluster.topology import Mark
 from mooring.operators.redis.cluster.types import AssignStrategy, SlotPlan, SlotRange
@@ -468,6 +470,37 @@ def test_a_pod_that_does_not_come_up_stops_the_roll() -> None:
     assert isinstance(next_step(look(change(members, 4, silent=True), revision="new")), Wait)
 
 
+def hanging(revision: str) -> list[Member]:
+    """A replica was made anew and does not come up; the others run the revision before."""
+    pod = (("running", False), ("trouble", "ErrImagePull"), ("revision", revision))
+    members = of_revision(whole(), 0, 1, 2, 3, 4)
+    return change(members, 5, silent=True, pod=pod)
+
+
+def test_the_first_pod_that_does_not_come_up_brings_the_last_good_template_back() -> None:
+    verdict = next_step(look(hanging("new"), revision="new"))
+    assert isinstance(verdict, RestoreTemplate)
+    assert verdict.revision == "old"
+    assert "demo-5 did not come up (ErrImagePull)" in verdict.why
+
+
+def test_once_it_is_back_the_pod_that_hangs_is_made_anew_from_it() -> None:
+    verdict = next_step(look(hanging("new"), revision="old"))
+    assert isinstance(verdict, DeletePod)
+    assert verdict.pod == "demo-5"
+
+
+def test_a_pod_that_hangs_with_the_template_of_all_others_turns_nothing_back() -> None:
+    assert isinstance(next_step(look(hanging("old"), revision="old")), Wait)
+
+
+def test_a_new_node_that_finds_no_place_turns_nothing_back() -> None:
+    pod = (("running", False), ("trouble", "ErrImagePull"), ("revision", "new"))
+    members = [*of_revision(whole(), 0, 1), Member(ordinal=6, silent=True, pod=pod)]
+    ids = {f"demo-{at}": id_of(at) for at in range(6)}
+    assert turn_back(look(members, nodes=7, revision="new", ids=ids)) is None
+
+
 @pytest.mark.parametrize("rolls", [True, False])
 def test_pods_wait_for_the_user_where_he_wants_it_so(rolls: bool) -> None:
     verdict = next_step(look(of_revision(whole(), 4), revision="new", rolls=rolls))
@@ -506,3 +539,11 @@ def test_who_becomes_a_master_is_decided_when_all_new_nodes_are_there() -> None:
 def test_nodes_that_do_not_know_one_another_meet_before_they_vote() -> None:
     members = change(change(whole(), 0, held="none"), 4, pod=(("ip", "10.0.0.99"),))
     assert isinstance(next_step(look(members)), Meet)
+
+
+def test_an_owner_that_is_gone_is_not_forgotten_before_its_slots_have_a_live_one() -> None:
+    members = change(change(whole(), 0, gone=True), 3, gone=True)
+    ids = {f"demo-{at}": id_of(at) for at in (1, 2, 4, 5)}
+    fresh = [Member(ordinal=6, keys=0), Member(ordinal=7, keys=0)]
+    verdict = next_step(look([*members, *fresh], nodes=8, pods=6, ids=ids))
+    assert not (isinstance(verdict, Forget) and id_of(0) in verdict.ids)

@@ -10,6 +10,7 @@ from dataclasses import replace as changed
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from mooring.actor import Act, Actor, Context, Outcome, Related, Wait, run_actor
@@ -284,8 +285,21 @@ class ClusterActor(Actor[RedisCluster]):
                 found = changed(found, replicas=move.replicas)
             case moves.WriteTemplate():
                 found = changed(found, rewrite=True)
+            case moves.RestoreTemplate():
+                good = await self._template_of(ctx, move.revision)
+                found = changed(found, good=good, why=move.why)
         drift = ctx.children.diff(Specs(ctx.obj, found).objects(), keep=self._mounted(ctx, gathering))
         await ctx.children.apply(drift)
+
+    async def _template_of(self, ctx: Context[RedisCluster], revision: str) -> core.PodTemplateSpec:
+        """The pods' template that a revision kept; raises `NotFound` when it is gone."""
+        kept = await self._manager.client.live.get(
+            apps.ControllerRevision, revision, namespace=ctx.key.namespace
+        )
+        template = ((kept.data or {}).get("spec") or {}).get("template") or {}
+        return msgspec.convert(
+            {name: value for name, value in template.items() if name != "$patch"}, core.PodTemplateSpec
+        )
 
     def _dial(self, gathering: Gathering) -> Dial:
         return Dial(fence=self._manager.fence.check, keys=gathering.found.kept.keys)
@@ -333,6 +347,8 @@ _EVENTS: dict[type[moves.Move], str] = {
     moves.Release: "DeleteNode",
     moves.Promote: "Failover",
     moves.WriteTemplate: "UpgradeClusterStart",
+    moves.RestoreTemplate: "UpgradeClusterFailed",
+    moves.HandOver: "Failover",
     moves.DeletePod: "DeletePod",
 }
 _SUCCESS = {"Creating": "CreateClusterSuccess"}
@@ -363,6 +379,8 @@ def _may_rekey(gathering: Gathering, verdict: moves.Verdict) -> bool:
 def _unmet(cluster: RedisCluster, gathering: Gathering) -> list[str]:
     """What a cluster that works well still does not follow of its declaration."""
     said = unmet(cluster, gathering.specs, gathering.live)
+    if refused := gathering.specs.refused():
+        said.append(f"spec.pod[0]: {refused}; correct it")
     _, dropped = template_lines(gathering.found.template)
     if dropped:
         where = f"ConfigMap {pod_of(gathering.spec).configmap}"

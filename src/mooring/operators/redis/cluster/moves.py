@@ -19,6 +19,7 @@ __all__ = [
     "DeletePod",
     "Follow",
     "Forget",
+    "HandOver",
     "InSync",
     "LetIn",
     "Meet",
@@ -28,6 +29,7 @@ __all__ = [
     "Record",
     "Release",
     "Resize",
+    "RestoreTemplate",
     "Settle",
     "Target",
     "Tell",
@@ -144,6 +146,16 @@ class Follow(Move):
 
 
 @dataclass(frozen=True, kw_only=True)
+class HandOver(Move):
+    """A pair: the leader and its replica change places, with no write acknowledged and lost."""
+
+    leader: Target
+    heir: Target
+    version: str
+    """The leader's."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Record(Move):
     """Write down what must be known before the next step."""
 
@@ -163,6 +175,14 @@ class Resize(Move):
 @dataclass(frozen=True, kw_only=True)
 class WriteTemplate(Move):
     """Write the pods' template as declared now."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestoreTemplate(Move):
+    """Put the last good template back, so that no pod comes up with the one that does not work."""
+
+    revision: str
+    """The ControllerRevision that has it."""
 
 
 @dataclass(frozen=True, kw_only=True)

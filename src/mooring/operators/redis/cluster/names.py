@@ -10,6 +10,7 @@ __all__ = [
     "LINK",
     "MANAGED_SELECTOR",
     "REDIS_PORT",
+    "REFUSED",
     "Names",
     "cluster_of",
     "selector_of",
@@ -19,6 +20,8 @@ REDIS_PORT: Final = 6379
 BUS_PORT: Final = 16379
 INPUTS: Final = "mooring.dev/inputs"
 """Annotation with the digest of the user's inputs a pod template was made from."""
+REFUSED: Final = "mooring.dev/refused"
+"""Annotation with the digest of the inputs whose pods did not come up, and why; they are not tried again."""
 LINK: Final = "redis.middleware.hc.cn"
 """HarmonyCloud's annotation on the StatefulSet: the cluster it belongs to."""
 MANAGED_BY: Final = "operator-manager"

@@ -7,7 +7,17 @@ before it is told to; after a restart of both, the one that was written down lea
 from __future__ import annotations
 
 from mooring.operators.redis.cluster.look import Look, target_of
-from mooring.operators.redis.cluster.moves import Follow, InSync, Record, Verdict, Wait
+from mooring.operators.redis.cluster.moves import (
+    DeletePod,
+    Follow,
+    HandOver,
+    InSync,
+    Record,
+    Verdict,
+    Wait,
+    WriteTemplate,
+)
+from mooring.operators.redis.cluster.roll import turn_back
 from mooring.operators.redis.cluster.topology import Node
 
 __all__ = ["leader_of", "pair"]
@@ -40,6 +50,8 @@ def pair(look: Look) -> Verdict:
             return Follow(
                 target=target_of(one), leader=leader.address, why=f"{one.name} follows {leader.name}"
             )
+    if look.recorded.formed and (verdict := turn_back(look)):
+        return verdict
     others = [one for one in _answering(look) if one is not leader]
     if not others:
         return Wait(reason="ReplicaMissing", message=f"only {leader.name} answers", after=1.0)
@@ -47,7 +59,31 @@ def pair(look: Look) -> Verdict:
         return Wait(reason="Synchronising", message=f"{others[0].name} is not in sync yet", after=0.5)
     if not look.recorded.formed:
         return Record(formed=True, why="a master and its replica are in sync")
-    return InSync()
+    return _roll(look, leader, others[0]) or InSync()
+
+
+def _roll(look: Look, leader: Node, replica: Node) -> Verdict | None:
+    """New pods: the replica's first, then the leader's after it handed over; nothing while one of them is leaving."""
+    leaving = next((one for one in (leader, replica) if one.pod.terminating), None)
+    if leaving is replica:
+        return Wait(reason="PodsStarting", message=f"the pod of {replica.name} is being deleted", after=0.5)
+    if leaving is leader:
+        return _hand_over(leader, replica, why=f"the pod of {leader.name} is being deleted")
+    if look.wanted.stale_template:
+        return WriteTemplate(why="the pods are declared otherwise")
+    if not look.wanted.rolls or not look.wanted.revision:
+        return None
+    old = [one for one in (replica, leader) if one.pod.revision not in ("", look.wanted.revision)]
+    if not old:
+        return None
+    if old[0] is replica:
+        return DeletePod(pod=replica.name, uid=replica.pod.uid, why=f"{replica.name} is of an older revision")
+    return _hand_over(leader, replica, why=f"{leader.name} is to be made anew")
+
+
+def _hand_over(leader: Node, replica: Node, *, why: str) -> HandOver:
+    version = leader.server.version if leader.server is not None else ""
+    return HandOver(leader=target_of(leader), heir=target_of(replica), version=version, why=why)
 
 
 def _answering(look: Look) -> list[Node]:

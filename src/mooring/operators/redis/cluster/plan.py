@@ -26,7 +26,7 @@ from mooring.operators.redis.cluster.moves import (
 )
 from mooring.operators.redis.cluster.pair import pair
 from mooring.operators.redis.cluster.placement import Place, best_master, choose_masters, matched
-from mooring.operators.redis.cluster.roll import roll
+from mooring.operators.redis.cluster.roll import roll, turn_back
 from mooring.operators.redis.cluster.scale import newcomers, scale
 from mooring.operators.redis.cluster.slots import ALL, count, shares, show
 from mooring.operators.redis.cluster.topology import Live, Node
@@ -38,7 +38,7 @@ def next_step(look: Look) -> Verdict:
     """What to do now."""
     if look.wanted.nodes == 2:
         return pair(look)
-    rules = (let_in, found) if not look.recorded.formed else (let_in, heal, scale, waiting, roll)
+    rules = (let_in, found) if not look.recorded.formed else (let_in, heal, turn_back, scale, waiting, roll)
     for rule in rules:
         verdict = rule(look)
         if verdict is not None:

@@ -5,15 +5,71 @@ Only a cluster in which everything is in order gets here, so the first pod that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
 
 from mooring.operators.redis.cluster.look import target_of
-from mooring.operators.redis.cluster.moves import DeletePod, Promote, Verdict, Wait, WriteTemplate
+from mooring.operators.redis.cluster.moves import (
+    DeletePod,
+    Promote,
+    RestoreTemplate,
+    Verdict,
+    Wait,
+    WriteTemplate,
+)
 
 if TYPE_CHECKING:
     from mooring.operators.redis.cluster.look import Look
+    from mooring.operators.redis.cluster.topology import Node
 
-__all__ = ["roll"]
+__all__ = ["roll", "turn_back"]
+
+COMES_UP_WITHIN: Final = timedelta(minutes=10)
+"""How long a pod may take to run."""
+PASSES_WITHIN: Final = timedelta(seconds=10)
+"""In which a claim is bound and a place is found, as a rule."""
+_MAY_PASS: Final = frozenset({"Unschedulable", "UnboundClaim"})
+_HOPELESS: Final = frozenset(
+    {
+        *("ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "CrashLoopBackOff"),
+        *("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "FailedMount"),
+    }
+)
+
+
+def turn_back(look: Look) -> Verdict | None:
+    """A pod that does not come up with the new template ends the roll: the last good one is put back.
+
+    Under OnDelete any pod that dies comes up with the newest one. Afterwards the pod that hangs is made anew.
+    """
+    hanging = [one for one in look.seen.nodes if _hopeless(look, one)]
+    for one in hanging:
+        if one.pod.revision != look.wanted.revision:
+            return DeletePod(pod=one.name, uid=one.pod.uid, why=f"{one.name} hangs in a template put back")
+        serving = Counter(
+            other.pod.revision
+            for other in look.seen.nodes
+            if other.server is not None and other.pod.revision not in ("", look.wanted.revision)
+        )
+        if serving:
+            revision, _ = serving.most_common(1)[0]
+            why = f"{one.name} did not come up ({one.pod.trouble or one.error}), and the last good pods are back"
+            return RestoreTemplate(revision=revision, why=why)
+    return None
+
+
+def _hopeless(look: Look, node: Node) -> bool:
+    """It was a node of the cluster, was made anew, and will not run without a person."""
+    pod = node.pod
+    if node.server is not None or node.held is not None or pod.terminating or not pod.revision:
+        return False
+    if node.name not in look.recorded.ids and look.wanted.nodes != 2:
+        return False  # new to the cluster: that it does not come up is no matter of its template
+    age = look.now - pod.created if pod.created else timedelta()
+    if pod.trouble in _MAY_PASS:
+        return age > PASSES_WITHIN
+    return pod.trouble in _HOPELESS or (not pod.running and age > COMES_UP_WITHIN)
 
 
 def roll(look: Look) -> Verdict | None:

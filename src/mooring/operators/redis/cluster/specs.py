@@ -16,7 +16,15 @@ from mooring.actor import differs, digest
 from mooring.kube.object import Object
 from mooring.kube.objects import apps, core, meta, policy
 from mooring.operators.redis.cluster import scripts
-from mooring.operators.redis.cluster.names import BUS_PORT, INPUTS, LINK, REDIS_PORT, Names, selector_of
+from mooring.operators.redis.cluster.names import (
+    BUS_PORT,
+    INPUTS,
+    LINK,
+    REDIS_PORT,
+    REFUSED,
+    Names,
+    selector_of,
+)
 from mooring.operators.redis.cluster.types import (
     RedisCluster,
     RedisClusterPod,
@@ -77,6 +85,10 @@ class Found:
     """When the one in force came into force, as RFC 3339, while the one before is valid too."""
     rewrite: bool = False
     """The pods' template is to be written anew."""
+    good: core.PodTemplateSpec | None = None
+    """The template to put back."""
+    why: str = ""
+    """Why it is put back."""
 
 
 class Specs:
@@ -174,8 +186,17 @@ class Specs:
 
     def current(self) -> bool:
         """The template in place was made from the user's present inputs."""
+        live, inputs = self._found.live, self.inputs()
+        if live is None or self.refused():
+            return True
+        return (live.metadata.annotations or {}).get(INPUTS) in (None, inputs)
+
+    def refused(self) -> str:
+        """Why pods as they are declared now did not come up, so that the last good ones run; "" for no such thing."""
         live = self._found.live
-        return live is None or (live.metadata.annotations or {}).get(INPUTS) in (None, self.inputs())
+        known = ((live.metadata.annotations if live else None) or {}).get(REFUSED, "")
+        digest_of, _, why = known.partition(" ")
+        return why if digest_of == self.inputs() else ""
 
     def stateful_set(self) -> apps.StatefulSet:
         """The nodes."""
@@ -183,14 +204,19 @@ class Specs:
         there = live.spec.replicas if live is not None and live.spec is not None else None
         template = self._template()
         if live is not None and live.spec is not None and live.spec.template is not None:
-            if not self._found.rewrite:
+            if self._found.good is not None:
+                inputs, template = "restored", self._found.good
+            elif not self._found.rewrite:
                 inputs = (live.metadata.annotations or {}).get(INPUTS, inputs)
                 template = live.spec.template
             elif not differs(template, live.spec.template):
                 template = live.spec.template
         wanted = self._found.replicas if self._found.replicas is not None else there
+        annotations = {INPUTS: inputs, LINK: self._name}
+        if refused := self._found.why or self.refused():
+            annotations[REFUSED] = f"{self.inputs()} {refused}"
         return apps.StatefulSet(
-            metadata=replace(self._meta(self._name), annotations={INPUTS: inputs, LINK: self._name}),
+            metadata=replace(self._meta(self._name), annotations=annotations),
             spec=apps.StatefulSetSpec(
                 replicas=self._spec.replicas if wanted is None else wanted,
                 service_name=self.names.service,

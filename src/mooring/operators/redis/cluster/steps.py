@@ -14,6 +14,7 @@ from mooring.operators.redis.cluster.moves import (
     Claim,
     Follow,
     Forget,
+    HandOver,
     LetIn,
     Meet,
     Move,
@@ -28,16 +29,21 @@ from mooring.operators.redis.cluster.slots import each
 from mooring.operators.redis.cluster.topology import read_node
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused, Unreachable
 from mooring.operators.redis.pods import Pod
+from mooring.operators.redis.versions import capabilities
 
 __all__ = ["StepFailed", "Steps", "is_database_move"]
 
 AS_IS: Final = 1
 FRESH: Final = 2
+HAND_OVER_MS: Final = 3000
+"""Milliseconds in which a pair's leader must have handed over; else it goes on leading."""
+_POD: Final = Pod(name="", ordinal=0)
 _HANDLED: Final = (
     Attach,
     Claim,
     Follow,
     Forget,
+    HandOver,
     LetIn,
     Meet,
     MoveSlots,
@@ -96,6 +102,8 @@ class Steps:
                 await Mover(dial=self._dial, password=self._password).settle(move)
             case MoveSlots():
                 await Mover(dial=self._dial, password=self._password).move(move)
+            case HandOver():
+                await self._hand_over(move)
             case Follow():
                 await self._follow(move)
             case _:
@@ -181,6 +189,49 @@ class Steps:
             if server is None or server.me.slots or (server.me.is_master and server.keys):
                 raise StepFailed(f"{target.name} has slots or keys of its own; it is not taken out")
         await self._forget(move.rest, [one.id for one in move.leavers])
+
+    async def _hand_over(self, move: HandOver) -> None:
+        """Writes wait, the heir has them all, the two change places, and clients look for the leader anew.
+
+        From 6.2 the servers do it themselves (FAILOVER). Before, writes are refused by a demand for more replicas
+        than there are: an error that clients see, in place of a write that is acknowledged and lost.
+        """
+        async with (
+            self._dial.link(move.leader.address, password=self._password) as old,
+            self._dial.link(move.heir.address, password=self._password) as new,
+        ):
+            if capabilities(move.version).pause_writes:
+                await old.call("FAILOVER", "TO", *move.heir.address, "TIMEOUT", HAND_OVER_MS)
+            else:
+                await self._change_places(old, new, move)
+            await self._until_role(new, "master", move.heir.name)
+            await new.call("CONFIG", "SET", "slave-priority", 100)
+            await old.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
+    async def _change_places(self, old: Link, new: Link, move: HandOver) -> None:
+        kept = await old.call("CONFIG", "GET", "min-slaves-to-write")
+        await old.call("CONFIG", "SET", "min-slaves-to-write", 99)
+        try:
+            offset = (await read_node(old, _POD)).server
+            for _ in range(HAND_OVER_MS // 50):
+                heir = (await read_node(new, _POD)).server
+                if offset is not None and heir is not None and heir.offset >= offset.offset:
+                    break
+                await asyncio.sleep(0.05)
+            else:
+                raise StepFailed(f"{move.heir.name} does not catch up with {move.leader.name}")
+            await new.call("SLAVEOF", "NO", "ONE")
+            await old.call("SLAVEOF", *move.heir.address)
+        finally:
+            value = kept[1] if isinstance(kept, list) else next(iter(kept.values()))
+            await old.call("CONFIG", "SET", "min-slaves-to-write", value)
+
+    async def _until_role(self, link: Link, role: str, name: str) -> None:
+        for _ in range(HAND_OVER_MS // 50):
+            if (await link.call("ROLE"))[0] == role:
+                return
+            await asyncio.sleep(0.05)
+        raise StepFailed(f"{name} has not become {role} within {HAND_OVER_MS / 1000:.0f} s")
 
     async def _follow(self, move: Follow) -> None:
         async with self._dial.link(move.target.address, password=self._password) as link:

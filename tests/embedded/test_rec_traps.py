@@ -1,0 +1,154 @@
+"""Traps of Redis Cluster that its settings and the gate at every start are to avoid, on real servers."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import pytest
+from redis.crc import key_slot
+from tests.embedded.test_rec_life import Make, make, plane, remove, renewed, wipe
+from tests.operators.redis.cluster.stage import Stage
+
+from mooring.operators.redis.cluster.topology import Peer
+from mooring.operators.redis.dial import Refused
+
+__all__ = ["make", "plane"]
+
+pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
+
+PAUSE = 5.0
+"""Seconds a fork of a large server, or a slow disk, may hold it up."""
+
+
+async def view_of(stage: Stage, pod: str, id: str) -> Peer:
+    return (await stage.view(pod))[id]
+
+
+async def test_a_master_that_stands_still_for_some_seconds_is_not_replaced(make: Make) -> None:
+    stage = await make()
+    owned = await stage.owned()
+    first, other = list(owned)[:2]
+    me = await stage.me(first)
+
+    loop = asyncio.get_running_loop()
+    stage.bed.kill("default", first, "redis", signal.SIGSTOP)
+    try:
+        end = loop.time() + PAUSE
+        while loop.time() < end:
+            assert not (await view_of(stage, other, me.id)).failed, "the others have given it up"
+            await asyncio.sleep(0.1)
+    finally:
+        stage.bed.kill("default", first, "redis", signal.SIGCONT)
+
+    await stage.exact(6)
+    assert await stage.owned() == owned
+    assert (await stage.me(first)).epoch == me.epoch
+
+
+@pytest.mark.full
+async def test_one_shard_that_is_down_does_not_stop_the_others(make: Make) -> None:
+    stage = await make()
+    owned = await stage.owned()
+    first, other = list(owned)[:2]
+    id = (await stage.me(first)).id
+    (replica,) = [pod for pod in await stage.addresses() if (await stage.me(pod)).master == id]
+    await stage.bed.stop_operators()
+    try:
+        for pod in await stage.addresses():
+            await stage.call(pod, "CONFIG", "SET", "cluster-node-timeout", 1500)
+        for pod in (first, replica):  # nobody lets them in
+            stage.bed.kill("default", pod, "redis")
+
+        async def given_up() -> bool:
+            return (await view_of(stage, other, id)).failed
+
+        await stage.bed.until(given_up, f"{other} says that {first} is down")
+        key = next(str(at) for at in range(10000) if owned[other] >> key_slot(str(at).encode()) & 1)
+        try:
+            answer = await stage.call(other, "SET", key, "1")
+        except Refused as error:
+            answer = error.reply
+        assert answer == "OK"
+    finally:
+        await stage.bed.start_operators()
+    await stage.exact(6, within=90)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("keep", ["nodes.conf", ""])
+async def test_a_server_without_volume_or_persistence_that_restarts_at_once_keeps_the_shards_data(
+    make: Make, keep: str
+) -> None:
+    stage = await make(persistence=False)
+    await stage.fill(1000)
+    await emptied(stage, keep=keep)
+    assert await stage.kept(1000) == 1000
+
+
+async def emptied(stage: Stage, *, keep: str) -> None:
+    """A master's server dies, its data is gone, and it is started again at once at the same address."""
+    first = next(iter(await stage.owned()))
+    await stage.call(first, "CONFIG", "SET", "appendonly", "no")
+    await stage.call(first, "CONFIG", "SET", "save", "")
+    assert wipe(stage, first, keep=keep)
+    before = await restarts(stage, first)
+    stage.bed.kill("default", first, "redis")
+
+    async def again() -> bool:
+        return await restarts(stage, first) > before
+
+    await stage.bed.until(again, f"{first} runs again")
+    await stage.exact(6, within=120)
+
+
+async def restarts(stage: Stage, pod: str) -> int:
+    """How often its container was started anew."""
+    found = next(one for one in await stage.pods() if one.metadata.name == pod)
+    statuses = (found.status.container_statuses if found.status else None) or []
+    return sum(one.restart_count or 0 for one in statuses if one.name == "redis")
+
+
+# --- series ------------------------------------------------------------------------------------------------
+
+ROUNDS = 20
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("keep", ["nodes.conf", ""])
+async def test_twenty_empty_restarts_of_masters_lose_nothing(make: Make, keep: str) -> None:
+    stage = await make()
+    await stage.fill(2000)
+    for _ in range(ROUNDS):
+        await emptied(stage, keep=keep)
+        assert await stage.kept(2000) == 2000
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+async def test_all_pods_deleted_at_once_twenty_times_come_back_with_everything(make: Make) -> None:
+    stage = await make()
+    await stage.fill(2000)
+    for _ in range(ROUNDS):
+        pods = await stage.pods()
+        before = {pod.metadata.uid for pod in pods}
+        await asyncio.gather(*(remove(stage, pod.metadata.name or "") for pod in pods))
+        await renewed(stage, before)
+        await stage.exact(6, within=120)
+        assert await stage.kept(2000) == 2000
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(400)
+async def test_a_minute_after_a_scale_in_no_ghost_has_returned(make: Make) -> None:
+    stage = await make(replicas=10)
+    await stage.fill(5000)
+    await stage.patch({"replicas": 6})
+    await stage.exact(6, within=120)
+    loop = asyncio.get_running_loop()
+    end = loop.time() + 70
+    while loop.time() < end:
+        assert await stage.flaw(6) == ""
+        await asyncio.sleep(1)
+    assert await stage.kept(5000) == 5000
