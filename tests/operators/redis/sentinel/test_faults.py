@@ -315,7 +315,7 @@ async def test_another_master_at_an_address_that_was_ours_keeps_its_data(tmp_pat
 
             # Four greetings' time, eight seconds, after they saw it the sentinels would make it follow.
             took = await operator.until(
-                lambda: not remembered(operator.seen), seconds=5, what="no sentinel remembers its address"
+                lambda: not remembered(operator.seen), seconds=8, what="no sentinel remembers its address"
             )
             async with Dial().link(Address(gone, 6379)) as link:
                 assert (await link.call("ROLE"))[0] == "master", f"after {took:.1f} s"
