@@ -116,9 +116,19 @@ async def test_the_rules_of_redis_clusters_are_what_they_need(
         for replicas in (8, 6):
             await stage.patch({"replicas": replicas})
             await stage.exact(replicas, within=180)
-        image = "redis:7.0"
+        # To a version that does not start, which is turned back, and then to other pods.
+        await stage.patch({"pod": [{"middlewareImage": "redis:none", "requirepass": "first"}]})
+
+        async def turned_back() -> bool:
+            return "did not come up" in str((await stage.status()).standard_conditions)
+
+        await bed.until(turned_back, "the roll is turned back", within=180)
         await stage.patch(
-            {"pod": [{"middlewareImage": image, "requirepass": "first", "annotations": {"made": "anew"}}]}
+            {
+                "pod": [
+                    {"middlewareImage": "redis:7.0", "requirepass": "first", "annotations": {"made": "anew"}}
+                ]
+            }
         )
         await stage.exact(6, within=240)
     finally:
