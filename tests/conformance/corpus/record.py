@@ -18,8 +18,8 @@ _HEAD = """# Requests of the corpus that the embedded server answers otherwise t
 # docs/limits.md says the same in a few words. What is not listed here has to be equal.
 """
 _REASONS = {
-    "rules": "Fewer rules: of the built-in kinds those are checked that matter to what runs here. What breaks another"
-    " rule is accepted, or fewer of its causes are named.",
+    "rules": "Rules: a Service without a name is refused before an address is sought for it; an apply to the status of a"
+    " policy that is not there makes none; an applied handler that is fixed is not judged by its form as well.",
     "ephemeral": "Ephemeral containers are refused: the node agent has none.",
     "scale": "Owners of fields that scale changes: a real server splits and forgets owners then, and knows appliers.",
     "signing": "Signing requests: who asks is another user, and fields that their subresources reset are kept.",

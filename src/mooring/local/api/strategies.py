@@ -305,8 +305,8 @@ def _update_namespace(new: JsonObject, old: JsonObject, world: World) -> JsonObj
 
 def _create_limit_range(obj: JsonObject, world: World) -> JsonObject:
     """Return a limit range with a name: nobody has to give it one."""
-    metadata = obj["metadata"]
-    return obj if metadata.get("name") else {**obj, "metadata": {**metadata, "name": str(uuid.uuid4())}}
+    metadata = {key: value for key, value in obj["metadata"].items() if key != "name" or value}
+    return {**obj, "metadata": {"name": str(uuid.uuid4()), **metadata}}
 
 
 # --- pods -------------------------------------------------------------------------------------------
