@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import signal
 
 import pytest
@@ -10,8 +11,10 @@ from redis.crc import key_slot
 from tests.embedded.test_rec_life import Make, make, plane, remove, renewed, wipe
 from tests.operators.redis.cluster.stage import Stage
 
+from mooring.kube.objects.core import Pod
 from mooring.operators.redis.cluster.topology import Peer
 from mooring.operators.redis.dial import Refused
+from mooring.testing.ledger_cluster import ClusterLedger
 
 __all__ = ["make", "plane"]
 
@@ -92,13 +95,7 @@ async def emptied(stage: Stage, *, keep: str) -> None:
     await stage.call(first, "CONFIG", "SET", "appendonly", "no")
     await stage.call(first, "CONFIG", "SET", "save", "")
     assert wipe(stage, first, keep=keep)
-    before = await restarts(stage, first)
-    stage.bed.kill("default", first, "redis")
-
-    async def again() -> bool:
-        return await restarts(stage, first) > before
-
-    await stage.bed.until(again, f"{first} runs again")
+    await killed(stage, first)
     await stage.exact(6, within=120)
 
 
@@ -109,9 +106,21 @@ async def restarts(stage: Stage, pod: str) -> int:
     return sum(one.restart_count or 0 for one in statuses if one.name == "redis")
 
 
+async def killed(stage: Stage, pod: str) -> None:
+    """kill -9, until its container was started anew."""
+    before = await restarts(stage, pod)
+    stage.bed.kill("default", pod, "redis")
+
+    async def again() -> bool:
+        return await restarts(stage, pod) > before
+
+    await stage.bed.until(again, f"{pod} runs again")
+
+
 # --- series ------------------------------------------------------------------------------------------------
 
 ROUNDS = 20
+MINUTES = 5
 
 
 @pytest.mark.soak
@@ -152,3 +161,35 @@ async def test_a_minute_after_a_scale_in_no_ghost_has_returned(make: Make) -> No
         assert await stage.flaw(6) == ""
         await asyncio.sleep(1)
     assert await stage.kept(5000) == 5000
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+async def test_minutes_of_random_faults_lose_no_write_that_a_replica_confirmed(make: Make) -> None:
+    stage, chance = await make(), random.Random(5)
+    nodes = list((await stage.addresses()).values())
+    ledger = ClusterLedger(nodes, rate=100.0)
+    writing = asyncio.create_task(ledger.write())
+    end = asyncio.get_running_loop().time() + MINUTES * 60
+    try:
+        while asyncio.get_running_loop().time() < end:
+            owned = await stage.owned()
+            masters, replicas = list(owned), [pod for pod in await stage.addresses() if pod not in owned]
+            what = chance.choice(["master killed", "replica killed", "master removed", "master deleted"])
+            victim = chance.choice(replicas if what.startswith("replica") else masters)
+            uids = {pod.metadata.uid for pod in await stage.pods() if pod.metadata.name == victim}
+            if what.endswith("killed"):
+                await killed(stage, victim)
+            elif what.endswith("removed"):
+                await remove(stage, victim)
+                await renewed(stage, uids)
+            else:
+                await stage.bed.client.delete(Pod, victim, namespace="default")
+                await renewed(stage, uids)
+            await stage.exact(6, within=120)
+    finally:
+        ledger.stop()
+        await writing
+    report = await ledger.check(at=next(iter((await stage.addresses()).values())))
+    assert report.lost_confirmed == 0, report.text()
+    assert report.acknowledged > 1000

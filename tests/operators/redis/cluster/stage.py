@@ -157,15 +157,18 @@ class Stage:
 
     async def flaw(self, replicas: int, masters: int | None = None) -> str:
         """What is not as it should be, by the servers' own word; "" when all is."""
+        try:
+            return await self._flaw(replicas, masters)
+        except DialError as error:
+            return str(error)
+
+    async def _flaw(self, replicas: int, masters: int | None) -> str:
         addresses = await self.addresses()
         if len(addresses) != replicas or len(await self.pods()) != replicas:
             return f"{len(addresses)} of {replicas} pods"
         views: dict[str, dict[str, Peer]] = {}
         for pod in addresses:
-            try:
-                views[pod] = await self.view(pod)
-            except DialError as error:
-                return str(error)
+            views[pod] = await self.view(pod)
         mine = {pod: next(p for p in view.values() if "myself" in p.flags) for pod, view in views.items()}
         ids = {peer.id for peer in mine.values()}
         for pod, view in views.items():
