@@ -18,11 +18,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from bench.redis_model import Model, in_memory
+
 from mooring.actor import run_actor
 from mooring.kube import Client, MergePatch
 from mooring.kube.objects.meta import ObjectMeta
+from mooring.operators.redis.sentinel.actor import register
+from mooring.operators.redis.sentinel.types import RedisCluster
 from mooring.testing.campaign import replay, run_campaign
 from mooring.testing.faults import Plan
+from mooring.testing.redis import manifest
 from mooring.testing.workload import Step, Workload
 
 __all__ = ["WORKLOADS", "main"]
@@ -74,8 +80,43 @@ def _deployment(name: str) -> Workload:
     )
 
 
+def _sentinel(name: str) -> Workload:
+    """The Redis sentinel operator on servers that only answer."""
+
+    async def create(client: Client) -> None:
+        document = manifest("demo", persistence=False)
+        body = msgspec.json.encode(document)
+        await client.request("POST", RedisCluster.resource.path(namespace="default"), body=body)
+
+    def edit(**spec: Any) -> Step:
+        async def step(client: Client) -> None:
+            await client.patch(RedisCluster, "demo", MergePatch({"spec": spec}), namespace="default")
+
+        return step
+
+    async def delete(client: Client) -> None:
+        await client.delete(RedisCluster, "demo", namespace="default")
+
+    steps: dict[str, tuple[Step, ...]] = {
+        "create": (create,),
+        "resize": (create, edit(size=5), edit(size=3)),
+        "configure": (create, edit(config={"maxmemory-policy": "allkeys-lru"}), edit(config=None)),
+        "delete": (create, delete, create),
+    }
+    return Workload(
+        name=f"sentinel-{name}",
+        kinds=(RedisCluster,),
+        operator=register,
+        steps=steps[name],
+        model=Model,
+    )
+
+
+_DEPLOYMENT = ("resize", "roll", "delete")
+_SENTINEL = ("create", "resize", "configure", "delete")
 WORKLOADS: dict[str, Callable[[], Workload]] = {
-    f"deployment-{name}": functools.partial(_deployment, name) for name in ("resize", "roll", "delete")
+    **{f"deployment-{name}": functools.partial(_deployment, name) for name in _DEPLOYMENT},
+    **{f"sentinel-{name}": functools.partial(_sentinel, name) for name in _SENTINEL},
 }
 
 
@@ -132,9 +173,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown := sorted(set(options.workloads) - set(WORKLOADS)):
         print(f"no workload {', '.join(unknown)}; there are {', '.join(WORKLOADS)}", file=sys.stderr)
         return 2
-    if options.plan:
-        return asyncio.run(_again(Plan.load(options.plan.read_bytes())))
-    return asyncio.run(_all(options.workloads or list(WORKLOADS), options.only, options.keep))
+    with in_memory():
+        if options.plan:
+            return asyncio.run(_again(Plan.load(options.plan.read_bytes())))
+        return asyncio.run(_all(options.workloads or list(WORKLOADS), options.only, options.keep))
 
 
 if __name__ == "__main__":

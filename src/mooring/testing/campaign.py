@@ -158,10 +158,12 @@ def _unobserved(changes: _Changes) -> Iterator[Fault]:
 
 
 def _cancels(one: Change, later: Change) -> bool:
-    if one.type == "ADDED":
-        return later.type == "DELETED"
     if one.type == "DELETED":
         return later.type == "ADDED"
+    if one.object["metadata"]["uid"] != later.object["metadata"]["uid"]:
+        return False
+    if one.type == "ADDED":
+        return later.type == "DELETED"
     if later.type != "MODIFIED" or one.previous is None:
         return later.type == "DELETED" and bool(one.object["metadata"].get("deletionTimestamp"))
     before, during, after = (_meaning(obj) for obj in (one.previous, one.object, later.object))

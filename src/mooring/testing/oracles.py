@@ -41,14 +41,16 @@ class Reference:
     leaves: Mapping[Key, Leaves]
     counts: Mapping[tuple[str, Key], int]
     masked: frozenset[tuple[Key, tuple[str, ...]]] = field(default_factory=frozenset)
+    #: Beginnings of names whose end is another one in each run, a hash of what differs.
+    unstable: frozenset[Key] = frozenset()
 
     def judge(self, trace: Trace) -> list[str]:
         """What is wrong with a run; nothing, it is hoped."""
-        said = [*dict.fromkeys(trace.violations), *self._differences(_leaves_of(trace))]
+        said = [*dict.fromkeys(trace.violations), *self._differences(_leaves_of(trace, self.unstable))]
         # What is refused for good may wait for the next edit: then what lay between was never made.
         if any(fault.kind == "invalid" for fault in trace.plan.faults):
             return said
-        return [*said, *self._miscounted(_counts(trace))]
+        return [*said, *self._miscounted(_counts(trace, self.unstable))]
 
     def _differences(self, found: Mapping[Key, Leaves]) -> Iterator[str]:
         for key in sorted(self.leaves.keys() - found.keys()):
@@ -78,14 +80,22 @@ async def learn(workload: Workload) -> Reference:
             raise ValueError(
                 f"{workload.name} fails without any fault: {(trace.violations + trace.errors)[:3]}"
             )
-    leaves, others = _leaves_of(first), _leaves_of(second)
-    if leaves.keys() != others.keys():
-        odd = sorted(leaves.keys() ^ others.keys())
-        raise ValueError(f"{workload.name}: two runs without faults differ in {', '.join(map(_named, odd))}")
-    if (counts := _counts(first)) != _counts(second):
+    odd = _leaves_of(first).keys() ^ _leaves_of(second).keys()
+    unstable = frozenset(_beginning(key) for key in odd)
+    leaves, others = _leaves_of(first, unstable), _leaves_of(second, unstable)
+    if odd := leaves.keys() ^ others.keys():
+        raise ValueError(
+            f"{workload.name}: two runs without faults differ in {', '.join(map(_named, sorted(odd)))}"
+        )
+    if (counts := _counts(first, unstable)) != _counts(second, unstable):
         raise ValueError(f"{workload.name}: two runs without faults made or deleted objects unequally often")
     masked = {(key, path) for key in leaves for path in _unequal(leaves[key], others[key])}
-    return Reference(first, leaves, counts, frozenset(masked))
+    return Reference(first, leaves, counts, frozenset(masked), unstable)
+
+
+def _beginning(key: Key) -> Key:
+    """A key whose name ends before its last part."""
+    return key[0], key[1], key[2].rpartition("-")[0]
 
 
 def _named(key: Key) -> str:
@@ -100,17 +110,17 @@ def _unequal(one: Leaves, other: Leaves) -> list[tuple[str, ...]]:
 # --- making runs comparable
 
 
-def _counts(trace: Trace) -> Counter[tuple[str, Key]]:
+def _counts(trace: Trace, unstable: frozenset[Key] = frozenset()) -> Counter[tuple[str, Key]]:
     """How often each object was made and deleted; made-up names count as one."""
-    names = _Names(trace)
+    names = _Names(trace, unstable)
     return Counter(
         (one.type, names.key(one.key)) for one in trace.changes if one.type in ("ADDED", "DELETED")
     )
 
 
-def _leaves_of(trace: Trace) -> dict[Key, Leaves]:
+def _leaves_of(trace: Trace, unstable: frozenset[Key] = frozenset()) -> dict[Key, Leaves]:
     """The end state as paths and values, objects of made-up names numbered."""
-    names = _Names(trace)
+    names = _Names(trace, unstable)
     found: dict[Key, Leaves] = {}
     for key, obj in sorted(trace.state.items(), key=lambda item: item[0]):
         plain = names.key(key)
@@ -129,7 +139,8 @@ def _leaves_of(trace: Trace) -> dict[Key, Leaves]:
 class _Names:
     """The names that the server made up in one run, and what stands for them."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, unstable: frozenset[Key]) -> None:
+        self._unstable = unstable
         made: dict[str, str] = {}
         for change in trace.changes:
             meta = change.object["metadata"]
@@ -140,6 +151,8 @@ class _Names:
 
     def key(self, key: Key) -> Key:
         """A key without what was made up."""
+        if (start := _beginning(key)) in self._unstable:
+            return key[0], key[1], f"{start[2]}-*"
         return key[0], key[1], self.text(key[2])
 
     def text(self, text: str) -> str:
