@@ -113,7 +113,7 @@ async def test_a_key_on_both_sides_is_the_sources(both: tuple[Target, Target]) -
         with contextlib.suppress(MoveFailed, TimeoutError):
             await asyncio.wait_for(Mover(dial=DIAL).move(step(source, target, slot, slot)), 5)
 
-        assert await taking.call("GET", "both") == "newer"
+        assert await taking.pipeline([("GET", "both")]) == ["newer"]
 
 
 async def test_a_large_key_travels_alone(both: tuple[Target, Target]) -> None:
