@@ -427,3 +427,15 @@ async def test_a_template_is_warned_of_when_its_owner_changes(api: Client) -> No
     assert "Warning" not in labelled.headers
     scaled = await api.send("PATCH", path + "/d/scale", {"spec": {"replicas": 2}}, content_type=merge)
     assert "Warning" in scaled.headers
+
+
+async def test_an_applied_value_that_only_a_conversion_refuses_is_no_bad_request(api: Client) -> None:
+    path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/a"
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "a"}}
+    body = {**lease, "spec": {"renewTime": "wrong"}}
+    status = await api.refused(
+        500, "PATCH", path, body, content_type="application/apply-patch+yaml", fieldManager="me"
+    )
+    assert status["message"].startswith(
+        "failed to convert new object (/a; coordination.k8s.io/v1, Kind=Lease)"
+    )

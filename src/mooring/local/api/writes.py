@@ -714,7 +714,7 @@ async def _apply(call: Call, body: bytes) -> Result:
                 reset=reset,
                 versions=call.versions,
             )
-            return merged if merged is old else _merged(call, merged)
+            return merged if merged is old else _merged(call, merged, config)
 
         return 200, await update(call, compute, options, applied=True)
     if call.target.subresource:
@@ -726,7 +726,7 @@ async def _apply(call: Call, body: bytes) -> Result:
     config = strategies.drop_status(with_metadata(config, resourceVersion=None), call.served)
     named = bool(config["metadata"].get("name"))
     merged = ssa.apply(None, config, call.kind.schema, writer, force=options.force, reset=reset)
-    new = _merged(call, with_metadata(merged, name=call.target.name))
+    new = _merged(call, with_metadata(merged, name=call.target.name), config)
     if not named:
         raise _nameless(call)
     return 201, await store_new(call, new, options, applied=True)
@@ -780,11 +780,20 @@ def _addressed(call: Call, config: JsonObject) -> JsonObject:
     return config
 
 
-def _merged(call: Call, merged: JsonObject) -> JsonObject:
+def _merged(call: Call, merged: JsonObject, config: JsonObject) -> JsonObject:
+    """Return what an applied configuration makes of an object in canonical form; raises 400 and 500."""
+    served, meta = call.served, config["metadata"]
     try:
         canonical = call.kind.canonical(merged)[0]
     except WireError as error:
-        raise cannot_be_handled(call.served.kind, call.served.version, str(error)) from None
+        if served.custom is not None:
+            raise cannot_be_handled(served.kind, served.version, str(error)) from None
+        kind = f"{served.group}/{served.version}, Kind={served.kind}"
+        what = f"{meta.get('namespace') or ''}/{meta.get('name') or ''}; {kind}"
+        raise failures.without_reason(
+            f"failed to convert new object ({what}) to proper version: unable to convert unstructured object to"
+            f" {kind}: {error}"
+        ) from None
     if call.served.custom is None:
         return canonical
     empty = {key: merged["metadata"][key] for key in _CONTAINERS if merged["metadata"].get(key) in ({}, [])}
