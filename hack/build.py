@@ -75,7 +75,7 @@ TIERS = {"kubernetes": _of_kubernetes(), "full": _of_full(), "cluster": _of_clus
 
 
 def prepare(tiers: Iterable[str]) -> None:
-    """Build what these tiers need, and print the seconds of what was not there; raises what a build raises."""
+    """Build what these tiers need, and tell what took more than a moment; raises what a build raises."""
     wanted = {what: how for tier in tiers for what, how in TIERS[tier].items()}
     for what, how in wanted.items():
         began = time.monotonic()
