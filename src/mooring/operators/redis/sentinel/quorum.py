@@ -39,6 +39,8 @@ TURNED_WITHIN = 30.0
 """Seconds after a fail-over in which a foreign follower may not have been turned to the new master yet."""
 HAUNTED_AGAIN = 0.2
 """Seconds between two looks while sentinels remember what is not ours: after eight they make it follow our master."""
+LEARNING_AGAIN = 0.3
+"""Seconds between two looks while a sentinel gets to know the others, which takes two at most."""
 LEARN_WITHIN = 30.0
 """Seconds a sentinel gets to know every replica and peer (it asks every 10); then it is pointed anew."""
 
@@ -217,7 +219,10 @@ def _teach(
     what = "takes the master for dead" if it.master_down else "does not know every replica and sentinel yet"
     remedy = "; check that its pod reaches the others, or delete it" if late else ""
     return Wait(
-        reason="SentinelsLearning", message=f"{one.name} {what}{remedy}", after=1.0, stalled=bool(late)
+        reason="SentinelsLearning",
+        message=f"{one.name} {what}{remedy}",
+        after=1.0 if late else LEARNING_AGAIN,
+        stalled=bool(late),
     )
 
 
