@@ -78,6 +78,8 @@ _REFUSALS: Final = {
 RETRY_AFTER: Final = 3
 #: Virtual seconds that ``skip`` waits for its other end: one that sees nothing may never write it.
 PATIENCE: Final = 60.0
+#: Virtual seconds after which what was refused for good has been tried again.
+REFUSED: Final = 600.0
 
 #: The moment of the request that is being carried out, for whoever observes the server's changes.
 request_moment: ContextVar[str] = ContextVar("request_moment", default="")
@@ -129,6 +131,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"{self.workload}: {'; '.join(map(str, self.faults)) or 'no fault'}"
 
 
+def _lasts(fault: Fault) -> float:
+    """Virtual seconds for which an operator may be held up; an object that came and went meanwhile is not waited for."""
+    if fault.kind == "skip" and not fault.at.startswith("MODIFIED"):
+        return 0.0
+    return {"delay": fault.seconds + 1.0, "skip": PATIENCE, "stall": 2 * PATIENCE, "invalid": REFUSED}.get(
+        fault.kind, 0.0
+    )
+
+
 class _Gate:
     """What is held back of one resource's changes, from a version on."""
 
@@ -155,6 +166,8 @@ class Faults:
         self.on_write: Callable[[str, int], object] = lambda moment, nth: None
         #: Resources that the operator watched so far.
         self.watched: set[str] = set()
+        #: When, by the clock, the last fault will be over that a user would wait for before the next edit.
+        self.over = 0.0
         #: The faults that came to strike.
         self.struck: list[Fault] = []
         self.died = asyncio.Event()
@@ -190,6 +203,7 @@ class Faults:
         for fault in due:
             self._waiting.remove(fault)
             self.struck.append(fault)
+            self.over = max(self.over, self._clock.monotonic() + _lasts(fault))
         return due
 
     def count(self, moment: str) -> int:

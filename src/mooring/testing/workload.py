@@ -155,6 +155,9 @@ class _Play:
             for step in self._workload.steps:
                 await step(plane.client)
                 await plane.settle()
+                if (left := self._faults.over - plane.clock.monotonic()) > 0:
+                    await plane.clock.sleep(left)
+                    await plane.settle()
             await plane.settle(CALM)
         except NotInTime:
             last = ", ".join(f"{one.at} by {one.by or 'others'}" for one in trace.changes[-3:])
