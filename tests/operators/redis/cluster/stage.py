@@ -161,6 +161,8 @@ class Stage:
             return await self._flaw(replicas, masters)
         except DialError as error:
             return str(error)
+        except KeyError as gone:  # between two questions
+            return f"{gone} has no address"
 
     async def _flaw(self, replicas: int, masters: int | None) -> str:
         addresses = await self.addresses()
