@@ -18,7 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from tests.local.api.conftest import CM, Client, Json, config_map
 
 from mooring.local.api import ApiServer, User
-from mooring.local.api.auth import ADMIN, Authenticator
+from mooring.local.api.access.authentication import ADMIN, Authenticator
 from mooring.local.api.tls import Certificates, ensure_certificates
 
 ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles"

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.local.api.conftest import CM, Client
 
-from mooring.local.api import codec, jsonpath, protobuf, spdy
-from mooring.local.api.table import duration
+from mooring.local.api import codec, jsonpath, protobuf
+from mooring.local.api.published.table import duration
+from mooring.local.api.streams import spdy
 
 DEFINITIONS = {
     ("v1", "ConfigMap"): "io.k8s.api.core.v1.ConfigMap",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.local.api.conftest import CM, PODS, Client, Json, config_map, pod
 
-from mooring.local.api.cel_objects import as_maps
+from mooring.local.api.cel.objects import as_maps
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 POLICIES, BINDINGS = f"{GROUP}/mutatingadmissionpolicies", f"{GROUP}/mutatingadmissionpolicybindings"

@@ -16,7 +16,8 @@ import msgspec
 import pytest
 from tests.local.api.conftest import PODS, Client, pod
 
-from mooring.local.api import ApiServer, User, spdy
+from mooring.local.api import ApiServer, User
+from mooring.local.api.streams import spdy
 
 TOKEN = "t"
 

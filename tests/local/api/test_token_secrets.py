@@ -11,7 +11,7 @@ import pytest
 from tests.local.api.conftest import CM, Client, config_map
 
 from mooring.local.api import ApiServer
-from mooring.local.api.tokens import TokenError
+from mooring.local.api.access.tokens import TokenError
 
 Json = Any
 

@@ -11,7 +11,7 @@ import pytest
 from tests.local.api.conftest import CM, CRDS, PODS, WIDGETS, Client, config_map, definition, pod
 
 from mooring.local.api import ApiServer
-from mooring.local.api.tokens import TokenError
+from mooring.local.api.access.tokens import TokenError
 
 SVC = "/api/v1/namespaces/default/services"
 

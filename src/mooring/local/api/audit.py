@@ -22,8 +22,8 @@ from typing import Any, Final
 import msgspec
 
 from mooring.local.api import codec
+from mooring.local.api.access.rbac import Attributes
 from mooring.local.api.http import Answer, Request, User
-from mooring.local.api.rbac import Attributes
 
 __all__ = ["AuditLog", "Policy", "PolicyError", "Record"]
 

@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from mooring.local.api import codec, conversion, failures, services
-from mooring.local.api.authorization import Authorizer
+from mooring.local.api.access.authorization import Authorizer
+from mooring.local.api.access.tokens import Authority, TokenError
 from mooring.local.api.codec import Format
 from mooring.local.api.custom import Conversions, Learned
-from mooring.local.api.gateway import NodeGateway
 from mooring.local.api.http import Request, User
 from mooring.local.api.kinds import Kind
 from mooring.local.api.options import WriteOptions
@@ -20,7 +20,7 @@ from mooring.local.api.registry import Registry, Served
 from mooring.local.api.request import Target, Verb
 from mooring.local.api.storage import Collection, Entry, Store, encode_tail
 from mooring.local.api.strategies import World
-from mooring.local.api.tokens import Authority, TokenError
+from mooring.local.api.streams.gateway import NodeGateway
 
 __all__ = ["Admission", "Call", "Cluster", "Operation", "as_read", "view"]
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mooring.local.api import constraints, names
-from mooring.local.api.cel import Rules, compile_rules
+from mooring.local.api.cel.rules import Rules, compile_rules
 from mooring.local.api.defaults import default_builtin
-from mooring.local.api.descriptions import text_of
 from mooring.local.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required
+from mooring.local.api.published.descriptions import text_of
 from mooring.local.api.schema import Schema, builtin, compile_structural
 from mooring.local.api.structural import check_schema
 

@@ -17,12 +17,12 @@ from typing import Any
 import msgspec
 
 from mooring.local.api import failures, schema
+from mooring.local.api.admission.webhooks import WebhookClient, WebhookError
 from mooring.local.api.crd import CompiledVersion
 from mooring.local.api.registry import Registry, Served
 from mooring.local.api.schema import Schema
 from mooring.local.api.storage import Entry, encode_tail
 from mooring.local.api.validation.metadata import annotation_errors, label_errors
-from mooring.local.api.webhooks import WebhookClient, WebhookError
 
 __all__ = ["Conversions", "Learned", "Unconverted", "shape"]
 

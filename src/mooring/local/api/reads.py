@@ -13,11 +13,12 @@ from typing import Any
 import msgspec
 
 from mooring.kube.errors import ApiError
-from mooring.local.api import codec, failures, fields, table
+from mooring.local.api import codec, failures, fields
 from mooring.local.api.call import Call, as_read, view
 from mooring.local.api.codec import Format
 from mooring.local.api.errors import invalid_object
 from mooring.local.api.http import Answer, Query
+from mooring.local.api.published import table
 from mooring.local.api.registry import Served
 from mooring.local.api.selectors import Filter
 from mooring.local.api.storage import CompactedError, Entry, Event, encode_tail, stamp

@@ -23,28 +23,28 @@ from multidict import CIMultiDict
 from mooring.kube.errors import ApiError, TransportError
 from mooring.kube.transport import Response, StreamResponse
 from mooring.local.api import codec, deletes, failures, metrics, reads, subresources, writes
-from mooring.local.api.admission import Admission
+from mooring.local.api.access.authentication import ADMIN, Authenticator, of_certificate
+from mooring.local.api.access.authorization import MASTERS, Authorizer, attributes_of
+from mooring.local.api.access.impersonation import impersonated
+from mooring.local.api.access.reviews import VIRTUAL
+from mooring.local.api.access.token_secrets import TokenSecrets
+from mooring.local.api.access.tokens import ISSUER, Authority
+from mooring.local.api.admission.chain import Admission
+from mooring.local.api.admission.quotas import Quotas
+from mooring.local.api.admission.webhooks import WebhookClient
 from mooring.local.api.audit import AuditLog
-from mooring.local.api.auth import ADMIN, Authenticator, of_certificate
-from mooring.local.api.authorization import MASTERS, Authorizer, attributes_of
 from mooring.local.api.bootstrap import bootstrap
 from mooring.local.api.call import Call, Cluster
 from mooring.local.api.custom import Conversions
-from mooring.local.api.discovery import Discovery
-from mooring.local.api.gateway import NodeGateway
 from mooring.local.api.http import BODY_LIMIT, Answer, Query, Request, User
-from mooring.local.api.impersonation import impersonated
 from mooring.local.api.maintenance import Maintenance
-from mooring.local.api.quotas import Quotas
+from mooring.local.api.published.discovery import Discovery
 from mooring.local.api.registry import Registry, Served
 from mooring.local.api.request import Target, parse_path, segments
-from mooring.local.api.reviews import VIRTUAL
 from mooring.local.api.schema import builtin
 from mooring.local.api.storage import Entry, Event, MemoryBackend, SqliteBackend, StorageError, Store
 from mooring.local.api.strategies import CRD, World
-from mooring.local.api.token_secrets import TokenSecrets
-from mooring.local.api.tokens import ISSUER, Authority
-from mooring.local.api.webhooks import WebhookClient
+from mooring.local.api.streams.gateway import NodeGateway
 
 __all__ = ["ApiServer", "LocalTransport"]
 

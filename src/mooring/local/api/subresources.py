@@ -5,20 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from mooring.local.api import (
-    eviction,
-    exec,
-    failures,
-    fields,
-    logs,
-    reads,
-    scale,
-    token_requests,
-    writes,
-)
+from mooring.local.api import eviction, failures, fields, reads, scale, writes
+from mooring.local.api.access import token_requests
 from mooring.local.api.call import Call
 from mooring.local.api.http import Answer
 from mooring.local.api.objectmeta import is_deleting, rfc3339, with_metadata
+from mooring.local.api.streams import exec, logs
 
 __all__ = ["answer", "bind"]
 

@@ -24,11 +24,12 @@ from mooring.local.api import (
     wire,
 )
 from mooring.local.api import apply as ssa
+from mooring.local.api.access.escalation import check_grant
+from mooring.local.api.access.rbac import Attributes
 from mooring.local.api.call import Call, view
 from mooring.local.api.constraints import same
 from mooring.local.api.custom import Unconverted
 from mooring.local.api.errors import cannot_be_handled, invalid_object, strict_decoding
-from mooring.local.api.escalation import check_grant
 from mooring.local.api.objectmeta import (
     finalizers,
     generate_name,
@@ -39,7 +40,6 @@ from mooring.local.api.objectmeta import (
     with_metadata,
 )
 from mooring.local.api.options import WriteOptions
-from mooring.local.api.rbac import Attributes
 from mooring.local.api.storage import Entry, StaleError, Write
 from mooring.local.api.wire import WireError, json_type
 

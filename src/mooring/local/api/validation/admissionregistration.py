@@ -8,7 +8,7 @@ from typing import Final
 from cel_expr_python import cel
 
 from mooring.local.api import names
-from mooring.local.api.cel_objects import as_maps
+from mooring.local.api.cel.objects import as_maps
 from mooring.local.api.fields import duplicate, forbidden, invalid, not_supported, required
 from mooring.local.api.validation.matching import (
     FAILURES,

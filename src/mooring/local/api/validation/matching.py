@@ -8,7 +8,7 @@ from typing import Any, Final
 from cel_expr_python import cel
 
 from mooring.local.api import names
-from mooring.local.api.cel import CompileError, compiled
+from mooring.local.api.cel.rules import CompileError, compiled
 from mooring.local.api.fields import duplicate, invalid, not_supported, required, too_many
 from mooring.local.api.validation.metadata import selector_errors
 from mooring.local.api.validation.rules import (

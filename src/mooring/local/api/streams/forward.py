@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
-from mooring.local.api.spdy import Connection, Pipe, Stream
+from mooring.local.api.streams.spdy import Connection, Pipe, Stream
 
 __all__ = ["forward"]
 

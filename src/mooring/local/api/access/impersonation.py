@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
 from mooring.kube.errors import Forbidden
-from mooring.local.api import failures, rbac
-from mooring.local.api.authorization import MASTERS, Authorizer, refused
+from mooring.local.api import failures
+from mooring.local.api.access import rbac
+from mooring.local.api.access.authorization import MASTERS, Authorizer, refused
+from mooring.local.api.access.rbac import Attributes
 from mooring.local.api.http import User
-from mooring.local.api.rbac import Attributes
 
 __all__ = ["impersonated"]
 

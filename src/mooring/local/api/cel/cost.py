@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
 
-from mooring.local.api.cel_ast import Message, escape, message_of, one_of, text_of
+from mooring.local.api.cel.checks import Message, escape, message_of, one_of, text_of
 from mooring.local.api.schema import META, MISSING, Schema
 
 __all__ = ["RULE_LIMIT", "SCHEMA_LIMIT", "Budget", "exceeded", "most_elements", "rule_cost", "times_at_most"]

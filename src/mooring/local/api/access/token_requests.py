@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from mooring.local.api import failures, fields, reads, writes
+from mooring.local.api.access.tokens import ISSUER, Claims
 from mooring.local.api.call import Call
 from mooring.local.api.errors import invalid_object
 from mooring.local.api.fields import FieldError
 from mooring.local.api.http import Answer
 from mooring.local.api.objectmeta import rfc3339
-from mooring.local.api.tokens import ISSUER, Claims
 
 __all__ = ["request_token"]
 

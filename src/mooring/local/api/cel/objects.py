@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from mooring.local.api.cel_ast import unescape
+from mooring.local.api.cel.checks import unescape
 
 __all__ = ["Literals", "as_maps"]
 

@@ -12,10 +12,10 @@ from dataclasses import replace
 from datetime import datetime
 
 from mooring.local.api import failures
+from mooring.local.api.access.tokens import ISSUER, Authority, Claims, TokenError
 from mooring.local.api.http import Request, User
 from mooring.local.api.objectmeta import is_deleting
 from mooring.local.api.storage import Store
-from mooring.local.api.tokens import ISSUER, Authority, Claims, TokenError
 
 __all__ = ["ADMIN", "ANONYMOUS", "Authenticator", "of_certificate"]
 

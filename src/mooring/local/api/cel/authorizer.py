@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from cel_expr_python import cel
 
-from mooring.local.api.authorization import Decision
+from mooring.local.api.access.authorization import Decision
+from mooring.local.api.access.rbac import Attributes
 from mooring.local.api.http import User
-from mooring.local.api.rbac import Attributes
 
 __all__ = ["asking", "authorizer_functions", "authorizer_of"]
 

@@ -21,9 +21,9 @@ from typing import Any, Final
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional, ext_strings
 
-from mooring.local.api.cel_ast import escape, field_errors
-from mooring.local.api.cel_authorizer import authorizer_functions
-from mooring.local.api.cel_cost import (
+from mooring.local.api.cel.authorizer import authorizer_functions
+from mooring.local.api.cel.checks import escape, field_errors
+from mooring.local.api.cel.cost import (
     RULE_LIMIT,
     SCHEMA_LIMIT,
     Budget,
@@ -32,7 +32,7 @@ from mooring.local.api.cel_cost import (
     rule_cost,
     times_at_most,
 )
-from mooring.local.api.cel_functions import kubernetes_functions
+from mooring.local.api.cel.functions import kubernetes_functions
 from mooring.local.api.constraints import same
 from mooring.local.api.fields import FieldError, duplicate, forbidden, invalid, omitted, required
 from mooring.local.api.schema import META, MISSING, Schema

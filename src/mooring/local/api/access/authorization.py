@@ -8,9 +8,10 @@ from typing import Any
 from urllib.parse import unquote
 
 from mooring.kube.errors import ApiError, Forbidden
-from mooring.local.api import failures, rbac
+from mooring.local.api import failures
+from mooring.local.api.access import rbac
+from mooring.local.api.access.rbac import Attributes, Rule
 from mooring.local.api.http import Request, User
-from mooring.local.api.rbac import Attributes, Rule
 from mooring.local.api.request import Target
 from mooring.local.api.storage import Entry, Event, Store
 

@@ -9,11 +9,11 @@ from cel_expr_python import cel
 
 from mooring.kube.errors import ApiError, api_error
 from mooring.local.api import failures
+from mooring.local.api.access.rbac import Attributes
+from mooring.local.api.admission.review import EXEMPT, Review, rule_matches, selected
 from mooring.local.api.call import Call
-from mooring.local.api.cel import CompileError, compiled, failure
-from mooring.local.api.cel_authorizer import asking, authorizer_of
-from mooring.local.api.rbac import Attributes
-from mooring.local.api.review import EXEMPT, Review, rule_matches, selected
+from mooring.local.api.cel.authorizer import asking, authorizer_of
+from mooring.local.api.cel.rules import CompileError, compiled, failure
 from mooring.local.api.selectors import label_selector
 from mooring.local.api.validation.matching import VARIABLES
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from mooring.kube.errors import ApiError, Invalid
 from mooring.local.api import merge, patch
-from mooring.local.api.cel_objects import as_maps
-from mooring.local.api.policies import (
+from mooring.local.api.admission.policies import (
     ConfigurationError,
     ExpressionError,
     bound,
@@ -22,7 +21,8 @@ from mooring.local.api.policies import (
     seen,
     variables_of,
 )
-from mooring.local.api.review import Review
+from mooring.local.api.admission.review import Review
+from mooring.local.api.cel.objects import as_maps
 from mooring.local.api.schema import Schema
 from mooring.local.api.wire import WireError
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
+from mooring.local.api.access.rbac import Attributes
 from mooring.local.api.call import Call
 from mooring.local.api.constraints import same
-from mooring.local.api.rbac import Attributes
 
 __all__ = ["SIGNING_REQUESTS", "check_decision", "with_requester"]
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from mooring.kube.errors import NotFound
-from mooring.local.api import rbac
-from mooring.local.api.authorization import GROUP, MASTERS
+from mooring.local.api.access import rbac
+from mooring.local.api.access.authorization import GROUP, MASTERS
+from mooring.local.api.access.rbac import Attributes, Rule
 from mooring.local.api.call import Call
 from mooring.local.api.objectmeta import differs, with_metadata
-from mooring.local.api.rbac import Attributes, Rule
 
 __all__ = ["check_grant"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from mooring.kube.errors import ApiError
-from mooring.local.api.policies import (
+from mooring.local.api.admission.policies import (
     ConfigurationError,
     ExpressionError,
     bound,
@@ -20,7 +20,7 @@ from mooring.local.api.policies import (
     seen,
     variables_of,
 )
-from mooring.local.api.review import Review
+from mooring.local.api.admission.review import Review
 
 __all__ = ["check_policies"]
 

@@ -18,9 +18,9 @@ import msgspec
 
 from mooring.kube.errors import ApiError, TransportError, api_error
 from mooring.kube.transport import Transport
+from mooring.local.api.access.tokens import Authority
 from mooring.local.api.objectmeta import is_deleting
 from mooring.local.api.storage import Collection, Entry, Event, Place, Store
-from mooring.local.api.tokens import Authority
 
 __all__ = ["TokenSecrets"]
 

@@ -9,20 +9,20 @@ from typing import Any
 
 from mooring.kube.errors import ApiError
 from mooring.local.api import failures, patch
-from mooring.local.api.accounts import account_made, with_account
-from mooring.local.api.admissionpolicies import check_policies
+from mooring.local.api.access.accounts import account_made, with_account
+from mooring.local.api.access.signingrequests import SIGNING_REQUESTS, check_decision, with_requester
+from mooring.local.api.admission.admissionpolicies import check_policies
+from mooring.local.api.admission.limitranges import check_limits, with_default_limits
+from mooring.local.api.admission.mutatingpolicies import Mutations
+from mooring.local.api.admission.policies import ExpressionError, conditions_hold, seen
+from mooring.local.api.admission.quotas import Quotas
+from mooring.local.api.admission.review import EXEMPT, Review, rule_matches, selected
+from mooring.local.api.admission.runtimeclasses import with_runtime_class
+from mooring.local.api.admission.webhooks import Reply, WebhookClient, WebhookError, denied
 from mooring.local.api.call import Call, Operation
-from mooring.local.api.limitranges import check_limits, with_default_limits
-from mooring.local.api.mutatingpolicies import Mutations
 from mooring.local.api.objectmeta import finalizers, with_metadata
 from mooring.local.api.options import WriteOptions
-from mooring.local.api.policies import ExpressionError, conditions_hold, seen
-from mooring.local.api.quotas import Quotas
-from mooring.local.api.review import EXEMPT, Review, rule_matches, selected
-from mooring.local.api.runtimeclasses import with_runtime_class
-from mooring.local.api.signingrequests import SIGNING_REQUESTS, check_decision, with_requester
 from mooring.local.api.storage import Store
-from mooring.local.api.webhooks import Reply, WebhookClient, WebhookError, denied
 
 __all__ = ["Admission"]
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
-from mooring.local.api import codec, crd, failures, openapi_v2
-from mooring.local.api.descriptions import described
+from mooring.local.api import codec, crd, failures
 from mooring.local.api.http import Answer, Request
-from mooring.local.api.openapi_paths import paths_of
+from mooring.local.api.published import openapi_v2
+from mooring.local.api.published.descriptions import described
+from mooring.local.api.published.openapi_paths import paths_of
 from mooring.local.api.registry import Registry, Served
 
 __all__ = ["GIT_VERSION", "Discovery"]

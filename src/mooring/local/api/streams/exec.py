@@ -15,13 +15,13 @@ import msgspec
 from aiohttp import WSMsgType, web
 
 from mooring.local.api import failures
-from mooring.local.api import forward as ports
-from mooring.local.api.authorization import attributes_of
+from mooring.local.api.access.authorization import attributes_of
 from mooring.local.api.call import Call
-from mooring.local.api.gateway import NodeGateway
 from mooring.local.api.http import Answer
-from mooring.local.api.logs import container_of
-from mooring.local.api.pipes import (
+from mooring.local.api.streams import forward as ports
+from mooring.local.api.streams.gateway import NodeGateway
+from mooring.local.api.streams.logs import container_of
+from mooring.local.api.streams.pipes import (
     TunnelPipe,
     is_spdy,
     spdy_protocol,
@@ -29,7 +29,7 @@ from mooring.local.api.pipes import (
     websocket,
     websocket_required,
 )
-from mooring.local.api.spdy import Connection, Pipe, Stream
+from mooring.local.api.streams.spdy import Connection, Pipe, Stream
 
 __all__ = ["EXEC_PROTOCOLS", "attach", "execute", "forward"]
 

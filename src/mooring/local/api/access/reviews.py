@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from mooring.local.api import codec, failures, fields, reads, subresources, writes
+from mooring.local.api.access.rbac import Attributes
+from mooring.local.api.access.tokens import ISSUER, TokenError
 from mooring.local.api.call import Call
 from mooring.local.api.errors import invalid_object
 from mooring.local.api.fields import FieldError, GoStruct
 from mooring.local.api.http import Answer, User
 from mooring.local.api.objectmeta import rfc3339
-from mooring.local.api.rbac import Attributes
-from mooring.local.api.tokens import ISSUER, TokenError
 
 __all__ = ["VIRTUAL"]
 

@@ -1,0 +1,1 @@
+"""CEL as a Kubernetes API server speaks it: compiling, checking, pricing and evaluating rules."""
