@@ -246,6 +246,22 @@ async def test_an_owner_that_is_gone_adopts_nothing_although_the_cache_still_sho
     assert not (await client.live.get(ConfigMap, "a-0", namespace="default")).metadata.owner_references
 
 
+async def test_nothing_is_made_for_an_owner_that_is_gone_although_the_cache_still_shows_it(
+    manager: Manager,
+) -> None:
+    client = manager.client
+    owner = await client.create(greeting())
+    ours = children(owner, client)
+    drift = ours.diff([wanted()])
+    await client.live.delete(Greeting, "a", namespace="default")
+
+    with pytest.raises(Conflict, match="gone or going"):
+        await ours.apply(drift)
+
+    with pytest.raises(NotFound):
+        await client.live.get(ConfigMap, "a-0", namespace="default")
+
+
 async def test_a_strangers_object_that_came_up_meanwhile_is_not_taken_over(manager: Manager) -> None:
     client = manager.client
     owner = await client.create(greeting())

@@ -223,9 +223,10 @@ class Children:
         """Apply what is missing or differs, in order, then delete what is no longer wanted.
 
         Raises `Conflict`, which means "look again", when the owner is no longer what was looked at and an
-        orphan would be adopted for it, or when somebody made an object of a name that seemed free.
+        object would be made or an orphan adopted for it: the news that it is gone may come after the news that its
+        children are. Or when somebody made an object of a name that seemed free.
         """
-        if drift.adopts:
+        if drift.adopts or "absent" in drift.why.values():
             await self._still_there()
         for target in drift.apply:
             absent = drift.why.get(f"{target.resource.kind}/{target.metadata.name}") == "absent"
@@ -237,14 +238,14 @@ class Children:
             await self.delete(obsolete)
 
     async def _still_there(self) -> None:
-        """Ask the server, not the cache: an owner that is gone must not adopt what the next one needs."""
+        """Ask the server, not the cache: nothing is made for an owner that is gone, nor adopted that the next one needs."""
         owner, key = self._owner, key_of(self._owner)
         try:
             live = await self._client.live.get(type(owner), key.name, namespace=key.namespace)
         except NotFound:
             live = None
         if live is None or live.metadata.uid != owner.metadata.uid or live.metadata.deletion_timestamp:
-            message = f"{owner.resource.kind} {key} is gone or going; nothing is adopted for it"
+            message = f"{owner.resource.kind} {key} is gone or going; nothing is made for it"
             raise Conflict(message, status=409, reason="Conflict")
 
     async def delete(self, child: Object) -> None:
