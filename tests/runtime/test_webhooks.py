@@ -30,6 +30,7 @@ from mooring.kube.objects.discovery import Endpoint, EndpointPort, EndpointSlice
 from mooring.kube.objects.meta import LabelSelector, ObjectMeta
 from mooring.kube.transport import Response
 from mooring.local.api.server import ApiServer
+from mooring.local.api.validation import discovery
 from mooring.runtime import SystemClock
 from mooring.runtime.webhooks import Allow, Change, Refuse, Review, Verdict, Webhook, WebhookServer
 from mooring.runtime.webhooks_certificates import CertificateError, Certificates, Lifetimes, renewed
@@ -879,8 +880,10 @@ async def test_into_a_charts_configuration_only_our_own_bundles_are_injected(dep
     assert set(below["f:clientConfig"]) == {"f:caBundle"}
 
 
-async def test_an_operator_in_the_cluster_is_reached_by_its_service() -> None:
+async def test_an_operator_in_the_cluster_is_reached_by_its_service(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the embedded server: a real one would need the cluster's network. The name in the certificate counts."""
+    # The replica of the test listens where no endpoint may be: on the loopback address.
+    monkeypatch.setattr(discovery, "endpoint_ip_errors", lambda _address, _path: ())
     async with ApiServer.in_memory() as api, AsyncExitStack() as stack:
         client = Client(api.transport())
         deployed = Deployed(client, "default", stack)

@@ -60,6 +60,29 @@ def decode(body: bytes, definition: Callable[[str, str], str | None]) -> JsonObj
     return {"kind": kind, "apiVersion": api_version, **obj}
 
 
+def in_declared_order(obj: JsonObject, name: str) -> JsonObject:
+    """Return an object with its fields in the order in which Go declares them, which the messages' numbers follow.
+
+    `name` is the message's, such as io.k8s.api.core.v1.Pod; what is of a wrong type or not known comes as it is.
+    """
+    fields = _messages().get(name, {})
+    order = {field[0]: (int(number), *field[1:]) for number, field in fields.items()}
+    return {
+        key: _ordered(value, *order[key][1:]) if key in order else value
+        for key, value in sorted(obj.items(), key=lambda item: order.get(item[0], (0,))[0])
+    }
+
+
+def _ordered(value: Json, kind: str, flags: str) -> Json:
+    if isinstance(value, dict):
+        if flags == "m":
+            return {key: _ordered(item, kind, "") for key, item in value.items()}
+        return in_declared_order(value, kind)
+    if isinstance(value, list) and flags == "r":
+        return [_ordered(item, kind, "") for item in value]
+    return value
+
+
 # --- the wire format --------------------------------------------------------------------------------
 
 

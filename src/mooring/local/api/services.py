@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from mooring.local.api import failures, fields
 from mooring.local.api.constraints import same
 from mooring.local.api.errors import invalid_object
+from mooring.local.api.validation.services import cluster_ip_errors
 
 if TYPE_CHECKING:
     from mooring.local.api.strategies import World
@@ -27,6 +28,7 @@ JsonObject = dict[str, Any]
 _NODE_PORT_TYPES = ("NodePort", "LoadBalancer")
 _ADDRESSES = ("clusterIP", "clusterIPs")
 _FAMILIES = ("ipFamilies", "ipFamilyPolicy")
+_POLICY = "spec.ipFamilyPolicy"
 
 
 def prepare_create(obj: JsonObject, world: World) -> JsonObject:
@@ -46,7 +48,8 @@ def prepare_update(new: JsonObject, old: JsonObject, world: World) -> JsonObject
         spec = _with_address(new, spec, world)
     else:
         _keep_address(spec, before)
-        _check_families(new, spec)
+        if _has_address(spec):
+            _init_families(new, spec, before)
     if spec.get("type") in _NODE_PORT_TYPES:
         spec = _with_node_ports(new, spec, before, world)
     elif before.get("type") in _NODE_PORT_TYPES and _node_ports(spec) <= _node_ports(before):
@@ -132,22 +135,19 @@ def _check_cluster_ips(obj: JsonObject, spec: JsonObject) -> None:
 
 def _with_address(obj: JsonObject, spec: JsonObject, world: World) -> JsonObject:
     """Return the spec of a Service that had no address, with one and its families."""
+    _init_families(obj, spec, {})
     if not spec.get("clusterIP"):
         spec["clusterIP"] = _free_address(world)
     elif spec["clusterIP"] != "None":
         _reserve_address(obj, spec["clusterIP"], world)
     spec["clusterIPs"] = [spec["clusterIP"]]
-    selectorless = spec["clusterIP"] == "None" and not spec.get("selector")
-    spec.setdefault("ipFamilyPolicy", "RequireDualStack" if selectorless else "SingleStack")
-    both = spec["ipFamilyPolicy"] == "RequireDualStack"
-    spec.setdefault("ipFamilies", ["IPv4", "IPv6"] if both else ["IPv4"])
     return spec
 
 
 def _keep_address(spec: JsonObject, before: JsonObject) -> None:
-    """Keep addresses and families that an update leaves out; one address alone speaks for the list."""
+    """Keep addresses that an update leaves out; one address alone speaks for the list."""
     if _has_address(spec):
-        for name in (*_ADDRESSES, *_FAMILIES):
+        for name in _ADDRESSES:
             if not spec.get(name) and before.get(name):
                 spec[name] = before[name]
     one, several = spec.get("clusterIP"), spec.get("clusterIPs")
@@ -159,18 +159,45 @@ def _keep_address(spec: JsonObject, before: JsonObject) -> None:
         spec |= {"clusterIPs": [one]} if one else {}
 
 
-def _check_families(obj: JsonObject, spec: JsonObject) -> None:
-    """Refuse families of addresses that there are none of; only what has no address and no pods may name them."""
-    if not _has_address(spec) or (spec.get("clusterIP") == "None" and not spec.get("selector")):
+def _init_families(obj: JsonObject, spec: JsonObject, before: JsonObject) -> None:
+    """Fill in the families of addresses and their policy; refuse families that there are none of.
+
+    Only what has neither an address nor pods may name them. `before` is the spec it had, {} when it had no address.
+    What is wrong with the addresses themselves is told alone.
+    """
+    spec["clusterIPs"] = spec.get("clusterIPs") or ([spec["clusterIP"]] if spec.get("clusterIP") else [])
+    anywhere = spec.get("clusterIP") == "None" and not spec.get("selector")
+    policy = spec.get("ipFamilyPolicy") or before.get("ipFamilyPolicy")
+    policy = spec["ipFamilyPolicy"] = policy or ("RequireDualStack" if anywhere else "SingleStack")
+    errors = list(cluster_ip_errors(spec))
+    families, had = spec.get("ipFamilies") or [], before.get("ipFamilies") or []
+    if not errors and policy == "SingleStack":
+        families = families[:1] if families == had else families
+        if len(families) > 1:
+            why = "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified"
+            errors.append(fields.invalid(_POLICY, policy, why))
+    elif not errors and families and len(families) < len(had):
+        why = "must be 'SingleStack' to release the secondary IP family"
+        errors.append(fields.invalid(_POLICY, policy, why))
+    _raise(obj, errors)
+    families = families or ["IPv4"]
+    if anywhere:
+        other = "IPv6" if families[0] == "IPv4" else "IPv4"
+        families = [*families, other] if len(families) < 2 and policy != "SingleStack" else families
+        spec["ipFamilies"] = families
         return
-    errors = [
-        fields.invalid(f"spec.ipFamilies[{index}]", family, "not configured on this cluster")
-        for index, family in enumerate(spec.get("ipFamilies") or ())
-        if family != "IPv4"
-    ]
-    if spec.get("ipFamilyPolicy") == "RequireDualStack":
+    if policy == "RequireDualStack":
         why = "this cluster is not configured for dual-stack services"
-        errors.append(fields.invalid("spec.ipFamilyPolicy", "RequireDualStack", why))
+        errors.append(fields.invalid(_POLICY, policy, why))
+    for index, family in enumerate(families):
+        if family != "IPv4":
+            why = "not configured on this cluster"
+            errors.append(fields.invalid(f"spec.ipFamilies[{index}]", family, why))
+    _raise(obj, errors)
+    spec["ipFamilies"] = families
+
+
+def _raise(obj: JsonObject, errors: list[fields.FieldError]) -> None:
     if errors:
         raise invalid_object(errors, group="", kind="Service", name=obj["metadata"].get("name", ""))
 

@@ -606,15 +606,17 @@ async def patch_object(call: Call) -> Result:
         shown = _go_map(change) if strategic else _short(patched)
         try:
             return _canonical_patched(call, patched, shown, body, options)
-        except WireError as error:
-            raise _invalid_patch(shown, error.converted if strategic else first_wrong(patched)) from None
+        except WireError:
+            raise _invalid_patch(shown, first_wrong(patched, strategic=strategic)) from None
 
-    def first_wrong(patched: JsonObject) -> str:
-        """What is told first: a patched object is read again with its parts in the order of their names."""
+    def first_wrong(patched: JsonObject, *, strategic: bool) -> str:
+        """What is told first: a strategic patch is converted in the order of the fields, others by their names."""
+        name = call.cluster.registry.definition_name(call.served.api_version, call.served.kind) or ""
+        ordered = protobuf.in_declared_order(patched, name) if strategic else dict(sorted(patched.items()))
         try:
-            call.kind.canonical(dict(sorted(patched.items())))
+            call.kind.canonical(ordered)
         except WireError as error:
-            return str(error)
+            return error.converted if strategic else str(error)
         raise AssertionError("it was wrong before")
 
     return 200, await update(call, compute, options)

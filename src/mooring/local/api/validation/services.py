@@ -25,7 +25,7 @@ from mooring.local.api.validation.rules import (
     spec_of,
 )
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "cluster_ip_errors"]
 
 
 def _service(obj: JsonObject) -> Errors:
@@ -47,7 +47,7 @@ def _service(obj: JsonObject) -> Errors:
     if affinity not in ("ClientIP", "None"):
         yield not_supported("spec.sessionAffinity", affinity, ("ClientIP", "None"))
     if kind != "ExternalName":
-        yield from _cluster_ips(spec)
+        yield from cluster_ip_errors(spec)
     allowed = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
     if kind not in allowed:
         yield not_supported("spec.type", kind, allowed)
@@ -129,7 +129,8 @@ def _service_port(port: JsonObject, path: str, seen: set[str], *, named: bool) -
     yield from port_errors(port.get("targetPort"), f"{path}.targetPort")
 
 
-def _cluster_ips(spec: JsonObject) -> Errors:
+def cluster_ip_errors(spec: JsonObject) -> Errors:
+    """Yield what is wrong with the addresses themselves."""
     for index, address in enumerate(spec.get("clusterIPs") or ()):
         if address == "None":
             if index:
