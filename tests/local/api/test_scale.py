@@ -60,6 +60,16 @@ async def test_scaling_to_the_size_it_has_splits_its_owner(scaled: Client) -> No
     assert await _owners(scaled) == []
 
 
+async def test_the_next_write_knows_a_split_owner_once_even_when_it_changes_nothing(scaled: Client) -> None:
+    await scaled.ok("PUT", SCALE, _scale(3), fieldManager="bob")
+    before = await scaled.get(ONE)
+
+    after = await scaled.merge(ONE, {"spec": {"paused": None}}, fieldManager="cat")
+
+    assert [entry["manager"] for entry in after["metadata"]["managedFields"]] == ["ann"]
+    assert after["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]
+
+
 async def test_nobody_owns_a_size_of_zero(scaled: Client) -> None:
     shown = await scaled.merge(SCALE, {"spec": {"replicas": 0}}, fieldManager="bob")
     assert shown["spec"] == {}

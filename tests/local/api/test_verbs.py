@@ -340,6 +340,19 @@ async def test_printer_columns_find_conditions_by_type(api: Client) -> None:
     assert table["rows"][0]["cells"] == ["w", "True"]
 
 
+async def test_a_status_that_is_replaced_by_none_is_gone(api: Client) -> None:
+    await api.create(CRDS, definition(subresources={"status": {}}))
+    body = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
+    await api.create(WIDGETS, body)
+    await api.merge(WIDGETS + "/w/status", {"status": {"conditions": []}})
+    body = await api.get(WIDGETS + "/w")
+    assert "status" in body
+
+    replaced = await api.ok("PUT", WIDGETS + "/w/status", {k: v for k, v in body.items() if k != "status"})
+
+    assert "status" not in replaced
+
+
 async def test_everything_survives_a_restart(tmp_path: Path) -> None:
     database = tmp_path / "db"
     async with ApiServer.open(database) as server:

@@ -194,6 +194,12 @@ class ScaleOwners:
                 kept.append(replace(made, time=known.time if known is not None else None))
         return _encode(kept)
 
+    @staticmethod
+    def doubled(obj: JsonObject) -> bool:
+        """Whether a manager stands twice in an object, once without a time; whatever is written next mends it."""
+        entries = (obj.get("metadata") or {}).get("managedFields") or ()
+        return len(_decode(entries) or entries) < len(entries)
+
     def _owns(self, entry: _Entry) -> bool:
         place = self.place(entry.api_version)
         return bool(place) and bool(intersection(entry.fields, field_set(str(place).strip("."))))

@@ -180,7 +180,7 @@ def prepare_subresource(
         return _timed(_with_part(new, old, "spec"), old, world)
     kept = _STATUS_METADATA if served.custom is not None else _METADATA_KEPT.get(served.storage, ())
     if served.custom is not None:
-        new = {**old, "metadata": new["metadata"], **({"status": new["status"]} if "status" in new else {})}
+        new = _with_part({**old, "metadata": new["metadata"]}, new, "status")
     result = _with_metadata_of(_with_part(new, old, "spec"), old, kept)
     prepare = _STATUS.get(served.storage)
     return prepare(result, old, world) if prepare and served.custom is None else result

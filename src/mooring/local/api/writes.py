@@ -505,7 +505,8 @@ async def _update_once(
     if served.storage == strategies.CRD and not subresource and not is_deleting(old):
         new = strategies.establish(new, cluster.world)
     await cluster.admission.validate(call, new, old, "UPDATE", options)
-    return await _store_changed(call, new, old, base, options)
+    untidy = tracked and ssa.ScaleOwners.doubled(new)
+    return await _store_changed(call, new, old, base, options, untidy=untidy)
 
 
 def _reset(call: Call) -> tuple[str, ...]:
@@ -546,14 +547,14 @@ def _check_preconditions(call: Call, new: JsonObject, old: JsonObject) -> None:
 
 
 async def _store_changed(
-    call: Call, new: JsonObject, old: JsonObject, base: Entry, options: WriteOptions
+    call: Call, new: JsonObject, old: JsonObject, base: Entry, options: WriteOptions, *, untidy: bool
 ) -> JsonObject:
     cluster, served = call.cluster, call.served
     new = with_metadata(new, resourceVersion=old["metadata"]["resourceVersion"])
     gone = is_deleting(old) and not finalizers(new) and _may_go(call, new, old)
-    untidy = False
     if not gone:
-        new, untidy = _tidied(call, call.kind.read_back(new))
+        new, empty = _tidied(call, call.kind.read_back(new))
+        untidy = untidy or empty
     if options.dry_run:
         return new
     if gone:
