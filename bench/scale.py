@@ -28,11 +28,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from mooring.kube import Client, Config, HttpTransport
 from mooring.local import controllers
 from mooring.local.api.server import ApiServer
 from mooring.local.api.tls import ensure_certificates
+from mooring.local.api.validation import discovery
 from mooring.local.directory import DataDirectory
 from mooring.local.plane import ADMIN, listen
 from mooring.operators.redis.sentinel.types import RedisCluster
@@ -73,6 +75,9 @@ async def serve(directory: Path) -> None:
     writes.attach(server)
     manager = Manager(Client(server.transport(), field_manager="mooring"), name="mooring-controllers")
     controllers.register(manager, volumes=data.volumes, authority=certificates.authority.read_text())
+    # The simulated servers listen on the loopback, where no endpoint may be.
+    anywhere = patch.object(discovery, "endpoint_ip_errors", lambda _address, _path: ())
+    anywhere.start()
     await server.start()
     running = asyncio.create_task(manager.run())
     sock = listen("127.0.0.1:0")
@@ -91,6 +96,7 @@ async def serve(directory: Path) -> None:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         await server.close()
+        anywhere.stop()
 
 
 class Served:

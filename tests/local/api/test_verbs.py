@@ -452,3 +452,18 @@ async def test_an_applied_value_that_only_a_conversion_refuses_is_no_bad_request
     assert status["message"].startswith(
         "failed to convert new object (/a; coordination.k8s.io/v1, Kind=Lease)"
     )
+
+
+async def test_the_marks_of_a_deletion_lose_their_owner_when_an_update_leaves_them_out(api: Client) -> None:
+    await api.create(CM, {"metadata": {"name": "a"}})
+    await api.delete(CM + "/a", {"propagationPolicy": "Orphan"})
+    await api.apply(CM + "/a", {"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "1"}}, "bob")
+    marked = await api.get(CM + "/a")
+    assert "before-first-apply" in {entry["manager"] for entry in marked["metadata"]["managedFields"]}
+    kept = {"name": "a", "finalizers": ["orphan"]}
+
+    left = await api.ok("PUT", CM + "/a", {"metadata": kept, "data": {"k": "2"}}, fieldManager="ann")
+
+    assert left["metadata"]["deletionTimestamp"] == marked["metadata"]["deletionTimestamp"]
+    owned = [entry["fieldsV1"].get("f:metadata", {}) for entry in left["metadata"]["managedFields"]]
+    assert not any("f:deletionTimestamp" in fields for fields in owned)

@@ -33,7 +33,17 @@ from mooring.local.api.merge import TypedError, check, compare, field_set_of, me
 from mooring.local.api.schema import Schema
 from mooring.local.api.wire import decode
 
-__all__ = ["ScaleOwners", "Versions", "Writer", "apply", "reset_fields", "restore_times", "track", "zero"]
+__all__ = [
+    "ScaleOwners",
+    "Versions",
+    "Writer",
+    "apply",
+    "doubled",
+    "reset_fields",
+    "restore_times",
+    "track",
+    "zero",
+]
 
 JsonObject = dict[str, Any]
 
@@ -194,15 +204,15 @@ class ScaleOwners:
                 kept.append(replace(made, time=known.time if known is not None else None))
         return _encode(kept)
 
-    @staticmethod
-    def doubled(obj: JsonObject) -> bool:
-        """Whether a manager stands twice in an object, once without a time; whatever is written next mends it."""
-        entries = (obj.get("metadata") or {}).get("managedFields") or ()
-        return len(_decode(entries) or entries) < len(entries)
-
     def _owns(self, entry: _Entry) -> bool:
         place = self.place(entry.api_version)
         return bool(place) and bool(intersection(entry.fields, field_set(str(place).strip("."))))
+
+
+def doubled(obj: JsonObject) -> bool:
+    """Whether a manager stands twice in an object, as a change of its size can leave it; the next write mends that."""
+    entries = (obj.get("metadata") or {}).get("managedFields") or ()
+    return len(_decode(entries) or entries) < len(entries)
 
 
 # --- the fields a request cannot change ---------------------------------------------------------------

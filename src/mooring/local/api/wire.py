@@ -231,6 +231,8 @@ def _conversion(value: Json, go: str, kind: str) -> str:
     found = names[type(value)]
     if kind in _RESTORED:
         return f"cannot restore {_RESTORED[kind]} {found}"
+    if go == "[]uint8" and found != "string":
+        return f"cannot restore slice from {found}"
     number = kind in ("integer", "number")
     if (found == "int64" and kind == "string") or (found == "float64" and number):
         return f"cannot convert {found} to {go}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from mooring.kube.errors import BadRequest, Invalid
 from mooring.local.api import (
@@ -59,6 +59,7 @@ __all__ = [
 ]
 
 JsonObject = dict[str, Any]
+_DELETION: Final = ("deletionTimestamp", "deletionGracePeriodSeconds")
 Result = tuple[int, JsonObject]
 
 #: How often a write is computed again after the object changed meanwhile.
@@ -479,16 +480,20 @@ async def _update_once(
     base = call.live()
     old = view(await cluster.conversions.shown(base, served), served)
     new = compute(old)
-    if new is old and not base.untidy:
+    if new is old and not (base.untidy or ssa.doubled(old)):
         _advise(call, old, old)
         await cluster.store.settled(call.collection, base)
         return old
     _check_preconditions(call, new, old)
+    unsaid = {} if is_deleting(new) else {key: old["metadata"].get(key) for key in _DELETION}
     new = on_update(new, old)
     new = call.kind.default(new, applied=applied)
     if not applied and not tracked:
         writer, versions = writer_of(call, options), call.versions
+        # That a deletion is under way stays, but whoever owned the marks of it does not when they are left out.
+        new = with_metadata(new, **dict.fromkeys(unsaid)) if any(unsaid.values()) else new
         new = ssa.track(old, new, call.kind.schema, writer, reset=_reset(call), versions=versions)
+        new = with_metadata(new, **unsaid) if any(unsaid.values()) else new
     before = new
     new = await cluster.admission.mutate(call, new, old, "UPDATE", options)
     if new is not before:
@@ -505,8 +510,7 @@ async def _update_once(
     if served.storage == strategies.CRD and not subresource and not is_deleting(old):
         new = strategies.establish(new, cluster.world)
     await cluster.admission.validate(call, new, old, "UPDATE", options)
-    untidy = tracked and ssa.ScaleOwners.doubled(new)
-    return await _store_changed(call, new, old, base, options, untidy=untidy)
+    return await _store_changed(call, new, old, base, options)
 
 
 def _reset(call: Call) -> tuple[str, ...]:
@@ -547,14 +551,14 @@ def _check_preconditions(call: Call, new: JsonObject, old: JsonObject) -> None:
 
 
 async def _store_changed(
-    call: Call, new: JsonObject, old: JsonObject, base: Entry, options: WriteOptions, *, untidy: bool
+    call: Call, new: JsonObject, old: JsonObject, base: Entry, options: WriteOptions
 ) -> JsonObject:
     cluster, served = call.cluster, call.served
     new = with_metadata(new, resourceVersion=old["metadata"]["resourceVersion"])
     gone = is_deleting(old) and not finalizers(new) and _may_go(call, new, old)
+    untidy = False
     if not gone:
-        new, empty = _tidied(call, call.kind.read_back(new))
-        untidy = untidy or empty
+        new, untidy = _tidied(call, call.kind.read_back(new))
     if options.dry_run:
         return new
     if gone:
