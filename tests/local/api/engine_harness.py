@@ -23,7 +23,8 @@ from mooring.local.api import crd, defaults, patch, schema, validation, wire
 from mooring.local.api.errors import cannot_be_handled, invalid_object, strict_decoding
 from mooring.local.api.fields import invalid
 from mooring.local.api.storage import MemoryBackend, Store
-from mooring.local.api.strategies import World, prepare_create
+from mooring.local.api.strategies import prepare_create
+from mooring.local.api.world import World
 
 JsonObject = dict[str, Any]
 TIME = "2024-01-01T00:00:00Z"

@@ -15,9 +15,10 @@ from tests.conformance.corpus.kinds import Sample, registry, samples
 
 from mooring.local.api.kinds import Kind
 from mooring.local.api.storage import MemoryBackend, Store
-from mooring.local.api.strategies import World, prepare_create
+from mooring.local.api.strategies import prepare_create
 from mooring.local.api.validation.addresses import cidr_errors, endpoint_ip_errors, ip_errors
 from mooring.local.api.validation.schedules import schedule_complaint, zone_complaints
+from mooring.local.api.world import World
 
 Json = Any
 

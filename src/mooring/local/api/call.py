@@ -19,8 +19,8 @@ from mooring.local.api.options import WriteOptions
 from mooring.local.api.registry import Registry, Served
 from mooring.local.api.request import Target, Verb
 from mooring.local.api.storage import Collection, Entry, Store, encode_tail
-from mooring.local.api.strategies import World
 from mooring.local.api.streams.gateway import NodeGateway
+from mooring.local.api.world import World
 
 __all__ = ["Admission", "Call", "Cluster", "Operation", "as_read", "view"]
 

@@ -43,8 +43,9 @@ from mooring.local.api.registry import Registry, Served
 from mooring.local.api.request import Target, parse_path, segments
 from mooring.local.api.schema import builtin
 from mooring.local.api.storage import Entry, Event, MemoryBackend, SqliteBackend, StorageError, Store
-from mooring.local.api.strategies import CRD, World
+from mooring.local.api.strategies import CRD
 from mooring.local.api.streams.gateway import NodeGateway
+from mooring.local.api.world import World
 
 __all__ = ["ApiServer", "LocalTransport"]
 

@@ -11,15 +11,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mooring.local.api import failures, fields
 from mooring.local.api.constraints import same
 from mooring.local.api.errors import invalid_object
 from mooring.local.api.validation.services import cluster_ip_errors
-
-if TYPE_CHECKING:
-    from mooring.local.api.strategies import World
+from mooring.local.api.world import World
 
 __all__ = ["prepare_create", "prepare_update", "shown"]
 

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
-from ipaddress import IPv4Network
 from typing import Any
 
 from mooring.local.api import crd as crds
@@ -18,11 +15,10 @@ from mooring.local.api import services
 from mooring.local.api.constraints import same
 from mooring.local.api.objectmeta import bump_generation, differs, rfc3339, with_metadata
 from mooring.local.api.registry import Served
-from mooring.local.api.storage import Store
+from mooring.local.api.world import World
 
 __all__ = [
     "CRD",
-    "World",
     "drop_status",
     "establish",
     "no_unconditional_update",
@@ -35,16 +31,6 @@ __all__ = [
 JsonObject = dict[str, Any]
 
 CRD = "customresourcedefinitions.apiextensions.k8s.io"
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """What strategies may look at."""
-
-    store: Store
-    now: Callable[[], datetime]
-    service_range: IPv4Network = field(default_factory=lambda: IPv4Network("10.96.0.0/16"))
-    node_ports: range = range(30000, 32768)
 
 
 # --- generation -----------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ from mooring.local.api.call import Call
 from mooring.local.api.constraints import same
 from mooring.local.api.objectmeta import is_deleting
 from mooring.local.api.storage import Collection, Entry, Event, StaleError, StorageError, Store
-from mooring.local.api.strategies import World
 from mooring.local.api.wire import quantity_value
+from mooring.local.api.world import World
 
 __all__ = ["Quotas"]
 
