@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 from mooring.kube import MergePatch
 from mooring.operators.redis.dial import DialError
+from mooring.operators.redis.sentinel.predecessor import LOCK
 from mooring.testing.bed import Bed, ClusterBed
 from mooring.testing.redis import RedisStage, manifest
 
@@ -56,6 +58,7 @@ class Ucloud:
         await self._bed.until(lambda: self._led(master), "UCloud's servers follow one of them", within=90)
         await self._bed.until(lambda: self._watched(master), "UCloud's sentinels are ready", within=90)
         await self._say_healthy()
+        await self._bed.apply(self._lock())
         return master
 
     # --- what its loop does
@@ -113,6 +116,12 @@ class Ucloud:
         )
 
     # --- what it makes
+
+    def _lock(self) -> dict[str, Any]:
+        """What its leader owned, a pod that is gone."""
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "redis-operator-0", "uid": str(uuid4())}
+        metadata = {"name": LOCK, "namespace": self._namespace, "ownerReferences": [owner]}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
 
     def _objects(self) -> Iterator[dict[str, Any]]:
         names = self.stage.names

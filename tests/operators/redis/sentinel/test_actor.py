@@ -19,12 +19,13 @@ from mooring.kube.objects.coordination import Lease, LeaseSpec
 from mooring.kube.objects.core import ConfigMap, Container, Pod, PodSpec, Secret, Service
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.kube.patches import StrategicMergePatch
+from mooring.kube.transport import Transport
 from mooring.local.api.http import Answer, Request
 from mooring.local.api.server import ApiServer
 from mooring.operators.redis.sentinel import RedisCluster, register
 from mooring.operators.redis.sentinel.names import labels_of
 from mooring.operators.redis.sentinel.types import LegacyCondition
-from mooring.runtime import Manager, rfc3339
+from mooring.runtime import Clock, Manager, rfc3339
 from mooring.runtime.crd import render_crd
 
 NAMESPACE = "default"
@@ -32,16 +33,20 @@ NAMESPACE = "default"
 
 @asynccontextmanager
 async def operating(
-    *, scope: str = "all", noted: list[Noting] | None = None
+    *,
+    scope: str = "all",
+    noted: list[Noting] | None = None,
+    through: Callable[[Transport], Transport] = lambda inner: inner,
+    clock: Clock | None = None,
 ) -> AsyncIterator[tuple[Client, Manager, ApiServer]]:
     async with ApiServer.in_memory() as server:
         client = Client(server.transport(), field_manager="test")
         body = msgspec.json.encode(render_crd(RedisCluster))
         await client.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body=body)
-        noting = Noting(server.transport())
+        noting = Noting(through(server.transport()))
         if noted is not None:
             noted.append(noting)
-        manager = Manager(Client(noting), name="redis-sentinel")
+        manager = Manager(Client(noting), name="redis-sentinel", clock=clock)
         register(manager, scope=scope)
         task = asyncio.create_task(manager.run())
         try:

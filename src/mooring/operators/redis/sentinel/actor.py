@@ -34,6 +34,7 @@ from mooring.operators.redis.sentinel.names import (
     cluster_of,
 )
 from mooring.operators.redis.sentinel.plan import held_back, next_step
+from mooring.operators.redis.sentinel.predecessor import Predecessor, made_by_another
 from mooring.operators.redis.sentinel.report import (
     Head,
     headed,
@@ -65,6 +66,8 @@ LOOK_AGAIN = 60.0
 What goes wrong is told at once, by the sentinels or by a pod's readiness; a value that somebody set on a server by
 hand is all that nobody tells.
 """
+LOOK_FOR_PREDECESSOR = 10.0
+"""Seconds between two looks whether UCloud's operator still runs."""
 K = TypeVar("K", bound=Object)
 AFTER_FAILURE = 0.2
 """Seconds before a step that did not get through is considered anew."""
@@ -87,6 +90,7 @@ class SentinelActor(Actor[RedisCluster]):
         self._manager = manager
         self._scoped = Scoped(manager, RedisCluster, operator=NAME, scope=scope)
         self._unknown = UnknownFields(manager, RedisClusterSpec)
+        self._predecessor = Predecessor(manager.client.live, manager.clock, namespaced=bool(namespaces))
         self._all_pods = _belongings(manager, core.Pod, namespaces)
         self._all_claims = _belongings(manager, core.PersistentVolumeClaim, namespaces)
         self._wake: Callable[[Key], None] = lambda key: None
@@ -121,6 +125,8 @@ class SentinelActor(Actor[RedisCluster]):
 
     async def observe(self, ctx: Context[RedisCluster]) -> Outcome:
         """One look and the one thing to do now."""
+        if left := await self._left_to_predecessor(ctx):
+            return left
         gathering = self._gathering(ctx)
         for name in gathering.secrets():
             await ctx.children.read(core.Secret, name)
@@ -140,6 +146,20 @@ class SentinelActor(Actor[RedisCluster]):
         return self._conclude(ctx, look, verdict, inputs)
 
     # --- what is there -------------------------------------------------------------------------------------
+
+    async def _left_to_predecessor(self, ctx: Context[RedisCluster]) -> Wait | None:
+        """Nothing is written that UCloud's operator may write as well, its own conditions included."""
+        if not made_by_another(ctx):
+            return None
+        leader = await self._predecessor.leader(ctx.key.namespace)
+        if leader is None:
+            return None
+        self.forget(ctx.key)
+        message = (
+            f"UCloud's operator runs in pod {leader} and looks after this cluster; nothing is touched until it has "
+            "ended: scale its Deployment to 0"
+        )
+        return ctx.wait("LegacyOperatorRunning", message, after=LOOK_FOR_PREDECESSOR, stalled=True)
 
     def _gathering(self, ctx: Context[RedisCluster]) -> Gathering:
         return Gathering(ctx.obj, _Cached(ctx, self._all_pods, self._all_claims), _status(ctx))
