@@ -205,8 +205,9 @@ def written(noting: Noting) -> set[str]:
 
 async def test_a_cluster_is_left_to_a_leader_that_lives_and_taken_over_once_that_has_ended() -> None:
     noted: list[Noting] = []
+    asking: list[Asked] = []
     clock = VirtualClock(datetime.now(UTC))
-    async with operating(noted=noted, clock=clock) as (client, _, _):
+    async with operating(noted=noted, through=asking_into(asking), clock=clock) as (client, _, _):
         await left(client)
         await leads(client)
         before = [to_dict(one) for one in (await client.list(StatefulSet, namespace=NAMESPACE)).items]
@@ -218,15 +219,23 @@ async def test_a_cluster_is_left_to_a_leader_that_lives_and_taken_over_once_that
         assert [entry.status for entry in said.values()] == ["False", "False", "True"]
         assert f"{LEGACY}/{LEADER}" in (said["Ready"].message or "")
         assert "scale its Deployment to 0" in (said["Ready"].message or "")
-        for _ in range(6):
+
+        async def looked_often() -> bool:
             await clock.advance(LOOK_FOR_PREDECESSOR)
+            return len(asking[0].looks) >= 10
+
+        await eventually(looked_often)
         assert written(noted[0]) == {"shop/status"}
         assert len(noted[0].of("/status")) == 1
         assert [to_dict(one) for one in (await client.list(StatefulSet, namespace=NAMESPACE)).items] == before
 
         await ends(client)
-        await clock.advance(LOOK_FOR_PREDECESSOR)
-        await eventually(lambda: adopted(client))
+
+        async def taken() -> bool:
+            await clock.advance(LOOK_FOR_PREDECESSOR)
+            return await adopted(client)
+
+        await eventually(taken)
         await eventually(first(client, "Creating"))
 
 
