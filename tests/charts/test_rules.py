@@ -15,7 +15,8 @@ from tests.operators.redis.cluster import stage as rec
 
 from mooring.kube import MergePatch, NotFound
 from mooring.kube.objects.coordination import Lease
-from mooring.kube.objects.core import Secret, Service
+from mooring.kube.objects.core import ConfigMap, Secret, Service
+from mooring.kube.objects.meta import ObjectMeta
 from mooring.kube.objects.policy import PodDisruptionBudget
 from mooring.kube.objects.rbac import ClusterRole, Role
 from mooring.testing.bed import Bed, ClusterBed
@@ -123,14 +124,24 @@ async def test_the_rules_of_redis_clusters_are_what_they_need(
             return "did not come up" in str((await stage.status()).standard_conditions)
 
         await bed.until(turned_back, "the roll is turned back", within=180)
+        template = ConfigMap(
+            metadata=ObjectMeta(name="slots-template", namespace="default"),
+            data={"redis.conf": "hz 20\n"},
+        )
+        await bed.client.create(template)
         await stage.patch(
-            {
-                "pod": [
-                    {"middlewareImage": "redis:7.0", "requirepass": "first", "annotations": {"made": "anew"}}
-                ]
-            }
+            {"pod": [{"middlewareImage": "redis:7.0", "requirepass": "first", "configmap": "slots-template"}]}
         )
         await stage.exact(6, within=240)
+
+        async def swept() -> bool:
+            """What the former pods read is gone."""
+            ours = await bed.client.list(
+                ConfigMap, namespace="default", label_selector="app.kubernetes.io/name=slots"
+            )
+            return len(ours.items) == 1
+
+        await bed.until(swept, "the former configuration is gone", within=60)
     finally:
         await stage.delete()
     wide = await bed.get(ClusterRole, f"{NAMESPACE}-rec-mooring")
