@@ -86,7 +86,8 @@ def sandbox(root: Path, command: str) -> list[str]:
     links = [word for name in missing for word in ("--symlink", f"usr/{name}", f"/{name}")]
     search = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     made = ["--bind", str(root), "/", *mounts, *links, "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
-    words = ["--setenv", "PATH", search, "--unsetenv", "PYTHONPATH", "--die-with-parent"]
+    ours = [word for name in ("PYTHONPATH", "PYTHONPYCACHEPREFIX") for word in ("--unsetenv", name)]
+    words = ["--setenv", "PATH", search, *ours, "--die-with-parent"]
     return ["bwrap", *made, *words, "sh", "-c", command]
 
 
