@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -122,7 +123,12 @@ def _sources() -> list[Path]:
 
 
 def _mooring_inputs() -> bytes:
-    return b"\0".join([_locked().encode(), *(str(path).encode() + path.read_bytes() for path in _sources())])
+    return b"\0".join(
+        [
+            _locked().encode(),
+            *(str(path.relative_to(ROOT)).encode() + path.read_bytes() for path in _sources()),
+        ]
+    )
 
 
 def _fill_mooring(layer: tarfile.TarFile) -> None:
@@ -138,7 +144,10 @@ def _fill_mooring(layer: tarfile.TarFile) -> None:
             11,
         ):  # byte code of the image's own Python: a start takes half the time
             compiling = [sys.executable, "-m", "compileall", "-q", "-s", str(tree), "-p", "/opt/mooring"]
-            subprocess.run([*compiling, "--invalidation-mode=unchecked-hash", str(tree)], check=False)
+            # The launcher keeps byte code elsewhere; the image's belongs beside its sources.
+            beside = {key: value for key, value in os.environ.items() if key != "PYTHONPYCACHEPREFIX"}
+            compiling += ["--invalidation-mode=unchecked-hash", str(tree)]
+            subprocess.run(compiling, env=beside, check=False)
         add_directory(layer, "opt")
         add_tree(layer, tree, "opt/mooring")
 
