@@ -158,6 +158,8 @@ class Keeper:
         for _ in range(_PORT_ATTEMPTS):
             api = _Api(self._address, _free_port(self._address), context)
             arguments = _apiserver_arguments(api, self._services, audit=bool(self._audit))
+            if not self._controllers:  # the one inside the API server, which writes the status of FlowSchemas
+                arguments.append("--enable-priority-and-fairness=false")
             self._spawn("kube-apiserver", [*arguments, *(_NODE_ARGUMENTS if self._node else [])])
             ready = functools.partial(api.answers, "/readyz")
             try:
