@@ -442,16 +442,29 @@ async def test_a_template_is_warned_of_when_its_owner_changes(api: Client) -> No
     assert "Warning" in scaled.headers
 
 
-async def test_an_applied_value_that_only_a_conversion_refuses_is_no_bad_request(api: Client) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (
+            "wrong",
+            'parsing time "wrong" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "wrong" as "2006"',
+        ),
+        (True, "json: cannot unmarshal bool into Go value of type string"),
+    ],
+)
+async def test_an_applied_value_that_only_a_conversion_refuses_is_no_bad_request(
+    api: Client, wrong: object, why: str
+) -> None:
     path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/a"
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "a"}}
-    body = {**lease, "spec": {"renewTime": "wrong"}}
+    body = {**lease, "spec": {"renewTime": wrong}}
     status = await api.refused(
         500, "PATCH", path, body, content_type="application/apply-patch+yaml", fieldManager="me"
     )
     assert status["message"].startswith(
         "failed to convert new object (/a; coordination.k8s.io/v1, Kind=Lease)"
     )
+    assert status["message"].endswith(why)
 
 
 async def test_the_marks_of_a_deletion_lose_their_owner_when_an_update_leaves_them_out(api: Client) -> None:

@@ -799,7 +799,7 @@ def _merged(call: Call, merged: JsonObject, config: JsonObject) -> JsonObject:
         what = f"{meta.get('namespace') or ''}/{meta.get('name') or ''}; {kind}"
         raise failures.without_reason(
             f"failed to convert new object ({what}) to proper version: unable to convert unstructured object to"
-            f" {kind}: {error}"
+            f" {kind}: {error.converted}"
         ) from None
     if call.served.custom is None:
         return canonical
