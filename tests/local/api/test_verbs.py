@@ -480,3 +480,16 @@ async def test_the_marks_of_a_deletion_lose_their_owner_when_an_update_leaves_th
     assert left["metadata"]["deletionTimestamp"] == marked["metadata"]["deletionTimestamp"]
     owned = [entry["fieldsV1"].get("f:metadata", {}) for entry in left["metadata"]["managedFields"]]
     assert not any("f:deletionTimestamp" in fields for fields in owned)
+
+
+@pytest.mark.parametrize(
+    ("how", "first"),
+    [("merge-patch", "of type []string"), ("strategic-merge-patch", "cannot restore map from slice")],
+)
+async def test_of_two_wrong_values_in_a_patch_the_one_that_is_read_first_is_told(
+    api: Client, how: str, first: str
+) -> None:
+    await api.create(CM, {"metadata": {"name": "a", "labels": {"a": "b"}}})
+    wrong = {"metadata": {"labels": ["x"], "finalizers": "x"}}
+    status = await api.refused(422, "PATCH", CM + "/a", wrong, content_type=f"application/{how}+json")
+    assert status["message"].endswith(first)

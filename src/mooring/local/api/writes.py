@@ -612,19 +612,31 @@ async def patch_object(call: Call) -> Result:
         try:
             return _canonical_patched(call, patched, shown, body, options)
         except WireError:
-            raise _invalid_patch(shown, first_wrong(patched, strategic=strategic)) from None
+            raise _invalid_patch(shown, first_wrong(patched)) from None
 
-    def first_wrong(patched: JsonObject, *, strategic: bool) -> str:
+    def first_wrong(patched: JsonObject) -> str:
         """What is told first: a strategic patch is converted in the order of the fields, others by their names."""
-        name = call.cluster.registry.definition_name(call.served.api_version, call.served.kind) or ""
-        ordered = protobuf.in_declared_order(patched, name) if strategic else dict(sorted(patched.items()))
+        if content_type == PATCH_TYPES[2]:
+            name = call.cluster.registry.definition_name(call.served.api_version, call.served.kind) or ""
+            ordered = protobuf.in_declared_order(patched, name)
+        elif content_type == PATCH_TYPES[1]:
+            ordered = _by_name(patched)
+        else:
+            ordered = dict(sorted(patched.items()))
         try:
             call.kind.canonical(ordered)
         except WireError as error:
-            return error.converted if strategic else str(error)
+            return error.converted if content_type == PATCH_TYPES[2] else str(error)
         raise AssertionError("it was wrong before")
 
     return 200, await update(call, compute, options)
+
+
+def _by_name(value: Any) -> Any:
+    """Sort the members of objects by their names, as a merged document is written."""
+    if isinstance(value, dict):
+        return {key: _by_name(value[key]) for key in sorted(value)}
+    return [_by_name(item) for item in value] if isinstance(value, list) else value
 
 
 def _patched(call: Call, old: JsonObject, change: Any, content_type: str) -> JsonObject:
