@@ -493,3 +493,17 @@ async def test_of_two_wrong_values_in_a_patch_the_one_that_is_read_first_is_told
     wrong = {"metadata": {"labels": ["x"], "finalizers": "x"}}
     status = await api.refused(422, "PATCH", CM + "/a", wrong, content_type=f"application/{how}+json")
     assert status["message"].endswith(first)
+
+
+async def test_the_wrong_values_of_a_json_patch_are_read_by_name_on_the_way_to_what_it_changes(
+    api: Client,
+) -> None:
+    body = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}], "publishNotReadyAddresses": True}}
+    await api.create("/api/v1/namespaces/default/services", body)
+    wrong = [
+        {"op": "replace", "path": "/spec/publishNotReadyAddresses", "value": "x"},
+        {"op": "add", "path": "/spec/externalName", "value": 7},
+    ]
+    path = "/api/v1/namespaces/default/services/s"
+    status = await api.refused(422, "PATCH", path, wrong, content_type="application/json-patch+json")
+    assert "ServiceSpec.spec.externalName of type string" in status["message"]
