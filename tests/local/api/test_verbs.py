@@ -507,3 +507,19 @@ async def test_the_wrong_values_of_a_json_patch_are_read_by_name_on_the_way_to_w
     path = "/api/v1/namespaces/default/services/s"
     status = await api.refused(422, "PATCH", path, wrong, content_type="application/json-patch+json")
     assert "ServiceSpec.spec.externalName of type string" in status["message"]
+
+
+async def test_a_time_that_cannot_be_read_is_told_before_values_of_a_wrong_type(api: Client) -> None:
+    path = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+    spec = {"leaseDurationSeconds": {"wrong": 1}, "holderIdentity": 7}
+    both = {"metadata": {"name": "a"}, "spec": {**spec, "renewTime": "wrong"}}
+    status = await api.refused(400, "POST", path, both)
+    assert 'parsing time "wrong"' in status["message"]
+    status = await api.refused(400, "POST", path, {"metadata": {"name": "a"}, "spec": spec})
+    assert "LeaseSpec.spec.leaseDurationSeconds of type int32" in status["message"]
+
+
+async def test_a_label_of_a_wrong_type_is_told_whatever_its_name(api: Client) -> None:
+    wrong = {"metadata": {"name": "a", "labels": {"example.com/x": 1, "y": 2}}}
+    status = await api.refused(400, "POST", CM, wrong)
+    assert "ObjectMeta.metadata.labels of type string" in status["message"]

@@ -35,12 +35,14 @@ JsonObject = dict[str, Any]
 class WireError(ValueError):
     """A value that Go cannot decode; the text is Go's.
 
-    `converted` is the text of a strategic merge patch, whose result is not decoded but converted.
+    `converted` is the text of a strategic merge patch, whose result is not decoded but converted. `at` is the path of
+    a value whose type alone is wrong: Go reads on behind such a one, and tells of it when all else can be read.
     """
 
-    def __init__(self, text: str, converted: str = "") -> None:
+    def __init__(self, text: str, converted: str = "", *, at: str = "") -> None:
         super().__init__(text)
         self.converted = converted or text
+        self.at = at
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,37 @@ def decode(obj: JsonObject, schema: Schema) -> Decoded:
     unknown: list[str] = []
     if not isinstance(obj, dict):
         raise WireError(f"json: cannot unmarshal {json_type(obj)} into Go value of type v1.{schema.go}")
-    return Decoded(_struct(obj, schema, "", unknown), tuple(unknown))
+    try:
+        return Decoded(_struct(obj, schema, "", unknown), tuple(unknown))
+    except WireError as error:
+        raise _told(obj, schema, error) from None
+
+
+def _told(obj: JsonObject, schema: Schema, first: WireError) -> WireError:
+    """Return the error that Go tells of: of a type that decodes itself at once, else the first of them."""
+    error: WireError | None = first
+    passed: set[str] = set()
+    while error is not None and error.at and error.at not in passed:
+        passed.add(error.at)
+        steps = [index or name for index, name in re.findall(r"\[([^\]]*)\]|([^.\[\]]+)", error.at)]
+        obj, error = _without(obj, steps), None
+        try:
+            _struct(obj, schema, "", [])
+        except WireError as found:
+            error = found
+    return first if error is None or error.at else WireError(str(error), first.converted)
+
+
+def _without(value: Json, path: list[str]) -> Json:
+    """Return a value with null in the place of what stands at a path; of a path that cannot be followed, itself."""
+    if not path:
+        return None
+    key, *rest = path
+    if isinstance(value, dict):
+        return {k: _without(v, rest) if k == key else v for k, v in value.items()}
+    if isinstance(value, list):
+        return [_without(v, rest) if str(i) == key else v for i, v in enumerate(value)]
+    return value
 
 
 # --- structs ------------------------------------------------------------------------------------------
@@ -219,7 +251,7 @@ def _wrong(value: Json, place: _Place, kind: str, described: str = "") -> WireEr
     text = described or json_type(value)
     converted = _conversion(value, place.go, kind)
     where = f"{place.struct}.{field} of type {place.go}"
-    return WireError(f"json: cannot unmarshal {text} into Go struct field {where}", converted)
+    return WireError(f"json: cannot unmarshal {text} into Go struct field {where}", converted, at=place.path)
 
 
 _RESTORED: Final = {"list": "slice from", "map": "map from", "struct": "struct from:"}
