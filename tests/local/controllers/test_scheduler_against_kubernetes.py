@@ -184,6 +184,7 @@ async def the_later_of_equals_goes(side: Side) -> None:
     for name, hour in (("early", 1), ("late", 2)):
         await side.pod(name, nodeName="n1")
         await side.started(name, f"2020-01-01T0{hour}:00:00Z")
+    await asyncio.sleep(1.0)  # until the schedulers have heard when they were started, which nobody tells
     await side.pod("wants", "1", "high")
     await side.told("wants")
 
