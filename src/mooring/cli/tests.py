@@ -68,6 +68,8 @@ TIERS: dict[str, Tier] = {
 
 #: Niceness of builds beside tests.
 _NICE = 15
+#: Seconds that a tier waits for them.
+_BUILD_SECONDS = 1200
 _REEXEC = "import sys; from mooring.local.node.rootless import reexec; reexec(sys.argv[1:])"
 
 
@@ -136,8 +138,11 @@ def _building(root: Path, tiers: list[str]) -> Iterator[Callable[[], None]]:
             if builder.poll() is None:
                 began = time.monotonic()
                 with suppress(PermissionError, ProcessLookupError):  # nothing else is wanted now
-                    os.setpriority(os.PRIO_PGRP, builder.pid, 0)
-                builder.wait()
+                    os.setpriority(os.PRIO_PGRP, builder.pid, os.getpriority(os.PRIO_PROCESS, 0))
+                try:
+                    builder.wait(_BUILD_SECONDS)
+                except subprocess.TimeoutExpired:  # whoever needs one builds it alone
+                    os.killpg(builder.pid, signal.SIGTERM)
                 print(
                     f"mooring: waited {time.monotonic() - began:.0f} s for builds",
                     file=sys.stderr,

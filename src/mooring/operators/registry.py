@@ -57,18 +57,18 @@ def choose(names: str, *, options: Mapping[str, Mapping[str, Any]] | None = None
     """
     if names == "none":
         return []
-    words = [part.strip() for part in names.split(",")]
     said: dict[str, bool] = {}
-    for word in words:
+    everything = False
+    for word in (part.strip() for part in names.split(",")):
         name = word.removeprefix("-")
         name = name if name in OPERATORS else ALIASES.get(name, name)
-        if word in ("*", "all", "") or name not in OPERATORS:
-            if word not in ("*", "all", ""):
-                known = f"{', '.join(OPERATORS)}, * and none"
-                raise ValueError(f"--operators: there is no {word!r}; known are {known}")
-            continue
-        said.setdefault(name, not word.startswith("-"))
-    everything = any(word in ("*", "all", "") for word in words)
+        if word in ("*", "all", ""):
+            everything = True
+        elif name in OPERATORS:
+            said.setdefault(name, not word.startswith("-"))
+        else:
+            known = f"{', '.join(OPERATORS)}, * and none"
+            raise ValueError(f"--operators: there is no {word!r}; known are {known}")
     chosen = [one for name, one in OPERATORS.items() if said.get(name, everything and one.default)]
     more = options or {}
     return [replace(one, register=partial(one.register, **more.get(one.name, {}))) for one in chosen]

@@ -14,12 +14,31 @@ from mooring.kube.errors import ApiError, BadRequest, Invalid, ServerError
 from mooring.local.api.constraints import same
 from mooring.local.api.schema import Schema
 
-__all__ = ["MAX_OPERATIONS", "json_patch", "merge_patch", "strategic_merge_patch"]
+__all__ = ["MAX_OPERATIONS", "by_name", "json_patch", "merge_patch", "strategic_merge_patch"]
 
 Json = Any
 JsonObject = dict[str, Any]
 
 MAX_OPERATIONS: Final = 10_000
+
+
+def by_name(value: Json, paths: Sequence[Sequence[str]] | None = None) -> Json:
+    """Sort the members of objects by their names, as a patched document is written.
+
+    `paths`: what a JSON patch changes, of which the objects on the way alone are read and written.
+    """
+    if isinstance(value, dict):
+        return {key: _below(value[key], key, paths) for key in sorted(value)}
+    if isinstance(value, list):
+        return [_below(item, str(index), paths) for index, item in enumerate(value)]
+    return value
+
+
+def _below(value: Json, key: str, paths: Sequence[Sequence[str]] | None) -> Json:
+    if paths is None:
+        return by_name(value)
+    inner = [path[1:] for path in paths if len(path) > 1 and path[0] == key]
+    return by_name(value, inner) if inner else value
 
 
 # --- JSON patch (RFC 6902) ----------------------------------------------------------------------------

@@ -620,10 +620,10 @@ async def patch_object(call: Call) -> Result:
             name = call.cluster.registry.definition_name(call.served.api_version, call.served.kind) or ""
             ordered = protobuf.in_declared_order(patched, name)
         elif content_type == PATCH_TYPES[1]:
-            ordered = _by_name(patched)
+            ordered = patch.by_name(patched)
         else:
             paths = [str(step.get(key, "")).split("/")[1:] for step in change for key in ("path", "from")]
-            ordered = _by_name(patched, paths)
+            ordered = patch.by_name(patched, paths)
         try:
             call.kind.canonical(ordered)
         except WireError as error:
@@ -631,25 +631,6 @@ async def patch_object(call: Call) -> Result:
         raise AssertionError("it was wrong before")
 
     return 200, await update(call, compute, options)
-
-
-def _by_name(value: Any, paths: Sequence[Sequence[str]] | None = None) -> Any:
-    """Sort the members of objects by their names, as a patched document is written.
-
-    `paths`: what a JSON patch changes, of which the objects on the way alone are read and written.
-    """
-    if isinstance(value, dict):
-        return {key: _below(value[key], key, paths) for key in sorted(value)}
-    if isinstance(value, list):
-        return [_below(item, str(index), paths) for index, item in enumerate(value)]
-    return value
-
-
-def _below(value: Any, key: str, paths: Sequence[Sequence[str]] | None) -> Any:
-    if paths is None:
-        return _by_name(value)
-    inner = [path[1:] for path in paths if len(path) > 1 and path[0] == key]
-    return _by_name(value, inner) if inner else value
 
 
 def _patched(call: Call, old: JsonObject, change: Any, content_type: str) -> JsonObject:

@@ -77,8 +77,8 @@ class Predecessor:
         )
 
 
-def made_by_another(ctx: Context[RedisCluster]) -> list[Object]:
-    """Those of the cluster's first objects that bear no mark of ours; asked of the caches.
+def made_by_another(ctx: Context[RedisCluster]) -> bool:
+    """Whether one of the cluster's first objects bears no mark of ours; asked of the caches.
 
     An operator that replaces one of them later takes the mark away again.
     """
@@ -88,7 +88,7 @@ def made_by_another(ctx: Context[RedisCluster]) -> list[Object]:
         ctx.children.find(apps.StatefulSet, names.redis),
         ctx.children.find(apps.StatefulSet, names.sentinel),
     )
-    return [one for one in first if one is not None and APPLIED not in (one.metadata.annotations or {})]
+    return any(one is not None and APPLIED not in (one.metadata.annotations or {}) for one in first)
 
 
 def _runs(pod: core.Pod, now: datetime) -> bool:
