@@ -10,22 +10,23 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from hack.images.debian import MOMENT
 
-__all__ = ["Config", "add_directory", "add_file", "add_tree", "write"]
+__all__ = ["Config", "add_directory", "add_file", "add_link", "add_tree", "write"]
 
 _CREATED = "2026-01-01T00:00:00Z"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """What an image says of how it runs; `user` is uid:gid."""
+    """What an image says of how it runs; `user` is uid:gid. `aliases` are further names of it."""
 
     name: str
+    aliases: Sequence[str] = ()
     entrypoint: Sequence[str] = ()
     command: Sequence[str] = ()
     user: str = ""
@@ -33,9 +34,16 @@ class Config:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def write(config: Config, layer: Path, target: Path) -> None:
-    """Write an archive of one image of one layer, which is an uncompressed tar file; the archive holds it compressed."""
+def write(config: Config, layer: Path, target: Path, *, base: Path | None = None) -> None:
+    """Write an archive of one image: the layers of `base`, another such archive, and one of its own.
+
+    That one is given as an uncompressed tar file; the archive holds it compressed.
+    """
     content = layer.read_bytes()
+    layers = [
+        *(_layers(base) if base else ()),
+        (f"sha256:{hashlib.sha256(content).hexdigest()}", gzip.compress(content, compresslevel=6, mtime=0)),
+    ]
     path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     about = {
         "architecture": "amd64",
@@ -49,16 +57,34 @@ def write(config: Config, layer: Path, target: Path) -> None:
             "WorkingDir": "/",
             "Labels": dict(config.labels),
         },
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(content).hexdigest()}"]},
-        "history": [{"created": _CREATED, "created_by": "hack/images"}],
+        "rootfs": {"type": "layers", "diff_ids": [digest for digest, _ in layers]},
+        "history": [{"created": _CREATED, "created_by": "hack/images"}] * len(layers),
     }
     body = json.dumps(about).encode()
     digest = hashlib.sha256(body).hexdigest()
-    entry = {"Config": f"{digest}.json", "RepoTags": [config.name], "Layers": ["layer.tar.gz"]}
+    names = [f"layer{number or ''}.tar.gz" for number in range(len(layers))]
+    entry = {"Config": f"{digest}.json", "RepoTags": [config.name, *config.aliases], "Layers": names}
     with tarfile.open(target, "w") as archive:
         add_file(archive, f"{digest}.json", body)
-        add_file(archive, "layer.tar.gz", gzip.compress(content, compresslevel=6, mtime=0))
+        for name, (_, packed) in zip(names, layers, strict=True):
+            add_file(archive, name, packed)
         add_file(archive, "manifest.json", json.dumps([entry]).encode())
+
+
+def _layers(archive: Path) -> Iterator[tuple[str, bytes]]:
+    """The layers of an archive that `write` wrote: the digest of each, and its compressed bytes."""
+    with tarfile.open(archive) as files:
+        entry = json.loads(_content(files, "manifest.json"))[0]
+        digests = json.loads(_content(files, entry["Config"]))["rootfs"]["diff_ids"]
+        for digest, name in zip(digests, entry["Layers"], strict=True):
+            yield digest, _content(files, name)
+
+
+def _content(files: tarfile.TarFile, name: str) -> bytes:
+    member = files.extractfile(name)
+    if member is None:
+        raise ValueError(f"{name} is no file of the archive")
+    return member.read()
 
 
 def add_file(layer: tarfile.TarFile, name: str, content: bytes, *, mode: int = 0o644) -> None:
@@ -73,6 +99,13 @@ def add_directory(layer: tarfile.TarFile, name: str, *, mode: int = 0o755, owner
     about = tarfile.TarInfo(name)
     about.type, about.mode, about.mtime = tarfile.DIRTYPE, mode, MOMENT
     about.uid = about.gid = owner
+    layer.addfile(about)
+
+
+def add_link(layer: tarfile.TarFile, name: str, target: str) -> None:
+    """Add one symbolic link."""
+    about = tarfile.TarInfo(name)
+    about.type, about.linkname, about.mtime = tarfile.SYMTYPE, target, MOMENT
     layer.addfile(about)
 
 

@@ -29,7 +29,7 @@ from hack.images.archive import Config, add_directory, add_file, add_tree, write
 from hack.images.debian import DebianError, fetch, resolve, unpack  # noqa: E402
 from hack.kubernetes.binaries import BuildError, build_module, cache_root  # noqa: E402
 
-__all__ = ["IMAGES", "build", "mooring_version"]
+__all__ = ["IMAGES", "Recipe", "build", "make", "mooring_version"]
 
 #: Packages that others need to be installed, and nothing here to run.
 _INSTALLERS = (
@@ -49,10 +49,16 @@ OPERATOR = 65532
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How an image is made: Debian packages, then what `fill` adds; `inputs` is what else decides its bytes."""
+    """How an image is made: `base`, another's archive, or Debian packages, then what `fill` adds.
+
+    `without` are packages that are needed to install others, and not to run them; `inputs` is what else decides
+    its bytes.
+    """
 
     config: Callable[[], Config]
+    base: Callable[[], Path] | None = None
     packages: Sequence[str] = ()
+    without: Sequence[str] = _INSTALLERS
     fill: Callable[[tarfile.TarFile], None] = lambda layer: None
     inputs: Callable[[], bytes] = bytes
 
@@ -64,14 +70,20 @@ def mooring_version() -> str:
 
 
 def build(name: str) -> Path:
-    """The archive of an image; built on first use (seconds, with the packages and wheels at hand)."""
-    recipe = IMAGES[name]
-    packages = resolve(recipe.packages, without=_INSTALLERS) if recipe.packages else []
+    """The archive of an image of the real cluster; built on first use."""
+    return make(name, IMAGES[name])
+
+
+def make(name: str, recipe: Recipe) -> Path:
+    """The archive that a recipe makes; built on first use (seconds, with the packages and wheels at hand)."""
+    base = recipe.base() if recipe.base else None
+    packages = resolve(recipe.packages, without=recipe.without) if recipe.packages else []
     parts = [
         *(Path(__file__).with_name(one).read_bytes() for one in ("recipes.py", "archive.py", "debian.py")),
         "\n".join(package.file for package in packages).encode(),
         repr(recipe.config()).encode(),
         recipe.inputs(),
+        base.name.encode() if base else b"",
     ]
     key = hashlib.sha256(b"\0".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:16]
     target = cache_root() / "images" / f"{name}-{key}.tar"
@@ -80,10 +92,11 @@ def build(name: str) -> Path:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}.") as place:
             layer = Path(place) / "layer.tar"
             with tarfile.open(layer, "w", format=tarfile.PAX_FORMAT) as files:
-                unpack(fetch(recipe.packages, packages) if packages else [], files)
-                _add_base(files)
+                if base is None:
+                    unpack(fetch(recipe.packages, packages) if packages else [], files)
+                    _add_base(files)
                 recipe.fill(files)
-            write(recipe.config(), layer, Path(place) / "image.tar")
+            write(recipe.config(), layer, Path(place) / "image.tar", base=base)
             (Path(place) / "image.tar").rename(target)
     return target
 

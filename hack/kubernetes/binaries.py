@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 __all__ = [
-    *("KUBECTL", "NODE", "NODE_MODULE", "SERVERS", "SPECS"),
+    *("AGNHOST", "AGNHOST_MODULE", "KUBECTL", "NODE", "NODE_MODULE", "SERVERS", "SPECS"),
     *("BuildError", "build", "build_module", "built", "cache_root"),
 ]
 
@@ -43,6 +43,9 @@ NODE: Mapping[str, str] = {
     "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
 }
 NODE_MODULE = HERE / "kubelet"
+#: What the pods of Kubernetes' own specs run.
+AGNHOST: Mapping[str, str] = {"agnhost": "k8s.io/kubernetes/test/images/agnhost"}
+AGNHOST_MODULE = HERE / "agnhost"
 
 _FLAGS = ("-buildvcs=false", "-trimpath", "-mod=readonly")
 _BUILD_DEADLINE = 3600.0
