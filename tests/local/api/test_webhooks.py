@@ -234,3 +234,33 @@ async def test_a_webhook_with_side_effects_is_refused_for_it_would_run_at_a_dry_
             "field": "webhooks[0].sideEffects",
         }
     ]
+
+
+async def test_a_webhook_refuses_to_connect_to_a_pod(api: Client, hook: Hook) -> None:
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CONNECT"],
+        "resources": ["pods/attach", "pods/exec", "pods/portforward"],
+    }
+    hook.answer = lambda request: {"allowed": False, "status": {"message": "no visitors", "code": 403}}
+    await api.create(VALIDATING, hook.configuration(rules=[rule]))
+    pod = "/api/v1/namespaces/default/pods/p"
+
+    for path, query in (
+        ("attach", {"stdin": "true", "container": "c"}),
+        ("exec", {"command": "ls", "stdout": "1"}),
+        ("portforward", {"ports": "80"}),
+    ):
+        status = await api.refused(403, "POST", f"{pod}/{path}", **query)
+        assert status["message"] == 'admission webhook "hook.example.com" denied the request: no visitors'
+
+    assert [request["object"] for request in hook.seen] == [
+        {"kind": "PodAttachOptions", "apiVersion": "v1", "stdin": True, "container": "c"},
+        {"kind": "PodExecOptions", "apiVersion": "v1", "stdout": True, "command": ["ls"]},
+        {"kind": "PodPortForwardOptions", "apiVersion": "v1", "ports": [80]},
+    ]
+    first = hook.seen[0]
+    assert (first["operation"], first["name"], first["subResource"]) == ("CONNECT", "p", "attach")
+    assert first["kind"] == {"group": "", "version": "v1", "kind": "PodAttachOptions"}
+    assert (first["oldObject"], first["options"]) == (None, None)

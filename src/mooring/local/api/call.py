@@ -33,7 +33,7 @@ _KEPT_AT = {
     "replicationcontrollers": "controllers",
     "ingresses.networking.k8s.io": "ingress",
 }
-Operation = Literal["CREATE", "UPDATE", "DELETE"]
+Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
 def nobody(token: str, audiences: tuple[str, ...]) -> tuple[User, tuple[str, ...]]:
@@ -64,6 +64,10 @@ class Admission(Protocol):
         options: WriteOptions | None,
     ) -> None:
         """Ask those who may refuse; raises the first refusal."""
+        ...
+
+    async def connect(self, call: Call, options: JsonObject) -> None:
+        """Ask those who may refuse a connection to a pod; raises the first refusal."""
         ...
 
 

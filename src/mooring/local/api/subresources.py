@@ -117,6 +117,7 @@ async def _log(call: Call) -> Answer:
 
 
 async def _exec(call: Call) -> Answer:
+    await _admit(call, "PodExecOptions")
     return exec.execute(call)
 
 
@@ -130,11 +131,29 @@ async def _ephemeral_containers(call: Call) -> Answer:
 
 
 async def _attach(call: Call) -> Answer:
+    await _admit(call, "PodAttachOptions")
     return exec.attach(call)
 
 
 async def _port_forward(call: Call) -> Answer:
+    await _admit(call, "PodPortForwardOptions")
     return exec.forward(call)
+
+
+async def _admit(call: Call, kind: str) -> None:
+    """Ask webhooks and policies about a connection; raises what they refuse it with."""
+    query = call.request.query
+    options: JsonObject = {"kind": kind, "apiVersion": "v1"}
+    if kind == "PodPortForwardOptions":
+        ports = [int(port) for port in query.all("ports") if port.isdecimal()]
+        options |= {"ports": ports} if ports else {}
+    else:
+        options |= {name: True for name in ("stdin", "stdout", "stderr", "tty") if query.flag(name)}
+        if container := query.text("container"):
+            options["container"] = container
+    if kind == "PodExecOptions":
+        options["command"] = query.all("command")
+    await call.cluster.admission.connect(call, options)
 
 
 _HANDLERS: Mapping[tuple[str, str], Callable[[Call], Awaitable[Answer]]] = {

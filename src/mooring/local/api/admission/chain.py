@@ -81,19 +81,25 @@ class Admission:
             _check_priority_class(obj, call)
             if old is not None and call.served.storage == SIGNING_REQUESTS:
                 check_decision(call, obj, old)
-        review = Review(call, obj, old, operation, options)
+        await self._check(Review(call, obj, old, operation, options))
+        if obj is not None:
+            dry_run = options is not None and options.dry_run
+            self._quotas.check(call, obj, old, dry_run=dry_run)
+
+    async def connect(self, call: Call, options: JsonObject) -> None:
+        """Ask those who may refuse a connection to a pod; raises the first refusal."""
+        await self._check(Review(call, options, None, "CONNECT", None))
+
+    async def _check(self, review: Review) -> None:
         check_policies(review)
-        hooks = [hook for hook in self._hooks(_VALIDATING, call) if _matches(hook, review)]
-        if operation == "DELETE":
-            hooks += [hook for hook in self._hooks(_MUTATING, call) if _matches(hook, review)]
+        hooks = [hook for hook in self._hooks(_VALIDATING, review.call) if _matches(hook, review)]
+        if review.operation in ("DELETE", "CONNECT"):
+            hooks += [hook for hook in self._hooks(_MUTATING, review.call) if _matches(hook, review)]
         if hooks:
             asked = (self._ask(hook, review) for hook in hooks)
             for reply in await asyncio.gather(*asked, return_exceptions=True):
                 if isinstance(reply, BaseException):
                     raise reply
-        if obj is not None:
-            dry_run = options is not None and options.dry_run
-            self._quotas.check(call, obj, old, dry_run=dry_run)
 
     def _hooks(self, kind: str, call: Call) -> Iterator[Mapping[str, Any]]:
         """Yield the webhooks of a kind in the order of their configurations' names."""

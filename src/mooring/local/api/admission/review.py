@@ -31,7 +31,10 @@ EXEMPT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """One write: the new object (None for a deletion) and the old one (None for a creation)."""
+    """One write: the new object (None for a deletion) and the old one (None for a creation).
+
+    Of a connection to a pod the object is the options, a kind of their own, and the name that of the pod.
+    """
 
     call: Call
     obj: JsonObject | None
@@ -46,12 +49,15 @@ class Review:
 
     def name(self) -> str:
         """Return the name of the object."""
+        if self.operation == "CONNECT":
+            return self.call.target.name
         return str(((self.obj or self.old or {}).get("metadata") or {}).get("name") or "")
 
     def about(self) -> JsonObject:
         """Return the request of an AdmissionReview, without the objects."""
         served, target = self.call.served, self.call.target
-        kind = {"group": served.group, "version": served.version, "kind": served.kind}
+        name = self.obj["kind"] if self.operation == "CONNECT" and self.obj else served.kind
+        kind = {"group": served.group, "version": served.version, "kind": name}
         resource = {"group": served.group, "version": served.version, "resource": served.plural}
         request: JsonObject = {
             "kind": kind,
@@ -74,7 +80,9 @@ class Review:
         """Return the request of an AdmissionReview."""
         return {**self.about(), "object": self.obj, "oldObject": self.old}
 
-    def _options(self) -> JsonObject:
+    def _options(self) -> JsonObject | None:
+        if self.operation == "CONNECT":
+            return None
         shown: JsonObject = {"kind": _OPTIONS[self.operation], "apiVersion": "meta.k8s.io/v1"}
         if self.options is not None:
             shown["fieldManager"] = self.options.manager
