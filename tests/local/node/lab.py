@@ -48,7 +48,7 @@ __all__ = ["Lab", "network_config", "pod", "until"]
 privileged = pytest.mark.skipif(os.geteuid() != 0, reason="test_rootless runs this one in namespaces")
 
 
-async def until(condition: Callable[[], Any], *, within: float = 10.0) -> Any:
+async def until(condition: Callable[[], Any], *, within: float = 30.0) -> Any:
     """Wait for a condition to hold and give its value; fails with the last error."""
     deadline, error = asyncio.get_running_loop().time() + within, ""
     while True:

@@ -70,6 +70,12 @@ async def started(there: Lab, script: str, **container: Any) -> None:
     await there.phase("Running")
 
 
+async def ended(there: Lab, script: str) -> None:
+    """Run a script to its end, so short that nobody may see it run."""
+    there.run(pod(containers=[{"command": ["sh", "-c", script]}], restartPolicy="Never"))
+    await there.phase("Succeeded")
+
+
 async def test_lines_go_in_and_both_streams_come_out(tmp_path: Path) -> None:
     async with Lab(tmp_path) as there:
         await started(there, ECHO, stdin=True, stdinOnce=True)
@@ -134,13 +140,11 @@ async def test_a_terminal_is_one_with_its_size_and_controls_the_program(tmp_path
 
 async def test_what_does_not_run_cannot_be_attached_to(tmp_path: Path) -> None:
     async with Lab(tmp_path) as there:
-        await started(there, "exit 0")
-        await there.phase("Succeeded")
+        await ended(there, "exit 0")
         with pytest.raises(LookupError, match="not running"):
             Client(there)
 
 
 async def test_without_stdin_a_container_reads_nothing(tmp_path: Path) -> None:
     async with Lab(tmp_path) as there:
-        await started(there, "cat; echo over")
-        await there.phase("Succeeded")
+        await ended(there, "cat; echo over")

@@ -282,6 +282,7 @@ class Operator:
         self._dial = Dial(connect_timeout=0.3, reply_timeout=0.5)
         self._steps = Steps(self._dial, kept=Kept(password=cluster.password))
         self._task: asyncio.Task[None] | None = None
+        self._begun = self._decided = 0
 
     async def topology(self) -> Topology:
         return await read_topology(
@@ -294,6 +295,8 @@ class Operator:
 
     async def once(self) -> Verdict:
         """Look, decide, act."""
+        self._begun += 1
+        look = self._begun
         topology = self.seen = await self.topology()
         self.wanted = replace(self.wanted, user_keys=frozenset(self.wanted.config))
         now = datetime.now(UTC)
@@ -310,6 +313,7 @@ class Operator:
             volumes=volumes,
         )
         self.verdict = next_step(self.wanted, observed, self.recorded, now)
+        self._decided = look
         line = str(self.verdict)
         if not self.history or not self.history[-1].endswith(line):
             self.history.append(f"{monotonic():.2f} {line}")
@@ -391,8 +395,11 @@ class Operator:
 
     async def in_sync(self, *, seconds: float = 30) -> float:
         """Wait until the planner, looking afresh, has nothing to do."""
-        self.verdict = Wait(reason="Asked", message="")
-        return await self.until(lambda: isinstance(self.verdict, InSync), seconds=seconds)
+        asked = self._begun
+        self.cluster.changed.set()
+        return await self.until(
+            lambda: self._decided > asked and isinstance(self.verdict, InSync), seconds=seconds
+        )
 
     @property
     def master(self) -> str:

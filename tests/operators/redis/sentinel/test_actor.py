@@ -63,7 +63,7 @@ async def declare(
     await client.create(decode({"metadata": metadata, "spec": spec}, RedisCluster))
 
 
-async def eventually(check: Callable[[], Any], *, within: float = 10.0) -> Any:
+async def eventually(check: Callable[[], Any], *, within: float = 30.0) -> Any:
     found: Any = None
     try:
         async with asyncio.timeout(within):
@@ -167,13 +167,25 @@ def mounted(one: StatefulSet) -> str:
     return found.config_map.name or ""
 
 
+async def made(client: Client, manager: Manager) -> None:
+    """Wait until the last of the children is there, the status says so and the operator rests."""
+    await eventually(there(client, StatefulSet, "redis-sentinel-shop"))
+    await eventually(first(client, "Creating"))
+
+    async def rests() -> bool:
+        return manager.idle
+
+    await eventually(rests)
+
+
 async def test_what_the_last_good_template_mounts_is_kept_while_a_roll_may_be_taken_back() -> None:
     def databases(count: int) -> MergePatch:
         return MergePatch({"spec": {"config": {"databases": str(count)}}})
 
-    async with operating() as (client, _, _):
+    async with operating() as (client, manager, _):
         await declare(client)
         good = mounted(await eventually(there(client, StatefulSet, "redis-cluster-shop")))
+        await made(client, manager)
         roll = {"redis": {"inputs": "new", "good": "old", "revision": "r1"}}
         await client.patch(
             RedisCluster,
@@ -215,16 +227,21 @@ async def test_what_the_last_good_template_mounts_is_kept_while_a_roll_may_be_ta
         await eventually(gone)
 
 
+def writes(manager: Manager) -> float:
+    return sum(count for (_, method, _), count in manager.metrics.requests.items() if method != "GET")
+
+
 async def test_nothing_is_written_while_nothing_changes() -> None:
     async with operating() as (client, manager, _):
         await declare(client)
-        await eventually(first(client, "Creating"))
-        await eventually(there(client, StatefulSet, "redis-sentinel-shop"))
-        await asyncio.sleep(0.5)
-        before = sum(count for (_, method, _), count in manager.metrics.requests.items() if method != "GET")
-        await asyncio.sleep(2.0)
-        after = sum(count for (_, method, _), count in manager.metrics.requests.items() if method != "GET")
-        assert after == before
+        await made(client, manager)
+
+        async def quiet() -> bool:
+            before = writes(manager)
+            await asyncio.sleep(2.0)
+            return writes(manager) == before
+
+        await eventually(quiet)
 
 
 @pytest.mark.parametrize(

@@ -174,9 +174,10 @@ async def test_all_servers_without_persistence_restarted_at_once_serve_again_emp
     async with cluster(tmp_path, persistence=False) as (pods, operator):
         await operator.in_sync()
         await fill(pods, operator.master, count=100)
-        for name in list(pods.redis):
-            pods.kill(name)
-        await asyncio.sleep(0.3)
+        killed = list(pods.redis.values())
+        for one in killed:
+            pods.kill(one.name)
+        await operator.until(lambda: all(one.died_at for one in killed))
         await operator.in_sync()
 
         assert (await pods.server(operator.master)).keys == 0
