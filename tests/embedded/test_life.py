@@ -132,7 +132,7 @@ async def test_a_stopped_plane_leaves_nothing_and_returns_with_its_data(program:
 
         with open_pidfds(processes) as ends:
             status = await running.exit(signal.SIGTERM)
-            await all_ended(ends, within=1.0)
+            await all_ended(ends, within=5.0)
 
         assert status == 0
         assert traces(running.directory) == []
@@ -158,7 +158,7 @@ async def test_a_killed_plane_takes_its_pods_along_and_returns_with_its_data(
 
         with open_pidfds(processes) as ends:
             running.kill()
-            await all_ended(ends, within=1.0)
+            await all_ended(ends, within=5.0)
         done = await program.run("down", "--data-dir", running.directory)
 
         assert "removed interface" in done.fine()
@@ -171,7 +171,7 @@ async def test_a_killed_plane_takes_its_pods_along_and_returns_with_its_data(
         running.kill()
         await running.start()
         await until(
-            lambda: running.said().count('"event":"leading"') == 3, "its own Lease is its own", within=5
+            lambda: running.said().count('"event":"leading"') == 3, "its own Lease is its own", within=10
         )
         await healthy(running.client())
         assert await redis(running, "get", "kept") == "yes"
@@ -332,7 +332,7 @@ async def kill_under_writers(running: Running, *, rounds: int, writers: int = 6)
         ]
         before = sum(writer.count for writer in crew)
         # A moment counted in writes, not in time: as random, and the same on a slow machine.
-        enough = before + random.randrange(1, 400)
+        enough = before + random.randrange(30, 400)
         await until(lambda: sum(w.count for w in crew) >= enough, "writes", within=30)  # noqa: B023
         running.kill()
         await asyncio.gather(*tasks)

@@ -19,7 +19,7 @@ from mooring.runtime import Controller, Done, Manager, Result
 
 T = TypeVar("T", bound=Object)
 
-DEADLINE = 10.0
+DEADLINE = 30.0
 
 
 class Plane:
@@ -85,6 +85,7 @@ class Plane:
         before = -1
         async with asyncio.timeout(DEADLINE):
             while before != (before := await self.version()) or not self.manager.idle:
+                await self.manager.events.flush()
                 await asyncio.sleep(0.1)
         await asyncio.sleep(seconds)
         return await self.version() - before

@@ -522,9 +522,13 @@ async def test_a_silent_node_is_tainted_and_its_pods_go_elsewhere_until_it_is_he
             await plane.eventually(refused, "evicted and refused")
             silent.clear()
             await all_ready(plane, replicas=1)
-            node = await plane.get(Node, "n1")
-            assert node.spec is not None
-            assert not node.spec.taints
+
+            async def untainted() -> bool:
+                node = await plane.get(Node, "n1")
+                assert node.spec is not None
+                return not node.spec.taints
+
+            await plane.eventually(untainted, "n1 without taints")
         finally:
             beating.cancel()
 

@@ -42,12 +42,13 @@ async def server(home: Path, ip: str) -> AsyncIterator[Target]:
         stdout=asyncio.subprocess.DEVNULL,
     )
     try:
-        for _ in range(200):
-            with contextlib.suppress(DialError):
-                async with DIAL.link(Address(ip, 6379)) as link:
-                    found = await link.call("CLUSTER", "MYID")
-                    break
-            await asyncio.sleep(0.02)
+        found = None
+        async with asyncio.timeout(30):
+            while not found:
+                with contextlib.suppress(DialError):
+                    async with DIAL.link(Address(ip, 6379)) as link:
+                        found = await link.call("CLUSTER", "MYID")
+                await asyncio.sleep(0.02)
         yield Target(name=ip, address=Address(ip, 6379), id=found)
     finally:
         process.kill()
@@ -62,14 +63,20 @@ async def both(tmp_path: Path) -> AsyncIterator[tuple[Target, Target]]:
         async with DIAL.link(source.address) as link:
             await link.call("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
             await link.call("CLUSTER", "MEET", target.address.ip, 6379)
-        for _ in range(500):
-            async with DIAL.link(target.address) as link:
-                view = {one.id: one for one in parse_nodes(await link.call("CLUSTER", "NODES"))}
-                state = await link.call("CLUSTER", "INFO")
-            if source.id in view and view[source.id].slots and "cluster_state:ok" in state:
-                break
-            await asyncio.sleep(0.02)
+        async with asyncio.timeout(30):
+            while not (await sees(source, target) and await sees(target, source)):
+                await asyncio.sleep(0.02)
         yield source, target
+
+
+async def sees(one: Target, other: Target) -> bool:
+    """Whether it serves, knows the other and knows who owns the slots."""
+    async with DIAL.link(one.address) as link:
+        view = parse_nodes(await link.call("CLUSTER", "NODES"))
+        state = await link.call("CLUSTER", "INFO")
+    return (
+        other.id in {peer.id for peer in view} and any(p.slots for p in view) and "cluster_state:ok" in state
+    )
 
 
 def step(source: Target, target: Target, first: int, last: int, *, pipeline: int = 10) -> MoveSlots:
