@@ -180,7 +180,10 @@ async def test_the_namespaces_everything_stands_on_may_not_be_deleted(api: Clien
 async def test_eviction_without_a_budget_deletes_gracefully(api: Client) -> None:
     await running(api)
     assert (await api.create(PODS + "/p/eviction", EVICTION))["status"] == "Success"
-    assert (await api.get(PODS + "/p"))["metadata"]["deletionGracePeriodSeconds"] == 30
+    evicted = await api.get(PODS + "/p")
+    assert evicted["metadata"]["deletionGracePeriodSeconds"] == 30
+    told = [one["reason"] for one in evicted["status"]["conditions"] if one["type"] == "DisruptionTarget"]
+    assert told == ["EvictionByEvictionAPI"]
 
 
 async def test_a_budget_lets_exactly_as_many_go_as_it_allows(api: Client) -> None:

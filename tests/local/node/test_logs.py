@@ -37,7 +37,7 @@ async def test_both_streams_are_kept_with_their_time(tmp_path: Path, pump: LogPu
     first = (tmp_path / "1.log").read_text().splitlines()[0].split(" ")
     assert first[1:] == ["stdout", "F", "one"]
     assert datetime.fromisoformat(first[0][:26] + "+00:00") <= datetime.now(UTC)
-    assert await text_of(tmp_path / "1.log") == "one\ntwo\nno end\n"
+    assert await text_of(tmp_path / "1.log") == "one\ntwo\nno end"
 
 
 async def test_tail_since_limit_and_timestamps(tmp_path: Path) -> None:

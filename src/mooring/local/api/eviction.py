@@ -35,11 +35,30 @@ async def evict(call: Call, body: Mapping[str, Any]) -> None:
             pod = call.live()
             if not _goes_anyway(pod.obj):
                 await _spend_budget(call, pod, dry_run=options.dry_run)
+            if not options.dry_run:
+                await _say_disrupted(call, call.live())
             await deletes.delete_entry(call, call.live(), options)
             return
         except StaleError:
             continue
     raise call.conflict()
+
+
+async def _say_disrupted(call: Call, pod: Entry) -> None:
+    """Say in the pod's status that it goes through no fault of its own: a Job may not count that as a failure."""
+    status = pod.obj.get("status") or {}
+    if is_deleting(pod.obj) or status.get("phase") in ("Succeeded", "Failed"):
+        return
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+        "lastTransitionTime": rfc3339(call.cluster.now()),
+    }
+    others = [one for one in status.get("conditions") or () if one["type"] != "DisruptionTarget"]
+    changed = {**pod.obj, "status": {**status, "conditions": [*others, condition]}}
+    await call.cluster.store.put(call.collection, pod.place, changed, base=pod).committed()
 
 
 def _goes_anyway(pod: JsonObject) -> bool:

@@ -173,7 +173,7 @@ class LogPump:
     def _end(self, descriptor: int, source: _Source) -> None:
         if source.rest:
             with suppress(OSError):
-                source.file.write(source.stream, [("F", source.rest)])
+                source.file.write(source.stream, [("P", source.rest)])
         if source.tap is not None:
             source.tap(source.stream, b"")
         self._selector.unregister(descriptor)

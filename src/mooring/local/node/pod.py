@@ -487,14 +487,10 @@ class PodWorker:
 
 def etc_files(view: PodView) -> dict[str, str]:
     """The generated files of ``/etc``."""
-    spec, namespace = view.pod.spec or PodSpec(), view.pod.metadata.namespace or ""
+    spec = view.pod.spec or PodSpec()
     name, domain = hostname(view.facts), view.node.domain
-    names = f"{name}.{spec.subdomain}.{namespace}.svc.{domain}\t{name}" if spec.subdomain else name
-    hosts = ["# made by the node agent", "127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback"]
-    hosts += [f"{view.address}\t{names}"]
-    hosts += [f"{alias.ip}\t{' '.join(alias.hostnames or ())}" for alias in spec.host_aliases or ()]
     return {
-        "hosts": "\n".join(hosts) + "\n",
+        "hosts": _hosts(view, name),
         "hostname": f"{hostname(view.facts, domain=domain)}\n",
         "resolv.conf": resolv_conf(view),
         "nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\n",
@@ -502,6 +498,27 @@ def etc_files(view: PodView) -> dict[str, str]:
         "group": "root:x:0:\nredis:x:999:\nmysql:x:998:\nnogroup:x:65534:\n",
         "services": "domain 53/tcp\ndomain 53/udp\nhttp 80/tcp\nhttps 443/tcp\n",
     }
+
+
+def _hosts(view: PodView, name: str) -> str:
+    """``/etc/hosts``: its first line is what programs know a kubelet's file by."""
+    spec, namespace = view.pod.spec or PodSpec(), view.pod.metadata.namespace or ""
+    aliases = [f"{alias.ip}\t" + "\t".join(alias.hostnames or ()) for alias in spec.host_aliases or ()]
+    if aliases:
+        aliases = ["", "# Entries added by HostAliases.", *aliases]
+    if spec.host_network:
+        with suppress(OSError):
+            machine = Path("/etc/hosts").read_text().rstrip("\n")
+            return "\n".join(["# Kubernetes-managed hosts file (host network).", machine, *aliases, ""])
+    names = f"{name}.{spec.subdomain}.{namespace}.svc.{view.node.domain}\t{name}" if spec.subdomain else name
+    return "\n".join(
+        [
+            *("# Kubernetes-managed hosts file.", "127.0.0.1\tlocalhost"),
+            *("::1\tlocalhost ip6-localhost ip6-loopback", f"{view.address}\t{names}"),
+            *aliases,
+            "",
+        ]
+    )
 
 
 def resolv_conf(view: PodView) -> str:

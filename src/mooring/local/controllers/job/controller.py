@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -23,6 +23,7 @@ from mooring.local.controllers.batches import slow_start
 from mooring.local.controllers.claiming import Claimer
 from mooring.local.controllers.context import Context
 from mooring.local.controllers.job.plan import INDEX, TRACKING, Plan, finished, plan
+from mooring.local.controllers.job.policies import FAILURES
 from mooring.local.controllers.moments import seconds_since
 from mooring.local.controllers.patching import metadata_patch, status_patch
 from mooring.local.controllers.pods import from_template
@@ -75,7 +76,7 @@ class JobController:
             return await self._expire(job, end.last_transition_time)
         made = plan(job, pods, now=self._context.clock.now())
         try:
-            await slow_start(made.create, lambda index: self._create(job, index))
+            await slow_start(made.create, lambda index: self._create(job, index, made.failures))
             if made.forget:
                 await self._untrack(made.delete)
             await slow_start(made.delete, lambda pod: self._delete(job, pod))
@@ -100,9 +101,9 @@ class JobController:
         for warning, reason, message in made.notices:
             (self._events.warning if warning else self._events.normal)(job, reason, message)
 
-    async def _create(self, job: Job, index: int | None) -> None:
+    async def _create(self, job: Job, index: int | None, failures: Mapping[int, int] | None) -> None:
         try:
-            pod = await self._client.create(_pod(job, index))
+            pod = await self._client.create(_pod(job, index, failures))
         except ApiError as error:
             if not namespace_is_going(error):
                 self._events.warning(job, "FailedCreate", f"Error creating: {error}")
@@ -169,8 +170,11 @@ def _job_of(pod: Pod) -> str:
     return (owner.name or "") if owner is not None and owner.kind == "Job" else ""
 
 
-def _pod(job: Job, index: int | None) -> Pod:
-    """A pod of the Job; with an index, one that knows it by label, annotation, host name and environment."""
+def _pod(job: Job, index: int | None, failures: Mapping[int, int] | None) -> Pod:
+    """A pod of the Job; with an index, one that knows it by label, annotation, host name and environment.
+
+    Where the failures of each index are counted, it also knows how many there were before it.
+    """
     template = (job.spec.template if job.spec else None) or PodTemplateSpec()
     pod = from_template(template, job)
     replace = msgspec.structs.replace
@@ -181,7 +185,11 @@ def _pod(job: Job, index: int | None) -> Pod:
         meta,
         generate_name=f"{job.metadata.name}-{index}-",
         labels={**(meta.labels or {}), INDEX: str(index)},
-        annotations={**(meta.annotations or {}), INDEX: str(index)},
+        annotations={
+            **(meta.annotations or {}),
+            INDEX: str(index),
+            **({} if failures is None else {FAILURES: str(failures.get(index, 0))}),
+        },
     )
     spec = pod.spec or PodSpec()
     spec = replace(

@@ -6,15 +6,16 @@ Every pod is counted exactly once: it carries a finalizer until its UID stands i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
 
 from mooring.cache.clock import rfc3339
-from mooring.kube.objects.batch import Job, JobCondition, JobStatus, UncountedTerminatedPods
+from mooring.kube.objects.batch import Job, JobCondition, JobSpec, JobStatus, UncountedTerminatedPods
 from mooring.kube.objects.core import Pod
+from mooring.local.controllers.job.policies import FAILURES, Judgement, judge, parse_ranges, success_rule
 from mooring.local.controllers.moments import EPOCH, moment, seconds_since
 from mooring.local.controllers.pods import is_active, is_ready, is_terminal, phase_of
 from mooring.local.controllers.replicaset.plan import expendable
@@ -32,11 +33,13 @@ LONGEST_BACKOFF = 600.0
 class Plan:
     """``create`` gives the index of each new pod (``None``: no indexes); ``untrack`` after the status is written.
 
+    ``failures``: how often indexes have failed, where each has a limit of its own.
     ``forget``: the deleted pods are given up, not failed, and must not be counted.
     ``notices`` are (warning, reason, message) of what has just become true.
     """
 
     create: tuple[int | None, ...] = ()
+    failures: Mapping[int, int] | None = None
     delete: tuple[Pod, ...] = ()
     forget: bool = False
     untrack: tuple[Pod, ...] = ()
@@ -92,6 +95,7 @@ def plan(job: Job, pods: Sequence[Pod], *, now: datetime) -> Plan:
     status, notices = _conditions(job, status, end, done=counted.settled and not active, now=now)
     return Plan(
         create=create,
+        failures=counted.failures if job.spec and job.spec.backoff_limit_per_index is not None else None,
         delete=tuple(delete),
         forget=end is None,
         untrack=tuple(counted.untrack),
@@ -105,46 +109,97 @@ class _Count:
     """The arithmetic of ended pods: what is a number already, what is noted, what is new."""
 
     def __init__(self, job: Job, pods: Sequence[Pod]) -> None:
-        old = job.status or JobStatus()
+        old, spec = job.status or JobStatus(), job.spec or JobSpec()
         noted = old.uncounted_terminated_pods or UncountedTerminatedPods()
         tracked = {pod.metadata.uid: pod for pod in pods if TRACKING in (pod.metadata.finalizers or ())}
         succeeded = [uid for uid in noted.succeeded or () if uid in tracked]
         failed = [uid for uid in noted.failed or () if uid in tracked]
         self._counted_succeeded = (old.succeeded or 0) + len(noted.succeeded or ()) - len(succeeded)
         self._counted_failed = (old.failed or 0) + len(noted.failed or ()) - len(failed)
-        for uid, pod in tracked.items():
-            if uid in succeeded or uid in failed:
-                continue
-            if phase_of(pod) == "Succeeded":
-                succeeded.append(uid or "")
-            elif phase_of(pod) == "Failed" or pod.metadata.deletion_timestamp:
-                failed.append(uid or "")
-        self.untrack = [tracked[uid] for uid in (*succeeded, *failed)]
-        self.succeeded = self._counted_succeeded + len(succeeded)
-        self.failed = self._counted_failed + len(failed)
-        self.indexes = set(_parse_ranges(old.completed_indexes or ""))
+        self.indexes = set(parse_ranges(old.completed_indexes or ""))
         self.indexes |= {
             index for pod in pods if phase_of(pod) == "Succeeded" and (index := index_of(pod)) is not None
         }
-        indexed = job.spec is not None and job.spec.completion_mode == "Indexed"
-        if indexed:
-            self.succeeded = len(self.indexes)
+        judged = {pod.metadata.uid: judge(job, pod) for pod in pods if _has_failed(job, pod)}
+        self.fatal = next((one.message for one in judged.values() if one.action == "FailJob"), "")
+        self.failures = _failures_of_indexes(pods, judged)
+        self.failed_indexes = set(parse_ranges(old.failed_indexes or ""))
+        limit = spec.backoff_limit_per_index
+        if limit is not None:
+            given_up = {index_of(p) for p in pods if _action(judged, p) == "FailIndex"}
+            self.failed_indexes |= {index for index in given_up if index is not None}
+            self.failed_indexes |= {index for index, number in self.failures.items() if number > limit}
+            self.failed_indexes -= self.indexes
+        kept = self._kept(pods, judged) if limit is not None and _resumed_end(job) is None else set()
+        ignored: list[Pod] = []
+        for uid, pod in tracked.items():
+            if uid in succeeded or uid in failed or uid in kept:
+                continue
+            if phase_of(pod) == "Succeeded":
+                succeeded.append(uid or "")
+            elif _action(judged, pod) == "Ignore":
+                ignored.append(pod)
+            elif uid in judged:
+                failed.append(uid or "")
+        self.untrack = [*(tracked[uid] for uid in (*succeeded, *failed)), *ignored]
+        self.failed = self._counted_failed + len(failed)
+        indexed = spec.completion_mode == "Indexed"
+        self.succeeded = len(self.indexes) if indexed else self._counted_succeeded + len(succeeded)
         self.settled = not tracked
         self.status = msgspec.structs.replace(
             old,
             succeeded=(len(self.indexes) if indexed else self._counted_succeeded) or None,
             failed=self._counted_failed or None,
             completed_indexes=index_ranges(self.indexes) or None if indexed else None,
+            failed_indexes=index_ranges(self.failed_indexes) if limit is not None else None,
             uncounted_terminated_pods=UncountedTerminatedPods(
                 succeeded=succeeded or None, failed=failed or None
             ),
         )
 
+    def _kept(self, pods: Sequence[Pod], judged: Mapping[str | None, Judgement]) -> set[str | None]:
+        """The last failed pod of each index that is to run again: the next one takes its count of failures from it."""
+        over = self.indexes | self.failed_indexes | {index_of(pod) for pod in pods if is_active(pod)}
+        last: dict[int, Pod] = {}
+        for pod in pods:
+            index = index_of(pod)
+            if pod.metadata.uid not in judged or index is None or index in over:
+                continue
+            if index not in last or _failures_before(pod) >= _failures_before(last[index]):
+                last[index] = pod
+        return {pod.metadata.uid for pod in last.values()}
 
-def _parse_ranges(text: str) -> Iterable[int]:
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        yield from range(int(first), int(last or first) + 1)
+
+def _has_failed(job: Job, pod: Pod) -> bool:
+    if phase_of(pod) == "Failed":
+        return True
+    leaving = pod.metadata.deletion_timestamp is not None and phase_of(pod) != "Succeeded"
+    return leaving and not _replaces_only_failed(job)
+
+
+def _replaces_only_failed(job: Job) -> bool:
+    return job.spec is not None and job.spec.pod_replacement_policy == "Failed"
+
+
+def _action(judged: Mapping[str | None, Judgement], pod: Pod) -> str:
+    found = judged.get(pod.metadata.uid)
+    return found.action if found else ""
+
+
+def _failures_before(pod: Pod) -> int:
+    text = (pod.metadata.annotations or {}).get(FAILURES, "")
+    return int(text) if text.isdigit() else 0
+
+
+def _failures_of_indexes(pods: Iterable[Pod], judged: Mapping[str | None, Judgement]) -> dict[int, int]:
+    """How often each index has failed."""
+    found: dict[int, int] = {}
+    for pod in pods:
+        index = index_of(pod)
+        if index is not None:
+            more = _action(judged, pod) not in ("", "Ignore")
+            found[index] = max(found.get(index, 0), _failures_before(pod) + more)
+    return found
 
 
 def index_ranges(indexes: Iterable[int]) -> str:
@@ -173,6 +228,8 @@ def _end(job: Job, pods: Sequence[Pod], counted: _Count, active: Sequence[Pod], 
     spec = job.spec
     if spec is None:
         return None
+    if counted.fatal:
+        return _End("FailureTarget", "Failed", "PodFailurePolicy", counted.fatal)
     limit = 6 if spec.backoff_limit is None else spec.backoff_limit
     if counted.failed > limit or _restarted_too_often(job, pods, limit):
         text = "Job has reached the specified backoff limit"
@@ -181,6 +238,11 @@ def _end(job: Job, pods: Sequence[Pod], counted: _Count, active: Sequence[Pod], 
     if left is not None and left <= 0:
         text = "Job was active longer than specified deadline"
         return _End("FailureTarget", "Failed", "DeadlineExceeded", text)
+    if why := _failed_by_indexes(spec, counted):
+        return _End("FailureTarget", "Failed", *why)
+    rule = success_rule(job, counted.indexes)
+    if rule is not None:
+        return _End("SuccessCriteriaMet", "Complete", "SuccessPolicy", f"Matched rules at index {rule}")
     if spec.completions is None:
         done = counted.succeeded > 0 and not active
     else:
@@ -188,6 +250,19 @@ def _end(job: Job, pods: Sequence[Pod], counted: _Count, active: Sequence[Pod], 
     if done:
         text = "Reached expected number of succeeded pods"
         return _End("SuccessCriteriaMet", "Complete", "CompletionsReached", text)
+    return None
+
+
+def _failed_by_indexes(spec: JobSpec, counted: _Count) -> tuple[str, str] | None:
+    """Reason and message when too many indexes have failed, or all have run and some failed."""
+    failed = len(counted.failed_indexes)
+    if not failed or spec.backoff_limit_per_index is None:
+        return None
+    if spec.max_failed_indexes is not None and failed > spec.max_failed_indexes:
+        text = "Job has exceeded the specified maximal number of failed indexes"
+        return "MaxFailedIndexesExceeded", text
+    if failed + counted.succeeded >= (spec.completions or 0):
+        return "FailedIndexes", "Job has failed indexes"
     return None
 
 
@@ -233,23 +308,41 @@ def _manage(
     if spec.completions is None:
         wanted = len(active) if counted.succeeded else parallelism
     else:
-        wanted = min(parallelism, max(0, spec.completions - counted.succeeded))
+        left = spec.completions - counted.succeeded - len(counted.failed_indexes)
+        wanted = min(parallelism, max(0, left))
     surplus = len(active) - wanted
     if surplus > 0:
         return (), expendable(active, now=now)[:surplus], None
-    missing = wanted - len(active)
-    if spec.pod_replacement_policy == "Failed":
-        missing -= sum(bool(p.metadata.deletion_timestamp) and not is_terminal(p) for p in pods)
+    there = [*active]
+    if _replaces_only_failed(job):
+        there += [p for p in pods if p.metadata.deletion_timestamp and not is_terminal(p)]
+    missing = wanted - len(there)
     if missing <= 0:
         return (), [], None
+    if spec.backoff_limit_per_index is not None:
+        return _free_in_time(spec, pods, counted, there, missing, now)
     wait = _backoff(pods, now)
     if wait > 0:
         return (), [], wait
     if spec.completion_mode != "Indexed":
         return (None,) * missing, [], None
-    taken = counted.indexes | {i for pod in active if (i := index_of(pod)) is not None}
-    free = [index for index in range(spec.completions or 0) if index not in taken]
-    return tuple(free[:missing]), [], None
+    return tuple(_free(spec, counted, there)[:missing]), [], None
+
+
+def _free(spec: JobSpec, counted: _Count, there: Iterable[Pod]) -> list[int]:
+    """The indexes that have no pod and need one."""
+    taken = counted.indexes | counted.failed_indexes | {index_of(pod) for pod in there}
+    return [index for index in range(spec.completions or 0) if index not in taken]
+
+
+def _free_in_time(
+    spec: JobSpec, pods: Sequence[Pod], counted: _Count, there: Sequence[Pod], missing: int, now: datetime
+) -> tuple[tuple[int | None, ...], list[Pod], float | None]:
+    """Where each index has a limit of its own, each waits for itself after it has failed."""
+    free = _free(spec, counted, there)
+    waits = {index: _backoff([pod for pod in pods if index_of(pod) == index], now) for index in free}
+    later = min((wait for wait in waits.values() if wait > 0), default=None)
+    return tuple([index for index in free if waits[index] <= 0][:missing]), [], later
 
 
 def _backoff(pods: Iterable[Pod], now: datetime) -> float:
