@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mooring.local.node.logs import LogFile, LogPump, read, split_lines
+from mooring.local.node.logs import LogFile, LogPump, _Tail, read, split_lines
 
 from .lab import until
 
@@ -75,6 +75,26 @@ async def test_following_goes_on_over_a_rotation_and_ends_with_the_writer(
     await asyncio.wait_for(following, 5)
     assert b"".join(seen).decode().split("\n")[:-1] == [f"line {n}" for n in range(60)]
     assert (tmp_path / "1.log.1").exists()
+
+
+def test_what_is_written_just_before_a_rotation_is_followed_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = LogFile(tmp_path / "1.log")
+    file.write("stdout", [("F", b"one")])
+    tail, look = _Tail(file.path), _Tail._rotated
+
+    def written_meanwhile(self: _Tail) -> bool:
+        monkeypatch.undo()
+        file.write("stdout", [("F", b"two")])
+        file._rotate()
+        file.write("stdout", [("F", b"three")])
+        return look(self)
+
+    monkeypatch.setattr(_Tail, "_rotated", written_meanwhile)
+    assert [line.text for line in tail.take()] == [b"one", b"two", b"three"]
+    tail.close()
+    file.close()
 
 
 def test_a_very_long_line_is_kept_in_pieces() -> None:

@@ -234,13 +234,19 @@ class _Tail:
                 self._file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         if self._file < 0:
             return found
-        while data := os.read(self._file, 1 << 20):
-            lines, self._rest = _parse(self._rest + data)
-            found += lines
+        found += self._read_on()
         if self._rotated():
+            found += self._read_on()  # written after the read and before the rotation
             os.close(self._file)
             self._file = -1
             found += self.take()
+        return found
+
+    def _read_on(self) -> list[LogLine]:
+        found: list[LogLine] = []
+        while data := os.read(self._file, 1 << 20):
+            lines, self._rest = _parse(self._rest + data)
+            found += lines
         return found
 
     def close(self) -> None:
