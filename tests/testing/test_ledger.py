@@ -62,15 +62,16 @@ async def test_a_loss_of_acknowledged_and_of_confirmed_writes_is_seen(tmp_path: 
 async def test_a_pause_is_measured(tmp_path: Path) -> None:
     async with cluster(tmp_path) as (pods, operator):
         await operator.in_sync()
-        ledger = Ledger(sentinels=pods.sentinel_addresses(), rate=200)
+        # Counted from a second on: a busy machine pauses too, for less.
+        ledger = Ledger(sentinels=pods.sentinel_addresses(), rate=200, gap_from=1.0)
         task = asyncio.create_task(ledger.write())
         await until(ledger, 50)
-        await pods.call(operator.master, "CLIENT", "PAUSE", 700, "WRITE")
+        await pods.call(operator.master, "CLIENT", "PAUSE", 1500, "WRITE")
         await until(ledger, ledger.acknowledged + 100)
         ledger.stop()
         await task
         report = await ledger.check()
-        assert 0.6 < report.longest_gap < 1.5
+        assert 1.4 < report.longest_gap < 3.0
         assert len(report.outages) == 1
         assert report.lost_acknowledged == 0
 
@@ -245,4 +246,4 @@ async def test_without_a_rate_it_writes_as_fast_as_it_is_answered(tmp_path: Path
         where = f"{nodes[0].ip}:{nodes[0].port}"
         argv = ["--cluster", where, "--rate", "0", "--seconds", "1", "--json"]
         assert await asyncio.to_thread(run, argv, out=out) == 0
-        assert json.loads(out.getvalue())["acknowledged"] > 300
+        assert json.loads(out.getvalue())["acknowledged"] > 220, "more than at the default rate"

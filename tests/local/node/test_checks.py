@@ -60,7 +60,7 @@ async def outcome(answer: bytes, probe: Callable[[int], Probe]) -> str:
     container = Container(name="main", ports=[ContainerPort(name="web", container_port=port)])
     checker = Checker(entrance=cast(Entrance, Dying()), container=container, address=IPv4Address("127.0.0.1"))
     try:
-        await checker.probe(probe(port), timeout=2)
+        await checker.probe(probe(port), timeout=20)
     except CheckFailed as failure:
         return str(failure)
     finally:
@@ -113,8 +113,8 @@ async def test_hooks_ask_by_http_and_sleep() -> None:
         entrance=cast(Entrance, Dying()), container=Container(name="main"), address=IPv4Address("127.0.0.1")
     )
     with pytest.raises(CheckFailed, match="statuscode: 500"):
-        await checker.hook(LifecycleHandler(http_get=HTTPGetAction(port=port)), timeout=2)
-    await checker.hook(LifecycleHandler(sleep=SleepAction(seconds=0)), timeout=2)
+        await checker.hook(LifecycleHandler(http_get=HTTPGetAction(port=port)), timeout=20)
+    await checker.hook(LifecycleHandler(sleep=SleepAction(seconds=0)), timeout=20)
     with pytest.raises(TimeoutError):
         await checker.hook(LifecycleHandler(sleep=SleepAction(seconds=60)), timeout=0.05)
     server.close()

@@ -184,7 +184,7 @@ async def test_a_pod_asks_the_dns_server_by_udp_and_tcp(tmp_path: Path) -> None:
 
                 ns.enter(pod.namespaces.net)
                 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-                    asking.settimeout(3)
+                    asking.settimeout(20)
                     asking.sendto(packet, (address, 53))
                     return asking.recv(512)
 
