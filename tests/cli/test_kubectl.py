@@ -152,10 +152,9 @@ async def test_a_pod_is_run_attached_to_and_gone_with_its_programs_status(demo: 
         )
     ).fine()
     (await demo.kubectl("wait", "--for=condition=Ready", "pod/talker", "--timeout=30s")).fine()
-    attached = await demo.program.other(
-        "timeout", "2", "kubectl", "attach", "talker", KUBECONFIG=str(demo.kubeconfig)
-    )
-    assert "tick" in attached.out
+    listen = "timeout 30 kubectl attach talker | grep -m 1 tick"
+    attached = await demo.program.other("sh", "-c", listen, KUBECONFIG=str(demo.kubeconfig))
+    assert attached.out == "tick\n"
     (await demo.kubectl("delete", "pod", "talker", "--now")).fine()
 
 

@@ -254,6 +254,6 @@ async def test_one_bad_cluster_holds_back_no_other(cluster: MakeCluster) -> None
     bad = await cluster(exact=False, image="nosuch:1.0")
     good = await cluster(exact=False)
 
-    await good.exact(20)
+    await good.exact()
 
     await says(bad, "nosuch:1.0")

@@ -398,7 +398,7 @@ async def test_what_was_left_to_a_namespaced_operator_is_taken_up_when_that_one_
         now = rfc3339(datetime.now(UTC), micro=True)
         lease = Lease(
             metadata=ObjectMeta(name="mooring-redis-sentinel-namespaced", namespace=NAMESPACE),
-            spec=LeaseSpec(holder_identity="one that dies", lease_duration_seconds=2, renew_time=now),
+            spec=LeaseSpec(holder_identity="one that dies", lease_duration_seconds=4, renew_time=now),
         )
         await client.create(lease)
         await declare(client)
