@@ -98,7 +98,7 @@ class Finalizing(Greeter):
     finalizer: ClassVar[str] = "test.mooring.dev/greeter"
 
 
-async def eventually(check: Callable[[], Awaitable[bool]], *, within: float = 5.0) -> None:
+async def eventually(check: Callable[[], Awaitable[bool]], *, within: float = 10.0) -> None:
     deadline = time.monotonic() + within
     while not await check():
         assert time.monotonic() < deadline, "it did not come about in time"
