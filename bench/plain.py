@@ -25,6 +25,7 @@ _ASK = r"""
 ask() { timeout 2 redis-cli -h "$1" -p "$2" $3 2>/dev/null; }
 leader() { ask SENTINELS 26379 "SENTINEL get-master-addr-by-name mymaster" | head -n 1; }
 role() { ask "$1" 6379 ROLE | head -n 1; }
+address() { ask "$1" 6379 "CLIENT INFO" | sed -n 's/.* laddr=\([^ ]*\):6379 .*/\1/p'; }
 """
 
 _REDIS_START = r"""
@@ -38,7 +39,7 @@ follow=
 if [ -n "$master" ]; then
   [ "$master" = "$POD_IP" ] || follow=$master
 elif [ "${POD_NAME##*-}" != 0 ]; then
-  until follow=$(getent hosts "FIRST" | cut -d ' ' -f 1) && [ -n "$follow" ]; do sleep 0.5; done
+  until follow=$(address "FIRST") && [ -n "$follow" ]; do sleep 0.5; done
 fi
 cp /plain/redis.conf /tmp/redis.conf
 echo "replica-announce-ip $POD_IP" >>/tmp/redis.conf
@@ -61,7 +62,7 @@ until [ -n "$master" ]; do
   master=$(leader)
   [ -z "$master" ] || break
   for number in 0 1 2 3 4; do
-    ip=$(getent hosts "ANY" | cut -d ' ' -f 1)
+    ip=$(address "ANY")
     [ -n "$ip" ] && [ "$(role "$ip")" = master ] && master=$ip
   done
   [ -n "$master" ] || sleep 0.5

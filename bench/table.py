@@ -1,6 +1,6 @@
 """The faults that other operators are known for, beside Redis and Sentinel without an operator; a row per fault.
 
-    python bench/table.py [--rounds 5] [--lanes 5] [--row NAME ...] [--peer NAME ...] [--publish]
+    python bench/table.py [--node] [--rounds 5] [--lanes 5] [--row NAME ...] [--peer NAME ...] [--publish]
 
 On one embedded control plane every peer gets a cluster of its own per round, and all faults strike it one after
 the other, each under a writer that comes through the sentinels, keeps its connection until an error and logs
@@ -9,8 +9,8 @@ what was acknowledged. Hangs and partitions last 20 s; the seconds until exact c
 in time is thrown away and made anew. Last, the operator's writes at rest are counted. ``--publish`` writes
 bench/results/table.json and the table in docs/benchmarks.md; exit status 1 when a row misses its target.
 
-``--kubeconfig FILE`` strikes on that cluster instead, whose nodes run on this machine and whose operators a chart
-has brought; partitions and the count of writes at rest are left out there.
+``--node`` does the same on a real cluster (kubelet, containerd, kube-proxy) that is made for it, with the operator as
+its chart installs it; the writes at rest are not counted there. It has a table of its own: bench/results/table-node.json.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from mooring.operators.redis.dial import DialError
 from mooring.operators.redis.sentinel.settings import defaults
 from mooring.operators.redis.sentinel.types import RedisClusterSpec
 from mooring.runtime import configure_logging
-from mooring.testing.bed import Bed, ClusterBed, KubernetesBed, NotInTime
+from mooring.testing.bed import Bed, ClusterBed, NotInTime
 from mooring.testing.ledger import Ledger
 from mooring.testing.process import operator_process, served
 from mooring.testing.redis import RedisStage, manifest
@@ -48,14 +48,15 @@ from mooring.testing.redis import RedisStage, manifest
 if not __package__:  # run as a program: its siblings are found from the root of the tree
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.page import RESULTS, put
+from bench.cluster import cut_off, give_back, real_cluster
+from bench.page import PAGE, RESULTS, put
 from bench.plain import PlainStage, plain_manifests
 from bench.rest import Writes
 from bench.tally import percentile
 
-AnyBed = Bed | KubernetesBed | ClusterBed
+AnyBed = Bed | ClusterBed
 
-__all__ = ["ROWS", "Outcome", "Row", "main", "misses", "table"]
+__all__ = ["ROWS", "Outcome", "Row", "main", "misses", "publish", "table"]
 
 PEERS = {"mooring": "Mooring", "plain": "Redis and Sentinel alone"}
 CREATED_WITHIN = 120.0
@@ -135,11 +136,12 @@ class Trial:
         kind = "" if self.persistence else "-memory"
         self.namespace = f"{self.peer}-{self.round}{kind}{f'-lag-{self.max_lag}' if self.max_lag else ''}"
         made = PlainStage if self.peer == "plain" else RedisStage
-        self.stage = made(self.bed, "demo", namespace=self.namespace)
+        # The name is the namespace's: a real node's containers are told apart by the names of their pods.
+        self.stage = made(self.bed, self.namespace, namespace=self.namespace)
 
     async def create(self) -> float:
         """Make the cluster; returns the seconds until it was exact."""
-        name, namespace, began = "demo", self.namespace, time.monotonic()
+        name, namespace, began = self.stage.name, self.namespace, time.monotonic()
         await self.bed.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         config = {"min-replicas-max-lag": str(self.max_lag)} if self.max_lag else {}
         if self.peer == "plain":
@@ -158,8 +160,14 @@ class Trial:
 
     async def begin_anew(self) -> None:
         """Throw the cluster away and make another."""
-        await self.stage.delete(claims=True, within=60)
+        await self.end()
         await self.create()
+
+    async def end(self) -> None:
+        """Throw the cluster away."""
+        await self.stage.delete(claims=True, within=60)
+        if isinstance(self.bed, ClusterBed):
+            await give_back(self.bed, self.namespace)
 
     async def strike(self, name: str, row: Row) -> Outcome:
         """One fault under a writer."""
@@ -251,16 +259,22 @@ class Trial:
 
     async def cut(self) -> None:
         """The master cut off from all other pods; the client still reaches it."""
-        stage, agent = self.stage, self.bed.plane.agent
-        assert isinstance(agent, NodeAgent)
-        master = await stage.master()
-        others = [pod.metadata.name or "" for pod in await stage.pods() if pod.metadata.name != master]
-        address = IPv4Address((await stage.address(master)).ip)
-        await agent.cut_pods([(self.namespace, master)], [(self.namespace, name) for name in others])
+        master = await self.stage.master()
+        pods = {
+            pod.metadata.name or "": (pod.status and pod.status.pod_ip) or ""
+            for pod in await self.stage.pods()
+        }
+        address = pods.pop(master)
+        agent = self.bed.plane.agent
+        if not isinstance(agent, NodeAgent):
+            async with cut_off(self.stage.pid(master), pods.values()):
+                await asyncio.sleep(PARTITION)
+            return
+        await agent.cut_pods([(self.namespace, master)], [(self.namespace, name) for name in pods])
         try:
             await asyncio.sleep(PARTITION)
         finally:
-            await agent.network.heal(address)
+            await agent.network.heal(IPv4Address(address))
 
     async def replace_servers(self) -> None:
         """All data pods removed at once; they come back with other addresses."""
@@ -346,7 +360,7 @@ class Run:
     async def run(self, directory: Path) -> dict[str, Any]:
         """Strike, then watch the rest; returns the raw figures."""
         options, load = self._options, os.getloadavg()[0]
-        async with _bed(directory, options.kubeconfig) as bed:
+        async with _bed(directory, node=options.node) as bed:
             room = asyncio.Semaphore(options.lanes)
 
             async def one(peer: str, number: int, persistence: bool, lag: int) -> None:
@@ -367,6 +381,7 @@ class Run:
             if options.steady:
                 self._rest = await self._steady(bed)
         return {
+            "on": "node" if options.node else "embedded",
             "measured": datetime.now(UTC).strftime("%Y-%m-%d"),
             "machine": f"{os.cpu_count()} cores ({platform.machine()})",
             "load_before": round(load, 1),
@@ -399,7 +414,7 @@ class Run:
             outcome = await trial.strike(name, row)
             self._note(outcome)
             whole = outcome.exact is not None
-        await trial.stage.delete(claims=True, within=60)
+        await trial.end()
 
     def _note(self, one: Outcome) -> None:
         self._outcomes.append(one)
@@ -424,10 +439,10 @@ class Run:
 
 
 @asynccontextmanager
-async def _bed(directory: Path, kubeconfig: Path | None) -> AsyncIterator[AnyBed]:
-    if kubeconfig is not None:
-        async with ClusterBed(directory, kubeconfig) as other:
-            yield other
+async def _bed(directory: Path, *, node: bool) -> AsyncIterator[AnyBed]:
+    if node:
+        async with real_cluster(directory) as cluster:
+            yield cluster
         return
     async with Bed(directory, operators=()) as bed, operator_process(bed, directory):
         await served(bed)
@@ -514,6 +529,15 @@ def _losses(ones: Sequence[Outcome]) -> str:
     return f"**everything wiped: {wiped} of {len(ones)}**, {text}" if wiped else text
 
 
+def publish(figures: dict[str, Any], *, results: Path = RESULTS, page: Path = PAGE) -> None:
+    """Keep the raw figures, and put their table on the page: those of a real node apart from the embedded plane's."""
+    on_node = figures.get("on") == "node"
+    put("python bench/table.py --node" if on_node else "python bench/table.py", table(figures), page=page)
+    results.mkdir(exist_ok=True)
+    path = results / ("table-node.json" if on_node else "table.json")
+    path.write_text(json.dumps(figures, indent=1) + "\n")
+
+
 def say(text: str) -> None:
     """Progress, beside the report."""
     print(text, file=sys.stderr, flush=True)
@@ -526,10 +550,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--row", action="append", choices=ROWS, help="only this one (repeatable)")
     parser.add_argument("--peer", action="append", choices=PEERS, help="only this one (repeatable)")
     parser.add_argument("--steady", type=float, default=120.0, help="seconds of rest; 0 leaves it out (120)")
-    parser.add_argument("--kubeconfig", type=Path, help="a real cluster on this machine")
+    parser.add_argument("--node", action="store_true", help="on a real cluster with a node, made for it")
     parser.add_argument("--out", type=Path, help="write the raw figures there")
     parser.add_argument(
-        "--publish", action="store_true", help="bench/results/table.json and docs/benchmarks.md"
+        "--publish", action="store_true", help="write the figures to bench/results and docs/benchmarks.md"
     )
     parser.add_argument("--from", dest="source", type=Path, help="make the table of these raw figures alone")
     return parser
@@ -551,9 +575,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.out:
         options.out.write_text(json.dumps(figures, indent=1) + "\n")
     if options.publish:
-        RESULTS.mkdir(exist_ok=True)
-        (RESULTS / "table.json").write_text(json.dumps(figures, indent=1) + "\n")
-        put("python bench/table.py", text)
+        publish(figures)
     print(text)
     missed = misses(figures)
     for one in missed:

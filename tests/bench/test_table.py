@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from bench.page import PAGE, put
-from bench.table import KEYS, ROWS, Outcome, misses, table
+from bench.table import KEYS, ROWS, Outcome, misses, publish, table
 from bench.tally import Outcome as Fault
 from bench.tally import markdown, report
 
@@ -86,7 +86,13 @@ def test_the_tables_of_faults_say_what_was_lost_and_how_long_nobody_served() -> 
 
 
 @pytest.mark.parametrize(
-    "command", ["python bench/table.py", "python bench/faults.py", "python bench/scale.py"]
+    "command",
+    [
+        "python bench/table.py",
+        "python bench/table.py --node",
+        "python bench/faults.py",
+        "python bench/scale.py",
+    ],
 )
 def test_a_table_goes_between_its_marks_and_nothing_else_changes(tmp_path: Path, command: str) -> None:
     page = tmp_path / "page.md"
@@ -99,6 +105,37 @@ def test_a_table_goes_between_its_marks_and_nothing_else_changes(tmp_path: Path,
     assert f"{begin}| new |\n{end}" in after
     assert after.split(begin)[0] == before.split(begin)[0]
     assert after.split(end)[1] == before.split(end)[1]
+
+
+@pytest.mark.parametrize(
+    ("on", "command", "name"),
+    [
+        ("embedded", "python bench/table.py", "table.json"),
+        ("node", "python bench/table.py --node", "table-node.json"),
+    ],
+)
+def test_what_was_measured_on_one_plane_leaves_the_other_s_figures_alone(
+    tmp_path: Path, on: str, command: str, name: str
+) -> None:
+    # Given both planes' tables and raw figures
+    page, results = tmp_path / "page.md", tmp_path / "results"
+    page.write_text(PAGE.read_text())
+    results.mkdir()
+    for one in ("table.json", "table-node.json"):
+        (results / one).write_text("old")
+
+    # When those of one are published
+    publish({**figures(FINE), "on": on}, results=results, page=page)
+
+    # Then between its marks stands its table, and nothing else changed
+    begin, end = f"<!-- table: {command} -->\n", f"<!-- end: {command} -->"
+    before, after = PAGE.read_text(), page.read_text()
+    assert f"{begin}{table(figures(FINE))}\n{end}" in after
+    assert after.split(begin)[0] == before.split(begin)[0]
+    assert after.split(end)[1] == before.split(end)[1]
+    kept = {path.name: path.read_text() for path in results.iterdir()}
+    assert json.loads(kept.pop(name))["outcomes"] == [asdict(FINE)]
+    assert list(kept.values()) == ["old"]
 
 
 def test_a_page_without_marks_is_left_alone(tmp_path: Path) -> None:
