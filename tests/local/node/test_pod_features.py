@@ -346,3 +346,35 @@ async def test_a_sidecar_that_ends_is_started_again_and_the_pod_completes(tmp_pa
         await there.phase("Succeeded")
         (status,) = there.status()["initContainerStatuses"]
         assert status["restartCount"] >= 1
+
+
+async def test_a_deadline_that_is_set_while_the_pod_runs_ends_it(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as there:
+        worker = there.run(pod(containers=[{"command": FOREVER}], activeDeadlineSeconds=3600))
+        await until(lambda: there.condition("Ready")["status"] == "True" and not worker._dirty.is_set())
+        plain = to_dict(worker.view.pod)
+        plain["spec"]["activeDeadlineSeconds"] = 1
+        worker.update(decode(plain, Pod))
+        await there.phase("Failed")
+        assert there.status()["reason"] == "DeadlineExceeded"
+
+
+async def test_variables_have_names_that_no_shell_knows(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as there:
+        env = [{"name": "data-1", "value": "one"}, {"name": "BASH_ENV", "value": "/no/such/file"}]
+        text = await says(there, command=["/usr/bin/env"], env=env)
+        assert "data-1=one\n" in text
+        assert "BASH_ENV=/no/such/file\n" in text
+
+
+async def test_the_hosts_file_begins_as_a_kubelets_does(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as there:
+        text = await says(there, **sh("cat /etc/hosts"))
+        assert text.startswith("# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n")
+
+
+async def test_containers_wait_for_the_initialisation_of_the_pod(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as there:
+        there.run(pod(containers=[sh("true")], initContainers=[{"name": "i", **sh("sleep 3600")}]))
+        await until(lambda: "running" in there.status()["initContainerStatuses"][0]["state"])
+        assert there.container()["state"]["waiting"]["reason"] == "PodInitializing"

@@ -776,7 +776,7 @@ class ContainerRunner:
         self.view.changed()
 
     def creating(self) -> None:
-        """The pod is initialized: this container is next."""
+        """The pod has no init containers: this container is next."""
         if self._state.waiting is not None:
             self._state = ContainerState(waiting=ContainerStateWaiting(reason="ContainerCreating"))
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -67,6 +68,7 @@ class PodWorker:
         self._start_time = (pod.status.start_time if pod.status else None) or rfc3339(node.clock.now())
         self._dirty = asyncio.Event()
         self._stop = asyncio.Event()
+        self._deadline_moved = asyncio.Event()
         self._objects_changed = asyncio.Event()
         self._grace = 0.0
         self._delete_when_gone = False
@@ -97,6 +99,7 @@ class PodWorker:
         labels_changed = pod.metadata.labels != self.view.pod.metadata.labels
         changed = labels_changed or pod.metadata.annotations != self.view.pod.metadata.annotations
         self.view.pod = pod
+        self._deadline_moved.set()
         self._take_new_images(pod)
         if pod.metadata.deletion_timestamp:
             grace = pod.metadata.deletion_grace_period_seconds
@@ -199,7 +202,6 @@ class PodWorker:
         """Run the init containers in order; false when one failed for good."""
         policy = self._policy
         for runner in self.init:
-            runner.creating()
             if is_sidecar(runner.spec.restart_policy):
                 task = asyncio.create_task(runner.run("Always"))
                 sidecars.append(task)
@@ -211,7 +213,7 @@ class PodWorker:
                 self._all_ended = True
                 return False
         self._initialized = True
-        for runner in self.main:
+        for runner in self.main if not self.init else ():
             runner.creating()
         self._changed()
         return True
@@ -255,16 +257,28 @@ class PodWorker:
             await runner.cleared()
 
     async def _deadline(self) -> None:
-        spec = self.view.pod.spec
-        seconds = spec.active_deadline_seconds if spec else None
-        if seconds is None:
-            await asyncio.Event().wait()
-        lived = (self.node.clock.now() - datetime.fromisoformat(self._start_time)).total_seconds()
-        await self.node.clock.sleep(max(0.0, float(seconds or 0) - lived))
+        while (left := self._time_left()) is None or left > 0:
+            self._deadline_moved.clear()
+            waiting: list[asyncio.Task[Any]] = [asyncio.create_task(self._deadline_moved.wait())]
+            if left is not None:
+                waiting.append(asyncio.create_task(self.node.clock.sleep(left)))
+            try:
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in waiting:
+                    task.cancel()
         text = "Pod was active on the node longer than the specified deadline"
         self._verdict = ("Failed", "DeadlineExceeded", text)
         self.node.events.warning(self.view.pod, "DeadlineExceeded", text)
         self._grace = self._pod_grace
+
+    def _time_left(self) -> float | None:
+        """Seconds until the pod has been active for too long; ``None``: it may for ever."""
+        spec = self.view.pod.spec
+        if spec is None or spec.active_deadline_seconds is None:
+            return None
+        lived = self.node.clock.now() - datetime.fromisoformat(self._start_time)
+        return spec.active_deadline_seconds - lived.total_seconds()
 
     def _say_what_is_not_done(self) -> None:
         spec = self.view.pod.spec or PodSpec()

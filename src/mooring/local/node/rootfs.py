@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 TOOLS = "/.mooring"
-_NEEDED = ("sh", "setpriv", "setsid")
+_NEEDED = ("sh", "bash", "setpriv", "setsid")
 _READ_LIMIT = 1 << 20
 _MS_REC, _MS_PRIVATE = 0x4000, 1 << 18
 
