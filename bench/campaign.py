@@ -1,6 +1,6 @@
 """Every fault plan of the workloads of this tree: `make campaign`, `make campaign PLAN=file`.
 
-    python -m bench.campaign [WORKLOAD ...] [--plan FILE] [--keep DIRECTORY] [--only WORD]
+    python -m bench.campaign [WORKLOAD ...] [--plan FILE] [--keep DIRECTORY] [--only WORD] [--jobs NUMBER]
 
 For each workload a run without faults is learned, plans are derived from it and all of them are run (see
 mooring.testing.campaign). A plan that fails is kept as a file, to be run again by itself. Exit status 1 when one failed.
@@ -13,6 +13,7 @@ import asyncio
 import functools
 import hashlib
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -120,7 +121,7 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
 }
 
 
-async def _all(names: Sequence[str], only: str, keep: Path) -> int:
+async def _all(names: Sequence[str], only: str, keep: Path, jobs: int) -> int:
     failed = 0
     for name in names:
         workload = WORKLOADS[name]()
@@ -133,7 +134,7 @@ async def _all(names: Sequence[str], only: str, keep: Path) -> int:
                     flush=True,
                 )
 
-        result = await run_campaign(workload, only=lambda plan: only in str(plan), told=told)
+        result = await run_campaign(workload, only=lambda plan: only in str(plan), told=told, jobs=jobs)
         failed += len(result.failures)
         each = 1000 * result.cpu_seconds / max(1, result.plans)
         print(
@@ -164,6 +165,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--plan", type=Path, help="run this file's plan alone")
     parser.add_argument("--only", default="", help="plans whose description holds this")
     parser.add_argument("--keep", type=Path, default=KEPT, help=f"where failing plans are kept ({KEPT})")
+    cores = os.cpu_count() or 1
+    parser.add_argument("--jobs", type=int, default=cores, help=f"plans at a time (the processors: {cores})")
     return parser
 
 
@@ -176,7 +179,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with in_memory():
         if options.plan:
             return asyncio.run(_again(Plan.load(options.plan.read_bytes())))
-        return asyncio.run(_all(options.workloads or list(WORKLOADS), options.only, options.keep))
+        return asyncio.run(
+            _all(options.workloads or list(WORKLOADS), options.only, options.keep, options.jobs)
+        )
 
 
 if __name__ == "__main__":

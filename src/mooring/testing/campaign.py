@@ -22,9 +22,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from mooring.testing.branches import Branches, Outcome
 from mooring.testing.faults import Fault, FaultKind, Plan
 from mooring.testing.oracles import Reference, learn
-from mooring.testing.workload import LEASE, Change, Workload, play
+from mooring.testing.workload import LEASE, Change, Workload, elects, play
 
 __all__ = ["Failure", "Result", "plans", "replay", "run_campaign"]
 
@@ -74,22 +75,41 @@ async def run_campaign(
     *,
     only: Callable[[Plan], bool] = lambda plan: True,
     told: Callable[[Plan, Sequence[str]], object] = lambda plan, complaints: None,
+    jobs: int = 1,
 ) -> Result:
-    """Learn a workload, derive its plans and run those that ``only`` selects (all); ``told`` hears of each."""
+    """Learn a workload, derive its plans and run those that ``only`` selects (all); ``told`` hears of each.
+
+    A plan is run in a fork of a run without faults (see `mooring.testing.branches`), ``jobs`` of them at a time;
+    where that cannot be, one after the other in this process.
+    """
     began, used = time.perf_counter(), time.process_time()
     reference = await learn(workload)
     result = Result(workload.name)
-    for plan in filter(only, plans(reference, workload.name)):
-        complaints, missed = await _run(workload, reference, plan)
+    branched = 0.0
+
+    def ended(plan: Plan, outcome: Outcome) -> None:
+        nonlocal branched
+        branched += outcome.cpu_seconds
         result.plans += 1
-        result.missed += missed
-        if complaints:
-            result.failures.append(Failure(plan, tuple(complaints)))
-        told(plan, complaints)
-        if result.plans % COLLECT == 0:
-            gc.unfreeze()  # a manager freezes what is there when it starts: here that is the run before
-            gc.collect()
-    result.seconds, result.cpu_seconds = time.perf_counter() - began, time.process_time() - used
+        result.missed += outcome.missed
+        if outcome.complaints:
+            result.failures.append(Failure(plan, tuple(outcome.complaints)))
+        told(plan, outcome.complaints)
+
+    chosen = [plan for plan in plans(reference, workload.name) if only(plan)]
+    for elect in (False, True):
+        alike = [plan for plan in chosen if elects(plan) == elect]
+        branches = Branches(alike, judge=reference.judge, jobs=jobs, told=ended)
+        if alike and branches.possible:
+            await branches.grow(workload, elect=elect)
+        for number, plan in enumerate(branches.left, 1):
+            complaints, missed = await _run(workload, reference, plan)
+            ended(plan, Outcome(complaints, missed, 0.0))
+            if number % COLLECT == 0:
+                gc.unfreeze()  # a manager freezes what is there when it starts: here that is the run before
+                gc.collect()
+    result.seconds = time.perf_counter() - began
+    result.cpu_seconds = time.process_time() - used + branched
     return result
 
 

@@ -164,6 +164,8 @@ class Faults:
         self._life: _Life | None = None
         #: Told of every request that changes something: its moment and which occurrence it is.
         self.on_write: Callable[[str, int], object] = lambda moment, nth: None
+        #: Asked at every moment and occurrence for a plan that takes this one's place from there on.
+        self.branch: Callable[[str, int], Plan | None] = lambda moment, nth: None
         #: Resources that the operator watched so far.
         self.watched: set[str] = set()
         #: When, by the clock, the last fault will be over that a user would wait for before the next edit.
@@ -199,6 +201,8 @@ class Faults:
     def _due(self, moment: str) -> list[Fault]:
         """The faults that begin at this occurrence of a moment."""
         self._count[moment] += 1
+        if (plan := self.branch(moment, self._count[moment])) is not None:
+            self._waiting = list(plan.faults)
         due = [one for one in self._waiting if one.at == moment and one.nth == self._count[moment]]
         for fault in due:
             self._waiting.remove(fault)

@@ -13,8 +13,6 @@ about a tenth of a second.
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
@@ -22,9 +20,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from mooring.kube import ApplyPatch, Client, Object
+from mooring.kube.objects.core import PersistentVolume
 from mooring.local.api.server import ApiServer, LocalTransport
 from mooring.local.api.storage import Collection, Event
 from mooring.local.controllers import register_for_tests
+from mooring.local.controllers.volumes.directories import Directories
 from mooring.runtime import Manager, render_crd
 from mooring.testing.errors import NotInTime
 from mooring.testing.pods import PodModel, SimulatedPods
@@ -36,6 +36,8 @@ __all__ = ["QUIET", "ControlPlane"]
 RESTLESS = frozenset({"leases.coordination.k8s.io", "events", "events.events.k8s.io"})
 #: Virtual seconds without a change after which all is settled, and in which that has to happen.
 QUIET, DEADLINE = 30.0, 3600.0
+#: Where volumes would be if a pod looked.
+NOWHERE = Path("/nonexistent/mooring")
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -82,12 +84,10 @@ class ControlPlane:
         await self._stack.aclose()
 
     async def _start_controllers(self) -> None:
-        volumes = Path(tempfile.mkdtemp(prefix="mooring-volumes-"))
-        self._stack.callback(shutil.rmtree, volumes, ignore_errors=True)
         manager = Manager(
             Client(self.transport("controllers")), name="controllers", clock=self.clock, grace=0.0
         )
-        register_for_tests(manager, volumes=volumes)
+        register_for_tests(manager, directories=_Unmade(NOWHERE, NOWHERE))
         model = self._model(self) if self._model else None
         self.pods = SimulatedPods(manager, model=model, nodes=self._nodes)
         await self.pods.register(self.client)
@@ -142,6 +142,19 @@ class ControlPlane:
             if self.clock.monotonic() - began > within:
                 raise NotInTime(f"after {within:.0f} virtual seconds there are still changes")
             await asyncio.sleep(left)
+
+
+class _Unmade(Directories):
+    """The directories of volumes that no process will ever look into."""
+
+    def make(self, path: Path) -> None:
+        """Nothing: the name is all that is needed."""
+
+    def remove(self, volume: PersistentVolume) -> None:
+        """Nothing is there."""
+
+    def sweep(self) -> None:
+        """Nothing is there."""
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

@@ -15,13 +15,16 @@ place, in no time; it must not wait for the loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
+from unittest import mock
 
 from mooring.cache.clock import Clock, Timer
 
-__all__ = ["Timeline"]
+__all__ = ["Timeline", "loaded_dice"]
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 #: Seconds that one turn of the loop takes: who waits for the rest of a rounding error gets past it.
@@ -96,6 +99,25 @@ class Timeline(Clock):
     def set_wall(self, seconds: float) -> None:
         """Set the wall clock forward, or back, by so many seconds; nothing else notices."""
         self._start += timedelta(seconds=seconds)
+
+
+@contextmanager
+def loaded_dice(seed: str) -> Iterator[None]:
+    """Have chance fall the same way each time: that of the module `random`, and of generators made meanwhile."""
+    before = random.getstate()
+    random.seed(seed)
+    try:
+        with mock.patch.object(random, "Random", _Loaded):
+            yield
+    finally:
+        random.setstate(before)
+
+
+class _Loaded(random.Random):
+    """A generator that takes its seed, unless one is given, from the module's."""
+
+    def __init__(self, seed: int | float | str | bytes | bytearray | None = None) -> None:
+        super().__init__(random.random() if seed is None else seed)
 
 
 class _Selector:

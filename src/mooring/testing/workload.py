@@ -31,9 +31,9 @@ from mooring.testing.errors import NotInTime
 from mooring.testing.faults import Faults, Plan, request_moment
 from mooring.testing.plane import RESTLESS, ControlPlane
 from mooring.testing.pods import PodModel
-from mooring.testing.timeline import START
+from mooring.testing.timeline import START, loaded_dice
 
-__all__ = ["CALM", "LEASE", "Change", "Monitor", "Step", "Trace", "Workload", "play"]
+__all__ = ["CALM", "LEASE", "Change", "Monitor", "Step", "Trace", "Workload", "elects", "play", "run"]
 
 Step = Callable[[Client], Awaitable[object]]
 """One edit of a user's."""
@@ -58,6 +58,8 @@ class Change:
     type: str
     object: JsonObject
     previous: JsonObject | None
+    #: Virtual seconds since the control plane was started.
+    when: float = 0.0
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -122,30 +124,54 @@ class Trace:
 
 
 async def play(workload: Workload, plan: Plan, *, start: datetime = START) -> Trace:
-    """Run a workload under a plan, in a control plane of its own."""
+    """Run a workload under a plan, in a control plane of its own; the same plan takes the same course each time."""
     trace = Trace(plan)
+    await run(workload, trace, start=start, elect=elects(plan))
+    return trace
+
+
+def elects(plan: Plan) -> bool:
+    """Whether the operator has to hold a Lease for a plan's faults to mean anything."""
+    return any(fault.kind in ("usurp", "suspend") for fault in plan.faults)
+
+
+async def run(
+    workload: Workload,
+    trace: Trace,
+    *,
+    elect: bool,
+    start: datetime = START,
+    branch: Callable[[str, int], Plan | None] = lambda at, nth: None,
+) -> None:
+    """Fill a trace with a run under its plan; ``branch`` may put another plan in its place: see `Faults.branch`."""
     before = asyncio.all_tasks()
-    with _Noted(trace), structlog.testing.capture_logs() as logs:
+    with _Noted(trace), loaded_dice(str(start)), structlog.testing.capture_logs() as logs:
         plane = ControlPlane(model=workload.model, controllers=workload.controllers, start=start)
         async with plane:
             await plane.define(*workload.kinds)
-            await _Play(workload, plane, trace).run()
+            await _Play(workload, plane, trace, elect=elect, branch=branch).run()
             trace.virtual_seconds = plane.clock.monotonic()
     _judge_logs(workload, trace, logs)
     for task in asyncio.all_tasks() - before:
         trace.violations.append(f"a task is left behind: {task.get_name()}")
         task.cancel()
-    return trace
 
 
 class _Play:
-    def __init__(self, workload: Workload, plane: ControlPlane, trace: Trace) -> None:
-        self._workload, self._plane, self._trace = workload, plane, trace
+    def __init__(
+        self,
+        workload: Workload,
+        plane: ControlPlane,
+        trace: Trace,
+        *,
+        elect: bool,
+        branch: Callable[[str, int], Plan | None],
+    ) -> None:
+        self._workload, self._plane, self._trace, self._elect = workload, plane, trace, elect
         self._faults = Faults(trace.plan, plane)
         self._faults.on_write = lambda moment, nth: trace.requests.append((moment, nth))
+        self._faults.branch = branch
         self._secrets = [word.encode() for word in workload.secrets]
-        kinds = {one.kind for one in trace.plan.faults}
-        self._elect = bool(kinds & {"usurp", "suspend"})
 
     async def run(self) -> None:
         plane, trace = self._plane, self._trace
@@ -225,6 +251,7 @@ class _Play:
             event.type,
             event.entry.obj,
             event.previous.obj if event.previous is not None else None,
+            self._plane.clock.monotonic(),
         )
         self._trace.changes.append(change)
         for monitor in self._workload.monitors:

@@ -105,14 +105,13 @@ def register_for_nodes(manager: Manager, *, volumes: Path, locks: Path | None = 
         manager.add(part.controller())
 
 
-def register_for_tests(manager: Manager, *, volumes: Path) -> None:
+def register_for_tests(manager: Manager, *, directories: Directories) -> None:
     """Add what workloads need of a cluster whose nodes are simulated and never fail.
 
-    Left out are the life of nodes, autoscaling, signing, cron and roles; ``volumes`` as for `register`.
+    Left out are the life of nodes, autoscaling, signing, cron and roles; ``directories`` makes those of volumes.
     """
     sources = _Sources(manager)
     context = Context(manager.client, manager.informers, manager.clock, sources.of)
-    directories = _directories(volumes, None)
     kinds = Kinds(context)
     collector = GarbageCollector(context, kinds)
     manager.serve("kinds", kinds.run)
