@@ -183,7 +183,11 @@ def _conditions(pod: Pod, spec: PodSpec, situation: Situation, phase: str, now: 
     containers_ready = not containers_reason
     if containers_ready and (missing := _missing_gates(pod, spec)):
         gates_reason, gates_message = "ReadinessGatesNotReady", missing
-    incomplete = [s.name or "" for s in _plain_init(spec, situation) if (terminated(s.state) is None)]
+    incomplete = [
+        status.name or ""
+        for status in _plain_init(spec, situation)
+        if (end := terminated(status.state)) is None or end.exit_code
+    ]
     initialized = situation.initialized or done
     wanted = [
         _condition("PodReadyToStartContainers", situation.network_ready),
