@@ -505,11 +505,12 @@ async def test_operators_hand_over_on_a_real_api_server(
 
 
 @needs_kubectl
+@pytest.mark.timeout(400)  # his environment is made first
 async def test_a_plain_user_does_all_of_it(home: Path) -> None:
     with plain_user() as user:
         directory = user.home / ".local/share/mooring"  # where it is for whoever names none
         try:
-            up = await user.run("up", "--detach", "--listen", "127.0.0.1:0", seconds=100)
+            up = await user.run("up", "--detach", "--listen", "127.0.0.1:0", seconds=250)
             assert up.status == 0, up.text
             kubeconfig = DataDirectory(directory).kubeconfig
             client = Client(HttpTransport(Config.load(kubeconfig)))
@@ -557,6 +558,7 @@ async def test_a_plain_user_sees_the_demo(home: Path) -> None:
         assert list(user.home.glob("mooring-demo-*")) == []
 
 
+@pytest.mark.timeout(300)
 def test_a_machine_without_user_namespaces_is_told_what_allows_them() -> None:
     with plain_user() as user:
         data = user.home / "data"

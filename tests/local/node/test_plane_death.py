@@ -61,6 +61,7 @@ async def test_kill_9_of_the_plane_ends_every_process_of_its_pods(tmp_path: Path
         every = [*outer, *in_session_of(inner)]
 
         plane.kill()
+        await plane.wait()
         await until(lambda: not [pid for pid in every if alive(pid)], within=5.0)
 
         assert leftover_processes(tmp_path) == []
