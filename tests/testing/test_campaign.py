@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import ClassVar
 
 import pytest
 
-from mooring.kube import AlreadyExists, Client, Key, MergePatch, Object, Part, Resource, owner_reference
+from mooring.kube import (
+    AlreadyExists,
+    ApiError,
+    Client,
+    Key,
+    MergePatch,
+    Object,
+    Part,
+    Resource,
+    TooManyRequests,
+    TransportError,
+    owner_reference,
+)
 from mooring.kube.objects.core import ConfigMap
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.runtime import Controller, Done, Manager, Result, crd
@@ -120,6 +133,75 @@ async def gives_up(manager: Manager, pair: Pair) -> None:
     await say(manager, pair, "Ready")
 
 
+async def takes_its_own_for_anothers(manager: Manager, pair: Pair) -> None:
+    """Gives up for good before what it finds made, though it made it itself and did not hear so."""
+    if pair.status and pair.status.phase == "NameTaken":
+        return
+    for name in ("left", "right"):
+        if manager.client.find(ConfigMap, name, namespace="default") is None:
+            try:
+                await manager.client.create(child(pair, name))
+            except AlreadyExists:
+                await say(manager, pair, "NameTaken")
+                return
+    await say(manager, pair, "Ready")
+
+
+async def starts_from_scratch(manager: Manager, pair: Pair) -> None:
+    """Deletes what is in its way, and makes it anew."""
+    for name in ("left", "right"):
+        if manager.client.find(ConfigMap, name, namespace="default") is None:
+            try:
+                await manager.client.create(child(pair, name))
+            except AlreadyExists:
+                await manager.client.delete(ConfigMap, name, namespace="default")
+                await manager.client.create(child(pair, name))
+    await say(manager, pair, "Ready")
+
+
+async def sends_again(manager: Manager, pair: Pair) -> None:
+    """Takes a lost answer for a lost request, though what it asks for is another one each time."""
+    if pair.status is None:
+        await say(manager, pair, "Creating")
+        try:
+            await manager.client.create(child(pair, "left", generate=True))
+        except TransportError:
+            await manager.client.create(child(pair, "left", generate=True))
+    await say(manager, pair, "Ready")
+
+
+told: set[str] = set()
+
+
+async def silent(manager: Manager, pair: Pair) -> None:
+    """Takes its status for written once it has tried."""
+    for name in ("left", "right"):
+        if manager.client.find(ConfigMap, name, namespace="default") is None:
+            await manager.client.create(child(pair, name))
+    if (uid := pair.metadata.uid or "") not in told:
+        told.add(uid)
+        with suppress(ApiError):
+            await say(manager, pair, "Ready")
+
+
+async def stumbles(manager: Manager, pair: Pair) -> None:
+    """Reads from a refusal what not every refusal says."""
+    try:
+        await sound(manager, pair)
+    except ApiError as error:
+        seconds: dict[int, float] = {429: 1.0, 500: 5.0}
+        await manager.clock.sleep(seconds[error.status])
+        raise
+
+
+async def sleeps_over_it(manager: Manager, pair: Pair) -> None:
+    """Waits as long as it is told to, and then forgets what for."""
+    try:
+        await sound(manager, pair)
+    except TooManyRequests:
+        await manager.clock.sleep(3)
+
+
 async def talkative(manager: Manager, pair: Pair) -> None:
     """Copies the secret text into the status."""
     await say(manager, pair, f"Ready with {pair.spec.text if pair.spec else ''}")
@@ -163,6 +245,12 @@ async def test_a_sound_operator_passes_every_plan() -> None:
         (edge_triggered, "crash-after", "is not there at the end: configmaps default/right"),
         (twice, "crash-after", "left-*"),
         (gives_up, "conflict", "is not there at the end"),
+        (takes_its_own_for_anothers, "lost-answer", "pairs.campaign.example.com default/p: status"),
+        (starts_from_scratch, "lost-answer", "was made 2 times, not 1"),
+        (sends_again, "lost-answer", "left-*"),
+        (silent, "error", "pairs.campaign.example.com default/p: status"),
+        (stumbles, "invalid", "panicked"),
+        (sleeps_over_it, "throttle", "pairs.campaign.example.com default/p: status"),
     ],
 )
 async def test_a_planted_bug_is_caught_and_its_plan_catches_it_again(
