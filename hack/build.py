@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 if not __package__:  # run as a program: its siblings are found from the root of the tree
     sys.path.insert(0, str(ROOT))
 
-from hack.images import recipes  # noqa: E402
+from hack.images import pods, recipes  # noqa: E402
 from hack.images.debian import DebianError  # noqa: E402
 from hack.kubernetes.binaries import (  # noqa: E402
     KUBECTL,
@@ -57,7 +57,12 @@ def _of_kubernetes() -> dict[str, Callable[[], object]]:
 
 
 def _of_full() -> dict[str, Callable[[], object]]:
-    return {f"redis {version}": partial(old_redis.build, version) for version in old_redis.VERSIONS}
+    return {
+        **{f"redis {version}": partial(old_redis.build, version) for version in old_redis.VERSIONS},
+        "kubectl": lambda: build(KUBECTL),
+        "specs": lambda: build(SPECS),
+        **{f"image {name}": partial(pods.build, name) for name in pods.IMAGES},
+    }
 
 
 def _of_cluster() -> dict[str, Callable[[], object]]:

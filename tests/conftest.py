@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from hack.build import prepare
+from hack.images import pods
 from hack.images.debian import DebianError
 from hack.kubernetes.binaries import SERVERS, BuildError, build
 from hack.kubernetes.controlplane import ControlPlane
@@ -23,13 +24,17 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Build what tests here need before the first of them: it takes longer than a test may."""
     on_a_node = any(item.get_closest_marker("cluster") for item in session.items)
     needed = on_a_node or any(item.get_closest_marker("kubernetes") for item in session.items)
-    if needed and not session.config.option.collectonly:
+    fixtures = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    if not session.config.option.collectonly:
         try:
-            build(SERVERS)
+            if needed:
+                build(SERVERS)
             if on_a_node and os.geteuid() == 0:
                 prepare(["cluster"])
-            if any("spec_programs" in getattr(item, "fixturenames", ()) for item in session.items):
+            if "spec_programs" in fixtures:
                 Programs.built()
+            if "pod_images" in fixtures:
+                pods.build_all()
         except (BuildError, DebianError) as failed:
             session.config.stash[_BUILD_FAILED] = failed
 

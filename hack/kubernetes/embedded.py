@@ -4,18 +4,22 @@
 
 Serves on a free port of loopback until its input ends, and writes DIRECTORY/kubeconfig when it is ready.
 The API server keeps its objects in memory; all controllers run, and there is no node agent.
+`plane_with_nodes` is the whole of it, as a user starts it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
+import os
 import socket
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Address
 from pathlib import Path
 from types import TracebackType
@@ -29,7 +33,7 @@ from mooring.local.api.tls import ensure_certificates
 from mooring.local.publishing import publish_api
 from mooring.runtime import Manager
 
-__all__ = ["EmbeddedPlane"]
+__all__ = ["EmbeddedPlane", "plane_with_nodes"]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _TOKEN = "specs"
@@ -89,6 +93,39 @@ class EmbeddedPlane:
                 words = (self.directory / "log").read_text(errors="replace")[-2000:]
                 raise StartError(f"the embedded control plane did not start:\n{words}")
             time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def plane_with_nodes(images: Sequence[Path], *, nodes: int = 2) -> Iterator[Path]:
+    """`mooring up` with these images loaded and without operators; gives the administrator's kubeconfig."""
+    with tempfile.TemporaryDirectory(prefix="mooring-nodes-") as place:
+        directory = Path(place) / "plane"
+        _mooring(directory, "image", "load", *map(str, images))
+        try:
+            _mooring(
+                directory,
+                *("up", "--detach", "--listen", "127.0.0.1:0", "--nodes", str(nodes)),
+                *("--operators", "none", "--log-level", "warning"),
+            )
+            yield directory / "kubeconfig"
+        finally:
+            _mooring(directory, "down")
+
+
+def _mooring(directory: Path, *words: str) -> None:
+    """Run one command of Mooring's on a data directory."""
+    environment = {**os.environ, "MOORING_ROOT": str(_ROOT), "PYTHONPATH": str(_ROOT / "src")}
+    done = subprocess.run(
+        [sys.executable, "-m", "mooring", *words, "--data-dir", str(directory)],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise StartError(f"mooring {words[0]} failed:\n{done.stdout[-2000:]}")
 
 
 async def _serve(directory: Path) -> None:

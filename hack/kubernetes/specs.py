@@ -1,10 +1,12 @@
-"""Kubernetes' own conformance specs that need no node, run against the embedded control plane or the real one.
+"""Kubernetes' own conformance specs, run against the embedded control plane or the real one.
 
-    python hack/kubernetes/specs.py [--on embedded|real] [--kubeconfig FILE] [--only REGEX] [--fast] [-j N]
+    python hack/kubernetes/specs.py [--pods] [--on embedded|real] [--kubeconfig FILE] [--only REGEX] [--fast] [-j N]
 
-`specs.txt` lists them, each with the seconds it takes. Those that are quick go into one process together,
+`specs.txt` lists those that need no node, `podspecs.txt` those that need pods (`--pods`: on the embedded plane
+with nodes, and images made for it), each with the seconds it takes. Those that are quick go into one process together,
 since a process of the 7,500 specs takes more than a second to start; a slow one has a process of its own.
-A spec that a process left without a verdict (it hung, and the process was ended) is run again alone.
+A spec that a process left without a verdict (it hung, and the process was ended) is run again alone. Those that
+disturb others, [Serial] by name, run one at a time after all others.
 """
 
 from __future__ import annotations
@@ -27,14 +29,17 @@ _ROOT = Path(__file__).resolve().parents[2]
 if not __package__:  # run as a program: its siblings are found from the root of the tree
     sys.path.insert(0, str(_ROOT))
 
+from hack.images import pods  # noqa: E402
+from hack.images.debian import DebianError  # noqa: E402
 from hack.kubernetes.binaries import KUBECTL, SPECS, BuildError, build  # noqa: E402
 from hack.kubernetes.controlplane import ControlPlane  # noqa: E402
-from hack.kubernetes.embedded import EmbeddedPlane  # noqa: E402
+from hack.kubernetes.embedded import EmbeddedPlane, plane_with_nodes  # noqa: E402
 from hack.kubernetes.rundir import StartError  # noqa: E402
 
-__all__ = ["FAST_SECONDS", "Programs", "Spec", "Verdict", "load", "main", "run_all"]
+__all__ = ["FAST_SECONDS", "LIST", "PODS_LIST", "Programs", "Spec", "Verdict", "load", "main", "run_all"]
 
 LIST = Path(__file__).with_name("specs.txt")
+PODS_LIST = Path(__file__).with_name("podspecs.txt")
 #: A spec that takes at most this many seconds is one of the fast part.
 FAST_SECONDS = 4.0
 #: Expected seconds of the specs that share a process, and how many they may be.
@@ -87,6 +92,11 @@ class Programs:
         """Build them on first use (minutes)."""
         return cls(build(SPECS) / "e2e.test", build(KUBECTL) / "kubectl")
 
+    def images(self) -> set[str]:
+        """The names of all images that specs ask for."""
+        done = subprocess.run([self.e2e, "--list-images"], check=True, capture_output=True, text=True)
+        return set(done.stdout.split())
+
 
 def load(path: Path = LIST) -> list[Spec]:
     """The committed list: a line holds the seconds and the name of a spec."""
@@ -110,8 +120,18 @@ def run_all(
             told(verdict)
         return verdicts
 
+    given = list(specs)
+    alone = [spec for spec in given if "[Serial]" in spec.name]
+    together = [spec for spec in given if spec not in alone]
+    return [*_in_turn(run, _chunks(together), jobs), *_in_turn(run, _chunks(alone), 1)]
+
+
+def _in_turn(
+    run: Callable[[Sequence[Spec]], list[Verdict]], waiting: Iterable[list[Spec]], jobs: int
+) -> list[Verdict]:
+    """Run chunks, `jobs` at a time, and then alone each spec that got no verdict."""
     found: list[Verdict] = []
-    again = list(_chunks(specs))
+    again = list(waiting)
     with ThreadPoolExecutor(jobs) as pool:
         while again:
             chunks, again = again, []
@@ -200,11 +220,14 @@ def _reason(failure: dict[str, object]) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="specs.py", description=__doc__.partition("\n")[0])
     parser.add_argument("--on", choices=["embedded", "real"], default="embedded", help="which control plane")
+    parser.add_argument(
+        "--pods", action="store_true", help="the specs that need pods, on the embedded plane with nodes"
+    )
     parser.add_argument("--kubeconfig", type=Path, help="of a control plane that runs already")
     parser.add_argument("--only", default="", help="specs whose name matches this expression")
     parser.add_argument("--fast", action="store_true", help=f"those of at most {FAST_SECONDS:g} s")
     parser.add_argument("-j", "--jobs", type=int, default=4, help="processes at a time (4)")
-    parser.add_argument("--record", action="store_true", help="write the seconds measured into specs.txt")
+    parser.add_argument("--record", action="store_true", help="write the seconds measured into the list")
     return parser
 
 
@@ -212,6 +235,9 @@ def _parser() -> argparse.ArgumentParser:
 def _control_plane(options: argparse.Namespace) -> Iterator[Path]:
     if options.kubeconfig is not None:
         yield options.kubeconfig.absolute()
+    elif options.pods:
+        with plane_with_nodes(pods.build_all()) as nodes:
+            yield nodes
     elif options.on == "real":
         with ControlPlane() as plane:
             yield plane.kubeconfig
@@ -227,7 +253,7 @@ def _tell(verdict: Verdict) -> None:
         print(f"     {verdict.why}", flush=True)
 
 
-def _record(verdicts: Iterable[Verdict], path: Path = LIST) -> None:
+def _record(verdicts: Iterable[Verdict], path: Path) -> None:
     measured = {v.spec.name: v.seconds for v in verdicts if not v.why}
     head = [line for line in path.read_text().splitlines() if line.startswith("#")]
     lines = [f"{measured.get(spec.name, spec.seconds):5.1f} {spec.name}" for spec in load(path)]
@@ -236,11 +262,14 @@ def _record(verdicts: Iterable[Verdict], path: Path = LIST) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; status 1 when a spec failed."""
-    options = _parser().parse_args(arguments)
-    only = re.compile(options.only)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.pods and options.on == "real":
+        parser.error("--pods runs on the embedded plane: the real one's node has no images for them")
+    listed, only = PODS_LIST if options.pods else LIST, re.compile(options.only)
     specs = [
         spec
-        for spec in load()
+        for spec in load(listed)
         if only.search(spec.name) and (not options.fast or spec.seconds <= FAST_SECONDS)
     ]
     if not specs:
@@ -250,11 +279,11 @@ def main(arguments: list[str] | None = None) -> int:
         programs, started = Programs.built(), time.monotonic()
         with _control_plane(options) as kubeconfig:
             verdicts = run_all(specs, kubeconfig, programs=programs, jobs=options.jobs, told=_tell)
-    except (BuildError, StartError) as failed:
+    except (BuildError, DebianError, StartError) as failed:
         print(f"specs: {failed}", file=sys.stderr)
         return 1
     if options.record:
-        _record(verdicts)
+        _record(verdicts, listed)
     losers = [verdict for verdict in verdicts if verdict.why]
     print(f"\n{len(verdicts) - len(losers)} of {len(specs)} pass, in {time.monotonic() - started:.0f} s")
     for verdict in losers:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hack.kubernetes import specs
 from hack.kubernetes.rundir import StartError
-from hack.kubernetes.specs import FAST_SECONDS, Programs, Spec, Verdict, load, run_all
+from hack.kubernetes.specs import FAST_SECONDS, PODS_LIST, Programs, Spec, Verdict, load, run_all
 
 #: A suite that does with a spec what its name says, and writes the report that ginkgo writes.
 FAKE = """#!/usr/bin/env python3
@@ -20,6 +20,7 @@ focus = re.compile(options["--ginkgo.focus"])
 def report(name, state, **more):
     group, leaf = name.split(" ", 1)
     return dict(ContainerHierarchyTexts=[group], LeafNodeText=leaf, LeafNodeType="It", State=state, RunTime=1.5e9, **more)
+open(__file__ + ".asked", "a").write(options["--ginkgo.focus"] + "\\n")
 names = ["[a] passes", "[a] fails (badly)", "[a] passes too", "[a] hangs in company", "[a] hangs"]
 chosen = [name for name in names if focus.search("Kubernetes e2e suite " + name)]
 found = []
@@ -106,6 +107,28 @@ def test_the_list_has_every_spec_once_and_most_are_quick() -> None:
     assert len(set(names)) == len(names) == 136
     assert all(name.startswith("[sig-") and "[Conformance]" in name for name in names)
     assert sum(spec.seconds <= FAST_SECONDS for spec in listed) > 90
+
+
+def test_what_needs_pods_is_listed_apart_and_once() -> None:
+    names = [spec.name for spec in load(PODS_LIST)]
+    assert len(set(names)) == len(names) > 200
+    assert all(name.startswith("[sig-") and "[Conformance]" in name for name in names)
+    assert set(names).isdisjoint(spec.name for spec in load())
+
+
+def test_what_disturbs_others_runs_after_them(kubeconfig: Path, programs: Programs) -> None:
+    # The suite knows neither: what matters is in which order it is asked.
+    specs.run_all(
+        [Spec("[a] hangs [Serial]", 0.1), Spec("[a] passes", 0.1)], kubeconfig, programs=programs, jobs=2
+    )
+    asked = Path(f"{programs.e2e}.asked").read_text().splitlines()
+    assert ["Serial" in one for one in asked] == [False, True]
+
+
+def test_specs_with_pods_are_not_for_the_real_control_plane(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        specs.main(["--pods", "--on", "real"])
+    assert "no images" in capsys.readouterr().err
 
 
 def test_measured_seconds_are_written_where_a_spec_passed(tmp_path: Path) -> None:
