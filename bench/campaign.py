@@ -26,6 +26,7 @@ from mooring.actor import run_actor
 from mooring.kube import Client, MergePatch
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.operators.redis.sentinel.actor import register
+from mooring.operators.redis.sentinel.report import LEGACY
 from mooring.operators.redis.sentinel.types import RedisCluster
 from mooring.testing.campaign import replay, run_campaign
 from mooring.testing.faults import Plan
@@ -81,6 +82,16 @@ def _deployment(name: str) -> Workload:
     )
 
 
+def _without_past(resource: str, obj: dict[str, Any]) -> dict[str, Any]:
+    """A RedisCluster without the legacy conditions below the newest: they tell what once was, refusals too."""
+    status = obj.get("status") or {}
+    if resource != "redisclusters.redis.kun" or not status.get("conditions"):
+        return obj
+    newest, *others = status["conditions"]
+    kept = [newest, *(one for one in others if one["type"] not in LEGACY)]
+    return {**obj, "status": {**status, "conditions": kept}}
+
+
 def _sentinel(name: str) -> Workload:
     """The Redis sentinel operator on servers that only answer."""
 
@@ -110,6 +121,7 @@ def _sentinel(name: str) -> Workload:
         operator=register,
         steps=steps[name],
         model=Model,
+        compared=_without_past,
     )
 
 

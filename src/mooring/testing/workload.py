@@ -87,7 +87,9 @@ class Workload:
 
     ``operator`` puts its controllers on a manager, anew for each process. ``model`` makes what its pods do, anew
     for each run; ``secrets`` are words that may stand in Secrets and in specs of ``kinds`` alone; ``monitors`` look at every
-    change. ``controllers=False``: no other controllers, for an operator whose children need none; it is faster.
+    change. ``compared`` is given a resource (``pods``, ``deployments.apps``) and an object at the end, and returns
+    what of it is compared: all, but where one tells of its past. ``controllers=False``: no other controllers, for
+    an operator whose children need none; it is faster.
     """
 
     name: str
@@ -98,6 +100,7 @@ class Workload:
     controllers: bool = True
     secrets: Sequence[str] = ()
     monitors: Sequence[Monitor] = ()
+    compared: Callable[[str, JsonObject], JsonObject] = lambda resource, obj: obj
 
 
 @dataclass
@@ -190,7 +193,7 @@ class _Play:
             trace.violations.append(f"never at rest; the last changes: {last}")
         trace.missed = len(self._faults.missed)
         trace.watched = self._faults.watched
-        trace.state = _state(plane)
+        trace.state = {key: self._workload.compared(key[0], obj) for key, obj in _state(plane).items()}
         operator.cancel()
         result = (await asyncio.gather(operator, return_exceptions=True))[0]
         if isinstance(result, Exception):
