@@ -52,6 +52,7 @@ def _agnhost() -> Path:
 
 
 def _fill_agnhost(layer: tarfile.TarFile) -> None:
+    add_link(layer, "usr/bin/nc", "nc.openbsd")  # as Debian's script would have made it
     _fill_busybox(layer)
     add_file(layer, "agnhost", _agnhost().read_bytes(), mode=0o755)
     add_link(layer, "agnhost-2", "agnhost")
