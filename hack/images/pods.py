@@ -18,6 +18,8 @@ from hack.images.recipes import build as build_cluster_image
 from hack.kubernetes.binaries import AGNHOST, AGNHOST_MODULE
 from hack.kubernetes.binaries import build as build_programs
 
+from mooring.local.api.tls import ensure_certificates
+
 __all__ = ["IMAGES", "build", "build_all"]
 
 _TESTING = "registry.k8s.io/e2e-test-images"
@@ -53,8 +55,13 @@ def _agnhost() -> Path:
 
 def _fill_agnhost(layer: tarfile.TarFile) -> None:
     add_link(layer, "usr/bin/nc", "nc.openbsd")  # as Debian's script would have made it
+    add_link(layer, "usr/bin/sh", "bash")  # busybox' own prefers its applets to programs
     _fill_busybox(layer)
     add_file(layer, "agnhost", _agnhost().read_bytes(), mode=0o755)
+    with tempfile.TemporaryDirectory(prefix="mooring-agnhost-") as place:
+        made = ensure_certificates(Path(place), ["127.0.0.1"])  # its web servers show and use them
+        add_file(layer, "localhost.crt", made.certificate.read_bytes())
+        add_file(layer, "localhost.key", made.key.read_bytes())
     add_link(layer, "agnhost-2", "agnhost")
     add_directory(layer, "uploads")
 

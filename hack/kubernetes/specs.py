@@ -1,12 +1,13 @@
 """Kubernetes' own conformance specs, run against the embedded control plane or the real one.
 
     python hack/kubernetes/specs.py [--pods] [--on embedded|real] [--kubeconfig FILE] [--only REGEX] [--fast] [-j N]
+    python hack/kubernetes/specs.py --missing
 
 `specs.txt` lists those that need no node, `podspecs.txt` those that need pods (`--pods`: on the embedded plane
 with nodes, and images made for it), each with the seconds it takes. Those that are quick go into one process together,
 since a process of the 7,500 specs takes more than a second to start; a slow one has a process of its own.
 A spec that a process left without a verdict (it hung, and the process was ended) is run again alone. Those that
-disturb others, [Serial] by name, run one at a time after all others.
+disturb others, [Serial] by name, run one at a time after all others. `--missing` prints those that no list has.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+
+import yaml
 
 _ROOT = Path(__file__).resolve().parents[2]
 if not __package__:  # run as a program: its siblings are found from the root of the tree
@@ -96,6 +99,12 @@ class Programs:
         """The names of all images that specs ask for."""
         done = subprocess.run([self.e2e, "--list-images"], check=True, capture_output=True, text=True)
         return set(done.stdout.split())
+
+    def conformance(self) -> set[str]:
+        """The full names of all [Conformance] specs."""
+        command = [str(self.e2e), "--list-conformance-tests"]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        return {one["codename"] for one in yaml.load(done.stdout, yaml.CSafeLoader)}
 
 
 def load(path: Path = LIST) -> list[Spec]:
@@ -227,6 +236,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", default="", help="specs whose name matches this expression")
     parser.add_argument("--fast", action="store_true", help=f"those of at most {FAST_SECONDS:g} s")
     parser.add_argument("-j", "--jobs", type=int, default=4, help="processes at a time (4)")
+    parser.add_argument(
+        "--missing", action="store_true", help="print the specs that no list has, and run none"
+    )
     parser.add_argument("--record", action="store_true", help="write the seconds measured into the list")
     return parser
 
@@ -266,6 +278,10 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.pods and options.on == "real":
         parser.error("--pods runs on the embedded plane: the real one's node has no images for them")
+    if options.missing:
+        listed_here = {spec.name for path in (LIST, PODS_LIST) for spec in load(path)}
+        print(*sorted(Programs.built().conformance() - listed_here), sep="\n")
+        return 0
     listed, only = PODS_LIST if options.pods else LIST, re.compile(options.only)
     specs = [
         spec

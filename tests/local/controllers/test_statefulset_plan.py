@@ -12,7 +12,7 @@ from tests.local.controllers.builders import NOW, make, merged, stateful_set, te
 
 from mooring.kube.objects.apps import ControllerRevision, StatefulSet
 from mooring.kube.objects.core import PersistentVolumeClaim, Pod
-from mooring.local.controllers.revisions import choose, sort_revisions
+from mooring.local.controllers.revisions import choose, compact_json, new_revision, sort_revisions
 from mooring.local.controllers.statefulset.identity import ordinal_of, revision_of
 from mooring.local.controllers.statefulset.plan import (
     CreateClaim,
@@ -383,3 +383,20 @@ def test_every_history_with_random_failures_ends_with_all_pods_at_the_newest_rev
         assert cluster.sts.spec is not None
         assert {revision_of(p) for p in cluster.pods.values()} <= {update}
         assert sorted(map(ordinal_of, cluster.pods.values())) == list(range(cluster.sts.spec.replicas or 0))
+
+
+def test_a_revision_is_written_as_kubernetes_writes_it() -> None:
+    container = {"name": "c", "image": "i", "args": ["<&>"]}
+    body = {
+        "spec": {
+            "template": {"metadata": {"labels": {"b": "1", "a": "2"}}, "spec": {"containers": [container]}}
+        }
+    }
+    sts = make(StatefulSet, "web", body)
+    assert sts.spec is not None
+    revision = new_revision(sts, sts.spec.template, number=1, collisions=0)
+    written = msgspec.json.encode(revision.data)
+    assert written == compact_json(revision.data).replace(b"\\u003c\\u0026\\u003e", b"<&>")
+    assert written.startswith(
+        b'{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"a":"2","b":"1"}}'
+    )

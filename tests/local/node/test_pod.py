@@ -324,6 +324,21 @@ async def test_a_corrected_image_is_taken_without_waiting_for_the_back_off(tmp_p
         await until(lambda: lab.container()["restartCount"] == 1)
 
 
+async def test_a_container_that_gets_another_image_stays_ready_meanwhile(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as lab:
+        worker = lab.run(pod(containers=[{"image": "busybox:1", "command": FOREVER}]))
+        await until(lambda: lab.container()["ready"])
+        before = len(lab.client.patches)
+        plain = to_dict(worker.view.pod)
+        plain["spec"]["containers"][0]["image"] = "alpine:3"
+        worker.update(decode(plain, Pod))
+        await until(lambda: lab.container()["image"] == "alpine:3")
+        told = [patch["status"].get("containerStatuses", []) for patch in lab.client.patches[before:]]
+        shown = [status for statuses in told for status in statuses]
+        assert [(status["ready"], status["restartCount"]) for status in shown] == [(True, 1)]
+        assert shown[0]["lastState"]["terminated"]["containerID"]
+
+
 async def test_a_config_map_volume_follows_its_object_in_one_step(tmp_path: Path) -> None:
     async with Lab(tmp_path) as lab:
         lab.sources.add_config_map("c", a="1")

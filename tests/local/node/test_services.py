@@ -99,3 +99,18 @@ def test_a_host_port_leads_to_its_pod_while_that_lives() -> None:
     assert host_ports([live], {"n1": node}) == {Frontend(node, "tcp", 80): (ONE,)}
     assert host_ports([exposing(phase="Failed", podIP="10.99.1.1"), exposing()], {"n1": node}) == {}
     assert host_ports([live], {"other": node}) == {}
+
+
+def test_a_host_port_is_open_at_its_host_address_only() -> None:
+    node, loopback = IPv4Address("10.99.0.1"), IPv4Address("127.0.0.1")
+
+    def at(address: str) -> list[Frontend]:
+        ports = [{"containerPort": 6379, "hostPort": 80, "hostIP": address}]
+        spec = {"nodeName": "n1", "containers": [{"name": "c", "ports": ports}]}
+        status = {"phase": "Running", "podIP": "10.99.1.1"}
+        pod = decode({"metadata": {"name": "p"}, "spec": spec, "status": status}, Pod)
+        return list(host_ports([pod], {"n1": node}))
+
+    assert at("127.0.0.1") == [Frontend(loopback, "tcp", 80)]
+    assert at("10.99.0.1") == at("0.0.0.0") == at("") == [Frontend(node, "tcp", 80)]
+    assert at("10.99.0.2") == at("::1") == []

@@ -69,10 +69,14 @@ def name_of(parent: str, data: dict[str, Any], collisions: int) -> tuple[str, st
 
 
 def template_data(template: PodTemplateSpec | None) -> dict[str, Any]:
-    """What a revision stores: the patch that puts this template back."""
+    """What a revision stores: the patch that puts this template back.
+
+    Its keys are in order, as Kubernetes writes them: there are clients that compare the bytes.
+    """
     plain: dict[str, Any] = msgspec.to_builtins(template) if template is not None else {}
     plain["$patch"] = "replace"
-    return {"spec": {"template": plain}}
+    data: dict[str, Any] = msgspec.json.decode(compact_json({"spec": {"template": plain}}))
+    return data
 
 
 def template_of(revision: ControllerRevision) -> PodTemplateSpec:

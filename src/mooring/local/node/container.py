@@ -125,6 +125,7 @@ class ContainerRunner:
         self._stopping = False
         self._post_start_done = True
         self._image_changed = asyncio.Event()
+        self._shown: ContainerStatus | None = None
         self._end_noted = asyncio.Event()
         self.up = asyncio.Event()
         """Set while the container runs and its startup probe and postStart hook have succeeded."""
@@ -135,7 +136,12 @@ class ContainerRunner:
 
     @property
     def status(self) -> ContainerStatus:
-        """The container's part of the pod's status."""
+        """The container's part of the pod's status.
+
+        One that gets another image is shown as it was until the new one runs, as on a kubelet.
+        """
+        if self._shown is not None:
+            return self._shown
         running = self._state.running is not None
         # Until the probing of this run has begun, a probe that is asked for has not succeeded.
         verdicts = self._probing.verdicts if self._probing else None
@@ -222,6 +228,7 @@ class ContainerRunner:
         while True:
             status = await self._once()
             if self._stopping or policy == "Never" or (policy == "OnFailure" and status == 0):
+                self._show_anew()
                 return status
             await self._back_off()
             self._restarts += 1
@@ -251,17 +258,19 @@ class ContainerRunner:
 
     def replace_spec(self, spec: Container) -> None:
         """Take the container as it is now; another image restarts it (nothing else can change)."""
-        old, self.spec = self.spec, spec
+        shown, old, self.spec = self.status, self.spec, spec
         if spec.image == old.image:
             return
         self._image_changed.set()
         if self._state.running is not None and not self._stopping:
+            self._shown = shown
             why = f"Container {self.name} definition changed, will be restarted"
             self._fork(self.stop(grace=self._grace, why=why))
 
     def forbid_restart(self) -> None:
         """The pod ends: whatever happens, do not start again."""
         self._stopping = True
+        self._show_anew()
 
     async def _once(self) -> int:
         """One run, from the image to the end; the exit status."""
@@ -765,14 +774,21 @@ class ContainerRunner:
         if running is not None and self._state.terminated is not None:
             self._last = self._state
         self._state = ContainerState(running=running, terminated=terminated)
-        if running is not None and self.status.started:
-            self.up.set()
+        if running is not None:
+            self._shown = None
+            if self.status.started:
+                self.up.set()
         self.view.changed()
 
     def _wait(self, reason: str, message: str) -> None:
         if self._state.terminated is not None:
             self._last = self._state
         self._state = ContainerState(waiting=ContainerStateWaiting(reason=reason, message=message))
+        self._show_anew()
+
+    def _show_anew(self) -> None:
+        """What the container does is its status again."""
+        self._shown = None
         self.view.changed()
 
     def creating(self) -> None:

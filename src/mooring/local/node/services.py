@@ -106,7 +106,10 @@ def _with_node_port(service: Service) -> list[ServicePort]:
 
 
 def host_ports(pods: Iterable[Pod], nodes: Mapping[str, IPv4Address]) -> dict[Frontend, tuple[Backend, ...]]:
-    """The frontends of containers' ``hostPort``, at the address of the pod's node (``nodes`` by name)."""
+    """The frontends of containers' ``hostPort``, at the address of the pod's node (``nodes`` by name).
+
+    One with a ``hostIP`` of the loopback is at that address: all nodes of the plane share it.
+    """
     table: dict[Frontend, tuple[Backend, ...]] = {}
     for pod in pods:
         spec, status = pod.spec, pod.status
@@ -118,10 +121,22 @@ def host_ports(pods: Iterable[Pod], nodes: Mapping[str, IPv4Address]) -> dict[Fr
         for container in (*(spec.containers or ()), *(spec.init_containers or ())):
             for port in container.ports or ():
                 protocol = (port.protocol or "TCP").lower()
-                if port.host_port and port.container_port and protocol in ("tcp", "udp"):
-                    front = Frontend(node, protocol, port.host_port)
+                at = _host_address(port.host_ip, node)
+                if at and port.host_port and port.container_port and protocol in ("tcp", "udp"):
+                    front = Frontend(at, protocol, port.host_port)
                     table[front] = (Backend(IPv4Address(status.pod_ip), port.container_port),)
     return table
+
+
+def _host_address(wanted: str | None, node: IPv4Address) -> IPv4Address | None:
+    """Where a host port is open; ``None``: at an address that the node does not have."""
+    try:
+        address = IPv4Address(wanted or "0.0.0.0")  # noqa: S104
+    except AddressValueError:
+        return None
+    if address.is_unspecified:
+        return node
+    return address if address.is_loopback or address == node else None
 
 
 def is_ready(endpoint: Endpoint) -> bool:
