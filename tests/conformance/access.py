@@ -170,6 +170,16 @@ ACCESS: Mapping[str, list[Step]] = {
         *(as_ann("GET", f"{PODS}/p/{sub}?command=x&stdout=1") for sub in ("exec", "portforward", "attach")),
         as_ann("POST", PODS + "/p/exec?command=x&stdout=1"),
     ],
+    "rights to proxies": [
+        role("r", rule("get", "pods/proxy"), rule("create", "services/proxy")),
+        bind("r", user()),
+        Step("GET", PODS + "/p/proxy", headers=ANN, quiet=True, until=404),
+        *(
+            as_ann(method, f"{path}/p/proxy{rest}")
+            for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+            for path, rest in ((PODS, "/a"), (PODS, "/"), (NS + "/services", "/a"))
+        ),
+    ],
     "rights by cluster role": [
         cluster_role(
             "{ns}", rule("*", "*/scale", "*"), rule("list", "nodes"),

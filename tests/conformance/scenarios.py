@@ -24,6 +24,7 @@ NS = "/api/v1/namespaces/{ns}"
 CM = NS + "/configmaps"
 PODS = NS + "/pods"
 SVC = NS + "/services"
+ENDPOINTS = NS + "/endpoints"
 SECRETS = NS + "/secrets"
 STS = "/apis/apps/v1/namespaces/{ns}/statefulsets"
 DEPLOY = "/apis/apps/v1/namespaces/{ns}/deployments"
@@ -841,6 +842,49 @@ SCENARIOS: dict[str, list[Step]] = {
         get(PODS + "/p/log?container=c&sinceSeconds=3&sinceTime=2020-01-01T00:00:00Z"),
         get(PODS + "/none/exec?command=x"),
         get(PODS + "/p/exec?command=x&container=c&stdout=true"),
+    ],
+    "proxies that lead nowhere": [
+        *(
+            get(f"{path}/{name}/proxy{rest}")
+            for path in (PODS, SVC)
+            for name in ("none", "none:80", "none:web", "http:none:80", "ftp:none:21", "a:b:c:d", ":80")
+            for rest in ("", "/", "/a/b")
+        ),
+        get("/api/v1/nodes/none-{ns}/proxy/"),
+        *(Step(method, PODS + "/none/proxy/a") for method in ("PUT", "POST", "PATCH", "DELETE", "OPTIONS")),
+        *(Step(method, SVC + "/none/proxy/a") for method in ("PUT", "POST", "PATCH", "DELETE", "OPTIONS")),
+        post(PODS + "/none/proxy/a?dryRun=All", None),
+        post(SVC, {"metadata": {"name": "s"}, "spec": {"ports": [{"name": "web", "port": 80}]}}, quiet=True),
+        *(get(f"{SVC}/{name}/proxy/") for name in ("s", "s:web", "s:80", "s:81", "https:s:", "s:+80")),
+        post(ENDPOINTS, {"metadata": {"name": "s"}}, quiet=True),
+        *(get(f"{SVC}/{name}/proxy/") for name in ("s", "s:web", "s:80", "s:81", "https:s:web")),
+        put(
+            ENDPOINTS + "/s",
+            {
+                "metadata": {"name": "s"},
+                "subsets": [{"addresses": [{"ip": "10.9.9.9"}], "ports": [{"name": "web", "port": 80}]}],
+            },
+            quiet=True,
+        ),
+        *(get(f"{SVC}/{name}/proxy/") for name in ("s", "s:web", "s:80", "https:s:web", "s:web?x=1")),
+        post(PODS, pod(), quiet=True),
+        *(get(f"{PODS}/{name}/proxy/") for name in ("p", "p:80", "https:p:443")),
+        patch(
+            PODS + "/p/status",
+            {"status": {"podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}},
+            MERGE,
+            quiet=True,
+        ),
+        get(PODS + "/p/proxy/"),
+        patch(
+            PODS + "/p/status",
+            {"status": {"podIP": "192.0.2.1", "podIPs": [{"ip": "192.0.2.1"}]}},
+            MERGE,
+            quiet=True,
+        ),
+        get(PODS + "/p:70000/proxy/"),
+        get(PODS + "/p/proxy"),
+        get(PODS + "/p/proxy?x=1&y"),
     ],
     "generation of a stateful set": [
         post(STS, stateful_set(), ignore=("status",)),

@@ -83,6 +83,8 @@ class Cluster:
     tokens: Authority
     conversions: Conversions
     gateway: NodeGateway | None = None
+    #: Whether the proxy reaches pods on loopback, where a cluster has none: those of tests are.
+    proxies_to_loopback: bool = False
     watchers: int = 0
     #: Set when the server ends; every collection is woken then.
     closing: asyncio.Event = field(default_factory=asyncio.Event)

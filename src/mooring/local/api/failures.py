@@ -42,6 +42,7 @@ __all__ = [
     "too_large_version",
     "too_many_requests",
     "unauthorized",
+    "unavailable",
     "unroutable_body",
     "unsupported_media_type",
     "without_reason",
@@ -235,6 +236,11 @@ def too_many_requests(message: str, *, retry_after: float = 1, details: Any = No
 def timeout(message: str) -> ServerError:
     """504: not in time."""
     return ServerError(message, status=504, reason="Timeout")
+
+
+def unavailable(message: str) -> ServerError:
+    """503: what would answer cannot be reached."""
+    return ServerError(message, status=503, reason="ServiceUnavailable")
 
 
 def too_large_version(asked: int, current: int) -> ServerError:

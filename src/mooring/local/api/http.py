@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
@@ -124,7 +124,7 @@ class Answer:
     status: int = 200
     body: bytes = b""
     content_type: str = "application/json"
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: MutableMapping[str, str] = field(default_factory=dict)
     pieces: Iterable[bytes] = ()
     stream: AsyncGenerator[bytes] | None = None
     ends_itself: bool = False

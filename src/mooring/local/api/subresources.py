@@ -10,7 +10,7 @@ from mooring.local.api.access import token_requests
 from mooring.local.api.call import Call
 from mooring.local.api.http import Answer
 from mooring.local.api.objectmeta import is_deleting, rfc3339, with_metadata
-from mooring.local.api.streams import exec, logs
+from mooring.local.api.streams import exec, logs, proxy
 
 __all__ = ["answer", "bind"]
 
@@ -169,5 +169,7 @@ _HANDLERS: Mapping[tuple[str, str], Callable[[Call], Awaitable[Answer]]] = {
     ("pods", "exec"): _exec,
     ("pods", "attach"): _attach,
     ("pods", "portforward"): _port_forward,
+    ("pods", "proxy"): proxy.to_pod,
+    ("services", "proxy"): proxy.to_service,
     ("serviceaccounts", "token"): token_requests.request_token,
 }
