@@ -282,6 +282,15 @@ async def test_an_answer_comes_as_it_is_written(served: Pod, url: str, client: a
         assert await answer.content.read() == b"second"
 
 
+async def test_a_client_of_http_1_0_reads_an_answer_to_its_end(served: Pod, url: str) -> None:
+    served.hung.set()
+    reader, writer = await asyncio.open_connection(*url.removeprefix("http://").split(":"))
+    writer.write(f"GET {PROXY}/stream HTTP/1.0\r\nAuthorization: Bearer t\r\n\r\n".encode())
+    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    writer.close()
+    assert (head.split()[1], body) == (b"200", b"firstsecond")
+
+
 async def test_an_answer_cut_short_is_cut_short_for_the_client(
     served: Pod, url: str, client: aiohttp.ClientSession
 ) -> None:

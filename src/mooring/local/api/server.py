@@ -417,8 +417,6 @@ class ApiServer:
         if answer.content_type:
             headers["Content-Type"] = answer.content_type
         response = web.StreamResponse(status=answer.status, headers=headers)
-        if "Content-Length" not in headers:
-            response.enable_chunked_encoding()
         await response.prepare(http)
         stream = answer.stream
         if not answer.ends_itself:
