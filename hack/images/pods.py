@@ -137,6 +137,12 @@ IMAGES: dict[str, Recipe] = {
         config=lambda: Config(name=f"{_TESTING}/nonroot:1.5", command=("sh",), user="1234"),
         base=lambda: build("busybox"),
     ),
+    "nonewprivs": Recipe(
+        config=lambda: Config(name=f"{_TESTING}/nonewprivs:1.4", entrypoint=("/nnp", "nonewprivs")),
+        base=lambda: build("pod-pause"),
+        fill=lambda layer: add_file(layer, "nnp", _agnhost().read_bytes(), mode=0o4755),
+        inputs=lambda: _agnhost().parent.name.encode(),
+    ),
     "pod-pause": Recipe(
         config=lambda: Config(
             name="registry.k8s.io/pause:3.10.2", entrypoint=("/pause",), user="65535:65535"

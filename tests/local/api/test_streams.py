@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -48,6 +49,11 @@ class Agent:
         if previous:
             raise ValueError("previous terminated container not found")
         yield f"{container} {tail_lines}\n".encode()
+        if follow and tail_lines == 0:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.cancelled.set()
         if follow:
             yield b"more\n"
 
@@ -167,6 +173,44 @@ async def test_logs_are_plain_text(api: Client, agent: Agent) -> None:
     assert answer.headers["Content-Type"] == "text/plain"
     status = await api.refused(400, "GET", PODS + "/p/log", previous="true")
     assert "previous terminated container" in status["message"]
+
+
+@pytest.mark.parametrize("protocol", ["binary.k8s.io", "base64.binary.k8s.io", ""])
+async def test_logs_are_the_messages_of_a_websocket(
+    url: str, sockets: aiohttp.ClientSession, agent: Agent, protocol: str
+) -> None:
+    path = f"{url}{PODS}/p/log?follow=true"
+    async with sockets.ws_connect(path, protocols=(protocol,) if protocol else ()) as socket:
+        said = [message.data async for message in socket]
+        assert socket.close_code == 1000
+    if protocol.startswith("base64"):
+        said = [base64.b64decode(text) for text in said]
+    assert b"".join(said) == b"c None\nmore\n"
+
+
+async def test_a_client_that_leaves_ends_its_log(
+    url: str, sockets: aiohttp.ClientSession, agent: Agent
+) -> None:
+    async with sockets.ws_connect(f"{url}{PODS}/p/log?follow=true&tailLines=0") as socket:
+        assert await socket.receive_bytes() == b"c 0\n"
+    async with asyncio.timeout(5):
+        await agent.cancelled.wait()
+
+
+@pytest.mark.parametrize("protocol", ["channel.k8s.io", ""])
+async def test_exec_in_the_first_protocol_says_what_failed_in_words(
+    url: str, sockets: aiohttp.ClientSession, agent: Agent, protocol: str
+) -> None:
+    async def told(command: str) -> list[bytes]:
+        path = f"{url}{PODS}/p/exec?stdin=1&stdout=1&stderr=1&{command}"
+        async with sockets.ws_connect(path, protocols=(protocol,) if protocol else ()) as socket:
+            for message in (b"\0hello", b"\xff\0"):
+                await socket.send_bytes(message)
+            return [message.data async for message in socket]
+
+    assert await told("command=cat") == [b"\x01hello"]
+    failed = b"\x03command terminated with non-zero exit code: exit status 3"
+    assert await told("command=fail&command=3") == [b"\x02oh no", failed]
 
 
 @pytest.mark.parametrize("protocol", ["v5.channel.k8s.io", "v4.channel.k8s.io"])

@@ -1,6 +1,7 @@
 """pods/exec, pods/attach and pods/portforward, as kubectl and the client libraries speak them: over WebSockets and SPDY.
 
-Exec: subprotocols v5.channel.k8s.io and v4.channel.k8s.io. What comes last is a Status on the error channel.
+Exec: subprotocols v5.channel.k8s.io and v4.channel.k8s.io, which end with a Status on the error channel, and
+the first one, channel.k8s.io or none, which says there only what failed.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ __all__ = ["EXEC_PROTOCOLS", "attach", "execute", "forward"]
 
 JsonObject = dict[str, Any]
 
-EXEC_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+#: The last of them is meant as well when none is named.
+EXEC_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io", "channel.k8s.io")
 SPDY_PROTOCOL = "v4.channel.k8s.io"
 FORWARD_PROTOCOL = "SPDY/3.1+portforward.k8s.io"
 
@@ -109,7 +111,7 @@ def _connected(call: Call, run: Callable[[_Session], Awaitable[int]]) -> Answer:
             return response
 
     else:
-        websocket_required(call.request, EXEC_PROTOCOLS)
+        websocket_required(call.request, ("", *EXEC_PROTOCOLS))
 
         async def upgrade(http: web.BaseRequest) -> web.StreamResponse:
             socket = await websocket(http, EXEC_PROTOCOLS)
@@ -166,6 +168,10 @@ class _Line(Protocol):
         """Send on a channel; waits for a slow client."""
         ...
 
+    def outcome(self, status: JsonObject) -> bytes:
+        """What is said of the end on the error channel; nothing when empty."""
+        ...
+
     async def close(self) -> None:
         """End it."""
         ...
@@ -189,6 +195,11 @@ class _WebSocketLine:
 
     async def send(self, channel: int, data: bytes) -> None:
         await self._socket.send_bytes(bytes((channel,)) + data)
+
+    def outcome(self, status: JsonObject) -> bytes:
+        if self._socket.ws_protocol in EXEC_PROTOCOLS[:-1]:
+            return msgspec.json.encode(status)
+        return str(status.get("message", "")).encode()
 
     async def close(self) -> None:
         with contextlib.suppress(ConnectionError):
@@ -241,6 +252,9 @@ class _SpdyLine:
     async def send(self, channel: int, data: bytes) -> None:
         if channel in self._open:
             await self._connection.send(self._open[channel].number, data)
+
+    def outcome(self, status: JsonObject) -> bytes:
+        return msgspec.json.encode(status)
 
     async def close(self) -> None:
         for channel in (_STDOUT, _STDERR, _ERROR):
@@ -313,8 +327,9 @@ class _Session:
                 await self._resizes.put((int(size["Width"]), int(size["Height"])))
 
     async def _finish(self, status: JsonObject) -> None:
-        with contextlib.suppress(ConnectionError):
-            await self._line.send(_ERROR, msgspec.json.encode(status))
+        if said := self._line.outcome(status):
+            with contextlib.suppress(ConnectionError):
+                await self._line.send(_ERROR, said)
 
 
 def _outcome(work: asyncio.Future[int]) -> JsonObject:

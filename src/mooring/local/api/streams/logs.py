@@ -1,23 +1,34 @@
-"""pods/log: the log of one container, whole or as it grows."""
+"""pods/log: the log of one container, whole or as it grows, over HTTP or in the messages of a WebSocket."""
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from datetime import datetime, timedelta
 from typing import Any
+
+from aiohttp import web
 
 from mooring.local.api import failures, fields
 from mooring.local.api.call import Call
 from mooring.local.api.errors import invalid_object
 from mooring.local.api.http import Answer
+from mooring.local.api.streams.pipes import is_websocket, websocket
 
 __all__ = ["container_of", "read"]
 
 JsonObject = dict[str, Any]
 
+_BASE64 = "base64.binary.k8s.io"
+#: What a WebSocket's messages hold; without a name it is the first.
+_PROTOCOLS = ("binary.k8s.io", _BASE64)
+
 
 async def read(call: Call) -> Answer:
-    """Answer with a container's log as plain text; raises 400, 404, 422, 501."""
+    """Answer with a container's log as plain text, or by a WebSocket; raises 400, 404, 422, 501."""
     query = call.request.query
     entry = call.collection.get((call.namespace, call.target.name))
     if entry is None:
@@ -47,7 +58,39 @@ async def read(call: Call) -> Answer:
         limit_bytes=limit,
         timestamps=query.flag("timestamps"),
     )
-    return Answer(200, content_type="text/plain", stream=await _opened(chunks))
+    opened = await _opened(chunks)
+    if is_websocket(call.request):
+        return Answer(101, upgrade=lambda http: _sent(http, opened))
+    return Answer(200, content_type="text/plain", stream=opened)
+
+
+async def _sent(http: web.BaseRequest, chunks: AsyncGenerator[bytes]) -> web.StreamResponse:
+    """Send a log until it ends or the client leaves."""
+    async with aclosing(chunks):
+        socket = await websocket(http, _PROTOCOLS)
+        work = [asyncio.ensure_future(each) for each in (_send(socket, chunks), _until_closed(socket))]
+        try:
+            await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in work:
+                task.cancel()
+            await asyncio.gather(*work, return_exceptions=True)
+        with contextlib.suppress(ConnectionError):
+            await socket.close()
+    return socket
+
+
+async def _send(socket: web.WebSocketResponse, chunks: AsyncIterator[bytes]) -> None:
+    async for chunk in chunks:
+        if socket.ws_protocol == _BASE64:
+            await socket.send_str(base64.b64encode(chunk).decode())
+        else:
+            await socket.send_bytes(chunk)
+
+
+async def _until_closed(socket: web.WebSocketResponse) -> None:
+    async for _ in socket:
+        pass
 
 
 def _since(call: Call) -> datetime | None:

@@ -16,6 +16,7 @@ __all__ = [
     "RawPipe",
     "TunnelPipe",
     "is_spdy",
+    "is_websocket",
     "spdy_protocol",
     "taken_over",
     "websocket",
@@ -33,6 +34,11 @@ def is_spdy(request: Request) -> bool:
     return request.upgrade is not None and request.header("upgrade").lower() == "spdy/3.1"
 
 
+def is_websocket(request: Request) -> bool:
+    """Whether the client asks for a WebSocket."""
+    return request.upgrade is not None and request.header("upgrade").lower() == "websocket"
+
+
 def spdy_protocol(request: Request, accepted: str) -> Mapping[str, str]:
     """Return the headers that agree on a protocol inside of SPDY; raises 400."""
     assert request.upgrade is not None
@@ -47,9 +53,9 @@ def spdy_protocol(request: Request, accepted: str) -> Mapping[str, str]:
 
 
 def websocket_required(request: Request, protocols: Sequence[str]) -> None:
-    """Raise 400 to a client that asks for no WebSocket with one of the subprotocols."""
+    """Raise 400 to a client that asks for no WebSocket with one of the subprotocols; "" stands for none."""
     wanted = [part.strip() for part in request.header("sec-websocket-protocol").split(",")]
-    if request.upgrade is None or request.header("upgrade").lower() != "websocket":
+    if not is_websocket(request):
         raise failures.bad_request("Upgrade request required")
     if not set(wanted) & set(protocols):
         raise failures.bad_request(
