@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import socket
 import zlib
@@ -45,6 +46,7 @@ class Pod:
     port: int = 0
     hung: asyncio.Event = field(default_factory=asyncio.Event)
     left: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.path.endswith("page"):
@@ -58,6 +60,9 @@ class Pod:
                 return await self._talk(request)
             case "/stream":
                 return await self._stream(request)
+            case "/late":
+                self.asked.set()
+                await self.hung.wait()
             case "/empty":
                 return web.Response(status=204)
             case "/quit":
@@ -309,6 +314,21 @@ async def test_a_client_that_leaves_is_no_more_waited_for_by_the_pod(
         assert await answer.content.read(5) == b"first"
     async with asyncio.timeout(10):
         await served.left.wait()
+
+
+async def test_an_answer_that_comes_when_the_client_is_gone_harms_nobody(
+    served: Pod, api: Client, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with aiohttp.ClientSession(headers={"Authorization": "Bearer t"}) as leaving:
+        asking = asyncio.create_task(leaving.get(f"{url}{PROXY}/late"))
+        await served.asked.wait()
+        asking.cancel()
+        await asyncio.wait((asking,))
+    served.hung.set()
+
+    assert (await api.get(f"{PROXY}/"))["path"] == "/"
+    gc.collect()
+    assert not [record.message for record in caplog.records if record.levelname == "ERROR"]
 
 
 async def test_the_root_is_redirected_to_a_slash(

@@ -417,11 +417,11 @@ class ApiServer:
         if answer.content_type:
             headers["Content-Type"] = answer.content_type
         response = web.StreamResponse(status=answer.status, headers=headers)
-        await response.prepare(http)
         stream = answer.stream
         if not answer.ends_itself:
             stream = _until(stream, self.cluster.closing, alive=lambda: _connected(http))
         try:
+            await response.prepare(http)
             async for chunk in stream:
                 if len(chunk) < _SMALL and http.transport and not http.transport.get_write_buffer_size():
                     await response.write(chunk)  # does not wait

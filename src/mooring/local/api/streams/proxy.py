@@ -298,7 +298,9 @@ class _Exchange:
                 self._unreachable(_why(error, self._backend), error)
             headers.popall("Content-Length", None)
             return Answer(found.status, body or b"", content_type, headers)
-        return Answer(found.status, b"", content_type, headers, stream=_streamed(found, stack.pop_all()))
+        stream = _streamed(found, stack.pop_all())
+        await anext(stream)  # what has begun is closed, even when nobody is there to read it
+        return Answer(found.status, b"", content_type, headers, stream=stream)
 
 
 def _without(headers: Mapping[str, str], names: frozenset[str]) -> CIMultiDict[str]:
@@ -332,8 +334,9 @@ def _why(error: Exception, backend: _Backend) -> str:
 
 
 async def _streamed(found: aiohttp.ClientResponse, stack: AsyncExitStack) -> AsyncGenerator[bytes]:
-    """Yield a body as it comes; raises ConnectionError when it is cut short, so that the client's is as well."""
+    """Yield nothing, then a body as it comes; raises ConnectionError when it is cut short, as the client's is then."""
     async with stack:
+        yield b""
         try:
             async for chunk in found.content.iter_any():
                 yield chunk
