@@ -292,6 +292,23 @@ async def test_host_ports_and_node_ports_lead_from_the_nodes_address_to_the_pod(
             await asyncio.sleep(0.02)
 
 
+async def test_a_pod_whose_host_port_is_taken_on_its_node_fails_and_its_successor_runs(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as there:
+        ports = [{"containerPort": 80, "hostPort": 16380}]
+        await there.pod("first", {"command": FOREVER, "ports": ports})
+        await there.ready("first")
+        await there.pod("second", {"command": FOREVER, "ports": ports})
+        await until(lambda: there.status("second").get("phase") == "Failed")
+        assert there.status("second")["reason"] == "NodePorts"
+        await there.client.delete(Pod, "second", namespace="default")
+        await there.client.delete(Pod, "first", namespace="default")
+        await until(lambda: not there.status("first") and not there.status("second"))
+        await there.pod("second", {"command": FOREVER, "ports": ports})
+        await there.ready("second")
+
+
 async def test_exec_carries_input_exit_codes_and_terminals(tmp_path: Path) -> None:
     async with world(tmp_path) as there:
         await there.pod("web", {"command": FOREVER, "workingDir": "/srv"})

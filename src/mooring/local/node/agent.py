@@ -43,6 +43,8 @@ from mooring.kube.objects.core import Node as NodeObject
 from mooring.kube.objects.discovery import EndpointSlice
 from mooring.kube.objects.meta import ObjectMeta, OwnerReference
 from mooring.kube.patches import MergePatch, StrategicMergePatch
+from mooring.local.controllers.scheduler.requests import host_ports as ports_of
+from mooring.local.controllers.scheduler.requests import ports_conflict
 from mooring.local.node import machine
 from mooring.local.node.cgroups import detect
 from mooring.local.node.cleanup import clean, end_leftovers, plane_id, sweep
@@ -301,11 +303,20 @@ class NodeAgent:
         return Done()
 
     def _begin(self, key: Key, pod: Pod, node: Node) -> None:
-        worker = PodWorker(node, pod)
+        worker = PodWorker(node, pod, refused=self._refusal(pod, node))
         self._workers[worker.uid] = worker
         self._by_key[key] = worker.uid
         worker.start()
         self._fork(self._forget(key, worker))
+
+    def _refusal(self, pod: Pod, node: Node) -> tuple[str, str] | None:
+        """Reason and message when the node cannot take a pod, which the scheduler did not place."""
+        others = (each for each in self._workers.values() if each.node is node and each.lives)
+        taken = [port for each in others for port in ports_of(each.view.pod)]
+        if not ports_conflict(ports_of(pod), taken):
+            return None
+        free = "node(s) didn't have free ports for the requested pod ports"
+        return "NodePorts", f"Pod was rejected: Predicate NodePorts failed: {free}"
 
     async def _forget(self, key: Key, worker: PodWorker) -> None:
         await worker.ended.wait()

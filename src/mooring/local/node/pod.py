@@ -46,7 +46,8 @@ _TOKEN_RETRY = 30.0
 class PodWorker:
     """Runs one pod; made once per UID."""
 
-    def __init__(self, node: Node, pod: Pod) -> None:
+    def __init__(self, node: Node, pod: Pod, *, refused: tuple[str, str] | None = None) -> None:
+        """``refused``: reason and message of a pod that this node does not take; it fails at once."""
         self.node = node
         self.uid = pod.metadata.uid or ""
         directory = node.pod_directory(self.uid)
@@ -65,6 +66,7 @@ class PodWorker:
         self._network: PodNetwork | None = None
         self._ready_to_start = self._initialized = self._all_ended = False
         self._verdict: tuple[str, str, str] | None = None
+        self._refused = refused
         self._start_time = (pod.status.start_time if pod.status else None) or rfc3339(node.clock.now())
         self._dirty = asyncio.Event()
         self._stop = asyncio.Event()
@@ -144,6 +146,11 @@ class PodWorker:
         """The pod's IP, ``""`` before it has one."""
         return str(self.view.address or "")
 
+    @property
+    def lives(self) -> bool:
+        """Whether containers of the pod run, or may be started."""
+        return not self._all_ended and self._refused is None and not _is_over(self.view.pod)
+
     # --- life
 
     async def _run(self) -> None:
@@ -182,6 +189,10 @@ class PodWorker:
                 (status.phase or "", status.reason or "", status.message or "") if status else None
             )
             self._report_wanted = False
+            return
+        if self._refused is not None:
+            self._verdict = ("Failed", *self._refused)
+            self.node.events.warning(self.view.pod, *self._refused)
             return
         self._say_what_is_not_done()
         await self._make_network()
