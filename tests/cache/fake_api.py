@@ -294,7 +294,10 @@ class FakeApi:
         new["metadata"]["generation"] = old["metadata"].get("generation", 1) + (
             old.get("spec") != new.get("spec")
         )
-        if new["metadata"].get("deletionTimestamp") and not new["metadata"].get("finalizers"):
+        waits = plural == "pods" and not old["metadata"].get(
+            "finalizers"
+        )  # for its node, whatever is written
+        if new["metadata"].get("deletionTimestamp") and not new["metadata"].get("finalizers") and not waits:
             self.remove(plural, new["metadata"]["name"], new["metadata"].get("namespace", ""))
             return _ok(new)
         return _ok(self._store(plural, new, "MODIFIED"))

@@ -10,7 +10,7 @@ from tests.cache.fake_api import FakeApi
 
 from mooring.cache import InformerSet, NotCached, Transition
 from mooring.kube import AlreadyExists, Client, Conflict, Key, MergePatch, NotFound, encode, metadata_of
-from mooring.kube.objects.core import ConfigMap, Secret
+from mooring.kube.objects.core import ConfigMap, Pod, Secret
 from mooring.kube.objects.meta import ObjectMeta, OwnerReference
 from mooring.runtime import CachedClient
 from mooring.testing.clock import VirtualClock
@@ -92,6 +92,27 @@ async def test_an_object_with_a_finalizer_is_shown_as_going(client: CachedClient
     patch = MergePatch({"metadata": {"finalizers": None}})
     await client.patch(ConfigMap, "a", patch, namespace="default")
     assert find(client) is None, "the answer to the last finalizer's removal shows an object that is gone"
+
+
+async def test_a_pod_that_is_to_end_at_once_is_there_until_its_event(
+    client: CachedClient, api: FakeApi, clock: VirtualClock
+) -> None:
+    pods = client.informers.of(Pod)
+    pods.start()
+    api.put(
+        "pods", "a", metadata={"deletionTimestamp": "2030-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}
+    )
+    await pods.synced.wait()
+    noted = MergePatch({"metadata": {"labels": {"seen": "yes"}}})
+    await client.patch(Pod, "a", noted, namespace="default")
+    found = client.find(Pod, "a", namespace="default")
+    assert found is not None
+    assert found.metadata.labels == {"seen": "yes"}
+    assert await client.refresh(Pod, "a", namespace="default") is not None
+    assert client.find(Pod, "a", namespace="default") is not None
+    api.remove("pods", "a")
+    await clock.settle()
+    assert client.find(Pod, "a", namespace="default") is None
 
 
 async def test_only_the_object_we_saw_is_deleted(

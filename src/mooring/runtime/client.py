@@ -231,11 +231,11 @@ class CachedClient:
             if missing_ok:
                 return None
             raise
-        if left is None or not left.metadata.deletion_timestamp:
+        if left is None or not left.metadata.deletion_timestamp or not _lingers(left):
             self._gone(kind, key, (left.metadata.uid if left is not None else uid) or "")
             return None
         self._wrote(left)
-        return left if _lingers(left) else None
+        return left
 
     async def evict(self, name: str, *, namespace: str, uid: str | None = None) -> None:
         """Evict a pod; raises `TooManyRequests` while a PodDisruptionBudget forbids it."""
@@ -256,8 +256,9 @@ class CachedClient:
     # --- what the caches learn
 
     def _wrote(self, obj: T) -> None:
-        if obj.metadata.deletion_timestamp and not _lingers(obj):
-            # The write took away the last finalizer: the answer shows an object that is no more.
+        if obj.metadata.deletion_timestamp and not _lingers(obj) and not _is_pod(obj):
+            # The write took away the last finalizer: the answer shows an object that is no more. Not so of a
+            # Pod, which may have been told to end at once and yet be there until its node agrees.
             self._gone(type(obj), key_of(obj), obj.metadata.uid or "")
             return
         for informer in self.informers.every(type(obj)):
@@ -281,6 +282,11 @@ class CachedClient:
 def _as_decided_on(obj: Object) -> tuple[str | None, int | str | None]:
     meta = obj.metadata
     return meta.uid, meta.resource_version if meta.generation is None else meta.generation
+
+
+def _is_pod(obj: Object) -> bool:
+    resource = type(obj).resource
+    return (resource.group, resource.kind) == ("", "Pod")
 
 
 def _lingers(obj: Object) -> bool:
