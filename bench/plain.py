@@ -237,8 +237,8 @@ class PlainStage(RedisStage):
         ]
         for kind, name in objects:
             await _delete(client, kind, name, namespace)
-        for pod in await self.pods():
-            await _delete(client, core.Pod, pod.metadata.name or "", namespace, grace_period=0)
+        for pod in await self.pods():  # a second: those that are gone from the API at once may still write
+            await _delete(client, core.Pod, pod.metadata.name or "", namespace, grace_period=1)
         deadline = time.monotonic() + within
         while await self.pods():
             if time.monotonic() > deadline:
