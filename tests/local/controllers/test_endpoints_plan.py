@@ -126,14 +126,20 @@ def test_the_same_pods_again_write_nothing_and_a_change_writes_one_slice() -> No
     assert not made.create
 
 
-def test_without_pods_one_empty_slice_stays() -> None:
-    svc = service()
+def test_without_pods_one_empty_slice_stays_and_becomes_the_first_of_theirs() -> None:
+    svc, one = service(), member(0)
     empty = only(plan(svc, []))
     assert (empty.endpoints, empty.ports) == ([], [])
     assert plan(svc, [], [empty]) == SlicePlan()
-    made = plan(svc, [member(0)], [empty])
-    assert [len(made.create), len(made.delete)] == [1, 1]
-    assert made.create[0].metadata.name != empty.metadata.name
+    filled = only(plan(svc, [one]))
+    name = empty.metadata.name
+    for old, pods, new in ((empty, [one], filled), (filled, [], empty)):
+        made = plan(svc, pods, [old])
+        assert not made.create
+        assert not made.delete
+        ((before, after),) = made.update
+        assert (before, after.metadata.name) == (old, name)
+        assert (after.endpoints, after.ports) == (new.endpoints, new.ports)
 
 
 def test_more_than_a_hundred_endpoints_need_more_slices_and_stay_where_they_are() -> None:

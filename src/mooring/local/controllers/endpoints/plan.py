@@ -9,7 +9,7 @@ import ipaddress
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import msgspec
+from msgspec.structs import replace
 
 from mooring.kube.object import owner_reference
 from mooring.kube.objects.core import (
@@ -119,6 +119,9 @@ def _family(
             update.append((old, new))
     kept_names = {old.metadata.name for old, _, _ in wanted_slices if old is not None}
     delete = [s for s in present if s.metadata.name not in kept_names]
+    while create and delete:  # become one update, as in Kubernetes: nobody sees both, or neither
+        old, new = delete.pop(), create.pop(0)
+        update.append((old, replace(new, metadata=replace(new.metadata, name=old.metadata.name))))
     return SlicePlan(tuple(create), tuple(update), tuple(delete))
 
 
@@ -187,7 +190,7 @@ def _differs(old: EndpointSlice, new: EndpointSlice) -> bool:
 
 
 def _content(each: EndpointSlice) -> list[Endpoint]:
-    return [msgspec.structs.replace(e, hints=None) for e in each.endpoints or ()]
+    return [replace(e, hints=None) for e in each.endpoints or ()]
 
 
 def _endpoint(pod: Pod, service: Service, addresses: list[str], zones: Zones) -> Endpoint:

@@ -32,6 +32,8 @@ async def write_slices(client: CachedClient, plan: SlicePlan) -> None:
             gone: dict[str, str | None] = dict.fromkeys(meta.annotations or {})
             body["metadata"]["annotations"] = {**gone, **new.metadata.annotations}
         body["endpoints"] = [msgspec.to_builtins(endpoint) for endpoint in new.endpoints or ()]
+        if (new.ports or []) != (old.ports or []):
+            body["ports"] = [msgspec.to_builtins(port) for port in new.ports or ()]
         await client.patch(EndpointSlice, meta.name or "", MergePatch(body), namespace=meta.namespace or "")
     for each in plan.delete:
         await client.delete(EndpointSlice, each.metadata.name or "", namespace=each.metadata.namespace or "")
