@@ -180,7 +180,7 @@ class ApiServer:
 
     async def serve(self, sock: Any, context: ssl.SSLContext | None) -> None:
         """Listen on a bound socket; without a context plain HTTP, for tests on loopback only."""
-        server = web.Server(self._handle_http, access_log=None, keepalive_timeout=75.0)
+        server = web.Server(self._handle_http, access_log=None)
         runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=2.0)
         await runner.setup()
         self._runners.append(runner)
