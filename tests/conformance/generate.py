@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 from tests.conformance.comparing import Step
 from tests.conformance.generating import GROUP, definition, sequence
@@ -23,8 +22,6 @@ __all__ = ["Shrunk", "generated", "main", "prepare"]
 
 _NOTHING = Step("GET", "/version", quiet=True)
 _WORKERS = 6
-#: How often a sequence is sent again whose differences may hang on the moment.
-_AGAIN = 3
 
 
 @dataclass(frozen=True)
@@ -56,47 +53,11 @@ def generated(servers: Pair, seeds: Iterable[str], length: int) -> Iterator[Shru
 
     def one(seed: str) -> Shrunk | None:
         steps = sequence(seed, length)
-        found = _lasting(servers, seed, steps)
+        found = servers.lasting(seed, steps)
         return _shrunk(servers, seed, steps, found[0]) if found else None
 
     with ThreadPoolExecutor(_WORKERS) as pool:
         yield from filter(None, pool.map(one, seeds))
-
-
-def _lasting(servers: Pair, seed: str, steps: Sequence[Step]) -> list[Difference]:
-    """Compare a sequence, again when its first difference may hang on the moment: it counts if it stays."""
-    found = servers.compare(seed, steps)
-    for _ in range(_AGAIN):
-        if not found or not _momentary(found[0]):
-            break
-        found = servers.compare(seed, steps)
-    return found
-
-
-def _momentary(difference: Difference) -> bool:
-    """Whether a difference may hang on how far the watch cache of the real server was at that moment.
-
-    - A list at a resource version, 0 above all, is answered from that cache: with what it holds, newest or not.
-    - A patch is first tried on the object of that cache. When that is not the newest, it is tried again, and the
-      warnings of the first try stay in the answer.
-    - What changes nothing but the time of an owner is a write when the second is another than before.
-    """
-    step, ours, theirs = difference.step, difference.ours, difference.theirs
-    if step.method == "GET":
-        return "resourceVersion=" in step.path and "watch=" not in step.path
-    if _unversioned(ours) == _unversioned(theirs):
-        return True
-    same = all(ours[key] == theirs[key] for key in ("status", "type", "body"))
-    return same and step.method == "PATCH" and set(ours["warnings"]) < set(theirs["warnings"])
-
-
-def _unversioned(answer: Any) -> Any:
-    """An answer without the version of its object."""
-    body = answer["body"]
-    if not isinstance(body, dict) or not isinstance(body.get("metadata"), dict):
-        return answer
-    metadata = {key: value for key, value in body["metadata"].items() if key != "resourceVersion"}
-    return {**answer, "body": {**body, "metadata": metadata}}
 
 
 def _shrunk(servers: Pair, seed: str, steps: Sequence[Step], first: Difference) -> Shrunk:

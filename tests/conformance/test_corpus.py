@@ -41,7 +41,8 @@ def differences(request: pytest.FixtureRequest) -> dict[str, list[Difference]]:
         if item.path == request.path and hasattr(item, "callspec")
     }
     with pair() as servers:
-        return servers.compare_all({name: _SCENARIOS[name] for name in _SCENARIOS if name in wanted})
+        scenarios = {name: _SCENARIOS[name] for name in _SCENARIOS if name in wanted}
+        return servers.compare_all(scenarios, known=_known())
 
 
 @pytest.mark.kubernetes
