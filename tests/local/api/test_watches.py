@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import msgspec
 import pytest
@@ -25,6 +26,19 @@ async def test_a_watch_sees_what_happens_after_its_version(api: Client) -> None:
     assert int(deleted["object"]["metadata"]["resourceVersion"]) > int(
         changed["object"]["metadata"]["resourceVersion"]
     )
+
+
+async def test_a_watch_that_begins_after_its_time_tells_what_was_there(
+    api: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created = await api.create(CM, config_map(x="1"))
+    await api.merge(CM + "/a", {"data": {"x": "2"}})
+    moments = itertools.count(0.0, 100.0)
+    monkeypatch.setattr(reads, "_now", lambda: next(moments))
+    query = {"watch": "1", "resourceVersion": created["metadata"]["resourceVersion"], "timeoutSeconds": "1"}
+    async with lines(api.stream(CM, **query)) as events:
+        assert (await anext(events))["object"]["data"] == {"x": "2"}
+        assert await anext(events, None) is None
 
 
 async def test_every_event_arrives_once_and_in_order_under_load(api: Client) -> None:

@@ -452,7 +452,11 @@ class _Watch:
         closing, connected = self.call.cluster.closing, self.call.request.connected
         # Who asks within this process closes its stream; one at the far end of a socket may just be gone.
         longest = self.deadline if connected is None else _ALIVE_SECONDS
-        while (now := _now()) < self.deadline and not closing.is_set() and (not connected or connected()):
+        begun = False  # what is there already is told, however late this begins
+        while (
+            (not begun or _now() < self.deadline) and not closing.is_set() and (not connected or connected())
+        ):
+            begun, now = True, _now()
             events = collection.since(self.version)
             if events:
                 if self.call.served.custom is not None:
