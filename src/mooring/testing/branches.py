@@ -32,6 +32,8 @@ __all__ = ["Branches", "Outcome"]
 
 #: From 3.14 on a task does not go on in a forked process.
 _FORKS: Final = hasattr(os, "fork") and sys.version_info < (3, 14)
+#: Seconds within which one of the branches that run must end; they take less than one.
+LIMIT: Final = 300.0
 #: Complaints that are sent back; more say nothing new.
 MOST: Final = 100
 
@@ -137,7 +139,10 @@ class Branches:
 
     def _reap(self) -> None:
         """Wait for one branch to end, and tell of it."""
-        for reading in select.select(list(self._running), [], [])[0]:
+        ended = select.select(list(self._running), [], [], LIMIT)[0]
+        for pid, _ in () if ended else self._running.values():
+            os.kill(pid, 9)
+        for reading in ended or list(self._running):
             pid, plan = self._running[reading]
             with os.fdopen(reading, "rb", closefd=False) as pipe:
                 text = pipe.read()

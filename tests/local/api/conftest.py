@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -87,6 +88,14 @@ async def server() -> AsyncIterator[ApiServer]:
     """A started server in memory."""
     async with ApiServer.in_memory() as started:
         yield started
+
+
+@pytest.fixture
+async def url(server: ApiServer) -> str:
+    """Where the server is reached over HTTP."""
+    sock = socket.create_server(("127.0.0.1", 0))
+    await server.serve(sock, None)
+    return f"http://127.0.0.1:{sock.getsockname()[1]}"
 
 
 @pytest.fixture

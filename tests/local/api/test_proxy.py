@@ -152,13 +152,6 @@ async def server() -> AsyncIterator[ApiServer]:
 
 
 @pytest.fixture
-async def url(server: ApiServer) -> str:
-    sock = socket.create_server(("127.0.0.1", 0))
-    await server.serve(sock, None)
-    return f"http://127.0.0.1:{sock.getsockname()[1]}"
-
-
-@pytest.fixture
 async def client() -> AsyncIterator[aiohttp.ClientSession]:
     async with aiohttp.ClientSession(headers={"Authorization": "Bearer t"}) as session:
         yield session

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -133,13 +132,6 @@ async def server() -> AsyncIterator[ApiServer]:
     admin = User("admin", groups=("system:masters",))
     async with ApiServer.in_memory(tokens={TOKEN: admin}) as started:
         yield started
-
-
-@pytest.fixture
-async def url(server: ApiServer) -> str:
-    sock = socket.create_server(("127.0.0.1", 0))
-    await server.serve(sock, None)
-    return f"http://127.0.0.1:{sock.getsockname()[1]}"
 
 
 async def run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -16,7 +15,7 @@ from mooring.local.api import failures, fields
 from mooring.local.api.call import Call
 from mooring.local.api.errors import invalid_object
 from mooring.local.api.http import Answer
-from mooring.local.api.streams.pipes import is_websocket, websocket
+from mooring.local.api.streams.pipes import is_websocket, until_one_ends, websocket
 
 __all__ = ["container_of", "read"]
 
@@ -68,13 +67,7 @@ async def _sent(http: web.BaseRequest, chunks: AsyncGenerator[bytes]) -> web.Str
     """Send a log until it ends or the client leaves."""
     async with aclosing(chunks):
         socket = await websocket(http, _PROTOCOLS)
-        work = [asyncio.ensure_future(each) for each in (_send(socket, chunks), _until_closed(socket))]
-        try:
-            await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in work:
-                task.cancel()
-            await asyncio.gather(*work, return_exceptions=True)
+        await until_one_ends(_send(socket, chunks), _until_closed(socket))
         with contextlib.suppress(ConnectionError):
             await socket.close()
     return socket

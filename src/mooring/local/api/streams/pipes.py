@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 from aiohttp import WSMsgType, web
 
@@ -19,6 +20,7 @@ __all__ = [
     "is_websocket",
     "spdy_protocol",
     "taken_over",
+    "until_one_ends",
     "websocket",
     "websocket_required",
 ]
@@ -70,6 +72,17 @@ async def websocket(http: web.BaseRequest, protocols: Sequence[str]) -> web.WebS
     )
     await socket.prepare(http)
     return socket
+
+
+async def until_one_ends(*ways: Coroutine[Any, Any, None]) -> None:
+    """Run several until the first of them ends, and end the others."""
+    work = [asyncio.ensure_future(way) for way in ways]
+    try:
+        await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in work:
+            task.cancel()
+        await asyncio.gather(*work, return_exceptions=True)
 
 
 class TunnelPipe:

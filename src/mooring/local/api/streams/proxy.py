@@ -27,7 +27,7 @@ from mooring.local.api import failures
 from mooring.local.api.call import Call
 from mooring.local.api.http import Answer, Request
 from mooring.local.api.streams.links import Place, cleaned, escaped, recoded
-from mooring.local.api.streams.pipes import RawPipe, taken_over
+from mooring.local.api.streams.pipes import RawPipe, taken_over, until_one_ends
 
 __all__ = ["to_pod", "to_service"]
 
@@ -393,10 +393,4 @@ async def _carried(client: RawPipe, pod: RawPipe) -> None:
             async for data in source:
                 await sink.send(data)
 
-    ways = [asyncio.ensure_future(carry(client, pod)), asyncio.ensure_future(carry(pod, client))]
-    try:
-        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for way in ways:
-            way.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
+    await until_one_ends(carry(client, pod), carry(pod, client))
