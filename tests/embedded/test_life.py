@@ -159,9 +159,9 @@ async def test_a_killed_plane_takes_its_pods_along_and_returns_with_its_data(
         with open_pidfds(processes) as ends:
             running.kill()
             await all_ended(ends, within=5.0)
-        done = await program.run("down", "--data-dir", running.directory)
+        (await program.run("down", "--data-dir", running.directory)).fine()
 
-        assert "removed interface" in done.fine()
+        # Another plane's start may have been quicker than this: it removes what nobody claims any more.
         assert traces(running.directory) == []
 
         await running.start()

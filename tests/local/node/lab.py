@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
+import socket
 import sys
 import uuid
 from collections.abc import Callable
@@ -64,7 +64,7 @@ async def until(condition: Callable[[], Any], *, within: float = 30.0) -> Any:
 
 def network_config(plane: str, **options: Any) -> NetworkConfig:
     """Ranges that no other test run uses, apart from those that planes take by themselves."""
-    number = _numbers.setdefault(plane, None) or _free_number(plane)
+    number = _numbers.setdefault(plane, None) or _free_number()
     _numbers[plane] = number
     services = IPv4Network(f"10.{210 + number}.0.0/16")
     return NetworkConfig(
@@ -77,15 +77,27 @@ def network_config(plane: str, **options: Any) -> NetworkConfig:
 
 
 _numbers: dict[str, int | None] = {}
+#: The numbers that are this process's until it ends, so that of two test runs that choose at once each gets its own.
+_claims: dict[int, socket.socket] = {}
 
 
-def _free_number(plane: str) -> int:
-    first = int(hashlib.sha256(f"{plane}{os.getpid()}".encode()).hexdigest()[:4], 16)
+def _free_number() -> int:
     # The second field is the destination, as little-endian hex.
     routes = Path("/proc/net/route").read_text().splitlines()[1:]
     taken = {bytes.fromhex(line.split()[1])[-2] for line in routes}
-    numbers = (1 + (first + step) % 40 for step in range(40))
-    return next(n for n in numbers if not {168 + n, 210 + n} & taken)
+    free = [n for n in range(1, 41) if not {168 + n, 210 + n} & taken]
+    return next(n for n in sorted(free, key=lambda n: n not in _claims) if n in _claims or _claim(n))
+
+
+def _claim(number: int) -> bool:
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        claim.bind(f"\0mooring-lab-{number}")
+    except OSError:
+        claim.close()
+        return False
+    _claims[number] = claim
+    return True
 
 
 def pod(name: str = "web", *, containers: list[dict[str, Any]] | None = None, **spec: Any) -> Pod:

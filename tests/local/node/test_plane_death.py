@@ -74,8 +74,7 @@ async def test_kill_9_of_the_plane_ends_every_process_of_its_pods_within_a_secon
         if plane.returncode is None:
             plane.send_signal(signal.SIGKILL)
         await plane.wait()
-        gone = await asyncio.to_thread(clean, tmp_path, config)
-    assert f"interface {config.anchor}" in gone
+        await asyncio.to_thread(clean, tmp_path, config)
     with Netlink() as netlink:
         assert not [link for link in netlink.links() if link.name.startswith(config.anchor)]
 

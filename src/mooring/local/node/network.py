@@ -19,10 +19,13 @@ import asyncio
 import errno
 import socket
 import subprocess
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
+from typing import Final
 
 from mooring.local.node import nft
 from mooring.local.node.namespaces import PodNamespaces, in_fresh_thread
@@ -35,8 +38,9 @@ _GATEWAY = IPv4Address("169.254.1.1")
 _PODS, _SERVICES = IPv4Network("10.99.0.0/16"), IPv4Network("10.96.0.0/16")
 _DNS = IPv4Address("10.96.0.10")
 
-
 _ALIAS = "mooring plane"
+#: For another plane to finish removing what this one left when it was killed.
+SWEEP_SECONDS: Final = 2.0
 
 
 class RangeInUse(RuntimeError):
@@ -236,7 +240,7 @@ class Network:
 
     def _start(self) -> None:
         config = self.config
-        self._claim = _take_claim(config.plane)
+        self._claim = _take_claim(config.plane, patience=SWEEP_SECONDS)
         delete_leftovers(config)
         _check_free(config)
         with Netlink() as netlink:
@@ -347,32 +351,43 @@ def leftover_links(links: Iterable[Link], config: NetworkConfig) -> list[Link]:
     return [link for link in links if link.name == config.anchor or link.name.startswith(f"{config.anchor}-")]
 
 
-def _take_claim(plane: str) -> socket.socket:
-    """A name that only a living plane holds, in the very scope of what it makes: its network namespace."""
-    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    try:
-        claim.bind(f"\0mooring-plane-{plane}")
-    except OSError as error:
-        claim.close()
-        if error.errno == errno.EADDRINUSE:
-            raise RangeInUse(f"a plane with the id {plane} (the same data directory) runs already") from None
-        raise
-    return claim
+def _take_claim(plane: str, *, patience: float = 0.0) -> socket.socket:
+    """A name that only a living plane holds, in the very scope of what it makes: its network namespace.
+
+    With ``patience``, seconds, another process may be about to let go of it.
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            claim.bind(f"\0mooring-plane-{plane}")
+        except OSError as error:
+            claim.close()
+            if error.errno != errno.EADDRINUSE:
+                raise
+            if time.monotonic() >= deadline:
+                raise RangeInUse(
+                    f"a plane with the id {plane} (the same data directory) runs already"
+                ) from None
+            time.sleep(0.02)
+        else:
+            return claim
 
 
-def abandoned_planes() -> list[str]:
-    """The ids of planes whose interface is here although nobody holds their claim any more."""
+def abandoned_planes() -> Iterator[str]:
+    """The ids of planes whose interface is here although nobody holds their claim any more.
+
+    Each is claimed until the next is asked for, so that it cannot come back while its remains are removed.
+    """
     with Netlink() as netlink:
         marked = [link.name for link in netlink.links() if link.alias == _ALIAS]
-    return [plane for plane in (name.removeprefix("mr") for name in marked) if not _lives(plane)]
-
-
-def _lives(plane: str) -> bool:
-    try:
-        _take_claim(plane).close()
-    except RangeInUse:
-        return True
-    return False
+    for plane in (name.removeprefix("mr") for name in marked):
+        try:
+            claim = _take_claim(plane)
+        except RangeInUse:
+            continue
+        with closing(claim):
+            yield plane
 
 
 def _check_free(config: NetworkConfig) -> None:
