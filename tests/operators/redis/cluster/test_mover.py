@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -168,7 +169,7 @@ async def test_a_mark_that_one_side_alone_bears_is_settled(
             await giving.call("MIGRATE", target.address.ip, 6379, f"{{half}}{at}", 0, 1000)
         await (giving if incoming else taking).call("CLUSTER", "SETSLOT", slot, "STABLE")
 
-        await Mover(dial=DIAL).settle(Settle(slot=slot, owner=source, other=target, masters=(), why=""))
+        await Mover(dial=DIAL).settle(Settle(slot=slot, owner=source, masters=both, meant=target.id, why=""))
 
         has, has_not = (taking, giving) if keys else (giving, taking)
         assert await has.call("CLUSTER", "COUNTKEYSINSLOT", slot) == 6
@@ -176,6 +177,37 @@ async def test_a_mark_that_one_side_alone_bears_is_settled(
         for link in (giving, taking):
             view = parse_nodes(await link.call("CLUSTER", "NODES"))
             assert not any(one.marks for one in view)
+
+
+async def test_keys_of_a_half_way_slot_are_found_where_no_mark_points(both: tuple[Target, Target]) -> None:
+    source, target = both
+    slot = key_slot(b"{half}")
+    async with DIAL.link(source.address) as giving, DIAL.link(target.address) as taking:
+        await giving.pipeline([("SET", f"{{half}}{at}", "1") for at in range(6)])
+        await taking.call("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
+        await giving.call("MIGRATE", target.address.ip, 6379, "{half}0", 0, 1000)
+        await taking.call("CLUSTER", "SETSLOT", slot, "STABLE")
+
+        await Mover(dial=DIAL).settle(Settle(slot=slot, owner=source, masters=both, why=""))
+
+        assert await taking.call("CLUSTER", "COUNTKEYSINSLOT", slot) == 6
+        assert await taking.call("GET", "{half}0") == "1"
+
+
+async def test_a_new_master_owns_its_first_slot_before_others_begin_to_move(
+    both: tuple[Target, Target],
+) -> None:
+    source, target = both
+    together: list[int] = []
+
+    class Watched(Mover):
+        async def _chunk(self, links: Any, slots: Sequence[int], pipeline: int) -> None:
+            together.append(len(slots))
+            await super()._chunk(links, slots, pipeline)
+
+    await Watched(dial=DIAL).move(step(source, target, 0, 299))
+
+    assert together[0] == 1
 
 
 async def test_a_mark_on_a_slot_given_away_already_is_taken_off(both: tuple[Target, Target]) -> None:
@@ -187,8 +219,7 @@ async def test_a_mark_on_a_slot_given_away_already_is_taken_off(both: tuple[Targ
         await taking.call("CLUSTER", "SETSLOT", slot, "NODE", target.id)
         await taking.call("SET", "{gone}1", "1")
 
-        with contextlib.suppress(MoveFailed):
-            await Mover(dial=DIAL).settle(Settle(slot=slot, owner=source, other=target, masters=(), why=""))
+        await Mover(dial=DIAL).settle(Settle(slot=slot, owner=target, masters=both, why=""))
 
         assert await taking.call("GET", "{gone}1") == "1"
         view = parse_nodes(await giving.call("CLUSTER", "NODES"))

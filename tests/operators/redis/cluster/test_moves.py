@@ -39,8 +39,7 @@ async def test_an_operator_that_dies_at_twenty_points_of_a_move_loses_nothing(cl
 
 @pytest.mark.full
 @pytest.mark.embedded
-# Of a target that dies with a slot half-way the operator may wait for ever: docs/limits.md, "half-way".
-@pytest.mark.parametrize("which", ["source", pytest.param("target", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("which", ["source", "target"])
 async def test_a_move_goes_on_with_the_replica_of_a_side_that_is_gone(cluster: Servers, which: str) -> None:
     while not (cluster.recorded.plan and len(await cluster.owned()) > 3 and min(await cluster.sizes())):
         assert not await cluster.operate(8, sends=150)

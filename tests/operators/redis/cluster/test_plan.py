@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.operators.redis.cluster.builders import Member, change, id_of, look, whole
 
+from mooring.operators.redis.cluster.look import Look
 from mooring.operators.redis.cluster.moves import (
     Attach,
     Claim,
@@ -262,16 +263,45 @@ def test_a_shard_without_a_replica_gets_one_from_a_shard_with_two() -> None:
     assert verdict.pairs[0][1] == id_of(1)
 
 
-def test_a_slot_left_half_way_is_settled() -> None:
-    seen = look(whole())
-    first = seen.seen.nodes[0]
-    assert first.server
-    me = replace(first.server.me, marks=(Mark(slot=7, peer=id_of(1), outgoing=True),))
-    view = (me, *first.server.view[1:])
-    nodes = (replace(first, server=replace(first.server, view=view)), *seen.seen.nodes[1:])
-    verdict = next_step(replace(seen, seen=replace(seen.seen, nodes=nodes)))
+def marked(seen: Look, ordinal: int, mark: Mark) -> Look:
+    """The same with an open mark at one node."""
+    nodes = list(seen.seen.nodes)
+    server = nodes[ordinal].server
+    assert server
+    view = tuple(
+        replace(one, marks=(*one.marks, mark)) if "myself" in one.flags else one for one in server.view
+    )
+    nodes[ordinal] = replace(nodes[ordinal], server=replace(server, view=view))
+    return replace(seen, seen=replace(seen.seen, nodes=tuple(nodes)))
+
+
+def settled(seen: Look) -> Settle:
+    verdict = next_step(seen)
     assert isinstance(verdict, Settle)
-    assert (verdict.slot, verdict.owner.name, verdict.other.name) == (7, "demo-0", "demo-1")
+    return verdict
+
+
+def test_a_slot_left_half_way_is_settled() -> None:
+    step = settled(marked(look(whole()), 0, Mark(slot=7, peer=id_of(1), outgoing=True)))
+    assert (step.slot, step.owner.name, step.meant) == (7, "demo-0", id_of(1))
+    assert [one.name for one in step.masters] == ["demo-0", "demo-1", "demo-2"]
+
+
+def test_a_slot_that_was_going_to_a_node_that_follows_now_is_settled_with_its_master() -> None:
+    step = settled(marked(look(whole()), 0, Mark(slot=7, peer=id_of(4), outgoing=True)))
+    assert (step.owner.name, step.meant) == ("demo-0", id_of(1))
+
+
+def test_a_mark_of_a_slot_that_another_owns_by_now_is_settled_with_the_owner() -> None:
+    step = settled(marked(look(whole()), 0, Mark(slot=16383, peer=id_of(4), outgoing=True)))
+    assert (step.owner.name, step.meant) == ("demo-2", "")
+
+
+def test_a_slot_is_not_settled_before_who_may_have_its_keys_is_back() -> None:
+    mark = Mark(slot=7, peer=id_of(3), outgoing=True)
+    assert not isinstance(next_step(marked(look(change(whole(), 3, silent=True)), 0, mark)), Settle)
+    gone = Mark(slot=7, peer=id_of(9), outgoing=True)
+    assert settled(marked(look(whole()), 0, gone)).meant == ""
 
 
 # --- out ---------------------------------------------------------------------------------------------------

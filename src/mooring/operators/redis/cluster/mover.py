@@ -54,49 +54,64 @@ class Mover:
         done = 0
         async with AsyncExitStack() as stack:
             links = await self._open(stack, step.source, step.target, step.masters)
+            # Before it owns a slot nobody would take over from it; so the first one goes alone.
+            size = CHUNK if await _owns(links.target) else 1
             while done < len(slots) and monotonic() < until:
-                part = slots[done : done + CHUNK]
+                part = slots[done : done + size]
                 await self._chunk(links, part, step.pipeline)
-                done += len(part)
+                done, size = done + len(part), CHUNK
         return done
 
     async def settle(self, step: Settle, pipeline: int = 10) -> None:
-        """Finish a slot where keys have gone already; take the marks off where none has."""
+        """Finish a slot where keys have gone already; take the marks off where none has.
+
+        The marks alone do not tell where keys are: a replica that took over from a target that died has its keys and
+        not its marks, so every master is asked.
+        """
+        slot, owner = step.slot, step.owner
         async with AsyncExitStack() as stack:
-            links = await self._open(stack, step.owner, step.other, step.masters)
-            if step.slot in await _slots(links.target):
-                # It was given away; the one that had it has not heard of it yet.
-                await links.target.call("CLUSTER", "SETSLOT", step.slot, "STABLE")
-                await links.source.call("CLUSTER", "SETSLOT", step.slot, "NODE", step.other.id)
+            links = {one: await self._link(stack, one) for one in step.masters}
+            keys = {
+                one: int(await link.call("CLUSTER", "COUNTKEYSINSLOT", slot))
+                for one, link in links.items()
+                if one.id != owner.id
+            }
+            if holders := [one for one in keys if keys[one]]:
+                # Whom the owner sent its clients to has the newest; another holder bears a mark and is next.
+                chosen = max(holders, key=lambda one: (one.id == step.meant, keys[one]))
+                rest = [link for one, link in links.items() if one not in (owner, chosen)]
+                pair = _Links(source=links[owner], target=links[chosen], others=rest, ids=(owner, chosen))
+                await self._chunk(pair, [slot], pipeline)
                 return
-            arrived = await links.target.call("CLUSTER", "COUNTKEYSINSLOT", step.slot)
-            if arrived:
-                await self._chunk(links, [step.slot], pipeline)
-                return
-            for link in (links.target, links.source):
-                await link.call("CLUSTER", "SETSLOT", step.slot, "STABLE")
+            for one, link in links.items():
+                if one.id != owner.id:
+                    await link.call(*_setslot(slot, "NODE", owner.id))
+                await link.call("CLUSTER", "SETSLOT", slot, "STABLE")
+
+    async def _link(self, stack: AsyncExitStack, one: Target) -> Link:
+        opened = await stack.enter_async_context(
+            self.dial.link(one.address, password=self.password, reply_timeout=BATCH_TIMEOUT / 1000 + 5)
+        )
+        found = await opened.call("CLUSTER", "MYID") if one.id else ""
+        if found != one.id:
+            raise MoveFailed(f"{one.name} is not {one.id} any more; the slots are planned anew")
+        return opened
 
     async def _open(
         self, stack: AsyncExitStack, source: Target, target: Target, masters: Sequence[Target]
     ) -> _Links:
-        async def link(one: Target) -> Link:
-            opened = await stack.enter_async_context(
-                self.dial.link(one.address, password=self.password, reply_timeout=BATCH_TIMEOUT / 1000 + 5)
-            )
-            found = await opened.call("CLUSTER", "MYID") if one.id else ""
-            if found != one.id:
-                raise MoveFailed(f"{one.name} is not {one.id} any more; the slots are planned anew")
-            return opened
-
         others = []
         for one in masters:
             if one.id not in (source.id, target.id):
                 try:
-                    others.append(await link(one))
+                    others.append(await self._link(stack, one))
                 except (DialError, MoveFailed):
                     continue  # it learns by gossip
         return _Links(
-            source=await link(source), target=await link(target), others=others, ids=(source, target)
+            source=await self._link(stack, source),
+            target=await self._link(stack, target),
+            others=others,
+            ids=(source, target),
         )
 
     async def _chunk(self, links: _Links, slots: Sequence[int], pipeline: int) -> None:
@@ -203,10 +218,10 @@ def batches(sized: Sequence[tuple[T, int]], limit: int) -> Iterator[list[T]]:
         yield group
 
 
-async def _slots(link: Link) -> set[int]:
-    """What a node says it owns."""
+async def _owns(link: Link) -> bool:
+    """Whether a node says that it has slots."""
     view = parse_nodes(await link.call("CLUSTER", "NODES"))
-    return {slot for one in view if "myself" in one.flags for slot in each(one.slots)}
+    return any(one.slots for one in view if "myself" in one.flags)
 
 
 def _setslot(slot: int, state: str, node: str) -> tuple[str, str, int, str, str]:

@@ -118,12 +118,14 @@ class Unfollow(Move):
 
 @dataclass(frozen=True, kw_only=True)
 class Settle(Move):
-    """A slot left half-way by a move that nobody continues: finished at the one that has its keys."""
+    """A slot left half-way by a move that nobody continues: finished at the one that has keys of it already."""
 
     slot: int
     owner: Target
-    other: Target
     masters: tuple[Target, ...]
+    """All that answer, the owner too."""
+    meant: str = ""
+    """The id of the one that its owner was sending the keys to, if any."""
 
 
 @dataclass(frozen=True, kw_only=True)

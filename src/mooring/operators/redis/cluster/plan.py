@@ -389,22 +389,35 @@ def _attach_spare(look: Look) -> Verdict | None:
 
 
 def settle(look: Look) -> Verdict | None:
-    """Marks of a move that nobody continues."""
-    if look.recorded.plan is not None:
+    """Marks of a move that nobody continues, once everybody who may have keys of the slot can be asked."""
+    if look.recorded.plan is not None or look.seen.absent_owners:
         return None
-    for bearer, mark in look.seen.marks():
-        other = look.seen.by_id.get(mark.peer)
-        if other is None:
+    marks = look.seen.marks()
+    for bearer, mark in marks:
+        owner = next((one for one in look.owners if look.seen.owners[one.id] >> mark.slot & 1), None)
+        if owner is None or _may_return(look, mark.peer):
             continue
-        owner, second = (bearer, other) if mark.outgoing else (other, bearer)
+        meant = next((_head(look, m.peer) for at, m in marks if at is owner and m.slot == mark.slot), "")
         return Settle(
             slot=mark.slot,
             owner=target_of(owner),
-            other=target_of(second),
-            masters=tuple(target_of(one) for one in look.owners),
-            why=f"slot {mark.slot} was left half-way between {owner.name} and {second.name}",
+            masters=tuple(target_of(one) for one in look.seen.live if one.is_master),
+            meant=meant,
+            why=f"slot {mark.slot} of {owner.name} was left half-way, {bearer.name} says",
         )
     return None
+
+
+def _may_return(look: Look, id: str) -> bool:
+    """It does not answer now, and its pod may come back under this id."""
+    node = look.node_of(id)
+    return id not in look.seen.by_id and node is not None and node.server is None
+
+
+def _head(look: Look, id: str) -> str:
+    """The master of a node's shard: itself, or the one it follows since it was dead for a while; "" if unknown."""
+    one = look.seen.by_id.get(id)
+    return "" if one is None else one.master or one.id
 
 
 # --- at rest -----------------------------------------------------------------------------------------------
