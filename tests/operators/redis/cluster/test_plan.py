@@ -283,7 +283,7 @@ def settled(seen: Look) -> Settle:
 
 def test_a_slot_left_half_way_is_settled() -> None:
     step = settled(marked(look(whole()), 0, Mark(slot=7, peer=id_of(1), outgoing=True)))
-    assert (step.slot, step.owner.name, step.meant) == (7, "demo-0", id_of(1))
+    assert (step.slots, step.owner.name, step.meant) == (1 << 7, "demo-0", id_of(1))
     assert [one.name for one in step.masters] == ["demo-0", "demo-1", "demo-2"]
 
 
@@ -295,6 +295,23 @@ def test_a_slot_that_was_going_to_a_node_that_follows_now_is_settled_with_its_ma
 def test_a_mark_of_a_slot_that_another_owns_by_now_is_settled_with_the_owner() -> None:
     step = settled(marked(look(whole()), 0, Mark(slot=16383, peer=id_of(4), outgoing=True)))
     assert (step.owner.name, step.meant) == ("demo-2", "")
+
+
+def test_half_way_slots_of_one_owner_that_go_to_one_node_are_settled_together() -> None:
+    seen = look(whole())
+    for slot, peer in ((7, 1), (8, 1), (9, 2)):
+        seen = marked(seen, 0, Mark(slot=slot, peer=id_of(peer), outgoing=True))
+    assert settled(seen).slots == 1 << 7 | 1 << 8
+
+
+def test_while_a_plan_goes_on_only_marks_that_the_owner_knows_nothing_of_are_settled() -> None:
+    moves = [SlotRange(slots="0-99", source=id_of(0), target=id_of(1))]
+    plan = SlotPlan(kind="Rebalance", replicas=6, moves=moves, total=100)
+    begun = look(whole(), plan=plan)
+    for mark in (Mark(slot=7, peer=id_of(1), outgoing=True), Mark(slot=16383, peer=id_of(2), outgoing=False)):
+        bearer = 0 if mark.outgoing else 1
+        assert not isinstance(next_step(marked(begun, bearer, mark)), Settle)
+    assert settled(marked(begun, 1, Mark(slot=16383, peer=id_of(0), outgoing=False))).owner.name == "demo-2"
 
 
 def test_a_slot_is_not_settled_before_who_may_have_its_keys_is_back() -> None:

@@ -63,30 +63,54 @@ class Mover:
         return done
 
     async def settle(self, step: Settle, pipeline: int = 10) -> None:
-        """Finish a slot where keys have gone already; take the marks off where none has.
+        """Bring half-way slots together, at the one that clients are sent to if it has keys, else at their owner.
 
         The marks alone do not tell where keys are: a replica that took over from a target that died has its keys and
         not its marks, so every master is asked.
         """
-        slot, owner = step.slot, step.owner
+        owner, slots = step.owner, list(each(step.slots))
         async with AsyncExitStack() as stack:
             links = {one: await self._link(stack, one) for one in step.masters}
             keys = {
-                one: int(await link.call("CLUSTER", "COUNTKEYSINSLOT", slot))
-                for one, link in links.items()
-                if one.id != owner.id
+                one: await self._with_keys(link, slots) for one, link in links.items() if one.id != owner.id
             }
-            if holders := [one for one in keys if keys[one]]:
-                # Whom the owner sent its clients to has the newest; another holder bears a mark and is next.
-                chosen = max(holders, key=lambda one: (one.id == step.meant, keys[one]))
-                rest = [link for one, link in links.items() if one not in (owner, chosen)]
-                pair = _Links(source=links[owner], target=links[chosen], others=rest, ids=(owner, chosen))
-                await self._chunk(pair, [slot], pipeline)
-                return
-            for one, link in links.items():
-                if one.id != owner.id:
-                    await link.call(*_setslot(slot, "NODE", owner.id))
-                await link.call("CLUSTER", "SETSLOT", slot, "STABLE")
+            meant = next((one for one in keys if one.id == step.meant), None)
+            forward = [slot for slot in slots if meant is not None and slot in keys[meant]]
+            for place, part in ((meant, forward), (owner, [slot for slot in slots if slot not in forward])):
+                if place is None or not part:
+                    continue
+                others = [one for one in links if one not in (owner, place)]
+                if place is not owner:
+                    rest = [links[one] for one in others]
+                    ids = (owner, place)
+                    await self._chunk(
+                        _Links(source=links[owner], target=links[place], others=rest, ids=ids), part, pipeline
+                    )
+                await _quiet(links[place], part)
+                for one in others:
+                    await self._bring(
+                        links[one], place, [slot for slot in part if slot in keys[one]], pipeline
+                    )
+                    await _quiet(links[one], part, owner=place.id)
+
+    async def _with_keys(self, link: Link, slots: Sequence[int]) -> set[int]:
+        counts = _all_done(await link.pipeline([("CLUSTER", "COUNTKEYSINSLOT", slot) for slot in slots]))
+        return {slot for slot, count in zip(slots, counts, strict=True) if count}
+
+    async def _bring(self, link: Link, owner: Target, slots: Sequence[int], pipeline: int) -> None:
+        """Send keys to the owner of their slots, whose own copy is the newer one."""
+        head: list[str | int] = ["MIGRATE", owner.address.ip, owner.address.port, "", 0, BATCH_TIMEOUT]
+        auth = ["AUTH", self.password] if self.password else []
+        for slot in slots:
+            # A node takes orders about keys of a slot that is not its own only while it has this mark.
+            await link.call(*_setslot(slot, "IMPORTING", owner.id))
+            while keys := await link.call("CLUSTER", "GETKEYSINSLOT", slot, pipeline):
+                for key in keys:
+                    [answer] = await link.pipeline([[*head, *auth, "KEYS", key]])
+                    if isinstance(answer, Refused) and "BUSYKEY" in answer.reply:
+                        await link.pipeline([("ASKING",), ("DEL", key)])
+                    elif isinstance(answer, Refused):
+                        raise answer
 
     async def _link(self, stack: AsyncExitStack, one: Target) -> Link:
         opened = await stack.enter_async_context(
@@ -216,6 +240,13 @@ def batches(sized: Sequence[tuple[T, int]], limit: int) -> Iterator[list[T]]:
         weight += size
     if group:
         yield group
+
+
+async def _quiet(link: Link, slots: Sequence[int], *, owner: str = "") -> None:
+    """Take a node's marks off, and tell it who owns the slots if it is another."""
+    if owner:
+        _all_done(await link.pipeline([_setslot(slot, "NODE", owner) for slot in slots]))
+    _all_done(await link.pipeline([("CLUSTER", "SETSLOT", slot, "STABLE") for slot in slots]))
 
 
 async def _owns(link: Link) -> bool:

@@ -118,14 +118,14 @@ class Unfollow(Move):
 
 @dataclass(frozen=True, kw_only=True)
 class Settle(Move):
-    """A slot left half-way by a move that nobody continues: finished at the one that has keys of it already."""
+    """Slots left half-way by a move that nobody continues, brought together at one node with all their keys."""
 
-    slot: int
+    slots: Slots
     owner: Target
     masters: tuple[Target, ...]
     """All that answer, the owner too."""
     meant: str = ""
-    """The id of the one that its owner was sending the keys to, if any."""
+    """The id of the one that the owner sends its clients to, if any."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -389,23 +389,38 @@ def _attach_spare(look: Look) -> Verdict | None:
 
 
 def settle(look: Look) -> Verdict | None:
-    """Marks of a move that nobody continues, once everybody who may have keys of the slot can be asked."""
-    if look.recorded.plan is not None or look.seen.absent_owners:
+    """Marks of a move that nobody continues, once everybody who may have keys of the slots can be asked.
+
+    A plan under way continues what its slots' owner is giving away; a mark that the owner knows nothing of, of a node
+    that was dead while its replica took over, hinders it: that node does not learn who owns the slot.
+    """
+    if look.seen.absent_owners:
         return None
-    marks = look.seen.marks()
-    for bearer, mark in marks:
+    sent: dict[tuple[str, int], str] = {}
+    open_: list[tuple[Live, int]] = []
+    for bearer, mark in look.seen.marks():
         owner = next((one for one in look.owners if look.seen.owners[one.id] >> mark.slot & 1), None)
         if owner is None or _may_return(look, mark.peer):
             continue
-        meant = next((_head(look, m.peer) for at, m in marks if at is owner and m.slot == mark.slot), "")
-        return Settle(
-            slot=mark.slot,
-            owner=target_of(owner),
-            masters=tuple(target_of(one) for one in look.seen.live if one.is_master),
-            meant=meant,
-            why=f"slot {mark.slot} of {owner.name} was left half-way, {bearer.name} says",
-        )
-    return None
+        giver = bearer.id if mark.outgoing else mark.peer
+        if giver == owner.id and look.recorded.plan is not None:
+            continue
+        open_.append((owner, mark.slot))
+        if mark.outgoing and bearer is owner:
+            sent[owner.id, mark.slot] = _head(look, mark.peer)
+    if not open_:
+        return None
+    first = open_[0][0]
+    meant = sent.get((first.id, open_[0][1]), "")
+    alike = {slot for owner, slot in open_ if owner is first and sent.get((owner.id, slot), "") == meant}
+    slots = sum(1 << slot for slot in alike)
+    return Settle(
+        slots=slots,
+        owner=target_of(first),
+        masters=tuple(target_of(one) for one in look.seen.live if one.is_master),
+        meant=meant,
+        why=f"slots {show(slots)} of {first.name} were left half-way",
+    )
 
 
 def _may_return(look: Look, id: str) -> bool:
