@@ -96,6 +96,9 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [list, watch, create, patch]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, watch, patch, delete]
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]
@@ -103,16 +106,10 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
 - apiGroups: [""]
   resources: [secrets]
   verbs: [get, list, watch, create, patch]
-- apiGroups: [""]
-  resources: [pods]
-  verbs: [list, watch, patch, delete]
 {{- else }}
 - apiGroups: [""]
   resources: [secrets]
   verbs: [list, watch, create, patch]
-- apiGroups: [""]
-  resources: [pods]
-  verbs: [list, watch, delete]
 {{- end }}
 {{- if ne .Values.scope "namespaced" }}
 {{- if has "redis-cluster" $names }}

@@ -9,7 +9,17 @@ from typing import Final
 
 from mooring.kube.objects import core
 
-__all__ = ["EXPORTER", "ROLE", "SIDECAR", "Pod", "claim_name", "is_older", "pod_of", "pods_of"]
+__all__ = [
+    "EXPORTER",
+    "ROLE",
+    "SIDECAR",
+    "Pod",
+    "claim_name",
+    "is_older",
+    "main_container",
+    "pod_of",
+    "pods_of",
+]
 
 EXPORTER: Final = "redis-exporter"
 ROLE: Final = "mooring.dev/role"
@@ -82,17 +92,18 @@ def pod_of(
     born: datetime | None,
     remedies: Mapping[str, str],
 ) -> Pod:
-    """One pod; its main container is named as its component."""
+    """One pod; see `main_container`."""
     name, uid = pod.metadata.name or "", pod.metadata.uid or ""
     status = pod.status or core.PodStatus()
-    container = next((one for one in status.container_statuses or () if one.name == component), None)
+    main = main_container(pod.spec, component).name if pod.spec else component
+    container = next((one for one in status.container_statuses or () if one.name == main), None)
     state = (container.state if container else None) or core.ContainerState()
     last = (container.last_state if container else None) or core.ContainerState()
     ended = state.terminated or last.terminated
     claim = claims.get(_claim_of(pod))
     trouble, message = _trouble(status, state, remedies)
     if not trouble:
-        trouble, message = _sidecar_trouble(status, component, remedies)
+        trouble, message = _sidecar_trouble(status, main or component, remedies)
     return Pod(
         name=name,
         ordinal=_ordinal(name),
@@ -113,6 +124,13 @@ def pod_of(
         trouble=trouble,
         trouble_message=message,
     )
+
+
+def main_container(pod: core.PodSpec, component: str) -> core.Container:
+    """The one that is named as its component; in pods that another operator made it is the first one."""
+    containers = pod.containers or ()
+    named = next((one for one in containers if one.name == component), None)
+    return named or next(iter(containers), core.Container(name=component))
 
 
 def is_older(claim: core.PersistentVolumeClaim, born: datetime | None) -> bool:

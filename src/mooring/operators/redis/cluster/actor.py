@@ -14,8 +14,9 @@ import msgspec
 from msgspec.structs import replace
 
 from mooring.actor import Act, Actor, Context, Outcome, Related, Wait, run_actor
+from mooring.actor.children import Drift
 from mooring.cache import Informer
-from mooring.kube.object import Key, Object
+from mooring.kube.object import Key, Object, controller_of, to_dict
 from mooring.kube.objects import apps, core, policy
 from mooring.operators.redis.belongings import Belongings, keys_of, mounted_config_maps, own_claims, owned
 from mooring.operators.redis.cluster import moves, rekey
@@ -24,8 +25,16 @@ from mooring.operators.redis.cluster.look import Look
 from mooring.operators.redis.cluster.names import MANAGED_SELECTOR, cluster_of
 from mooring.operators.redis.cluster.pair import leader_of
 from mooring.operators.redis.cluster.plan import next_step
+from mooring.operators.redis.cluster.predecessor import (
+    bears_labels,
+    label,
+    made_by_another,
+    pods_selector,
+    refusal,
+    select_ours,
+)
 from mooring.operators.redis.cluster.report import described, phase_of, progress
-from mooring.operators.redis.cluster.specs import Specs, template_lines
+from mooring.operators.redis.cluster.specs import Found, Specs, template_lines
 from mooring.operators.redis.cluster.steps import StepFailed, Steps, is_database_move
 from mooring.operators.redis.cluster.types import (
     RedisCluster,
@@ -36,6 +45,7 @@ from mooring.operators.redis.cluster.types import (
 )
 from mooring.operators.redis.cluster.validate import unmet, warnings
 from mooring.operators.redis.dial import Dial, DialError
+from mooring.operators.redis.inherited import put_template, rolls_itself, stop_rolling
 from mooring.operators.redis.passwords import Kept
 from mooring.operators.redis.scoped import Scoped
 from mooring.operators.redis.unknown import UnknownFields
@@ -48,6 +58,8 @@ LOOK_AGAIN = 15.0
 """Seconds between two looks at a cluster that is in sync; pods' changes come at once."""
 TIMEOUT = 20 * 60.0
 """Seconds in which a cluster is made or changed before it is called Failed; what runs is left as it is."""
+LOOK_AT_REFUSED = 5.0
+"""Seconds between two looks at a cluster that HarmonyCloud's operator made and that cannot be taken over yet."""
 AFTER_FAILURE = 0.2
 """Seconds before a step that did not get through is considered anew."""
 K = TypeVar("K", bound=Object)
@@ -114,8 +126,10 @@ class ClusterActor(Actor[RedisCluster]):
 
     async def observe(self, ctx: Context[RedisCluster]) -> Outcome:
         """One look and the one thing to do now."""
-        gathering = Gathering(ctx.obj, _Cached(ctx, self._pods, self._nodes), _status(ctx))
+        gathering = self._gathering(ctx, self._pods.of(ctx.key))
         paused = gathering.paused
+        if gathering.live is not None and (outcome := await self._found_otherwise(ctx, gathering.live)):
+            return outcome
         if gathering.live is None and (outcome := self._not_begun(ctx, gathering, paused=paused)):
             return outcome
         if not paused and (step := self._children(ctx, gathering)):
@@ -129,6 +143,72 @@ class ClusterActor(Actor[RedisCluster]):
             change = await gathering.next_password(dial, look.seen, ctx.now(), grace=self._grace)
             verdict = change or verdict
         return self._conclude(ctx, gathering, look, verdict, paused=paused)
+
+    def _gathering(self, ctx: Context[RedisCluster], pods: Sequence[core.Pod]) -> Gathering:
+        return Gathering(ctx.obj, _Cached(ctx, pods, self._nodes), _status(ctx))
+
+    # --- what HarmonyCloud's operator made -----------------------------------------------------------------
+
+    async def _found_otherwise(self, ctx: Context[RedisCluster], live: apps.StatefulSet) -> Outcome | None:
+        """Pods of another template than ours bear other labels: nothing is decided while one of them is not seen."""
+        template = live.spec.template if live.spec else None
+        if template and template.metadata and bears_labels(ctx.key.name, template.metadata.labels):
+            return None
+        if made_by_another(ctx.obj, live):
+            return await self._predecessors(ctx, live)
+        there = (live.status.replicas if live.status else None) or 0
+        if len(self._pods.of(ctx.key)) >= there or (ctx.obj.spec or RedisClusterSpec()).pause:
+            return None
+        return ctx.act("LabelPods", self._label, ctx, live, message="pods get the labels they are found by")
+
+    async def _predecessors(self, ctx: Context[RedisCluster], live: apps.StatefulSet) -> Outcome | None:
+        """Take it over, or say why not; nothing is written before its servers have been looked at."""
+        gathering = self._gathering(ctx, await self._pods_of(ctx, live))
+        if gathering.paused:
+            return self._untouched(ctx, "Paused", "spec.pause: it is taken over once that is false")
+        if gathering.blocked is not None:
+            return self._untouched(ctx, gathering.blocked.reason, gathering.blocked.message)
+        drift = ctx.children.diff(gathering.specs.objects())
+        if drift.foreign:
+            return self._untouched(ctx, "NameTaken", _taken(drift))
+        look = await gathering.look(self._dial(gathering), ctx.now())
+        if why := refusal(look, gathering.specs, live, gathering.spec.replicas or 0):
+            return self._untouched(ctx, "NotTakenOver", f"{why}. Until then nothing is touched")
+        leader = leader_of(look)
+        status = replace(
+            _status(ctx), formed_cluster_before=True, leader=leader.name if leader is not None else None
+        )
+        ctx.show(status)
+        why = "a cluster that HarmonyCloud's operator made is taken over; its pods stay"
+        ctx.events.normal(ctx.obj, "TakeOver", why)
+        return ctx.act("TakeOver", self._take_over, ctx, gathering, live, message=why, record=True)
+
+    def _untouched(self, ctx: Context[RedisCluster], reason: str, message: str) -> Wait:
+        ctx.show(replace(_status(ctx), reason=message, reason_type=reason))
+        return ctx.wait(reason, message, after=LOOK_AT_REFUSED, stalled=reason != "Paused")
+
+    async def _take_over(
+        self, ctx: Context[RedisCluster], gathering: Gathering, live: apps.StatefulSet
+    ) -> None:
+        """Labels first, so that no Service is without pods; what says that it is ours comes last, so this is repeated."""
+        await self._label(ctx, live)
+        names = gathering.names
+        await select_ours(ctx, (ctx.children.find(core.Service, one) for one in (names.service, names.entry)))
+        if rolls_itself(live):
+            await stop_rolling(ctx, live)
+        await self._apply(ctx, gathering, gathering.found)
+
+    async def _pods_of(self, ctx: Context[RedisCluster], live: apps.StatefulSet) -> list[core.Pod]:
+        """Asked of the API server: the cache has pods with our labels alone."""
+        found = await self._manager.client.live.list(
+            core.Pod, namespace=ctx.key.namespace, label_selector=pods_selector(live)
+        )
+        owners = ((one, controller_of(one)) for one in found.items)
+        return [one for one, owner in owners if owner is not None and owner.uid == live.metadata.uid]
+
+    async def _label(self, ctx: Context[RedisCluster], live: apps.StatefulSet) -> None:
+        if not await label(ctx, live, await self._pods_of(ctx, live)):
+            await self._manager.clock.sleep(AFTER_FAILURE)  # the cache has not heard of them yet
 
     # --- before there is anything --------------------------------------------------------------------------
 
@@ -148,7 +228,7 @@ class ClusterActor(Actor[RedisCluster]):
     def _children(self, ctx: Context[RedisCluster], gathering: Gathering) -> Outcome | None:
         drift = ctx.children.diff(gathering.specs.objects(), keep=self._mounted(ctx, gathering))
         if drift.foreign:
-            message = "; ".join(map(str, drift.foreign)) + "; rename the cluster, or delete that object"
+            message = _taken(drift)
             ctx.show(replace(_status(ctx), phase="Failed", reason=message, reason_type="NameTaken"))
             return ctx.wait("NameTaken", message, stalled=True)
         if drift:
@@ -270,8 +350,7 @@ class ClusterActor(Actor[RedisCluster]):
                     ctx.log.warning("step did not get through", step=move.name, error=str(error))
                     await self._manager.clock.sleep(AFTER_FAILURE)
                 return
-        drift = ctx.children.diff(Specs(ctx.obj, found).objects(), keep=self._mounted(ctx, gathering))
-        await ctx.children.apply(drift)
+        await self._apply(ctx, gathering, found)
 
     async def _kubernetes(self, ctx: Context[RedisCluster], gathering: Gathering, move: moves.Move) -> None:
         """The moves that are writes to Kubernetes: whole objects, applied as always."""
@@ -288,6 +367,22 @@ class ClusterActor(Actor[RedisCluster]):
             case moves.RestoreTemplate():
                 good = await self._template_of(ctx, move.revision)
                 found = changed(found, good=good, why=move.why)
+        if Specs(ctx.obj, found).taken_over and isinstance(move, moves.WriteTemplate | moves.RestoreTemplate):
+            await self._put_template(ctx, gathering, found)
+        await self._apply(ctx, gathering, found)
+
+    async def _put_template(self, ctx: Context[RedisCluster], gathering: Gathering, found: Found) -> None:
+        """As a whole, since fields of HarmonyCloud's operator are in it; after what its pods will mount."""
+        objects = Specs(ctx.obj, found).objects()
+        rest = [one for one in objects if not isinstance(one, apps.StatefulSet)]
+        kept = [(type(one), one.metadata.name or "") for one in objects]
+        await ctx.children.apply(ctx.children.diff(rest, keep=[*kept, *self._mounted(ctx, gathering)]))
+        for one in objects:
+            if isinstance(one, apps.StatefulSet) and one.spec is not None:
+                template = to_dict(one.spec.template or core.PodTemplateSpec())
+                await put_template(ctx, one, template, annotations=one.metadata.annotations or {})
+
+    async def _apply(self, ctx: Context[RedisCluster], gathering: Gathering, found: Found) -> None:
         drift = ctx.children.diff(Specs(ctx.obj, found).objects(), keep=self._mounted(ctx, gathering))
         await ctx.children.apply(drift)
 
@@ -324,7 +419,7 @@ class _Cached:
     def __init__(
         self,
         ctx: Context[RedisCluster],
-        pods: Belongings[core.Pod],
+        pods: Sequence[core.Pod],
         nodes: Informer[core.Node] | None,
     ) -> None:
         self._ctx, self._pods, self._nodes = ctx, pods, nodes
@@ -333,7 +428,7 @@ class _Cached:
         return self._ctx.children.find(kind, name)
 
     def pods(self) -> list[core.Pod]:
-        return self._pods.of(self._ctx.key)
+        return list(self._pods)
 
     def node(self, name: str) -> core.Node | None:
         return self._nodes.get(Key("", name)) if self._nodes is not None else None
@@ -376,13 +471,17 @@ def _may_rekey(gathering: Gathering, verdict: moves.Verdict) -> bool:
     return gathering.password_differs and isinstance(verdict, moves.InSync)
 
 
+def _taken(drift: Drift) -> str:
+    return "; ".join(map(str, drift.foreign)) + "; rename the cluster, or delete that object"
+
+
 def _unmet(cluster: RedisCluster, gathering: Gathering) -> list[str]:
     """What a cluster that works well still does not follow of its declaration."""
     said = unmet(cluster, gathering.specs, gathering.live)
     if refused := gathering.specs.refused():
         said.append(f"spec.pod[0]: {refused}; correct it")
     _, dropped = template_lines(gathering.found.template)
-    if dropped:
+    if dropped and not gathering.specs.taken_over:  # HarmonyCloud's pods need them as long as there are any
         where = f"ConfigMap {pod_of(gathering.spec).configmap}"
         said.append(f"{where}: {', '.join(dropped)} is for the operator to decide; remove it")
     return said

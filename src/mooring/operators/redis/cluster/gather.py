@@ -22,7 +22,6 @@ from mooring.operators.redis.cluster.types import (
     RedisCluster,
     RedisClusterSpec,
     RedisClusterStatus,
-    image_of,
     password_of,
     pipeline_of,
     pod_of,
@@ -134,11 +133,17 @@ class Gathering:
             replicas = max(self.spec.replicas or 0, len(self._status.conditions or ()))
         return Found(
             live=self.live,
+            shown_at=self._shown_at(),
             replicas=replicas,
             template=self._template(pod_of(self.spec).configmap),
             kept=kept,
             published=published,
         )
+
+    def _shown_at(self) -> str:
+        found = self._around.find(core.Service, self.names.service)
+        address = (found.spec.cluster_ip if found is not None and found.spec else None) or ""
+        return "" if address == "None" else address
 
     def _kept(self) -> tuple[Kept, str]:
         """The passwords of the cluster's Secret, of a new cluster the declared one; and when it came into force."""
@@ -225,7 +230,7 @@ class Gathering:
 
     def _unreadable(self, seen: Seen) -> str:
         """Why the declared version is not rolled out: it could not read the files there are."""
-        image = image_of(self.spec)
+        image = self.specs.image
         newest = max((one.server.version for one in seen.live), key=file_format, default="")
         if self.specs.current() or not newest or not 0 < image_format(image) < file_format(newest):
             return ""

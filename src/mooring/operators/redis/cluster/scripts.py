@@ -23,6 +23,18 @@ data=${DATA_DIR:-/data}
 conf=$home/run/redis.conf
 umask 077
 mkdir -p "$data" "$home/run/held"
+nodes=nodes.conf rdb=dump.rdb aof=appendonly.aof
+# Files of HarmonyCloud's pods stay where they are and as they are named: its configuration lies beside them.
+for old in "$data/${POD_NAME:-$(hostname)}" "$data"; do
+  [ -d "$old/data" ] && [ -f "$old/config/redis.conf" ] || continue
+  named() {
+    sed -n "s/^$1[[:space:]][[:space:]]*\"\{0,1\}\([^\"[:space:]]*\).*/\1/p" "$old/config/redis.conf" | tail -n 1
+  }
+  data=$old/data
+  nodes=$(named cluster-config-file) rdb=$(named dbfilename) aof=$(named appendfilename)
+  nodes=${nodes:-nodes.conf} rdb=${rdb:-dump.rdb} aof=${aof:-appendonly.aof}
+  break
+done
 """
 START: Final = (
     _HEAD
@@ -36,15 +48,14 @@ secrets() {
 }
 {
   cat "$home/conf/defaults.conf"
-  # The user's template, with HarmonyCloud's placeholders filled in.
-  [ ! -f "$home/conf/template.conf" ] || sed -e "s/\$(PODIP)/${POD_IP:-}/g" -e "s/\${PODIP}/${POD_IP:-}/g" \
-    -e "s/\$(MAX_MEMORY)/${MAXMEMORY:-409.6mb}/g" -e "s/\${MAX_MEMORY}/${MAXMEMORY:-409.6mb}/g" \
-    "$home/conf/template.conf"
+  # The user's template, with HarmonyCloud's placeholders filled in; its 409.6mb is no number to Redis 7.
+  [ ! -f "$home/conf/template.conf" ] || sed -e "s/[$]\{0,1\}[({]PODIP[)}]/${POD_IP:-}/g" \
+    -e "s/[$]\{0,1\}[({]MAX_MEMORY[)}]/${MAXMEMORY:-429496729}/g" "$home/conf/template.conf"
   echo
   [ -z "${MAXMEMORY:-}" ] || printf 'maxmemory %s\n' "$MAXMEMORY"
   cat "$home/conf/forced.conf"
   if [ "${MODE:-cluster}" = cluster ]; then
-    printf 'cluster-enabled yes\ncluster-config-file nodes.conf\n'
+    printf 'cluster-enabled yes\ncluster-config-file %s\n' "$nodes"
     [ "$major" -lt 4 ] || [ -z "${POD_IP:-}" ] || printf 'cluster-announce-ip %s\n' "$POD_IP"
     # Replicas stay with the shard they were given; before 7.0 a high barrier does the same.
     if [ "$major" -ge 7 ]; then echo 'cluster-allow-replica-migration no'; else echo 'cluster-migration-barrier 999'; fi
@@ -53,19 +64,19 @@ secrets() {
     [ -z "${POD_IP:-}" ] || printf 'slave-announce-ip %s\n' "$POD_IP"
   fi
   secrets
-  printf 'dir "%s"\n' "$data"
+  printf 'dbfilename %s\nappendfilename "%s"\ndir "%s"\n' "$rdb" "$aof" "$data"
 } >"$conf"
 
 if [ "${MODE:-cluster}" = cluster ]; then
   id=none
-  if [ -s "$data/nodes.conf" ]; then
-    id=$(sed -n 's/^\([0-9a-f]\{40\}\) .*myself.*/\1/p' "$data/nodes.conf" | head -n 1)
+  if [ -s "$data/$nodes" ]; then
+    id=$(sed -n 's/^\([0-9a-f]\{40\}\) .*myself.*/\1/p' "$data/$nodes" | head -n 1)
     id=${id:-none}
   fi
   disk=none
-  if grep -q '^appendonly yes' "$conf" && { [ -e "$data/appendonly.aof" ] || [ -d "$data/appendonlydir" ]; }; then
+  if grep -q '^appendonly yes' "$conf" && { [ -e "$data/$aof" ] || [ -d "$data/appendonlydir" ]; }; then
     disk=full
-  elif [ -s "$data/dump.rdb" ]; then
+  elif [ -s "$data/$rdb" ]; then
     disk=part
   fi
   held=$home/run/held/${POD_NAME:-$(hostname)}.$id.$disk.conf
@@ -84,7 +95,7 @@ if [ "${MODE:-cluster}" = cluster ]; then
     1) ;;
     2)
       # What is left is older than what the others have; set aside, not deleted.
-      for one in nodes.conf dump.rdb appendonly.aof appendonlydir; do
+      for one in "$nodes" "$rdb" "$aof" appendonlydir; do
         [ ! -e "$data/$one" ] || { rm -rf "$data/$one.old" && mv "$data/$one" "$data/$one.old"; }
       done
       ;;

@@ -58,8 +58,6 @@ FORCED: Final = """\
 port 6379
 protected-mode no
 daemonize no
-dbfilename dump.rdb
-appendfilename "appendonly.aof"
 """
 _USERS: Final = frozenset(
     {"cluster-node-timeout", "cluster-require-full-coverage", "cluster-replica-validity-factor"}
@@ -75,6 +73,8 @@ class Found:
     """What is there already, as far as it shapes what is wanted."""
 
     live: apps.StatefulSet | None = None
+    shown_at: str = ""
+    """The address of the Service that gives pods their names, where HarmonyCloud's operator made one for clients."""
     replicas: int | None = None
     """Pods to have now; None leaves them as they are."""
     template: str = ""
@@ -102,11 +102,28 @@ class Specs:
         self._name = cluster.metadata.name or ""
         self._namespace = cluster.metadata.namespace or ""
         self.names = Names(self._name)
+        spec = found.live.spec if found.live is not None else None
+        self._selector = (spec and spec.selector and spec.selector.match_labels) or selector_of(self._name)
+
+    @property
+    def taken_over(self) -> bool:
+        """HarmonyCloud's operator made the StatefulSet: it selects pods by labels of its own, for good."""
+        return self._selector != selector_of(self._name)
+
+    @property
+    def image(self) -> str:
+        """The redis image."""
+        given = self._pod.middleware_image
+        return self._prefixed(given) if given else image_of(self._spec)
+
+    def _prefixed(self, image: str) -> str:
+        """An image as it is named; HarmonyCloud's operator put the repository before every name, without a slash."""
+        return f"{self._spec.repository or ''}{image}" if self.taken_over else image
 
     def objects(self) -> list[Object]:
         """Everything the cluster consists of, in the order in which it is made."""
         return [
-            self._service(self.names.service, headless=True),
+            self._service(self.names.service, headless=not self._found.shown_at),
             self._service(self.names.entry, headless=False),
             self.config(),
             self.secret(),
@@ -178,7 +195,7 @@ class Specs:
         """Digest of what the user decided about the pods; only a change of it may restart any."""
         pod = self._pod
         parts = (
-            *(image_of(self._spec), pod.image_pull_policy, pod.labels, pod.annotations, pod.env),
+            *(self.image, pod.image_pull_policy, pod.labels, pod.annotations, pod.env),
             *(pod.affinity, pod.resources, pod.monitor_image, volumes_of(self._spec), self._found.template),
             *(["host network"] if pod.host_network else []),  # a further part would be a change for everybody
         )
@@ -256,7 +273,8 @@ class Specs:
             containers.append(self._exporter(pod.monitor_image))
         return core.PodTemplateSpec(
             metadata=meta.ObjectMeta(
-                labels={**(pod.labels or {}), **selector_of(self._name)}, annotations=pod.annotations
+                labels={**(pod.labels or {}), **self._selector, **selector_of(self._name)},
+                annotations=pod.annotations,
             ),
             spec=core.PodSpec(
                 affinity=self._affinity(),
@@ -274,7 +292,7 @@ class Specs:
         data, below = self._data_volume()
         return core.Container(
             name="redis",
-            image=image_of(self._spec),
+            image=self.image,
             image_pull_policy=pod.image_pull_policy or "IfNotPresent",
             command=["sh", "/mooring/conf/start.sh"],
             env=[*self._identity(), *(one for one in pod.env or () if one.name not in OURS)],
@@ -312,7 +330,7 @@ class Specs:
     def _exporter(self, image: str) -> core.Container:
         return core.Container(
             name="redis-exporter",
-            image=image,
+            image=self._prefixed(image),
             image_pull_policy=self._pod.image_pull_policy or "IfNotPresent",
             env=[
                 core.EnvVar(name="REDIS_ALIAS", value_from=field_value("metadata.name")),
@@ -332,6 +350,10 @@ class Specs:
         volumes = volumes_of(self._spec)
         shared = volumes is not None and volumes.type in ("hostPath", "nfs")
         return DATA, "$(POD_NAME)" if shared else None
+
+    def data_volume(self) -> core.Volume | None:
+        """The volume with the data, unless every pod has a claim for it."""
+        return None if self._claims() else self._volumes()[-1]
 
     def _volumes(self) -> list[core.Volume]:
         secret = core.SecretVolumeSource(

@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec.structs import replace
+
 from mooring.actor import differs
-from mooring.kube.objects import apps
+from mooring.kube.objects import apps, meta
 from mooring.operators.redis.cluster.names import REDIS_PORT
 from mooring.operators.redis.cluster.slots import Slots, count
 from mooring.operators.redis.cluster.specs import OURS, Specs
@@ -115,6 +117,8 @@ def unmet(cluster: RedisCluster, specs: Specs, live: apps.StatefulSet | None) ->
     """What was changed after the cluster was made and cannot follow any more."""
     there = (live.spec.volume_claim_templates if live and live.spec else None) or []
     wanted = specs.declared_claims() or []
+    if specs.taken_over:  # HarmonyCloud's operator left out what is declared beside name and spec
+        wanted = [replace(one, metadata=meta.ObjectMeta(name=one.metadata.name)) for one in wanted]
     same = [one.metadata.name for one in there] == [one.metadata.name for one in wanted] and not any(
         differs(one, other) for one, other in zip(wanted, there, strict=True)
     )

@@ -17,9 +17,10 @@ from mooring.actor.children import Drift
 from mooring.kube.errors import NotFound
 from mooring.kube.object import Key, Object, ObjectMetadata, metadata_of, to_dict
 from mooring.kube.objects import apps, core, policy
-from mooring.kube.patches import JsonPatch, MergePatch
+from mooring.kube.patches import MergePatch
 from mooring.operators.redis.belongings import Belongings, keys_of, mounted_config_maps, own_claims, owned
 from mooring.operators.redis.dial import Address, Dial, DialError
+from mooring.operators.redis.inherited import put_template, rolls_itself, stop_rolling
 from mooring.operators.redis.passwords import Kept
 from mooring.operators.redis.scoped import Scoped
 from mooring.operators.redis.sentinel import moves
@@ -181,7 +182,7 @@ class SentinelActor(Actor[RedisCluster]):
                 ctx.wait("NameTaken", f"{taken}; rename the cluster, or delete that object", stalled=True),
             )
         if rolled := [
-            one for one in (inputs.found.redis, inputs.found.sentinel) if one and _rolls_itself(one)
+            one for one in (inputs.found.redis, inputs.found.sentinel) if one and rolls_itself(one)
         ]:
             return ctx.act("TakeOverStrategy", _take_over_strategy, ctx, rolled)
         if drift:
@@ -319,7 +320,7 @@ class SentinelActor(Actor[RedisCluster]):
                 assert made.spec is not None
                 await ctx.children.apply(self._drift(ctx, specs, found, but=apps.StatefulSet))
                 template = to_dict(made.spec.template or core.PodTemplateSpec())
-                await _put_template(ctx, made, template, inputs=specs.inputs(move.component))
+                await put_template(ctx, made, template, annotations={INPUTS: specs.inputs(move.component)})
                 return
             case moves.RestoreTemplate():
                 await self._restore(ctx, move, found)
@@ -352,7 +353,7 @@ class SentinelActor(Actor[RedisCluster]):
             return
         kept = ((revision.data or {}).get("spec") or {}).get("template") or {}
         template = {name: value for name, value in kept.items() if name != "$patch"}
-        await _put_template(ctx, live, template, inputs=move.inputs)
+        await put_template(ctx, live, template, annotations={INPUTS: move.inputs})
 
     def refused(self, ctx: Context[RedisCluster], why: Wait) -> None:
         """UCloud's newest condition says it too."""
@@ -474,41 +475,9 @@ def _recorded(status: RedisClusterStatus, move: moves.Record) -> RedisClusterSta
     )
 
 
-def _rolls_itself(one: apps.StatefulSet) -> bool:
-    """Its controller replaces pods by itself, and the API server filled in how."""
-    strategy = one.spec.update_strategy if one.spec else None
-    return strategy is not None and strategy.rolling_update is not None
-
-
 async def _take_over_strategy(ctx: Context[RedisCluster], found: Sequence[apps.StatefulSet]) -> None:
-    """An apply cannot take a defaulted ``rollingUpdate`` away: beside OnDelete the API server refuses it."""
     for one in found:
-        body = {
-            "metadata": {"resourceVersion": one.metadata.resource_version},
-            "spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}},
-        }
-        name = one.metadata.name or ""
-        await ctx.client.patch(apps.StatefulSet, name, MergePatch(body), namespace=ctx.key.namespace)
-
-
-async def _put_template(
-    ctx: Context[RedisCluster],
-    one: apps.StatefulSet,
-    template: dict[str, Any],
-    *,
-    inputs: str,
-) -> None:
-    """Replace a template as a whole: an apply would leave what other managers once put into it."""
-    name = one.metadata.name or ""
-    live = ctx.client.get(apps.StatefulSet, name, namespace=ctx.key.namespace)
-    path = "/metadata/annotations/" + INPUTS.replace("~", "~0").replace("/", "~1")
-    operations: list[dict[str, Any]] = [
-        {"op": "test", "path": "/metadata/uid", "value": live.metadata.uid},
-        {"op": "test", "path": "/metadata/resourceVersion", "value": live.metadata.resource_version},
-        {"op": "add", "path": path, "value": inputs},
-        {"op": "replace", "path": "/spec/template", "value": template},
-    ]
-    await ctx.client.patch(apps.StatefulSet, name, JsonPatch(operations), namespace=ctx.key.namespace)
+        await stop_rolling(ctx, one)
 
 
 async def _nothing() -> None:

@@ -1,0 +1,173 @@
+"""Clusters that HarmonyCloud's operator made: when they are taken over, and what of them is changed for that.
+
+Its pods bear labels of its own, its StatefulSet and Service select by them, and its servers were not let in by anybody.
+A cluster that serves whole is taken over while it runs: its pods get our labels beside theirs, which is all that happens
+to them; the template stays until the user changes something of it. What does not serve whole, or is declared otherwise
+than it is, stays untouched, and a condition says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from mooring.actor import APPLIED, Context, differs
+from mooring.kube.object import Object, controller_of
+from mooring.kube.objects import apps, core
+from mooring.kube.patches import MergePatch
+from mooring.operators.redis.cluster.look import Look
+from mooring.operators.redis.cluster.names import selector_of
+from mooring.operators.redis.cluster.pair import leader_of
+from mooring.operators.redis.cluster.slots import ALL
+from mooring.operators.redis.cluster.specs import Specs
+from mooring.operators.redis.cluster.types import RedisCluster
+from mooring.operators.redis.pods import claim_name, main_container
+
+__all__ = ["bears_labels", "label", "made_by_another", "pods_selector", "refusal", "select_ours"]
+
+
+def made_by_another(cluster: RedisCluster, live: apps.StatefulSet) -> bool:
+    """The cluster's StatefulSet, and nothing of it is from us yet."""
+    owner = controller_of(live)
+    ours = owner is not None and owner.uid == cluster.metadata.uid
+    return ours and APPLIED not in (live.metadata.annotations or {})
+
+
+def bears_labels(cluster: str, labels: dict[str, str] | None) -> bool:
+    """These are the labels by which pods of the cluster are found."""
+    return selector_of(cluster).items() <= (labels or {}).items()
+
+
+def pods_selector(live: apps.StatefulSet) -> str:
+    """How the StatefulSet itself finds its pods."""
+    selector = live.spec.selector if live.spec else None
+    return ",".join(f"{key}={value}" for key, value in ((selector and selector.match_labels) or {}).items())
+
+
+# --- whether it is taken over --------------------------------------------------------------------------------
+
+
+def refusal(look: Look, specs: Specs, live: apps.StatefulSet, declared: int) -> str:
+    """Why it is left as it is, with what to do; "" when it can be taken over."""
+    return (
+        _as_declared(look, declared)
+        or _same_data(specs, live)
+        or _answering(look)
+        or (_whole_pair(look) if declared == 2 else _whole_cluster(look))
+    )
+
+
+def _as_declared(look: Look, declared: int) -> str:
+    there = look.wanted.pods
+    if declared != there:
+        return f"spec.replicas: {declared} are declared, and there are {there}; give {there}, and change it afterwards"
+    old = [one.name for one in look.seen.nodes if one.pod.revision not in ("", look.wanted.revision)]
+    if look.wanted.rolls and old:
+        return f"{', '.join(old)} is still to be made anew from the newest template; let that end"
+    return ""
+
+
+def _same_data(specs: Specs, live: apps.StatefulSet) -> str:
+    """New pods have to find the data where the present ones keep it."""
+    pod = live.spec.template.spec if live.spec and live.spec.template else None
+    if pod is None:
+        return ""
+    volumes = {one.name: one for one in pod.volumes or ()}
+    mounted = [one.name for one in main_container(pod, "redis").volume_mounts or ()]
+    ours = specs.data_volume()
+    claims = [one.metadata.name for one in (live.spec.volume_claim_templates if live.spec else None) or ()]
+    if ours is None:
+        return "" if claims[0] in mounted else f"its servers do not store on the claims {claims[0]}; {_COPY}"
+    for name in mounted:
+        theirs = volumes.get(name)
+        if theirs is None or theirs.config_map is not None or theirs.secret is not None:
+            continue
+        if not differs(core.Volume(**{**_parts(ours), "name": name}), theirs):
+            return ""
+        claim = theirs.persistent_volume_claim
+        if claim is not None:
+            return (
+                f"spec.pod[0].volumes: the data is on the claim {claim.claim_name}; give type nfs and that as "
+                "persistentVolumeClaimName"
+            )
+    return f"spec.pod[0].volumes: new pods would not find the data of the present ones; {_COPY}"
+
+
+_COPY = "make a new cluster beside it, and copy the data"
+
+
+def _parts(volume: core.Volume) -> dict[str, Any]:
+    return {name: getattr(volume, name) for name in volume.__struct_fields__}
+
+
+def _answering(look: Look) -> str:
+    if (number := len(look.seen.nodes)) < look.wanted.pods:
+        return f"{number} of its {look.wanted.pods} pods are there; bring them up"
+    silent = next((one for one in look.seen.nodes if one.server is None), None)
+    if silent is not None:
+        why = silent.error or silent.pod.trouble_message
+        return (
+            f"{silent.name} does not answer ({why}); spec.pod[0].requirepass has to be the password in force"
+        )
+    return ""
+
+
+def _whole_pair(look: Look) -> str:
+    leader = leader_of(look)
+    if leader is None:
+        return "not exactly one of the two servers leads; let one of them follow the other"
+    others = [one.server for one in look.seen.nodes if one is not leader and one.server is not None]
+    if all(one.master == leader.address and one.link_up for one in others):
+        return ""
+    return f"the other server does not follow {leader.name}; let it (REPLICAOF), or bring it up"
+
+
+def _whole_cluster(look: Look) -> str:
+    alone = [one.name for one in look.seen.nodes if one.server is not None and not one.server.clustered]
+    if alone:
+        return f"{alone[0]} is no node of a Redis Cluster; {_COPY}"
+    if look.seen.covered != ALL:
+        return "slots are without a live owner; bring it up (redis-cli --cluster fix)"
+    if why := look.seen.disagreement(look.seen.live):
+        return f"{why}; it is taken over once its nodes agree (redis-cli --cluster check)"
+    return ""
+
+
+# --- what is changed for it ----------------------------------------------------------------------------------
+
+
+async def label(ctx: Context[RedisCluster], live: apps.StatefulSet, pods: Sequence[core.Pod]) -> int:
+    """Put our labels on pods that lack them, and on their claims; how many pods did."""
+    found = [one for one in pods if not bears_labels(ctx.key.name, one.metadata.labels)]
+    templates = (live.spec.volume_claim_templates if live.spec else None) or ()
+    for pod in found:
+        name = pod.metadata.name or ""
+        await _labelled(ctx, core.Pod, name, uid=pod.metadata.uid)
+        for one in templates:
+            await _labelled(ctx, core.PersistentVolumeClaim, claim_name(one.metadata.name or "", name))
+    return len(found)
+
+
+async def _labelled(
+    ctx: Context[RedisCluster], kind: type[Object], name: str, *, uid: str | None = None
+) -> None:
+    body: dict[str, Any] = {"metadata": {"labels": selector_of(ctx.key.name)}}
+    if uid:
+        body["metadata"]["uid"] = uid
+    await ctx.client.patch(kind, name, MergePatch(body), namespace=ctx.key.namespace)
+
+
+async def select_ours(ctx: Context[RedisCluster], services: Iterable[core.Service | None]) -> None:
+    """Let Services select by our labels alone: an apply would leave theirs, which new pods do not all bear."""
+    wanted = selector_of(ctx.key.name)
+    for one in services:
+        selector = (one.spec.selector if one is not None and one.spec else None) or {}
+        if one is None or not (foreign := selector.keys() - wanted.keys()):
+            continue
+        body = {
+            "metadata": {"resourceVersion": one.metadata.resource_version},
+            "spec": {"selector": {**wanted, **dict.fromkeys(foreign)}},
+        }
+        await ctx.client.patch(
+            core.Service, one.metadata.name or "", MergePatch(body), namespace=ctx.key.namespace
+        )
