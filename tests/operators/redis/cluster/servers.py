@@ -65,6 +65,7 @@ class Servers:
         self._net = f"127.{random.randint(10, 250)}.{random.randint(0, 250)}"
         self._running: dict[int, asyncio.subprocess.Process] = {}
         self._died: dict[int, datetime] = {}
+        self._pod: dict[int, int] = {}
         self.pods = 0
         self.recorded = Recorded()
         self.dial = Dial(connect_timeout=0.5, reply_timeout=10.0)
@@ -72,11 +73,11 @@ class Servers:
     # --- processes
 
     def address(self, ordinal: int) -> Address:
-        return Address(f"{self._net}.{ordinal + 1}", 6379)
+        return Address(f"{self._net}.{ordinal + 1 + 20 * self._pod.get(ordinal, 0)}", 6379)
 
     async def start(self, ordinal: int) -> None:
         """Start a server, on the files it left."""
-        ip, home = self.address(ordinal).ip, self._home / str(ordinal)
+        ip, home = self.address(ordinal).ip, self._home / f"{ordinal}.{self._pod.get(ordinal, 0)}"
         await asyncio.to_thread(home.mkdir, parents=True, exist_ok=True)
         self._running[ordinal] = await asyncio.create_subprocess_exec(
             *("redis-server", "--bind", ip, "--port", "6379", "--dir", str(home)),
@@ -91,6 +92,12 @@ class Servers:
         process.kill()
         await process.wait()
         self._died[ordinal] = datetime.now(UTC)
+
+    async def renew(self, ordinal: int) -> None:
+        """Another pod takes its place: at another address, without any file, and so with another id."""
+        await self.kill(ordinal)
+        self._pod[ordinal] = self._pod.get(ordinal, 0) + 1
+        await self.start(ordinal)
 
     async def end(self) -> None:
         """End all of them."""
