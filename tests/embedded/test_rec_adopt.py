@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.embedded.test_rec_life import renewed
+from tests.embedded.test_rec_life import remove, renewed
 from tests.operators.redis.cluster.harmonycloud import legacy
 from tests.operators.redis.cluster.stage import OPERATOR, Stage, manifest
 
@@ -94,6 +94,14 @@ async def test_a_running_cluster_is_taken_over_as_it_runs_and_rolled_when_the_us
         assert found.spec.update_strategy.type == "OnDelete"
 
         ids = {(await stage.me(name)).id for name in await stage.addresses()}
+        replica = next(name for name in await stage.addresses() if name not in owned)
+        await remove(stage, replica)
+        await renewed(stage, {pods[replica][0]})
+        await stage.exact(6)
+        assert len(await labelled(stage)) == 6, "a pod of the old template is not found"
+        assert await stage.owned() == owned
+        pods = starts(await stage.pods())
+
         await stage.patch({"pod": [{"middlewareImage": "redis:7.0", **pod, "annotations": {"team": "a"}}]})
         await renewed(stage, {uid for uid, _ in pods.values()})
         await stage.exact(6, within=120)

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from mooring.actor import APPLIED, Context, differs
 from mooring.kube.object import Object, controller_of
 from mooring.kube.objects import apps, core
@@ -82,7 +84,7 @@ def _same_data(specs: Specs, live: apps.StatefulSet) -> str:
         theirs = volumes.get(name)
         if theirs is None or theirs.config_map is not None or theirs.secret is not None:
             continue
-        if not differs(core.Volume(**{**_parts(ours), "name": name}), theirs):
+        if _alike(ours, theirs):
             return ""
         claim = theirs.persistent_volume_claim
         if claim is not None:
@@ -96,8 +98,12 @@ def _same_data(specs: Specs, live: apps.StatefulSet) -> str:
 _COPY = "make a new cluster beside it, and copy the data"
 
 
-def _parts(volume: core.Volume) -> dict[str, Any]:
-    return {name: getattr(volume, name) for name in volume.__struct_fields__}
+def _alike(ours: core.Volume, theirs: core.Volume) -> bool:
+    """Of the same kind, which may say nothing more (emptyDir), and otherwise alike too."""
+    kinds = [
+        {name for name in one.__struct_fields__ if getattr(one, name) is not None} for one in (ours, theirs)
+    ]
+    return kinds[0] == kinds[1] and not differs(replace(ours, name=theirs.name), theirs)
 
 
 def _answering(look: Look) -> str:

@@ -1,0 +1,104 @@
+"""Which clusters of HarmonyCloud's operator are taken over, and what is said of the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.operators.redis.cluster.builders import change, look, whole
+from tests.operators.redis.cluster.harmonycloud import objects
+
+from mooring.actor.drift import APPLIED
+from mooring.kube.object import decode
+from mooring.kube.objects.apps import StatefulSet
+from mooring.operators.redis.cluster.look import Look
+from mooring.operators.redis.cluster.predecessor import made_by_another, pods_selector, refusal
+from mooring.operators.redis.cluster.specs import Found, Specs
+from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterSpec
+
+CLAIM = {"metadata": {"name": "redis-data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+SHARED = {"name": "redis-data", "persistentVolumeClaim": {"claimName": "shared"}}
+
+
+def cluster(**spec: Any) -> RedisCluster:
+    pod = {"middlewareImage": "redis:7.0", **spec.pop("pod", {})}
+    body = {"replicas": 6, "volumeClaimTemplates": [CLAIM], "pod": [pod], **spec}
+    return decode(
+        {"metadata": {"name": "old", "namespace": "default", "uid": "u"}, "spec": body}, RedisCluster
+    )
+
+
+def live(*, shared: bool = False) -> StatefulSet:
+    """Its StatefulSet; ``shared`` with a directory for each pod on one claim."""
+    body = objects("old", "u", replicas=6, password="")[-1]
+    if shared:
+        del body["spec"]["volumeClaimTemplates"]
+        body["spec"]["template"]["spec"]["volumes"].append(SHARED)
+    return decode(body, StatefulSet)
+
+
+def said(seen: Look, declared: RedisCluster | None = None, found: StatefulSet | None = None) -> str:
+    """Why it is not taken over."""
+    declared, found = declared or cluster(), found or live()
+    spec = declared.spec or RedisClusterSpec()
+    return refusal(seen, Specs(declared, Found(live=found)), found, spec.replicas or 0)
+
+
+def test_a_cluster_that_serves_whole_is_taken_over() -> None:
+    assert said(look(whole(), formed=False)) == ""
+
+
+def test_it_is_another_ones_until_our_mark_is_on_it() -> None:
+    found = live()
+    assert made_by_another(cluster(), found)
+    marked = {**(found.metadata.annotations or {}), APPLIED: "1"}
+    body = objects("old", "u", replicas=6, password="")[-1]
+    body["metadata"]["annotations"] = marked
+    assert not made_by_another(cluster(), decode(body, StatefulSet))
+    stranger = decode(objects("old", "another", replicas=6, password="")[-1], StatefulSet)
+    assert not made_by_another(cluster(), stranger)
+    assert pods_selector(found) == "app=old,component=old"
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (look(whole(), pods=8), ["spec.replicas", "give 8"]),
+        (look(whole(), revision="new"), []),
+        (look(change(whole(), 4, pod=(("revision", "old"),)), revision="new"), ["demo-4", "let that end"]),
+        (look(change(whole(), 4, gone=True), pods=6), ["5 of its 6 pods"]),
+        (look(change(whole(), 4, silent=True)), ["demo-4", "requirepass"]),
+        (look(change(whole(), 0, slots=0)), ["slots are without a live owner"]),
+        (look(whole(), alone=[5]), ["does not know demo-5"]),
+    ],
+)
+def test_what_is_in_the_way_is_named(seen: Look, words: list[str]) -> None:
+    why = said(seen)
+    assert bool(why) == bool(words)
+    for word in words:
+        assert word in why
+
+
+def test_data_that_new_pods_would_not_find_is_no_small_thing() -> None:
+    seen, found = look(whole()), live(shared=True)
+    elsewhere = cluster(volumeClaimTemplates=None)
+    assert "persistentVolumeClaimName" in said(seen, elsewhere, found)
+    shared = {"type": "nfs", "persistentVolumeClaimName": "shared"}
+    assert said(seen, cluster(volumeClaimTemplates=None, pod={"volumes": shared}), found) == ""
+
+
+def test_new_pods_bear_what_the_set_selects_by_and_images_begin_with_the_repository() -> None:
+    declared = cluster(repository="harbor/library/")
+    specs = Specs(declared, replace(Found(live=live()), rewrite=True))
+    made = specs.stateful_set()
+
+    assert made.spec is not None
+    assert made.spec.template is not None
+    assert made.spec.template.metadata is not None
+    assert made.spec.template.spec is not None
+    labels = made.spec.template.metadata.labels or {}
+    assert labels["app"] == labels["component"] == labels["app.kubernetes.io/name"] == "old"
+    assert specs.image == "harbor/library/redis:7.0"
+    assert [one.image for one in made.spec.template.spec.containers or ()] == [specs.image]
+    assert Specs(declared, Found()).image == "redis:7.0"
