@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.operators.redis.cluster.builders import change, look, whole
+from tests.operators.redis.cluster.builders import NOW, change, look, whole
 from tests.operators.redis.cluster.harmonycloud import objects
 
 from mooring.actor.drift import APPLIED
+from mooring.kube import Client
 from mooring.kube.object import decode
 from mooring.kube.objects.apps import StatefulSet
+from mooring.kube.objects.core import ConfigMap
+from mooring.kube.objects.meta import ObjectMeta
+from mooring.local.api.server import ApiServer
 from mooring.operators.redis.cluster.look import Look
-from mooring.operators.redis.cluster.predecessor import made_by_another, pods_selector, refusal
+from mooring.operators.redis.cluster.predecessor import (
+    LEADER,
+    LOCKS,
+    leader,
+    made_by_another,
+    pods_selector,
+    refusal,
+)
 from mooring.operators.redis.cluster.specs import Found, Specs
 from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterSpec
 
@@ -78,6 +91,31 @@ def test_what_is_in_the_way_is_named(seen: Look, words: list[str]) -> None:
     assert bool(why) == bool(words)
     for word in words:
         assert word in why
+
+
+@pytest.mark.parametrize(
+    ("name", "holder", "seconds", "leads"),
+    [
+        ("middleware-operator-manager", "manager-0", 10, True),
+        ("3a49403d.hc.cn", "manager-0", 10, True),
+        ("3a49403d.hc.cn", "manager-0", 61, False),
+        ("3a49403d.hc.cn", "", 10, False),
+        ("another", "manager-0", 10, False),
+    ],
+)
+async def test_its_operator_is_known_by_a_lock_that_is_renewed(
+    name: str, holder: str, seconds: int, leads: bool
+) -> None:
+    renewed = (NOW - timedelta(seconds=seconds)).isoformat()
+    record = json.dumps({"holderIdentity": holder, "renewTime": renewed})
+    lock = ConfigMap(metadata=ObjectMeta(name=name, namespace="default", annotations={LEADER: record}))
+    broken = ConfigMap(metadata=ObjectMeta(name=LOCKS[0], namespace="kube-public", annotations={LEADER: "{"}))
+    async with ApiServer.in_memory() as server:
+        client = Client(server.transport())
+        await client.create(broken)
+        await client.create(lock)
+        said = await leader(client, "", NOW)
+    assert said == (f"manager-0 (ConfigMap default/{name})" if leads else "")
 
 
 def test_data_that_new_pods_would_not_find_is_no_small_thing() -> None:

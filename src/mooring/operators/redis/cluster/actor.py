@@ -28,6 +28,7 @@ from mooring.operators.redis.cluster.plan import next_step
 from mooring.operators.redis.cluster.predecessor import (
     bears_labels,
     label,
+    leader,
     made_by_another,
     pods_selector,
     refusal,
@@ -90,6 +91,7 @@ class ClusterActor(Actor[RedisCluster]):
         grace: float = rekey.GRACE,
     ) -> None:
         self._grace = grace
+        self._namespaced = bool(namespaces)
         self._manager = manager
         self._scoped = Scoped(manager, RedisCluster, operator=NAME, scope=scope)
         self._timeout = timedelta(seconds=timeout)
@@ -163,6 +165,12 @@ class ClusterActor(Actor[RedisCluster]):
 
     async def _predecessors(self, ctx: Context[RedisCluster], live: apps.StatefulSet) -> Outcome | None:
         """Take it over, or say why not; nothing is written before its servers have been looked at."""
+        if holder := await leader(self._manager.client.live, self._reach(ctx), ctx.now()):
+            message = (
+                f"HarmonyCloud's operator runs as {holder} and looks after this cluster; nothing is touched until it "
+                "has ended: scale its Deployment to 0"
+            )
+            return ctx.wait("LegacyOperatorRunning", message, after=LOOK_AT_REFUSED, stalled=True)
         gathering = self._gathering(ctx, await self._pods_of(ctx, live))
         if gathering.paused:
             return self._untouched(ctx, "Paused", "spec.pause: it is taken over once that is false")
@@ -174,14 +182,18 @@ class ClusterActor(Actor[RedisCluster]):
         look = await gathering.look(self._dial(gathering), ctx.now())
         if why := refusal(look, gathering.specs, live, gathering.spec.replicas or 0):
             return self._untouched(ctx, "NotTakenOver", f"{why}. Until then nothing is touched")
-        leader = leader_of(look)
+        leads = leader_of(look)
         status = replace(
-            _status(ctx), formed_cluster_before=True, leader=leader.name if leader is not None else None
+            _status(ctx), formed_cluster_before=True, leader=leads.name if leads is not None else None
         )
         ctx.show(status)
         why = "a cluster that HarmonyCloud's operator made is taken over; its pods stay"
         ctx.events.normal(ctx.obj, "TakeOver", why)
         return ctx.act("TakeOver", self._take_over, ctx, gathering, live, message=why, record=True)
+
+    def _reach(self, ctx: Context[RedisCluster]) -> str:
+        """As far as a Role reaches, or everywhere."""
+        return ctx.key.namespace if self._namespaced else ""
 
     def _untouched(self, ctx: Context[RedisCluster], reason: str, message: str) -> Wait:
         ctx.show(replace(_status(ctx), reason=message, reason_type=reason))

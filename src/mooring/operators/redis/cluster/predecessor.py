@@ -9,12 +9,15 @@ than it is, stays untouched, and a condition says why.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from mooring.actor import APPLIED, Context, differs
-from mooring.kube.object import Object, controller_of
+from mooring.kube.client import Client
+from mooring.kube.object import Object, controller_of, metadata_of
 from mooring.kube.objects import apps, core
 from mooring.kube.patches import MergePatch
 from mooring.operators.redis.cluster.look import Look
@@ -25,7 +28,13 @@ from mooring.operators.redis.cluster.specs import Specs
 from mooring.operators.redis.cluster.types import RedisCluster
 from mooring.operators.redis.pods import claim_name, main_container
 
-__all__ = ["bears_labels", "label", "made_by_another", "pods_selector", "refusal", "select_ours"]
+__all__ = ["bears_labels", "label", "leader", "made_by_another", "pods_selector", "refusal", "select_ours"]
+
+LOCKS: Final = ("middleware-operator-manager", "3a49403d.hc.cn")
+"""Names of the ConfigMaps by which its operator is elected, of 2019 (where its lock is one) and of 2021."""
+LEADER: Final = "control-plane.alpha.kubernetes.io/leader"
+STALE: Final = timedelta(seconds=60)
+"""After which a lock that is not renewed has no living owner: four times its lease, for clocks that differ."""
 
 
 def made_by_another(cluster: RedisCluster, live: apps.StatefulSet) -> bool:
@@ -44,6 +53,37 @@ def pods_selector(live: apps.StatefulSet) -> str:
     """How the StatefulSet itself finds its pods."""
     selector = live.spec.selector if live.spec else None
     return ",".join(f"{key}={value}" for key, value in ((selector and selector.match_labels) or {}).items())
+
+
+class _Record(msgspec.Struct, frozen=True, rename="camel"):
+    """What a leader writes down at its lock."""
+
+    holder_identity: str = ""
+    renew_time: datetime | None = None
+
+
+async def leader(client: Client, namespace: str, now: datetime) -> str:
+    """Who leads HarmonyCloud's operator, "" if nobody does as far as its locks tell; in all namespaces with "".
+
+    Raises `KubeError` when that cannot be found out: then nothing is to be taken over either.
+    """
+    for name in LOCKS:
+        found = await client.list(
+            metadata_of(core.ConfigMap), namespace=namespace, field_selector=f"metadata.name={name}"
+        )
+        for lock in found.items:
+            if holder := _holder((lock.metadata.annotations or {}).get(LEADER, ""), now):
+                return f"{holder} (ConfigMap {lock.metadata.namespace}/{name})"
+    return ""
+
+
+def _holder(text: str, now: datetime) -> str:
+    try:
+        record = msgspec.json.decode(text, type=_Record)
+    except msgspec.MsgspecError:
+        return ""
+    renewed = record.renew_time
+    return record.holder_identity if renewed is not None and now - renewed < STALE else ""
 
 
 # --- whether it is taken over --------------------------------------------------------------------------------
