@@ -11,9 +11,12 @@ from redis.crc import key_slot
 from tests.embedded.test_rec_life import Make, make, plane, remove, renewed, wipe
 from tests.operators.redis.cluster.stage import Stage
 
-from mooring.kube.objects.core import Pod
+from mooring.kube.objects.apps import StatefulSet
+from mooring.kube.objects.core import ConfigMap, Pod
+from mooring.kube.objects.meta import ObjectMeta
 from mooring.operators.redis.cluster.topology import Peer
 from mooring.operators.redis.dial import Refused
+from mooring.testing.bed import Bed
 from mooring.testing.ledger_cluster import ClusterLedger
 
 __all__ = ["make", "plane"]
@@ -87,6 +90,39 @@ async def test_a_server_without_volume_or_persistence_that_restarts_at_once_keep
     await stage.fill(1000)
     await emptied(stage, keep=keep)
     assert await stage.kept(1000) == 1000
+
+
+@pytest.mark.full
+async def test_servers_that_are_to_keep_a_log_begin_with_the_snapshots_they_have(
+    make: Make, plane: Bed
+) -> None:
+    template = ObjectMeta(name="snapshots", namespace="default")
+    await plane.client.create(ConfigMap(metadata=template, data={"redis.conf": "appendonly no\n"}))
+    waits = {"middlewareImage": "redis:7.0", "updateStrategy": {"type": "OnDelete"}}
+    stage = await make(pod={**waits, "configmap": "snapshots"})
+    await stage.fill(1000)
+    for pod in await stage.addresses():
+        await stage.call(pod, "SAVE")
+    before = {pod.metadata.uid for pod in await stage.pods()}
+    revision = (await plane.get(StatefulSet, stage.name)).status
+
+    await stage.patch({"pod": [{**waits, "configmap": None}]})
+
+    async def written() -> bool:
+        status = (await plane.get(StatefulSet, stage.name)).status
+        return bool(status and revision and status.update_revision != revision.update_revision)
+
+    await plane.until(written, "the template with the log is written")
+    await asyncio.gather(*(remove(stage, pod) for pod in await stage.addresses()))
+    await renewed(stage, before)
+    await stage.exact(6, within=120)
+    assert await stage.kept(1000) == 1000
+
+    async def logged() -> bool:
+        texts = [await stage.call(pod, "INFO", "persistence") for pod in await stage.addresses()]
+        return all("aof_enabled:1" in str(text) for text in texts)
+
+    await plane.until(logged, "all of them keep a log")
 
 
 async def emptied(stage: Stage, *, keep: str) -> None:

@@ -39,6 +39,7 @@ done
 START: Final = (
     _HEAD
     + LOCK
+    + ASK
     + r"""version=$(redis-server --version | sed -n 's/.*v=\([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
 major=${version%% *}
 secrets() {
@@ -66,6 +67,8 @@ secrets() {
   secrets
   printf 'dbfilename %s\nappendfilename "%s"\ndir "%s"\n' "$rdb" "$aof" "$data"
 } >"$conf"
+log=$(sed -n 's/^appendonly[[:space:]]*"\{0,1\}\([a-z]*\).*/\1/p' "$conf" | tail -n 1)
+has_log() { [ -e "$data/$aof" ] || [ -e "$data/appendonlydir/$aof.manifest" ]; }
 
 if [ "${MODE:-cluster}" = cluster ]; then
   id=none
@@ -74,7 +77,7 @@ if [ "${MODE:-cluster}" = cluster ]; then
     id=${id:-none}
   fi
   disk=none
-  if grep -q '^appendonly yes' "$conf" && { [ -e "$data/$aof" ] || [ -d "$data/appendonlydir" ]; }; then
+  if [ "$log" = yes ] && has_log; then
     disk=full
   elif [ -s "$data/$rdb" ]; then
     disk=part
@@ -104,6 +107,14 @@ if [ "${MODE:-cluster}" = cluster ]; then
       exit 1
       ;;
   esac
+fi
+if [ "$log" = yes ] && ! has_log && [ -s "$data/$rdb" ]; then
+  # A server that is to keep a log and finds none begins empty, whatever its snapshot holds: the log comes afterwards.
+  (
+    until ask 'INFO persistence' | grep -q '^loading:0'; do sleep 0.2; done
+    until ask 'CONFIG SET appendonly yes' | tail -n 1 | grep -q '^OK'; do sleep 0.2; done
+  ) 9>&- &
+  exec redis-server "$conf" --appendonly no
 fi
 exec redis-server "$conf"
 """
