@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.embedded.test_rec_life import remove, renewed
+from tests.embedded.test_rec_life import remove, renewed, running
 from tests.operators.redis.cluster.harmonycloud import legacy
 from tests.operators.redis.cluster.stage import OPERATOR, Stage, manifest
 
@@ -58,13 +58,18 @@ async def labelled(stage: Stage) -> list[Pod]:
     return await stage.bed.pods("default", ",".join(f"{key}={value}" for key, value in wanted.items()))
 
 
-async def taken_over(stage: Stage) -> None:
-    """Wait until the StatefulSet bears our mark, and all is as declared."""
+async def marked(stage: Stage) -> None:
+    """Wait until the StatefulSet bears our mark."""
 
-    async def marked() -> bool:
+    async def applied() -> bool:
         return APPLIED in ((await stage.bed.get(StatefulSet, stage.name)).metadata.annotations or {})
 
-    await stage.bed.until(marked, f"{stage.name} is taken over")
+    await stage.bed.until(applied, f"{stage.name} is taken over")
+
+
+async def taken_over(stage: Stage) -> None:
+    """Wait until it is, and all is as declared."""
+    await marked(stage)
     await stage.exact(6)
 
 
@@ -117,6 +122,30 @@ async def test_a_running_cluster_is_taken_over_as_it_runs_and_rolled_when_the_us
             assert not one.spec.init_containers
         claims = await plane.client.list(PersistentVolumeClaim, namespace="default")
         assert len(claims.items) == 6
+    finally:
+        await stage.delete()
+
+
+async def test_a_running_pair_is_taken_over_as_it_runs_and_rolled_when_the_user_changes_it(
+    plane: Bed,
+) -> None:
+    stage = await legacy(plane, manifest("two", replicas=2), replicas=2)
+    assert await stage.call("two-0", "SET", "kept", "1") == "OK"
+    assert await stage.call("two-0", "WAIT", 1, 5000) == 1
+    pods = starts(await stage.pods())
+
+    await plane.start_operators()
+    try:
+        await marked(stage)
+        await running(stage)
+        assert starts(await stage.pods()) == pods == starts(await labelled(stage))
+        assert (await stage.status()).leader == "two-0"
+
+        await stage.patch({"pod": [{"middlewareImage": "redis:7.0", "annotations": {"team": "a"}}]})
+        await renewed(stage, {uid for uid, _ in pods.values()})
+        await running(stage)
+        for pod in await stage.addresses():
+            assert await stage.call(pod, "GET", "kept") == "1"
     finally:
         await stage.delete()
 

@@ -39,6 +39,7 @@ appendonly yes
 appendfilename "appendonly-6379.aof"
 save 900 1
 """
+_PAIR = "".join(f"{line}\n" for line in CONF.splitlines() if not line.startswith("cluster-"))
 INIT = (
     'home=$HOME_OF_ALL/$POD_NAME; mkdir -p "$home/config" "$home/data" "$home/log"; '
     'sed -e "s/{PODIP}/$PODIP/g" -e "s/{MAX_MEMORY}/400mb/g" -e "s,{HOME},$home,g" /config/redis.conf '
@@ -103,7 +104,7 @@ def objects(name: str, uid: str, *, replicas: int, password: str) -> list[dict[s
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"name": f"{name}-config", "namespace": "default"},
-            "data": {"redis.conf": CONF},
+            "data": {"redis.conf": CONF if replicas > 2 else _PAIR},
         },
         {
             "apiVersion": "v1",
@@ -166,18 +167,30 @@ async def legacy(bed: Bed, declared: dict[str, Any], *, replicas: int = 6, passw
         return await made.ready() == replicas
 
     await bed.until(all_ready, f"the servers of {name} run", within=60, every=0.1)
-    words = [
-        *("redis-cli", "--cluster", "create", *map(str, (await made.addresses()).values())),
-        *("--cluster-replicas", "1", "--cluster-yes", *(["-a", password] if password else [])),
-    ]
-    process = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
-    said, _ = await process.communicate()
-    assert process.returncode == 0, said.decode()
+    await (_joined(made) if replicas > 2 else _paired(made))
 
     async def whole() -> bool:
-        return not await made.flaw(replicas)
+        infos = [await made.call(pod, "INFO", "replication") for pod in await made.addresses()]
+        in_sync = sum("master_link_status:up" in info for info in infos) == 1
+        return in_sync if replicas == 2 else not await made.flaw(replicas)
 
     await bed.until(whole, f"{name} serves", every=0.2)
     status = {"status": {"phase": "Running", "replicas": replicas}}
     await bed.client.patch(RedisCluster, name, MergePatch(status), namespace="default", subresource="status")
     return made
+
+
+async def _joined(made: Legacy) -> None:
+    """By redis-cli, as their operator does it."""
+    words = [
+        *("redis-cli", "--cluster", "create", *map(str, (await made.addresses()).values())),
+        *("--cluster-replicas", "1", "--cluster-yes", *(["-a", made.password] if made.password else [])),
+    ]
+    process = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
+    said, _ = await process.communicate()
+    assert process.returncode == 0, said.decode()
+
+
+async def _paired(made: Legacy) -> None:
+    leader, replica = (await made.addresses()).items()
+    await made.call(replica[0], "SLAVEOF", leader[1].ip, leader[1].port)
