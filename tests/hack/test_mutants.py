@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hack.mutants import Mutant, MutantError, load, try_all
+from hack.mutants import ROOT, Mutant, MutantError, load, try_all
 
 SOURCE = """\
 def limit(value: int) -> int:
@@ -101,3 +101,15 @@ def test_lists_are_read_and_broken_entries_named(tmp_path: Path) -> None:
         (tmp_path / "two.yaml").write_text(text)
         with pytest.raises(MutantError, match=why):
             load(tmp_path)
+
+
+def test_every_entry_of_the_list_fits_the_code() -> None:
+    wrong = []
+    for mutant in load(ROOT / "mutants"):
+        path, _, name = mutant.test.partition("::")
+        function = name.partition("[")[0].rpartition("::")[2]
+        if (ROOT / mutant.file).read_text().count(mutant.old) != 1:
+            wrong.append(f"{mutant.name}: its text is not once in {mutant.file}")
+        if f"def {function}(" not in (ROOT / path).read_text():
+            wrong.append(f"{mutant.name}: no {mutant.test}")
+    assert wrong == []
