@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ASK", "LOCK", "REDIS_LIVE", "REDIS_READY"]
+__all__ = ["ASK", "BEGIN", "LOCK", "REDIS_LIVE", "REDIS_READY"]
 
 ASK: Final = r"""
 home=${MOORING_HOME:-/mooring}
@@ -27,6 +27,35 @@ if command -v flock >/dev/null 2>&1; then
     sleep 0.5
   done
 fi
+"""
+
+BEGIN: Final = rf"""{ASK}
+# What a configuration file says of one thing; the last word counts.
+value() {{ sed -n "s/^$1[[:space:]][[:space:]]*\"\{{0,1\}}\([^\"[:space:]]*\).*/\1/p" "$2" | tail -n 1; }}
+has_snapshot() {{
+  snapshot=$(value dbfilename "$conf")
+  [ -s "$data/${{snapshot:-dump.rdb}}" ]
+}}
+# Whether the log that is to be kept in $data is there. Before 7.0 one beside a snapshot is empty until it is complete.
+has_log() {{
+  [ "$(value appendonly "$conf")" = yes ] || return 1
+  log=$(value appendfilename "$conf") dir=$(value appenddirname "$conf")
+  log=${{log:-appendonly.aof}}
+  [ -s "$data/$log" ] || [ -e "$data/${{dir:-appendonlydir}}/$log.manifest" ] ||
+    {{ [ -e "$data/$log" ] && ! has_snapshot; }}
+}}
+# Becomes redis-server. One that is to keep a log and finds none would begin empty, whatever its snapshot holds: it
+# begins without, and is told afterwards.
+begin() {{
+  if [ "$(value appendonly "$conf")" = yes ] && has_snapshot && ! has_log; then
+    (
+      until ask 'INFO persistence' | grep -q '^loading:0'; do sleep 0.2; done
+      until ask 'CONFIG SET appendonly yes' | tail -n 1 | grep -q '^OK'; do sleep 0.2; done
+    ) 9>&- &
+    exec redis-server "$conf" "$@" --appendonly no
+  fi
+  exec redis-server "$conf" "$@"
+}}
 """
 
 REDIS_LIVE: Final = f"""#!/bin/sh

@@ -163,6 +163,7 @@ class Cluster:
             "MOORING_HOME": str(one.home),
             "DATA_DIR": str(one.volume),
             "POD_IP": one.ip,
+            "REDIS_HOST": one.ip,
             "POD_NAME": one.name,
             "POD_NAMESPACE": self.uid,
             "CLUSTER_UID": self.uid,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -162,3 +163,25 @@ async def test_data_of_an_earlier_cluster_is_kept_aside_before_it_can_be_replace
         await operator.in_sync()
         (saved,) = volume.glob("kept-*")
         assert list(saved.rglob("*.aof"))
+
+
+async def test_servers_that_are_to_keep_a_log_begin_with_the_snapshots_they_have(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (pods, operator):
+        await operator.in_sync()
+        await pods.call(operator.master, "SET", "old", "data")
+        assert await pods.call(operator.master, "WAIT", 2, 2000) == 2
+        for name in pods.redis:
+            await pods.call(name, "CONFIG", "SET", "appendonly", "no")
+            await pods.call(name, "SAVE")
+        for one in list(pods.redis.values()):
+            shutil.rmtree(one.volume / "appendonlydir")
+            pods.kill(one.name)
+        await operator.until(lambda: all(one.restarts == 1 for one in pods.redis.values()))
+        await operator.in_sync()
+
+        assert await pods.call(operator.master, "GET", "old") == "data"
+
+        def logged() -> bool:
+            return all(list(one.volume.glob("appendonlydir/*.manifest")) for one in pods.redis.values())
+
+        await operator.until(logged, what="all keep a log")

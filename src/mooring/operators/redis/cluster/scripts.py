@@ -12,34 +12,34 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.operators.redis.shell import ASK, LOCK
+from mooring.operators.redis.shell import ASK, BEGIN, LOCK
 
 __all__ = ["START", "STOP"]
 
-_HEAD: Final = r"""#!/bin/sh
+_HEAD: Final = rf"""#!/bin/sh
 set -eu
-home=${MOORING_HOME:-/mooring}
-data=${DATA_DIR:-/data}
+home=${{MOORING_HOME:-/mooring}}
+data=${{DATA_DIR:-/data}}
 conf=$home/run/redis.conf
 umask 077
 mkdir -p "$data" "$home/run/held"
-nodes=nodes.conf rdb=dump.rdb aof=appendonly.aof
+{BEGIN}"""
+_FILES: Final = r"""nodes=nodes.conf rdb=dump.rdb aof=appendonly.aof
 # Files of HarmonyCloud's pods stay where they are and as they are named: its configuration lies beside them.
 for old in "$data/${POD_NAME:-$(hostname)}" "$data"; do
   [ -d "$old/data" ] && [ -f "$old/config/redis.conf" ] || continue
-  named() {
-    sed -n "s/^$1[[:space:]][[:space:]]*\"\{0,1\}\([^\"[:space:]]*\).*/\1/p" "$old/config/redis.conf" | tail -n 1
-  }
   data=$old/data
-  nodes=$(named cluster-config-file) rdb=$(named dbfilename) aof=$(named appendfilename)
+  theirs=$old/config/redis.conf
+  nodes=$(value cluster-config-file "$theirs") rdb=$(value dbfilename "$theirs")
+  aof=$(value appendfilename "$theirs")
   nodes=${nodes:-nodes.conf} rdb=${rdb:-dump.rdb} aof=${aof:-appendonly.aof}
   break
 done
 """
 START: Final = (
     _HEAD
+    + _FILES
     + LOCK
-    + ASK
     + r"""version=$(redis-server --version | sed -n 's/.*v=\([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
 major=${version%% *}
 secrets() {
@@ -67,8 +67,6 @@ secrets() {
   secrets
   printf 'dbfilename %s\nappendfilename "%s"\ndir "%s"\n' "$rdb" "$aof" "$data"
 } >"$conf"
-log=$(sed -n 's/^appendonly[[:space:]]*"\{0,1\}\([a-z]*\).*/\1/p' "$conf" | tail -n 1)
-has_log() { [ -e "$data/$aof" ] || [ -e "$data/appendonlydir/$aof.manifest" ]; }
 
 if [ "${MODE:-cluster}" = cluster ]; then
   id=none
@@ -77,9 +75,9 @@ if [ "${MODE:-cluster}" = cluster ]; then
     id=${id:-none}
   fi
   disk=none
-  if [ "$log" = yes ] && has_log; then
+  if has_log; then
     disk=full
-  elif [ -s "$data/$rdb" ]; then
+  elif has_snapshot; then
     disk=part
   fi
   held=$home/run/held/${POD_NAME:-$(hostname)}.$id.$disk.conf
@@ -108,15 +106,7 @@ if [ "${MODE:-cluster}" = cluster ]; then
       ;;
   esac
 fi
-if [ "$log" = yes ] && ! has_log && [ -s "$data/$rdb" ]; then
-  # A server that is to keep a log and finds none begins empty, whatever its snapshot holds: the log comes afterwards.
-  (
-    until ask 'INFO persistence' | grep -q '^loading:0'; do sleep 0.2; done
-    until ask 'CONFIG SET appendonly yes' | tail -n 1 | grep -q '^OK'; do sleep 0.2; done
-  ) 9>&- &
-  exec redis-server "$conf" --appendonly no
-fi
-exec redis-server "$conf"
+begin
 """
 )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.operators.redis.shell import ASK, LOCK, REDIS_LIVE, REDIS_READY
+from mooring.operators.redis.shell import ASK, BEGIN, LOCK, REDIS_LIVE, REDIS_READY
 
 __all__ = [
     "PRE_STOP",
@@ -31,6 +31,7 @@ umask 077
 REDIS_START: Final = (
     _HEAD
     + LOCK
+    + BEGIN
     + r"""# What a claim of an earlier cluster holds is kept aside by hard links before a synchronisation replaces it.
 if [ -n "${CLUSTER_UID:-}" ] && [ "$(cat "$data/.mooring-cluster" 2>/dev/null || true)" != "$CLUSTER_UID" ]; then
   kept=$data/kept-$(date +%Y%m%d%H%M%S)
@@ -54,7 +55,7 @@ fi
   printf 'dir "%s"\n' "$data"
   [ -z "${POD_IP:-}" ] || printf 'slave-announce-ip %s\n' "$POD_IP"
 } >"$conf"
-exec redis-server "$conf" "$@"
+begin "$@"
 """
 )
 
