@@ -75,11 +75,13 @@ class _Kubectl:
 def _shown(invocation: Invocation, output: str) -> str:
     """Return an output without what two servers may word otherwise.
 
-    The keys of an object come in any order. The embedded server has the names, types and choices of the
+    The keys of an object come in any order, also of a ConfigMap that is described. The embedded server has the names, types and choices of the
     built-in kinds' fields, and not their prose.
     """
     if "--raw" in invocation.line and output.startswith("{"):
         return json.dumps(json.loads(output), sort_keys=True)
+    if invocation.line.startswith("describe cm"):
+        return "\n".join(sorted(output.splitlines()))
     if invocation.line.startswith("explain") and "example.com" not in invocation.line:
         told = re.compile(r"(GROUP|KIND|VERSION|FIELD):|\s*\S+\t<|\s*enum:")
         return "\n".join(line for line in output.splitlines() if told.match(line))
