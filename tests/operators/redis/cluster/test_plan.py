@@ -317,6 +317,8 @@ def test_while_a_plan_goes_on_only_marks_that_the_owner_knows_nothing_of_are_set
 def test_a_slot_is_not_settled_before_who_may_have_its_keys_is_back() -> None:
     mark = Mark(slot=7, peer=id_of(3), outgoing=True)
     assert not isinstance(next_step(marked(look(change(whole(), 3, silent=True)), 0, mark)), Settle)
+    other = marked(look(change(whole(), 3, silent=True)), 1, Mark(slot=7, peer=id_of(2), outgoing=False))
+    assert not isinstance(next_step(marked(other, 0, mark)), Settle)
     gone = Mark(slot=7, peer=id_of(9), outgoing=True)
     assert settled(marked(look(whole()), 0, gone)).meant == ""
 

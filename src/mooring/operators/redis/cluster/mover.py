@@ -99,18 +99,21 @@ class Mover:
 
     async def _bring(self, link: Link, owner: Target, slots: Sequence[int], pipeline: int) -> None:
         """Send keys to the owner of their slots, whose own copy is the newer one."""
-        head: list[str | int] = ["MIGRATE", owner.address.ip, owner.address.port, "", 0, BATCH_TIMEOUT]
-        auth = ["AUTH", self.password] if self.password else []
         for slot in slots:
             # A node takes orders about keys of a slot that is not its own only while it has this mark.
             await link.call(*_setslot(slot, "IMPORTING", owner.id))
             while keys := await link.call("CLUSTER", "GETKEYSINSLOT", slot, pipeline):
                 for key in keys:
-                    [answer] = await link.pipeline([[*head, *auth, "KEYS", key]])
+                    [answer] = await link.pipeline([self._migration(owner, [key])])
                     if isinstance(answer, Refused) and "BUSYKEY" in answer.reply:
-                        await link.pipeline([("ASKING",), ("DEL", key)])
-                    elif isinstance(answer, Refused):
-                        raise answer
+                        _all_done(await link.pipeline([("ASKING",), ("DEL", key)]))
+                    else:
+                        _all_done([answer])
+
+    def _migration(self, target: Target, keys: Sequence[str], *how: str) -> list[str | int]:
+        auth = ["AUTH", self.password] if self.password else []
+        address = target.address
+        return ["MIGRATE", address.ip, address.port, "", 0, BATCH_TIMEOUT, *how, *auth, "KEYS", *keys]
 
     async def _link(self, stack: AsyncExitStack, one: Target) -> Link:
         opened = await stack.enter_async_context(
@@ -191,16 +194,14 @@ class Mover:
     async def _migrate(self, links: _Links, groups: Sequence[Sequence[str]]) -> None:
         """Several MIGRATEs at once, the keys of one slot each."""
         target = links.ids[1]
-        head: list[str | int] = ["MIGRATE", target.address.ip, target.address.port, "", 0, BATCH_TIMEOUT]
-        auth = ["AUTH", self.password] if self.password else []
-        answers = await links.source.pipeline([[*head, *auth, "KEYS", *keys] for keys in groups])
+        answers = await links.source.pipeline([self._migration(target, keys) for keys in groups])
         for keys, answer in zip(groups, answers, strict=True):
             if not isinstance(answer, Refused):
                 continue
             if "BUSYKEY" not in answer.reply:
                 raise MoveFailed(f"{links.ids[0].name}: {answer}") from answer
             # The source owns the slot, so its copy is the newer one.
-            await links.source.call(*head, "REPLACE", *auth, "KEYS", *keys)
+            await links.source.call(*self._migration(target, keys, "REPLACE"))
 
     async def _verify(self, links: _Links, slots: Sequence[int]) -> None:
         """No key is left behind, and both sides say who owns them."""

@@ -28,7 +28,7 @@ from mooring.operators.redis.cluster.pair import pair
 from mooring.operators.redis.cluster.placement import Place, best_master, choose_masters, matched
 from mooring.operators.redis.cluster.roll import roll, turn_back
 from mooring.operators.redis.cluster.scale import newcomers, scale
-from mooring.operators.redis.cluster.slots import ALL, count, shares, show
+from mooring.operators.redis.cluster.slots import ALL, Slots, count, shares, show
 from mooring.operators.redis.cluster.topology import Live, Node
 
 __all__ = ["next_step"]
@@ -396,30 +396,27 @@ def settle(look: Look) -> Verdict | None:
     """
     if look.seen.absent_owners:
         return None
-    sent: dict[tuple[str, int], str] = {}
-    open_: list[tuple[Live, int]] = []
-    for bearer, mark in look.seen.marks():
-        owner = next((one for one in look.owners if look.seen.owners[one.id] >> mark.slot & 1), None)
-        if owner is None or _may_return(look, mark.peer):
-            continue
+    marks = look.seen.marks()
+    waiting = {mark.slot for _, mark in marks if _may_return(look, mark.peer)}
+    meant = {(at.id, mark.slot): _head(look, mark.peer) for at, mark in marks if mark.outgoing}
+    halfway: dict[tuple[str, str], Slots] = {}
+    for bearer, mark in marks:
+        owner = next((id for id, slots in look.seen.owners.items() if slots >> mark.slot & 1), "")
         giver = bearer.id if mark.outgoing else mark.peer
-        if giver == owner.id and look.recorded.plan is not None:
+        if not owner or mark.slot in waiting or (giver == owner and look.recorded.plan is not None):
             continue
-        open_.append((owner, mark.slot))
-        if mark.outgoing and bearer is owner:
-            sent[owner.id, mark.slot] = _head(look, mark.peer)
-    if not open_:
+        both = owner, meant.get((owner, mark.slot), "")
+        halfway[both] = halfway.get(both, 0) | 1 << mark.slot
+    if not halfway:
         return None
-    first = open_[0][0]
-    meant = sent.get((first.id, open_[0][1]), "")
-    alike = {slot for owner, slot in open_ if owner is first and sent.get((owner.id, slot), "") == meant}
-    slots = sum(1 << slot for slot in alike)
+    (owner, heir), slots = next(iter(halfway.items()))
+    one = look.seen.by_id[owner]
     return Settle(
         slots=slots,
-        owner=target_of(first),
+        owner=target_of(one),
         masters=tuple(target_of(one) for one in look.seen.live if one.is_master),
-        meant=meant,
-        why=f"slots {show(slots)} of {first.name} were left half-way",
+        meant=heir,
+        why=f"slots {show(slots)} of {one.name} were left half-way",
     )
 
 
