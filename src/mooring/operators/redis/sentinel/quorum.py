@@ -24,16 +24,20 @@ __all__ = ["learning", "repair"]
 
 GOSSIP = 6.0
 """Seconds the sentinels get to tell each other of a new master before they are pointed by hand."""
-INFO_PERIOD = 2000
+INFO_PERIOD = 600
 """Milliseconds between a sentinel's questions to the servers, where it can be told (10,000 of itself): that long
-a new replica, or who may not be elected, stays unknown to it. Its own candidates may be three periods old."""
+a new replica, or who may not be elected, stays unknown to it. Its own candidates may be three periods old. From
+the moment a majority sees the master hang it asks every 1,000 whatever it was told, and names the new master to clients
+only once that one said so: with less than 1,000 before, its next question falls right after the promotion."""
 PERIODS = {
     "info-period": INFO_PERIOD,
     # Four of these a server may lead, though it is remembered as a replica, before it is made to follow (sentinel.c): so
     # long another cluster's master at an address that was ours is safe. As it is of itself, never less.
     "publish-period": 2000,
-    "ping-period": 500,  # how late it notices that a server hangs, beside down-after (1,000)
-    "ask-period": 200,  # how late it hears that its peers notice it too (1,000)
+    # How late it notices that a server hangs, beside down-after (1,000). Not less: a replica that it has not heard of
+    # for five of these is no candidate then, and it asks them every 1,000 only.
+    "ping-period": 500,
+    "ask-period": 100,  # how late it hears that its peers notice it too (1,000)
 }
 TURNED_WITHIN = 30.0
 """Seconds after a fail-over in which a foreign follower may not have been turned to the new master yet."""
