@@ -79,6 +79,7 @@ def _deployment(name: str) -> Workload:
         kinds=(kind,),
         operator=lambda manager: run_actor(example.MySQLActor(), manager),
         steps=steps[name],
+        endpoints=False,
     )
 
 
@@ -121,6 +122,7 @@ def _sentinel(name: str) -> Workload:
         operator=register,
         steps=steps[name],
         model=Model,
+        endpoints=False,
         compared=_without_past,
     )
 

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 __all__ = ["Clock", "Deadline", "SystemClock", "Timer", "Watchdog", "rfc3339"]
 
@@ -29,6 +29,9 @@ class Timer(Protocol):
 
 class Clock(ABC):
     """What time it is, and waiting for it to pass."""
+
+    #: Whether time passes only when there is nothing left to do: then nothing is late, and nobody need look.
+    waits_for_work: ClassVar[bool] = False
 
     @abstractmethod
     def now(self) -> datetime:

@@ -22,7 +22,7 @@ import structlog
 
 from mooring.cache.clock import Clock, SystemClock
 from mooring.cache.errors import BadObject, NotCached, OutsideFilter
-from mooring.cache.reflector import Reflector
+from mooring.cache.reflector import SILENCE, Reflector
 from mooring.cache.store import Store, Transition
 from mooring.kube.client import Client, Undecodable, WatchEvent
 from mooring.kube.object import Key, Object, ObjectMetadata, Resource, key_of
@@ -56,6 +56,7 @@ class Informer(Generic[T]):
         label_selector: str = "",
         field_selector: str = "",
         watch_list: bool = False,
+        silence: float = SILENCE,
     ) -> None:
         self.kind = kind
         self.namespace = namespace
@@ -81,6 +82,7 @@ class Informer(Generic[T]):
             label_selector=label_selector,
             field_selector=field_selector,
             watch_list=watch_list,
+            silence=silence,
         )
         self._task: asyncio.Task[None] | None = None
 
@@ -300,13 +302,21 @@ Scope = tuple[type[Object], str, str, str]
 class InformerSet:
     """All informers of a process; one per kind, namespace and selectors, started once.
 
-    ``watch_list``: see `Reflector`. Used as an async context manager it starts and stops them.
+    ``watch_list`` and ``silence`` (70 seconds): see `Reflector`. Used as an async context manager it starts and stops them.
     """
 
-    def __init__(self, client: Client, clock: Clock | None = None, *, watch_list: bool = False) -> None:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock | None = None,
+        *,
+        watch_list: bool = False,
+        silence: float = SILENCE,
+    ) -> None:
         self.client = client
         self.clock = clock or SystemClock()
         self._watch_list = watch_list
+        self._silence = silence
         self._informers: dict[Scope, Informer[Any]] = {}
         self._by_resource: dict[Resource, list[Informer[Any]]] = {}
         self._running = False
@@ -321,20 +331,29 @@ class InformerSet:
         scope = (kind, namespace, label_selector, field_selector)
         informer = self._informers.get(scope)
         if informer is None:
-            informer = Informer(
-                self.client,
-                kind,
-                clock=self.clock,
-                namespace=namespace,
-                label_selector=label_selector,
-                field_selector=field_selector,
-                watch_list=self._watch_list,
+            informer = self.apart(
+                kind, namespace=namespace, label_selector=label_selector, field_selector=field_selector
             )
             self._informers[scope] = informer
             self._by_resource.setdefault(kind.resource, []).append(informer)
             if self._running:
                 informer.start()
         return cast("Informer[T]", informer)
+
+    def apart(
+        self, kind: type[T], *, namespace: str = "", label_selector: str = "", field_selector: str = ""
+    ) -> Informer[T]:
+        """An informer like those of the set that is not in it: whoever asks for it starts and stops it."""
+        return Informer(
+            self.client,
+            kind,
+            clock=self.clock,
+            namespace=namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            watch_list=self._watch_list,
+            silence=self._silence,
+        )
 
     def every(self, kind: type[Object]) -> Sequence[Informer[Any]]:
         """All informers of a resource, those included that see a part of it or its metadata alone."""

@@ -39,7 +39,7 @@ from mooring.kube.errors import (
 )
 from mooring.kube.object import Object
 
-__all__ = ["Reflector", "Sink", "gc_suspended"]
+__all__ = ["SILENCE", "Reflector", "Sink", "gc_suspended"]
 
 T = TypeVar("T", bound=Object)
 

@@ -54,9 +54,9 @@ class Health:
         self._ready[name] = check
 
     def start(self, controllers: Callable[[], Iterable[Controller]]) -> None:
-        """Begin to watch the loop; a second call does nothing."""
+        """Begin to watch the loop, unless the clock waits for it; a second call does nothing."""
         self._controllers = controllers
-        if self._task is None:
+        if self._task is None and not self._clock.waits_for_work:
             self._last_tick = self._clock.monotonic()
             self._task = asyncio.create_task(self._watch_loop(), name="loop lag")
 

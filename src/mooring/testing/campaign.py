@@ -11,7 +11,9 @@ Plans follow Sieve's three rules (OSDI 2022), from the changes and requests of t
 - *stale state*: after a later change of the same object the process starts anew and finds lists from before it.
 
 and watches break, stall, end and lag at the changes that the operator watches. What cannot have mattered is pruned:
-requests that changed nothing, changes of what the operator does not watch, and changes after its last request.
+requests that changed nothing, changes of what the operator does not watch, and changes after its last request; and
+for what is seen late, changes of an object that changed once more before the operator did anything, and those amid
+a row of its own: not to see the next one, or the first, is as bad.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from typing import Any, Final
 from mooring.testing.branches import Branches, Outcome
 from mooring.testing.faults import Fault, FaultKind, Plan
 from mooring.testing.oracles import Reference, learn
-from mooring.testing.workload import LEASE, Change, Workload, elects, play
+from mooring.testing.workload import LEASE, Change, Trace, Workload, elects, play
 
 __all__ = ["Failure", "Result", "plans", "replay", "run_campaign"]
 
@@ -144,21 +146,39 @@ class _Changes:
 
     def __init__(self, reference: Reference) -> None:
         trace = reference.trace
-        self.requests = list(dict.fromkeys((one.by, one.by_nth) for one in trace.changes if one.by))
-        last = max((number for number, one in enumerate(trace.changes) if one.by), default=-1)
-        #: Watched ones that the operator wrote something after.
-        self.seen = [
-            one
-            for number, one in enumerate(trace.changes)
-            if number <= last and one.resource in trace.watched and not one.made_up
-        ]
+        given, later = trace.changes[: trace.given], trace.changes[trace.given :]
+        self.requests = list(dict.fromkeys((one.by, one.by_nth) for one in later if one.by))
+        last = max((number for number, one in enumerate(later) if one.by), default=-1)
+        #: Watched ones that the operator wrote something after, after the steps that are given.
+        self.seen = [one for one in later[: last + 1] if _is_seen(one, trace)]
+        #: The newest of each object before those.
+        self.before = list({one.key: one for one in given if _is_seen(one, trace)}.values())
+        self.acted_upon = {*self.before, *_acted_upon(later, self.seen)}
 
-    def pairs(self) -> Iterator[tuple[Change, Change]]:
+    def pairs(self, *, since: Sequence[Change] = ()) -> Iterator[tuple[Change, Change]]:
         """Each change with every later one of the same object."""
-        for number, one in enumerate(self.seen):
-            for later in self.seen[number + 1 :]:
+        for number, one in enumerate([*since, *self.seen], -len(since)):
+            for later in self.seen[max(0, number + 1) :]:
                 if later.key == one.key:
                     yield one, later
+
+
+def _is_seen(one: Change, trace: Trace) -> bool:
+    return one.resource in trace.watched and not one.made_up
+
+
+def _acted_upon(changes: Sequence[Change], seen: Sequence[Change]) -> set[Change]:
+    """Changes that were the newest of their objects when the operator next wrote something."""
+    found: set[Change] = set()
+    newest: dict[tuple[str, str, str], Change] = {}
+    watched = set(seen)
+    for one in changes:
+        if one.by:
+            found.update(newest.values())
+            newest.clear()
+        if one in watched:
+            newest[one.key] = one
+    return found.union(one for one in newest.values() if one.by)
 
 
 def _at_requests(changes: _Changes) -> Iterator[Fault]:
@@ -203,8 +223,8 @@ def _meaning(obj: dict[str, Any]) -> dict[str, Any]:
 def _stale(changes: _Changes) -> Iterator[Fault]:
     """From a change until the next of its object that matters."""
     told: set[Change] = set()
-    for one, later in changes.pairs():
-        if one not in told:
+    for one, later in changes.pairs(since=changes.before):
+        if one not in told and one in changes.acted_upon:
             told.add(one)
             yield Fault(kind="stale", at=one.at, nth=one.nth, until=later.at, until_nth=later.nth)
         if later.type == "DELETED" or (later.type == "ADDED" and one.type == "DELETED"):
@@ -220,8 +240,10 @@ def _watches(changes: _Changes) -> Iterator[Fault]:
         for one in (news[0], news[len(news) // 2], news[-1]):
             for kind in AT_WATCHES:
                 yield Fault(kind=kind, at=one.at, nth=one.nth)
-        for one in news:
-            yield Fault(kind="delay", at=one.at, nth=one.nth)
+        for before, one, after in zip([None, *news], news, [*news[1:], None], strict=False):
+            amid = before is not None and after is not None and all(x.by for x in (before, one, after))
+            if one in changes.acted_upon and not amid:
+                yield Fault(kind="delay", at=one.at, nth=one.nth)
 
 
 def _clocks(changes: _Changes) -> Iterator[Fault]:

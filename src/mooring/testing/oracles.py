@@ -26,8 +26,8 @@ __all__ = ["Reference", "learn"]
 Key = tuple[str, str, str]
 Leaves = dict[tuple[str, ...], Any]
 
-_UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_UID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z"
 #: What the server counts, and what says who wrote what when. A generation tells how often somebody changed his
 #: mind on the way; that the last one was observed is compared.
 _NEVER = ("resourceVersion", "managedFields", "uid", "creationTimestamp", "generation")
@@ -129,10 +129,10 @@ def _leaves_of(trace: Trace, unstable: frozenset[Key] = frozenset()) -> dict[Key
             number += 1
             unique = (*plain[:2], f"{plain[2]}#{number}")
         generation = obj["metadata"].get("generation", 0)
-        found[unique] = {
-            path: value - generation if path[-1] == "observedGeneration" else value
-            for path, value in _leaves(names.normal(obj), ())
-        }
+        leaves = found[unique] = _leaves(names.normal(obj))
+        for path in leaves:
+            if path[-1] == "observedGeneration":
+                leaves[path] -= generation
     return found
 
 
@@ -147,7 +147,9 @@ class _Names:
             if change.made_up:
                 made[meta["name"]] = f"{meta['generateName']}*"
         self._made = made
-        self._pattern = re.compile("|".join(map(re.escape, sorted(made, key=len, reverse=True))) or r"(?!)")
+        longest_first = map(re.escape, sorted(made, key=len, reverse=True))
+        self._pattern = re.compile("|".join([*longest_first, f"(?P<uid>{_UID})", f"(?P<time>{_TIME})"]))
+        self._texts: dict[str, str] = {}
 
     def key(self, key: Key) -> Key:
         """A key without what was made up."""
@@ -157,23 +159,25 @@ class _Names:
 
     def text(self, text: str) -> str:
         """A text without what differs from run to run."""
-        text = self._pattern.sub(lambda found: self._made[found[0]], text)
-        return _TIME.sub("<time>", _UID.sub("<uid>", text))
+        if (plain := self._texts.get(text)) is None:
+            plain = self._texts[text] = self._pattern.sub(self._plain, text)
+        return plain
+
+    def _plain(self, found: re.Match[str]) -> str:
+        return f"<{found.lastgroup}>" if found.lastgroup else self._made[found[0]]
 
     def normal(self, value: Any) -> Any:
         """A value without it; lists of objects are in an order of their own."""
         match value:
+            case str():
+                return "<address>" if _is_address(value) else self.text(value)
             case dict():
                 return {self.text(k): self.normal(v) for k, v in value.items() if k not in _NEVER}
             case list():
                 items = [self.normal(one) for one in value]
-                return (
-                    sorted(items, key=msgspec.json.encode)
-                    if any(isinstance(i, dict) for i in items)
-                    else items
-                )
-            case str():
-                return "<address>" if _is_address(value) else self.text(value)
+                if len(items) > 1 and any(isinstance(one, dict) for one in items):
+                    items.sort(key=msgspec.json.encode)
+                return items
         return value
 
 
@@ -187,13 +191,16 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    match value:
-        case dict() if value:
-            for name, inner in value.items():
-                yield from _leaves(inner, (*path, name))
-        case list() if value:
-            for number, inner in enumerate(value):
-                yield from _leaves(inner, (*path, str(number)))
-        case _:
-            yield path, value
+def _leaves(value: Any) -> Leaves:
+    """A value's parts that have none themselves, by path."""
+    found: Leaves = {}
+    left: list[tuple[tuple[str, ...], Any]] = [((), value)]
+    while left:
+        path, one = left.pop()
+        if one and isinstance(one, dict):
+            left += [((*path, name), inner) for name, inner in one.items()]
+        elif one and isinstance(one, list):
+            left += [((*path, str(number)), inner) for number, inner in enumerate(one)]
+        else:
+            found[path] = one
+    return found

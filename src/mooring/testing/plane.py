@@ -13,13 +13,15 @@ about a tenth of a second.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
-from mooring.kube import ApplyPatch, Client, Object
+from mooring.cache import InformerSet
+from mooring.kube import ApplyPatch, Client, Object, StreamResponse
 from mooring.kube.objects.core import PersistentVolume
 from mooring.local.api.server import ApiServer, LocalTransport
 from mooring.local.api.storage import Collection, Event
@@ -37,6 +39,8 @@ RESTLESS = frozenset({"leases.coordination.k8s.io", "events", "events.events.k8s
 #: Virtual seconds without a change after which all is settled, and in which that has to happen.
 QUIET, DEADLINE = 30.0, 3600.0
 #: Where volumes would be if a pod looked.
+#: Seconds that no run takes.
+FOREVER: Final = "1000000000"
 NOWHERE = Path("/nonexistent/mooring")
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -45,7 +49,8 @@ class ControlPlane:
     """An API server with its controllers and simulated nodes, from entering to leaving the context.
 
     ``model`` makes what says what the processes of pods do (`AlwaysReady`), ``nodes`` are the nodes' names; without
-    nodes no pod is scheduled. ``controllers=False`` leaves the API server alone. ``start``: the wall clock.
+    nodes no pod is scheduled. ``controllers=False`` leaves the API server alone, ``endpoints=False`` does without
+    Endpoints and EndpointSlices. ``start``: the wall clock.
     """
 
     def __init__(
@@ -54,12 +59,14 @@ class ControlPlane:
         model: Callable[[ControlPlane], PodModel] | None = None,
         nodes: Sequence[str] = ("node-1",),
         controllers: bool = True,
+        endpoints: bool = True,
         start: datetime = START,
     ) -> None:
         self.clock = Timeline(start)
         self._model = model
         self._nodes = tuple(nodes)
         self._controllers = controllers
+        self._endpoints = endpoints
         self._stack = AsyncExitStack()
         self._changed = 0.0
         self.server: ApiServer
@@ -84,10 +91,11 @@ class ControlPlane:
         await self._stack.aclose()
 
     async def _start_controllers(self) -> None:
-        manager = Manager(
-            Client(self.transport("controllers")), name="controllers", clock=self.clock, grace=0.0
-        )
-        register_for_tests(manager, directories=_Unmade(NOWHERE, NOWHERE))
+        client = Client(_Endless(self.transport("controllers")))
+        informers = InformerSet(client, self.clock, silence=math.inf)
+        self._stack.push_async_callback(informers.stop)
+        manager = Manager(client, name="controllers", clock=self.clock, informers=informers, grace=0.0)
+        register_for_tests(manager, directories=_Unmade(NOWHERE, NOWHERE), endpoints=self._endpoints)
         model = self._model(self) if self._model else None
         self.pods = SimulatedPods(manager, model=model, nodes=self._nodes)
         await self.pods.register(self.client)
@@ -142,6 +150,25 @@ class ControlPlane:
             if self.clock.monotonic() - began > within:
                 raise NotInTime(f"after {within:.0f} virtual seconds there are still changes")
             await asyncio.sleep(left)
+
+
+class _Endless:
+    """A transport whose watches do not end and have nothing to say between changes: here no stream is ever lost.
+
+    There are dozens of them, and all through the virtual hours nobody has to open them again.
+    """
+
+    def __init__(self, inner: LocalTransport) -> None:
+        self.request = inner.request
+        self.close = inner.close
+        self._inner = inner
+
+    def stream(
+        self, method: str, path: str, *, query: Mapping[str, str] | None = None, **options: Any
+    ) -> AbstractAsyncContextManager[StreamResponse]:
+        """See `Transport.stream`."""
+        asked = {**(query or {}), "allowWatchBookmarks": "false", "timeoutSeconds": FOREVER}
+        return self._inner.stream(method, path, query=asked, **options)
 
 
 class _Unmade(Directories):

@@ -38,6 +38,8 @@ class Timeline(Clock):
     asyncio's own.
     """
 
+    waits_for_work = True
+
     def __init__(self, start: datetime = START) -> None:
         self._start = start
         self._began = 0.0

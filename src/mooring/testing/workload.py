@@ -85,19 +85,23 @@ Monitor = Callable[[Change], str]
 class Workload:
     """An operator and what users do; see the module's text.
 
-    ``operator`` puts its controllers on a manager, anew for each process. ``model`` makes what its pods do, anew
+    ``operator`` puts its controllers on a manager, anew for each process. ``given`` are steps before those that it
+    is about: they are run, and no plan strikes in them (another workload's do). ``model`` makes what its pods do, anew
     for each run; ``secrets`` are words that may stand in Secrets and in specs of ``kinds`` alone; ``monitors`` look at every
     change. ``compared`` is given a resource (``pods``, ``deployments.apps``) and an object at the end, and returns
     what of it is compared: all, but where one tells of its past. ``controllers=False``: no other controllers, for
-    an operator whose children need none; it is faster.
+    an operator whose children need none; it is faster, and so is ``endpoints=False`` for one that asks for no
+    Endpoints and EndpointSlices.
     """
 
     name: str
     kinds: Sequence[type[Object]]
     operator: Callable[[Manager], object]
     steps: Sequence[Step]
+    given: Sequence[Step] = ()
     model: Callable[[ControlPlane], PodModel] | None = None
     controllers: bool = True
+    endpoints: bool = True
     secrets: Sequence[str] = ()
     monitors: Sequence[Monitor] = ()
     compared: Callable[[str, JsonObject], JsonObject] = lambda resource, obj: obj
@@ -109,6 +113,8 @@ class Trace:
 
     plan: Plan
     changes: list[Change] = field(default_factory=list)
+    #: How many of them there were after the steps that are given.
+    given: int = 0
     #: The operator's requests that change something, refused ones included, in order: moment and occurrence.
     requests: list[tuple[str, int]] = field(default_factory=list)
     #: What is there at the end, by resource, namespace and name.
@@ -149,7 +155,9 @@ async def run(
     """Fill a trace with a run under its plan; ``branch`` may put another plan in its place: see `Faults.branch`."""
     before = asyncio.all_tasks()
     with _Noted(trace), loaded_dice(str(start)), structlog.testing.capture_logs() as logs:
-        plane = ControlPlane(model=workload.model, controllers=workload.controllers, start=start)
+        plane = ControlPlane(
+            model=workload.model, controllers=workload.controllers, endpoints=workload.endpoints, start=start
+        )
         async with plane:
             await plane.define(*workload.kinds)
             await _Play(workload, plane, trace, elect=elect, branch=branch).run()
@@ -181,7 +189,9 @@ class _Play:
         plane.observe(self._note)
         operator = asyncio.create_task(self._operate(), name="operator's lives")
         try:
-            for step in self._workload.steps:
+            for number, step in enumerate((*self._workload.given, *self._workload.steps)):
+                if number == len(self._workload.given):
+                    trace.given = len(trace.changes)
                 await step(plane.client)
                 await plane.settle()
                 if (left := self._faults.over - plane.clock.monotonic()) > 0:

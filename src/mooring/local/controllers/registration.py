@@ -105,10 +105,11 @@ def register_for_nodes(manager: Manager, *, volumes: Path, locks: Path | None = 
         manager.add(part.controller())
 
 
-def register_for_tests(manager: Manager, *, directories: Directories) -> None:
+def register_for_tests(manager: Manager, *, directories: Directories, endpoints: bool) -> None:
     """Add what workloads need of a cluster whose nodes are simulated and never fail.
 
-    Left out are the life of nodes, autoscaling, signing, cron and roles; ``directories`` makes those of volumes.
+    Left out are the life of nodes, autoscaling, signing, cron and roles, and where it is asked for the addresses
+    behind Services; ``directories`` makes those of volumes.
     """
     sources = _Sources(manager)
     context = Context(manager.client, manager.informers, manager.clock, sources.of)
@@ -125,7 +126,7 @@ def register_for_tests(manager: Manager, *, directories: Directories) -> None:
         DeploymentController(context),
         DaemonSetController(context),
         JobController(context),
-        EndpointsController(context),
+        *([EndpointsController(context)] if endpoints else ()),
         ClaimController(context),
         VolumeController(context),
         Provisioner(context, directories),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Final
 
@@ -27,6 +28,7 @@ class Scoped:
         self._scope = scope
         self._lease = lease_name(operator, "namespaced")
         self._left: set[str] = set()
+        self._some_left = asyncio.Event()
         self._leases: Informer[coordination.Lease] | None = None
         if scope == "all":
             self._leases = manager.informers.of(
@@ -45,14 +47,18 @@ class Scoped:
         if not yields(lease, self._manager.clock.now()):
             return False
         self._left.add(namespace)
+        self._some_left.set()
         return True
 
     async def take_up(self, wake: Callable[[Key], None]) -> None:
         """Look again at what was left to namespaced operators once they are gone; a Lease runs out in silence."""
         while True:
+            await self._some_left.wait()
             for namespace in sorted(self._left):
                 if not self._yielded(namespace):
                     self._left.discard(namespace)
                     for one in self._manager.client.list(self._kind, namespace=namespace):
                         wake(key_of(one))
+            if not self._left:
+                self._some_left.clear()
             await self._manager.clock.sleep(TAKE_UP_PERIOD)

@@ -113,7 +113,7 @@ class GarbageCollector:
                 informer.add_handler(self._on_change)
                 return
         kind = metadata_kind(resource)
-        own: Informer[Any] = Informer(self._context.informers.client, kind, clock=self._context.clock)
+        own: Informer[Any] = self._context.informers.apart(kind)
         self._watched[name] = (kind, own, True)
         own.add_handler(self._on_change)
         own.start()
