@@ -58,7 +58,7 @@ def test_sentinels_that_can_are_told_to_ask_more_often_and_not_to_take_others_so
     scene = scene.sentinel("sentinel-1", periods={**PERIODS, "tilt-period": 30000, **late})
     move = is_a(Hasten, scene.sentinel("sentinel-2", periods=PERIODS).decide())
     assert [one.name for one in move.sentinels] == ["sentinel-1"]
-    assert (move.periods["info-period"], move.periods["publish-period"]) == (600, 2000)
+    assert (move.periods["info-period"], move.periods["publish-period"]) == (800, 2000)
     assert is_a(InSync, scene.sentinel("sentinel-1", periods=move.periods).decide())
 
 

@@ -24,11 +24,11 @@ __all__ = ["learning", "repair"]
 
 GOSSIP = 6.0
 """Seconds the sentinels get to tell each other of a new master before they are pointed by hand."""
-INFO_PERIOD = 600
+INFO_PERIOD = 800
 """Milliseconds between a sentinel's questions to the servers, where it can be told (10,000 of itself): that long
 a new replica, or who may not be elected, stays unknown to it. Its own candidates may be three periods old. From
 the moment a majority sees the master hang it asks every 1,000 whatever it was told, and names the new master to clients
-only once that one said so: with less than 1,000 before, its next question falls right after the promotion."""
+only once that one said so: with a little less before, its next question falls soon after the promotion."""
 PERIODS = {
     "info-period": INFO_PERIOD,
     # Four of these a server may lead, though it is remembered as a replica, before it is made to follow (sentinel.c): so
