@@ -69,16 +69,19 @@ def _deployment(name: str) -> Workload:
     async def delete(client: Client) -> None:
         await client.delete(kind, "shop", namespace="default")
 
-    steps: dict[str, tuple[Step, ...]] = {
-        "resize": (create, edit(size=3), edit(size=0), edit(size=1)),
-        "roll": (create, edit(image="mysql:8.4"), edit(image="mysql:8.0")),
-        "delete": (create, delete, create, delete),
-    }
+    first = (create,)
+    given, steps = {
+        "create": ((), first),
+        "resize": (first, (edit(size=3), edit(size=0), edit(size=1))),
+        "roll": (first, (edit(image="mysql:8.4"), edit(image="mysql:8.0"))),
+        "delete": (first, (delete, create, delete)),
+    }[name]
     return Workload(
         name=f"deployment-{name}",
         kinds=(kind,),
         operator=lambda manager: run_actor(example.MySQLActor(), manager),
-        steps=steps[name],
+        given=given,
+        steps=steps,
         endpoints=False,
     )
 
@@ -94,12 +97,14 @@ def _without_past(resource: str, obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sentinel(name: str) -> Workload:
-    """The Redis sentinel operator on servers that only answer."""
+    """The Redis sentinel operator on the servers of bench/redis_model.py."""
 
-    async def create(client: Client) -> None:
-        document = manifest("demo", persistence=False)
-        body = msgspec.json.encode(document)
-        await client.request("POST", RedisCluster.resource.path(namespace="default"), body=body)
+    def create(**spec: Any) -> Step:
+        async def step(client: Client) -> None:
+            body = msgspec.json.encode(manifest("demo", **{"persistence": False, **spec}))
+            await client.request("POST", RedisCluster.resource.path(namespace="default"), body=body)
+
+        return step
 
     def edit(**spec: Any) -> Step:
         async def step(client: Client) -> None:
@@ -110,25 +115,40 @@ def _sentinel(name: str) -> Workload:
     async def delete(client: Client) -> None:
         await client.delete(RedisCluster, "demo", namespace="default")
 
-    steps: dict[str, tuple[Step, ...]] = {
-        "create": (create,),
-        "resize": (create, edit(size=5), edit(size=3)),
-        "configure": (create, edit(config={"maxmemory-policy": "allkeys-lru"}), edit(config=None)),
-        "delete": (create, delete, create),
-    }
+    more = {"requests": {"cpu": "20m", "memory": "32Mi"}}
+    small = (create(),)
+    given, steps = {
+        "create": ((), (create(persistence=True),)),
+        "grow": (small, (edit(size=5),)),
+        "shrink": ((create(size=5),), (edit(size=3),)),
+        "watchers": (small, (edit(sentinel={"replicas": 5}), edit(sentinel={"replicas": 3}))),
+        "configure": (small, (edit(config={"maxmemory-policy": "allkeys-lru"}), edit(config=None))),
+        "restart": (small, (edit(config={"tcp-backlog": "64"}, configPolicy="roll"),)),
+        "password": ((create(password=_OLD),), (edit(password=_NEW),)),
+        "protect": (small, (edit(password=_NEW), edit(password=None))),
+        "roll": (small, (edit(resources=more),)),
+        "roll-watchers": (small, (edit(sentinel={"resources": more}),)),
+        "delete": ((create(persistence=True),), (delete, create(persistence=True))),
+    }[name]
     return Workload(
         name=f"sentinel-{name}",
         kinds=(RedisCluster,),
         operator=register,
-        steps=steps[name],
+        given=given,
+        steps=steps,
         model=Model,
         endpoints=False,
+        secrets=(_OLD, _NEW),
         compared=_without_past,
     )
 
 
-_DEPLOYMENT = ("resize", "roll", "delete")
-_SENTINEL = ("create", "resize", "configure", "delete")
+_OLD, _NEW = "correct-horse-battery", "staple-of-another-year"
+_DEPLOYMENT = ("create", "resize", "roll", "delete")
+_SENTINEL = (
+    *("create", "grow", "shrink", "watchers", "configure", "restart", "password", "protect"),
+    *("roll", "roll-watchers", "delete"),
+)
 WORKLOADS: dict[str, Callable[[], Workload]] = {
     **{f"deployment-{name}": functools.partial(_deployment, name) for name in _DEPLOYMENT},
     **{f"sentinel-{name}": functools.partial(_sentinel, name) for name in _SENTINEL},

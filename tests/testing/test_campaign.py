@@ -28,7 +28,7 @@ from mooring.runtime import Controller, Done, Manager, Result, crd
 from mooring.testing.campaign import plans, replay, run_campaign
 from mooring.testing.faults import Fault, Plan
 from mooring.testing.oracles import learn
-from mooring.testing.workload import Workload, play
+from mooring.testing.workload import Change, Trace, Workload, play
 
 
 class PairSpec(Part, frozen=True, kw_only=True):
@@ -333,3 +333,65 @@ async def test_plans_are_for_what_mattered_alone() -> None:
     }
     moments = {plan.faults[0].at for plan in derived}
     assert not any("leases" in moment or "events" in moment or "namespaces " in moment for moment in moments)
+
+
+async def test_no_plan_strikes_in_the_steps_that_are_given() -> None:
+    async def lose_one(client: Client) -> None:
+        await client.delete(ConfigMap, "left", namespace="default")
+
+    later = Workload(**{**vars(workload(sound)), "given": (create,), "steps": (lose_one,)})
+    reference = await learn(later)
+
+    derived = {plan.faults[0] for plan in plans(reference, "pairs")}
+
+    first = "POST /api/v1/namespaces/default/configmaps"
+    crashes = {(one.at, one.nth) for one in derived if one.kind == "crash-after"}
+    assert crashes == {(first, 3)}
+    assert {one.until for one in derived if one.kind == "stale"} == {
+        "DELETED configmaps default/left",
+        "ADDED configmaps default/left",
+    }
+    assert not (await run_campaign(later)).failures
+
+
+async def test_news_that_nobody_acted_upon_are_not_held_back() -> None:
+    async def edit_twice(client: Client) -> None:
+        for text in ("one", "two"):
+            await client.patch(Pair, "p", MergePatch({"spec": {"text": text}}), namespace="default")
+
+    async def tells(manager: Manager, pair: Pair) -> None:
+        await say(manager, pair, f"has {pair.spec.text if pair.spec else None}")
+
+    edited = Workload(**{**vars(workload(tells)), "given": (create,), "steps": (edit_twice,)})
+
+    derived = {plan.faults[0] for plan in plans(await learn(edited), "pairs")}
+
+    held = {one.nth for one in derived if one.kind == "delay" and one.at.startswith("MODIFIED pairs")}
+    assert held == {3, 4, 5}, "2 is the first edit, which the second followed at once"
+
+
+def traced(*texts: str) -> Trace:
+    """A run that ended with ConfigMaps of made-up names, in the order of these names."""
+    trace = Trace(Plan())
+    for number, text in enumerate(texts):
+        meta = {"name": f"p-{number}x{number}", "generateName": "p-", "namespace": "default"}
+        made = {"metadata": meta, "data": {"text": text}}
+        change = Change("ADDED configmaps", 1, "", 0, "configmaps", "ADDED", made, None)
+        trace.changes.append(change)
+        trace.state[change.key] = made
+    return trace
+
+
+async def test_objects_of_made_up_names_are_compared_by_what_they_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = iter([traced("a", "b"), traced("b", "a")])
+
+    async def runs_in_turn(*_: object, **__: object) -> Trace:
+        return next(runs)
+
+    monkeypatch.setattr("mooring.testing.oracles.play", runs_in_turn)
+    reference = await learn(workload(sound))
+
+    assert reference.judge(traced("b", "a")) == []
+    assert reference.judge(traced("a", "c")) == ["configmaps default/p-*#2: data.text is 'c', not 'b'"]

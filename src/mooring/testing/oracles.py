@@ -119,20 +119,21 @@ def _counts(trace: Trace, unstable: frozenset[Key] = frozenset()) -> Counter[tup
 
 
 def _leaves_of(trace: Trace, unstable: frozenset[Key] = frozenset()) -> dict[Key, Leaves]:
-    """The end state as paths and values, objects of made-up names numbered."""
+    """The end state as paths and values, objects of made-up names numbered in the order of what they say."""
     names = _Names(trace, unstable)
-    found: dict[Key, Leaves] = {}
-    for key, obj in sorted(trace.state.items(), key=lambda item: item[0]):
-        plain = names.key(key)
-        number, unique = 1, plain
-        while unique in found:
-            number += 1
-            unique = (*plain[:2], f"{plain[2]}#{number}")
-        generation = obj["metadata"].get("generation", 0)
-        leaves = found[unique] = _leaves(names.normal(obj))
+    alike: dict[Key, list[Leaves]] = {}
+    for key, obj in trace.state.items():
+        leaves = _leaves(names.normal(obj))
         for path in leaves:
             if path[-1] == "observedGeneration":
-                leaves[path] -= generation
+                leaves[path] -= obj["metadata"].get("generation", 0)
+        alike.setdefault(names.key(key), []).append(leaves)
+    found: dict[Key, Leaves] = {}
+    for plain, several in alike.items():
+        if len(several) > 1:
+            several.sort(key=lambda leaves: sorted((path, str(value)) for path, value in leaves.items()))
+        for number, leaves in enumerate(several, 1):
+            found[(*plain[:2], f"{plain[2]}#{number}") if number > 1 else plain] = leaves
     return found
 
 
