@@ -1,21 +1,22 @@
-"""The servers of bench/simulated.py without sockets: for campaigns, in virtual time.
+"""The servers of bench/redis_world.py in the pods of a `ControlPlane`: for campaigns, in virtual time.
 
-`Model` is told of pods by the simulated nodes; `in_memory` lets the operators' `Dial` reach its servers. What
-the servers answer, and what they leave out (replication, elections, passwords), is said there.
+`Model` is told of pods by the simulated nodes; `in_memory` lets the operators' `Dial` reach its servers.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from bench.simulated import Sentinel, Server, World
+from bench.redis_world import Error, Sentinel, Server, Session, World
+from redis._parsers.base import BaseParser
 from redis.exceptions import ConnectionError as NoConnection
-from redis.exceptions import ResponseError
 
 from mooring.kube import Key
 from mooring.kube.objects.core import Pod
@@ -23,10 +24,10 @@ from mooring.operators.redis.dial import Address, Dial
 from mooring.operators.redis.parameters import canonical
 from mooring.operators.redis.sentinel.names import cluster_of
 from mooring.operators.redis.sentinel.settings import parse_live
-from mooring.operators.redis.sentinel.topology import GATE, REDIS_PORT, SENTINEL_PORT
+from mooring.operators.redis.sentinel.topology import GATE
 from mooring.testing.plane import ControlPlane
 
-__all__ = ["Model", "in_memory"]
+__all__ = ["Connection", "Model", "in_memory"]
 
 
 class Model:
@@ -35,7 +36,7 @@ class Model:
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
         self._ips: dict[str, str] = {}
-        self.world = World()
+        self.world = World(used=True)
         _worlds[:] = [self.world]
 
     def started(self, pod: Pod, ip: str) -> None:
@@ -46,10 +47,13 @@ class Model:
         self._ips[uid] = ip
         cluster = f"{namespace}/{cluster_of(pod.metadata.labels)}"
         if "-sentinel-" in name:
-            self.world.sentinels[ip] = Sentinel(cluster, ip)
+            # As in its start script: a new pod of the name is the same sentinel to its peers.
+            id = hashlib.sha1(f"{namespace}/{name}".encode(), usedforsecurity=False).hexdigest()
+            self.world.sentinels[ip] = Sentinel(cluster, ip, my_id=id)
             return
         config = {canonical(key): value for key, value in self._config(pod).items()}
         config["replica-priority"] = "0"  # the arguments of every start
+        config["requirepass"] = config["masterauth"] = self._password(pod)
         key = Key(namespace, name)
         self.world.servers[ip] = Server(cluster, ip, config, lambda: self._plane.pods.look(key))
 
@@ -67,13 +71,25 @@ class Model:
     def _config(self, pod: Pod) -> dict[str, str]:
         """What a server reads at its start: the mounted files."""
         found: dict[str, str] = {}
-        maps = self._plane.server.cluster.store.collection("configmaps")
         for volume in (pod.spec.volumes if pod.spec else None) or ():
-            name = volume.config_map.name if volume.config_map else None
-            entry = maps.get((pod.metadata.namespace or "", name)) if name else None
-            for file, text in sorted(((entry.obj.get("data") or {}) if entry else {}).items(), reverse=True):
+            data = self._data(pod, "configmaps", volume.config_map.name if volume.config_map else None)
+            for file, text in sorted(data.items(), reverse=True):
                 found |= parse_live(text) if file.endswith(".conf") else {}
         return found
+
+    def _password(self, pod: Pod) -> str:
+        """The one it reads at its start; "" when there is none."""
+        for volume in (pod.spec.volumes if pod.spec else None) or ():
+            data = self._data(pod, "secrets", volume.secret.secret_name if volume.secret else None)
+            if "password" in data:
+                return base64.b64decode(data["password"]).decode()
+        return ""
+
+    def _data(self, pod: Pod, resource: str, name: str | None) -> dict[str, str]:
+        """What a ConfigMap or Secret holds; nothing when it is not there."""
+        collection = self._plane.server.cluster.store.collection(resource)
+        entry = collection.get((pod.metadata.namespace or "", name)) if name else None
+        return (entry.obj.get("data") or {}) if entry else {}
 
 
 _worlds: list[World] = []
@@ -83,28 +99,31 @@ _worlds: list[World] = []
 def in_memory() -> Iterator[None]:
     """Every `Dial` reaches the servers of the newest `Model`, until the end of the block."""
 
-    def connection(dial: Dial, address: Address, reply_timeout: float) -> _Connection:
-        return _Connection(_worlds[-1], address)
+    def connection(dial: Dial, address: Address, reply_timeout: float) -> Connection:
+        return Connection(_worlds[-1], address)
 
     with mock.patch.object(Dial, "_connection", connection):
         yield
 
 
-class _Connection:
+class Connection:
     """As much of redis-py's connection as `Dial` uses."""
 
     def __init__(self, world: World, address: Address) -> None:
         self._world, self._address = world, address
+        self._session: Session | None = None
         self._answers: deque[Any] = deque()
 
-    def _there(self) -> None:
-        world, (ip, port) = self._world, self._address
-        if ip not in (world.sentinels if port == SENTINEL_PORT else world.servers):
-            raise NoConnection("connection refused")
+    def _answer(self, words: Sequence[str]) -> Any:
+        try:
+            self._session = self._session or self._world.session(*self._address)
+            return self._session.answer(words)
+        except KeyError:
+            raise NoConnection("connection refused") from None
 
     async def connect_check_health(self) -> None:
         await asyncio.sleep(0)
-        self._there()
+        self._answer(["PING"])
 
     def pack_commands(self, commands: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
         return list(commands)
@@ -114,45 +133,16 @@ class _Connection:
             await self.send_command(*words)
 
     async def send_command(self, *words: Any, check_health: bool = True) -> None:
-        self._there()
         said = [word.decode() if isinstance(word, bytes) else str(word) for word in words]
-        port = SENTINEL_PORT if self._address.port == SENTINEL_PORT else REDIS_PORT
-        self._answers.append(_decoded(self._world.answer(self._address.ip, port, said)))
+        self._answers.append(self._answer(said))
 
     async def read_response(self, **_: Any) -> Any:
         if not self._answers:
             await asyncio.Event().wait()  # a subscriber to whom nothing happens
         answer = self._answers.popleft()
-        if isinstance(answer, Exception):
-            raise answer
+        if isinstance(answer, Error):
+            raise BaseParser.parse_error(answer.text)  # type: ignore[no-untyped-call]
         return answer
 
     async def disconnect(self, *, nowait: bool = False) -> None:
         self._answers.clear()
-
-
-def _decoded(data: bytes) -> Any:
-    value, rest = _value(data)
-    assert not rest, rest
-    return value
-
-
-def _value(data: bytes) -> tuple[Any, bytes]:
-    """One value of the protocol, and what follows it."""
-    head, rest = data.split(b"\r\n", 1)
-    kind, text = head[:1], head[1:].decode()
-    match kind:
-        case b"+":
-            return text, rest
-        case b"-":
-            return ResponseError(text.removeprefix("ERR ")), rest
-        case b":":
-            return int(text), rest
-        case b"$":
-            size = int(text)
-            return rest[:size].decode(), rest[size + 2 :]
-    items = []
-    for _ in range(int(text)):
-        one, rest = _value(rest)
-        items.append(one)
-    return items, rest

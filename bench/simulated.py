@@ -1,9 +1,8 @@
 """Redis servers and sentinels that only answer, and a node that only says its pods run: for counting at scale.
 
 Every pod gets a loopback address and a listener there that speaks as much of Redis' protocol as an operator
-asks. Roles, priorities, keys and what sentinels know change as they are told to; replication and elections do
-not happen, a follower is in sync at once, nothing ever fails. Connections are real, so what the operator
-spends on them is real too.
+asks; what it answers is in bench/redis_world.py. Connections are real, so what the operator spends on them is
+real too.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import secrets
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from ipaddress import IPv4Address
 from typing import Any
+
+from bench.redis_world import Error, Sentinel, Server, World
 
 from mooring.cache.clock import rfc3339
 from mooring.kube import Client, Key, MergePatch, NotFound
@@ -26,215 +25,41 @@ from mooring.kube.objects.meta import ObjectMeta
 from mooring.operators.redis.parameters import canonical
 from mooring.operators.redis.sentinel.names import cluster_of
 from mooring.operators.redis.sentinel.settings import parse_live
-from mooring.operators.redis.sentinel.topology import GATE, MASTER_NAME, REDIS_PORT, SENTINEL_PORT
+from mooring.operators.redis.sentinel.topology import GATE, REDIS_PORT, SENTINEL_PORT
 from mooring.runtime import Manager
 from mooring.runtime.controller import Controller, Done, Result
 
 __all__ = ["SimulatedNode"]
 
 NODE = "simulated"
-VERSION = "7.0.15"
 RENEW = 10.0
 """Seconds between two renewals of the node's Lease."""
 FIRST = IPv4Address("127.2.0.1")
 
 
-@dataclass
-class Server:
-    """One data server."""
-
-    cluster: str
-    ip: str
-    config: dict[str, str]
-    changed: Callable[[], None]
-    run_id: str = field(default_factory=lambda: secrets.token_hex(20))
-    replid: str = field(default_factory=lambda: secrets.token_hex(20))
-    master: tuple[str, int] | None = (GATE.ip, GATE.port)
-
-
-@dataclass
-class Sentinel:
-    """One sentinel."""
-
-    cluster: str
-    ip: str
-    my_id: str = field(default_factory=lambda: secrets.token_hex(20))
-    master: tuple[str, int] | None = None
-    settings: dict[str, str] = field(default_factory=dict)
-    info_period: str = "10000"
-
-
-class World:
-    """All servers and sentinels, by address."""
-
-    def __init__(self) -> None:
-        self.servers: dict[str, Server] = {}
-        self.sentinels: dict[str, Sentinel] = {}
-
-    def answer(self, ip: str, port: int, words: Sequence[str]) -> bytes:
-        """The reply to one command."""
-        if port == SENTINEL_PORT:
-            return self._of_sentinel(self.sentinels[ip], words)
-        return self._of_server(self.servers[ip], words)
-
-    # --- data servers
-
-    def _of_server(self, it: Server, words: Sequence[str]) -> bytes:
-        match [words[0].upper(), *words[1:]]:
-            case ["INFO", *_]:
-                return _bulk(self._info(it))
-            case ["CONFIG", "GET", key]:
-                value = it.config.get(canonical(key))
-                return _array([] if value is None else [key, value])
-            case ["CONFIG", "SET", key, value]:
-                it.config[canonical(key)] = value
-                return _OK
-            case ["SLAVEOF", host, port]:
-                self._follow(it, None if host == "NO" else (host, int(port)))
-                return _OK
-            case ["ACL", "GETUSER", _]:
-                return _array(["flags", ["on", "nopass"], "passwords", []])
-            case ["ROLE"]:
-                return _array(["slave" if it.master else "master"])
-        return _unknown(words)
-
-    def _follow(self, it: Server, master: tuple[str, int] | None) -> None:
-        it.master = master
-        leader = self.servers.get(master[0]) if master else None
-        if leader is not None:
-            it.replid = leader.replid
-        it.changed()
-
-    def _info(self, it: Server) -> str:
-        lines = [f"redis_version:{VERSION}", f"run_id:{it.run_id}", "loading:0", "rdb_bgsave_in_progress:0"]
-        lines += ["aof_rewrite_in_progress:0", f"master_replid:{it.replid}", f"master_replid2:{'0' * 40}"]
-        lines += ["second_repl_offset:-1"]
-        if it.master is None or it.master[0] in self.servers:  # a held back one has nothing yet
-            lines.append("db0:keys=1,expires=0,avg_ttl=0")
-        if it.master is None:
-            lines += ["role:master", "master_repl_offset:1000"]
-            followers = self._followers(it.ip)
-            lines += [
-                f"slave{number}:ip={one.ip},port={REDIS_PORT},state=online,offset=1000,lag=0"
-                for number, one in enumerate(followers)
-            ]
-            return "\r\n".join(lines)
-        up = it.master[0] in self.servers
-        lines += ["role:slave", f"master_host:{it.master[0]}", f"master_port:{it.master[1]}"]
-        lines += [f"master_link_status:{'up' if up else 'down'}", "master_sync_in_progress:0"]
-        lines += ["slave_repl_offset:1000", f"slave_priority:{it.config.get('replica-priority', '100')}"]
-        return "\r\n".join(lines)
-
-    def _followers(self, ip: str) -> list[Server]:
-        cluster = self.servers[ip].cluster if ip in self.servers else ""
-        return [
-            one
-            for one in self.servers.values()
-            if one.cluster == cluster and one.master and one.master[0] == ip
-        ]
-
-    # --- sentinels
-
-    def _of_sentinel(self, it: Sentinel, words: Sequence[str]) -> bytes:
-        match [word.upper() if at < 2 else word for at, word in enumerate(words)]:
-            case ["SENTINEL", "MASTERS"]:
-                return _array([self._master(it)] if it.master else [])
-            case ["SENTINEL", "SLAVES", _]:
-                return _array(
-                    [self._replica(one) for one in self._followers(it.master[0])] if it.master else []
-                )
-            case ["SENTINEL", "SENTINELS", _]:
-                return _array([_peer(one) for one in self._peers(it)])
-            case ["SENTINEL", "CKQUORUM", _]:
-                return _OK if it.master else b"-ERR No such master with that name\r\n"
-            case ["SENTINEL", "MYID"]:
-                return _bulk(it.my_id)
-            case ["SENTINEL", "DEBUG", *pairs]:
-                given = dict(zip(pairs[::2], pairs[1::2], strict=True))
-                it.info_period = given.get("info-period", it.info_period)
-                return _OK if pairs else _array(["INFO-PERIOD", it.info_period, *_TIMERS])
-            case ["SENTINEL", "REMOVE", _]:
-                it.master = None
-                return _OK
-            case ["SENTINEL", "MONITOR", _, host, port, quorum]:
-                it.master, it.settings = (host, int(port)), {"quorum": quorum}
-                return _OK
-            case ["SENTINEL", "SET", _, name, value]:
-                it.settings[name] = value
-                return _OK
-            case ["INFO", *_]:
-                return _bulk(f"redis_version:{VERSION}")
-            case ["PSUBSCRIBE", pattern]:
-                return b"*3\r\n" + _bulk("psubscribe") + _bulk(pattern) + b":1\r\n"
-        return _unknown(words)
-
-    def _peers(self, it: Sentinel) -> list[Sentinel]:
-        return [
-            one
-            for one in self.sentinels.values()
-            if one is not it and one.cluster == it.cluster and one.master and one.master == it.master
-        ]
-
-    def _master(self, it: Sentinel) -> list[str]:
-        assert it.master is not None
-        pairs = {"name": MASTER_NAME, "ip": it.master[0], "port": str(it.master[1]), "flags": "master"}
-        return [
-            word for pair in {**_LINK, **pairs, "config-epoch": "0", **it.settings}.items() for word in pair
-        ]
-
-    def _replica(self, one: Server) -> list[str]:
-        priority = one.config.get("replica-priority", "100")
-        pairs = {"ip": one.ip, "port": str(REDIS_PORT), "flags": "slave", "slave-priority": priority}
-        return [word for pair in {**_LINK, **_REPLICATION, **pairs}.items() for word in pair]
-
-
-def _peer(one: Sentinel) -> list[str]:
-    pairs = {"ip": one.ip, "port": str(SENTINEL_PORT), "flags": "sentinel", "runid": one.my_id}
-    return [word for pair in {**_LINK, **pairs}.items() for word in pair]
-
-
-#: What a sentinel of 7.0 tells besides: nobody decides by it, but it has to be read.
-_LINK = dict.fromkeys(
-    (
-        *("name", "runid", "link-pending-commands", "link-refcount", "last-ping-sent", "last-ok-ping-reply"),
-        *("last-ping-reply", "down-after-milliseconds", "info-refresh", "role-reported-time", "num-slaves"),
-    ),
-    "0123456789",
-)
-_REPLICATION = dict.fromkeys(
-    (
-        *("role-reported", "master-link-down-time", "master-link-status", "master-host", "master-port"),
-        *("slave-repl-offset", "replica-announced"),
-    ),
-    "slave",
-)
-_TIMERS = [word for number in range(12) for word in (f"TIMER-{number}", "10000")]
-
-
 # --- the protocol ---
 
-_OK = b"+OK\r\n"
 
-
-def _bulk(text: str) -> bytes:
-    data = text.encode()
+def encode(answer: Any) -> bytes:
+    """An answer of the model as the protocol has it; a status is a bulk string like any other."""
+    match answer:
+        case Error():
+            return f"-{answer.text}\r\n".encode()
+        case None:
+            return b"$-1\r\n"
+        case int():
+            return b":%d\r\n" % answer
+        case list():
+            return b"*%d\r\n" % len(answer) + b"".join(map(encode, answer))
+    data = str(answer).encode()
     return b"$%d\r\n%b\r\n" % (len(data), data)
-
-
-def _array(items: Sequence[Any]) -> bytes:
-    parts = [_array(one) if isinstance(one, list) else _bulk(str(one)) for one in items]
-    return b"*%d\r\n" % len(items) + b"".join(parts)
-
-
-def _unknown(words: Sequence[str]) -> bytes:
-    return f"-ERR the simulation does not know {' '.join(words[:2])}\r\n".encode()
 
 
 class _Connection(asyncio.Protocol):
     """One client of one simulated server."""
 
     def __init__(self, world: World, ip: str, port: int) -> None:
-        self._world, self._ip, self._port = world, ip, port
+        self._session = world.session(ip, port)
         self._data = b""
         self._transport: asyncio.Transport
 
@@ -244,7 +69,7 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._data += data
-        answers = [self._world.answer(self._ip, self._port, words) for words in self._commands()]
+        answers = [encode(self._session.answer(words)) for words in self._commands()]
         if answers:
             self._transport.write(b"".join(answers))
 
@@ -268,7 +93,7 @@ class SimulatedNode:
     def __init__(self, client: Client) -> None:
         self.manager = Manager(client, name="simulated-node")
         self._client = client
-        self._world = World()
+        self._world = World(used=True)
         self._addresses = (str(FIRST + number) for number in itertools.count())
         self._ips: dict[str, str] = {}
         self._files: dict[Key, dict[str, str]] = {}
