@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from mooring.cli import tests
+from mooring.cli import main, tests
+from mooring.local.node import rootless
 
 SLOW = """
 import os, pathlib, sys, time
@@ -50,3 +52,64 @@ def test_a_tier_that_fails_ends_the_builds(tmp_path: Path) -> None:
 def test_nothing_is_built_for_tiers_that_need_nothing(tmp_path: Path) -> None:
     with tests._building(tmp_path, ["unit", "embedded"]) as built:
         built()
+
+
+def status(*words: str) -> object:
+    """The exit status of the command."""
+    with pytest.raises(SystemExit) as ended:
+        main.main(["test", *words])
+    return ended.value.code
+
+
+@pytest.fixture
+def plain_user(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """A user who is not root, with every package at hand; the arguments of the pytests that would have run."""
+    ran: list[list[str]] = []
+
+    def pytest_runs(arguments: list[str], **_: object) -> int:
+        ran.append(arguments)
+        return 0
+
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(tests, "ensure", lambda programs: None)
+    monkeypatch.setattr(tests, "_pytest", pytest_runs)
+    monkeypatch.setattr(tests, "_building", lambda root, tiers: nullcontext(lambda: None))
+    monkeypatch.setenv("PATH", os.environ["PATH"])  # the command adds to it
+    monkeypatch.delenv("CI", raising=False)
+    return ran
+
+
+def test_a_tier_that_needs_root_says_so_and_is_left_out_for_a_plain_user(
+    plain_user: list[list[str]],
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert status("--all") == 0
+    assert "tier cluster needs root, for a kubelet and containerd: left out" in capfd.readouterr().err
+    marked = [arguments[arguments.index("-m") + 1] for arguments in plain_user]
+    assert tests.TIERS["full"].marked in marked
+    assert tests.TIERS["cluster"].marked not in marked
+
+
+@pytest.mark.parametrize("words", [["--tier", "cluster"], ["--all"]], ids=["named", "in CI"])
+def test_it_fails_where_it_was_asked_for_or_decides(
+    words: list[str],
+    plain_user: list[list[str]],
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if words == ["--all"]:
+        monkeypatch.setenv("CI", "true")
+    assert status(*words) == 1
+    assert "tier cluster needs root" in capfd.readouterr().err
+
+
+def test_a_tier_whose_sandboxes_cannot_be_made_fails_with_the_reason(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    monkeypatch.setattr(tests, "ensure", lambda programs: None)
+    monkeypatch.setattr(rootless, "needed", lambda: True)
+    monkeypatch.setattr(rootless, "trouble", lambda: "user namespaces are switched off here")
+    assert status("--tier", "embedded") == 1
+    assert "mooring: user namespaces are switched off here" in capfd.readouterr().err
