@@ -22,12 +22,16 @@ from mooring.kube import Key
 from mooring.kube.objects.core import Pod
 from mooring.operators.redis.dial import Address, Dial
 from mooring.operators.redis.parameters import canonical
-from mooring.operators.redis.sentinel.names import cluster_of
+from mooring.operators.redis.sentinel.names import ROLE, cluster_of
 from mooring.operators.redis.sentinel.settings import parse_live
 from mooring.operators.redis.sentinel.topology import GATE
+from mooring.testing.monitors import kept, owned
 from mooring.testing.plane import ControlPlane
+from mooring.testing.workload import Change, Monitor
 
-__all__ = ["Connection", "Model", "in_memory"]
+__all__ = ["Connection", "Model", "in_memory", "monitors"]
+
+JsonObject = dict[str, Any]
 
 
 class Model:
@@ -37,7 +41,10 @@ class Model:
         self._plane = plane
         self._ips: dict[str, str] = {}
         self.world = World(used=True)
-        _worlds[:] = [self.world]
+        _models[:] = [self]
+        #: What the servers did that they never may; see `monitors`.
+        self.wrong: list[str] = []
+        self.world.moved = self._look_for_two
 
     def started(self, pod: Pod, ip: str) -> None:
         """See `PodModel.started`."""
@@ -68,6 +75,42 @@ class Model:
         self.world.servers.pop(ip, None)
         self.world.sentinels.pop(ip, None)
 
+    def _look_for_two(self) -> None:
+        """Two masters that take writes onto the same data: one of the two will be lost."""
+        for cluster, masters in self.world.accepting().items():
+            alike = [
+                one
+                for one in masters
+                if any(set(one.data) & set(two.data) for two in masters if two is not one)
+            ]
+            if alike:
+                named = " and ".join(sorted(one.ip for one in alike))
+                self.wrong.append(f"two masters of one lineage take writes in {cluster}: {named}")
+
+    def pods(self, namespace: str, cluster: str) -> list[JsonObject]:
+        """A cluster's pods, but for those that leave."""
+        found = [entry.obj for entry in self._plane.server.cluster.store.collection("pods")]
+        ours = [one for one in found if cluster_of(one["metadata"].get("labels")) == cluster]
+        return [one for one in ours if one["metadata"]["namespace"] == namespace and not _leaves(one)]
+
+    def missing_without(self, pod: JsonObject) -> str:
+        """What its cluster lacks once a pod is gone, or ""."""
+        meta, world = pod["metadata"], self.world
+        others = self.pods(meta["namespace"], cluster_of(meta.get("labels")))
+        ips = {(one.get("status") or {}).get("podIP", "") for one in others} - {
+            pod["status"].get("podIP", "")
+        }
+        if "-sentinel-" in meta["name"]:
+            watching = [it for ip, it in world.sentinels.items() if ip in ips and it.master]
+            quorum = max((int(it.settings["quorum"]) for it in watching), default=2)
+            return "" if len(watching) >= quorum else f"no quorum of sentinels is left without {meta['name']}"
+        servers = [it for ip, it in world.servers.items() if ip in ips]
+        masters = [it for it in servers if it.master is None]
+        if not masters:
+            return f"no master is left without {meta['name']}"
+        synced = any(one.ip in ips for one in world.followers(masters[0].ip))
+        return "" if synced else f"no replica in sync is left without {meta['name']}"
+
     def _config(self, pod: Pod) -> dict[str, str]:
         """What a server reads at its start: the mounted files."""
         found: dict[str, str] = {}
@@ -92,7 +135,7 @@ class Model:
         return (entry.obj.get("data") or {}) if entry else {}
 
 
-_worlds: list[World] = []
+_models: list[Model] = []
 
 
 @contextmanager
@@ -100,10 +143,62 @@ def in_memory() -> Iterator[None]:
     """Every `Dial` reaches the servers of the newest `Model`, until the end of the block."""
 
     def connection(dial: Dial, address: Address, reply_timeout: float) -> Connection:
-        return Connection(_worlds[-1], address)
+        return Connection(_models[-1].world, address)
 
     with mock.patch.object(Dial, "_connection", connection):
         yield
+
+
+# --- what nobody may do
+
+
+def monitors(*, outlives: Sequence[str] = ("configmaps redis-lineage-demo",)) -> tuple[Monitor, ...]:
+    """For a workload with this model: what no operator may ever bring a cluster to.
+
+    ``outlives`` are what it makes without an owner.
+    """
+    keeps = kept("persistentvolumeclaims")
+    return owned(but=outlives), keeps, _two_masters, _two_labels, _rolled, _mounted
+
+
+def _two_masters(change: Change) -> str:
+    """Every change of a server's role is looked at, see `Model`; they are told with the next of an object."""
+    wrong, _models[-1].wrong = _models[-1].wrong, []
+    return "; ".join(dict.fromkeys(wrong))
+
+
+def _two_labels(change: Change) -> str:
+    """Services send a master's clients to the pods that are labelled so; to one of them at most."""
+    if change.resource != "pods" or not change.by:
+        return ""
+    meta = change.object["metadata"]
+    pods = _models[-1].pods(meta["namespace"], cluster_of(meta.get("labels")))
+    leading = [pod["metadata"]["name"] for pod in pods if pod["metadata"]["labels"].get(ROLE) == "master"]
+    return f"labelled masters, all at once: {', '.join(leading)}" if len(leading) > 1 else ""
+
+
+def _rolled(change: Change) -> str:
+    """A pod that the operator deletes leaves a quorum of sentinels, a replica in sync, and is not the only master."""
+    if change.resource != "pods" or not change.by.startswith("DELETE ") or _leaves(change.previous or {}):
+        return ""
+    return _models[-1].missing_without(change.object)
+
+
+def _mounted(change: Change) -> str:
+    """What a pod mounts stays: it could not be started again."""
+    kind = {"configmaps": "configMap", "secrets": "secret"}.get(change.resource)
+    if change.type != "DELETED" or not change.by or kind is None:
+        return ""
+    meta = change.object["metadata"]
+    for pod in _models[-1].pods(meta["namespace"], cluster_of(meta.get("labels"))):
+        sources = [volume.get(kind) or {} for volume in pod["spec"].get("volumes") or ()]
+        if any(meta["name"] in (one.get("name"), one.get("secretName")) for one in sources):
+            return f"deleted while {pod['metadata']['name']} mounts it: {change.resource} {meta['name']}"
+    return ""
+
+
+def _leaves(pod: JsonObject) -> bool:
+    return bool((pod.get("metadata") or {}).get("deletionTimestamp"))
 
 
 class Connection:

@@ -15,8 +15,8 @@ command by command.
 from __future__ import annotations
 
 import hashlib
+import random
 import re
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -37,6 +37,11 @@ class Error:
     """An error answer, its code first."""
 
     text: str
+
+
+def _id() -> str:
+    """Of the module's dice, so that a campaign's runs are alike."""
+    return f"{random.getrandbits(160):040x}"
 
 
 # --- configuration ---
@@ -151,8 +156,8 @@ class Server:
     ip: str
     config: dict[str, str] = field(default_factory=dict)
     changed: Callable[[], object] = lambda: None
-    run_id: str = field(default_factory=lambda: secrets.token_hex(20))
-    replid: str = field(default_factory=lambda: secrets.token_hex(20))
+    run_id: str = field(default_factory=_id)
+    replid: str = field(default_factory=_id)
     replid2: str = _NONE
     #: -1 while it has had one replication id only.
     second_offset: int = -1
@@ -162,6 +167,8 @@ class Server:
     master: tuple[str, int] | None = (GATE.ip, GATE.port)
     #: The identity of the master it got its data from, while the link is up.
     linked: str = ""
+    #: CLIENT PAUSE, until UNPAUSE: clients' writes wait.
+    paused: bool = False
     data: dict[str, str] = field(default_factory=dict)
     #: Hashes of the passwords that the default user has; None: everybody is let in.
     passwords: list[str] | None = None
@@ -208,8 +215,8 @@ class Sentinel:
 
     cluster: str
     ip: str
-    my_id: str = field(default_factory=lambda: secrets.token_hex(20))
-    run_id: str = field(default_factory=lambda: secrets.token_hex(20))
+    my_id: str = field(default_factory=_id)
+    run_id: str = field(default_factory=_id)
     master: tuple[str, int] | None = None
     epoch: int = 0
     settings: dict[str, str] = field(default_factory=dict)
@@ -281,6 +288,8 @@ class World:
 
     def __init__(self, *, used: bool = False) -> None:
         self.used = used
+        #: Called when a server got another role, or its clients may write again.
+        self.moved: Callable[[], object] = lambda: None
         self._asked: set[str] = set()
         self.servers: dict[str, Server] = {}
         self.sentinels: dict[str, Sentinel] = {}
@@ -318,6 +327,8 @@ class World:
                 it.passwords = list(dict.fromkeys([*(it.passwords or ()), *given])) or None
                 return "OK"
             case ["CLIENT", verb, *_] if verb.upper() in ("PAUSE", "UNPAUSE"):
+                it.paused = verb.upper() == "PAUSE"
+                self.moved()
                 return "OK"
             case ["CLIENT", verb, "TYPE", _, *_] if verb.upper() == "KILL":
                 return 0  # nobody but operators connects here
@@ -338,10 +349,11 @@ class World:
             if it.master is not None:
                 self._link(it)
                 it.replid2, it.second_offset = it.replid, it.offset + 1
-                it.replid, it.master, it.linked = secrets.token_hex(20), None, ""
+                it.replid, it.master, it.linked = _id(), None, ""
                 if self.used and not it.data:
                     it.data, it.offset = {"used": it.run_id}, it.offset + 1
                 it.changed()
+                self.moved()
             return "OK"
         if not port.isdigit():
             return Error("ERR Invalid master port")
@@ -351,6 +363,7 @@ class World:
         it.master, it.linked = (host, int(port)), ""
         self._link(it)
         it.changed()
+        self.moved()
         return "OK"
 
     def _leader(self, it: Server) -> Server | None:
@@ -389,6 +402,15 @@ class World:
         it.data[key] = value
         it.offset += 1
         return "OK"
+
+    def accepting(self) -> dict[str, list[Server]]:
+        """The servers that take a client's write now, by cluster."""
+        found: dict[str, list[Server]] = {}
+        for one in list(self.servers.values()):
+            least = int(one.config["min-replicas-to-write"])
+            if one.master is None and not one.paused and (not least or len(self.followers(one.ip)) >= least):
+                found.setdefault(one.cluster, []).append(one)
+        return found
 
     def _role(self, it: Server) -> list[Any]:
         if it.master is None:
@@ -552,11 +574,12 @@ class World:
 
     def _fail_over(self, it: Sentinel) -> str | Error:
         """The heir leads at once, all sentinels that know each other say so, the other replicas follow it."""
-        heirs = [self.servers[ip] for ip in it.replicas if self._sees(it, ip)]
+        heirs = [one for one in self.servers.values() if one.ip in it.replicas and self._sees(it, one.ip)]
         heirs = [one for one in heirs if one.master and int(one.config["replica-priority"])]
         if not heirs:
             return Error("NOGOODSLAVE No suitable replica to promote")
-        chosen = min(heirs, key=lambda one: (int(one.config["replica-priority"]), -one.offset, one.run_id))
+        # The first of equals; a real one takes that with the least run id, which is as good as any.
+        chosen = min(heirs, key=lambda one: (int(one.config["replica-priority"]), -one.offset))
         epoch = 1 + max(one.epoch for one in self.sentinels.values() if one.cluster == it.cluster)
         before = it.master
         self._follow(chosen, "NO", "ONE")
@@ -614,7 +637,7 @@ def _synchronise(it: Server, leader: Server) -> None:
     """A replica's first contact with a master: it goes on from where it is, or takes everything."""
     if not leader.backlog:  # nobody can go on from what was before
         leader.backlog = leader.offset + 1
-        leader.replid, leader.replid2, leader.second_offset = secrets.token_hex(20), _NONE, -1
+        leader.replid, leader.replid2, leader.second_offset = _id(), _NONE, -1
     known = it.replid == leader.replid or (it.replid == leader.replid2 and it.offset < leader.second_offset)
     if not known or it.offset + 1 < leader.backlog:
         it.replid2, it.second_offset, it.backlog = _NONE, -1, leader.offset + 1

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mooring.testing.clock import VirtualClock
     from mooring.testing.errors import NotInTime
     from mooring.testing.faults import Fault, Faults, Plan
+    from mooring.testing.monitors import kept, owned
     from mooring.testing.oracles import Reference, learn
     from mooring.testing.plane import ControlPlane
     from mooring.testing.pods import AlwaysReady, PodModel, SimulatedPods
@@ -39,7 +40,9 @@ __all__ = [
     "Trace",
     "VirtualClock",
     "Workload",
+    "kept",
     "learn",
+    "owned",
     "plans",
     "play",
     "replay",
@@ -52,6 +55,7 @@ _HOMES = {
     "clock": ("VirtualClock",),
     "errors": ("NotInTime",),
     "faults": ("Fault", "Faults", "Plan"),
+    "monitors": ("kept", "owned"),
     "oracles": ("Reference", "learn"),
     "plane": ("ControlPlane",),
     "pods": ("AlwaysReady", "PodModel", "SimulatedPods"),

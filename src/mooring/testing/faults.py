@@ -25,6 +25,7 @@ A fault strikes at a moment. That is the ``nth`` time the operator sends a reque
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -170,6 +171,8 @@ class Faults:
         self.watched: set[str] = set()
         #: When, by the clock, the last fault will be over that a user would wait for before the next edit.
         self.over = 0.0
+        #: What was deleted though the process that asked for it never saw it: another object of that name was meant.
+        self.blind: list[str] = []
         #: The faults that came to strike.
         self.struck: list[Fault] = []
         self.died = asyncio.Event()
@@ -231,6 +234,12 @@ class Faults:
     def _on_change(self, collection: Collection, event: Event) -> None:
         namespace, name = event.entry.place
         moment = f"{event.type} {collection.resource} {namespace}/{name}"
+        if request_moment.get().startswith("DELETE ") and self._life is not None:
+            uid = event.entry.obj["metadata"]["uid"]
+            if uid.encode() not in self._life.seen:
+                self.blind.append(
+                    f"deleted without having been seen: {collection.resource} {namespace}/{name}"
+                )
         count = self._count[moment] + 1
         for gate in self._gates:
             if (gate.fault.until, gate.fault.until_nth) == (moment, count):
@@ -286,7 +295,14 @@ class _Life:
 
     def __init__(self, faults: Faults, inner: Transport, frozen: int | None) -> None:
         self._faults, self._inner, self._frozen = faults, inner, frozen
+        #: UIDs in whatever this process was told.
+        self.seen: set[bytes] = set()
         self.dead = False
+
+    def note(self, text: bytes) -> bytes:
+        """The text; what it names is seen from now on."""
+        self.seen.update(_UIDS(text))
+        return text
 
     async def request(
         self,
@@ -302,7 +318,9 @@ class _Life:
         self._alive()
         send = _Sending(self._inner, method, path, query=query, body=body, headers=headers, timeout=timeout)
         if method in READS:
-            return await (send.go() if self._shown_now else self._past(send))
+            answer = await (send.go() if self._shown_now else self._past(send))
+            self.note(answer.body)
+            return answer
         moment = f"{method} {path}"
         due = self._faults.on_request(moment)
         for fault in due:
@@ -321,6 +339,7 @@ class _Life:
                 await self._die()
             if fault.kind == "lost-answer":
                 raise TransportError(f"{moment}: no answer in time")
+        self.note(answer.body)
         return answer
 
     @property
@@ -357,7 +376,8 @@ class _Life:
         resource = _resource(path)
         self._faults.watched.add(resource)
         async with self._inner.stream(method, path, query=query, headers=headers, timeout=timeout) as stream:
-            yield _Watch(self._faults, stream, resource, None if self._shown_now else self._frozen)
+            frozen = None if self._shown_now else self._frozen
+            yield _Watch(self._faults, stream, resource, frozen, told=self.note)
 
     async def close(self) -> None:
         """See `Transport.close`."""
@@ -397,14 +417,23 @@ class _News(msgspec.Struct):
     object: Object
 
 
+_UIDS = re.compile(rb'"uid":"([^"]+)"').findall
 _decode = msgspec.json.Decoder(_News).decode
 
 
 class _Watch:
     """A watch that tells what the faults leave of it."""
 
-    def __init__(self, faults: Faults, inner: StreamResponse, resource: str, frozen: int | None) -> None:
-        self._faults, self._inner, self._resource = faults, inner, resource
+    def __init__(
+        self,
+        faults: Faults,
+        inner: StreamResponse,
+        resource: str,
+        frozen: int | None,
+        *,
+        told: Callable[[bytes], bytes],
+    ) -> None:
+        self._faults, self._inner, self._resource, self._told = faults, inner, resource, told
         self._frozen = frozen
         self._done = {
             id(gate) for gate in faults._gates if gate.fault.kind in ("cut", "torn", "gone", "stall")
@@ -442,7 +471,7 @@ class _Watch:
                         await gate.opened.wait()
                         yield _GONE
                         return
-            yield line
+            yield self._told(line)
 
 
 _GONE: Final = msgspec.json.encode(

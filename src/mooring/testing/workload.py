@@ -201,6 +201,7 @@ class _Play:
         except NotInTime:
             last = ", ".join(f"{one.at} by {one.by or 'others'}" for one in trace.changes[-3:])
             trace.violations.append(f"never at rest; the last changes: {last}")
+        trace.violations += self._faults.blind
         trace.missed = len(self._faults.missed)
         trace.watched = self._faults.watched
         trace.state = {key: self._workload.compared(key[0], obj) for key, obj in _state(plane).items()}
