@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
+from collections.abc import Iterable
 
 import pytest
 from redis.crc import key_slot
@@ -25,6 +26,8 @@ pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), py
 
 PAUSE = 5.0
 """Seconds a fork of a large server, or a slow disk, may hold it up."""
+MIGRATION_DELAY = 8.0
+"""Seconds; Redis gives a shard that lost its replica another's spare one after five."""
 
 
 async def view_of(stage: Stage, pod: str, id: str) -> Peer:
@@ -79,6 +82,41 @@ async def test_one_shard_that_is_down_does_not_stop_the_others(make: Make) -> No
     finally:
         await stage.bed.start_operators()
     await stage.exact(6, within=90)
+
+
+@pytest.mark.full
+async def test_a_spare_replica_stays_with_its_shard_while_another_has_none(make: Make) -> None:
+    stage = await make(replicas=7, exact=False)
+    await stage.exact(7, masters=3)
+    followed = await masters(stage)
+    rich = next(id for id in followed.values() if list(followed.values()).count(id) == 2)
+    alone = next(pod for pod, id in followed.items() if id != rich)
+    lost = (await stage.me(alone)).id
+    others = [pod for pod in await stage.addresses() if pod != alone]
+    await stage.bed.stop_operators()
+    try:
+        for pod in others:
+            await stage.call(pod, "CONFIG", "SET", "cluster-node-timeout", 1500)
+        stage.bed.kill("default", alone, "redis")  # nobody lets it in
+
+        async def given_up() -> bool:
+            return (await view_of(stage, others[0], lost)).failed
+
+        await stage.bed.until(given_up, f"{others[0]} says that {alone} is down")
+        loop = asyncio.get_running_loop()
+        end = loop.time() + MIGRATION_DELAY
+        while loop.time() < end:
+            assert await masters(stage, others) == {pod: id for pod, id in followed.items() if pod != alone}
+            await asyncio.sleep(0.2)
+    finally:
+        await stage.bed.start_operators()
+    await stage.exact(7, masters=3)
+
+
+async def masters(stage: Stage, pods: Iterable[str] = ()) -> dict[str, str]:
+    """The master's id of every replica."""
+    mine = {pod: await stage.me(pod) for pod in pods or await stage.addresses()}
+    return {pod: me.master for pod, me in mine.items() if me.master}
 
 
 @pytest.mark.full

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -25,18 +25,25 @@ from mooring.operators.redis.cluster.plan import next_step
 from mooring.operators.redis.cluster.slots import Slots, count
 from mooring.operators.redis.cluster.steps import StepFailed, Steps
 from mooring.operators.redis.cluster.topology import Peer, parse_nodes, read_nodes
-from mooring.operators.redis.dial import Address, Dial, DialError
+from mooring.operators.redis.dial import Address, Dial, DialError, Unreachable
 from mooring.operators.redis.pods import Pod
 
-__all__ = ["Dead", "Servers", "servers"]
+__all__ = ["KEYS", "Dead", "Servers", "servers"]
 
-OPTIONS = (
+KEYS = [f"key:{at}" for at in range(5000)]
+OPTIONS = ("--appendonly", "yes", "--save", "", "--repl-diskless-sync-delay", "0")
+CLUSTERED = (
     *("--cluster-enabled", "yes", "--cluster-node-timeout", "15000", "--cluster-require-full-coverage", "no"),
-    *("--cluster-allow-replica-migration", "no", "--repl-diskless-sync-delay", "0"),
-    *("--appendonly", "yes", "--save", ""),
+    *("--cluster-allow-replica-migration", "no"),
 )
 WITHIN = 60.0
 """Seconds until all has to be as declared."""
+Watch = Callable[[Verdict], Awaitable[None]]
+"""Is shown every decision before it is carried out."""
+
+
+async def _unwatched(_: Verdict) -> None:
+    pass
 
 
 class Dead(Exception):
@@ -75,16 +82,28 @@ class Servers:
     def address(self, ordinal: int) -> Address:
         return Address(f"{self._net}.{ordinal + 1 + 20 * self._pod.get(ordinal, 0)}", 6379)
 
-    async def start(self, ordinal: int) -> None:
-        """Start a server, on the files it left."""
+    async def start(self, ordinal: int, *, clustered: bool = True) -> None:
+        """Start a server, on the files it left; one that is not clustered knows nothing of slots."""
         ip, home = self.address(ordinal).ip, self._home / f"{ordinal}.{self._pod.get(ordinal, 0)}"
         await asyncio.to_thread(home.mkdir, parents=True, exist_ok=True)
         self._running[ordinal] = await asyncio.create_subprocess_exec(
             *("redis-server", "--bind", ip, "--port", "6379", "--dir", str(home)),
-            *("--cluster-announce-ip", ip, *OPTIONS),
+            *OPTIONS,
+            *(("--cluster-announce-ip", ip, *CLUSTERED) if clustered else ()),
             stdout=asyncio.subprocess.DEVNULL,
         )
         self._died.pop(ordinal, None)
+        async with asyncio.timeout(10):
+            while not await self._answers(ordinal):
+                await asyncio.sleep(0.02)
+
+    async def _answers(self, ordinal: int) -> bool:
+        try:
+            async with self.dial.link(self.address(ordinal)) as link:
+                await link.pipeline([("PING",)])  # that it loads is an answer too
+        except Unreachable:
+            return False
+        return True
 
     async def kill(self, ordinal: int) -> None:
         """kill -9; Kubernetes sees it at once."""
@@ -124,17 +143,24 @@ class Servers:
         return Look(wanted=wanted, seen=seen, recorded=self.recorded, places={}, now=datetime.now(UTC))
 
     async def operate(
-        self, nodes: int, *, sends: int | None = None, seconds: float | None = None, **wanted: Any
+        self,
+        nodes: int,
+        *,
+        sends: int | None = None,
+        seconds: float | None = None,
+        watch: Watch = _unwatched,
+        **wanted: Any,
     ) -> bool:
         """Look and act until all is as declared; False when the operator died on the way.
 
-        It dies after so many ``sends`` or ``seconds``, if either is given.
+        It dies after so many ``sends`` or ``seconds``, if either is given, and when ``watch`` raises `Dead`.
         """
         dial = Dial(fence=_Heart(sends), connect_timeout=0.5, reply_timeout=10.0)
         end, verdict = monotonic() + (seconds or WITHIN), None
         while monotonic() < end:
             try:
                 verdict = next_step(await self.look(dial, Wanted(nodes=nodes, **wanted)))
+                await watch(verdict)
                 if isinstance(verdict, InSync):
                     return True
                 await self._act(dial, verdict)
@@ -142,7 +168,8 @@ class Servers:
                 return False
         if seconds:
             return False
-        raise AssertionError(f"not as declared after {WITHIN:.0f} s: {verdict}")
+        said = verdict.message if isinstance(verdict, Wait) else getattr(verdict, "why", "")
+        raise AssertionError(f"not as declared after {WITHIN:.0f} s: {type(verdict).__name__}: {said}")
 
     async def _act(self, dial: Dial, verdict: Verdict) -> None:
         match verdict:
@@ -214,13 +241,12 @@ class Servers:
 
 @asynccontextmanager
 async def servers(home: Path, nodes: int = 6) -> AsyncIterator[Servers]:
-    """A cluster that the planner has founded."""
+    """Servers that know nothing of one another yet."""
     made = Servers(home)
     try:
         for ordinal in range(nodes):
             await made.start(ordinal)
         made.pods = nodes
-        await made.operate(nodes)
         yield made
     finally:
         await made.end()

@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
-from tests.operators.redis.cluster.servers import Servers, servers
+from tests.operators.redis.cluster.servers import KEYS, Servers
 
 from mooring.operators.redis.cluster.topology import Peer
 
 pytestmark = pytest.mark.embedded
-
-KEYS = [f"key:{at}" for at in range(1000)]
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Servers]:
-    """Three masters with a replica each, and keys."""
-    async with servers(tmp_path) as made:
-        await made.fill(KEYS)
-        yield made
 
 
 async def known(cluster: Servers, id: str, at: list[int]) -> list[Peer]:

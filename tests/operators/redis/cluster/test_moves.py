@@ -3,21 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-from tests.operators.redis.cluster.servers import Servers, servers
-
-KEYS = [f"key:{at}" for at in range(5000)]
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Servers]:
-    """Three masters with a replica each, and keys."""
-    async with servers(tmp_path) as made:
-        await made.fill(KEYS)
-        yield made
+from tests.operators.redis.cluster.servers import KEYS, Servers
 
 
 async def exact(cluster: Servers, *sizes: int) -> None:

@@ -83,10 +83,20 @@ def test_a_half_made_cluster_is_finished_from_where_it_is() -> None:
     assert sum(slots for _, slots in verdict.parts) == ALL & ~shares(3)[1]
 
 
-def test_a_node_with_foreign_data_is_not_taken_in() -> None:
-    verdict = next_step(look(change(empty(*range(6)), 2, keys=5), formed=False, alone=range(6)))
+@pytest.mark.parametrize("slots", [0, span(7, 11)])
+def test_a_node_with_foreign_data_is_not_taken_in(slots: int) -> None:
+    members = change(empty(*range(6)), 2, keys=5, slots=slots)
+    verdict = next_step(look(members, formed=False, alone=range(6)))
     assert isinstance(verdict, Wait)
     assert (verdict.reason, verdict.stalled) == ("ForeignData", True)
+
+
+def test_slots_that_a_stranger_took_for_its_keys_are_not_served_by_it() -> None:
+    members = change(change(whole(), 0, gone=True), 3, gone=True)
+    stranger = replace(whole()[0], ordinal=6)
+    seen = look([*members, stranger], nodes=7, pods=7, alone=[6]).seen
+    assert seen.covered == ALL & ~shares(3)[0]
+    assert set(seen.absent_owners) == {id_of(0)}
 
 
 def test_the_others_become_replicas_away_from_their_master() -> None:
@@ -159,6 +169,15 @@ def test_an_empty_node_at_the_address_of_an_owner_waits_for_the_replica() -> Non
     assert verdict.target.name == "demo-3"
 
 
+def test_data_that_lost_its_identity_waits_for_the_replica_and_is_then_set_aside() -> None:
+    newcomer = replace(whole()[0], ordinal=6, slots=0, held="full", pod=(("ip", "10.0.0.1"),))
+    verdict = next_step(look([*change(whole(), 0, gone=True), newcomer], nodes=7, pods=6, alone=[6]))
+    assert isinstance(verdict, Promote)
+    verdict = next_step(look([*whole(), Member(ordinal=6, held="full")], nodes=7, alone=[6]))
+    assert isinstance(verdict, LetIn)
+    assert [one.name for one in verdict.fresh] == ["demo-6"]
+
+
 def test_a_volume_of_a_node_that_was_taken_out_brings_nothing_back() -> None:
     known = look([*whole(), Member(ordinal=6, held="full")], nodes=7)
     nodes = [
@@ -222,6 +241,42 @@ def test_a_master_on_its_way_out_hands_over_in_agreement() -> None:
     verdict = next_step(look(change(whole(), 2, pod=(("terminating", True),))))
     assert isinstance(verdict, Promote)
     assert (verdict.target.name, verdict.how) == ("demo-5", "")
+
+
+def as_masters(seen: Look, *deaf: int, heir: int) -> Look:
+    """These nodes have not heard that one of them follows somebody."""
+    nodes = list(seen.seen.nodes)
+    for at in deaf:
+        server = nodes[at].server
+        assert server
+        view = tuple(
+            replace(peer, master="", flags=frozenset({"master"})) if peer.id == id_of(heir) else peer
+            for peer in server.view
+        )
+        nodes[at] = replace(nodes[at], server=replace(server, view=view))
+    return replace(seen, seen=replace(seen.seen, nodes=tuple(nodes)))
+
+
+def test_votes_are_asked_for_once_most_masters_know_that_it_is_a_replica() -> None:
+    leaving = look(change(whole(), 0, pod=(("terminating", True),)))
+    assert isinstance(next_step(as_masters(leaving, 1, heir=3)), Promote)
+    verdict = next_step(as_masters(leaving, 1, 2, heir=3))
+    assert isinstance(verdict, Tell)
+    assert [(target.name, where.ip) for target, where in verdict.pairs] == [
+        ("demo-3", "10.0.0.2"),
+        ("demo-3", "10.0.0.3"),
+    ]
+
+
+def test_the_votes_of_masters_that_are_gone_are_missing() -> None:
+    dead = look(change(whole(), 0, died=True))
+    assert isinstance(next_step(dead), Promote)
+    assert isinstance(next_step(as_masters(dead, 1, heir=3)), Tell)
+
+
+def test_a_cluster_is_not_whole_while_a_node_takes_a_replica_for_a_master() -> None:
+    assert isinstance(next_step(as_masters(look(whole()), 5, heir=3)), Tell)
+    assert isinstance(next_step(as_masters(look(whole(), formed=False), 5, heir=3)), Tell)
 
 
 def test_ids_that_belong_to_no_pod_are_forgotten_by_everybody() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Final
+from typing import Final, Literal
 
-from mooring.operators.redis.cluster.moves import Target, Tell, Verdict, Wait
+from mooring.operators.redis.cluster.moves import Promote, Target, Tell, Verdict, Wait
 from mooring.operators.redis.cluster.placement import Place
 from mooring.operators.redis.cluster.topology import Live, Node, Seen
 from mooring.operators.redis.cluster.types import AssignStrategy, SlotPlan, masters_of
@@ -83,15 +83,6 @@ class Look:
         ]
 
     @cached_property
-    def foreign(self) -> list[Live]:
-        """Nodes without slots that have keys all the same: not for us to throw away."""
-        return [
-            one
-            for one in self.seen.live
-            if one.is_master and not one.slots and one.server.keys and len(one.server.view) == 1
-        ]
-
-    @cached_property
     def missing(self) -> list[Node]:
         """Pods that are to stay and do not answer as nodes of the cluster."""
         names = {one.name for one in self.seen.live}
@@ -113,7 +104,7 @@ class Look:
         return [
             one
             for one in self.seen.live
-            if (self.stays(one.node) or one.id in self.seen.owners) and one not in self.foreign
+            if (self.stays(one.node) or one.id in self.seen.owners) and one not in self.seen.foreign
         ]
 
     def node_of(self, id: str) -> Node | None:
@@ -144,20 +135,28 @@ class Look:
     def agreeing(self, *, serving: bool = True) -> Verdict | None:
         """What brings all nodes to one view, or None when they have it, and with ``serving`` serve.
 
-        A node tells the others of its slots in its own time, seconds by default; a MEET carries them at once.
+        A node tells the others of itself in its own time, seconds by default; a MEET carries it at once.
         """
         why = self.unsettled() if serving else self.seen.disagreement(self.members)
         if not why:
             return None
-        busy = {one.id for one in self.members if any(not peer.settled for peer in one.server.view)}
-        pairs = [
-            (target_of(master), other.node.address)
-            for master, other in self.seen.unheard(self.members)
-            if master.id not in busy
+        return _told(self.seen.unheard(self.members), why)
+
+    def promote(self, heir: Live, how: Literal["", "FORCE"], *, why: str) -> Verdict:
+        """Make a replica its shard's master by the masters' votes, once enough of them would give theirs.
+
+        A master gives none for whom it knows as a master, as it does for seconds after a node began to follow; and
+        those that gave theirs give none for this shard again for two node timeouts.
+        """
+        deaf = [
+            one
+            for one in self.owners
+            if (peer := one.server.peers.get(heir.id)) is None or peer.master != heir.master
         ]
-        if pairs:
-            return Tell(pairs=tuple(pairs), why=why)
-        return Wait(reason="Agreeing", message=why, after=0.1)
+        masters = len(self.seen.owners) + len(self.seen.absent_owners)
+        if (len(self.owners) - len(deaf)) * 2 > masters:
+            return Promote(target=target_of(heir), how=how, why=why)
+        return _told([(heir, one) for one in deaf], f"too few masters know that {heir.name} is a replica")
 
     def gone_for_sure(self, node: Node | None) -> bool:
         """It cannot be serving: silence alone proves nothing, Kubernetes' word that it ended does."""
@@ -171,6 +170,16 @@ class Look:
         """Enough masters answer to vote."""
         masters = len(self.seen.owners) + len(self.seen.absent_owners)
         return len(self.seen.owners) * 2 > masters
+
+
+def _told(news: Iterable[tuple[Live, Live]], why: str) -> Verdict:
+    """Whoever changed tells the other at once, unless it is getting to know somebody already."""
+    pairs = [
+        (target_of(one), other.node.address)
+        for one, other in news
+        if all(peer.settled for peer in one.server.view)
+    ]
+    return Tell(pairs=tuple(pairs), why=why) if pairs else Wait(reason="Agreeing", message=why, after=0.1)
 
 
 def target_of(one: Live | Node) -> Target:

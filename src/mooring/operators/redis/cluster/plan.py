@@ -77,10 +77,10 @@ def let_in(look: Look) -> Verdict | None:
 def _hold(look: Look, node: Node) -> str:
     """``as is``, ``fresh``, or "" to hold it back for now."""
     assert node.held is not None
-    if node.held.disk == "full":
-        return "fresh" if _left_earlier(look, node.held.id) else "as is"
-    if not node.held.id:
-        return "" if _ghost_at(look, node) else "as is"
+    if not node.held.id and (ghost := _ghost_at(look, node)):
+        return "" if node.held.disk == "none" or _may_have_copies(look, ghost) else "as is"
+    if node.held.disk == "full" or not node.held.id:
+        return "fresh" if node.held.disk != "none" and _left_earlier(look, node.held.id) else "as is"
     if not look.seen.live:
         # Nobody tells who has its slots. Those with data begin; if nobody has any, there is nothing to guard.
         others = [one for one in look.seen.nodes if one is not node]
@@ -96,9 +96,9 @@ def _hold(look: Look, node: Node) -> str:
 
 
 def _left_earlier(look: Look, id: str) -> bool:
-    """A volume of a node that was taken out: nobody knows it, and others serve every slot."""
+    """Data of a node that was taken out, or of none: nobody knows it, and others serve every slot."""
     known = any(id in one.server.peers for one in look.seen.live)
-    return bool(id) and look.recorded.formed and look.seen.covered == ALL and not known
+    return look.recorded.formed and look.seen.covered == ALL and not known
 
 
 _RANK: Final = {"none": 0, "part": 1, "full": 2}
@@ -138,7 +138,7 @@ def found(look: Look) -> Verdict | None:
     seen = look.seen
     if not look.complete and seen.assigned != ALL:
         return _pods_starting(look)
-    if look.foreign:
+    if look.seen.foreign:
         return _foreign(look)
     if verdict := mesh(look):
         return verdict
@@ -200,7 +200,7 @@ def _troubles(look: Look) -> str:
 
 
 def _foreign(look: Look) -> Wait:
-    names = ", ".join(f"{one.name} ({one.server.keys} keys)" for one in look.foreign)
+    names = ", ".join(f"{one.name} ({one.server.keys} keys)" for one in look.seen.foreign)
     return Wait(
         reason="ForeignData",
         message=f"{names} has data and belongs to no cluster; empty it by FLUSHALL if the data may go",
@@ -224,7 +224,7 @@ def hand_over(look: Look) -> Verdict | None:
     """A master whose pod is being deleted gives its slots to its replica while it still can."""
     for one in look.owners:
         if one.node.pod.terminating and (heir := heir_of(look, one.id)):
-            return Promote(target=target_of(heir), how="", why=f"the pod of {one.name} is being deleted")
+            return look.promote(heir, "", why=f"the pod of {one.name} is being deleted")
     return None
 
 
@@ -295,7 +295,9 @@ def take_over(look: Look, owner: str, *, why: str) -> Verdict | None:
             stalled=True,
         )
     best = max(heirs, key=lambda one: (one.server.offset, -one.node.pod.ordinal))
-    return Promote(target=target_of(best), how="FORCE" if look.majority() else "TAKEOVER", why=why)
+    if look.majority():
+        return look.promote(best, "FORCE", why=why)
+    return Promote(target=target_of(best), how="TAKEOVER", why=why)
 
 
 def _waits(look: Look, id: str) -> bool:
@@ -437,7 +439,7 @@ def _head(look: Look, id: str) -> str:
 
 def waiting(look: Look) -> Verdict | None:
     """What keeps a cluster from being whole although nothing can be done about it now."""
-    if look.foreign:
+    if look.seen.foreign:
         return _foreign(look)
     if lost := look.seen.absent_owners:
         slots = sum(count(part) for part in lost.values())

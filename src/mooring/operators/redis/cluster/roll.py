@@ -9,10 +9,8 @@ from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from mooring.operators.redis.cluster.look import target_of
 from mooring.operators.redis.cluster.moves import (
     DeletePod,
-    Promote,
     RestoreTemplate,
     Verdict,
     Wait,
@@ -97,4 +95,4 @@ def roll(look: Look) -> Verdict | None:
             stalled=True,
         )
     best = max(heirs, key=lambda one: one.server.offset)
-    return Promote(target=target_of(best), how="", why=f"{master.name} is to be made anew")
+    return look.promote(best, "", why=f"{master.name} is to be made anew")

@@ -9,7 +9,6 @@ from mooring.operators.redis.cluster.look import target_of
 from mooring.operators.redis.cluster.moves import (
     Attach,
     MoveSlots,
-    Promote,
     Record,
     Release,
     Resize,
@@ -136,7 +135,7 @@ def _move_out(look: Look, master: Live) -> Verdict:
     ready = [one for one in staying if one.server.link_up and not one.server.syncing]
     if ready:
         best = max(ready, key=lambda one: one.server.offset)
-        return Promote(target=target_of(best), how="", why=f"{master.name} is to go, and {best.name} stays")
+        return look.promote(best, "", why=f"{master.name} is to go, and {best.name} stays")
     if staying:
         return Wait(
             reason="Synchronising", message=f"{staying[0].name} is to follow {master.name}", after=0.3

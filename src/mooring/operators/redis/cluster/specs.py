@@ -232,8 +232,10 @@ class Specs:
         annotations = {INPUTS: inputs, LINK: self._name}
         if refused := self._found.why or self.refused():
             annotations[REFUSED] = f"{self.inputs()} {refused}"
+        # Template and number of pods are those found, so they are not written over newer ones.
+        version = live.metadata.resource_version if live is not None else None
         return apps.StatefulSet(
-            metadata=replace(self._meta(self._name), annotations=annotations),
+            metadata=replace(self._meta(self._name), annotations=annotations, resource_version=version),
             spec=apps.StatefulSetSpec(
                 replicas=self._spec.replicas if wanted is None else wanted,
                 service_name=self.names.service,

@@ -218,11 +218,19 @@ class Seen:
         return {one.id: one for one in self.live}
 
     @cached_property
+    def foreign(self) -> tuple[Live, ...]:
+        """Nodes with keys that know nobody: a server takes every slot that it finds keys of, whosesoever they are."""
+        return tuple(
+            one for one in self.live if one.is_master and one.server.keys and len(one.server.view) == 1
+        )
+
+    @cached_property
     def owners(self) -> dict[str, Slots]:
         """Slots of every live master that has some, by its own word; of two claims the newer epoch counts."""
         found: dict[str, Slots] = {}
         taken = 0
-        for one in sorted(self.live, key=lambda one: -one.server.me.epoch):
+        ours = [one for one in self.live if one not in self.foreign]
+        for one in sorted(ours, key=lambda one: -one.server.me.epoch):
             if mine := one.slots & ~taken:
                 found[one.id] = mine
                 taken |= mine
@@ -255,7 +263,7 @@ class Seen:
         return [one for one in self.live if one.master == master]
 
     def unheard(self, members: Sequence[Live]) -> list[tuple[Live, Live]]:
-        """Who has not heard yet what slots a master has now: the master, and who sees it otherwise."""
+        """Who has not heard yet what slots a node has now, or whom it follows: the node, and who sees it otherwise."""
         return [
             (other, one)
             for one in members
@@ -263,7 +271,7 @@ class Seen:
             if (peer := one.server.peers.get(other.id)) is not None
             and one is not other
             and peer.connected
-            and peer.slots != self.owners.get(other.id, 0)
+            and (peer.slots != self.owners.get(other.id, 0) or peer.master != other.master)
         ]
 
     def disagreement(self, members: Sequence[Live]) -> str:
@@ -278,6 +286,8 @@ class Seen:
                     return f"{one.name} does not know {other.name}"
                 if peer.is_master and peer.slots != wanted.get(other.id, 0):
                     return f"{one.name} sees other slots at {other.name} than {other.name} itself"
+                if peer.master != other.master:
+                    return f"{one.name} has not heard yet whom {other.name} follows"
         epochs = Counter(one.server.me.epoch for one in members if one.slots)
         if clash := next((epoch for epoch, number in epochs.items() if number > 1), None):
             return f"two masters have the configuration epoch {clash}"

@@ -1,0 +1,189 @@
+"""Traps of founding and scaling on real servers: half-made clusters, foreign data, views that differ, nodes that are down."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from pathlib import Path
+
+import pytest
+from tests.operators.redis.cluster.servers import KEYS, Servers, servers
+
+from mooring.operators.redis.cluster.moves import Promote, Record, Release, Resize, Target, Verdict, Wait
+from mooring.operators.redis.cluster.slots import ALL, ranges, shares
+from mooring.operators.redis.cluster.steps import StepFailed, Steps
+
+pytestmark = pytest.mark.embedded
+
+
+async def views(cluster: Servers) -> list[dict[str, tuple[int, str]]]:
+    """Who owns what and follows whom, as each node sees it."""
+    return [
+        {peer.id: (peer.slots, peer.master) for peer in await cluster.view(at)} for at in range(cluster.pods)
+    ]
+
+
+async def serving(cluster: Servers) -> list[bool]:
+    """Whether each node says that it serves."""
+    return ["cluster_state:ok" in await cluster.call(at, "CLUSTER", "INFO") for at in range(cluster.pods)]
+
+
+async def followers(cluster: Servers) -> dict[int, list[int]]:
+    """The replicas of every master."""
+    mine = {at: await cluster.me(at) for at in range(cluster.pods)}
+    return {
+        at: [other for other, peer in mine.items() if peer.master == me.id]
+        for at, me in mine.items()
+        if me.is_master
+    }
+
+
+async def failed_over(cluster: Servers, ordinal: int, *, follower: int) -> None:
+    """A replica and its master change places; Redis gives up after some seconds when a packet came late."""
+    heir = Target(name=f"demo-{ordinal}", address=cluster.address(ordinal))
+    async with asyncio.timeout(40):
+        while not (await cluster.me(ordinal)).is_master:
+            with contextlib.suppress(StepFailed):
+                await Steps(cluster.dial, password="").run(Promote(target=heir, how="", why=""))
+        while (await followers(cluster))[ordinal] != [follower]:
+            await asyncio.sleep(0.05)
+
+
+async def whole(cluster: Servers, *sizes: int) -> None:
+    """All slots, every master with a replica, no mark."""
+    assert await cluster.sizes() == sorted(sizes)
+    assert sum((await cluster.owned()).values()) == ALL
+    assert sorted(map(len, (await followers(cluster)).values())) == [1] * len(sizes)
+    assert await cluster.marks() == 0
+
+
+# --- the beginning -----------------------------------------------------------------------------------------
+
+
+async def test_a_half_made_cluster_is_finished_whoever_began_it_and_however_often_it_stops(
+    strangers: Servers,
+) -> None:
+    for at, part in ((0, shares(3)[0]), (3, shares(3)[2])):
+        [(first, last)] = ranges(part)
+        await strangers.call(at, "CLUSTER", "ADDSLOTSRANGE", first, last)
+    await strangers.call(0, "CLUSTER", "MEET", strangers.address(1).ip, 6379)
+
+    chance, deaths = random.Random(15), 0
+    while deaths < 10 and not await strangers.operate(6, sends=chance.randint(8, 30)):
+        deaths += 1
+    formed: list[list[dict[str, tuple[int, str]]]] = []
+
+    async def look_around(verdict: Verdict) -> None:
+        if isinstance(verdict, Record) and verdict.formed:
+            formed.append(await views(strangers))
+
+    await strangers.operate(6, watch=look_around)
+
+    assert deaths > 1
+    assert formed[0] == formed[0][:1] * 6
+    assert {0, 3} < set(await strangers.owned())
+    await whole(strangers, 5461, 5461, 5462)
+    epochs = {(await strangers.me(at)).epoch for at in await strangers.owned()}
+    assert len(epochs) == 3
+
+
+async def test_a_server_that_has_somebodys_data_is_not_taken_in(strangers: Servers) -> None:
+    await strangers.kill(2)
+    await strangers.start(2, clustered=False)
+    assert await strangers.call(2, "SET", "theirs", "1") == "OK"
+    await strangers.kill(2)
+    await strangers.start(2)
+    decided: list[Verdict] = []
+
+    async def note(verdict: Verdict) -> None:
+        decided.append(verdict)
+
+    assert not await strangers.operate(6, seconds=2.0, watch=note)
+    last = decided[-1]
+    assert isinstance(last, Wait)
+    assert (last.reason, last.stalled) == ("ForeignData", True)
+    assert "demo-2 (1 keys)" in last.message
+    assert await strangers.call(2, "GET", "theirs") == "1"
+    assert [len(await strangers.view(at)) for at in range(6)] == [1] * 6
+
+    await strangers.call(2, "FLUSHALL")
+    await strangers.operate(6)
+    assert sum((await strangers.owned()).values()) == ALL
+    assert await strangers.stored() == 0
+
+
+# --- more nodes, fewer nodes -------------------------------------------------------------------------------
+
+
+async def test_slots_are_planned_only_where_every_node_serves_and_all_see_the_same(cluster: Servers) -> None:
+    plans = 0
+
+    async def look_around(verdict: Verdict) -> None:
+        nonlocal plans
+        if isinstance(verdict, Record) and verdict.plan:
+            plans += 1
+            first, *rest = await views(cluster)
+            assert rest == [first] * len(rest)
+            assert all(await serving(cluster))
+
+    await cluster.operate(8, watch=look_around)
+    await cluster.operate(10, watch=look_around)  # right after
+
+    assert plans == 2
+    await whole(cluster, 3276, 3277, 3277, 3277, 3277)
+    assert await cluster.kept(KEYS) == len(KEYS)
+
+
+async def test_nobody_leaves_while_another_is_down_nor_before_it_is_empty_and_forgotten(
+    tmp_path: Path,
+) -> None:
+    async with servers(tmp_path, 8) as cluster:
+        await cluster.operate(8)
+        await cluster.fill(KEYS)
+        owned = await cluster.owned()
+        leaving = {(await cluster.me(at)).id for at in (6, 7)}
+        shrunk = 0
+
+        async def nobody(verdict: Verdict) -> None:
+            assert not isinstance(verdict, Release | Resize)
+            assert not (isinstance(verdict, Record) and verdict.plan)
+
+        async def only_the_empty(verdict: Verdict) -> None:
+            nonlocal shrunk
+            if isinstance(verdict, Resize):
+                shrunk += 1
+                assert [(await cluster.me(at)).slots for at in (6, 7)] == [0, 0]
+                known = {peer.id for at in range(6) for peer in await cluster.view(at)}
+                assert not leaving & known
+
+        await cluster.kill(0)
+        assert not await cluster.operate(6, seconds=6.0, watch=nobody)
+        now = await cluster.owned()
+        assert set(owned.values()) == set(now.values()), "its replica has not taken over"
+        assert cluster.pods == 8
+
+        await cluster.start(0)
+        await cluster.operate(6, watch=only_the_empty)
+
+        assert shrunk == 1
+        await whole(cluster, 5461, 5461, 5462)
+        assert await cluster.kept(KEYS) == len(KEYS)
+        assert await cluster.stored() == len(KEYS)
+
+
+async def test_the_replica_of_a_master_that_is_drained_goes_to_the_shard_that_loses_its_own(
+    tmp_path: Path,
+) -> None:
+    async with servers(tmp_path, 8) as cluster:
+        await cluster.operate(8)
+        await cluster.fill(KEYS)
+        [stays] = [head for head, replicas in (await followers(cluster)).items() if replicas == [7]]
+        await failed_over(cluster, 7, follower=stays)
+        [bare] = [head for head, replicas in (await followers(cluster)).items() if replicas == [6]]
+
+        await cluster.operate(6)
+
+        assert (await followers(cluster))[bare] == [stays]
+        await whole(cluster, 5461, 5461, 5462)
+        assert await cluster.kept(KEYS) == len(KEYS)
