@@ -9,7 +9,7 @@ from tests.actor.greetings import Greeting, Noting, define, eventually, greeting
 
 from mooring.actor import Children, Drift
 from mooring.actor.children import Memory
-from mooring.kube import Client, MergePatch, metadata_of
+from mooring.kube import Client, Conflict, MergePatch, metadata_of
 from mooring.kube.objects.core import ConfigMap, Secret
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.kube.transport import Response, Transport
@@ -189,3 +189,40 @@ async def test_what_was_not_read_is_an_error_and_not_an_absence(family: Family) 
     with pytest.raises(LookupError, match="read s first"):
         family.children().find(Secret, "s")
     assert await family.children().read(Secret, "s") is None
+
+
+async def test_what_was_made_from_the_live_object_is_applied_to_that_version_alone(family: Family) -> None:
+    await family.settled()
+    found = await family.client.live.get(ConfigMap, "a-0", namespace="default")
+    patch = MergePatch({"data": {"t": "newer"}})
+
+    def kept_and_labelled() -> ConfigMap:
+        """Says again what the live one says, and one thing more."""
+        meta = ObjectMeta(
+            name="a-0",
+            namespace="default",
+            labels={"g": "a", "more": "yes"},
+            resource_version=found.metadata.resource_version,
+        )
+        return ConfigMap(metadata=meta, data=found.data)
+
+    stale = family.children().diff([kept_and_labelled()])
+    await family.client.live.patch(ConfigMap, "a-0", patch, namespace="default")
+    with pytest.raises(Conflict):
+        await family.children().apply(stale)
+
+    live = await family.client.live.get(ConfigMap, "a-0", namespace="default")
+    assert live.data == {"t": "newer"}
+
+
+async def test_a_version_alone_is_no_difference(family: Family) -> None:
+    await family.settled()
+    found = await family.client.live.get(ConfigMap, "a-0", namespace="default")
+    meta = ObjectMeta(
+        name="a-0",
+        namespace="default",
+        labels={"g": "a"},
+        resource_version=found.metadata.resource_version,
+    )
+
+    assert not family.children().diff([ConfigMap(metadata=meta, data={"t": "hi"})])

@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from mooring.actor.drift import APPLIED, as_found, differs, stamped
+from mooring.actor.drift import APPLIED, as_found, differs, onto, stamped
 from mooring.kube.errors import Conflict, NotFound
 from mooring.kube.object import Key, Object, controller_of, key_of, metadata_of, owner_reference
 from mooring.runtime import CachedClient
@@ -186,11 +186,15 @@ class Children:
         """Compare what is wanted with the cache; reads nothing else.
 
         ``keep`` names (kind, name) that are no longer wanted but must stay for now; ``unowned`` those that
-        shall have no owner, so that they outlive this one.
+        shall have no owner, so that they outlive this one. What was made from the live object, and says again what
+        that said, must bear its resource version: it is applied to that version alone, and never takes back what
+        somebody changed since.
         """
         apply, foreign, why, adopts = [], [], {}, False
         wanted: set[Named] = set(keep)
-        for plain in desired:
+        for declared in desired:
+            version = declared.metadata.resource_version
+            plain = onto(declared, None)
             name = plain.metadata.name or ""
             wanted.add((type(plain), name))
             live = self.find(type(plain), name)
@@ -206,7 +210,7 @@ class Children:
             # The digest is of what is declared: what the server made of an immutable field is not ours.
             target = as_found(stamped(self._owned(plain, unowned)), live)
             if path := differs(target, live):
-                apply.append(target)
+                apply.append(onto(target, version))
                 adopts = adopts or bool(target.metadata.owner_references and controller_of(live) is None)
                 why[f"{plain.resource.kind}/{name}"] = path
         prune = [

@@ -16,7 +16,7 @@ from mooring.kube.objects.apps import StatefulSet
 from mooring.kube.part import Part
 from mooring.kube.quantity import same_quantity
 
-__all__ = ["APPLIED", "as_found", "differs", "digest", "stamped"]
+__all__ = ["APPLIED", "as_found", "differs", "digest", "onto", "stamped"]
 
 T = TypeVar("T", bound=Object)
 
@@ -37,6 +37,15 @@ def stamped(desired: T) -> T:
     annotations = {**(desired.metadata.annotations or {}), APPLIED: digest(desired)}
     return msgspec.structs.replace(
         desired, metadata=msgspec.structs.replace(desired.metadata, annotations=annotations)
+    )
+
+
+def onto(desired: T, version: str | None) -> T:
+    """The object as one to be applied to this version alone; ``None``: to any."""
+    if desired.metadata.resource_version == version:
+        return desired
+    return msgspec.structs.replace(
+        desired, metadata=msgspec.structs.replace(desired.metadata, resource_version=version)
     )
 
 

@@ -331,8 +331,10 @@ class Specs:
         if live is not None and self._keeps_template(component):
             inputs = (live.metadata.annotations or {}).get(INPUTS, inputs)
         metadata = self._meta(self.names.set_of(component), component)
+        # Template and number of pods are those found, so they are not written over newer ones.
+        version = live.metadata.resource_version if live is not None else None
         return apps.StatefulSet(
-            metadata=replace(metadata, annotations={INPUTS: inputs}),
+            metadata=replace(metadata, annotations={INPUTS: inputs}, resource_version=version),
             spec=apps.StatefulSetSpec(
                 replicas=replicas,
                 service_name=service,
