@@ -20,12 +20,16 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from bench.redis_model import Model, in_memory
+from bench.cluster_model import ClusterModel, in_virtual_time
+from bench.redis_model import Model, in_memory, monitors
 
 from mooring.actor import run_actor
 from mooring.kube import Client, MergePatch
 from mooring.kube.objects.meta import ObjectMeta
+from mooring.operators.redis import cluster as cluster_operator
+from mooring.operators.redis.cluster import types as clusters
 from mooring.operators.redis.sentinel.actor import register
+from mooring.operators.redis.sentinel.names import ROLE
 from mooring.operators.redis.sentinel.report import LEGACY
 from mooring.operators.redis.sentinel.types import RedisCluster
 from mooring.testing.campaign import replay, run_campaign
@@ -86,14 +90,45 @@ def _deployment(name: str) -> Workload:
     )
 
 
-def _without_past(resource: str, obj: dict[str, Any]) -> dict[str, Any]:
-    """A RedisCluster without the legacy conditions below the newest: they tell what once was, refusals too."""
+Document = dict[str, Any]
+
+
+def _without_past(resource: str, obj: Document) -> Document:
+    """A RedisCluster without what once was: the legacy conditions below the newest, the last fail-over."""
     status = obj.get("status") or {}
     if resource != "redisclusters.redis.kun" or not status.get("conditions"):
         return obj
     newest, *others = status["conditions"]
     kept = [newest, *(one for one in others if one["type"] not in LEGACY)]
-    return {**obj, "status": {**status, "conditions": kept}}
+    return {**obj, "status": {**_but(status, "lastFailover"), "conditions": kept}}
+
+
+def _whoever_leads(resource: str, obj: Document) -> Document:
+    """After a roll any of the servers may lead, as long as one does: who it is is left out."""
+    if resource == "pods":
+        meta = obj["metadata"]
+        return {**obj, "metadata": {**meta, "labels": _but(meta.get("labels") or {}, ROLE)}}
+    status = obj.get("status") or {}
+    if resource == "redisclusters.redis.kun" and status:
+        shown = _but(_without_past(resource, obj)["status"], "master", "masterIP", "lineage")
+        ready = [{**one, "message": ""} for one in shown["conditions"]]
+        nodes = [_but(one, "role") for one in shown["nodes"]]
+        roles = sorted(one["role"] for one in shown["nodes"])
+        others = len(shown["replicas"])
+        return {
+            **obj,
+            "status": {**shown, "conditions": ready, "nodes": nodes, "roles": roles, "replicas": others},
+        }
+    if resource == "redisclusters.redis.middleware.hc.cn" and status:
+        hidden = ("type", "slots", "masterNodeId")
+        nodes = [_but(one, *hidden) for one in status["conditions"]]
+        parts = sorted([one.get(key, "") for key in hidden[:2]] for one in status["conditions"])
+        return {**obj, "status": {**status, "conditions": nodes, "parts": parts}}
+    return obj
+
+
+def _but(obj: Document, *names: str) -> Document:
+    return {name: value for name, value in obj.items() if name not in names}
 
 
 def _sentinel(name: str) -> Workload:
@@ -139,7 +174,65 @@ def _sentinel(name: str) -> Workload:
         model=Model,
         endpoints=False,
         secrets=(_OLD, _NEW),
-        compared=_without_past,
+        monitors=monitors(),
+        compared=_whoever_leads if name in ("restart", "roll") else _without_past,
+    )
+
+
+def _cluster(name: str) -> Workload:
+    """The Redis Cluster operator on the servers of bench/cluster_model.py."""
+
+    def create(replicas: int = 6, **pod: Any) -> Step:
+        claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        spec = {
+            "replicas": replicas,
+            "pod": [{"middlewareImage": "redis:7.0", **pod}],
+            "volumeClaimTemplates": [{"metadata": {"name": "redis-data"}, "spec": claim}],
+        }
+
+        async def step(client: Client) -> None:
+            document = {
+                "apiVersion": clusters.RedisCluster.resource.api_version,
+                "kind": "RedisCluster",
+                "metadata": {"name": "demo", "namespace": "default"},
+                "spec": spec,
+            }
+            body = msgspec.json.encode(document)
+            await client.request("POST", clusters.RedisCluster.resource.path(namespace="default"), body=body)
+
+        return step
+
+    def edit(**spec: Any) -> Step:
+        async def step(client: Client) -> None:
+            await client.patch(clusters.RedisCluster, "demo", MergePatch({"spec": spec}), namespace="default")
+
+        return step
+
+    def pods(**pod: Any) -> Step:
+        return edit(pod=[{"middlewareImage": "redis:7.0", **pod}])
+
+    async def delete(client: Client) -> None:
+        await client.delete(clusters.RedisCluster, "demo", namespace="default")
+
+    more = {"requests": {"cpu": "20m", "memory": "32Mi"}}
+    given, steps = {
+        "create": ((), (create(),)),
+        "grow": ((create(),), (edit(replicas=8),)),
+        "shrink": ((create(8),), (edit(replicas=6),)),
+        "password": ((create(requirepass=_OLD),), (pods(requirepass=_NEW),)),
+        "roll": ((create(),), (pods(resources=more),)),
+        "delete": ((create(),), (delete, create())),
+    }[name]
+    return Workload(
+        name=f"cluster-{name}",
+        kinds=(clusters.RedisCluster,),
+        operator=cluster_operator.register,
+        given=given,
+        steps=steps,
+        model=ClusterModel,
+        endpoints=False,
+        secrets=(_OLD, _NEW),
+        compared=_whoever_leads,
     )
 
 
@@ -149,9 +242,11 @@ _SENTINEL = (
     *("create", "grow", "shrink", "watchers", "configure", "restart", "password", "protect"),
     *("roll", "roll-watchers", "delete"),
 )
+_CLUSTER = ("create", "grow", "shrink", "password", "roll", "delete")
 WORKLOADS: dict[str, Callable[[], Workload]] = {
     **{f"deployment-{name}": functools.partial(_deployment, name) for name in _DEPLOYMENT},
     **{f"sentinel-{name}": functools.partial(_sentinel, name) for name in _SENTINEL},
+    **{f"cluster-{name}": functools.partial(_cluster, name) for name in _CLUSTER},
 }
 
 
@@ -210,7 +305,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown := sorted(set(options.workloads) - set(WORKLOADS)):
         print(f"no workload {', '.join(unknown)}; there are {', '.join(WORKLOADS)}", file=sys.stderr)
         return 2
-    with in_memory():
+    with in_memory(), in_virtual_time():
         if options.plan:
             return asyncio.run(_again(Plan.load(options.plan.read_bytes())))
         return asyncio.run(

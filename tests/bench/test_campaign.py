@@ -9,6 +9,8 @@ from bench.campaign import WORKLOADS, main
 
 from mooring.testing.faults import Fault, Plan
 
+#: Plans that failed once. Moments are counted, so what a workload does before its fault has to stay as it is.
+KEPT = sorted(Path(__file__).with_name("plans").glob("*.json"))
 FIRST = "PATCH /apis/apps/v1/namespaces/default/deployments/shop"
 
 
@@ -38,3 +40,9 @@ def test_an_unknown_workload_is_named_with_those_there_are(capsys: pytest.Captur
     said = capsys.readouterr().err
     assert "nonsense" in said
     assert all(name in said for name in WORKLOADS)
+
+
+@pytest.mark.parametrize("file", KEPT, ids=lambda file: file.stem)
+def test_what_failed_once_fails_no_more(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--plan", str(file)]) == 0
+    assert "nothing went wrong" in capsys.readouterr().out

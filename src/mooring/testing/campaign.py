@@ -116,8 +116,9 @@ async def run_campaign(
 
 
 async def replay(workload: Workload, plan: Plan) -> list[str]:
-    """Run one plan, a kept one say; returns what went wrong."""
-    return (await _run(workload, await learn(workload), plan))[0]
+    """Run one plan, a kept one say; returns what went wrong, and whether it struck at all."""
+    complaints, missed = await _run(workload, await learn(workload), plan)
+    return [*complaints, *(["the moment of a fault did not come"] if missed else [])]
 
 
 async def _run(workload: Workload, reference: Reference, plan: Plan) -> tuple[list[str], bool]:

@@ -7,7 +7,6 @@ often as in the reference. Besides, whatever happened: see `Trace.violations`.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -27,6 +26,7 @@ Key = tuple[str, str, str]
 Leaves = dict[tuple[str, ...], Any]
 
 _UID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_ADDRESS = r"(?<![\d.])[1-9]\d{0,2}(?:\.\d{1,3}){3}(?![\d.])"
 _TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z"
 #: What the server counts, and what says who wrote what when. A generation tells how often somebody changed his
 #: mind on the way; that the last one was observed is compared.
@@ -149,7 +149,8 @@ class _Names:
                 made[meta["name"]] = f"{meta['generateName']}*"
         self._made = made
         longest_first = map(re.escape, sorted(made, key=len, reverse=True))
-        self._pattern = re.compile("|".join([*longest_first, f"(?P<uid>{_UID})", f"(?P<time>{_TIME})"]))
+        others = (f"(?P<uid>{_UID})", f"(?P<time>{_TIME})", f"(?P<address>{_ADDRESS})")
+        self._pattern = re.compile("|".join([*longest_first, *others]))
         self._texts: dict[str, str] = {}
 
     def key(self, key: Key) -> Key:
@@ -171,7 +172,7 @@ class _Names:
         """A value without it; lists of objects are in an order of their own."""
         match value:
             case str():
-                return "<address>" if _is_address(value) else self.text(value)
+                return self.text(value)
             case dict():
                 return {self.text(k): self.normal(v) for k, v in value.items() if k not in _NEVER}
             case list():
@@ -180,16 +181,6 @@ class _Names:
                     items.sort(key=msgspec.json.encode)
                 return items
         return value
-
-
-def _is_address(text: str) -> bool:
-    if not text or text[0] not in "123456789" or text.count(".") != 3:
-        return False
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _leaves(value: Any) -> Leaves:
