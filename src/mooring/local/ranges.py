@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from mooring.local.claims import claim
 from mooring.local.directory import DataDirectory, write_private
 
 __all__ = ["Ranges"]
@@ -51,25 +52,18 @@ class Ranges:
         the next. ``None`` when another process has it; then the network says so when it starts.
         """
         ranges = _known(directory.path)
-        claim = ranges._claim() if ranges else None
+        held = ranges._claim() if ranges else None
         if ranges is None:
-            ranges, claim = _choose(directory.path)
+            ranges, held = _choose(directory.path)
             write_private(
                 directory.path / FILE,
                 msgspec.json.encode({"pods": str(ranges.pods), "services": str(ranges.services)}),
             )
         _register(ranges, directory.path)
-        return ranges, claim
+        return ranges, held
 
     def _claim(self) -> socket.socket | None:
-        """A name in this network namespace that one process at a time can hold, and loses with its life."""
-        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        try:
-            claim.bind(f"\0mooring-pods-{self.pods}")
-        except OSError:
-            claim.close()
-            return None
-        return claim
+        return claim(f"pods-{self.pods}")
 
 
 def _choose(path: Path) -> tuple[Ranges, socket.socket]:
@@ -81,8 +75,8 @@ def _choose(path: Path) -> tuple[Ranges, socket.socket]:
     taken = _routed()
     for ranges in sorted(choices, key=lambda one: _kept(one, path)):
         overlaps = any(ranges.pods.overlaps(other) or ranges.services.overlaps(other) for other in taken)
-        if not overlaps and not _assigned(ranges.pods[1]) and (claim := ranges._claim()) is not None:
-            return ranges, claim
+        if not overlaps and not _assigned(ranges.pods[1]) and (held := ranges._claim()) is not None:
+            return ranges, held
     raise OSError("no free address range from 10.96.0.0 up: every one is routed already")
 
 

@@ -30,6 +30,7 @@ from mooring.kube.objects.core import (
     ServiceAccountTokenProjection,
 )
 from mooring.kube.patches import MergePatch, Patch
+from mooring.local.claims import claim
 from mooring.local.node.cgroups import Cgroups
 from mooring.local.node.cleanup import plane_id
 from mooring.local.node.images import Catalog
@@ -90,14 +91,9 @@ def _free_number() -> int:
 
 
 def _claim(number: int) -> bool:
-    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    try:
-        claim.bind(f"\0mooring-lab-{number}")
-    except OSError:
-        claim.close()
-        return False
-    _claims[number] = claim
-    return True
+    if (held := claim(f"lab-{number}")) is not None:
+        _claims[number] = held
+    return held is not None
 
 
 def pod(name: str = "web", *, containers: list[dict[str, Any]] | None = None, **spec: Any) -> Pod:

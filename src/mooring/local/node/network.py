@@ -27,6 +27,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Final
 
+from mooring.local.claims import claim
 from mooring.local.node import nft
 from mooring.local.node.namespaces import PodNamespaces, in_fresh_thread
 from mooring.local.node.netlink import Link, Netlink
@@ -357,21 +358,11 @@ def _take_claim(plane: str, *, patience: float = 0.0) -> socket.socket:
     With ``patience``, seconds, another process may be about to let go of it.
     """
     deadline = time.monotonic() + patience
-    while True:
-        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        try:
-            claim.bind(f"\0mooring-plane-{plane}")
-        except OSError as error:
-            claim.close()
-            if error.errno != errno.EADDRINUSE:
-                raise
-            if time.monotonic() >= deadline:
-                raise RangeInUse(
-                    f"a plane with the id {plane} (the same data directory) runs already"
-                ) from None
-            time.sleep(0.02)
-        else:
-            return claim
+    while (held := claim(f"plane-{plane}")) is None:
+        if time.monotonic() >= deadline:
+            raise RangeInUse(f"a plane with the id {plane} (the same data directory) runs already")
+        time.sleep(0.02)
+    return held
 
 
 def abandoned_planes() -> Iterator[str]:
@@ -383,10 +374,10 @@ def abandoned_planes() -> Iterator[str]:
         marked = [link.name for link in netlink.links() if link.alias == _ALIAS]
     for plane in (name.removeprefix("mr") for name in marked):
         try:
-            claim = _take_claim(plane)
+            held = _take_claim(plane)
         except RangeInUse:
             continue
-        with closing(claim):
+        with closing(held):
             yield plane
 
 
