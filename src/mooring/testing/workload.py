@@ -44,6 +44,8 @@ CALM = 300.0
 #: Virtual seconds after which a dead operator is started again.
 RESTART = 1.0
 LEASE = "default/campaign"
+#: Seconds between two renewals, as far apart as they may be: in all the virtual quiet they are most of the work.
+RENEW = 8.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -222,7 +224,7 @@ class _Play:
 
     async def _live(self, client: Client, died: asyncio.Event) -> None:
         namespace, name = LEASE.split("/")
-        election = Election(name, namespace) if self._elect else None
+        election = Election(name, namespace, retry_period=RENEW) if self._elect else None
         clock = self._plane.clock
         manager = Manager(client, name=self._workload.name, clock=clock, election=election, grace=0.0)
         self._workload.operator(manager)
