@@ -5,6 +5,7 @@ and a node forgotten by one and known to another. What gossip does takes no time
 is known to all that it knows, of two owners of a slot the newer stays, and a replica takes over as soon as its master
 is gone. A process begins as the stand-in of the operator's start script, which waits to be let in
 (mooring.operators.redis.cluster.scripts); what a node keeps outlives it on a `Volume`.
+tests/bench/test_cluster_world.py compares it with real servers.
 """
 
 from __future__ import annotations
@@ -342,7 +343,7 @@ class ClusterWorld(World):
     def _set_slot(self, it: Volume, slot: int, state: str, node: str = "") -> str | Error:
         mine = bool(it.slots >> slot & 1)
         if it.master:
-            return Error("ERR You can use SETSLOT only with masters.")
+            return Error("ERR Please use SETSLOT only with masters.")
         if state == "STABLE":
             it.marks.pop(slot, None)
             return "OK"
