@@ -3,7 +3,7 @@
 CACHE ?= $(or $(MOORING_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mooring)
 DEV := MOORING_LOCK=dev ./mooring exec
 
-.PHONY: help check format types generated test test-all test-clusters mutants kubernetes kubernetes-down image specs crds soak campaign bench api lock
+.PHONY: help check format types generated test test-all test-clusters mutants kubernetes kubernetes-down transcript bare image specs crds soak campaign bench api lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s'|'
@@ -44,6 +44,12 @@ kubernetes: ## start a real control plane on loopback; NODE=1: with a node that 
 
 kubernetes-down: ## stop it and leave nothing behind
 	$(DEV) python hack/kubernetes/controlplane.py down
+
+transcript: ## every command of docs/operations.md on a real cluster made for it, and hand-over times; ON=embedded
+	$(DEV) python -m hack.operations --on $(or $(ON),real)
+
+bare: ## seconds from nothing to a Healthy Redis on a real node, step by step; COLD=1: with an empty cache (minutes)
+	$(DEV) python -m bench.bare $(if $(COLD),--cold)
 
 image: ## build the container image of Mooring without a container engine: make image OUT=mooring.tar
 	$(DEV) python hack/images/recipes.py mooring $(if $(OUT),--output $(OUT))

@@ -68,6 +68,7 @@ def _of_full() -> dict[str, Callable[[], object]]:
 def _of_cluster() -> dict[str, Callable[[], object]]:
     return {
         "servers": lambda: build(SERVERS),
+        "kubectl": lambda: build(KUBECTL),
         "helm": lambda: helm(3),
         "node": lambda: build(NODE, module=NODE_MODULE),
         "coredns": lambda: build_module(NODE_MODULE.parent / "dns", "coredns"),

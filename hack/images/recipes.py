@@ -18,7 +18,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,6 +45,8 @@ _SHELL = ("dash", "coreutils", "sed", "grep", "mawk", "util-linux", "procps")
 _EMBEDDED_ONLY = ("cel-expr-python==", "google-re2==")
 #: Uid and gid of the operator; no name is needed for it.
 OPERATOR = 65532
+#: The version that docs/operations.md upgrades to.
+NEXT = "0.2.0"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,6 +245,11 @@ IMAGES: dict[str, Recipe] = {
         packages=("python3-minimal", "libpython3.11-stdlib"),
         fill=_fill_mooring,
         inputs=_mooring_inputs,
+    ),
+    # The same again under another version, for upgrades on a bed.
+    "mooring-next": Recipe(
+        config=lambda: replace(_mooring_config(), name=f"docker.io/library/mooring:{NEXT}"),
+        base=lambda: build("mooring"),
     ),
 }
 

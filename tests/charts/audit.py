@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
+import yaml
 from hack.kubernetes.controlplane import ControlPlane
-from tests.charts.helm import NAMESPACE
+from hack.released import NAMESPACE
 
-__all__ = ["Right", "asked"]
+from mooring.kube.objects.rbac import PolicyRule
+
+__all__ = ["Right", "asked", "granted", "granted_in"]
 
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{{}}"
 #: API group, resource with subresource, verb.
@@ -36,3 +40,33 @@ def asked(
             yield right, status
             if right[2] == "patch" and status == 201:
                 yield (*right[:2], "create"), status
+
+
+def granted(*rules: list[PolicyRule] | None) -> set[Right]:
+    """What rules grant."""
+    return {
+        (group, resource, verb)
+        for rule in (one for some in rules for one in some or ())
+        for group in rule.api_groups or ()
+        for resource in rule.resources or ()
+        for verb in rule.verbs or ()
+    }
+
+
+def granted_in(manifest: str, name: str) -> set[Right]:
+    """What the roles of a name in a manifest of the chart's grant, whatever stands before the name."""
+    roles: list[dict[str, Any]] = [
+        one
+        for one in yaml.safe_load_all(manifest)
+        if one and one["kind"] in ("Role", "ClusterRole") and one["metadata"]["name"].endswith(name)
+    ]
+    assert roles, f"no role {name} in the manifest"
+    return granted(
+        *(
+            [
+                PolicyRule(api_groups=r["apiGroups"], resources=r["resources"], verbs=r["verbs"])
+                for r in one["rules"]
+            ]
+            for one in roles
+        )
+    )

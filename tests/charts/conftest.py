@@ -15,7 +15,9 @@ import pytest_asyncio
 from hack.build import helm
 from hack.images.recipes import build
 from hack.kubernetes.controlplane import ControlPlane
-from tests.charts.helm import NAMESPACE, Helm, Provided
+from hack.operations import IMAGES, embedded
+from hack.released import NAMESPACE
+from tests.charts.helm import Helm, Provided
 from tests.embedded.conftest import _logging
 
 from mooring.kube import NotFound
@@ -27,8 +29,6 @@ __all__ = ["_logging"]
 
 EMBEDDED = pytest.param("embedded", marks=[pytest.mark.full, pytest.mark.embedded])
 CLUSTER = pytest.param("cluster", marks=pytest.mark.cluster)
-#: Names of the embedded bed's nodes; the real cluster has one.
-NODES = ("node-1", "node-2", "node-3")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -46,7 +46,7 @@ def real_cluster() -> Iterator[ControlPlane]:
     """A cluster with a node, Mooring's image and Redis, and a log of every request."""
     if os.geteuid() != 0:
         pytest.skip("a real node needs root")
-    images = [build(name) for name in ("mooring", "redis", "exporter")]
+    images = [build(name) for name in IMAGES]
     with ControlPlane(images=images, audit="Metadata") as plane:
         yield plane
 
@@ -55,12 +55,7 @@ def real_cluster() -> Iterator[ControlPlane]:
 async def _started(request: pytest.FixtureRequest, directory: Path) -> AsyncIterator[Bed | ClusterBed]:
     """Something that runs pods, without operators of its own; its kubeconfig is in the directory."""
     if request.param == "embedded":
-        async with Bed(directory / "plane", nodes=NODES, operators=()) as running:
-            running.plane.directory.write_kubeconfig(
-                directory / "kubeconfig",
-                server=f"https://{running.plane.ranges.pods[1]}:6443",
-                authority=running.plane.certificates.authority,
-            )
+        async with embedded(directory / "plane", directory / "kubeconfig") as running:
             yield running
         return
     plane: ControlPlane = request.getfixturevalue("real_cluster")
@@ -88,6 +83,11 @@ async def provided(request: pytest.FixtureRequest) -> AsyncIterator[Provided]:
     with tempfile.TemporaryDirectory(prefix="mooring-bed-", ignore_cleanup_errors=True) as place:
         directory = Path(place)
         async with _started(request, directory) as running, _helm_of(running, directory) as used:
+            # All that the chart brings, its hooks too, is within what the restricted standard allows.
+            labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+            await running.apply(
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
+            )
             yield Provided(bed=running, helm=used, kubeconfig=directory / "kubeconfig")
 
 

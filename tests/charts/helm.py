@@ -10,30 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mooring.kube import NotFound
-from mooring.kube.objects.coordination import Lease
-from mooring.kube.objects.core import Pod
+from hack.released import NAMESPACE
+
 from mooring.testing.bed import Bed, ClusterBed
 from mooring.testing.redis import RedisStage
 
 __all__ = [
     "CHART",
-    "LEASE",
-    "NAMESPACE",
     "ROOT",
     "Helm",
     "Provided",
-    "holder",
-    "leader",
-    "operators",
     "processes",
     "tell",
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "mooring"
-NAMESPACE = "mooring-system"
-LEASE = "mooring-redis-sentinel-all"
 
 
 class Helm:
@@ -77,34 +69,6 @@ class Provided:
     bed: Bed | ClusterBed
     helm: Helm
     kubeconfig: Path
-
-
-async def operators(bed: Bed | ClusterBed, *, ready: bool = False) -> list[str]:
-    """The operator's pods that are not on their way out; on request only those that are ready."""
-    pods = await bed.pods(NAMESPACE, "app.kubernetes.io/name=mooring")
-    staying = [pod for pod in pods if pod.metadata.deletion_timestamp is None]
-    return [pod.metadata.name or "" for pod in staying if _ready(pod) or not ready]
-
-
-def _ready(pod: Pod) -> bool:
-    conditions = (pod.status.conditions if pod.status else None) or ()
-    return any(one.type == "Ready" and one.status == "True" for one in conditions)
-
-
-async def holder(bed: Bed | ClusterBed) -> str:
-    """Who holds the Lease: a pod's name and what tells its processes apart; empty when nobody does."""
-    try:
-        lease = await bed.get(Lease, LEASE, NAMESPACE)
-    except NotFound:
-        return ""
-    return (lease.spec.holder_identity if lease.spec else None) or ""
-
-
-async def leader(bed: Bed | ClusterBed) -> str:
-    """The pod that leads, by the Lease; empty when none does."""
-    who = await holder(bed)
-    pods = await bed.pods(NAMESPACE, "app.kubernetes.io/name=mooring")
-    return next((name for pod in pods if who.startswith(name := pod.metadata.name or "")), "")
 
 
 async def processes(stage: RedisStage) -> dict[str, tuple[str | None, int]]:

@@ -6,17 +6,20 @@ bed, and each begins with a release as the chart's values have it.
 
 from __future__ import annotations
 
-import os
 import signal
 from contextlib import suppress
+from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.charts.helm import CHART, NAMESPACE, Helm, Provided, holder, leader, operators, processes, tell
+from hack.kubernetes.controlplane import ControlPlane
+from hack.released import NAMESPACE, a_leader, frozen, holder, operators, struck, writes_of
+from tests.charts.helm import CHART, Helm, Provided, processes, tell
 
 from mooring.kube import NotFound
 from mooring.kube.objects.apps import StatefulSet
 from mooring.kube.objects.core import Namespace, Pod
+from mooring.kube.objects.policy import PodDisruptionBudget
 from mooring.operators.redis.dial import DialError
 from mooring.operators.redis.sentinel.types import RedisCluster
 from mooring.testing.bed import Bed, ClusterBed
@@ -24,8 +27,8 @@ from mooring.testing.redis import RedisStage, manifest
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
-#: Seconds of the operators' Lease.
-LEASE_SECONDS = 15
+#: Values of what the chart makes only when asked to.
+BESIDE = ("networkPolicy", "serviceMonitor", "prometheusRule", "dashboards")
 QUICK = ("down-after-milliseconds 1500", "failover-timeout 3000")
 
 
@@ -50,31 +53,6 @@ async def release(helm: Helm) -> str:
     return name
 
 
-def pid_of(bed: Bed | ClusterBed, pod: str) -> int:
-    """The operator's process in a pod."""
-    return bed.plane.agent.program_pid(NAMESPACE, pod, "operator")
-
-
-async def taken_over(bed: Bed | ClusterBed, old: str, *, within: float) -> float:
-    """Wait until another process holds the Lease than `old`; the seconds it took."""
-
-    async def led() -> bool:
-        return await holder(bed) not in ("", old)
-
-    return await bed.until(led, f"another one than {old} leads", within=within)
-
-
-async def a_leader(bed: Bed | ClusterBed, *, pods: int = 1) -> str:
-    """Wait until one leads and as many pods are ready, the others to take over; its name."""
-
-    async def led() -> bool:
-        there, ready = await operators(bed), await operators(bed, ready=True)
-        return bool(await leader(bed)) and len(there) == len(ready) == pods
-
-    await bed.until(led, f"one of {pods} leads", within=60)
-    return await leader(bed)
-
-
 async def demo(bed: Bed | ClusterBed, name: str) -> RedisStage:
     """A cluster that is as declared."""
     await bed.apply(manifest(name, password="s3cret", sentinel_settings=QUICK))
@@ -84,53 +62,71 @@ async def demo(bed: Bed | ClusterBed, name: str) -> RedisStage:
 
 
 async def test_a_release_is_upgraded_and_scaled_and_hands_over_while_its_cluster_runs_on(
-    bed: Bed | ClusterBed, helm: Helm, release: str
+    bed: Bed | ClusterBed, helm: Helm, release: str, request: pytest.FixtureRequest
 ) -> None:
     listed = (await helm.releases())[release]
     assert listed["status"] == "deployed"
     stage = await demo(bed, "served")
     running = await processes(stage)
 
-    # Another version of everything in the pods, and a second one.
-    await helm.upgrade(release, "--set", "replicaCount=2", "--set", "podAnnotations.version=next")
+    # Another version of everything in the pods, and a second one, with all that can be had beside them.
+    for definition in map(monitoring, ("ServiceMonitor", "PrometheusRule")):
+        await bed.apply(definition)
+    beside = ",".join(f"{name}.enabled=true" for name in BESIDE)
+    await helm.upgrade(release, "--set", f"replicaCount=2,podAnnotations.version=next,{beside}")
     assert int((await helm.releases())[release]["revision"]) == int(listed["revision"]) + 1
-    old = await a_leader(bed, pods=2)
+    await bed.until(lambda: spared(bed, release), "the budget lets one of two go", within=30)
+    if isinstance(bed, Bed):
+        pods = [await bed.get(Pod, name, NAMESPACE) for name in await operators(bed)]
+        assert len({pod.spec.node_name for pod in pods if pod.spec}) == 2
 
-    held = await holder(bed)
-    os.kill(pid_of(bed, old), signal.SIGTERM)
-    orderly = await taken_over(bed, held, within=5)
+    orderly = await struck(bed, signal.SIGTERM)
     assert orderly < 1.0
-
     # The container comes back in place before it is killed again.
-    old = await a_leader(bed, pods=2)
-    held = await holder(bed)
-    os.kill(pid_of(bed, old), signal.SIGKILL)
-    killed = await taken_over(bed, held, within=LEASE_SECONDS + 20)
+    killed = await struck(bed, signal.SIGKILL)
     tell(f"handed over in {orderly:.2f} s by SIGTERM, in {killed:.1f} s by SIGKILL")
 
     # One that is frozen past its Lease has nothing to say when it wakes.
-    old = await a_leader(bed, pods=2)
-    held, frozen = await holder(bed), pid_of(bed, old)
-    os.kill(frozen, signal.SIGSTOP)
-    try:
-        await taken_over(bed, held, within=LEASE_SECONDS + 20)
+    plane: ControlPlane | None = None
+    if isinstance(bed, ClusterBed):
+        plane = request.getfixturevalue("real_cluster")
+    async with frozen(bed) as stopped:
         await stage.patch({"config": {"maxclients": "322"}})
         await stage.exact(60)
-        before = await versions(bed)
-    finally:
-        os.kill(frozen, signal.SIGCONT)
-
-    async def ended() -> bool:
-        return not _lives(frozen)
-
-    await bed.until(ended, "what was frozen ends", within=20)
+        before, held = await versions(bed), await holder(bed)
+        since = plane.audit_log.stat().st_size if plane else 0
     assert await versions(bed) == before
-    assert await holder(bed) != held
+    assert await holder(bed) == held
+    assert plane is None or writes_of(plane.audit_log, since, stopped.pod) == []
     assert await processes(stage) == running
 
 
-def _lives(pid: int) -> bool:
-    return os.path.exists(f"/proc/{pid}")
+async def spared(bed: Bed | ClusterBed, release: str) -> bool:
+    """Whether the operators' budget counts two of them and lets one go."""
+    budget = await bed.get(
+        PodDisruptionBudget, release if "mooring" in release else f"{release}-mooring", NAMESPACE
+    )
+    status = budget.status
+    return status is not None and (status.current_healthy, status.disruptions_allowed) == (2, 1)
+
+
+def monitoring(kind: str) -> dict[str, Any]:
+    """The definition of one of the Prometheus operator's kinds, which takes anything."""
+    plural = f"{kind.lower()}s"
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.monitoring.coreos.com"},
+        "spec": {
+            "group": "monitoring.coreos.com",
+            "names": {"kind": kind, "plural": plural},
+            "scope": "Namespaced",
+            "versions": [
+                {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": anything}}
+            ],
+        },
+    }
 
 
 async def versions(bed: Bed | ClusterBed) -> dict[str, str | None]:

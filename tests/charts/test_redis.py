@@ -16,8 +16,9 @@ import msgspec
 import pytest
 import pytest_asyncio
 from hack.kubernetes.controlplane import ControlPlane
-from tests.charts.audit import asked
-from tests.charts.helm import NAMESPACE, Provided, operators, processes, tell
+from hack.released import NAMESPACE, operators
+from tests.charts.audit import asked, granted_in
+from tests.charts.helm import CHART, Provided, processes, tell
 from tests.charts.mesh import HIDDEN, mesh
 from tests.charts.ucloud import Ucloud
 
@@ -327,13 +328,12 @@ async def traces(stage: RedisStage) -> list[str]:
             found += [env.name or "" for env in container.env or ()]
             found += container.command or ()
     theirs = (
-        "REDIS_PASSWORD",
         "--requirepass",
         "redis-shutdown-volume",
         "readiness-probe",
         "sentinel-config",
     )
-    return [one for one in found if one.startswith(theirs)]
+    return [one for one in found if one == "REDIS_PASSWORD" or one.startswith(theirs)]
 
 
 async def test_a_release_of_one_namespace_lives_beside_one_of_the_cluster(
@@ -356,10 +356,18 @@ async def test_a_release_of_one_namespace_lives_beside_one_of_the_cluster(
     for name in ("own", "demo"):
         await RedisStage(bed, name, namespace="team").exact(120)
 
-    # Each made what is its own, and was refused nothing there.
-    for account in ("wide-mooring", "team-mooring") if plane else ():
-        assert plane is not None
-        requests = await asyncio.to_thread(list, asked(plane, since, account, namespace="team"))
-        assert {right for right, status in requests if status == 403} == set()
-        assert ("apps", "statefulsets", "create") in {right for right, _ in requests}
+    if plane is not None:
+        # Each made what is its own, and was refused nothing there.
+        for account in ("wide-mooring", "team-mooring"):
+            there = await asyncio.to_thread(list, asked(plane, since, account, namespace="team"))
+            assert {right for right, status in there if status == 403} == set()
+            assert ("apps", "statefulsets", "create") in {right for right, _ in there}
+        # Each used the rights that its scope has and that of all, where all are proved to be needed, has not.
+        proved = granted_in(
+            await operated.helm("template", "any", CHART, "--kube-version", "1.36"), "mooring"
+        )
+        for account in ("wide-mooring", "team-mooring"):
+            manifest_of = await operated.helm("get", "manifest", account.partition("-")[0])
+            used = {right for right, _ in await asyncio.to_thread(list, asked(plane, since, account))}
+            assert granted_in(manifest_of, account) - proved - used == set()
     await operated.helm("uninstall", "team", "--wait")

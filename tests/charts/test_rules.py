@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from hack.kubernetes.controlplane import ControlPlane
-from tests.charts.audit import Right, asked
-from tests.charts.helm import LEASE, NAMESPACE, Provided
+from hack.released import LEASE, NAMESPACE
+from tests.charts.audit import asked, granted, granted_in
+from tests.charts.helm import Provided
 from tests.operators.redis.cluster import stage as rec
 
 from mooring.kube import MergePatch, NotFound
@@ -24,16 +23,16 @@ from mooring.testing.redis import RedisStage, manifest
 
 pytestmark = [pytest.mark.real_node, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
-#: What no request shows: asked of whoever sets owner references, where that admission plugin is on (OpenShift).
-UNSEEN = {("redis.kun", "redisclusters/finalizers", "update")}
-
-
-def granted(rules: list[Any] | None) -> Iterator[Right]:
-    for rule in rules or ():
-        for group in rule.api_groups or ():
-            for resource in rule.resources or ():
-                for verb in rule.verbs or ():
-                    yield group, resource, verb
+LEASES = (LEASE, "mooring-redis-cluster-all")
+#: Rights of each release's account that no request shows: to own objects, asked of whoever sets owner references where
+#: that admission plugin is on (OpenShift), and to label pods that HarmonyCloud's operator made.
+UNSEEN = {
+    "mooring": {("redis.kun", "redisclusters/finalizers", "update")},
+    "rec-mooring": {
+        ("redis.middleware.hc.cn", "redisclusters/finalizers", "update"),
+        ("", "pods", "patch"),
+    },
+}
 
 
 async def is_changed(bed: Bed | ClusterBed) -> None:
@@ -72,38 +71,8 @@ async def is_broken_and_resized(bed: Bed | ClusterBed) -> None:
     await stage.exact(120)
 
 
-async def test_every_rule_is_needed_and_none_is_missing(
-    provided: Provided, real_cluster: ControlPlane
-) -> None:
-    bed, helm = provided.bed, provided.helm
-    # What earlier releases asked for when their rights had gone before them is not of interest.
-    since = real_cluster.audit_log.stat().st_size
-    with contextlib.suppress(NotFound):
-        await bed.client.delete(Lease, LEASE, namespace=NAMESPACE)
-    await helm.install("mooring")
-    # Everything that clusters can go through and that needs a right of its own.
-    await asyncio.gather(is_changed(bed), is_broken_and_resized(bed))
-    wide = await bed.get(ClusterRole, f"{NAMESPACE}-mooring")
-    own = await bed.get(Role, "mooring-leader", NAMESPACE)
-
-    requests = await asyncio.to_thread(list, asked(real_cluster, since))
-    refused = {right for right, status in requests if status == 403}
-    used = {right for right, _ in requests}
-    given = {*granted(wide.rules), *granted(own.rules)}
-
-    assert refused == set()
-    assert used - given == set()
-    assert given - used == UNSEEN
-
-
-async def test_the_rules_of_redis_clusters_are_what_they_need(
-    provided: Provided, real_cluster: ControlPlane
-) -> None:
-    bed, helm = provided.bed, provided.helm
-    since = real_cluster.audit_log.stat().st_size
-    with contextlib.suppress(NotFound):
-        await bed.client.delete(Lease, "mooring-redis-cluster-all", namespace=NAMESPACE)
-    await helm.install("rec", "--set", "operators=redis-cluster")
+async def has_its_slots_moved(bed: Bed | ClusterBed) -> None:
+    """All that and more of a Redis Cluster: nodes come and go, and a version that does not start is turned back."""
     stage = rec.Stage(bed, "slots", password="first")
     try:
         await bed.apply(rec.manifest("slots", password="first", finalizers="foreground"))
@@ -144,15 +113,55 @@ async def test_the_rules_of_redis_clusters_are_what_they_need(
         await bed.until(swept, "the former configuration is gone", within=60)
     finally:
         await stage.delete()
-    wide = await bed.get(ClusterRole, f"{NAMESPACE}-rec-mooring")
-    own = await bed.get(Role, "rec-mooring-leader", NAMESPACE)
 
-    requests = await asyncio.to_thread(list, asked(real_cluster, since, "rec-mooring"))
-    used = {right for right, _ in requests}
-    given = {*granted(wide.rules), *granted(own.rules)}
 
-    assert {right for right, status in requests if status == 403} == set()
-    assert used - given == set()
-    # Pods are patched where HarmonyCloud's operator made them: they get the labels they are found by.
-    unseen = {("redis.middleware.hc.cn", "redisclusters/finalizers", "update"), ("", "pods", "patch")}
-    assert given - used == unseen
+async def is_undefined(bed: Bed | ClusterBed) -> None:
+    """The kind is not known yet, as before the first release."""
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/redisclusters.redis.kun"
+    with contextlib.suppress(NotFound):
+        await bed.client.request("DELETE", path)
+
+    async def gone() -> bool:
+        try:
+            await bed.client.request("GET", path)
+        except NotFound:
+            return True
+        return False
+
+    await bed.until(gone, "the definition is gone", within=60)
+
+
+async def test_every_rule_is_needed_and_none_is_missing(
+    provided: Provided, real_cluster: ControlPlane
+) -> None:
+    bed, helm = provided.bed, provided.helm
+    await is_undefined(bed)
+    # What earlier releases asked for when their rights had gone before them is not of interest.
+    since = real_cluster.audit_log.stat().st_size
+    for lease in LEASES:
+        with contextlib.suppress(NotFound):
+            await bed.client.delete(Lease, lease, namespace=NAMESPACE)
+    await helm.install("mooring")
+    await helm.install("rec", "--set", "operators=redis-cluster")
+    # Everything that clusters can go through and that needs a right of its own.
+    async with asyncio.TaskGroup() as lives:
+        for life in (is_changed, is_broken_and_resized, has_its_slots_moved):
+            lives.create_task(life(bed))
+
+    for account, unseen in UNSEEN.items():
+        wide = await bed.get(ClusterRole, f"{NAMESPACE}-{account}")
+        own = await bed.get(Role, f"{account}-leader", NAMESPACE)
+        requests = await asyncio.to_thread(list, asked(real_cluster, since, account))
+        used, given = {right for right, _ in requests}, granted(wide.rules, own.rules)
+        assert {right for right, status in requests if status == 403} == set()
+        assert used - given == set()
+        assert given - used == unseen
+
+    # The hooks have accounts of their own: what applies the definitions, and what takes the clusters along.
+    await helm.upgrade("mooring", "--reuse-values", "--set", "uninstall.deleteClusters=true")
+    hooks = await helm("get", "hooks", "mooring")
+    await helm("uninstall", "mooring", "--wait", "--timeout", "300s")
+    for account in ("mooring-crds", "mooring-removal"):
+        requests = await asyncio.to_thread(list, asked(real_cluster, since, account))
+        assert {right for right, status in requests if status == 403} == set()
+        assert {right for right, _ in requests} == granted_in(hooks, account)

@@ -18,6 +18,9 @@ from mooring.testing.redis import RedisStage, manifest
 
 __all__ = ["Ucloud"]
 
+#: Labels of the custom resource, which it put on all it made, and into selectors.
+_OWN_LABELS = {"team": "web"}
+_EXPORTER = {"image": "oliver006/redis_exporter:latest", "imagePullPolicy": "IfNotPresent"}
 #: What pods take of its making and no pod of ours has.
 _SENTINEL_CONF = """port 26379
 sentinel monitor mymaster 127.0.0.1 6379 2
@@ -48,8 +51,8 @@ class Ucloud:
 
     async def made(self) -> str:
         """Make it and bring it to where UCloud's loop calls it Healthy; the pod that leads."""
-        declared = manifest(self._name, password=self._password)
-        declared["metadata"]["namespace"] = self._namespace
+        declared = manifest(self._name, password=self._password, exporter={"enabled": True, **_EXPORTER})
+        declared["metadata"] |= {"namespace": self._namespace, "labels": _OWN_LABELS}
         await self._bed.apply(declared)
         self._uid = (await self.stage.get()).metadata.uid or ""
         for one in self._objects():
@@ -163,6 +166,7 @@ class Ucloud:
             "app.kubernetes.io/part-of": "redis-cluster",
             "app.kubernetes.io/component": component,
             "app.kubernetes.io/name": self._name,
+            **_OWN_LABELS,
         }
 
     def _service(self, name: str, component: str, port: int, *, headless: bool) -> dict[str, Any]:
@@ -226,9 +230,22 @@ class Ucloud:
                 {"name": "redis-data", "mountPath": "/data"},
             ],
         }
+        exporter = {
+            "name": "redis-exporter",
+            **_EXPORTER,
+            "env": [
+                {"name": "REDIS_ALIAS", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+                {"name": "REDIS_PASSWORD", "value": self._password},
+            ],
+            "ports": [{"name": "http-metrics", "containerPort": 9121, "protocol": "TCP"}],
+            "resources": {
+                "requests": {"cpu": "50m", "memory": "50Mi"},
+                "limits": {"cpu": "100m", "memory": "200Mi"},
+            },
+        }
         shutdown = {"name": self.stage.names.shutdown, "defaultMode": 0o744}
         return {
-            "containers": [container],
+            "containers": [container, exporter],
             "volumes": [{"name": "redis-shutdown-volume", "configMap": shutdown}],
         }
 
