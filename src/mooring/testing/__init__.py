@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mooring.testing.campaign import Failure, Result, plans, replay, run_campaign
     from mooring.testing.clock import VirtualClock
+    from mooring.testing.edits import Edit, Report, edits_of, explore
     from mooring.testing.errors import NotInTime
     from mooring.testing.faults import Fault, Faults, Plan
     from mooring.testing.monitors import kept, owned
@@ -26,6 +27,7 @@ __all__ = [
     "AlwaysReady",
     "Change",
     "ControlPlane",
+    "Edit",
     "Failure",
     "Fault",
     "Faults",
@@ -33,6 +35,7 @@ __all__ = [
     "Plan",
     "PodModel",
     "Reference",
+    "Report",
     "Result",
     "Rig",
     "SimulatedPods",
@@ -40,6 +43,8 @@ __all__ = [
     "Trace",
     "VirtualClock",
     "Workload",
+    "edits_of",
+    "explore",
     "kept",
     "learn",
     "owned",
@@ -53,6 +58,7 @@ __all__ = [
 _HOMES = {
     "campaign": ("Failure", "Result", "plans", "replay", "run_campaign"),
     "clock": ("VirtualClock",),
+    "edits": ("Edit", "Report", "edits_of", "explore"),
     "errors": ("NotInTime",),
     "faults": ("Fault", "Faults", "Plan"),
     "monitors": ("kept", "owned"),
