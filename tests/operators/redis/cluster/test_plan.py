@@ -363,9 +363,11 @@ def test_while_a_plan_goes_on_only_marks_that_the_owner_knows_nothing_of_are_set
     moves = [SlotRange(slots="0-99", source=id_of(0), target=id_of(1))]
     plan = SlotPlan(kind="Rebalance", replicas=6, moves=moves, total=100)
     begun = look(whole(), plan=plan)
-    for mark in (Mark(slot=7, peer=id_of(1), outgoing=True), Mark(slot=16383, peer=id_of(2), outgoing=False)):
-        bearer = 0 if mark.outgoing else 1
-        assert not isinstance(next_step(marked(begun, bearer, mark)), Settle)
+    given = marked(begun, 0, Mark(slot=7, peer=id_of(1), outgoing=True))
+    assert not isinstance(next_step(given), Settle)
+    both = marked(given, 1, Mark(slot=7, peer=id_of(0), outgoing=False))
+    assert not isinstance(next_step(both), Settle)
+    assert settled(marked(begun, 1, Mark(slot=16383, peer=id_of(2), outgoing=False))).owner.name == "demo-2"
     assert settled(marked(begun, 1, Mark(slot=16383, peer=id_of(0), outgoing=False))).owner.name == "demo-2"
 
 

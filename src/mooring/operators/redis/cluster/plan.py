@@ -393,8 +393,9 @@ def _attach_spare(look: Look) -> Verdict | None:
 def settle(look: Look) -> Verdict | None:
     """Marks of a move that nobody continues, once everybody who may have keys of the slots can be asked.
 
-    A plan under way continues what its slots' owner is giving away; a mark that the owner knows nothing of, of a node
-    that was dead while its replica took over, hinders it: that node does not learn who owns the slot.
+    A plan under way continues what its slots' owner is giving away; a mark that the owner knows nothing of hinders it,
+    since the node that bears it does not learn who owns the slot. A server that was dead while its replica took over
+    makes such marks itself, for keys that it finds in slots of others.
     """
     if look.seen.absent_owners:
         return None
@@ -405,7 +406,8 @@ def settle(look: Look) -> Verdict | None:
     for bearer, mark in marks:
         owner = next((id for id, slots in look.seen.owners.items() if slots >> mark.slot & 1), "")
         giver = bearer.id if mark.outgoing else mark.peer
-        if not owner or mark.slot in waiting or (giver == owner and look.recorded.plan is not None):
+        goes_on = look.recorded.plan is not None and giver == owner and (owner, mark.slot) in meant
+        if not owner or mark.slot in waiting or goes_on:
             continue
         both = owner, meant.get((owner, mark.slot), "")
         halfway[both] = halfway.get(both, 0) | 1 << mark.slot
