@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from hack.build import helm
 from hack.images.debian import DebianError
@@ -37,7 +38,6 @@ from hack.kubernetes.binaries import (
 )
 from hack.kubernetes.controlplane import ControlPlane, StartError
 from hack.kubernetes.node import PACKAGES
-from hack.operations import IMAGES
 from hack.released import NAMESPACE
 
 from mooring.cli.packages import MissingPackages, ensure
@@ -45,6 +45,8 @@ from mooring.cli.packages import MissingPackages, ensure
 __all__ = ["main"]
 
 ROOT = Path(__file__).resolve().parents[1]
+IMAGES = ("mooring", "redis", "exporter")
+T = TypeVar("T")
 _HEALTHY = "jsonpath={.status.conditions[0].type}=Healthy"
 
 
@@ -54,12 +56,13 @@ class Steps:
     def __init__(self) -> None:
         self._began = time.monotonic()
 
-    def take(self, what: str, step: Callable[[], object]) -> None:
-        """Do one; what it raises goes on."""
+    def take(self, what: str, step: Callable[[], T]) -> T:
+        """Do one, and give what it gives; what it raises goes on."""
         began = time.monotonic()
-        step()
+        made = step()
         now = time.monotonic()
         print(f"{now - began:7.1f} s  {what} (+{now - self._began:.1f} s)", flush=True)
+        return made
 
 
 @contextmanager
@@ -91,15 +94,14 @@ def _measure() -> None:
     steps.take("CoreDNS", lambda: build_module(dns, "coredns"))
     steps.take("kubectl", lambda: build(KUBECTL))
     steps.take("helm", lambda: helm(3))
-    for name in ("pause", *IMAGES):
-        steps.take(f"image {name}", partial(build_image, name))
-    plane = ControlPlane(images=[build_image(name) for name in IMAGES])
+    images = {name: steps.take(f"image {name}", partial(build_image, name)) for name in IMAGES}
+    plane = ControlPlane(images=list(images.values()))
     try:
         steps.take("the node is Ready", plane.__enter__)
         _run_a_redis(steps, plane.kubeconfig)
     finally:
         steps.take("nothing is left", lambda: plane.__exit__(None, None, None))
-    size = build_image("mooring").stat().st_size / 2**20
+    size = images["mooring"].stat().st_size / 2**20
     print(f"{size:7.1f} MiB  Mooring's image, compressed")
 
 
