@@ -215,6 +215,18 @@ async def test_what_was_made_from_the_live_object_is_applied_to_that_version_alo
     assert live.data == {"t": "newer"}
 
 
+async def test_what_was_made_from_the_live_object_is_not_made_anew_when_that_has_gone(family: Family) -> None:
+    await family.settled()
+    found = await family.client.live.get(ConfigMap, "a-0", namespace="default")
+    meta = ObjectMeta(
+        name="a-0", namespace="default", labels={"g": "b"}, resource_version=found.metadata.resource_version
+    )
+    stale = family.children().diff([ConfigMap(metadata=meta, data=found.data)])
+    await family.client.live.delete(ConfigMap, "a-0", namespace="default")
+    with pytest.raises(Conflict):
+        await family.children().apply(stale)
+
+
 async def test_a_version_alone_is_no_difference(family: Family) -> None:
     await family.settled()
     found = await family.client.live.get(ConfigMap, "a-0", namespace="default")

@@ -188,7 +188,7 @@ class Children:
         ``keep`` names (kind, name) that are no longer wanted but must stay for now; ``unowned`` those that
         shall have no owner, so that they outlive this one. What was made from the live object, and says again what
         that said, must bear its resource version: it is applied to that version alone, and never takes back what
-        somebody changed since.
+        somebody changed since, nor makes anew what has gone.
         """
         apply, foreign, why, adopts = [], [], {}, False
         wanted: set[Named] = set(keep)
@@ -210,7 +210,7 @@ class Children:
             # The digest is of what is declared: what the server made of an immutable field is not ours.
             target = as_found(stamped(self._owned(plain, unowned)), live)
             if path := differs(target, live):
-                apply.append(onto(target, version))
+                apply.append(onto(target, version, live.metadata.uid if version else None))
                 adopts = adopts or bool(target.metadata.owner_references and controller_of(live) is None)
                 why[f"{plain.resource.kind}/{name}"] = path
         prune = [

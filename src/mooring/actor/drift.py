@@ -40,12 +40,15 @@ def stamped(desired: T) -> T:
     )
 
 
-def onto(desired: T, version: str | None) -> T:
-    """The object as one to be applied to this version alone; ``None``: to any."""
-    if desired.metadata.resource_version == version:
+def onto(desired: T, version: str | None, uid: str | None = None) -> T:
+    """The object as one to be applied to this version alone, of this object; ``None``: to any.
+
+    Without the uid an apply makes an object anew that has gone meanwhile: the version counts only where there is one.
+    """
+    if (desired.metadata.resource_version, desired.metadata.uid) == (version, uid):
         return desired
     return msgspec.structs.replace(
-        desired, metadata=msgspec.structs.replace(desired.metadata, resource_version=version)
+        desired, metadata=msgspec.structs.replace(desired.metadata, resource_version=version, uid=uid)
     )
 
 

@@ -80,13 +80,16 @@ async def sees(one: Target, other: Target) -> bool:
     )
 
 
-def step(source: Target, target: Target, first: int, last: int, *, pipeline: int = 10) -> MoveSlots:
+def step(
+    source: Target, target: Target, first: int, last: int, *, pipeline: int = 10, rate: float = 0.0
+) -> MoveSlots:
     return MoveSlots(
         transfer=Transfer(source=source.id, target=target.id, slots=span(first, last)),
         source=source,
         target=target,
         masters=(source, target),
         pipeline=pipeline,
+        rate=rate,
         why="",
     )
 
@@ -106,6 +109,18 @@ async def test_slots_arrive_with_all_their_keys_and_no_marks_are_left(both: tupl
         view = parse_nodes(await link.call("CLUSTER", "NODES"))
     assert next(one for one in view if "myself" in one.flags).slots == span(0, 199)
     assert not any(one.marks for one in view)
+
+
+async def test_a_move_that_is_held_back_takes_its_time_and_ends(both: tuple[Target, Target]) -> None:
+    source, target = both
+    tag = key_slot(b"{a}")
+    async with DIAL.link(source.address) as link:
+        await link.pipeline([("SET", f"{{a}}:{at}", "x" * 10_000) for at in range(40)])
+    began = asyncio.get_running_loop().time()
+    assert await Mover(dial=DIAL).move(step(source, target, tag, tag, rate=400_000.0)) == 1
+    assert asyncio.get_running_loop().time() - began > 1.0
+    async with DIAL.link(target.address) as link:
+        assert await link.call("CLUSTER", "COUNTKEYSINSLOT", tag) == 40
 
 
 async def test_a_key_on_both_sides_is_the_sources(both: tuple[Target, Target]) -> None:
@@ -207,9 +222,9 @@ async def test_a_new_master_owns_its_first_slot_before_others_begin_to_move(
     together: list[int] = []
 
     class Watched(Mover):
-        async def _chunk(self, links: Any, slots: Sequence[int], pipeline: int) -> None:
+        async def _chunk(self, links: Any, slots: Sequence[int], *how: Any) -> None:
             together.append(len(slots))
-            await super()._chunk(links, slots, pipeline)
+            await super()._chunk(links, slots, *how)
 
     await Watched(dial=DIAL).move(step(source, target, 0, 299))
 

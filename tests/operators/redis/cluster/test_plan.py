@@ -423,9 +423,10 @@ def growing() -> list[Member]:
 def test_a_plan_goes_on_with_what_is_not_moved_yet() -> None:
     members = change(change(growing(), 6, slots=span(0, 9)), 0, slots=shares(3)[0] & ~span(0, 9))
     plan = plan_of(SlotRange(slots="0-99", source=id_of(0), target=id_of(6)))
-    verdict = next_step(look(members, nodes=8, plan=plan))
+    verdict = next_step(look(members, nodes=8, plan=plan, rate=1e6))
     assert isinstance(verdict, MoveSlots)
     assert verdict.transfer.slots == span(10, 99)
+    assert verdict.rate == 1e6
 
 
 def test_a_source_that_failed_over_gives_the_rest_by_its_heir() -> None:

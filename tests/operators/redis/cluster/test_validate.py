@@ -12,6 +12,7 @@ from mooring.kube.object import decode
 from mooring.operators.redis.cluster.slots import shares
 from mooring.operators.redis.cluster.specs import template_lines
 from mooring.operators.redis.cluster.types import (
+    RATE_ANNOTATION,
     AssignStrategy,
     RedisCluster,
     RedisClusterSpec,
@@ -52,6 +53,14 @@ def test_the_sample_with_its_placeholders_filled_in_is_accepted() -> None:
     cluster = sample(pod=[pod])
     assert told(cluster) == {}
     assert "7 is odd: 3 masters" in warnings(cluster)[0]
+
+
+@pytest.mark.parametrize("rate", ["8", "fast", "0", "-1Mi", "1Ki"])
+def test_a_rate_of_moves_that_is_none_is_named(rate: str) -> None:
+    document = yaml.safe_load(SAMPLE.read_text())
+    document["metadata"]["annotations"] = {RATE_ANNOTATION: rate}
+    del document["status"]
+    assert 'as "8Mi"' in told(decode(document, RedisCluster))["metadata.annotations[mooring.dev/slot-rate]"]
 
 
 def test_the_sample_keeps_every_field_it_has() -> None:

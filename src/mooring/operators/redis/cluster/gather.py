@@ -25,6 +25,7 @@ from mooring.operators.redis.cluster.types import (
     password_of,
     pipeline_of,
     pod_of,
+    rate_of,
 )
 from mooring.operators.redis.cluster.validate import FOREGROUND, invalid_scaling, validate
 from mooring.operators.redis.dial import Dial
@@ -223,6 +224,7 @@ class Gathering:
             named=bool(strategy and strategy.type == NAMED),
             strategies=tuple((strategy.assign_strategies if strategy else None) or ()),
             pipeline=pipeline_of(spec),
+            rate=rate_of(self._cluster) if self.blocked is None else 0.0,
             stale_template=self.blocked is None and not self.specs.current(),
             revision=(status.update_revision if status else None) or "",
             rolls=template is None or template.type != "OnDelete",

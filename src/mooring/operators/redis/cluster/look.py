@@ -33,6 +33,8 @@ class Wanted:
     """Slots of new masters come from named nodes."""
     strategies: Sequence[AssignStrategy] = ()
     pipeline: int = 10
+    rate: float = 0.0
+    """Bytes of keys a second that moving may cost at most; 0: no limit."""
     stale_template: bool = False
     """The template was made from other inputs than the present ones."""
     revision: str = ""

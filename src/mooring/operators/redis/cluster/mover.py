@@ -44,8 +44,6 @@ class Mover:
 
     dial: Dial
     password: str = field(default="", repr=False)
-    throttle: float = 0.0
-    """Seconds to rest after each batch."""
 
     async def move(self, step: MoveSlots) -> int:
         """Move for about a second; how many slots are done."""
@@ -55,11 +53,12 @@ class Mover:
         async with AsyncExitStack() as stack:
             links = await self._open(stack, step.source, step.target, step.masters)
             # Before it owns a slot nobody would take over from it; so the first one goes alone.
-            size = CHUNK if await _owns(links.target) else 1
+            chunk = 1 if step.rate else CHUNK
+            size = chunk if await _owns(links.target) else 1
             while done < len(slots) and monotonic() < until:
                 part = slots[done : done + size]
-                await self._chunk(links, part, step.pipeline)
-                done, size = done + len(part), CHUNK
+                await self._chunk(links, part, step.pipeline, step.rate)
+                done, size = done + len(part), chunk
         return done
 
     async def settle(self, step: Settle, pipeline: int = 10) -> None:
@@ -141,12 +140,12 @@ class Mover:
             ids=(source, target),
         )
 
-    async def _chunk(self, links: _Links, slots: Sequence[int], pipeline: int) -> None:
+    async def _chunk(self, links: _Links, slots: Sequence[int], pipeline: int, rate: float = 0.0) -> None:
         source, target = links.ids
         _all_done(await links.target.pipeline([_setslot(one, "IMPORTING", source.id) for one in slots]))
         _all_done(await links.source.pipeline([_setslot(one, "MIGRATING", target.id) for one in slots]))
         for _ in range(3):
-            await self._empty(links, slots, pipeline)
+            await self._empty(links, slots, pipeline, rate)
             # The target first: should we die in between, it owns what it holds, and the source follows.
             _all_done(await links.target.pipeline([_setslot(one, "NODE", target.id) for one in slots]))
             answers = await links.source.pipeline([_setslot(one, "NODE", target.id) for one in slots])
@@ -161,7 +160,7 @@ class Mover:
                 continue  # it learns by gossip
         await self._verify(links, slots)
 
-    async def _empty(self, links: _Links, slots: Sequence[int], pipeline: int) -> None:
+    async def _empty(self, links: _Links, slots: Sequence[int], pipeline: int, rate: float) -> None:
         """Send keys until the source has none in these slots."""
         source, left = links.source, list(slots)
         while left:
@@ -186,9 +185,10 @@ class Mover:
             ]
             for group in batches(bundles, BATCH_BYTES):
                 for start in range(0, len(group), WIDTH):
-                    await self._migrate(links, group[start : start + WIDTH])
-                    if self.throttle:
-                        await asyncio.sleep(self.throttle)
+                    part = group[start : start + WIDTH]
+                    await self._migrate(links, part)
+                    if rate:
+                        await asyncio.sleep(sum(sizes[key] for keys in part for key in keys) / rate)
             left = list(held)
 
     async def _migrate(self, links: _Links, groups: Sequence[Sequence[str]]) -> None:

@@ -137,6 +137,8 @@ class MoveSlots(Move):
     target: Target
     masters: tuple[Target, ...]
     pipeline: int
+    rate: float = 0.0
+    """Bytes of keys a second at most; 0: as fast as it goes."""
 
 
 @dataclass(frozen=True, kw_only=True)

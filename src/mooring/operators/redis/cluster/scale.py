@@ -226,6 +226,7 @@ def _go_on(look: Look, plan: SlotPlan) -> Verdict | None:
                 target=target_of(target),
                 masters=tuple(target_of(one) for one in look.owners),
                 pipeline=look.wanted.pipeline,
+                rate=look.wanted.rate,
                 why=f"{plan.kind}: {count(part)} slots from {owner.name} to {target.name}",
             )
     return Record(drop_plan=True, why=f"{plan.kind}: all {plan.total} slots are where they shall be")

@@ -14,11 +14,13 @@ from msgspec import field
 from mooring.kube.object import Object, Resource
 from mooring.kube.objects import apps, core, meta
 from mooring.kube.part import Part
+from mooring.kube.quantity import parse_quantity
 from mooring.runtime.crd import F, PrinterColumn, crd
 
 __all__ = [
     "AUTO",
     "NAMED",
+    "RATE_ANNOTATION",
     "AssignStrategy",
     "NodeCondition",
     "RedisCluster",
@@ -35,11 +37,16 @@ __all__ = [
     "password_of",
     "pipeline_of",
     "pod_of",
+    "rate_of",
     "volumes_of",
 ]
 
 AUTO: Final = "AutoReceive"
 NAMED: Final = "AssignReceive"
+RATE_ANNOTATION: Final = "mooring.dev/slot-rate"
+"""Bytes of keys a second that moving slots may cost at most, as a quantity: ``8Mi``."""
+SLOWEST: Final = 1 << 16
+"""The least it can be: one batch, of up to 1 MiB, takes a quarter of a minute then, and healing waits for it."""
 TIME: Final = {"type": "string", "format": "date-time"}
 
 
@@ -247,6 +254,16 @@ def pipeline_of(spec: RedisClusterSpec) -> int:
     """Keys moved at once."""
     text = (spec.update_strategy.pipeline if spec.update_strategy else None) or "10"
     return int(text) if text.isdigit() and int(text) > 0 else 10
+
+
+def rate_of(cluster: RedisCluster) -> float:
+    """Bytes of keys that are moved in a second at most; 0: no limit. `ValueError` where it is no such quantity."""
+    text = (cluster.metadata.annotations or {}).get(RATE_ANNOTATION)
+    if text is None:
+        return 0.0
+    if (rate := float(parse_quantity(text))) < SLOWEST:
+        raise ValueError(f"{text!r} is less than 64Ki")
+    return rate
 
 
 def password_of(spec: RedisClusterSpec) -> str:

@@ -21,11 +21,13 @@ from mooring.operators.redis.cluster.specs import OURS, Specs
 from mooring.operators.redis.cluster.types import (
     AUTO,
     NAMED,
+    RATE_ANNOTATION,
     RedisCluster,
     RedisClusterSpec,
     image_of,
     masters_of,
     pod_of,
+    rate_of,
     volumes_of,
 )
 from mooring.operators.redis.passwords import unusable
@@ -66,6 +68,7 @@ def validate(cluster: RedisCluster) -> list[Problem]:
         *_ports(spec),
         *filled_in,
         *_strategy(spec),
+        *_rate(cluster),
     ]
 
 
@@ -281,6 +284,15 @@ def _strategy(spec: RedisClusterSpec) -> list[Problem]:
             )
         )
     return found
+
+
+def _rate(cluster: RedisCluster) -> list[Problem]:
+    try:
+        rate_of(cluster)
+    except ValueError as error:
+        message = f'{error}; give the bytes a second that moving slots may cost, as "8Mi", or leave it out'
+        return [Problem(field=f"metadata.annotations[{RATE_ANNOTATION}]", message=message)]
+    return []
 
 
 def invalid_scaling(
