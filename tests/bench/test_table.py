@@ -19,8 +19,9 @@ ROOT = Path(__file__).resolve().parents[2]
 FINE = Outcome(row="crash", peer="mooring", round=1, gap=1.0, exact=4.0, acknowledged=900)
 
 
-def figures(*outcomes: Outcome, writes: int = 0) -> dict[str, Any]:
+def figures(*outcomes: Outcome, writes: int = 0, on: str = "embedded") -> dict[str, Any]:
     return {
+        "on": on,
         "measured": "2026-01-01",
         "machine": "2 cores",
         "load_before": 0.1,
@@ -51,6 +52,14 @@ def test_what_keeps_its_target_is_no_miss() -> None:
 def test_a_missed_target_is_named(outcome: Outcome, words: str) -> None:
     (missed,) = misses(figures(FINE, outcome))
     assert words in missed
+
+
+def test_a_crash_counts_from_the_report_where_a_kubelet_has_to_look_first() -> None:
+    late = replace(FINE, gap=2.4)
+    assert misses(figures(late))
+    assert misses(figures(late, on="node")) == []
+    assert misses(figures(replace(FINE, gap=2.6), on="node"))
+    assert misses(figures(replace(FINE, row="delete", gap=1.6), on="node"))
 
 
 def test_a_write_at_rest_is_a_miss() -> None:
