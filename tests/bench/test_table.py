@@ -134,12 +134,12 @@ def test_what_was_measured_on_one_plane_leaves_the_other_s_figures_alone(
         (results / one).write_text("old")
 
     # When those of one are published
-    publish({**figures(FINE), "on": on}, results=results, page=page)
+    publish(figures(FINE, on=on), results=results, page=page)
 
     # Then between its marks stands its table, and nothing else changed
     begin, end = f"<!-- table: {command} -->\n", f"<!-- end: {command} -->"
     before, after = PAGE.read_text(), page.read_text()
-    assert f"{begin}{table(figures(FINE))}\n{end}" in after
+    assert f"{begin}{table(figures(FINE, on=on))}\n{end}" in after
     assert after.split(begin)[0] == before.split(begin)[0]
     assert after.split(end)[1] == before.split(end)[1]
     kept = {path.name: path.read_text() for path in results.iterdir()}
