@@ -40,7 +40,10 @@ def _parse(text: str) -> Decimal:
         raise ValueError(f"{text!r} is not a quantity (such as 500m, 2, 1.5Gi)") from None
     if not value.is_finite() or "_" in body:
         raise ValueError(f"{text!r} is not a quantity (such as 500m, 2, 1.5Gi)")
-    return value * _SUFFIXES[suffix]
+    try:
+        return value * _SUFFIXES[suffix]
+    except ArithmeticError:
+        raise ValueError(f"{text!r} is larger than any quantity") from None
 
 
 def parse_quantity(value: str | int | float) -> Decimal:

@@ -67,6 +67,12 @@ def test_strangers_are_introduced_to_one_another() -> None:
     assert len(verdict.pairs) == 30
 
 
+def test_who_joins_where_slots_have_owners_gets_no_number_that_would_win_them() -> None:
+    verdict = next_step(look(change(whole(), 5, master=None, keys=0), formed=False, alone=[5]))
+    assert isinstance(verdict, Meet)
+    assert not verdict.number
+
+
 def test_masters_get_equal_parts_and_sit_on_different_machines() -> None:
     places = [Place(name=f"demo-{at}", ordinal=at, node=f"node-{at // 2}") for at in range(6)]
     verdict = next_step(look(empty(*range(6)), formed=False, places=places))

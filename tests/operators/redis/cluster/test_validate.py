@@ -55,7 +55,7 @@ def test_the_sample_with_its_placeholders_filled_in_is_accepted() -> None:
     assert "7 is odd: 3 masters" in warnings(cluster)[0]
 
 
-@pytest.mark.parametrize("rate", ["8", "fast", "0", "-1Mi", "1Ki"])
+@pytest.mark.parametrize("rate", ["8", "fast", "0", "-1Mi", "512Ki", "1e999999Ki"])
 def test_a_rate_of_moves_that_is_none_is_named(rate: str) -> None:
     document = yaml.safe_load(SAMPLE.read_text())
     document["metadata"]["annotations"] = {RATE_ANNOTATION: rate}

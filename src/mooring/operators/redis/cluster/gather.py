@@ -19,6 +19,7 @@ from mooring.operators.redis.cluster.specs import Found, Specs
 from mooring.operators.redis.cluster.topology import Seen, read_nodes
 from mooring.operators.redis.cluster.types import (
     NAMED,
+    SLOWEST,
     RedisCluster,
     RedisClusterSpec,
     RedisClusterStatus,
@@ -224,11 +225,18 @@ class Gathering:
             named=bool(strategy and strategy.type == NAMED),
             strategies=tuple((strategy.assign_strategies if strategy else None) or ()),
             pipeline=pipeline_of(spec),
-            rate=rate_of(self._cluster) if self.blocked is None else 0.0,
+            rate=self._rate(),
             stale_template=self.blocked is None and not self.specs.current(),
             revision=(status.update_revision if status else None) or "",
             rolls=template is None or template.type != "OnDelete",
         )
+
+    def _rate(self) -> float:
+        """What cannot be read held moving back before, most likely."""
+        try:
+            return rate_of(self._cluster)
+        except ValueError:
+            return SLOWEST
 
     def _unreadable(self, seen: Seen) -> str:
         """Why the declared version is not rolled out: it could not read the files there are."""

@@ -258,7 +258,9 @@ def mesh(look: Look) -> Verdict | None:
     if pairs:
         names = ", ".join(sorted({one.name for one, _ in pairs}))
         why = f"{names} does not know everybody where they are now"
-        return Meet(pairs=tuple(pairs), number=not look.recorded.formed, why=why)
+        # Numbered before anybody has slots alone: later the number would decide whose claim counts.
+        number = not look.recorded.formed and not look.seen.assigned
+        return Meet(pairs=tuple(pairs), number=number, why=why)
     if meeting:
         return Wait(reason="Meeting", message=f"{meeting[0]} is getting to know the others", after=0.1)
     return None

@@ -21,6 +21,7 @@ __all__ = [
     "AUTO",
     "NAMED",
     "RATE_ANNOTATION",
+    "SLOWEST",
     "AssignStrategy",
     "NodeCondition",
     "RedisCluster",
@@ -45,8 +46,8 @@ AUTO: Final = "AutoReceive"
 NAMED: Final = "AssignReceive"
 RATE_ANNOTATION: Final = "mooring.dev/slot-rate"
 """Bytes of keys a second that moving slots may cost at most, as a quantity: ``8Mi``."""
-SLOWEST: Final = 1 << 16
-"""The least it can be: one batch, of up to 1 MiB, takes a quarter of a minute then, and healing waits for it."""
+SLOWEST: Final = 1 << 20
+"""The least it can be: healing waits until the slot under way is empty."""
 TIME: Final = {"type": "string", "format": "date-time"}
 
 
@@ -262,7 +263,7 @@ def rate_of(cluster: RedisCluster) -> float:
     if text is None:
         return 0.0
     if (rate := float(parse_quantity(text))) < SLOWEST:
-        raise ValueError(f"{text!r} is less than 64Ki")
+        raise ValueError(f"{text!r} is less than 1Mi")
     return rate
 
 
