@@ -38,10 +38,10 @@ __all__ = ["QUIET", "ControlPlane"]
 RESTLESS = frozenset({"leases.coordination.k8s.io", "events", "events.events.k8s.io"})
 #: Virtual seconds without a change after which all is settled, and in which that has to happen.
 QUIET, DEADLINE = 30.0, 3600.0
-#: Where volumes would be if a pod looked.
 #: Seconds that no run takes.
 FOREVER: Final = "1000000000"
-NOWHERE = Path("/nonexistent/mooring")
+#: Where volumes would be if a pod looked.
+NOWHERE: Final = Path("/nonexistent/mooring")
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
