@@ -76,6 +76,8 @@ class Both:
         self.compared[head] += 1
         model = _comparable(words, await _ask(self._model, self._address(who), words, password))
         deadline = monotonic() + (DEADLINE if head in WAITED_FOR else 0.0)
+        if head == "CLIENT KILL":
+            await self._until_alone(who, password)
         while True:
             real = _comparable(words, await _ask(self._real, self._address(who), words, password))
             if (ids := self._alike(real, model)) is not None:
@@ -84,6 +86,17 @@ class Both:
             if monotonic() > deadline:
                 raise AssertionError(f"{who}: {command}\n  real:  {real}\n  model: {model}")
             await asyncio.sleep(0.05)
+
+    async def _until_alone(self, who: str, password: str | tuple[str, ...]) -> None:
+        """A real server notices a moment later that the connection of the command before was closed."""
+        deadline = monotonic() + DEADLINE
+        while True:
+            said = await _ask(self._real, self._address(who), ["CLIENT", "LIST", "TYPE", "normal"], password)
+            if len(said.splitlines()) == 1:
+                return
+            if monotonic() > deadline:
+                raise AssertionError(f"{who} has clients that nobody knows: {said}")
+            await asyncio.sleep(0.02)
 
     def _address(self, who: str) -> Address:
         return Address(self.ips[who], 26379 if who.startswith("sentinel") else 6379)

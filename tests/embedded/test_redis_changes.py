@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -251,9 +251,17 @@ async def test_the_exporter_serves_figures_of_every_server(cluster: MakeCluster,
     )
     async with aiohttp.ClientSession() as session:
         for pod in await stage.pods("redis"):
-            ip = (await stage.address(pod.metadata.name or "")).ip
-            async with session.get(f"http://{ip}:9121/metrics") as answer:
-                text = await answer.text()
+            url = f"http://{(await stage.address(pod.metadata.name or '')).ip}:9121/metrics"
+            text = ""
+
+            async def serves(url: str = url) -> bool:
+                nonlocal text
+                with suppress(aiohttp.ClientConnectorError):  # nothing waits for it: it may still be starting
+                    async with session.get(url) as answer:
+                        text = await answer.text()
+                return bool(text)
+
+            await stage.bed.until(serves, f"{url} answers")
             assert "redis_up 1" in text, text[:500]
             assert "redis_connected_clients" in text
 

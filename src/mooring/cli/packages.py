@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["COMPILER", "NODE", "SBIN", "MissingPackages", "ensure"]
+__all__ = ["COMPILER", "NODE", "SBIN", "TESTS", "MissingPackages", "ensure"]
 
 #: Program -> Debian package, for running pods.
 NODE: dict[str, str] = {
@@ -19,6 +19,9 @@ NODE: dict[str, str] = {
     "redis-server": "redis-server",
     "redis-cli": "redis-tools",
 }
+
+#: For tests that run pods: what their images are made of.
+TESTS: dict[str, str] = {"busybox": "busybox"}
 
 #: For building old servers in tests.
 COMPILER: dict[str, str] = {"gcc": "build-essential", "make": "build-essential"}

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mooring.cli.packages import COMPILER, NODE, ensure
+from mooring.cli.packages import COMPILER, NODE, TESTS, ensure
 from mooring.local.node import rootless
 
 __all__ = ["add_parser"]
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the chosen tiers one after the other; the first failing one ends it."""
     root = Path(os.environ.get("MOORING_ROOT", Path(__file__).resolve().parents[3]))
     tiers = options.tier or (_unasked() if options.all else ["unit", "embedded"])
-    ensure(NODE | COMPILER if "full" in tiers else NODE)
+    ensure(NODE | TESTS | (COMPILER if "full" in tiers else {}))
     with _building(root, tiers if options.all else []) as built:
         return _run_tiers(tiers, options, root=root, built=built)
 
