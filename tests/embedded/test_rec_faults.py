@@ -28,8 +28,6 @@ async def slotted(stage: Stage, slot_of: str) -> tuple[str, str]:
     return owner, next(pod for pod in owned if pod != owner)
 
 
-# Not steady: seen once to stay at "slots are without a live owner" (docs/limits.md).
-@pytest.mark.soak
 async def test_most_masters_gone_with_their_data_are_replaced_by_their_replicas(make: Make) -> None:
     stage = await make(persistence=False)
     await stage.fill(1000)

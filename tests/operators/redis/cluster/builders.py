@@ -33,6 +33,7 @@ class Member:
     died: bool = False
     held: Disk | None = None
     gone: bool = False
+    epoch: int | None = None
     failed: bool = False
     server: tuple[tuple[str, Any], ...] = ()
     pod: tuple[tuple[str, Any], ...] = ()
@@ -48,7 +49,7 @@ class Member:
             address=self.address,
             flags=frozenset(flags),
             master="" if self.master is None else id_of(self.master),
-            epoch=self.ordinal + 1,
+            epoch=self.ordinal + 1 if self.epoch is None else self.epoch,
             slots=self.slots,
             connected=not self.failed,
         )

@@ -32,7 +32,7 @@ from mooring.operators.redis.cluster.placement import Place
 from mooring.operators.redis.cluster.plan import next_step
 from mooring.operators.redis.cluster.roll import turn_back
 from mooring.operators.redis.cluster.slots import ALL, count, parse, shares, span
-from mooring.operators.redis.cluster.topology import Mark
+from mooring.operators.redis.cluster.topology import Mark, Seen
 from mooring.operators.redis.cluster.types import AssignStrategy, SlotPlan, SlotRange
 from mooring.operators.redis.dial import Address
 
@@ -660,3 +660,32 @@ def test_an_owner_that_is_gone_is_not_forgotten_before_its_slots_have_a_live_one
     fresh = [Member(ordinal=6, keys=0), Member(ordinal=7, keys=0)]
     verdict = next_step(look([*members, *fresh], nodes=8, pods=6, ids=ids))
     assert not (isinstance(verdict, Forget) and id_of(0) in verdict.ids)
+
+
+def with_a_new_pod_of_a_lost_master(*, slots: int) -> Look:
+    """demo-0 is empty and new; the node that its pod was before led demo-3, and has the epoch 0."""
+    lost = Member(ordinal=6, gone=True, slots=slots, epoch=0)
+    members = change(change(whole(), 0, slots=0, keys=0), 3, master=6)
+    ids = {f"demo-{at}": id_of(at) for at in range(1, 6)} | {"demo-0": id_of(6)}
+    return look([*members, lost], nodes=6, pods=6, ids=ids)
+
+
+def test_who_knows_an_owner_that_is_gone_by_hearsay_hides_none_of_its_slots() -> None:
+    now = with_a_new_pod_of_a_lost_master(slots=shares(3)[0])
+    newcomer = now.seen.nodes[0]
+    assert newcomer.server is not None
+    hearsay = tuple(replace(one, slots=0) if one.id == id_of(6) else one for one in newcomer.server.view)
+    first = replace(newcomer, server=replace(newcomer.server, view=hearsay))
+    now = replace(now, seen=Seen(nodes=(first, *now.seen.nodes[1:])))
+
+    assert now.seen.absent_owners == {id_of(6): shares(3)[0]}
+    verdict = next_step(now)
+    assert isinstance(verdict, Promote)
+    assert verdict.target.name == "demo-3"
+
+
+def test_while_slots_have_no_owner_that_anybody_knows_a_replica_keeps_what_it_has() -> None:
+    verdict = next_step(with_a_new_pod_of_a_lost_master(slots=0))
+    assert isinstance(verdict, Wait)
+    assert (verdict.reason, verdict.stalled) == ("SlotsWithoutOwner", True)
+    assert "0-5460" in verdict.message

@@ -191,3 +191,27 @@ async def test_the_replica_of_a_master_that_is_drained_goes_to_the_shard_that_lo
         assert (await followers(cluster))[bare] == [stays]
         await whole(cluster, 5461, 5461, 5462)
         assert await cluster.kept(KEYS) == len(KEYS)
+
+
+async def test_owners_of_the_lowest_epoch_are_not_forgotten_when_most_masters_are_gone(
+    strangers: Servers,
+) -> None:
+    # Who knows somebody refuses a number: of these two one keeps the epoch 0, as if the first look had been too late.
+    first, second = (strangers.address(at) for at in (0, 1))
+    await strangers.call(0, "CLUSTER", "MEET", second.ip, second.port)
+    await strangers.call(1, "CLUSTER", "MEET", first.ip, first.port)
+    await strangers.operate(6)
+    await strangers.fill(KEYS)
+    epochs = {at: (await strangers.me(at)).epoch for at in await strangers.owned()}
+    assert 0 in epochs.values()
+
+    await asyncio.gather(*(strangers.renew(at) for at in sorted(epochs, key=lambda at: epochs[at])[:2]))
+    await strangers.operate(6)
+
+    assert await strangers.kept(KEYS) == len(KEYS)
+    await whole(strangers, *(parts.bit_count() for parts in shares(3)))
+
+
+async def test_every_node_has_a_number_before_it_is_introduced(strangers: Servers) -> None:
+    await strangers.operate(6)
+    assert sorted({(await strangers.me(at)).epoch for at in await strangers.owned()}) == [1, 2, 3]

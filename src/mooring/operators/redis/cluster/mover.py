@@ -47,7 +47,6 @@ class Mover:
 
     async def move(self, step: MoveSlots) -> int:
         """Move for about a second; how many slots are done."""
-        until = monotonic() + TURN
         slots = list(each(step.transfer.slots))
         done = 0
         async with AsyncExitStack() as stack:
@@ -55,6 +54,7 @@ class Mover:
             # Before it owns a slot nobody would take over from it; so the first one goes alone.
             chunk = 1 if step.rate else CHUNK
             size = chunk if await _owns(links.target) else 1
+            until = monotonic() + TURN
             while done < len(slots) and monotonic() < until:
                 part = slots[done : done + size]
                 await self._chunk(links, part, step.pipeline, step.rate)

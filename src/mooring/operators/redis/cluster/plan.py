@@ -316,8 +316,8 @@ def re_attach(look: Look) -> Verdict | None:
         if not one.master or not look.stays(one.node):
             continue
         master = look.seen.by_id.get(one.master)
-        if one.master in look.seen.absent_owners:
-            continue
+        if one.master in look.seen.absent_owners or (master is None and look.seen.covered != ALL):
+            continue  # it may have the only copy of slots that nobody serves
         if one.master not in serving:
             if choice := _best(look, one):
                 pairs.append((target_of(one), choice.id))
@@ -344,7 +344,9 @@ def _best(look: Look, replica: Live) -> Live | None:
 
 
 def forget(look: Look) -> Verdict | None:
-    """Ids that nobody will ever answer to again."""
+    """Ids that nobody will ever answer to again; none while a slot has no live owner, since it may be one of theirs."""
+    if look.seen.covered != ALL:
+        return None
     silent = {
         id
         for node in look.seen.nodes
@@ -455,6 +457,13 @@ def waiting(look: Look) -> Verdict | None:
         )
     if not look.complete:
         return _pods_starting(look)
+    if left := ALL & ~look.seen.covered:
+        return Wait(
+            reason="SlotsWithoutOwner",
+            message=f"no node knows of an owner of the slots {show(left)}; give them to one by CLUSTER ADDSLOTSRANGE",
+            after=2.0,
+            stalled=True,
+        )
     if verdict := look.agreeing():
         return verdict
     for one in look.seen.live:

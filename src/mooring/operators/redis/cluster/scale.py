@@ -17,7 +17,17 @@ from mooring.operators.redis.cluster.moves import (
     Wait,
 )
 from mooring.operators.redis.cluster.placement import choose_masters
-from mooring.operators.redis.cluster.slots import Slots, Transfer, assign, count, drain, level, parse, show
+from mooring.operators.redis.cluster.slots import (
+    ALL,
+    Slots,
+    Transfer,
+    assign,
+    count,
+    drain,
+    level,
+    parse,
+    show,
+)
 from mooring.operators.redis.cluster.types import SlotPlan, SlotRange
 
 if TYPE_CHECKING:
@@ -52,9 +62,9 @@ def scale(look: Look) -> Verdict | None:
         )
     if look.wanted.pods > look.wanted.nodes:
         return _shrink(look)
-    if not look.complete or look.seen.absent_owners or len(look.owners) >= look.masters:
-        return _even_out(look)
-    return _grow(look)
+    if not look.complete or look.seen.covered != ALL:
+        return None
+    return _even_out(look) if len(look.owners) >= look.masters else _grow(look)
 
 
 # --- out ---------------------------------------------------------------------------------------------------
@@ -162,7 +172,7 @@ def _without_copy(look: Look, leaving: set[str]) -> str:
 
 def _even_out(look: Look) -> Verdict | None:
     """No shard without a replica while another has two."""
-    if not look.complete or look.seen.absent_owners or look.spare:
+    if look.spare:
         return None
     have = look.replicas()
     bare = [one for one in look.owners if not have[one.id]]

@@ -142,15 +142,16 @@ class Steps:
         for target, address in move.pairs:
             by_target.setdefault(target, []).append(("CLUSTER", "MEET", address.ip, address.port))
 
-        async def one(target: Target, commands: list[tuple[str, str, str, int]], epoch: int) -> None:
+        async def send(target: Target, commands: Sequence[tuple[str | int, ...]]) -> None:
             async with self._link(target) as link:
-                if move.number:  # a node that knows somebody refuses it, and that is fine
-                    await link.pipeline([("CLUSTER", "SET-CONFIG-EPOCH", epoch)])
                 await link.pipeline(commands)
 
-        await _each(
-            [one(target, commands, at + 1) for at, (target, commands) in enumerate(by_target.items())]
-        )
+        if move.number:
+            # All of them before anybody is introduced: a node that knows somebody refuses it. On a second attempt some
+            # do, and that is fine.
+            numbers = [("CLUSTER", "SET-CONFIG-EPOCH", at + 1) for at in range(len(by_target))]
+            await _each([send(target, [number]) for target, number in zip(by_target, numbers, strict=True)])
+        await _each([send(target, commands) for target, commands in by_target.items()])
 
     async def _claim(self, target: Target, slots: Sequence[int]) -> None:
         await self._one(target, "CLUSTER", "ADDSLOTS", *slots)

@@ -238,15 +238,21 @@ class Seen:
 
     @cached_property
     def absent_owners(self) -> dict[str, Slots]:
-        """Slots that live nodes give to ids that do not answer, by the newest word on each id."""
-        newest: dict[str, Peer] = {}
-        for one in self.live:
-            for peer in one.server.peers.values():
-                known = newest.get(peer.id)
-                if peer.id not in self.by_id and (known is None or peer.epoch > known.epoch):
-                    newest[peer.id] = peer
+        """Slots that live nodes give to ids that do not answer, by the newest words on each id.
+
+        Of words equally new all count: a node that knows somebody by hearsay alone gives it no slots and the epoch 0,
+        which may be that of an owner.
+        """
+        words = [peer for one in self.live for peer in one.server.peers.values() if peer.id not in self.by_id]
+        newest: dict[str, int] = {}
+        for peer in words:
+            newest[peer.id] = max(newest.get(peer.id, 0), peer.epoch)
+        given = {
+            id: _union(peer.slots for peer in words if (peer.id, peer.epoch) == (id, newest[id]))
+            for id in newest
+        }
         covered = _union(self.owners.values())
-        return {name: left for name, peer in newest.items() if (left := peer.slots & ~covered)}
+        return {id: left for id, slots in given.items() if (left := slots & ~covered)}
 
     @property
     def covered(self) -> Slots:
