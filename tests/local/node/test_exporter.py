@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from mooring.local.node.exporter import metrics
+from pathlib import Path
+
+from mooring.local.node.exporter import client, metrics
 
 
 def test_figures_of_info_become_metrics_under_the_known_names() -> None:
@@ -26,3 +28,11 @@ def test_figures_of_info_become_metrics_under_the_known_names() -> None:
     ):
         assert line in text
     assert "Linux" not in text
+
+
+def test_a_password_file_has_passwords_by_address(tmp_path: Path) -> None:
+    # As oliver006/redis_exporter has it, whose place it takes.
+    file = tmp_path / "passwords.json"
+    file.write_text('{"redis://localhost:6379": "s3cret", "redis://other:6379": "another"}')
+    options = ["--redis.addr", "redis://localhost:6379", "--redis.password-file", str(file)]
+    assert client(options).connection_pool.connection_kwargs["password"] == "s3cret"

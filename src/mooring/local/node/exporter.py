@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from aiohttp import web
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-__all__ = ["main", "metrics"]
+__all__ = ["client", "main", "metrics"]
 
 _NAMES = {
     "used_memory": "memory_used_bytes",
@@ -58,9 +59,8 @@ def metrics(info: Mapping[str, Any]) -> Iterator[str]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Serve until told to stop."""
-    arguments, _unknown = _parser().parse_known_args(argv)
     with suppress(KeyboardInterrupt):
-        asyncio.run(_serve(arguments))
+        asyncio.run(_serve(argv))
 
 
 def _one(name: str, value: float) -> Iterator[str]:
@@ -84,13 +84,17 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-async def _serve(arguments: argparse.Namespace) -> None:
-    client = _client(arguments)
+def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    return _parser().parse_known_args(argv)[0]
+
+
+async def _serve(argv: Sequence[str] | None) -> None:
+    arguments, server = _parsed(argv), client(argv)
 
     async def answer(_request: web.Request) -> web.Response:
         try:
             async with asyncio.timeout(5):
-                text = "".join(metrics(await client.info("everything")))
+                text = "".join(metrics(await server.info("everything")))
         except (RedisError, OSError, TimeoutError):
             text = "".join(_one("redis_up", 0))
         return web.Response(text=text, content_type="text/plain", charset="utf-8")
@@ -107,19 +111,22 @@ async def _serve(arguments: argparse.Namespace) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     await stop.wait()
     await runner.cleanup()
-    await client.aclose()
+    await server.aclose()
 
 
 async def _health(_request: web.Request) -> web.Response:
     return web.Response(text="ok")
 
 
-def _client(arguments: argparse.Namespace) -> Redis:
+def client(argv: Sequence[str] | None = None) -> Redis:
+    """Whom these flags and variables ask."""
+    arguments = _parsed(argv)
     address = arguments.address if "://" in arguments.address else f"redis://{arguments.address}"
     parts = urlsplit(address)
     password = arguments.password or parts.password
     if arguments.password_file:
-        password = Path(arguments.password_file).read_text().strip()
+        # Passwords by address, as the program that it stands for has them.
+        password = json.loads(Path(arguments.password_file).read_text()).get(address)
     return Redis(
         host=parts.hostname or "localhost",
         port=parts.port or 6379,
