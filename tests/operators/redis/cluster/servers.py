@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -111,6 +112,16 @@ class Servers:
         process.kill()
         await process.wait()
         self._died[ordinal] = datetime.now(UTC)
+
+    @contextlib.contextmanager
+    def frozen(self, ordinal: int) -> Iterator[None]:
+        """SIGSTOP, for as long."""
+        process = self._running[ordinal]
+        process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGCONT)
 
     async def renew(self, ordinal: int) -> None:
         """Another pod takes its place: at another address, without any file, and so with another id."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.operators.redis.cluster.builders import Member, change, id_of, look, whole
@@ -32,7 +34,7 @@ from mooring.operators.redis.cluster.placement import Place
 from mooring.operators.redis.cluster.plan import next_step
 from mooring.operators.redis.cluster.roll import turn_back
 from mooring.operators.redis.cluster.slots import ALL, count, parse, shares, span
-from mooring.operators.redis.cluster.topology import Mark, Seen
+from mooring.operators.redis.cluster.topology import Mark, Peer, Seen
 from mooring.operators.redis.cluster.types import AssignStrategy, SlotPlan, SlotRange
 from mooring.operators.redis.dial import Address
 
@@ -249,18 +251,20 @@ def test_a_master_on_its_way_out_hands_over_in_agreement() -> None:
     assert (verdict.target.name, verdict.how) == ("demo-5", "")
 
 
-def as_masters(seen: Look, *deaf: int, heir: int) -> Look:
-    """These nodes have not heard that one of them follows somebody."""
+def seeing(seen: Look, viewers: Sequence[int], other: int, **how: Any) -> Look:
+    """These nodes see one of the others otherwise."""
     nodes = list(seen.seen.nodes)
-    for at in deaf:
+    for at in viewers:
         server = nodes[at].server
         assert server
-        view = tuple(
-            replace(peer, master="", flags=frozenset({"master"})) if peer.id == id_of(heir) else peer
-            for peer in server.view
-        )
+        view = tuple(replace(peer, **how) if peer.id == id_of(other) else peer for peer in server.view)
         nodes[at] = replace(nodes[at], server=replace(server, view=view))
     return replace(seen, seen=replace(seen.seen, nodes=tuple(nodes)))
+
+
+def as_masters(seen: Look, *deaf: int, heir: int) -> Look:
+    """These nodes have not heard that one of them follows somebody."""
+    return seeing(seen, deaf, heir, master="", flags=frozenset({"master"}))
 
 
 def test_votes_are_asked_for_once_most_masters_know_that_it_is_a_replica() -> None:
@@ -272,6 +276,26 @@ def test_votes_are_asked_for_once_most_masters_know_that_it_is_a_replica() -> No
         ("demo-3", "10.0.0.2"),
         ("demo-3", "10.0.0.3"),
     ]
+
+
+@pytest.mark.parametrize(("viewer", "other"), [(1, 3), (3, 1)], ids=["voter", "heir"])
+def test_a_vote_needs_a_connection_that_nothing_is_about_to_cut(viewer: int, other: int) -> None:
+    dead = look(change(whole(), 0, died=True))
+    cut = next_step(seeing(dead, [viewer], other, connected=False))
+    assert isinstance(cut, Wait)
+    assert "connection" in cut.message
+    node = dead.seen.nodes[viewer]
+    assert node.server is not None
+    greeting = Peer(id="f" * 40, address=dead.seen.nodes[other].address, flags=frozenset({"handshake"}))
+    met = replace(node, server=replace(node.server, view=(*node.server.view, greeting)))
+    nodes = tuple(met if one is node else one for one in dead.seen.nodes)
+    assert isinstance(next_step(replace(dead, seen=Seen(nodes=nodes))), Wait)
+
+
+def test_a_lost_connection_is_waited_for_and_not_cut_again_by_a_new_introduction() -> None:
+    verdict = next_step(seeing(look(whole()), [4], 2, connected=False))
+    assert isinstance(verdict, Wait)
+    assert verdict.message == "demo-4 has no connection to demo-2"
 
 
 def test_the_votes_of_masters_that_are_gone_are_missing() -> None:

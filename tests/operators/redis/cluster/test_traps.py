@@ -215,3 +215,16 @@ async def test_owners_of_the_lowest_epoch_are_not_forgotten_when_most_masters_ar
 async def test_every_node_has_a_number_before_it_is_introduced(strangers: Servers) -> None:
     await strangers.operate(6)
     assert sorted({(await strangers.me(at)).epoch for at in await strangers.owned()}) == [1, 2, 3]
+
+
+async def test_a_replica_whose_votes_are_lost_takes_over_by_itself_if_its_master_is_gone(
+    cluster: Servers,
+) -> None:
+    first, second, *_ = sorted(await cluster.owned())
+    (heir,) = (await followers(cluster))[first]
+    slots = (await cluster.me(first)).slots
+    await cluster.kill(first)
+    with cluster.frozen(second):  # one of two votes never comes
+        target = Target(name=f"demo-{heir}", address=cluster.address(heir))
+        await Steps(cluster.dial, password="").run(Promote(target=target, how="FORCE", why=""))
+        assert (await cluster.me(heir)).slots == slots

@@ -148,17 +148,16 @@ class Look:
         """Make a replica its shard's master by the masters' votes, once enough of them would give theirs.
 
         A master gives none for whom it knows as a master, as it does for seconds after a node began to follow; and
-        those that gave theirs give none for this shard again for two node timeouts.
+        what it gives to whom it has no connection to at that moment is lost. Those that gave theirs give none for
+        this shard again for two node timeouts, and the replica asks for none for four.
         """
-        deaf = [
-            one
-            for one in self.owners
-            if (peer := one.server.peers.get(heir.id)) is None or peer.master != heir.master
-        ]
+        deaf = [one for one in self.owners if not _follows(heir, one)]
+        voters = [one for one in self.owners if one not in deaf and _linked(one, heir)]
         masters = len(self.seen.owners) + len(self.seen.absent_owners)
-        if (len(self.owners) - len(deaf)) * 2 > masters:
+        if len(voters) * 2 > masters:
             return Promote(target=target_of(heir), how=how, why=why)
-        return _told([(heir, one) for one in deaf], f"too few masters know that {heir.name} is a replica")
+        why = f"too few masters know that {heir.name} is a replica, or have a connection to it"
+        return _told([(heir, one) for one in deaf], why)
 
     def gone_for_sure(self, node: Node | None) -> bool:
         """It cannot be serving: silence alone proves nothing, Kubernetes' word that it ended does."""
@@ -172,6 +171,22 @@ class Look:
         """Enough masters answer to vote."""
         masters = len(self.seen.owners) + len(self.seen.absent_owners)
         return len(self.seen.owners) * 2 > masters
+
+
+def _follows(replica: Live, viewer: Live) -> bool:
+    """The viewer knows whose replica this is."""
+    peer = viewer.server.peers.get(replica.id)
+    return peer is not None and peer.master == replica.master
+
+
+def _linked(one: Live, other: Live) -> bool:
+    """Both have a connection to the other, and no introduction is under way that would cut it for a moment."""
+    return all(
+        (peer := here.server.peers.get(there.id)) is not None
+        and peer.connected
+        and not any(new.address.ip == there.node.address.ip for new in here.server.view if not new.settled)
+        for here, there in ((one, other), (other, one))
+    )
 
 
 def _told(news: Iterable[tuple[Live, Live]], why: str) -> Verdict:

@@ -89,9 +89,7 @@ class Steps:
             case Attach():
                 await _each([self._attach(target, master) for target, master in move.pairs])
             case Promote():
-                words = ["CLUSTER", "FAILOVER", *([move.how] if move.how else [])]
-                await self._one(move.target, *words)
-                await self._until_master(move.target)
+                await self._promote(move)
             case Forget():
                 await self._forget(move.targets, move.ids)
             case Release():
@@ -158,6 +156,21 @@ class Steps:
 
     async def _attach(self, target: Target, master: str) -> None:
         await self._one(target, "CLUSTER", "REPLICATE", master)
+
+    async def _promote(self, move: Promote) -> None:
+        await self._fail_over(move.target, move.how)
+        try:
+            await self._until_master(move.target)
+        except StepFailed:
+            if move.how != "FORCE":
+                raise
+            # A vote was lost or had been given away, and the replica would ask for others after four node timeouts.
+            # Its master is known not to serve, so it needs none.
+            await self._fail_over(move.target, "TAKEOVER")
+            await self._until_master(move.target)
+
+    async def _fail_over(self, target: Target, how: str) -> None:
+        await self._one(target, "CLUSTER", "FAILOVER", *([how] if how else []))
 
     async def _until_master(self, target: Target) -> None:
         """A fail-over takes some tens of milliseconds; another step before it is through would disturb it."""

@@ -290,6 +290,8 @@ class Seen:
                 peer = one.server.peers.get(other.id)
                 if peer is None:
                     return f"{one.name} does not know {other.name}"
+                if not peer.connected:
+                    return f"{one.name} has no connection to {other.name}"
                 if peer.is_master and peer.slots != wanted.get(other.id, 0):
                     return f"{one.name} sees other slots at {other.name} than {other.name} itself"
                 if peer.master != other.master:
