@@ -5,7 +5,8 @@
 
 Each write sets a key of its own. Two losses are counted apart: writes the master acknowledged, and among them
 those a replica had confirmed (``WAIT 1``). The second must be 0 wherever a confirmed copy survives; the first
-is what a fail-over may cost. The client keeps its connection until an error, as real ones do.
+is what a fail-over may cost. The client keeps its connection until an error or until a sentinel tells of another
+master (``+switch-master``), as real ones do.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
+from typing import Any
 
 from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
 
@@ -103,6 +105,9 @@ class Ledger:
         self._errors: dict[str, int] = {}
         self._last_error = ""
         self._followed = True
+        self._at: Address | None = None
+        self._told: Address | None = None
+        self._switched = asyncio.Event()
         self._stop = asyncio.Event()
 
     @property
@@ -127,13 +132,49 @@ class Ledger:
     async def write(self, seconds: float | None = None) -> None:
         """Write until `stop`, or for that long."""
         end = self._begin(seconds)
-        while not self._stop.is_set() and monotonic() < end:
-            try:
-                async with self._dial.link(await self._master(), password=self._password) as link:
-                    await self._write_on(link, end)
-            except DialError as error:
-                self._note(error)
-                await self._pause(0.02)
+        listeners = [asyncio.create_task(self._listen(one)) for one in self._sentinels]
+        try:
+            while not self._stop.is_set() and monotonic() < end:
+                try:
+                    await self._until_switched(self._write_connected(end))
+                except DialError as error:
+                    self._note(error)
+                    await self._pause(0.02)
+        finally:
+            for one in listeners:
+                one.cancel()
+            await asyncio.gather(*listeners, return_exceptions=True)
+
+    async def _write_connected(self, end: float) -> None:
+        self._at = await self._master()
+        async with self._dial.link(self._at, password=self._password) as link:
+            await self._write_on(link, end)
+
+    async def _until_switched(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do it, or as much of it as there is time for until another master is told of."""
+        self._switched.clear()
+        tasks = asyncio.create_task(work), asyncio.create_task(self._switched.wait())
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if tasks[0].done():
+                tasks[0].result()
+        finally:
+            for one in tasks:
+                one.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _listen(self, sentinel: Address) -> None:
+        while True:
+            with contextlib.suppress(DialError):
+                async for said in self._dial.listen(sentinel, patterns=["+switch-master"]):
+                    if said and (words := said.split())[0] == self._master_name:
+                        self._go_to(Address(words[3], int(words[4])))
+            await asyncio.sleep(0.5)
+
+    def _go_to(self, master: Address) -> None:
+        if master != self._at:  # else another sentinel told of it before
+            self._told = master
+            self._switched.set()
 
     def _begin(self, seconds: float | None) -> float:
         """When to end."""
@@ -186,6 +227,9 @@ class Ledger:
     async def _master(self) -> Address:
         if self._address is not None:
             return self._address
+        if self._told is not None:  # not every sentinel has heard of it yet
+            told, self._told = self._told, None
+            return told
         last: DialError | None = None
         for sentinel in self._sentinels:
             try:

@@ -105,10 +105,11 @@ class Link:
         except (RedisError, OSError) as error:
             raise Unreachable(f"{self._address}: cannot subscribe: {error}") from error
 
-    async def message(self) -> None:
-        """The next message, however long it takes."""
+    async def message(self) -> str:
+        """The next message, however long it takes; "" that the subscription began."""
         try:
-            await self._connection.read_response(timeout=math.inf)
+            kind, *_, said = await self._connection.read_response(timeout=math.inf)
+            return said if kind == "pmessage" else ""
         except (RedisError, OSError) as error:
             raise Unreachable(f"{self._address}: subscription ended: {error}") from error
 
@@ -185,13 +186,12 @@ class Dial:
         finally:
             await connection.disconnect(nowait=True)
 
-    async def listen(self, address: Address, *, patterns: Sequence[str] = ("*",)) -> AsyncIterator[None]:
-        """Yields once when subscribed, then at every message; ends only with `Unreachable`."""
+    async def listen(self, address: Address, *, patterns: Sequence[str] = ("*",)) -> AsyncIterator[str]:
+        """Yields "" when subscribed, then every message; ends only with `Unreachable`."""
         async with self.link(address) as link:
             await link.subscribe(patterns)
             while True:
-                await link.message()
-                yield
+                yield await link.message()
 
     def _connection(self, address: Address, reply_timeout: float) -> Connection:
         return Connection(
