@@ -357,7 +357,7 @@ def forget(look: Look) -> Verdict | None:
         if node.server is None
         for id in (node.id, look.recorded.ids.get(node.name))
     }
-    kept = {*look.seen.by_id, *look.seen.absent_owners, *silent, *(one.master for one in look.seen.live)}
+    kept = {*look.seen.by_id, *silent, *(one.master for one in look.seen.live)}
     ghosts: set[str] = set()
     knowing = []
     for one in look.seen.live:
