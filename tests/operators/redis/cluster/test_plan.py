@@ -94,9 +94,29 @@ def test_a_half_made_cluster_is_finished_from_where_it_is() -> None:
 @pytest.mark.parametrize("slots", [0, span(7, 11)])
 def test_a_node_with_foreign_data_is_not_taken_in(slots: int) -> None:
     members = change(empty(*range(6)), 2, keys=5, slots=slots)
-    verdict = next_step(look(members, formed=False, alone=range(6)))
+    verdict = next_step(look(members, formed=False, alone=[2]))
     assert isinstance(verdict, Wait)
     assert (verdict.reason, verdict.stalled) == ("ForeignData", True)
+    assert "demo-2 (5 keys)" in verdict.message
+    for remedy in ("FLUSHALL if the data may go", "--cluster import"):
+        assert remedy in verdict.message
+
+
+@pytest.mark.parametrize("slots", [0, span(7, 11)])
+def test_the_others_meet_before_foreign_data_is_waited_for_and_nobody_meets_the_stranger(slots: int) -> None:
+    members = change(empty(*range(6)), 2, keys=5, slots=slots)
+    verdict = next_step(look(members, formed=False, alone=range(6)))
+    assert isinstance(verdict, Meet)
+    assert len(verdict.pairs) == 20
+    assert "demo-2" not in {target.name for target, _ in verdict.pairs}
+    assert members[2].address not in {address for _, address in verdict.pairs}
+
+
+def test_nobody_is_introduced_where_every_node_has_foreign_data() -> None:
+    members = [replace(one, keys=5) for one in empty(*range(6))]
+    verdict = next_step(look(members, formed=False, alone=range(6)))
+    assert isinstance(verdict, Wait)
+    assert verdict.reason == "ForeignData"
 
 
 def test_slots_that_a_stranger_took_for_its_keys_are_not_served_by_it() -> None:

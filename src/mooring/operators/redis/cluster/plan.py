@@ -138,10 +138,10 @@ def found(look: Look) -> Verdict | None:
     seen = look.seen
     if not look.complete and seen.assigned != ALL:
         return _pods_starting(look)
-    if look.seen.foreign:
-        return _foreign(look)
-    if verdict := mesh(look):
+    if verdict := mesh(look):  # of those that are no strangers: these wait for a person, and nobody for them
         return verdict
+    if seen.foreign:
+        return _foreign(look)
     if seen.assigned != ALL:
         return _claim(look)
     if verdict := _attach_spare(look):
@@ -203,7 +203,9 @@ def _foreign(look: Look) -> Wait:
     names = ", ".join(f"{one.name} ({one.server.keys} keys)" for one in look.seen.foreign)
     return Wait(
         reason="ForeignData",
-        message=f"{names} has data and belongs to no cluster; empty it by FLUSHALL if the data may go",
+        message=f"{names} has data and belongs to no cluster; empty it by FLUSHALL if the data may go. Files that were put "
+        "onto its volume to be restored: keep a copy, FLUSHALL, and once the cluster runs start a redis-server on the copy "
+        "and bring its keys in by redis-cli --cluster import",
         after=10.0,
         stalled=True,
     )

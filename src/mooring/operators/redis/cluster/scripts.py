@@ -95,9 +95,16 @@ if [ "${MODE:-cluster}" = cluster ]; then
   case $(sed -n 's/^\(slave\|replica\)-priority \([0-9]*\)$/\2/p' "$held" | tail -n 1) in
     1) ;;
     2)
-      # What is left is older than what the others have; set aside, not deleted.
-      for one in "$nodes" "$rdb" "$aof" appendonlydir; do
-        [ ! -e "$data/$one" ] || { rm -rf "$data/$one.old" && mv "$data/$one" "$data/$one.old"; }
+      # What is left is older than what the others have, or nobody's: set aside under a number of its own, not deleted.
+      # The node's id goes last: without the data beside it nobody takes it for whole.
+      aside=.old number=1
+      while [ -e "$data/$nodes$aside" ] || [ -e "$data/$rdb$aside" ] || [ -e "$data/$aof$aside" ] ||
+        [ -e "$data/appendonlydir$aside" ]; do
+        number=$((number + 1))
+        aside=.old.$number
+      done
+      for one in "$rdb" "$aof" appendonlydir "$nodes"; do
+        [ ! -e "$data/$one" ] || mv "$data/$one" "$data/$one$aside"
       done
       ;;
     *)
