@@ -237,5 +237,6 @@ async def test_a_replica_whose_votes_are_lost_takes_over_by_itself_if_its_master
     await cluster.kill(first)
     with cluster.frozen(second):  # one of two votes never comes
         target = Target(name=f"demo-{heir}", address=cluster.address(heir))
-        await Steps(cluster.dial, password="").run(Promote(target=target, how="FORCE", why=""))
+        with contextlib.suppress(StepFailed):
+            await Steps(cluster.dial, password="").run(Promote(target=target, how="FORCE", why=""))
         assert (await cluster.me(heir)).slots == slots
