@@ -1102,6 +1102,13 @@ SCENARIOS: dict[str, list[Step]] = {
         ),
     ],
     # --- custom resources -------------------------------------------------------------------------------
+    "a status that a create does not take is read all the same": with_widgets(
+        post(WIDGETS + "?fieldValidation=Strict", {**widget("a"), "status": {"nope": 1}}),
+        post(WIDGETS + "?fieldValidation=Warn", {**widget("b"), "status": {"nope": 1}}),
+        post(WIDGETS + "?fieldValidation=Strict", {**widget("c"), "status": {"phase": 1}}),
+        post(PODS + "?fieldValidation=Strict", {**pod("d"), "status": {"nope": 1}}),
+        post(PODS, {**pod("e"), "status": {"phase": 1}}, ignore=MESSAGE),
+    ),
     "custom resources": with_widgets(
         post(WIDGETS, widget(spec={"name": "abc"})),
         post(WIDGETS, widget(spec={"name": "abc"})),
