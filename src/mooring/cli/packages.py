@@ -20,8 +20,8 @@ NODE: dict[str, str] = {
     "redis-cli": "redis-tools",
 }
 
-#: For tests that run pods: what their images are made of.
-TESTS: dict[str, str] = {"busybox": "busybox"}
+#: For tests that run pods: what their images are made of, and what fills in a sample.
+TESTS: dict[str, str] = {"busybox": "busybox", "patch": "patch"}
 
 #: For building old servers in tests.
 COMPILER: dict[str, str] = {"gcc": "build-essential", "make": "build-essential"}

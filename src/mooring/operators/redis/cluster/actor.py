@@ -132,11 +132,11 @@ class ClusterActor(Actor[RedisCluster]):
         paused = gathering.paused
         if gathering.live is not None and (outcome := await self._found_otherwise(ctx, gathering.live)):
             return outcome
+        await self._unknown.read(ctx)
         if gathering.live is None and (outcome := self._not_begun(ctx, gathering, paused=paused)):
             return outcome
         if not paused and (step := self._children(ctx, gathering)):
             return step
-        await self._unknown.read(ctx)
         dial = self._dial(gathering)
         look = await gathering.look(dial, ctx.now())
         self._show(ctx, gathering, look)
@@ -225,16 +225,17 @@ class ClusterActor(Actor[RedisCluster]):
     # --- before there is anything --------------------------------------------------------------------------
 
     def _not_begun(self, ctx: Context[RedisCluster], gathering: Gathering, *, paused: bool) -> Outcome | None:
+        unknown = self._unknown.of(ctx.key)
         if paused:
-            message = "spec.pause: nothing is created while it is true; set it to false to begin"
+            begin = "spec.pause: nothing is created while it is true; set it to false to begin"
+            message = "; ".join([begin, *unknown])
             ctx.show(replace(_status(ctx), reason=message, reason_type="Paused"))
             return ctx.wait("Paused", message, after=self._look_again)
         if gathering.blocked is not None:
             blocked = gathering.blocked
-            ctx.show(
-                replace(_status(ctx), phase="Failed", reason=blocked.message, reason_type=blocked.reason)
-            )
-            return ctx.wait(blocked.reason, blocked.message, after=self._look_again, stalled=True)
+            message = "; ".join([blocked.message, *unknown])
+            ctx.show(replace(_status(ctx), phase="Failed", reason=message, reason_type=blocked.reason))
+            return ctx.wait(blocked.reason, message, after=self._look_again, stalled=True)
         return None
 
     def _children(self, ctx: Context[RedisCluster], gathering: Gathering) -> Outcome | None:
