@@ -251,6 +251,28 @@ async def test_a_lost_answer_to_a_renewal_is_not_a_lost_lease(api: FakeApi, cloc
     await one.end()
 
 
+async def test_a_renewal_that_is_never_answered_is_sent_again_in_time(clock: VirtualClock) -> None:
+    class Hanging(FakeApi):
+        hangs = False
+
+        async def request(self, method: str, path: str, **options: Any) -> Response:
+            if method == "PATCH" and self.hangs:
+                self.hangs = False
+                await asyncio.Event().wait()
+            return await super().request(method, path, **options)
+
+    api = Hanging()
+    one = Contender(api, clock, "one")
+    one.start()
+    await clock.settle()
+    api.hangs = True
+    await clock.advance(12)
+    assert not api.hangs
+    assert one.lost == 0
+    assert one.leads()
+    await one.end()
+
+
 async def test_a_release_that_fails_is_left_to_run_out(api: FakeApi, clock: VirtualClock) -> None:
     one = Contender(api, clock, "one")
     one.start()

@@ -285,7 +285,9 @@ class Elector:
                 await self._clock.sleep(election.retry_period)
                 if not self.fence.open or (why := self._trouble()):
                     break
-                if not await self._try(self.fence.left) and self.leader not in ("", election.identity):
+                # One request that hangs, on a connection that broke for instance, is not to cost the Lease.
+                patience = min(self.fence.left, election.renew_deadline / 3)
+                if not await self._try(patience) and self.leader not in ("", election.identity):
                     break
         finally:
             self.fence.close()
