@@ -125,9 +125,15 @@ class ClusterWorld(World):
         return next((one for one in self._live() if one.id == id), None)
 
     def _gossip(self) -> None:
-        """Of two owners of a slot that know each other the newer one stays; replicas follow their slots' owner."""
+        """Masters get epochs of their own, of two owners of a slot the newer one stays, replicas follow the owner."""
         live = self._live()
         masters = [one for one in live if not one.master]
+        for one in sorted(masters, key=lambda one: one.id):
+            # Of two with one epoch the one with the lower id takes the next.
+            if any(
+                other.epoch == one.epoch and other.id > one.id and other.id in one.known for other in masters
+            ):
+                one.epoch = 1 + max(other.epoch for other in live)
         for one in masters:
             for other in masters:
                 if one is other or other.id not in one.known:
