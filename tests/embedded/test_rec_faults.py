@@ -123,6 +123,7 @@ async def test_changed_pods_are_rolled_out_one_by_one_without_a_loss(make: Make)
 
     assert await stage.kept(1000) == 1000
     assert await stage.lost(report) == []
+    await stage.tells("UpgradeClusterStart", "UpgradeClusterSuccess")
 
 
 async def replaced(stage: Stage, uids: set[str | None]) -> bool:
@@ -162,6 +163,8 @@ async def test_a_roll_that_fails_at_its_first_pod_is_turned_back_and_said_so(mak
     assert len(before & {pod.metadata.uid for pod in pods}) == 5
     assert {pod.spec.containers[0].image for pod in pods if pod.spec and pod.spec.containers} == {"redis:7.0"}
     assert await stage.kept(500) == 500
+    failed = ("UpgradeClusterFailed", "RollbackClusterStart", "RollbackClusterSuccess")
+    await stage.tells("UpgradeClusterStart", *failed)
 
     await stage.patch({"pod": [{"middlewareImage": "redis:7.0", "annotations": {"team": "a"}}]})
     await stage.bed.until(lambda: replaced(stage, before), "another change is rolled out", within=120)

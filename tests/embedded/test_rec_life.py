@@ -64,6 +64,8 @@ async def test_six_nodes_become_three_masters_and_three_replicas(make: Make) -> 
     async with stage.client() as client:
         await client.call("a", "SET", "1")
         assert await client.call("a", "GET") == "1"
+    await stage.tells("CreateClusterStart", "CreatePod", "InitCluster", "AddSlave", "CreateClusterSuccess")
+    assert len(await stage.told()) == 5
 
 
 async def test_all_pods_deleted_at_once_come_back_at_new_addresses_with_everything(make: Make) -> None:

@@ -44,6 +44,9 @@ async def test_a_fourth_master_gets_an_even_part_under_a_writer(make: Make) -> N
     assert report.errors == {}
     assert len(report.acknowledged) > 100
     assert (await stage.status()).slot_plan is None
+    await stage.tells(
+        "UpgradeClusterStart", "ScalePod", "AddMaster", "RebalanceSlots", "UpgradeClusterSuccess"
+    )
 
 
 async def test_a_fourth_master_gets_what_it_is_assigned_from_whom_it_is_assigned(make: Make) -> None:
@@ -107,6 +110,9 @@ async def test_four_masters_become_three_drained_and_forgotten_and_four_again_on
     assert await stage.kept(KEYS) == KEYS
     assert await stage.lost(report) == []
     assert report.errors == {}
+    await stage.tells(
+        "UpgradeClusterStart", "RebalanceSlots", "DeleteNode", "ScalePod", "UpgradeClusterSuccess"
+    )
 
     await stage.patch({"replicas": 8})
     await stage.exact(8, within=90)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from redis.crc import key_slot
 
 from mooring.kube import MergePatch, NotFound
 from mooring.kube.objects.core import PersistentVolumeClaim, Pod
+from mooring.kube.objects.events import Event
 from mooring.operators.redis.cluster import KINDS, register
 from mooring.operators.redis.cluster.names import selector_of
 from mooring.operators.redis.cluster.slots import ALL, Slots, count
@@ -123,6 +125,32 @@ class Stage:
 
     async def status(self) -> RedisClusterStatus:
         return (await self.bed.get(RedisCluster, self.name)).status or RedisClusterStatus()
+
+    async def told(self) -> Counter[str]:
+        """How often each Event was told of it."""
+        found = await self.bed.client.list(Event, namespace="default")
+        ours = [one for one in found.items if one.regarding is not None and one.regarding.name == self.name]
+        counts: Counter[str] = Counter()
+        for one in ours:
+            if one.regarding and one.regarding.kind == "RedisCluster":
+                counts[one.reason or ""] += (one.series.count if one.series else None) or 1
+        return counts
+
+    async def tells(self, *reasons: str) -> None:
+        """Wait until each of these Events was told, and see that it was once."""
+
+        counts: Counter[str] = Counter()
+
+        async def said() -> bool:
+            nonlocal counts
+            counts = await self.told()
+            return set(reasons) <= set(counts)
+
+        try:
+            await self.bed.until(said, "all Events are there")
+        except NotInTime:
+            raise NotInTime(f"of {', '.join(reasons)} there are {dict(counts)}") from None
+        assert {reason: counts[reason] for reason in reasons} == dict.fromkeys(reasons, 1), counts
 
     async def patch(self, spec: dict[str, Any]) -> None:
         await self.bed.client.patch(RedisCluster, self.name, MergePatch({"spec": spec}), namespace="default")

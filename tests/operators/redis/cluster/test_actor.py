@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from tests.operators.redis.sentinel.test_actor import eventually, there
 
-from mooring.kube import Client
+from mooring.kube import Client, MergePatch
 from mooring.kube.object import decode
 from mooring.kube.objects.apps import StatefulSet
 from mooring.kube.objects.core import (
@@ -19,6 +19,7 @@ from mooring.kube.objects.core import (
     PersistentVolumeClaimSpec,
     VolumeResourceRequirements,
 )
+from mooring.kube.objects.events import Event
 from mooring.kube.objects.meta import ObjectMeta, OwnerReference
 from mooring.local.api.server import ApiServer
 from mooring.operators.redis.cluster import RedisCluster, register
@@ -90,6 +91,48 @@ async def test_what_the_server_refuses_is_said_in_harmonyclouds_reason_too() -> 
             )
 
         await eventually(said)
+
+
+async def told(client: Client) -> list[str]:
+    """Of what Events there are, sorted; `eventually` waits for them, since they are sent by and by."""
+    found = await client.list(Event, namespace=NAMESPACE)
+    return sorted(one.reason or "" for one in found.items if one.regarding and one.regarding.name == "shop")
+
+
+async def test_the_beginning_and_the_end_are_told_of_once() -> None:
+    async with operating() as client:
+        await declare(client, finalizers="foreground")
+        await eventually(there(client, StatefulSet, "shop"))
+
+        async def begun() -> bool:
+            return await told(client) == ["CreateClusterStart", "CreatePod"]
+
+        await eventually(begun)
+        await client.delete(RedisCluster, "shop", namespace=NAMESPACE)
+
+        async def ended() -> bool:
+            ends = ["DeleteClusterStart", "DeleteData", "DeleteResources"]
+            return await told(client) == ["CreateClusterStart", "CreatePod", *ends]
+
+        await eventually(ended)
+
+
+async def test_a_declaration_that_cannot_be_carried_out_failed_and_begins_when_it_is_corrected() -> None:
+    async with operating() as client:
+        await declare(client, replicas=5)
+
+        async def failed() -> bool:
+            return await told(client) == ["CreateClusterFailed", "InvalidArgs"]
+
+        await eventually(failed)
+        body = MergePatch({"spec": {"replicas": 6}})
+        await client.patch(RedisCluster, "shop", body, namespace=NAMESPACE)
+
+        async def begun() -> bool:
+            return "CreateClusterStart" in await told(client)
+
+        await eventually(begun)
+        assert (await told(client)).count("CreateClusterFailed") == 1
 
 
 @pytest.mark.parametrize(("policy", "goes"), [("foreground", True), ("Foreground", True), (None, False)])

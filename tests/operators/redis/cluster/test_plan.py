@@ -733,3 +733,27 @@ def test_while_slots_have_no_owner_that_anybody_knows_a_replica_keeps_what_it_ha
     assert isinstance(verdict, Wait)
     assert (verdict.reason, verdict.stalled) == ("SlotsWithoutOwner", True)
     assert "0-5460" in verdict.message
+
+
+# --- what the StatefulSet's controller has not seen yet ----------------------------------------------------
+
+
+def test_a_template_that_was_just_written_is_waited_for_and_not_taken_for_rolled_out() -> None:
+    verdict = next_step(look(whole(), revision="old", pending=True))
+    assert isinstance(verdict, Wait)
+    assert (verdict.reason, verdict.stalled) == ("TemplatePending", False)
+
+
+def test_a_pod_that_hangs_in_a_template_put_back_is_made_anew_once_the_template_is_taken_up() -> None:
+    hanging = (("trouble", "ImagePullBackOff"), ("revision", "bad"), ("running", False))
+    members = [replace(one, pod=(("revision", "good"),)) for one in whole()]
+    members = change(members, 5, silent=True, pod=hanging)
+    assert isinstance(next_step(look(members, revision="good", pending=True)), Wait)
+    assert isinstance(next_step(look(members, revision="good")), DeletePod)
+
+
+def test_a_pod_that_is_being_deleted_needs_nobody_whatever_its_trouble_was() -> None:
+    ending = (("trouble", "ImagePullBackOff"), ("running", False), ("terminating", True))
+    verdict = next_step(look(change(whole(), 5, silent=True, pod=ending)))
+    assert isinstance(verdict, Wait)
+    assert (verdict.reason, verdict.stalled) == ("PodsStarting", False)

@@ -16,10 +16,11 @@ from msgspec.structs import replace
 from mooring.actor import Act, Actor, Context, Outcome, Related, Wait, run_actor
 from mooring.actor.children import Drift
 from mooring.cache import Informer
+from mooring.kube.errors import BadRequest, Forbidden, Invalid
 from mooring.kube.object import Key, Object, controller_of, to_dict
 from mooring.kube.objects import apps, core, policy
 from mooring.operators.redis.belongings import Belongings, keys_of, mounted_config_maps, own_claims, owned
-from mooring.operators.redis.cluster import moves, rekey
+from mooring.operators.redis.cluster import moves, rekey, told
 from mooring.operators.redis.cluster.gather import Gathering
 from mooring.operators.redis.cluster.look import Look
 from mooring.operators.redis.cluster.names import MANAGED_SELECTOR, cluster_of
@@ -44,7 +45,7 @@ from mooring.operators.redis.cluster.types import (
     password_of,
     pod_of,
 )
-from mooring.operators.redis.cluster.validate import unmet, warnings
+from mooring.operators.redis.cluster.validate import FOREGROUND, unmet, warnings
 from mooring.operators.redis.dial import Dial, DialError
 from mooring.operators.redis.inherited import put_template, rolls_itself, stop_rolling
 from mooring.operators.redis.passwords import Kept
@@ -100,6 +101,8 @@ class ClusterActor(Actor[RedisCluster]):
         self._claims = _belongings(manager, core.PersistentVolumeClaim, namespaces)
         self._nodes = manager.informers.of(core.Node) if scope != "namespaced" else None
         self._said: dict[Key, datetime] = {}
+        self._failing = told.Failing()
+        self._last: dict[Key, RedisCluster] = {}
         self._unknown = UnknownFields(manager, RedisClusterSpec)
         self.related = (
             Related(core.Pod, _cluster_key, label_selector=MANAGED_SELECTOR),
@@ -116,18 +119,23 @@ class ClusterActor(Actor[RedisCluster]):
         await self._scoped.take_up(wake)
 
     def forget(self, key: Key) -> None:
-        """When progress was last told, and which fields are not known, is all that is kept in memory."""
+        """It was deleted. What is kept in memory is when something was last told, and what is not known; nothing else."""
         self._said.pop(key, None)
+        self._failing.forget(key)
         self._unknown.forget(key)
+        if (last := self._last.pop(key, None)) is not None:
+            goes = ((last.spec or RedisClusterSpec()).finalizers or "").lower() == FOREGROUND
+            self._tell(last, told.of_deletion(claims_go=goes))
 
     def refused(self, ctx: Context[RedisCluster], why: Wait) -> None:
         """HarmonyCloud's reason says it too; what runs keeps its phase."""
         status = _status(ctx)
         phase = status.phase if status.formed_cluster_before else "Failed"
-        ctx.show(replace(status, phase=phase, reason=why.message, reason_type="InvalidArgs"))
+        self._fail(ctx, replace(status, phase=phase, reason=why.message, reason_type="InvalidArgs"), why)
 
     async def observe(self, ctx: Context[RedisCluster]) -> Outcome:
         """One look and the one thing to do now."""
+        self._last[ctx.key] = ctx.obj
         gathering = self._gathering(ctx, self._pods.of(ctx.key))
         paused = gathering.paused
         if gathering.live is not None and (outcome := await self._found_otherwise(ctx, gathering.live)):
@@ -234,19 +242,21 @@ class ClusterActor(Actor[RedisCluster]):
         if gathering.blocked is not None:
             blocked = gathering.blocked
             message = "; ".join([blocked.message, *unknown])
-            ctx.show(replace(_status(ctx), phase="Failed", reason=message, reason_type=blocked.reason))
-            return ctx.wait(blocked.reason, message, after=self._look_again, stalled=True)
+            why = moves.Wait(reason=blocked.reason, message=message, after=self._look_again, stalled=True)
+            status = replace(_status(ctx), phase="Failed", reason=message, reason_type=blocked.reason)
+            return self._fail(ctx, status, why)
         return None
 
     def _children(self, ctx: Context[RedisCluster], gathering: Gathering) -> Outcome | None:
         drift = ctx.children.diff(gathering.specs.objects(), keep=self._mounted(ctx, gathering))
         if drift.foreign:
-            message = _taken(drift)
-            ctx.show(replace(_status(ctx), phase="Failed", reason=message, reason_type="NameTaken"))
-            return ctx.wait("NameTaken", message, stalled=True)
+            why = moves.Wait(reason="NameTaken", message=_taken(drift), after=30.0, stalled=True)
+            status = replace(_status(ctx), phase="Failed", reason=why.message, reason_type=why.reason)
+            return self._fail(ctx, status, why)
         if drift:
             if gathering.live is None:
-                ctx.events.normal(ctx.obj, "CreateClusterStart", str(drift))
+                nodes, formed = gathering.found.replicas or gathering.spec.replicas or 0, gathering.formed
+                self._tell(ctx.obj, told.of_beginning(nodes=nodes, formed=formed))
             return ctx.act("ApplyChildren", ctx.children.apply, drift, message=str(drift))
         goes = gathering.claims_go
         wrong = [claim for claim in self._claims.of(ctx.key) if owned(ctx.obj, claim) is not goes]
@@ -283,8 +293,8 @@ class ClusterActor(Actor[RedisCluster]):
         paused: bool,
     ) -> Outcome:
         blocked = gathering.blocked
-        before = _status(ctx).phase
-        status = phase_of(_status(ctx), look, verdict, blocked, timeout=self._timeout)
+        before = _status(ctx)
+        status = phase_of(before, look, verdict, blocked, timeout=self._timeout)
         ctx.show(status)
         serving = leader_of(look) is not None or (bool(look.seen.owners) and not look.seen.absent_owners)
         ready = look.recorded.formed and serving
@@ -295,15 +305,12 @@ class ClusterActor(Actor[RedisCluster]):
                 f"; {verdict.name} is left undone: {verdict.why}" if isinstance(verdict, moves.Move) else ""
             )
             message = f"spec.pause: nothing is changed{todo}"
-            ctx.show(replace(status, phase=before, reason=message, reason_type="Paused"))
+            ctx.show(replace(status, phase=before.phase, reason=message, reason_type="Paused"))
             return ctx.wait("Paused", message, after=self._look_again)
-        if status.phase == "Running" and before not in ("Running", None):
-            ctx.events.normal(ctx.obj, _SUCCESS.get(before or "", "UpgradeClusterSuccess"), said)
-        if status.phase == "Failed" and before != "Failed":
-            failed = "CreateClusterFailed" if before in ("", None, "Creating") else "UpgradeClusterFailed"
-            ctx.events.warning(ctx.obj, failed, said)
+        changes = told.of_change(before, status, verdict)
+        self._tell(ctx.obj, changes)
         if isinstance(verdict, moves.Move):
-            return self._act(ctx, gathering, verdict)
+            return self._act(ctx, gathering, look, verdict, record=bool(changes))
         if isinstance(verdict, moves.Wait):
             return ctx.wait(verdict.reason, verdict.message, after=verdict.after, stalled=verdict.stalled)
         if blocked is not None:
@@ -316,32 +323,55 @@ class ClusterActor(Actor[RedisCluster]):
 
     # --- acting --------------------------------------------------------------------------------------------
 
-    def _act(self, ctx: Context[RedisCluster], gathering: Gathering, move: moves.Move) -> Act:
+    def _act(
+        self,
+        ctx: Context[RedisCluster],
+        gathering: Gathering,
+        look: Look,
+        move: moves.Move,
+        *,
+        record: bool,
+    ) -> Act:
+        """``record``: the phase that was told of is written down before, so that it is not told of again."""
+        self._tell(ctx.obj, told.of_move(move, look))
         if isinstance(move, moves.Record):
             ctx.show(_recorded(_status(ctx), move))
-            if move.plan is not None:
-                event = "ReshareSlots" if move.plan.kind == "Reshard" else "RebalanceSlots"
-                ctx.events.normal(ctx.obj, event, move.why)
             return ctx.act("Record", _nothing, message=move.why, record=True)
-        if told := _EVENTS.get(type(move)):
-            ctx.events.normal(ctx.obj, told, move.why)
         if isinstance(move, rekey.PasswordMove):
             if isinstance(move, rekey.Publish | rekey.Switch):
                 ctx.events.normal(ctx.obj, "PasswordChanged", move.why)
-            return ctx.act(move.name, self._rekey, ctx, gathering, move, message=move.why)
-        if is_database_move(move):
-            return ctx.act(move.name, self._database, ctx, gathering, move, message=move.why)
-        resize = isinstance(move, moves.Resize)
-        return ctx.act(move.name, self._kubernetes, ctx, gathering, move, message=move.why, record=resize)
+            return ctx.act(move.name, self._rekey, ctx, gathering, move, message=move.why, record=record)
+        step = self._database if is_database_move(move) else self._kubernetes
+        record = record or isinstance(move, moves.Resize)
+        return ctx.act(move.name, step, ctx, gathering, look, move, message=move.why, record=record)
 
-    async def _database(self, ctx: Context[RedisCluster], gathering: Gathering, move: moves.Move) -> None:
+    async def _database(
+        self, ctx: Context[RedisCluster], gathering: Gathering, look: Look, move: moves.Move
+    ) -> None:
         """A step that does not get through is no failure of the cluster: the next look decides anew."""
         ctx.log.info("step", step=move.name, why=move.why)
         try:
             await Steps(self._dial(gathering), password=gathering.found.kept.password).run(move)
         except (StepFailed, DialError) as error:
             ctx.log.warning("step did not get through", step=move.name, error=str(error))
+            self._tell(ctx.obj, self._failing.failed(ctx.key, move, look, str(error)))
             await self._manager.clock.sleep(AFTER_FAILURE)
+        else:
+            self._failing.forget(ctx.key)
+
+    def _tell(self, cluster: RedisCluster, events: Sequence[told.Told]) -> None:
+        for one in events:
+            record = self._manager.events.warning if one.warning else self._manager.events.normal
+            record(cluster, one.reason, one.message)
+
+    def _fail(
+        self, ctx: Context[RedisCluster], status: RedisClusterStatus, why: Wait | moves.Wait
+    ) -> Outcome:
+        """Show a status in which nothing can be made, and tell of it once."""
+        verdict = moves.Wait(reason=why.reason, message=why.message, stalled=why.stalled)
+        self._tell(ctx.obj, told.of_change(_status(ctx), status, verdict))
+        ctx.show(status)
+        return ctx.wait(why.reason, why.message, after=why.after, stalled=why.stalled)
 
     async def _rekey(
         self, ctx: Context[RedisCluster], gathering: Gathering, move: rekey.PasswordMove
@@ -365,9 +395,20 @@ class ClusterActor(Actor[RedisCluster]):
                 return
         await self._apply(ctx, gathering, found)
 
-    async def _kubernetes(self, ctx: Context[RedisCluster], gathering: Gathering, move: moves.Move) -> None:
-        """The moves that are writes to Kubernetes: whole objects, applied as always."""
+    async def _kubernetes(
+        self, ctx: Context[RedisCluster], gathering: Gathering, look: Look, move: moves.Move
+    ) -> None:
+        """What the API server refuses is told of by the step's own name too."""
         ctx.log.info("step", step=move.name, why=move.why)
+        try:
+            await self._write(ctx, gathering, move)
+        except (BadRequest, Forbidden, Invalid) as error:
+            self._tell(ctx.obj, self._failing.failed(ctx.key, move, look, str(error)))
+            raise
+        self._failing.forget(ctx.key)
+
+    async def _write(self, ctx: Context[RedisCluster], gathering: Gathering, move: moves.Move) -> None:
+        """The moves that are writes to Kubernetes: whole objects, applied as always."""
         found = gathering.found
         match move:
             case moves.DeletePod():
@@ -445,21 +486,6 @@ class _Cached:
 
     def node(self, name: str) -> core.Node | None:
         return self._nodes.get(Key("", name)) if self._nodes is not None else None
-
-
-_EVENTS: dict[type[moves.Move], str] = {
-    moves.Claim: "InitCluster",
-    moves.Attach: "AddSlave",
-    moves.Meet: "AddMaster",
-    moves.Resize: "ScalePod",
-    moves.Release: "DeleteNode",
-    moves.Promote: "Failover",
-    moves.WriteTemplate: "UpgradeClusterStart",
-    moves.RestoreTemplate: "UpgradeClusterFailed",
-    moves.HandOver: "Failover",
-    moves.DeletePod: "DeletePod",
-}
-_SUCCESS = {"Creating": "CreateClusterSuccess"}
 
 
 def _status(ctx: Context[RedisCluster]) -> RedisClusterStatus:

@@ -101,6 +101,11 @@ class Gathering:
         return bool(self.spec.pause)
 
     @property
+    def formed(self) -> bool:
+        """All slots have had an owner."""
+        return bool(self._status.formed_cluster_before)
+
+    @property
     def claims_go(self) -> bool:
         """The claims are deleted with the cluster."""
         return (self.spec.finalizers or "").lower() == FOREGROUND
@@ -228,8 +233,15 @@ class Gathering:
             rate=self._rate(),
             stale_template=self.blocked is None and not self.specs.current(),
             revision=(status.update_revision if status else None) or "",
+            pending=self._pending(),
             rolls=template is None or template.type != "OnDelete",
         )
+
+    def _pending(self) -> bool:
+        if self.live is None:
+            return False
+        taken_up = (self.live.status.observed_generation if self.live.status else None) or 0
+        return taken_up < (self.live.metadata.generation or 0)
 
     def _rate(self) -> float:
         """What cannot be read held moving back before, most likely."""

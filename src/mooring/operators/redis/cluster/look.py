@@ -39,6 +39,8 @@ class Wanted:
     """The template was made from other inputs than the present ones."""
     revision: str = ""
     """The revision pods are to have; "" while the StatefulSet has none."""
+    pending: bool = False
+    """The StatefulSet's controller has not taken up what was last written to it, the template perhaps."""
     rolls: bool = True
     """Pods of another revision are replaced by us and not by the user."""
 

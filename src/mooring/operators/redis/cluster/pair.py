@@ -17,7 +17,7 @@ from mooring.operators.redis.cluster.moves import (
     Wait,
     WriteTemplate,
 )
-from mooring.operators.redis.cluster.roll import turn_back
+from mooring.operators.redis.cluster.roll import pending, turn_back
 from mooring.operators.redis.cluster.topology import Node
 
 __all__ = ["leader_of", "pair"]
@@ -71,6 +71,8 @@ def _roll(look: Look, leader: Node, replica: Node) -> Verdict | None:
         return _hand_over(leader, replica, why=f"the pod of {leader.name} is being deleted")
     if look.wanted.stale_template:
         return WriteTemplate(why="the pods are declared otherwise")
+    if verdict := pending(look):
+        return verdict
     if not look.wanted.rolls or not look.wanted.revision:
         return None
     old = [one for one in (replica, leader) if one.pod.revision not in ("", look.wanted.revision)]

@@ -176,7 +176,7 @@ def _pods_starting(look: Look) -> Wait:
         reason="PodsStarting",
         message=f"{answering} of {look.wanted.nodes} nodes answer{_troubles(look)}",
         after=1.0,
-        stalled=any(one.pod.trouble in _NEEDS_SOMEBODY for one in look.missing),
+        stalled=any(one.pod.trouble in _NEEDS_SOMEBODY and not one.pod.terminating for one in look.missing),
     )
 
 

@@ -10,15 +10,25 @@ from msgspec.structs import replace
 from mooring.cache import rfc3339
 from mooring.operators.redis.cluster.gather import Blocked
 from mooring.operators.redis.cluster.look import Look
-from mooring.operators.redis.cluster.moves import InSync, Record, Resize, Verdict, Wait
+from mooring.operators.redis.cluster.moves import (
+    InSync,
+    Record,
+    Resize,
+    RestoreTemplate,
+    Verdict,
+    Wait,
+    WriteTemplate,
+)
 from mooring.operators.redis.cluster.names import Names
 from mooring.operators.redis.cluster.scale import moved_of
 from mooring.operators.redis.cluster.slots import show
 from mooring.operators.redis.cluster.topology import Node
 from mooring.operators.redis.cluster.types import NodeCondition, RedisClusterStatus, SlotPlan
 
-__all__ = ["described", "phase_of", "progress"]
+__all__ = ["CHANGING", "described", "phase_of", "progress", "stage_of"]
 
+CHANGING: Final = ("Scaling", "Upgrading")
+"""Phases of a cluster that follows a change of its declaration."""
 PROGRESS_PERIOD: Final = timedelta(seconds=5)
 
 
@@ -110,9 +120,7 @@ def phase_of(
 ) -> RedisClusterStatus:
     """Phase and reason after a decision; what goes on without an end for ``timeout`` is called Failed."""
     reason_type, reason = (blocked.reason, blocked.message) if blocked else (None, None)
-    phase = _phase(look, verdict)
-    if status.phase in (None, "", "Creating") and phase not in ("Running", "Failed"):
-        phase = "Creating"
+    phase = _going_on(stage_of(status), _phase(look, verdict), verdict)
     if isinstance(verdict, Wait) and not blocked and (verdict.stalled or phase in ("Failed", "Restarting")):
         reason_type, reason = verdict.reason, verdict.message
     if (
@@ -128,10 +136,42 @@ def phase_of(
     return replace(status, phase=phase, reason=reason, reason_type=reason_type)
 
 
+def stage_of(status: RedisClusterStatus) -> str:
+    """What it was about, also where it was called Failed for taking too long."""
+    if status.phase == "Failed":
+        return _STAGES.get(status.reason_type or "", "Failed")
+    return status.phase or ""
+
+
+_STAGES: Final = {
+    "InitClusterFailed": "Creating",
+    "UpgradeFailed": "Upgrading",
+    "RollbackFailed": "Rollbacking",
+}
+
+
+def _going_on(was: str, phase: str, verdict: Verdict) -> str:
+    """A change goes on until all is at rest: that pods come and go meanwhile is part of it."""
+    if phase in ("Running", "Failed"):
+        return phase
+    if was in ("", "Creating"):
+        return "Creating"
+    if isinstance(verdict, RestoreTemplate):
+        return "Rollbacking"
+    if (
+        was == "Rollbacking"
+        and phase in ("Restarting", "Upgrading")
+        and not isinstance(verdict, WriteTemplate)
+    ):
+        return was
+    return was if was in CHANGING and phase == "Restarting" else phase
+
+
 _LATE: Final = {
     "Creating": "InitClusterFailed",
     "Scaling": "UpgradeFailed",
     "Upgrading": "UpgradeFailed",
+    "Rollbacking": "RollbackFailed",
     "Restarting": "UnexpectedError",
 }
 """HarmonyCloud's reason for each phase that ends at some time. A move of slots may take long, and shows how far it is."""
@@ -154,7 +194,7 @@ def _phase(look: Look, verdict: Verdict) -> str:
     if stuck:
         return "Failed"
     if look.wanted.nodes == 2:
-        return "Restarting"
+        return "Upgrading" if look.wanted.stale_template else "Restarting"
     if look.wanted.pods != look.wanted.nodes or isinstance(verdict, Resize):
         return "Scaling"
     if look.recorded.plan is not None or isinstance(verdict, Record) or look.wanted.stale_template:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mooring.operators.redis.cluster.look import Look
     from mooring.operators.redis.cluster.topology import Node
 
-__all__ = ["roll", "turn_back"]
+__all__ = ["pending", "roll", "turn_back"]
 
 COMES_UP_WITHIN: Final = timedelta(minutes=10)
 """How long a pod may take to run."""
@@ -42,6 +42,8 @@ def turn_back(look: Look) -> Verdict | None:
     Under OnDelete any pod that dies comes up with the newest one. Afterwards the pod that hangs is made anew.
     """
     hanging = [one for one in look.seen.nodes if _hopeless(look, one)]
+    if hanging and (verdict := pending(look)):
+        return verdict
     for one in hanging:
         if one.pod.revision != look.wanted.revision:
             return DeletePod(pod=one.name, uid=one.pod.uid, why=f"{one.name} hangs in a template put back")
@@ -70,10 +72,21 @@ def _hopeless(look: Look, node: Node) -> bool:
     return pod.trouble in _HOPELESS or (not pod.running and age > COMES_UP_WITHIN)
 
 
+def pending(look: Look) -> Wait | None:
+    """Which revision pods are to have is not known for a moment; by the one before all would look well."""
+    if not look.wanted.pending:
+        return None
+    return Wait(
+        reason="TemplatePending", message="the StatefulSet has not taken up its template yet", after=0.2
+    )
+
+
 def roll(look: Look) -> Verdict | None:
     """The next pod to make anew, if any."""
     if look.wanted.stale_template:
         return WriteTemplate(why="the pods are declared otherwise")
+    if verdict := pending(look):
+        return verdict
     if not look.wanted.rolls or not look.wanted.revision:
         return None
     old = [one for one in look.seen.live if one.node.pod.revision not in ("", look.wanted.revision)]

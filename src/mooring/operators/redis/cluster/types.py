@@ -199,7 +199,7 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
     replicas: Annotated[int | None, F("Pods that are ready.")] = None
     phase: Annotated[
         str | None,
-        F("Empty, Creating, Running, Failed, Scaling, Upgrading, Restarting or Deleting."),
+        F("Empty, Creating, Running, Failed, Scaling, Upgrading, Rollbacking or Restarting."),
     ] = None
     reason: Annotated[str | None, F("What is in the way, for people.")] = None
     reason_type: Annotated[str | None, F("What is in the way, in a word.")] = None
