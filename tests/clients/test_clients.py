@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from hack.kubernetes.binaries import build_module, cache_root
+from hack.kubernetes.binaries import build_module, cache_root, locked
 from tests.cli.program import ROOT, ourselves, temporary, until
 
 pytestmark = [
@@ -50,14 +50,13 @@ class Place:
         await run(["kubectl", "--kubeconfig", str(self.kubeconfig), *words], text=text)
 
 
-async def run(command: list[str], *, text: str = "", cwd: Path | None = None) -> str:
+async def run(command: list[str], *, text: str = "") -> str:
     environment = {**os.environ, "MOORING_LOCK": "clients", "PYTHONWARNINGS": "ignore"}
     done = await asyncio.to_thread(
         subprocess.run,
         command,
         input=text,
         env=environment,
-        cwd=cwd,
         capture_output=True,
         text=True,
         timeout=500,
@@ -101,17 +100,25 @@ async def client_go(words: list[str]) -> str:
 async def javascript(words: list[str]) -> str:
     if shutil.which("npm") is None:
         pytest.skip("npm is not installed")
+    program = await asyncio.to_thread(javascript_program)
+    return await run(["node", str(program), *words])
+
+
+def javascript_program() -> Path:
+    """The program with its library beside it, fetched on first use."""
     source = PROGRAMS / "javascript"
     files = sorted(path for path in source.iterdir() if path.is_file())
     digest = hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()[:16]
     target = cache_root() / "clients-javascript" / digest
-    if not target.exists():
-        staging = target.with_suffix(f".{os.getpid()}")
-        shutil.rmtree(staging, ignore_errors=True)
-        shutil.copytree(source, staging)
-        await run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=staging)
-        staging.rename(target)
-    return await run(["node", str(target / "with_javascript.js"), *words])
+    with locked(target):
+        if not target.exists():
+            staging = target.with_suffix(f".{os.getpid()}")
+            shutil.rmtree(staging, ignore_errors=True)
+            shutil.copytree(source, staging)
+            command = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"]
+            subprocess.run(command, cwd=staging, capture_output=True, timeout=500, check=True)
+            staging.rename(target)
+    return target / "with_javascript.js"
 
 
 CLIENTS: dict[str, Callable[[list[str]], Awaitable[str]]] = {
