@@ -11,7 +11,9 @@ from typing import Final
 
 import structlog
 
-__all__ = ["add_legacy_options", "apply_legacy_options", "seconds"]
+from mooring.cli.main import shown_version
+
+__all__ = ["PROBES", "add_legacy_options", "apply_legacy_options", "seconds"]
 
 log = structlog.get_logger("mooring.cli")
 
@@ -22,10 +24,22 @@ _NO_EFFECT: Final = {
     "kube_api_burst": "the API server's own fairness limits requests",
     "kube_api_content_type": "JSON is spoken",
     "leader_elect_resource_lock": "the lock is a Lease",
+    "contention_profiling": "there is no profiler",
+    "logtostderr": "the log goes to standard error",
+    "alsologtostderr": "the log goes to standard error",
+    "stderrthreshold": "the log goes to standard error",
+    "log_dir": "the log goes to standard error",
+    "log_backtrace_at": "errors are logged with where they come from",
+    "log_flush_frequency": "the log is not held back",
+    "vmodule": "all parts log alike",
     "profiling": "there is no profiler; /debug/tasks on the metrics port shows what is being done",
     "revisionHistoryLimit": "the StatefulSet keeps its revisions",
     "kibanaDomainName": "logs go to standard output",
 }
+PROBES: Final = 8081
+"""Where probes are answered unless another port is named."""
+DETAILS: Final = 4
+"""The verbosity from which on every step is logged: their levels are Kubernetes'."""
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -43,12 +57,17 @@ def add_legacy_options(parser: argparse.ArgumentParser) -> None:
     """Declare them; ``--help`` does not list them, docs/operations.md does."""
 
     def hidden(*names: str, **how: object) -> None:
-        parser.add_argument(*names, help=argparse.SUPPRESS, **how)  # type: ignore[arg-type]
+        # Their flags may be written with underscores, too.
+        spelled = dict.fromkeys(way for name in names for way in (name, f"--{name[2:].replace('-', '_')}"))
+        parser.add_argument(*spelled, help=argparse.SUPPRESS, **how)  # type: ignore[arg-type]
 
     hidden("--master", default="")
     hidden("--address", default="")
     hidden("--port", type=int)
-    hidden("--leader-elect", nargs="?", const="true", choices=["true", "false"])
+    hidden("--leader-elect", nargs="?", const="true", type=_boolean)
+    hidden("--resync_period", dest="resync_period", type=seconds, default=argparse.SUPPRESS)
+    hidden("--version", action="version", version=f"mooring {shown_version()}")
+    parser.add_argument("-v", "--v", type=int, dest="verbosity", help=argparse.SUPPRESS)
     for name in ("lease-duration", "renew-deadline", "retry-period"):
         hidden(f"--leader-elect-{name}", type=seconds)
     for name in _NO_EFFECT:
@@ -59,13 +78,26 @@ def apply_legacy_options(options: argparse.Namespace) -> None:
     """Put them where they belong, and say which have no effect."""
     if options.address:
         options.bind = options.address
-    if options.port is not None:
+    if options.port is not None:  # theirs served everything on one port, and their manifests probe it there
         options.metrics_port = options.port
+        if options.probe_port == PROBES:
+            options.probe_port = options.port
+    if options.verbosity is not None and options.verbosity >= DETAILS:
+        options.log_level = "debug"
     if options.leader_elect == "false":
         options.no_leader_election = True
     for name, why in _NO_EFFECT.items():
         if getattr(options, name) is not None:
             log.info("this option has no effect", option=_option(name), why=why)
+
+
+def _boolean(text: str) -> str:
+    """What Go takes for a truth value, as ``true`` or ``false``."""
+    if text.lower() in ("1", "t", "true"):
+        return "true"
+    if text.lower() in ("0", "f", "false"):
+        return "false"
+    raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
 
 
 def _option(name: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from mooring.cli.failure import INTERRUPTED, report
 from mooring.cli.packages import SBIN
 
-__all__ = ["main"]
+__all__ = ["main", "shown_version"]
 
 #: The exit status as a shell gives it for SIGPIPE.
 BROKEN_PIPE = 141
@@ -39,7 +39,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
 HIDDEN = {"exec": "exec", "check-metrics": "check_metrics"}
 
 
-def _version() -> str:
+def shown_version() -> str:
+    """The version of this tree or package."""
     try:
         return version("mooring")
     except PackageNotFoundError:
@@ -57,7 +58,7 @@ def _parser(chosen: str) -> argparse.ArgumentParser:
         description="Redis, MySQL and MatrixOne that look after themselves: on Kubernetes, or on this machine.",
         epilog="Start with: mooring demo",
     )
-    parser.add_argument("--version", action="version", version=f"mooring {_version()}")
+    parser.add_argument("--version", action="version", version=f"mooring {shown_version()}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     modules = {name: module for name, (module, _) in COMMANDS.items()} | HIDDEN
     for name, (_, what) in COMMANDS.items():

@@ -111,7 +111,7 @@ def _run(check: Check) -> str:
 
 
 class ProbeServer:
-    """The HTTP servers of a process; a port of ``None`` opens none, 0 any free one."""
+    """The HTTP servers of a process; a port of ``None`` opens none, 0 any free one, and one port for both is one server."""
 
     def __init__(
         self, metrics: Metrics, health: Health, *, host: str, metrics_port: int | None, probe_port: int | None
@@ -125,11 +125,14 @@ class ProbeServer:
 
     async def start(self) -> None:
         """Open the servers; raises OSError, naming the port, when one is taken."""
+        routes = {"/metrics": self._serve_metrics, "/debug/tasks": self._serve_tasks}
+        probes = {"/healthz": self._serve_live, "/livez": self._serve_live, "/readyz": self._serve_ready}
+        if self.metrics_port and self.metrics_port == self.probe_port:
+            await self._open(self.metrics_port, {**routes, **probes})
+            return
         if self.metrics_port is not None:
-            routes = {"/metrics": self._serve_metrics, "/debug/tasks": self._serve_tasks}
             self.metrics_port = await self._open(self.metrics_port, routes)
         if self.probe_port is not None:
-            probes = {"/healthz": self._serve_live, "/livez": self._serve_live, "/readyz": self._serve_ready}
             self.probe_port = await self._open(self.probe_port, probes)
 
     async def _open(self, port: int, routes: Mapping[str, Answer]) -> int:

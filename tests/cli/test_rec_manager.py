@@ -1,0 +1,90 @@
+"""``mooring run`` with the arguments of HarmonyCloud's operator-manager: one process as their Deployment starts it."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import aiohttp
+import msgspec
+import pytest
+from tests.cli.program import Program, free_port, until
+
+from mooring.kube import NotFound
+from mooring.kube.objects.coordination import Lease
+from mooring.operators.redis.cluster.types import RedisCluster
+
+pytestmark = [pytest.mark.embedded, pytest.mark.timeout(120)]
+
+CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/redisclusters.redis.middleware.hc.cn"
+ARGUMENTS = (
+    *("--operators=redisCluster", "--v=2", "--logtostderr=true", "--clusterTimeOut=6", "--resync-period=60"),
+    *("--leader-elect=true", "--leader-elect-resource-lock=endpoints", "--leader-elect-lease-duration=15s"),
+    *("--kube-api-qps=20", "--kube-api-burst=30", "--operator-start-interval=0", "--address=127.0.0.1"),
+)
+
+
+async def test_it_installs_its_definition_is_elected_serves_on_their_port_and_works(
+    program: Program, home: Path
+) -> None:
+    port = free_port()
+
+    async def get(path: str) -> tuple[int, str]:
+        try:
+            async with (
+                aiohttp.ClientSession() as session,
+                session.get(f"http://127.0.0.1:{port}{path}") as answer,
+            ):
+                return answer.status, await answer.text()
+        except aiohttp.ClientError:
+            return 0, ""
+
+    async with program.up(home / "data", "--operators", "none") as plane:
+        client = plane.client()
+        with pytest.raises(NotFound):
+            await client.request("GET", CRD)
+        log = home / "manager.log"
+        manager = program.start(
+            *("run", "--kubeconfig", plane.kubeconfig, f"--port={port}", *ARGUMENTS), log=log
+        )
+        try:
+
+            async def ready() -> bool:
+                return (await get("/readyz"))[0] == 200
+
+            await until(ready, "it is ready", within=30)
+            assert (await get("/healthz"))[0] == 200
+            for profiling in ("/debug/pprof/", "/debug/pprof/profile", "/configz"):
+                assert (await get(profiling))[0] == 404
+            await client.request("GET", CRD)
+            declared = {
+                "apiVersion": "redis.middleware.hc.cn/v1alpha1",
+                "kind": "RedisCluster",
+                "metadata": {"name": "demo", "namespace": "default"},
+                "spec": {"replicas": 6, "repository": "redis", "version": "7.0", "pause": True},
+            }
+            path = RedisCluster.resource.path(namespace="default")
+            await client.request("POST", path, body=msgspec.json.encode(declared))
+
+            async def paused() -> bool:
+                found = await client.get(RedisCluster, "demo", namespace="default")
+                return found.status is not None and found.status.reason_type == "Paused"
+
+            await until(paused, "it looks after clusters")
+            assert (
+                'controller_runtime_reconcile_total{controller="redis-cluster"' in (await get("/metrics"))[1]
+            )
+            lease = await client.get(Lease, "mooring-redis-cluster-all", namespace="mooring-system")
+            assert lease.spec
+            assert lease.spec.holder_identity
+            manager.send_signal(signal.SIGTERM)
+            await until(lambda: manager.poll() is not None, "it ends")
+            assert manager.returncode == 0
+        finally:
+            if manager.poll() is None:
+                manager.kill()
+                manager.wait()
+        said = log.read_text()
+        assert "Traceback" not in said
+        for option in ("--leader-elect-resource-lock", "--kube-api-qps", "--operator-start-interval"):
+            assert option in said, "that it has no effect is logged"
