@@ -83,9 +83,13 @@ class Servers:
     def address(self, ordinal: int) -> Address:
         return Address(f"{self._net}.{ordinal + 1 + 20 * self._pod.get(ordinal, 0)}", 6379)
 
+    def directory(self, ordinal: int) -> Path:
+        """Where its files are."""
+        return self._home / f"{ordinal}.{self._pod.get(ordinal, 0)}"
+
     async def start(self, ordinal: int, *, clustered: bool = True) -> None:
         """Start a server, on the files it left; one that is not clustered knows nothing of slots."""
-        ip, home = self.address(ordinal).ip, self._home / f"{ordinal}.{self._pod.get(ordinal, 0)}"
+        ip, home = self.address(ordinal).ip, self.directory(ordinal)
         await asyncio.to_thread(home.mkdir, parents=True, exist_ok=True)
         self._running[ordinal] = await asyncio.create_subprocess_exec(
             *("redis-server", "--bind", ip, "--port", "6379", "--dir", str(home)),

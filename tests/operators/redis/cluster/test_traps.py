@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from mooring.operators.redis.cluster.moves import (
 )
 from mooring.operators.redis.cluster.slots import ALL, ranges, shares
 from mooring.operators.redis.cluster.steps import StepFailed, Steps
+from mooring.operators.redis.dial import Address, DialError
 
 pytestmark = pytest.mark.embedded
 
@@ -125,6 +127,54 @@ async def test_a_server_that_has_somebodys_data_is_not_taken_in(strangers: Serve
     assert sum((await strangers.owned()).values()) == ALL
     assert await strangers.stored() == 0
     assert len({(await strangers.me(at)).epoch for at in await strangers.owned()}) == 3
+
+
+async def test_files_put_onto_a_volume_are_brought_in_through_the_cluster(
+    strangers: Servers, tmp_path: Path
+) -> None:
+    """What the message ForeignData and the documentation advise."""
+    await strangers.kill(2)
+    await strangers.start(2, clustered=False)
+    for at in range(100):
+        await strangers.call(2, "SET", f"theirs:{at}", at)
+    await strangers.kill(2)
+    copy = tmp_path / "copy"
+    await asyncio.to_thread(shutil.copytree, strangers.directory(2), copy)
+    await strangers.start(2)
+    await strangers.call(2, "FLUSHALL")
+    await strangers.operate(6)
+
+    source = Address(strangers.address(0).ip.rpartition(".")[0] + ".250", 6379)
+    server = await asyncio.create_subprocess_exec(
+        *("redis-server", "--bind", source.ip, "--dir", str(copy), "--appendonly", "yes", "--save", ""),
+        stdout=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        async with asyncio.timeout(10):
+            while not await keys(strangers, source):
+                await asyncio.sleep(0.05)
+        brought = await asyncio.create_subprocess_exec(
+            *("redis-cli", "--cluster", "import", str(strangers.address(0)), "--cluster-from", str(source)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        said, _ = await asyncio.wait_for(brought.communicate(), 30)
+        assert brought.returncode == 0, said
+        assert await keys(strangers, source) == 0
+    finally:
+        server.kill()
+        await server.wait()
+    assert await strangers.stored() == 100
+
+
+async def keys(strangers: Servers, address: Address) -> int:
+    """How many a server has; none while it does not answer."""
+    try:
+        async with strangers.dial.link(address) as link:
+            found: int = await link.call("DBSIZE")
+            return found
+    except DialError:
+        return 0
 
 
 # --- more nodes, fewer nodes -------------------------------------------------------------------------------
