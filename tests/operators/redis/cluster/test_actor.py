@@ -92,6 +92,11 @@ async def test_what_the_server_refuses_is_said_in_harmonyclouds_reason_too() -> 
 
         await eventually(said)
 
+        async def failed() -> bool:
+            return (await told(client)).count("CreateClusterFailed") == 1
+
+        await eventually(failed)
+
 
 async def told(client: Client) -> list[str]:
     """Of what Events there are, sorted; `eventually` waits for them, since they are sent by and by."""
