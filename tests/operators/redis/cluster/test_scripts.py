@@ -96,10 +96,10 @@ class Start:
         return "".join(path.read_text() for path in (self.data / f"appendonlydir{aside}").glob("*.incr.aof"))
 
 
-async def test_what_was_set_aside_once_is_not_lost_when_more_is_set_aside(tmp_path: Path) -> None:
+async def test_of_what_is_set_aside_the_first_two_and_the_latest_are_kept(tmp_path: Path) -> None:
     start = Start(tmp_path)
     how = "as is"
-    for value in ("first", "second", "third"):
+    for value in ("first", "second", "third", "fourth"):
         async with start.running(how):
             assert await start.call("DBSIZE") == 0
             await start.serve()
@@ -108,6 +108,8 @@ async def test_what_was_set_aside_once_is_not_lost_when_more_is_set_aside(tmp_pa
     async with start.running("fresh"):
         assert await start.call("DBSIZE") == 0
 
-    for aside, value in ((".old", "first"), (".old.2", "second"), (".old.3", "third")):
+    for aside, value in ((".old", "first"), (".old.2", "second"), (".old.3", "fourth")):
         assert value in start.logged(aside)
         assert (start.data / f"nodes.conf{aside}").exists()
+    assert "third" not in start.logged(".old.3")
+    assert not (start.data / "nodes.conf.old.4").exists()

@@ -96,13 +96,15 @@ if [ "${MODE:-cluster}" = cluster ]; then
     1) ;;
     2)
       # What is left is older than what the others have, or nobody's: set aside under a number of its own, not deleted.
-      # The node's id goes last: without the data beside it nobody takes it for whole.
-      aside=.old number=1
-      while [ -e "$data/$nodes$aside" ] || [ -e "$data/$rdb$aside" ] || [ -e "$data/$aof$aside" ] ||
-        [ -e "$data/appendonlydir$aside" ]; do
-        number=$((number + 1))
-        aside=.old.$number
+      # Of many the first two stay, which a person may have put there, and the latest: a volume is not to fill up.
+      for aside in .old .old.2 .old.3; do
+        [ -e "$data/$nodes$aside" ] || [ -e "$data/$rdb$aside" ] || [ -e "$data/$aof$aside" ] ||
+          [ -e "$data/appendonlydir$aside" ] || break
       done
+      for one in "$rdb" "$aof" appendonlydir "$nodes"; do
+        rm -rf "${data:?}/$one$aside"
+      done
+      # The node's id goes last: without the data beside it nobody takes it for whole.
       for one in "$rdb" "$aof" appendonlydir "$nodes"; do
         [ ! -e "$data/$one" ] || mv "$data/$one" "$data/$one$aside"
       done
