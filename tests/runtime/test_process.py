@@ -161,6 +161,27 @@ async def test_a_lost_lease_cancels_passes_and_ends_the_process(api: FakeApi, cl
     assert not operator.controller.running
 
 
+async def test_an_orderly_stop_waits_for_no_pass_once_the_lease_is_lost(
+    api: FakeApi, clock: VirtualClock
+) -> None:
+    api.put("pods", "a")
+    operator = Operator(api, clock, election=Election("l", "ns"))
+    operator.gate.clear()
+    task = operator.run()
+    await clock.settle()
+    assert operator.controller.passes
+    # As one that was frozen past its Lease, and was told to stop meanwhile, when it wakes.
+    spec = {**api.get("leases", "l", "ns")["spec"], "holderIdentity": "another"}
+    api.put("leases", "l", "ns", spec=spec)
+    clock.suspend(60)
+    task.cancel()
+    await clock.advance(5)
+    assert task.done()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not operator.controller.running
+
+
 async def test_cancelling_run_is_an_orderly_stop_too(api: FakeApi, clock: VirtualClock) -> None:
     operator = Operator(api, clock, election=Election("l", "ns"))
     task = operator.run()

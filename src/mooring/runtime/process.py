@@ -237,7 +237,7 @@ class Manager:
         finally:
             self.leading.clear()
             # The Lease is kept while passes finish: they still act, and must not be overtaken.
-            await self._end_work(tasks, grace=max(0.0, grace - RESERVE_SECONDS))
+            await self._end_work(tasks, keeper, grace=max(0.0, grace - RESERVE_SECONDS))
             await _cancel(stopper, keeper, current)
 
     async def _current(self) -> None:
@@ -261,8 +261,18 @@ class Manager:
         else:
             await asyncio.Event().wait()
 
-    async def _end_work(self, tasks: list[asyncio.Task[None]], *, grace: float) -> None:
-        await asyncio.gather(*(controller.stop(grace) for controller in self._controllers))
+    async def _end_work(
+        self, tasks: list[asyncio.Task[None]], keeper: asyncio.Task[None], *, grace: float
+    ) -> None:
+        ending = asyncio.gather(*(controller.stop(grace) for controller in self._controllers))
+        watched: set[asyncio.Future[Any]] = {ending, keeper}
+        if grace:
+            await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+        if grace and not ending.done():  # the Lease is lost: nothing that a pass still does would be sent
+            ending.cancel()
+            await asyncio.wait({ending})
+        else:
+            await ending
         await _cancel(*tasks)
         await self.events.stop(timeout=EVENTS_SECONDS)
 
