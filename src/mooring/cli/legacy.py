@@ -13,7 +13,7 @@ import structlog
 
 from mooring.cli.main import shown_version
 
-__all__ = ["PROBES", "add_legacy_options", "apply_legacy_options", "seconds"]
+__all__ = ["add_legacy_options", "apply_legacy_options", "seconds"]
 
 log = structlog.get_logger("mooring.cli")
 
@@ -80,8 +80,10 @@ def apply_legacy_options(options: argparse.Namespace) -> None:
         options.bind = options.address
     if options.port is not None:  # theirs served everything on one port, and their manifests probe it there
         options.metrics_port = options.port
-        if options.probe_port == PROBES:
+        if options.probe_port is None:
             options.probe_port = options.port
+    if options.probe_port is None:
+        options.probe_port = PROBES
     if options.verbosity is not None and options.verbosity >= DETAILS:
         options.log_level = "debug"
     if options.leader_elect == "false":

@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from mooring.cli.legacy import PROBES, add_legacy_options, apply_legacy_options, seconds
+from mooring.cli.legacy import add_legacy_options, apply_legacy_options, seconds
 from mooring.kube import Client, Config, Forbidden, HttpTransport
 from mooring.operators.host import Operate, Webhooks, apply_crds, operate
 from mooring.operators.registry import Operator, choose
@@ -107,7 +107,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--no-crds", action="store_true", help="do not apply the custom resource definitions")
     parser.add_argument("--bind", default="0.0.0.0", help="address of metrics and probes")  # noqa: S104
     parser.add_argument("--metrics-port", type=int, default=8080, help="0: any, -1: none (default: 8080)")
-    parser.add_argument("--probe-port", type=int, default=PROBES, help="0: any, -1: none (default: 8081)")
+    parser.add_argument("--probe-port", type=int, help="0: any, -1: none (default: 8081)")
     parser.add_argument(
         "--webhooks",
         default="none",

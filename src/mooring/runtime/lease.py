@@ -286,7 +286,7 @@ class Elector:
                 if not self.fence.open or (why := self._trouble()):
                     break
                 # One request that hangs, on a connection that broke for instance, is not to cost the Lease.
-                patience = min(self.fence.left, election.renew_deadline / 3)
+                patience = min(self.fence.left, election.renew_deadline / 2)
                 if not await self._try(patience) and self.leader not in ("", election.identity):
                     break
         finally:

@@ -312,6 +312,15 @@ def test_a_vote_needs_a_connection_that_nothing_is_about_to_cut(viewer: int, oth
     assert isinstance(next_step(replace(dead, seen=Seen(nodes=nodes))), Wait)
 
 
+def test_a_shard_that_waits_for_votes_holds_up_no_other() -> None:
+    dead = look(change(change(whole(5), 0, died=True), 1, died=True))
+    first, second = (one for one in dead.seen.live if one.master in (id_of(0), id_of(1)))
+    cut = seeing(dead, [one.node.pod.ordinal for one in dead.owners], first.node.pod.ordinal, connected=False)
+    verdict = next_step(cut)
+    assert isinstance(verdict, Promote)
+    assert verdict.target.name == second.name
+
+
 def test_a_lost_connection_is_waited_for_and_not_cut_again_by_a_new_introduction() -> None:
     verdict = next_step(seeing(look(whole()), [4], 2, connected=False))
     assert isinstance(verdict, Wait)

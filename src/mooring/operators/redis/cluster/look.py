@@ -157,7 +157,8 @@ class Look:
         voters = [one for one in self.owners if one not in deaf and _linked(one, heir)]
         masters = len(self.seen.owners) + len(self.seen.absent_owners)
         if len(voters) * 2 > masters:
-            return Promote(target=target_of(heir), how=how, why=why)
+            lost = self.seen.absent_owners.get(heir.master, 0)
+            return Promote(target=target_of(heir), how=how, owner=heir.master, slots=lost, why=why)
         why = f"too few masters know that {heir.name} is a replica, or have a connection to it"
         return _told([(heir, one) for one in deaf], why)
 

@@ -91,6 +91,10 @@ class Promote(Move):
 
     target: Target
     how: Literal["", "FORCE", "TAKEOVER"]
+    owner: str = ""
+    """The id of the master that is known not to serve."""
+    slots: Slots = 0
+    """Its slots that nobody serves."""
 
 
 @dataclass(frozen=True, kw_only=True)

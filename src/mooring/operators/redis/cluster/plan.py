@@ -7,6 +7,7 @@ what there is and nothing else, so that a step interrupted anywhere is simply ta
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from mooring.operators.redis.cluster.look import Look, target_of
@@ -67,11 +68,21 @@ def let_in(look: Look) -> Verdict | None:
         return LetIn(as_is=tuple(as_is), fresh=tuple(fresh), why=f"{names} may begin")
     if rescue and (verdict := mesh(look)):
         return verdict  # nobody is voted for by nodes that do not know one another
-    for node in rescue:
-        owner = _ghost_at(look, node) or node.id
-        if verdict := take_over(look, owner, why=f"{node.name} came back without its data"):
+    return _first_move(
+        take_over(look, _ghost_at(look, node) or node.id, why=f"{node.name} came back without its data")
+        for node in rescue
+    )
+
+
+def _first_move(verdicts: Iterable[Verdict | None]) -> Verdict | None:
+    """What can be done for one; only if there is nothing, what is waited for: no shard holds up another."""
+    waits = None
+    for verdict in verdicts:
+        if isinstance(verdict, Wait):
+            waits = waits or verdict
+        elif verdict is not None:
             return verdict
-    return None
+    return waits
 
 
 def _hold(look: Look, node: Node) -> str:
@@ -216,18 +227,22 @@ def _foreign(look: Look) -> Wait:
 
 def heal(look: Look) -> Verdict | None:
     """Everybody reachable, every slot served, every replica where it belongs."""
-    for rule in (hand_over, mesh, rescue, re_attach, forget, _attach_spare, settle):
+    handed = hand_over(look)
+    if handed is not None and not isinstance(handed, Wait):
+        return handed
+    for rule in (mesh, rescue, re_attach, forget, _attach_spare, settle):
         if verdict := rule(look):
             return verdict
-    return None
+    return handed
 
 
 def hand_over(look: Look) -> Verdict | None:
     """A master whose pod is being deleted gives its slots to its replica while it still can."""
-    for one in look.owners:
-        if one.node.pod.terminating and (heir := heir_of(look, one.id)):
-            return look.promote(heir, "", why=f"the pod of {one.name} is being deleted")
-    return None
+    return _first_move(
+        look.promote(heir, "", why=f"the pod of {one.name} is being deleted")
+        for one in look.owners
+        if one.node.pod.terminating and (heir := heir_of(look, one.id))
+    )
 
 
 def heir_of(look: Look, master: str) -> Live | None:
@@ -274,10 +289,11 @@ def mesh(look: Look) -> Verdict | None:
 
 def rescue(look: Look) -> Verdict | None:
     """Slots whose owner is gone for sure go to its replica without waiting for the node timeout."""
-    for owner in look.seen.absent_owners:
-        if _gone(look, owner) and (verdict := take_over(look, owner, why="its master is gone")):
-            return verdict
-    return None
+    return _first_move(
+        take_over(look, owner, why="its master is gone")
+        for owner in look.seen.absent_owners
+        if _gone(look, owner)
+    )
 
 
 def _gone(look: Look, id: str) -> bool:

@@ -113,7 +113,7 @@ def _free_a_replica(look: Look) -> Verdict | None:
 
 
 def _shrink(look: Look) -> Verdict | None:
-    if look.missing or look.seen.absent_owners:
+    if look.missing or look.seen.covered != ALL:
         return None  # healed first: a node that is down for a moment is no reason to drain another
     surplus = len(look.owners) - look.masters
     if surplus > 0:

@@ -101,12 +101,9 @@ if [ "${MODE:-cluster}" = cluster ]; then
         [ -e "$data/$nodes$aside" ] || [ -e "$data/$rdb$aside" ] || [ -e "$data/$aof$aside" ] ||
           [ -e "$data/appendonlydir$aside" ] || break
       done
-      for one in "$rdb" "$aof" appendonlydir "$nodes"; do
-        rm -rf "${data:?}/$one$aside"
-      done
       # The node's id goes last: without the data beside it nobody takes it for whole.
       for one in "$rdb" "$aof" appendonlydir "$nodes"; do
-        [ ! -e "$data/$one" ] || mv "$data/$one" "$data/$one$aside"
+        [ ! -e "$data/$one" ] || { rm -rf "${data:?}/$one$aside" && mv "$data/$one" "$data/$one$aside"; }
       done
       ;;
     *)

@@ -162,12 +162,24 @@ class Steps:
         try:
             await self._until_master(move.target)
         except StepFailed:
-            if move.how != "FORCE":
+            if move.how != "FORCE" or not await self._still_alone(move):
                 raise
             # A vote was lost or had been given away, and the replica would ask for others after four node timeouts.
             # Its master is known not to serve, so it needs none.
             await self._fail_over(move.target, "TAKEOVER")
             await self._until_master(move.target)
+
+    async def _still_alone(self, move: Promote) -> bool:
+        """It follows that master still and claims no slot that somebody serves: votes may be denied with reason."""
+        async with self._link(move.target) as link:
+            server = (await read_node(link, _POD)).server
+        master = server.peers.get(move.owner) if server is not None else None
+        return (
+            server is not None
+            and master is not None
+            and server.me.master == move.owner
+            and not master.slots & ~move.slots
+        )
 
     async def _fail_over(self, target: Target, how: str) -> None:
         await self._one(target, "CLUSTER", "FAILOVER", *([how] if how else []))

@@ -241,9 +241,14 @@ class Seen:
         """Slots that live nodes give to ids that do not answer, by the newest words on each id.
 
         Of words equally new all count: a node that knows somebody by hearsay alone gives it no slots and the epoch 0,
-        which may be that of an owner.
+        which may be that of an owner. The epoch beside a replica is its master's, so it tells nothing.
         """
-        words = [peer for one in self.live for peer in one.server.peers.values() if peer.id not in self.by_id]
+        words = [
+            peer
+            for one in self.live
+            for peer in one.server.peers.values()
+            if peer.id not in self.by_id and peer.is_master
+        ]
         newest: dict[str, int] = {}
         for peer in words:
             newest[peer.id] = max(newest.get(peer.id, 0), peer.epoch)
