@@ -221,8 +221,9 @@ async def create(call: Call) -> Result:
     served = call.served
     options = WriteOptions.parse(call.request, "CreateOptions")
     body, obj = await decode_body(call, kind=served.kind, api_version=served.api_version)
-    # Decoded as a whole first: what is wrong in a status that is not taken is told all the same.
-    obj = strategies.drop_status(_canonical(call, obj, options, body), served)
+    # Read as a whole first: what is wrong in a status that is not taken is told all the same.
+    whole, taken = _canonical(call, obj, options, body), strategies.drop_status(obj, served)
+    obj = whole if taken is obj else call.kind.canonical(taken)[0]
     _same_namespace(call, obj)
     return 201, await store_new(call, obj, options)
 
