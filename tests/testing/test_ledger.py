@@ -79,7 +79,7 @@ async def test_a_pause_is_measured(tmp_path: Path) -> None:
 async def test_a_sentinels_word_of_another_master_is_followed_at_once(tmp_path: Path) -> None:
     async with cluster(tmp_path) as (pods, operator):
         await operator.in_sync()
-        ledger = Ledger(sentinels=pods.sentinel_addresses(), rate=200, patience=40.0)
+        ledger = Ledger(sentinels=pods.sentinel_addresses(), rate=200, patience=40.0, follow=True)
         task = asyncio.create_task(ledger.write())
         await until(ledger, 50)
         before = operator.master

@@ -39,6 +39,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="a node of a Redis Cluster (default port 6379); may be repeated",
     )
     parser.add_argument("--master-name", default="mymaster", help="default mymaster")
+    parser.add_argument(
+        "--follow",
+        action="store_true",
+        help="leave a master when a sentinel tells of another; without it only after an error",
+    )
     parser.add_argument("--password-file", type=Path, metavar="FILE", help="file that holds the password")
     parser.add_argument(
         "--rate", type=_rate, default=200.0, help="writes per second, 0: as fast as they are answered (200)"
@@ -73,6 +78,7 @@ def _ledger(options: argparse.Namespace, password: str) -> Ledger:
         address=parse_address(options.redis, port=6379) if options.redis else None,
         sentinels=[parse_address(text, port=26379) for text in options.sentinel or ()],
         master_name=options.master_name,
+        follow=options.follow,
         **how,
     )
 

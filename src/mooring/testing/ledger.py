@@ -5,8 +5,8 @@
 
 Each write sets a key of its own. Two losses are counted apart: writes the master acknowledged, and among them
 those a replica had confirmed (``WAIT 1``). The second must be 0 wherever a confirmed copy survives; the first
-is what a fail-over may cost. The client keeps its connection until an error or until a sentinel tells of another
-master (``+switch-master``), as real ones do.
+is what a fail-over may cost. The client keeps its connection until an error, as plain ones do: it is what a planned
+switch has to reckon with. With ``follow`` it also goes where a sentinel's ``+switch-master`` says, as Jedis does.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ class Ledger:
         gap_from: float = 0.3,
         prefix: str = "",
         patience: float = 1.0,
+        follow: bool = False,
     ) -> None:
         if (address is None) == (not sentinels):
             raise ValueError("give either the address of a server or those of sentinels")
@@ -104,6 +105,7 @@ class Ledger:
         self._outages: list[Outage] = []
         self._errors: dict[str, int] = {}
         self._last_error = ""
+        self._follow = follow
         self._followed = True
         self._at: Address | None = None
         self._told: Address | None = None
@@ -132,7 +134,7 @@ class Ledger:
     async def write(self, seconds: float | None = None) -> None:
         """Write until `stop`, or for that long."""
         end = self._begin(seconds)
-        listeners = [asyncio.create_task(self._listen(one)) for one in self._sentinels]
+        listeners = [asyncio.create_task(self._listen(one)) for one in self._sentinels if self._follow]
         try:
             while not self._stop.is_set() and monotonic() < end:
                 try:
