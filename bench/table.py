@@ -6,7 +6,7 @@ On one embedded control plane every peer gets a cluster of its own per round, an
 the other, each under a writer that comes through the sentinels, keeps its connection until an error and logs
 what was acknowledged. Hangs and partitions last 20 s; the seconds until exact count from their beginning. The peers have the same servers, redis.conf, sentinel settings, machine and faults
 (bench/plain.py); at any time as many clusters are at work as there are lanes. A cluster that is not exact again
-in time is thrown away and made anew. Last, the operator's writes at rest are counted. ``--publish`` writes
+in time is thrown away and made anew. First of all the operator's writes at rest are counted. ``--publish`` writes
 bench/results/table.json and the table in docs/benchmarks.md; exit status 1 when a row misses its target.
 
 ``--node`` does the same on a real cluster (kubelet, containerd, kube-proxy) that is made for it, with the operator as
@@ -368,9 +368,11 @@ class Run:
         self._rest: dict[str, Any] = {}
 
     async def run(self, directory: Path) -> dict[str, Any]:
-        """Strike, then watch the rest; returns the raw figures."""
+        """Watch one cluster at rest while nothing else is there, then strike; returns the raw figures."""
         options, load = self._options, os.getloadavg()[0]
         async with _bed(directory, node=options.node) as bed:
+            if options.steady:
+                self._rest = await self._steady(bed)
             room = asyncio.Semaphore(options.lanes)
 
             async def one(peer: str, number: int, persistence: bool, lag: int) -> None:
@@ -388,8 +390,6 @@ class Run:
                     for peer in options.peer or PEERS
                 )
             )
-            if options.steady:
-                self._rest = await self._steady(bed)
         return {
             "on": "node" if options.node else "embedded",
             "measured": datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -444,8 +444,10 @@ class Run:
         writes = Writes()
         writes.attach(bed.plane.server)
         await asyncio.sleep(self._options.steady)
+        counted = {"seconds": self._options.steady, "writes": writes.others, "leases": writes.leases}
         say(f"at rest for {self._options.steady:g} s: {writes.others} writes, {writes.leases} of Leases")
-        return {"seconds": self._options.steady, "writes": writes.others, "leases": writes.leases}
+        await trial.end()
+        return counted
 
 
 @asynccontextmanager
