@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 from tests.actor.greetings import (
     Finalizing,
     Greeter,
@@ -29,6 +30,7 @@ from mooring.kube.objects.core import ConfigMap
 from mooring.kube.objects.events import Event
 from mooring.kube.objects.meta import Condition, ObjectMeta
 from mooring.local.api.server import ApiServer
+from mooring.runtime import FenceLost
 
 
 async def test_children_are_made_repaired_and_pruned() -> None:
@@ -344,6 +346,22 @@ async def test_an_unforeseen_failure_shows_its_type_but_not_its_text() -> None:
         assert b"hunter2" not in status
         actor.misbehave = None
         await eventually(ready(client))
+
+
+async def test_what_the_lost_lease_forbids_is_not_shown_as_a_failure() -> None:
+    actor = Greeter()
+
+    async def fenced(ctx: Context[Greeting]) -> None:
+        actor.misbehave = None
+        raise FenceLost("the Lease is not held by this process; nothing was sent")
+
+    actor.misbehave = fenced
+    with capture_logs() as lines:
+        async with running(actor) as client:
+            await client.create(greeting())
+            await eventually(ready(client))
+    assert actor.passes > 1
+    assert not [line for line in lines if line["log_level"] in ("warning", "error")]
 
 
 async def test_an_object_that_cannot_be_read_is_told_so_and_holds_nobody_back() -> None:

@@ -23,6 +23,7 @@ from mooring.runtime import (
     CachedClient,
     Controller,
     Done,
+    FenceLost,
     Metrics,
     Result,
     Terminal,
@@ -213,6 +214,22 @@ async def test_conflicts_in_a_row_are_no_reason_to_wait_for_long(bench: Bench) -
     assert controller.stats.results["success"] == 1
     assert controller.stats.results["error"] == 0
     assert len(bench.seen) == 31
+
+
+async def test_what_the_lost_lease_forbids_is_no_failure_and_looked_at_again(bench: Bench) -> None:
+    async def act(key: Key) -> Result:
+        if len(bench.seen) == 1:
+            raise FenceLost("the Lease is not held by this process; nothing was sent")
+        return Done()
+
+    bench.act = act
+    bench.api.put("pods", "a")
+    with capture_logs() as lines:
+        controller = await bench.on_pods()
+        await bench.clock.advance(1.1)
+    assert controller.stats.results == {"success": 1, "error": 0, "requeue": 0, "requeue_after": 1}
+    assert [line["log_level"] for line in lines if line["event"] == "a pass was given up"] == ["info"]
+    assert not [line for line in lines if line["log_level"] in ("warning", "error")]
 
 
 async def test_retry_after_is_honoured(bench: Bench) -> None:

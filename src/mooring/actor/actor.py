@@ -32,6 +32,7 @@ from mooring.runtime import (
     CachedClient,
     Controller,
     Done,
+    FenceLost,
     Manager,
     Result,
     add_finalizer,
@@ -191,7 +192,7 @@ class _Runner(Generic[T]):
                     outcome: Outcome = await observe(ctx)
             except (BadRequest, Forbidden, Invalid) as error:
                 raise await self._report_refusal(ctx, error, step="observe") from error
-            except KubeError:
+            except (KubeError, FenceLost):
                 raise
             except Exception as error:
                 await self._report_failure(ctx, error)
@@ -209,7 +210,7 @@ class _Runner(Generic[T]):
                 await outcome.run()
             except (BadRequest, Forbidden, Invalid) as error:
                 raise await self._report_refusal(ctx, error, step=outcome.name) from error
-            except KubeError:
+            except (KubeError, FenceLost):
                 raise
             except Exception as error:
                 await self._report_failure(ctx, error, step=outcome.name)

@@ -27,6 +27,7 @@ from mooring.kube.object import Key, Object, controller_of, key_of
 from mooring.runtime.backoff import KeyedBackoff
 from mooring.runtime.context import Pass, current_pass, enter
 from mooring.runtime.expectations import Expectations
+from mooring.runtime.lease import FenceLost
 from mooring.runtime.metrics import ControllerStats, Metrics, QueueStats
 from mooring.runtime.predicates import Predicate
 from mooring.runtime.queue import LOW, NORMAL, QueueClosed, WorkQueue
@@ -45,6 +46,8 @@ HOT_LOOP: Final = 600
 SLOW_SECONDS: Final = 10.0
 #: The longest wait after a conflict: somebody else writes often, and that is nobody's failure.
 CONFLICT_SECONDS: Final = 1.0
+#: Until another look at what could not be done without the Lease.
+FENCED_SECONDS: Final = 1.0
 #: How long what was cancelled may take to end, on the machine's own clock.
 CANCEL_SECONDS: Final = 1.0
 
@@ -479,6 +482,11 @@ class Controller:
             self.stats.results["requeue"] += 1
             log.debug("conflict, again", controller=self.name, key=str(key), error=str(error))
             queue.retry(key, after=min(CONFLICT_SECONDS, self._backoff.next(key)) * random.random())
+        except FenceLost as error:
+            # Not a failure either: the Lease comes back, or another process has it and this one ends in a moment.
+            self.stats.results["requeue_after"] += 1
+            log.info("a pass was given up", controller=self.name, key=str(key), error=str(error))
+            queue.retry(key, after=FENCED_SECONDS)
         except Terminal as error:
             self._backoff.forget(key)
             self.stats.results["error"] += 1
