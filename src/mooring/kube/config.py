@@ -228,7 +228,8 @@ async def _run_plugin(plugin: ExecPlugin) -> tuple[str | None, float]:
         process = await asyncio.create_subprocess_exec(
             plugin.command, *plugin.args, env=environment, stdout=asyncio.subprocess.PIPE
         )
-        output, _ = await asyncio.wait_for(process.communicate(), 60)
+        async with asyncio.timeout(60):
+            output, _ = await process.communicate()
     except (OSError, TimeoutError) as error:
         raise ConfigError(
             f"credential plugin {plugin.command!r} failed: {error or 'no answer in 60 s'}"

@@ -224,7 +224,8 @@ class Ledger:
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stop.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
 
     async def _master(self) -> Address:
         if self._address is not None:

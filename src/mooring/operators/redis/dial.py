@@ -92,7 +92,7 @@ class Link:
         self._fence()
         names = ", ".join(dict.fromkeys(_name(words) for words in commands))
         try:
-            await self._connection.send_packed_command(self._connection.pack_commands(commands))
+            await _send(self._connection, commands)
             return [await self._answer(words) for words in commands]
         except (RedisError, OSError) as error:
             raise Unreachable(f"{self._address}: no answer to {names}: {error}") from error
@@ -101,7 +101,7 @@ class Link:
         """Turn this connection into a subscriber."""
         self._fence()
         try:
-            await self._connection.send_command("PSUBSCRIBE", *patterns, check_health=False)
+            await _send(self._connection, [("PSUBSCRIBE", *patterns)])
         except (RedisError, OSError) as error:
             raise Unreachable(f"{self._address}: cannot subscribe: {error}") from error
 
@@ -120,6 +120,19 @@ class Link:
             code = _STRIPPED.get(type(error), "")
             reply = f"{code} {error}".lstrip()
             return Refused(f"{self._address}: {_name(words)} refused: {reply}", reply)
+
+
+async def _send(connection: Connection, commands: Sequence[Sequence[Word]]) -> None:
+    """Send; a cancellation that comes meanwhile is never lost.
+
+    redis-py sends with ``asyncio.wait_for``, which up to Python 3.11 forgets one that comes as the sending ends: what
+    was cancelled would go on.
+    """
+    task = asyncio.current_task()
+    before = task.cancelling() if task is not None else 0
+    await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+    if task is not None and task.cancelling() > before:
+        raise asyncio.CancelledError
 
 
 def _name(words: Sequence[Word]) -> str:
@@ -224,7 +237,7 @@ class Dial:
     async def _authenticate(self, connection: Connection, password: str) -> str:
         """Why the server does not take this password; "" when it does, or has none."""
         self._fence()
-        await connection.send_command("AUTH", password, check_health=False)
+        await _send(connection, [("AUTH", password)])
         try:
             await connection.read_response(disconnect_on_error=False)
         except (AuthenticationError, ResponseError) as error:
