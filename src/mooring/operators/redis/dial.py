@@ -130,7 +130,7 @@ async def _send(connection: Connection, commands: Sequence[Sequence[Word]]) -> N
     """
     task = asyncio.current_task()
     before = task.cancelling() if task is not None else 0
-    await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+    await connection.send_packed_command(connection.pack_commands(commands))
     if task is not None and task.cancelling() > before:
         raise asyncio.CancelledError
 
