@@ -32,6 +32,12 @@ def run(argv: Sequence[str], *, out: TextIO | None = None) -> int:
     return command.run(parser.parse_args(["ledger", *argv]), out=out)
 
 
+async def silent(ledger: Ledger, seconds: float) -> None:
+    async with asyncio.timeout(seconds + 10.0):
+        while ledger.silence < seconds:
+            await asyncio.sleep(0.01)
+
+
 async def until(ledger: Ledger, count: int, *, within: float = 10.0) -> None:
     async with asyncio.timeout(within):
         while ledger.acknowledged < count:
@@ -74,6 +80,19 @@ async def test_a_pause_is_measured(tmp_path: Path) -> None:
         assert 1.4 < report.longest_gap < 3.0
         assert len(report.outages) == 1
         assert report.lost_acknowledged == 0
+
+
+async def test_a_pause_that_nothing_ends_counts_to_the_end(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (pods, operator):
+        await operator.in_sync()
+        ledger = Ledger(address=Address(pods.redis[operator.master].ip, 6379), rate=200)
+        task = asyncio.create_task(ledger.write())
+        await until(ledger, 50)
+        await pods.call(operator.master, "CLIENT", "PAUSE", 60_000, "WRITE")
+        await silent(ledger, 1.5)
+        ledger.stop()
+        await task
+        assert ledger.longest_gap >= 1.5
 
 
 async def test_a_sentinels_word_of_another_master_is_followed_at_once(tmp_path: Path) -> None:
@@ -226,6 +245,22 @@ async def test_a_cluster_is_written_all_over_and_a_loss_in_one_shard_is_seen(tmp
         report = await ledger.check()
         assert report.lost_acknowledged == sizes[0]
         assert report.lost_confirmed > 0
+
+
+async def test_a_shard_that_is_silent_to_the_end_is_a_pause_although_the_other_is_written(
+    tmp_path: Path,
+) -> None:
+    async with redis_cluster(tmp_path) as nodes:
+        ledger = ClusterLedger(nodes, rate=800)
+        task = asyncio.create_task(ledger.write())
+        await eventually(lambda: all_hold(Dial(), nodes[:2], 100))
+        await ask(Dial(), nodes[0], "CLIENT", "PAUSE", 60_000, "WRITE")
+        await silent(ledger, 1.5)
+        before = ledger.acknowledged
+        await until(ledger, before + 50)
+        ledger.stop()
+        await task
+        assert ledger.longest_gap >= 1.5
 
 
 async def test_a_slot_that_moves_while_it_is_written_is_followed(tmp_path: Path) -> None:

@@ -67,9 +67,12 @@ class Ledger:
 
     Give ``address`` for one server, or ``sentinels`` to be led to the master and follow it. ``rate`` is in
     writes per second, 0 means as fast as they are answered; every ``wait_every``-th write is confirmed by WAIT. A gap counts from ``gap_from``
-    seconds. Without a reply for ``patience`` seconds the master is asked for anew: the gap of a server that hangs
-    is measured in steps of that size.
+    seconds; one that lasts to the end of the writing counts too. Without a reply for ``patience`` seconds the master
+    is asked for anew: the gap of a server that hangs is measured in steps of that size.
     """
+
+    parts = 1
+    """Parts of the data that are written and timed each by itself."""
 
     def __init__(
         self,
@@ -122,6 +125,11 @@ class Ledger:
         """The longest pause between acknowledged writes so far, in seconds."""
         return self._longest
 
+    @property
+    def silence(self) -> float:
+        """Seconds since the last acknowledged write, to that part of the data which waits the longest."""
+        return monotonic() - min(map(self._last, range(self.parts)))
+
     def stop(self) -> None:
         """End the writing after the write under way."""
         self._stop.set()
@@ -146,6 +154,7 @@ class Ledger:
             for one in listeners:
                 one.cancel()
             await asyncio.gather(*listeners, return_exceptions=True)
+            self._end()
 
     async def _write_connected(self, end: float) -> None:
         self._at = await self._master()
@@ -184,6 +193,15 @@ class Ledger:
         self._last_ack.clear()
         return self._started + seconds if seconds else float("inf")
 
+    def _end(self) -> None:
+        """Count the pauses that nothing has ended."""
+        now = monotonic()
+        for part in range(self.parts):
+            self._note_gap(self._last(part), now)
+
+    def _last(self, part: int) -> float:
+        return self._last_ack.get(part, self._started)
+
     async def _write_on(self, link: Link, end: float) -> None:
         due = monotonic()
         while not self._stop.is_set() and (now := monotonic()) < end:
@@ -208,14 +226,15 @@ class Ledger:
     def _acknowledge(self, key: str, value: str, *, part: int = 0) -> None:
         """``part`` says for which part of the data a pause counts."""
         now = monotonic()
-        before = self._last_ack.get(part, now)
-        gap = now - before
-        self._longest = max(self._longest, gap)
-        if gap >= self._gap_from:
-            self._outages.append(Outage(at=before - self._started, seconds=gap, error=self._last_error))
+        self._note_gap(self._last_ack.get(part, now), now)
         self._last_ack[part] = now
         self._last_error = ""
         self._acknowledged[key] = (value, now)
+
+    def _note_gap(self, began: float, ended: float) -> None:
+        self._longest = max(self._longest, gap := ended - began)
+        if gap >= self._gap_from:
+            self._outages.append(Outage(at=began - self._started, seconds=gap, error=self._last_error))
 
     def _note(self, error: DialError) -> None:
         kind = error.reply.split(" ", 1)[0] if isinstance(error, Refused) else "no answer"

@@ -20,7 +20,6 @@ from mooring.testing.ledger import Ledger
 
 __all__ = ["ClusterLedger"]
 
-PARTS = 8
 SLOTS = 16384
 REDIRECTS = 5
 """How often one key is followed before the map is asked for anew."""
@@ -32,6 +31,8 @@ class ClusterLedger(Ledger):
     ``nodes`` are any nodes of the cluster; the others are learnt from them.
     """
 
+    parts = 8
+
     def __init__(self, nodes: Sequence[Address], **how: Any) -> None:
         super().__init__(address=nodes[0], **how)
         self._nodes = tuple(nodes)
@@ -40,7 +41,10 @@ class ClusterLedger(Ledger):
     async def write(self, seconds: float | None = None) -> None:
         """Write until `stop`, or for that long."""
         end = self._begin(seconds)
-        await asyncio.gather(*(self._write_part(part, end) for part in range(PARTS)))
+        try:
+            await asyncio.gather(*(self._write_part(part, end) for part in range(self.parts)))
+        finally:
+            self._end()
 
     async def _write_part(self, part: int, end: float) -> None:
         number, stale = 0, False
@@ -57,7 +61,7 @@ class ClusterLedger(Ledger):
                 await self._pause(0.02)
 
     async def _write_keys(self, links: _Links, part: int, number: int, end: float) -> int:
-        due, interval = monotonic(), self._interval * PARTS
+        due, interval = monotonic(), self._interval * self.parts
         while not self._stop.is_set() and (now := monotonic()) < end:
             if due > now:
                 await self._pause(due - now)
@@ -75,7 +79,7 @@ class ClusterLedger(Ledger):
         while True:
             key = f"{self._prefix}:{self._written}"
             self._written += 1
-            if key_slot(key.encode()) * PARTS // SLOTS == part:
+            if key_slot(key.encode()) * self.parts // SLOTS == part:
                 return key
 
     async def _asked(self, links: _Links, key: str, words: Sequence[str]) -> tuple[Any, Link]:
