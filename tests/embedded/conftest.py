@@ -18,13 +18,15 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from hack.kubernetes.controlplane import ControlPlane
+from tests.operators.redis.cluster import stage as rec
 
 from mooring.local.node.images import Catalog
+from mooring.operators.registry import Operator
 from mooring.runtime import configure_logging
 from mooring.testing.bed import Bed, KubernetesBed
 from mooring.testing.redis import RedisStage, manifest
 
-__all__ = ["QUICK_SENTINELS", "MakeCluster", "make_bed", "real_bed"]
+__all__ = ["QUICK_SENTINELS", "Make", "MakeCluster", "bed_with", "make_bed", "real_bed"]
 
 #: Run the tests of clusters on a real control plane.
 REAL = os.environ.get("MOORING_TEST_BED") == "kubernetes"
@@ -38,6 +40,7 @@ SERVICES, PODS = f"10.{171 + 2 * _WORKER}.0.0/16", f"10.{172 + 2 * _WORKER}.0.0/
 QUICK_SENTINELS = ("down-after-milliseconds 1500", "failover-timeout 3000")
 
 MakeCluster = Callable[..., Awaitable[RedisStage]]
+Make = Callable[..., Awaitable[rec.Stage]]
 _NUMBERS = itertools.count(1)
 
 
@@ -131,3 +134,46 @@ async def cluster(shared_bed: Bed | KubernetesBed) -> AsyncIterator[MakeCluster]
 
         yield make
         await shared_bed.plane.agent.heal()
+
+
+# --- Redis Clusters
+
+
+@asynccontextmanager
+async def bed_with(operator: Operator) -> AsyncIterator[Bed]:
+    """A control plane of its own with one operator."""
+    path = Path(tempfile.mkdtemp(prefix="mooring-bed-"))
+    try:
+        async with Bed(path, operators=[operator]) as running:
+            yield running
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def operator() -> Operator:
+    """That of the module's plane; a module that wants it otherwise has a fixture of this name."""
+    return rec.OPERATOR
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def plane(operator: Operator) -> AsyncIterator[Bed]:
+    """One control plane for all tests of a module about Redis Clusters."""
+    async with bed_with(operator) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def make(plane: Bed) -> AsyncIterator[Make]:
+    """Makes Redis Clusters; they go with the test."""
+    async with AsyncExitStack() as stack:
+
+        async def one(*, replicas: int = 6, exact: bool = True, **how: Any) -> rec.Stage:
+            stage = rec.Stage(plane, f"r{next(_NUMBERS)}", password=how.get("password", ""))
+            stack.push_async_callback(stage.delete)
+            await plane.apply(rec.manifest(stage.name, replicas=replicas, **how))
+            if exact:
+                await stage.exact(replicas)
+            return stage
+
+        yield one

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.embedded.test_rec_life import remove, renewed, running
+from tests.embedded.conftest import bed_with
+from tests.embedded.test_rec_life import running
 from tests.operators.redis.cluster.harmonycloud import legacy
-from tests.operators.redis.cluster.stage import OPERATOR, Stage, manifest
+from tests.operators.redis.cluster.stage import OPERATOR, Stage, manifest, remove, renewed
 
 from mooring.actor.drift import APPLIED
 from mooring.kube.objects.apps import StatefulSet
@@ -29,13 +27,9 @@ pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), py
 @pytest_asyncio.fixture(loop_scope="module")
 async def plane() -> AsyncIterator[Bed]:
     """A plane on which no operator runs yet."""
-    path = Path(tempfile.mkdtemp(prefix="mooring-bed-"))
-    try:
-        async with Bed(path, operators=[OPERATOR]) as running:
-            await running.stop_operators()
-            yield running
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
+    async with bed_with(OPERATOR) as running:
+        await running.stop_operators()
+        yield running
 
 
 def starts(pods: list[Pod]) -> dict[str, tuple[str | None, int]]:

@@ -6,14 +6,12 @@ import asyncio
 
 import pytest
 from redis.crc import key_slot
-from tests.embedded.test_rec_life import Make, make, plane, remove, renewed, restarted
+from tests.embedded.conftest import Make
 from tests.embedded.test_rec_scale import sizes, until_plan
-from tests.operators.redis.cluster.stage import Stage
+from tests.operators.redis.cluster.stage import Stage, remove, renewed, restarted
 
 from mooring.kube.objects.apps import StatefulSet
 from mooring.kube.objects.core import Service
-
-__all__ = ["make", "plane"]
 
 pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 

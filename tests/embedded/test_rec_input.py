@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
-from tests.embedded.test_rec_life import Make, make, plane
+from tests.embedded.conftest import Make
 from tests.operators.redis.cluster.stage import Stage
 
 from mooring.kube import MergePatch
@@ -16,8 +16,6 @@ from mooring.kube.objects.core import ConfigMap, Pod
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterStatus
 from mooring.testing.bed import Bed
-
-__all__ = ["make", "plane"]
 
 pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 

@@ -4,52 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import shutil
-import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
-import pytest_asyncio
-from tests.operators.redis.cluster.stage import OPERATOR, Stage, manifest
+from tests.embedded.conftest import Make
+from tests.operators.redis.cluster.stage import Stage, remove, renewed, restarted
 
 from mooring.kube.objects.core import Pod
 from mooring.operators.redis.dial import DialError
-from mooring.testing.bed import Bed
 
 pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
-
-Make = Callable[..., Awaitable[Stage]]
-_NUMBERS = itertools.count(1)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def plane() -> AsyncIterator[Bed]:
-    path = Path(tempfile.mkdtemp(prefix="mooring-bed-"))
-    try:
-        async with Bed(path, operators=[OPERATOR]) as running:
-            yield running
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def make(plane: Bed) -> AsyncIterator[Make]:
-    """Makes clusters; they go with the test."""
-    async with AsyncExitStack() as stack:
-
-        async def one(*, replicas: int = 6, exact: bool = True, **how: Any) -> Stage:
-            stage = Stage(plane, f"r{next(_NUMBERS)}", password=how.get("password", ""))
-            stack.push_async_callback(stage.delete)
-            await plane.apply(manifest(stage.name, replicas=replicas, **how))
-            if exact:
-                await stage.exact(replicas)
-            return stage
-
-        yield one
 
 
 async def test_six_nodes_become_three_masters_and_three_replicas(make: Make) -> None:
@@ -148,27 +113,6 @@ async def test_a_deleted_masters_pod_hands_over_before_it_goes(make: Make) -> No
 
 
 # --- faults ------------------------------------------------------------------------------------------------
-
-
-async def remove(stage: Stage, pod: str) -> None:
-    """Delete a pod without grace."""
-    await stage.bed.client.delete(Pod, pod, namespace="default", grace_period=0)
-
-
-async def renewed(stage: Stage, uids: set[str | None]) -> None:
-    """Wait until none of these pods is there any more."""
-
-    async def gone() -> bool:
-        return not uids & {pod.metadata.uid for pod in await stage.pods()}
-
-    await stage.bed.until(gone, "the pods are new ones")
-
-
-async def restarted(stage: Stage, pod: str) -> bool:
-    """Its container has been started again."""
-    found = await stage.bed.get(Pod, pod)
-    statuses = (found.status.container_statuses if found.status else None) or []
-    return any(one.name == "redis" and one.restart_count for one in statuses)
 
 
 def wipe(stage: Stage, pod: str, *, keep: str) -> list[str]:

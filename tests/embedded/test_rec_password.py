@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
-from collections.abc import AsyncIterator
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
-from tests.operators.redis.cluster.stage import Stage, manifest
+from tests.operators.redis.cluster.stage import OPERATOR, Stage, manifest
 
-from mooring.operators.redis.cluster import KINDS, register
 from mooring.operators.redis.dial import Dial, DialError
 from mooring.operators.registry import Operator
 from mooring.testing.bed import Bed
@@ -21,15 +16,10 @@ from mooring.testing.bed import Bed
 pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def plane() -> AsyncIterator[Bed]:
-    path = Path(tempfile.mkdtemp(prefix="mooring-bed-"))
-    try:
-        operator = Operator("redis-cluster", KINDS, partial(register, grace=3.0, look_again=1.0))
-        async with Bed(path, operators=[operator]) as running:
-            yield running
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
+@pytest.fixture(scope="module")
+def operator() -> Operator:
+    """One that exchanges passwords within seconds."""
+    return replace(OPERATOR, register=partial(OPERATOR.register, grace=3.0, look_again=1.0))
 
 
 async def takes(stage: Stage, password: str) -> list[bool]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.embedded.test_rec_life import Make, make, plane
+from tests.embedded.conftest import Make
 from tests.operators.redis.cluster.stage import Stage
 
 from mooring.operators.redis.cluster.slots import count
 from mooring.operators.redis.cluster.types import RedisClusterStatus
-
-__all__ = ["make", "plane"]
 
 pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 

@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
-import tempfile
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
-from tests.embedded.test_rec_life import Make, make
+from tests.embedded.conftest import Make
 from tests.operators.redis.cluster.stage import OPERATOR
 
-from mooring.testing.bed import Bed
-
-__all__ = ["make", "plane"]
+from mooring.operators.registry import Operator
 
 pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
 SECONDS = 6.0
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def plane() -> AsyncIterator[Bed]:
-    """A bed whose operator has little patience."""
-    impatient = replace(OPERATOR, register=partial(OPERATOR.register, timeout=SECONDS))
-    path = Path(tempfile.mkdtemp(prefix="mooring-bed-"))
-    try:
-        async with Bed(path, operators=[impatient]) as running:
-            yield running
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
+@pytest.fixture(scope="module")
+def operator() -> Operator:
+    """One with little patience."""
+    return replace(OPERATOR, register=partial(OPERATOR.register, timeout=SECONDS))
 
 
 async def test_a_change_that_takes_too_long_is_failed_harms_nothing_and_ends_well_by_itself(

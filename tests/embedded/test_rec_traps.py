@@ -9,8 +9,9 @@ from collections.abc import Iterable
 
 import pytest
 from redis.crc import key_slot
-from tests.embedded.test_rec_life import Make, make, plane, remove, renewed, wipe
-from tests.operators.redis.cluster.stage import Stage
+from tests.embedded.conftest import Make
+from tests.embedded.test_rec_life import wipe
+from tests.operators.redis.cluster.stage import Stage, remove, renewed
 
 from mooring.kube.objects.apps import StatefulSet
 from mooring.kube.objects.core import ConfigMap, Pod
@@ -19,8 +20,6 @@ from mooring.operators.redis.cluster.topology import Peer
 from mooring.operators.redis.dial import Refused
 from mooring.testing.bed import Bed
 from mooring.testing.ledger_cluster import ClusterLedger
-
-__all__ = ["make", "plane"]
 
 pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 

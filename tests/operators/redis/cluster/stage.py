@@ -25,7 +25,7 @@ from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
 from mooring.operators.registry import Operator
 from mooring.testing.bed import Bed, ClusterBed, KubernetesBed, NotInTime
 
-__all__ = ["OPERATOR", "Report", "Stage", "manifest"]
+__all__ = ["OPERATOR", "Report", "Stage", "manifest", "remove", "renewed", "restarted"]
 
 OPERATOR = Operator("redis-cluster", KINDS, register)
 
@@ -233,25 +233,24 @@ class Stage:
             return "a master has no replica"
         return ""
 
+    async def unsettled(self) -> str:
+        """Why the operator does not say Running of this generation; "" when it does."""
+        obj = await self.bed.get(RedisCluster, self.name)
+        status = obj.status or RedisClusterStatus()
+        if status.observed_generation == obj.metadata.generation and status.phase == "Running":
+            return ""
+        flaw = f"phase {status.phase}: {status.reason_type} {status.reason}"
+        progress = next((c for c in status.standard_conditions or () if c.type == "Progressing"), None)
+        return flaw + (f" ({progress.reason}: {progress.message})" if progress else "")
+
     async def exact(self, replicas: int, *, masters: int | None = None, within: float = 60.0) -> float:
         """Wait until the operator says Running of this generation, and every server says so too."""
         began = monotonic()
-        while True:
-            obj = await self.bed.get(RedisCluster, self.name)
-            status = obj.status or RedisClusterStatus()
-            flaw = ""
-            if status.observed_generation != obj.metadata.generation or status.phase != "Running":
-                flaw = f"phase {status.phase}: {status.reason_type} {status.reason}"
-                progress = next(
-                    (c for c in status.standard_conditions or () if c.type == "Progressing"), None
-                )
-                flaw += f" ({progress.reason}: {progress.message})" if progress else ""
-            flaw = flaw or await self.flaw(replicas, masters)
-            if not flaw:
-                return monotonic() - began
+        while flaw := await self.unsettled() or await self.flaw(replicas, masters):
             if monotonic() - began > within:
                 raise NotInTime(f"{self.name} is not exact after {within:.0f} s: {flaw}")
             await asyncio.sleep(0.1)
+        return monotonic() - began
 
     # --- data
 
@@ -346,3 +345,27 @@ class Stage:
                 await self.bed.client.delete(
                     PersistentVolumeClaim, claim.metadata.name or "", namespace="default"
                 )
+
+
+# --- faults
+
+
+async def remove(stage: Stage, pod: str) -> None:
+    """Delete a pod without grace."""
+    await stage.bed.client.delete(Pod, pod, namespace="default", grace_period=0)
+
+
+async def renewed(stage: Stage, uids: set[str | None]) -> None:
+    """Wait until none of these pods is there any more."""
+
+    async def gone() -> bool:
+        return not uids & {pod.metadata.uid for pod in await stage.pods()}
+
+    await stage.bed.until(gone, "the pods are new ones")
+
+
+async def restarted(stage: Stage, pod: str) -> bool:
+    """Its container has been started again."""
+    found = await stage.bed.get(Pod, pod)
+    statuses = (found.status.container_statuses if found.status else None) or []
+    return any(one.name == "redis" and one.restart_count for one in statuses)
