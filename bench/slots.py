@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.page import RESULTS, put
+from bench.plain_cluster import redis_cli
 from tests.operators.redis.cluster.stage import OPERATOR, Stage, manifest
 
 from mooring.operators.redis.cluster.slots import count
@@ -209,18 +210,18 @@ class Run:
         await self._bed.stop_operators()
         try:
             weights = [f"{ids[pod]}=0" for pod in new]
-            await self._cli("rebalance", seed, "--cluster-weight", *weights, "--cluster-pipeline", "1000")
+            await redis_cli("rebalance", seed, "--cluster-weight", *weights, "--cluster-pipeline", "1000")
             await self._clean(seed)
             async with stage.writing():
                 began = time.monotonic()
                 if not row.given:
-                    await self._cli(
+                    await redis_cli(
                         *("rebalance", seed, "--cluster-use-empty-masters", "--cluster-pipeline", PIPELINE)
                     )
                 for at, (pod, number) in enumerate(zip(new, row.given, strict=False)):
                     if at:
                         await self._clean(seed)
-                    await self._cli(
+                    await redis_cli(
                         *("reshard", seed, "--cluster-from", ",".join(ids[one] for one in old)),
                         *("--cluster-to", ids[pod], "--cluster-slots", str(number), "--cluster-yes"),
                         *("--cluster-pipeline", PIPELINE),
@@ -229,23 +230,12 @@ class Run:
         finally:
             await self._bed.start_operators()
 
-    async def _cli(self, *words: str) -> bytes:
-        process = await asyncio.create_subprocess_exec(
-            *("redis-cli", "--cluster", *words),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        said, _ = await process.communicate()
-        if process.returncode:
-            raise RuntimeError(f"redis-cli --cluster {words[0]} failed: {said[-500:].decode()}")
-        return said
-
     async def _clean(self, seed: str) -> None:
         """Until all nodes agree, which redis-cli asks of whoever calls it again."""
 
         async def checked() -> bool:
             try:
-                await self._cli("check", seed)
+                await redis_cli("check", seed)
             except RuntimeError:
                 return False
             return True

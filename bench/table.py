@@ -56,7 +56,7 @@ from bench.tally import percentile
 
 AnyBed = Bed | ClusterBed
 
-__all__ = ["ROWS", "Outcome", "Row", "main", "misses", "publish", "table"]
+__all__ = ["KEYS", "ROWS", "Outcome", "Row", "cell", "main", "misses", "publish", "say", "table"]
 
 PEERS = {"mooring": "Mooring", "plain": "Redis and Sentinel alone"}
 CREATED_WITHIN = 120.0
@@ -505,7 +505,7 @@ def table(figures: dict[str, Any]) -> str:
         "|---|---|" + "---|" * len(PEERS),
     ]
     for name, row in ROWS.items():
-        cells = [_cell(row, _of(figures, name, peer)) for peer in PEERS]
+        cells = [cell(_of(figures, name, peer), struck=row.strike is not None) for peer in PEERS]
         lines.append(f"| {row.title} | {row.target(figures['on'])} | " + " | ".join(cells) + " |")
     if steady := figures["steady"]:
         said = f"{steady['writes']} writes, {steady['leases']} of Leases"
@@ -513,20 +513,20 @@ def table(figures: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _cell(row: Row, ones: Sequence[Outcome]) -> str:
+def cell(ones: Sequence[Outcome], *, struck: bool = True) -> str:
     """The median and the longest of each figure, losses summed; how many, where not all rounds count."""
     if not ones:
         return ""
     exact = [one.exact for one in ones if one.exact is not None]
     words = []
-    if row.strike is not None:
+    if struck:
         gaps = [one.gap for one in ones]
         words.append(f"gap {percentile(gaps, 0.5):.2f}, max {max(gaps):.2f} s")
     if exact:
         words.append(f"exact {percentile(exact, 0.5):.1f}, max {max(exact):.1f} s")
     if len(exact) < len(ones):
         words.append(f"**never exact: {len(ones) - len(exact)} of {len(ones)}**")
-    if row.strike is not None:
+    if struck:
         words.append(_losses(ones))
     return "; ".join(words)
 
@@ -538,7 +538,10 @@ def _losses(ones: Sequence[Outcome]) -> str:
     text = f"lost {lost} of {sum(one.acknowledged for one in ones)}"
     if lost:
         text += f", confirmed {confirmed}, at most {longest:.1f} s of writes"
-    return f"**everything wiped: {wiped} of {len(ones)}**, {text}" if wiped else text
+    if wiped:
+        return f"**everything wiped: {wiped} of {len(ones)}**, {text}"
+    older = sum(one.lost_keys for one in ones)
+    return f"**{older} of {KEYS * len(ones)} older keys lost**, {text}" if older else text
 
 
 def publish(figures: dict[str, Any], *, results: Path = RESULTS, page: Path = PAGE) -> None:

@@ -101,6 +101,8 @@ def test_the_tables_of_faults_say_what_was_lost_and_how_long_nobody_served() -> 
         "python bench/table.py --node",
         "python bench/faults.py",
         "python bench/scale.py",
+        "python -m bench.slots --publish",
+        "python -m bench.cluster_crash --publish",
     ],
 )
 def test_a_table_goes_between_its_marks_and_nothing_else_changes(tmp_path: Path, command: str) -> None:

@@ -31,12 +31,15 @@ RENEWED = timedelta(seconds=3)
 
 
 class OperatorProcess:
-    """One `mooring run`; with a ``namespace`` it looks after that one alone and has its Lease there."""
+    """One `mooring run` of these operators; with a ``namespace`` it looks after that one alone and has its Lease there."""
 
-    def __init__(self, kubeconfig: Path, client: Client, *, log: Path, namespace: str = "") -> None:
+    def __init__(
+        self, kubeconfig: Path, client: Client, *, log: Path, namespace: str = "", operators: str = "*"
+    ) -> None:
         self._kubeconfig = kubeconfig
         self._client = client
         self._namespace = namespace
+        self._operators = operators
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
         self._started = datetime.now(UTC)
@@ -44,6 +47,7 @@ class OperatorProcess:
     def start(self) -> None:
         """Start it (anew)."""
         words = ["-m", "mooring", "run", "--kubeconfig", str(self._kubeconfig), "--log-format", "json"]
+        words += ["--operators", self._operators]
         words += ["--bind", "127.0.0.1", "--metrics-port", "-1", "--probe-port", "-1"]
         if self._namespace:
             words += [
@@ -105,15 +109,16 @@ class OperatorProcess:
 
 @asynccontextmanager
 async def operator_process(
-    bed: Bed, directory: Path, *, namespace: str = ""
+    bed: Bed, directory: Path, *, namespace: str = "", operators: str = "*"
 ) -> AsyncIterator[OperatorProcess]:
-    """The operators apart, from here to the end of the block."""
+    """The operators apart, from here to the end of the block; which ones, as ``--operators`` takes them."""
     plane, name = bed.plane, f"operator-{namespace}" if namespace else "operator"
     kubeconfig = directory / f"{name}.kubeconfig"
     plane.directory.write_kubeconfig(
         kubeconfig, server=f"https://{plane.ranges.pods[1]}:6443", authority=plane.certificates.authority
     )
-    process = OperatorProcess(kubeconfig, bed.client, log=directory / f"{name}.log", namespace=namespace)
+    log = directory / f"{name}.log"
+    process = OperatorProcess(kubeconfig, bed.client, log=log, namespace=namespace, operators=operators)
     await asyncio.to_thread(process.start)
     try:
         yield process
@@ -121,11 +126,11 @@ async def operator_process(
         await asyncio.to_thread(process.stop)
 
 
-async def served(bed: Bed | KubernetesBed) -> None:
-    """Wait until RedisClusters are served: another process applies their definition."""
+async def served(bed: Bed | KubernetesBed, *, group: str = "redis.kun") -> None:
+    """Wait until the RedisClusters of a group are served: another process applies their definition."""
 
     async def there() -> bool:
         listing = await bed.client.request("GET", "/apis")
-        return b"redis.kun" in listing.body
+        return group.encode() in listing.body
 
     await bed.until(there, "the RedisCluster definition", within=60)

@@ -38,7 +38,7 @@ from mooring.operators.redis.parts import READ_ONLY, config_volume, encoded, fie
 from mooring.operators.redis.passwords import Kept
 from mooring.operators.redis.shell import REDIS_LIVE, REDIS_READY
 
-__all__ = ["DEFAULTS", "OURS", "Found", "Specs", "template_lines"]
+__all__ = ["DEFAULTS", "FORCED", "OURS", "Found", "Specs", "template_lines"]
 
 DATA: Final = "redis-data"
 GRACE_SECONDS: Final = 30
