@@ -22,7 +22,7 @@ from mooring.kube import (
     TransportError,
     owner_reference,
 )
-from mooring.kube.objects.core import ConfigMap
+from mooring.kube.objects.core import ConfigMap, Namespace
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.runtime import Controller, Done, Manager, Result, crd
 from mooring.testing.campaign import plans, replay, run_campaign
@@ -159,6 +159,20 @@ async def starts_from_scratch(manager: Manager, pair: Pair) -> None:
     await say(manager, pair, "Ready")
 
 
+async def marks_what_is_not_its_own(manager: Manager, pair: Pair) -> None:
+    """Labels its namespace, which nobody else touches, when it meets what it made itself."""
+    for name in ("left", "right"):
+        if manager.client.find(ConfigMap, name, namespace="default") is None:
+            try:
+                await manager.client.create(child(pair, name))
+            except AlreadyExists:
+                await manager.client.live.patch(
+                    Namespace, "default", MergePatch({"metadata": {"labels": {"met": name}}})
+                )
+                await manager.client.refresh(ConfigMap, name, namespace="default")
+    await say(manager, pair, "Ready")
+
+
 async def sends_again(manager: Manager, pair: Pair) -> None:
     """Takes a lost answer for a lost request, though what it asks for is another one each time."""
     if pair.status is None:
@@ -248,6 +262,7 @@ async def test_a_sound_operator_passes_every_plan() -> None:
         (takes_its_own_for_anothers, "lost-answer", "pairs.campaign.example.com default/p: status"),
         (starts_from_scratch, "lost-answer", "was made 2 times, not 1"),
         (sends_again, "lost-answer", "left-*"),
+        (marks_what_is_not_its_own, "lost-answer", "namespaces default: metadata.labels.met is"),
         (silent, "error", "pairs.campaign.example.com default/p: status"),
         (stumbles, "invalid", "panicked"),
         (sleeps_over_it, "throttle", "pairs.campaign.example.com default/p: status"),

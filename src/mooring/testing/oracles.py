@@ -46,14 +46,17 @@ class Reference:
 
     def judge(self, trace: Trace) -> list[str]:
         """What is wrong with a run; nothing, it is hoped."""
-        said = [*dict.fromkeys(trace.violations), *self._differences(_leaves_of(trace, self.unstable))]
+        # The plane was set up alike in both runs: what neither has changed since is alike, and it is most of all.
+        alike = frozenset(key for key in trace.untouched & self.trace.untouched if key in self.leaves)
+        found = _leaves_of(trace, self.unstable, but=alike)
+        said = [*dict.fromkeys(trace.violations), *self._differences(found, but=alike)]
         # What is refused for good may wait for the next edit: then what lay between was never made.
         if any(fault.kind == "invalid" for fault in trace.plan.faults):
             return said
         return [*said, *self._miscounted(_counts(trace, self.unstable))]
 
-    def _differences(self, found: Mapping[Key, Leaves]) -> Iterator[str]:
-        for key in sorted(self.leaves.keys() - found.keys()):
+    def _differences(self, found: Mapping[Key, Leaves], *, but: frozenset[Key]) -> Iterator[str]:
+        for key in sorted(self.leaves.keys() - found.keys() - but):
             yield f"is not there at the end: {_named(key)}"
         for key in sorted(found.keys() - self.leaves.keys()):
             yield f"should not be there at the end: {_named(key)}"
@@ -104,6 +107,8 @@ def _named(key: Key) -> str:
 
 
 def _unequal(one: Leaves, other: Leaves) -> list[tuple[str, ...]]:
+    if one == other:
+        return []
     return sorted(path for path in one.keys() | other.keys() if one.get(path) != other.get(path))
 
 
@@ -118,11 +123,15 @@ def _counts(trace: Trace, unstable: frozenset[Key] = frozenset()) -> Counter[tup
     )
 
 
-def _leaves_of(trace: Trace, unstable: frozenset[Key] = frozenset()) -> dict[Key, Leaves]:
+def _leaves_of(
+    trace: Trace, unstable: frozenset[Key] = frozenset(), *, but: frozenset[Key] = frozenset()
+) -> dict[Key, Leaves]:
     """The end state as paths and values, objects of made-up names numbered in the order of what they say."""
     names = _Names(trace, unstable)
     alike: dict[Key, list[Leaves]] = {}
     for key, obj in trace.state.items():
+        if key in but:
+            continue
         leaves = _leaves(names.normal(obj))
         for path in leaves:
             if path[-1] == "observedGeneration":

@@ -25,7 +25,7 @@ import msgspec
 import structlog
 
 from mooring.kube import Client, Object
-from mooring.local.api.storage import Collection, Event
+from mooring.local.api.storage import Collection, Entry, Event
 from mooring.runtime import Election, LeaseLost, Manager, redact
 from mooring.testing.errors import NotInTime
 from mooring.testing.faults import Faults, Plan, request_moment
@@ -121,6 +121,8 @@ class Trace:
     requests: list[tuple[str, int]] = field(default_factory=list)
     #: What is there at the end, by resource, namespace and name.
     state: dict[tuple[str, str, str], JsonObject] = field(default_factory=dict)
+    #: Of these what nobody has changed since the operator was started first: definitions, nodes, namespaces.
+    untouched: frozenset[tuple[str, str, str]] = frozenset()
     #: Resources that the operator watched.
     watched: set[str] = field(default_factory=set)
     #: What nobody may do, whatever goes wrong.
@@ -189,6 +191,7 @@ class _Play:
     async def run(self) -> None:
         plane, trace = self._plane, self._trace
         plane.observe(self._note)
+        before = {key: entry.rv for key, entry in _entries(plane).items()}
         operator = asyncio.create_task(self._operate(), name="operator's lives")
         try:
             for number, step in enumerate((*self._workload.given, *self._workload.steps)):
@@ -206,7 +209,9 @@ class _Play:
         trace.violations += self._faults.blind
         trace.missed = len(self._faults.missed)
         trace.watched = self._faults.watched
-        trace.state = {key: self._workload.compared(key[0], obj) for key, obj in _state(plane).items()}
+        entries = _entries(plane)
+        trace.state = {key: self._workload.compared(key[0], entry.obj) for key, entry in entries.items()}
+        trace.untouched = frozenset(key for key, entry in entries.items() if before.get(key) == entry.rv)
         operator.cancel()
         result = (await asyncio.gather(operator, return_exceptions=True))[0]
         if isinstance(result, Exception):
@@ -284,14 +289,14 @@ class _Play:
             self._trace.violations.append(f"a secret in {resource} {event.entry.name}")
 
 
-def _state(plane: ControlPlane) -> dict[tuple[str, str, str], JsonObject]:
+def _entries(plane: ControlPlane) -> dict[tuple[str, str, str], Entry]:
     """All objects, but for what changes all the time and what every cluster has."""
-    found: dict[tuple[str, str, str], JsonObject] = {}
+    found: dict[tuple[str, str, str], Entry] = {}
     for collection in plane.server.cluster.store.collections():
         if collection.resource in RESTLESS or collection.resource.endswith(_EVERYWHERE):
             continue
         for entry in collection:
-            found[(collection.resource, *entry.place)] = entry.obj
+            found[(collection.resource, *entry.place)] = entry
     return found
 
 
