@@ -1,4 +1,8 @@
-"""The servers of bench/cluster_world.py in the pods of a `ControlPlane`: for campaigns, in virtual time."""
+"""The servers that the Redis Cluster operator makes, in the pods of a `ControlPlane`: for campaigns, in virtual time.
+
+Nodes of a cluster are those of bench/cluster_world.py, a pair's master and replica those of bench/redis_world.py. What
+either keeps outlives the pod where it has a claim.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +18,24 @@ from bench.redis_world import Server
 from mooring.kube import Key
 from mooring.kube.objects.core import Pod
 from mooring.operators.redis.cluster import mover
+from mooring.operators.redis.cluster.names import cluster_of
 from mooring.testing.plane import ControlPlane
 
-__all__ = ["ClusterModel", "in_virtual_time"]
+__all__ = ["ClusterModel", "PairModel", "in_virtual_time"]
 
 DATA = "redis-data"
 
 
 class ClusterModel(Model):
-    """The nodes in a control plane's pods; what they keep outlives the pod where it has a claim."""
+    """The nodes of clusters."""
+
+    cluster_of = staticmethod(cluster_of)
 
     def __init__(self, plane: ControlPlane) -> None:
         super().__init__(plane)
         self._volumes: dict[str, Volume] = {}
         self._nodes = self.world = ClusterWorld()
+        self._nodes.moved = self._look_for_lost
 
     def started(self, pod: Pod, ip: str) -> None:
         """See `PodModel.started`."""
@@ -39,7 +47,8 @@ class ClusterModel(Model):
         config = {"requirepass": password, "masterauth": password, "replica-priority": "0"}
         key = Key(namespace, name)
         server = Server(namespace, ip, config, lambda: self._plane.pods.look(key))
-        self._nodes.begin(server, pod=name, volume=self._volumes.setdefault(self._kept(pod), Volume()))
+        volume = self._volumes.setdefault(self.volume_of(pod, DATA), Volume())
+        self._nodes.begin(server, pod=name, volume=volume)
 
     def ready(self, pod: Pod, ip: str) -> bool:
         """See `PodModel.ready`."""
@@ -48,17 +57,39 @@ class ClusterModel(Model):
     def ended(self, uid: str) -> None:
         """See `PodModel.ended`."""
         self._nodes.end(self._ips.pop(uid, ""))
+        self._volumes.pop(uid, None)  # what no claim holds goes with its pod
+        self._look_for_lost()
 
-    def _kept(self, pod: Pod) -> str:
-        """The claim's uid, or the pod's: what a volume lives as long as."""
-        claims = self._plane.server.cluster.store.collection("persistentvolumeclaims")
-        for volume in (pod.spec.volumes if pod.spec else None) or ():
-            if volume.name == DATA and volume.persistent_volume_claim is not None:
-                claim = claims.get(
-                    (pod.metadata.namespace or "", volume.persistent_volume_claim.claim_name or "")
-                )
-                return str(claim.obj["metadata"]["uid"]) if claim is not None else ""
-        return pod.metadata.uid or ""
+    def _look_for_lost(self) -> None:
+        """A key that somebody wrote, nobody deleted, and no volume has any more."""
+        had = {key for one in self._volumes.values() for keys in one.keys.values() for key in keys}
+        if lost := self._nodes.written - had:
+            self.wrong.append(f"keys are lost: {', '.join(sorted(lost)[:3])}")
+
+
+class PairModel(Model):
+    """The master and the replica of pairs."""
+
+    cluster_of = staticmethod(cluster_of)
+
+    def __init__(self, plane: ControlPlane) -> None:
+        super().__init__(plane)
+        self._disks: dict[str, str] = {}
+        self._written: dict[str, dict[str, str]] = {}
+
+    def started(self, pod: Pod, ip: str) -> None:
+        """See `PodModel.started`."""
+        uid = pod.metadata.uid or ""
+        if uid not in self._ips:
+            super().started(pod, ip)
+            self._disks[uid] = self.volume_of(pod, DATA)
+            self.world.servers[ip].data = self._written.get(self._disks[uid], {})
+
+    def ended(self, uid: str) -> None:
+        """See `PodModel.ended`."""
+        if (server := self.world.servers.get(self._ips.get(uid, ""))) is not None:
+            self._written[self._disks.pop(uid)] = server.data
+        super().ended(uid)
 
 
 @contextmanager

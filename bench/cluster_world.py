@@ -74,6 +74,8 @@ class ClusterWorld(World):
         self._volumes: dict[str, Volume] = {}
         self._said: dict[str, bool] = {}
         self._named: Counter[str] = Counter()
+        #: The keys that somebody wrote.
+        self.written: set[str] = set()
 
     # --- processes
 
@@ -147,6 +149,7 @@ class ClusterWorld(World):
                 else:
                     one.keys = {slot: set(keys) for slot, keys in leader.keys.items()}
         self._tell()
+        self.moved()
 
     def _tell(self) -> None:
         """Have the readiness of those asked for that serve now and did not, or the other way round."""
@@ -312,6 +315,7 @@ class ClusterWorld(World):
         for slot in slots:
             if slot % SPACING == 0:
                 it.keys.setdefault(slot, set()).add(f"key-{slot}")
+                self.written.add(f"key-{slot}")
         self._gossip()
         return "OK"
 

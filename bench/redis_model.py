@@ -9,7 +9,7 @@ import asyncio
 import base64
 import hashlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
@@ -29,13 +29,16 @@ from mooring.testing.monitors import kept, owned
 from mooring.testing.plane import ControlPlane
 from mooring.testing.workload import Change, Monitor
 
-__all__ = ["Connection", "Model", "in_memory", "monitors"]
+__all__ = ["Connection", "Model", "in_memory", "monitors", "of_servers"]
 
 JsonObject = dict[str, Any]
 
 
 class Model:
     """The servers and sentinels in a control plane's pods."""
+
+    #: The cluster that an object with these labels belongs to.
+    cluster_of: Callable[[dict[str, str] | None], str] = staticmethod(cluster_of)
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
@@ -52,7 +55,7 @@ class Model:
         if uid in self._ips:
             return
         self._ips[uid] = ip
-        cluster = f"{namespace}/{cluster_of(pod.metadata.labels)}"
+        cluster = f"{namespace}/{self.cluster_of(pod.metadata.labels)}"
         if "-sentinel-" in name:
             # As in its start script: a new pod of the name is the same sentinel to its peers.
             id = hashlib.sha1(f"{namespace}/{name}".encode(), usedforsecurity=False).hexdigest()
@@ -87,16 +90,27 @@ class Model:
                 named = " and ".join(sorted(one.ip for one in alike))
                 self.wrong.append(f"two masters of one lineage take writes in {cluster}: {named}")
 
+    def volume_of(self, pod: Pod, name: str) -> str:
+        """What that volume lives as long as: its claim's uid, or the pod's own."""
+        claims = self._plane.server.cluster.store.collection("persistentvolumeclaims")
+        for volume in (pod.spec.volumes if pod.spec else None) or ():
+            if volume.name == name and volume.persistent_volume_claim is not None:
+                claim = claims.get(
+                    (pod.metadata.namespace or "", volume.persistent_volume_claim.claim_name or "")
+                )
+                return str(claim.obj["metadata"]["uid"]) if claim is not None else ""
+        return pod.metadata.uid or ""
+
     def pods(self, namespace: str, cluster: str) -> list[JsonObject]:
         """A cluster's pods, but for those that leave."""
         found = [entry.obj for entry in self._plane.server.cluster.store.collection("pods")]
-        ours = [one for one in found if cluster_of(one["metadata"].get("labels")) == cluster]
+        ours = [one for one in found if self.cluster_of(one["metadata"].get("labels")) == cluster]
         return [one for one in ours if one["metadata"]["namespace"] == namespace and not _leaves(one)]
 
     def missing_without(self, pod: JsonObject) -> str:
         """What its cluster lacks once a pod is gone, or ""."""
         meta, world = pod["metadata"], self.world
-        others = self.pods(meta["namespace"], cluster_of(meta.get("labels")))
+        others = self.pods(meta["namespace"], self.cluster_of(meta.get("labels")))
         ips = {(one.get("status") or {}).get("podIP", "") for one in others} - {
             pod["status"].get("podIP", "")
         }
@@ -157,12 +171,16 @@ def monitors(*, outlives: Sequence[str] = ("configmaps redis-lineage-demo",)) ->
 
     ``outlives`` are what it makes without an owner.
     """
-    keeps = kept("persistentvolumeclaims")
-    return owned(but=outlives), keeps, _two_masters, _two_labels, _rolled, _mounted
+    return *of_servers(outlives=outlives), _two_labels, _rolled
 
 
-def _two_masters(change: Change) -> str:
-    """Every change of a server's role is looked at, see `Model`; they are told with the next of an object."""
+def of_servers(*, outlives: Sequence[str] = ()) -> tuple[Monitor, ...]:
+    """The part of them that holds without sentinels and roles too."""
+    return owned(but=outlives), kept("persistentvolumeclaims"), _wrong, _mounted
+
+
+def _wrong(change: Change) -> str:
+    """What the servers did, see `Model`: it is told with the next change of an object."""
     wrong, _models[-1].wrong = _models[-1].wrong, []
     return "; ".join(dict.fromkeys(wrong))
 
@@ -172,7 +190,7 @@ def _two_labels(change: Change) -> str:
     if change.resource != "pods" or not change.by:
         return ""
     meta = change.object["metadata"]
-    pods = _models[-1].pods(meta["namespace"], cluster_of(meta.get("labels")))
+    pods = _models[-1].pods(meta["namespace"], _models[-1].cluster_of(meta.get("labels")))
     leading = [pod["metadata"]["name"] for pod in pods if pod["metadata"]["labels"].get(ROLE) == "master"]
     return f"labelled masters, all at once: {', '.join(leading)}" if len(leading) > 1 else ""
 
@@ -190,7 +208,7 @@ def _mounted(change: Change) -> str:
     if change.type != "DELETED" or not change.by or kind is None:
         return ""
     meta = change.object["metadata"]
-    for pod in _models[-1].pods(meta["namespace"], cluster_of(meta.get("labels"))):
+    for pod in _models[-1].pods(meta["namespace"], _models[-1].cluster_of(meta.get("labels"))):
         sources = [volume.get(kind) or {} for volume in pod["spec"].get("volumes") or ()]
         if any(meta["name"] in (one.get("name"), one.get("secretName")) for one in sources):
             return f"deleted while {pod['metadata']['name']} mounts it: {change.resource} {meta['name']}"

@@ -318,6 +318,8 @@ class World:
                 return answer
             case ["SLAVEOF" | "REPLICAOF", host, port]:
                 return self._follow(it, host, port)
+            case ["FAILOVER", "TO", host, port, "TIMEOUT", _]:
+                return self._change_places(it, host, port)
             case ["ROLE"]:
                 return self._role(it)
             case ["ACL", verb, "default"] if verb.upper() == "GETUSER":
@@ -365,6 +367,22 @@ class World:
         it.changed()
         self.moved()
         return "OK"
+
+    def _change_places(self, it: Server, host: str, port: str) -> str | Error:
+        """FAILOVER: the heir has everything and goes on with the history, and the old master follows it."""
+        if it.master is not None:
+            return Error("ERR FAILOVER is not valid when server is a replica.")
+        followers = self.followers(it.ip)
+        if not followers:
+            return Error("ERR FAILOVER requires connected replicas.")
+        heir = next((one for one in followers if (one.ip, str(REDIS_PORT)) == (host, port)), None)
+        if heir is None:
+            return Error("ERR FAILOVER target HOST and PORT is not a replica.")
+        it.paused = True  # clients' writes wait until it follows
+        self._follow(heir, "NO", "ONE")
+        answer = self._follow(it, host, port)
+        it.paused = False
+        return answer
 
     def _leader(self, it: Server) -> Server | None:
         """The server that it was told to follow, if that is there."""

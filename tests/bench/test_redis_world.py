@@ -321,6 +321,20 @@ redis-0 CONFIG SET min-slaves-to-write 1
 redis-0 SET taken write
 redis-2 GET taken
 """,
+    "a master and its replica change places": BIRTH
+    + """
+redis-1 FAILOVER TO {redis-0} 6379 TIMEOUT 3000
+redis-0 FAILOVER TO {redis-0} 6379 TIMEOUT 3000
+redis-2 SLAVEOF NO ONE
+redis-2 FAILOVER TO {redis-1} 6379 TIMEOUT 3000
+redis-0 FAILOVER TO {redis-1} 6379 TIMEOUT 3000
+redis-1 ROLE
+redis-0 ROLE
+redis-1 SET second write
+redis-0 GET second
+redis-0 INFO replication
+redis-1 INFO replication
+""",
     "sentinels hear of replicas and of each other, and fail over": BIRTH
     + WATCH
     + """
