@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from bench.cluster_model import ClusterModel, in_virtual_time
-from bench.redis_model import Model, in_memory, monitors
+from bench.cluster_model import ClusterModel, PairModel, in_virtual_time
+from bench.directory_model import Disk, as_declared, fill, newest
+from bench.redis_model import Model, in_memory, monitors, of_servers
 
 from mooring.actor import run_actor
 from mooring.kube import Client, MergePatch
@@ -87,6 +88,38 @@ def _deployment(name: str) -> Workload:
         given=given,
         steps=steps,
         endpoints=False,
+    )
+
+
+def _directory(name: str) -> Workload:
+    """The example with a finalizer: Directory -> a directory outside Kubernetes."""
+    example = _example("directory-operator/directory_operator.py")
+    kind = example.Directory
+
+    async def create(client: Client) -> None:
+        meta = ObjectMeta(name="shop", namespace="default")
+        await client.create(kind(metadata=meta, spec=example.Spec(deletion="Delete")))
+
+    async def close(client: Client) -> None:
+        await client.patch(kind, "shop", MergePatch({"spec": {"mode": "0700"}}), namespace="default")
+
+    async def delete(client: Client) -> None:
+        await client.delete(kind, "shop", namespace="default")
+
+    given, steps = {
+        "create": ((), (create,)),
+        "mode": ((create,), (close,)),
+        "delete": ((create, fill), (delete, create)),
+    }[name]
+    return Workload(
+        name=f"directory-{name}",
+        kinds=(kind,),
+        operator=lambda manager: run_actor(example.DirectoryActor(newest()), manager),
+        given=given,
+        steps=steps,
+        model=Disk,
+        endpoints=False,
+        monitors=(as_declared,),
     )
 
 
@@ -179,10 +212,10 @@ def _sentinel(name: str) -> Workload:
     )
 
 
-def _cluster(name: str) -> Workload:
-    """The Redis Cluster operator on the servers of bench/cluster_model.py."""
+def _cluster(name: str, *, nodes: int = 6) -> Workload:
+    """The Redis Cluster operator on the servers of bench/cluster_model.py; of two nodes it makes a pair."""
 
-    def create(replicas: int = 6, **pod: Any) -> Step:
+    def create(replicas: int = nodes, **pod: Any) -> Step:
         claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
         spec = {
             "replicas": replicas,
@@ -223,30 +256,36 @@ def _cluster(name: str) -> Workload:
         "roll": ((create(),), (pods(resources=more),)),
         "delete": ((create(),), (delete, create())),
     }[name]
+    pair = nodes == 2
     return Workload(
-        name=f"cluster-{name}",
+        name=f"{'pair' if pair else 'cluster'}-{name}",
         kinds=(clusters.RedisCluster,),
         operator=cluster_operator.register,
         given=given,
         steps=steps,
-        model=ClusterModel,
+        model=PairModel if pair else ClusterModel,
         endpoints=False,
         secrets=(_OLD, _NEW),
+        monitors=of_servers(),
         compared=_whoever_leads,
     )
 
 
 _OLD, _NEW = "correct-horse-battery", "staple-of-another-year"
 _DEPLOYMENT = ("create", "resize", "roll", "delete")
+_DIRECTORY = ("create", "mode", "delete")
 _SENTINEL = (
     *("create", "grow", "shrink", "watchers", "configure", "restart", "password", "protect"),
     *("roll", "roll-watchers", "delete"),
 )
 _CLUSTER = ("create", "grow", "shrink", "password", "roll", "delete")
+_PAIR = ("create", "password", "roll", "delete")
 WORKLOADS: dict[str, Callable[[], Workload]] = {
     **{f"deployment-{name}": functools.partial(_deployment, name) for name in _DEPLOYMENT},
+    **{f"directory-{name}": functools.partial(_directory, name) for name in _DIRECTORY},
     **{f"sentinel-{name}": functools.partial(_sentinel, name) for name in _SENTINEL},
     **{f"cluster-{name}": functools.partial(_cluster, name) for name in _CLUSTER},
+    **{f"pair-{name}": functools.partial(_cluster, name, nodes=2) for name in _PAIR},
 }
 
 
