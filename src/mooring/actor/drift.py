@@ -6,6 +6,7 @@ keys is compared entry by entry, an empty list is an absent one. What the server
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from typing import Any, TypeVar
 
@@ -76,13 +77,14 @@ def differs(desired: Part, live: Part) -> str:
         wanted = getattr(desired, name)
         if wanted is None:
             continue
-        path = _compare(wanted, getattr(live, name, None), name, _keys(desired, name))
+        path = _compare(wanted, getattr(live, name, None), name, _keys(type(desired), name))
         if path is not None:
             return f"{name}{path}"
     return ""
 
 
-def _keys(owner: Part, name: str) -> tuple[str, ...]:
+@functools.cache
+def _keys(owner: type[Part], name: str) -> tuple[str, ...]:
     if not owner.list_keys:
         return ()
     fields = dict(zip(owner.__struct_fields__, owner.__struct_encode_fields__, strict=True))
@@ -150,9 +152,15 @@ def _same_entry(wanted: Any, found: Any, keys: tuple[str, ...]) -> bool:
     """Whether two entries have the same keys; a key we left to the server's default fits any."""
     if not isinstance(wanted, Part):
         return bool(wanted == found)
-    names = dict(zip(wanted.__struct_encode_fields__, wanted.__struct_fields__, strict=True))
+    names = _fields(type(wanted))
     for key in keys:
         value = getattr(wanted, names[key])
         if value is not None and value != getattr(found, names[key]):
             return False
     return True
+
+
+@functools.cache
+def _fields(owner: type[Part]) -> dict[str, str]:
+    """A type's fields by their names in JSON."""
+    return dict(zip(owner.__struct_encode_fields__, owner.__struct_fields__, strict=True))

@@ -90,11 +90,11 @@ class Link:
     async def pipeline(self, commands: Sequence[Sequence[Word]]) -> list[Any]:
         """Send commands in one go; an error answer stands in the list as a `Refused`."""
         self._fence()
-        names = ", ".join(dict.fromkeys(_name(words) for words in commands))
         try:
             await _send(self._connection, commands)
             return [await self._answer(words) for words in commands]
         except (RedisError, OSError) as error:
+            names = ", ".join(dict.fromkeys(_name(words) for words in commands))
             raise Unreachable(f"{self._address}: no answer to {names}: {error}") from error
 
     async def subscribe(self, patterns: Sequence[str]) -> None:
