@@ -35,7 +35,6 @@ class ClusterModel(Model):
         super().__init__(plane)
         self._volumes: dict[str, Volume] = {}
         self._nodes = self.world = ClusterWorld()
-        self._nodes.moved = self._look_for_lost
 
     def started(self, pod: Pod, ip: str) -> None:
         """See `PodModel.started`."""
@@ -58,13 +57,12 @@ class ClusterModel(Model):
         """See `PodModel.ended`."""
         self._nodes.end(self._ips.pop(uid, ""))
         self._volumes.pop(uid, None)  # what no claim holds goes with its pod
-        self._look_for_lost()
 
-    def _look_for_lost(self) -> None:
-        """A key that somebody wrote, nobody deleted, and no volume has any more."""
-        had = {key for one in self._volumes.values() for keys in one.keys.values() for key in keys}
-        if lost := self._nodes.written - had:
-            self.wrong.append(f"keys are lost: {', '.join(sorted(lost)[:3])}")
+    def told(self) -> list[str]:
+        """See `Model.told`; a key that was written and that no volume has any more is lost, too."""
+        left = set().union(*(keys for one in self._volumes.values() for keys in one.keys.values()))
+        lost = sorted(self._nodes.written - left)
+        return [*super().told(), *([f"keys are lost: {', '.join(lost[:3])}"] if lost else [])]
 
 
 class PairModel(Model):

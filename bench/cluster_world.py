@@ -149,7 +149,6 @@ class ClusterWorld(World):
                 else:
                     one.keys = {slot: set(keys) for slot, keys in leader.keys.items()}
         self._tell()
-        self.moved()
 
     def _tell(self) -> None:
         """Have the readiness of those asked for that serve now and did not, or the other way round."""
@@ -184,9 +183,9 @@ class ClusterWorld(World):
 
     def _covered(self, it: Volume) -> bool:
         taken = it.slots
-        for id in it.known:
-            other = self._node(id)
-            taken |= other.slots if other is not None else 0
+        for other in self._live():
+            if other.slots and other.id in it.known:
+                taken |= other.slots
         return taken == ALL
 
     # --- answers
@@ -194,18 +193,18 @@ class ClusterWorld(World):
     def of_server(self, it: Server, words: Sequence[str]) -> Any:
         """What a server answers to somebody it has let in."""
         there = self._processes[it.ip]
+        if words[0] == "CLUSTER" and there.serves:  # nine in ten
+            return self._cluster(there.volume, words[1].upper(), words[2:])
         match [words[0].upper(), *words[1:]]:
             case ["SHUTDOWN", *_] if not there.serves:
                 self._let_in(it.ip)
                 raise KeyError(it.ip)  # the connection ends with the stand-in
             case ["CONFIG", verb] if verb.upper() == "REWRITE":
                 return "OK"
-            case ["INFO", *_]:
-                return self._info_of(it, there)
-            case ["CLUSTER", verb, *rest]:
-                if not there.serves:
-                    return Error("ERR This instance has cluster support disabled")
-                return self._cluster(there.volume, verb.upper(), rest)
+            case ["INFO", *sections]:
+                return self._info_of(it, there, [one.lower() for one in sections])
+            case ["CLUSTER", *_] if not there.serves:
+                return Error("ERR This instance has cluster support disabled")
             case ["ROLE"]:
                 leader = there.volume.master
                 return (
@@ -223,15 +222,26 @@ class ClusterWorld(World):
                 return self._delete(there.volume, key)
         return super().of_server(it, words)
 
-    def _info_of(self, it: Server, there: _Process) -> str:
+    def _info_of(self, it: Server, there: _Process, sections: Sequence[str]) -> str:
         volume = there.volume
-        disk = "full" if volume.size else "none"
-        file = f"/mooring/run/held/{there.pod}.{volume.id or 'none'}.{disk}.conf"
-        lines = [
-            f"redis_version:{VERSION}",
-            f"config_file:{'/mooring/run/redis.conf' if there.serves else file}",
-        ]
-        lines += ["loading:0", "async_loading:0", f"cluster_enabled:{int(there.serves)}"]
+        lines = []
+        if "server" in sections:
+            disk = "full" if volume.size else "none"
+            file = f"/mooring/run/held/{there.pod}.{volume.id or 'none'}.{disk}.conf"
+            lines.append(f"redis_version:{VERSION}")
+            lines.append(f"config_file:{'/mooring/run/redis.conf' if there.serves else file}")
+        if "persistence" in sections:
+            lines += ["loading:0", "async_loading:0"]
+        if "cluster" in sections:
+            lines.append(f"cluster_enabled:{int(there.serves)}")
+        if "replication" in sections:
+            lines += self._replication_of(there)
+        if "keyspace" in sections and there.serves and volume.size:
+            lines.append(f"db0:keys={volume.size},expires=0,avg_ttl=0")
+        return "\r\n".join(lines)
+
+    def _replication_of(self, there: _Process) -> list[str]:
+        volume, lines = there.volume, []
         leader = self._last.get(volume.master, "") if there.serves else _NOBODY
         if volume.master or not there.serves:
             up = there.serves and self._node(volume.master) is not None
@@ -240,13 +250,12 @@ class ClusterWorld(World):
             lines += ["slave_repl_offset:1000"]
         else:
             lines += ["role:master"]
-        lines += ["master_repl_offset:1000"]
-        if there.serves and volume.size:
-            lines.append(f"db0:keys={volume.size},expires=0,avg_ttl=0")
-        return "\r\n".join(lines)
+        return [*lines, "master_repl_offset:1000"]
 
     def _cluster(self, it: Volume, verb: str, rest: Sequence[str]) -> Any:
         match [verb, *rest]:
+            case ["SETSLOT", slot, state, *node]:
+                return self._set_slot(it, int(slot), state.upper(), *node)
             case ["MYID"]:
                 return it.id
             case ["NODES"]:
@@ -276,8 +285,6 @@ class ClusterWorld(World):
                     return Error("ERR CLUSTER RESET can't be called with master nodes containing keys")
                 it.reset(it.id)
                 return "OK"
-            case ["SETSLOT", slot, state, *node]:
-                return self._set_slot(it, int(slot), state.upper(), *node)
             case ["COUNTKEYSINSLOT", slot]:
                 return len(it.keys.get(int(slot), ()))
             case ["GETKEYSINSLOT", slot, most]:

@@ -107,6 +107,11 @@ class Model:
         ours = [one for one in found if self.cluster_of(one["metadata"].get("labels")) == cluster]
         return [one for one in ours if one["metadata"]["namespace"] == namespace and not _leaves(one)]
 
+    def told(self) -> list[str]:
+        """What the servers did that they never may, since this was asked last."""
+        wrong, self.wrong = self.wrong, []
+        return wrong
+
     def missing_without(self, pod: JsonObject) -> str:
         """What its cluster lacks once a pod is gone, or ""."""
         meta, world = pod["metadata"], self.world
@@ -181,8 +186,7 @@ def of_servers(*, outlives: Sequence[str] = ()) -> tuple[Monitor, ...]:
 
 def _wrong(change: Change) -> str:
     """What the servers did, see `Model`: it is told with the next change of an object."""
-    wrong, _models[-1].wrong = _models[-1].wrong, []
-    return "; ".join(dict.fromkeys(wrong))
+    return "; ".join(dict.fromkeys(_models[-1].told()))
 
 
 def _two_labels(change: Change) -> str:
@@ -243,11 +247,11 @@ class Connection:
 
     async def send_packed_command(self, commands: Sequence[Sequence[Any]]) -> None:
         for words in commands:
-            await self.send_command(*words)
+            said = [word if type(word) is str else _text(word) for word in words]
+            self._answers.append(self._answer(said))
 
     async def send_command(self, *words: Any, check_health: bool = True) -> None:
-        said = [word.decode() if isinstance(word, bytes) else str(word) for word in words]
-        self._answers.append(self._answer(said))
+        await self.send_packed_command([words])
 
     async def read_response(self, **_: Any) -> Any:
         if not self._answers:
@@ -259,3 +263,7 @@ class Connection:
 
     async def disconnect(self, *, nowait: bool = False) -> None:
         self._answers.clear()
+
+
+def _text(word: object) -> str:
+    return word.decode() if isinstance(word, bytes) else str(word)

@@ -445,19 +445,18 @@ class World:
 
     def _info(self, it: Server, sections: Sequence[str]) -> str:
         up = self._link(it)
-        said = {
-            "server": [f"redis_version:{VERSION}", f"run_id:{it.run_id}"],
-            "persistence": [
-                "loading:0",
-                "async_loading:0",
-                "rdb_bgsave_in_progress:0",
-                "aof_rewrite_in_progress:0",
-            ],
-            "replication": self._replication(it, up=up),
-            "keyspace": [f"db0:keys={len(it.data)},expires=0,avg_ttl=0"] if it.data else [],
-        }
-        chosen = [(name, lines) for name, lines in said.items() if name in [one.lower() for one in sections]]
-        return "\r\n".join(line for name, lines in chosen for line in (f"# {name.capitalize()}", *lines))
+        chosen = [one.lower() for one in sections]
+        lines: list[str] = []
+        if "server" in chosen:
+            lines += ["# Server", f"redis_version:{VERSION}", f"run_id:{it.run_id}"]
+        if "persistence" in chosen:
+            lines += ["# Persistence", "loading:0", "async_loading:0"]
+            lines += ["rdb_bgsave_in_progress:0", "aof_rewrite_in_progress:0"]
+        if "replication" in chosen:
+            lines += ["# Replication", *self._replication(it, up=up)]
+        if "keyspace" in chosen:
+            lines += ["# Keyspace", *([f"db0:keys={len(it.data)},expires=0,avg_ttl=0"] if it.data else [])]
+        return "\r\n".join(lines)
 
     def _replication(self, it: Server, *, up: bool) -> list[str]:
         followers = self.followers(it.ip)
