@@ -85,6 +85,7 @@ async def run_campaign(
     where that cannot be, one after the other in this process.
     """
     began, used = time.perf_counter(), time.process_time()
+    _collect()
     reference = await learn(workload)
     result = Result(workload.name)
     branched = 0.0
@@ -103,16 +104,22 @@ async def run_campaign(
         alike = [plan for plan in chosen if elects(plan) == elect]
         branches = Branches(alike, judge=reference.judge, jobs=jobs, told=ended)
         if alike and branches.possible:
+            _collect()  # a process is forked the sooner the less it has
             await branches.grow(workload, elect=elect)
         for number, plan in enumerate(branches.left, 1):
             complaints, missed = await _run(workload, reference, plan)
             ended(plan, Outcome(complaints, missed, 0.0))
             if number % COLLECT == 0:
-                gc.unfreeze()  # a manager freezes what is there when it starts: here that is the run before
-                gc.collect()
+                _collect()
     result.seconds = time.perf_counter() - began
     result.cpu_seconds = time.process_time() - used + branched
     return result
+
+
+def _collect() -> None:
+    """Let go of the runs before: a manager freezes what is there when it starts, and so does a fork."""
+    gc.unfreeze()
+    gc.collect()
 
 
 async def replay(workload: Workload, plan: Plan) -> list[str]:
