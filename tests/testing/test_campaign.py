@@ -13,6 +13,7 @@ from mooring.kube import (
     AlreadyExists,
     ApiError,
     Client,
+    Invalid,
     Key,
     MergePatch,
     Object,
@@ -335,6 +336,25 @@ async def test_an_extra_deletion_shows_though_the_end_is_the_same() -> None:
     said = [complaint for one in result.failures for complaint in one.complaints]
     assert "configmaps default/left was made 2 times, not 1" in said
     assert "configmaps default/left was deleted 1 times, not 0" in said
+
+
+async def test_a_fault_that_strikes_in_the_calm_is_waited_for() -> None:
+    async def late(manager: Manager, pair: Pair) -> None:
+        """Makes the second long after the first, and what was refused again after five minutes."""
+        if manager.client.find(ConfigMap, "left", namespace="default") is None:
+            await manager.client.create(child(pair, "left"))
+        await manager.clock.sleep(100)
+        while manager.client.find(ConfigMap, "right", namespace="default") is None:
+            try:
+                await manager.client.create(child(pair, "right"))
+            except Invalid:
+                await manager.clock.sleep(310)
+
+    refused = Fault(kind="invalid", at="POST /api/v1/namespaces/default/configmaps", nth=2)
+    result = await run_campaign(workload(late), only=lambda plan: plan.faults == (refused,))
+
+    assert result.plans == 1
+    assert not result.failures
 
 
 async def test_plans_are_for_what_mattered_alone() -> None:

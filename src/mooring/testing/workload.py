@@ -29,7 +29,7 @@ from mooring.local.api.storage import Collection, Entry, Event
 from mooring.runtime import Election, LeaseLost, Manager, redact
 from mooring.testing.errors import NotInTime
 from mooring.testing.faults import Faults, Plan, request_moment
-from mooring.testing.plane import RESTLESS, ControlPlane
+from mooring.testing.plane import QUIET, RESTLESS, ControlPlane
 from mooring.testing.pods import PodModel
 from mooring.testing.timeline import START, loaded_dice
 
@@ -198,11 +198,8 @@ class _Play:
                 if number == len(self._workload.given):
                     trace.given = len(trace.changes)
                 await step(plane.client)
-                await plane.settle()
-                if (left := self._faults.over - plane.clock.monotonic()) > 0:
-                    await plane.clock.sleep(left)
-                    await plane.settle()
-            await plane.settle(CALM)
+                await self._rest(QUIET)
+            await self._rest(CALM)
         except NotInTime:
             last = ", ".join(f"{one.at} by {one.by or 'others'}" for one in trace.changes[-3:])
             trace.violations.append(f"never at rest; the last changes: {last}")
@@ -216,6 +213,14 @@ class _Play:
         result = (await asyncio.gather(operator, return_exceptions=True))[0]
         if isinstance(result, Exception):
             trace.violations.append(f"the operator's process ended: {result!r}")
+
+    async def _rest(self, quiet: float) -> None:
+        """Wait until all has been quiet for so long, and no fault that struck meanwhile lasts."""
+        plane = self._plane
+        await plane.settle(quiet)
+        while (left := self._faults.over - plane.clock.monotonic()) > 0:
+            await plane.clock.sleep(left)
+            await plane.settle(quiet)
 
     # --- the operator
 
