@@ -125,7 +125,7 @@ async def test_a_running_pair_is_taken_over_as_it_runs_and_rolled_when_the_user_
 ) -> None:
     stage = await legacy(plane, manifest("two", replicas=2), replicas=2)
     assert await stage.call("two-0", "SET", "kept", "1") == "OK"
-    assert await stage.call("two-0", "WAIT", 1, 5000) == 1
+    await stage.confirmed("two-0")
     pods = starts(await stage.pods())
 
     await plane.start_operators()

@@ -173,6 +173,12 @@ class Stage:
         async with self.dial.link((await self.addresses())[pod], password=self.password) as link:
             return await link.call(*words)
 
+    async def confirmed(self, master: str) -> None:
+        """Wait until a replica has all that this server has: WAIT speaks of its own connection's writes only."""
+        async with self.dial.link((await self.addresses())[master], password=self.password) as link:
+            await link.call("SET", "confirmed", "1")
+            assert await link.call("WAIT", 1, 10_000) == 1
+
     async def view(self, pod: str) -> dict[str, Peer]:
         return {peer.id: peer for peer in parse_nodes(await self.call(pod, "CLUSTER", "NODES"))}
 
