@@ -129,9 +129,6 @@ class Around:
     def pods(self) -> list[core.Pod]:
         return []
 
-    def claims(self) -> list[core.PersistentVolumeClaim]:
-        return []
-
     def node(self, name: str) -> core.Node | None:
         return None
 

@@ -7,14 +7,13 @@ from typing import Any
 
 from tests.operators.redis.cluster.builders import NOW
 
-from mooring.operators.redis.cluster.look import Led, Look, Recorded, Wanted
+from mooring.operators.redis.cluster.look import Look, Recorded, Wanted
 from mooring.operators.redis.cluster.moves import (
     DeletePod,
     Follow,
     HandOver,
     InSync,
     Record,
-    Remember,
     RestoreTemplate,
     Wait,
     WriteTemplate,
@@ -42,22 +41,11 @@ def node(ordinal: int, *, leads: bool = False, follows: int | None = None, keys:
     return Node(pod=made, server=server)
 
 
-def look(
-    *nodes: Node,
-    leader: str = "demo-0",
-    formed: bool = True,
-    led: tuple[int | None, int | None] | None = None,
-    **wanted: Any,
-) -> Look:
-    """``led``: what the claims of the two say; None where they have none."""
-    claims = {
-        f"demo-{ordinal}": Led(claim=f"data-demo-{ordinal}", version=f"{ordinal}", number=number)
-        for ordinal, number in enumerate(led or ())
-    }
+def look(*nodes: Node, leader: str = "demo-0", formed: bool = True, **wanted: Any) -> Look:
     return Look(
         wanted=Wanted(nodes=2, pods=2, **wanted),
         seen=Seen(nodes=nodes),
-        recorded=Recorded(formed=formed, leader=leader, led=claims),
+        recorded=Recorded(formed=formed, leader=leader),
         places={},
         now=NOW,
     )
@@ -129,39 +117,6 @@ def test_two_holders_of_unrelated_data_are_left_to_the_user() -> None:
     assert verdict.reason == "UnrelatedData"
 
 
-def test_claims_remember_who_led_a_pair_that_was_deleted() -> None:
-    both = node(0, keys=1), node(1, keys=1)
-    new: dict[str, Any] = {"leader": "", "formed": False}
-
-    assert next_step(look(*both, **new, led=(0, 1))) == Record(leader="demo-1", why="demo-1 is to lead")
-    assert next_step(look(*both, **new, led=(3, 2))) == Record(leader="demo-0", why="demo-0 is to lead")
-    unmarked = next_step(look(*both, **new, led=(1, None)))
-    assert isinstance(unmarked, Wait)
-    assert unmarked.reason == "UnrelatedData"
-
-
-def test_a_claim_says_who_leads_before_it_is_told_to() -> None:
-    first = next_step(look(node(0), node(1), formed=False, led=(None, None)))
-    assert isinstance(first, Remember)
-    assert first.marks == (("data-demo-0", "0", 1),)
-    assert isinstance(next_step(look(node(0), node(1), formed=False, led=(1, None))), Follow)
-
-    heir = next_step(look(node(0, **DEAD), node(1, follows=0, keys=5), leader="demo-1", led=(4, 0)))
-    assert isinstance(heir, Remember)
-    assert heir.marks == (("data-demo-1", "1", 5),)
-
-
-def test_a_replica_s_claim_is_marked_once_it_is_in_sync() -> None:
-    leader = node(0, leads=True, keys=5)
-    behind = next_step(look(leader, node(1), led=(1, None)))
-    assert isinstance(behind, Follow)
-
-    in_sync = next_step(look(leader, node(1, follows=0, keys=5), led=(1, None)))
-    assert isinstance(in_sync, Remember)
-    assert in_sync.marks == (("data-demo-1", "1", 0),)
-    assert next_step(look(leader, node(1, follows=0, keys=5), led=(1, 0))) == InSync()
-
-
 # --- rolling changes ---------------------------------------------------------------------------------------
 
 
@@ -181,10 +136,6 @@ def test_the_replica_is_made_anew_first_and_the_leader_hands_over_before() -> No
     second = next_step(look(both[0], of_revision(replica, "new"), revision="new"))
     assert isinstance(second, HandOver)
     assert (second.leader.name, second.heir.name) == ("demo-0", "demo-1")
-
-    noted = next_step(look(both[0], of_revision(replica, "new"), revision="new", led=(1, 0)))
-    assert isinstance(noted, Remember)
-    assert noted.marks == (("data-demo-1", "1", 2),)
 
     assert (
         next_step(look(of_revision(leader, "new"), of_revision(replica, "new"), revision="new")) == InSync()

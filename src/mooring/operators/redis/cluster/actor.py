@@ -19,12 +19,11 @@ from mooring.cache import Informer
 from mooring.kube.errors import BadRequest, Forbidden, Invalid
 from mooring.kube.object import Key, Object, controller_of, to_dict
 from mooring.kube.objects import apps, core, policy
-from mooring.kube.patches import MergePatch
 from mooring.operators.redis.belongings import Belongings, keys_of, mounted_config_maps, own_claims, owned
 from mooring.operators.redis.cluster import moves, rekey, told
 from mooring.operators.redis.cluster.gather import Gathering
 from mooring.operators.redis.cluster.look import Look
-from mooring.operators.redis.cluster.names import LED, MANAGED_SELECTOR, cluster_of
+from mooring.operators.redis.cluster.names import MANAGED_SELECTOR, cluster_of
 from mooring.operators.redis.cluster.pair import leader_of
 from mooring.operators.redis.cluster.plan import next_step
 from mooring.operators.redis.cluster.predecessor import (
@@ -156,7 +155,7 @@ class ClusterActor(Actor[RedisCluster]):
         return self._conclude(ctx, gathering, look, verdict, paused=paused)
 
     def _gathering(self, ctx: Context[RedisCluster], pods: Sequence[core.Pod]) -> Gathering:
-        return Gathering(ctx.obj, _Cached(ctx, pods, self._claims, self._nodes), _status(ctx))
+        return Gathering(ctx.obj, _Cached(ctx, pods, self._nodes), _status(ctx))
 
     # --- what HarmonyCloud's operator made -----------------------------------------------------------------
 
@@ -415,14 +414,6 @@ class ClusterActor(Actor[RedisCluster]):
             case moves.DeletePod():
                 await ctx.client.delete(core.Pod, move.pod, namespace=ctx.key.namespace, uid=move.uid)
                 return
-            case moves.Remember():
-                for claim, version, number in move.marks:
-                    mark = {"resourceVersion": version, "annotations": {LED: str(number)}}
-                    body = MergePatch({"metadata": mark})
-                    await ctx.client.patch(
-                        core.PersistentVolumeClaim, claim, body, namespace=ctx.key.namespace
-                    )
-                return
             case moves.Resize():
                 found = changed(found, replicas=move.replicas)
             case moves.WriteTemplate():
@@ -483,19 +474,15 @@ class _Cached:
         self,
         ctx: Context[RedisCluster],
         pods: Sequence[core.Pod],
-        claims: Belongings[core.PersistentVolumeClaim],
         nodes: Informer[core.Node] | None,
     ) -> None:
-        self._ctx, self._pods, self._claims, self._nodes = ctx, pods, claims, nodes
+        self._ctx, self._pods, self._nodes = ctx, pods, nodes
 
     def find(self, kind: type[K], name: str) -> K | None:
         return self._ctx.children.find(kind, name)
 
     def pods(self) -> list[core.Pod]:
         return list(self._pods)
-
-    def claims(self) -> list[core.PersistentVolumeClaim]:
-        return self._claims.of(self._ctx.key)
 
     def node(self, name: str) -> core.Node | None:
         return self._nodes.get(Key("", name)) if self._nodes is not None else None

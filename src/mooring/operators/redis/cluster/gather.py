@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeVar
 
 from mooring.kube.object import Object
 from mooring.kube.objects import apps, core
-from mooring.operators.redis.cluster.look import Led, Look, Recorded, Wanted
-from mooring.operators.redis.cluster.names import LED, Names
+from mooring.operators.redis.cluster.look import Look, Recorded, Wanted
+from mooring.operators.redis.cluster.names import Names
 from mooring.operators.redis.cluster.placement import Place
 from mooring.operators.redis.cluster.rekey import PasswordMove, next_password, read_keys
 from mooring.operators.redis.cluster.slots import ALL
@@ -32,7 +31,7 @@ from mooring.operators.redis.cluster.types import (
 from mooring.operators.redis.cluster.validate import FOREGROUND, invalid_scaling, validate
 from mooring.operators.redis.dial import Dial
 from mooring.operators.redis.passwords import Kept
-from mooring.operators.redis.pods import SIDECAR, Pod, claim_name, pods_of
+from mooring.operators.redis.pods import SIDECAR, Pod, pods_of
 from mooring.operators.redis.versions import file_format, image_format
 from mooring.runtime import secrets
 
@@ -63,10 +62,6 @@ class Around(Protocol):
 
     def pods(self) -> list[core.Pod]:
         """The cluster's pods."""
-        ...
-
-    def claims(self) -> list[core.PersistentVolumeClaim]:
-        """The claims of its pods, those that were there before it too."""
         ...
 
     def node(self, name: str) -> core.Node | None:
@@ -202,7 +197,6 @@ class Gathering:
             plan=self._status.slot_plan,
             ids=ids,
             leader=self._status.leader or "",
-            led=self._led(pods) if self.there == 2 else {},
         )
         places = {pod.name: self._place(pod) for pod in pods}
         return Look(wanted=wanted, seen=seen, recorded=recorded, places=places, now=now)
@@ -212,13 +206,6 @@ class Gathering:
         return pods_of(
             self._around.pods(), component="redis", owner_uid=uid, claims={}, born=None, remedies=REMEDIES
         )
-
-    def _led(self, pods: Sequence[Pod]) -> dict[str, Led]:
-        live = self.live.spec if self.live is not None else None
-        data = next((one.metadata.name or "" for one in (live and live.volume_claim_templates) or ()), "")
-        claims = {one.metadata.name: one for one in self._around.claims()}
-        found = ((pod.name, claims.get(claim_name(data, pod.name))) for pod in pods)
-        return {pod: _said_by(claim) for pod, claim in found if claim is not None}
 
     def _place(self, pod: Pod) -> Place:
         node = self._around.node(pod.node) if pod.node else None
@@ -288,12 +275,6 @@ class Gathering:
             return nodes
         # Unknown for now: nothing is added, and what is being taken out stays on its way.
         return min(nodes, self.there) if self._status.formed_cluster_before else nodes
-
-
-def _said_by(claim: core.PersistentVolumeClaim) -> Led:
-    text = (claim.metadata.annotations or {}).get(LED, "")
-    number = int(text) if text.isdecimal() else None
-    return Led(claim=claim.metadata.name or "", version=claim.metadata.resource_version or "", number=number)
 
 
 def _secret_value(secret: core.Secret, key: str) -> str:

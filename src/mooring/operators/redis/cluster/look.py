@@ -14,7 +14,7 @@ from mooring.operators.redis.cluster.placement import Place
 from mooring.operators.redis.cluster.topology import Live, Node, Seen
 from mooring.operators.redis.cluster.types import AssignStrategy, SlotPlan, masters_of
 
-__all__ = ["DEAD_GRACE", "Led", "Look", "Recorded", "Wanted", "target_of"]
+__all__ = ["DEAD_GRACE", "Look", "Recorded", "Wanted", "target_of"]
 
 DEAD_GRACE: Final = timedelta(seconds=3)
 """How long a container that ended may take to be back before its replica takes over: back with all its data is
@@ -46,19 +46,8 @@ class Wanted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Led:
-    """What a claim remembers of a pair."""
-
-    claim: str
-    version: str
-    """Its resourceVersion when it was seen."""
-    number: int | None = None
-    """The highest is that of the pod that led last; 0 on one that followed only, None on one that nobody marked."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """What the status remembers, and the claims."""
+    """What the status remembers."""
 
     formed: bool = False
     plan: SlotPlan | None = None
@@ -66,8 +55,6 @@ class Recorded:
     """Node ids by pod, as last seen."""
     leader: str = ""
     """The pod that leads a pair."""
-    led: Mapping[str, Led] = field(default_factory=dict)
-    """What the claims of a pair's pods say, by pod."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,6 @@ __all__ = [
     "Promote",
     "Record",
     "Release",
-    "Remember",
     "Resize",
     "RestoreTemplate",
     "Settle",
@@ -162,14 +161,6 @@ class HandOver(Move):
     heir: Target
     version: str
     """The leader's."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Remember(Move):
-    """A pair: write on the claims who leads, since they outlive the cluster and its status."""
-
-    marks: tuple[tuple[str, str, int], ...]
-    """Name and resourceVersion of a claim, and the number that it gets."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,6 @@ from typing import Final
 __all__ = [
     "BUS_PORT",
     "INPUTS",
-    "LED",
     "LINK",
     "MANAGED_SELECTOR",
     "REDIS_PORT",
@@ -23,8 +22,6 @@ INPUTS: Final = "mooring.dev/inputs"
 """Annotation with the digest of the user's inputs a pod template was made from."""
 REFUSED: Final = "mooring.dev/refused"
 """Annotation with the digest of the inputs whose pods did not come up, and why; they are not tried again."""
-LED: Final = "mooring.dev/led"
-"""Annotation on a pair's claims: the highest number is on that of the pod that led last, 0 on one that followed only."""
 LINK: Final = "redis.middleware.hc.cn"
 """HarmonyCloud's annotation on the StatefulSet: the cluster it belongs to."""
 MANAGED_BY: Final = "operator-manager"

@@ -1,8 +1,7 @@
 """Two nodes: a plain master and its replica, without slots and without votes. Pure rules.
 
 Every server starts as a replica of an address where nobody lives, so none serves by itself. Who leads is written down
-before it is told to; after a restart of both, the one that was written down leads again if it has its data. It is
-written on the claims too: they outlive the cluster, and of two servers with data nothing else tells who led.
+before it is told to; after a restart of both, the one that was written down leads again if it has its data.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from mooring.operators.redis.cluster.moves import (
     HandOver,
     InSync,
     Record,
-    Remember,
     Verdict,
     Wait,
     WriteTemplate,
@@ -60,9 +58,8 @@ def pair(look: Look) -> Verdict:
     if any(one.server is None or not one.server.link_up or one.server.syncing for one in others):
         return Wait(reason="Synchronising", message=f"{others[0].name} is not in sync yet", after=0.5)
     if not look.recorded.formed:
-        in_sync = Record(formed=True, why="a master and its replica are in sync")
-        return _remember(look, leader, others[0]) or in_sync
-    return _roll(look, leader, others[0]) or _remember(look, leader, others[0]) or InSync()
+        return Record(formed=True, why="a master and its replica are in sync")
+    return _roll(look, leader, others[0]) or InSync()
 
 
 def _roll(look: Look, leader: Node, replica: Node) -> Verdict | None:
@@ -71,7 +68,7 @@ def _roll(look: Look, leader: Node, replica: Node) -> Verdict | None:
     if leaving is replica:
         return Wait(reason="PodsStarting", message=f"the pod of {replica.name} is being deleted", after=0.5)
     if leaving is leader:
-        return _hand_over(look, leader, replica, why=f"the pod of {leader.name} is being deleted")
+        return _hand_over(leader, replica, why=f"the pod of {leader.name} is being deleted")
     if look.wanted.stale_template:
         return WriteTemplate(why="the pods are declared otherwise")
     if verdict := pending(look):
@@ -83,12 +80,10 @@ def _roll(look: Look, leader: Node, replica: Node) -> Verdict | None:
         return None
     if old[0] is replica:
         return DeletePod(pod=replica.name, uid=replica.pod.uid, why=f"{replica.name} is of an older revision")
-    return _hand_over(look, leader, replica, why=f"{leader.name} is to be made anew")
+    return _hand_over(leader, replica, why=f"{leader.name} is to be made anew")
 
 
-def _hand_over(look: Look, leader: Node, replica: Node, *, why: str) -> Verdict:
-    if verdict := _remember(look, replica):
-        return verdict
+def _hand_over(leader: Node, replica: Node, *, why: str) -> HandOver:
     version = leader.server.version if leader.server is not None else ""
     return HandOver(leader=target_of(leader), heir=target_of(replica), version=version, why=why)
 
@@ -133,11 +128,6 @@ def _begin(look: Look, answering: list[Node]) -> Verdict:
         return Wait(reason="PodsStarting", message=f"{len(answering)} of 2 nodes answer", after=0.5)
     holders = [one for one in answering if _keys(one)]
     if len(holders) == 2:
-        marks = look.recorded.led
-        numbers = {one.name: marks[one.name].number if one.name in marks else None for one in holders}
-        known = [number for number in numbers.values() if number is not None]
-        if len(known) == 2 and known[0] != known[1]:
-            return _lead(look, next(one for one in holders if numbers[one.name] == max(known)))
         return Wait(
             reason="UnrelatedData",
             message="both nodes have data and nothing tells which counts; empty one by FLUSHALL",
@@ -158,19 +148,4 @@ def _followed(replica: Node, leader: Node | None) -> bool:
 def _lead(look: Look, node: Node) -> Verdict:
     if look.recorded.leader != node.name:
         return Record(leader=node.name, why=f"{node.name} is to lead")
-    if verdict := _remember(look, node):
-        return verdict
     return Follow(target=target_of(node), leader=None, why=f"{node.name} leads")
-
-
-def _remember(look: Look, leader: Node, replica: Node | None = None) -> Remember | None:
-    """Have the claims say that this one leads, and that a replica in sync followed; None where they do."""
-    led = look.recorded.led
-    marks: list[tuple[str, str, int]] = []
-    if (mine := led.get(leader.name)) is not None:
-        highest = max((one.number or 0 for name, one in led.items() if name != leader.name), default=0)
-        if (mine.number or 0) <= highest:
-            marks.append((mine.claim, mine.version, highest + 1))
-    if replica is not None and (other := led.get(replica.name)) is not None and other.number is None:
-        marks.append((other.claim, other.version, 0))
-    return Remember(marks=tuple(marks), why=f"{leader.name} leads, say the claims") if marks else None
