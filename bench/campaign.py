@@ -279,7 +279,7 @@ _SENTINEL = (
     *("roll", "roll-watchers", "delete"),
 )
 _CLUSTER = ("create", "grow", "shrink", "password", "roll", "delete")
-_PAIR = ("create", "password", "roll", "delete")
+_PAIR = ("create", "password", "roll")
 WORKLOADS: dict[str, Callable[[], Workload]] = {
     **{f"deployment-{name}": functools.partial(_deployment, name) for name in _DEPLOYMENT},
     **{f"directory-{name}": functools.partial(_directory, name) for name in _DIRECTORY},

@@ -130,9 +130,11 @@ async def _send(connection: Connection, commands: Sequence[Sequence[Word]]) -> N
     """
     task = asyncio.current_task()
     before = task.cancelling() if task is not None else 0
-    await connection.send_packed_command(connection.pack_commands(commands))
-    if task is not None and task.cancelling() > before:
-        raise asyncio.CancelledError
+    try:
+        await connection.send_packed_command(connection.pack_commands(commands))
+    finally:
+        if task is not None and task.cancelling() > before:
+            raise asyncio.CancelledError
 
 
 def _name(words: Sequence[Word]) -> str:

@@ -255,9 +255,8 @@ async def test_a_mark_on_a_slot_given_away_already_is_taken_off(
         await taking.call("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
         await giving.call("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
         await taking.call("CLUSTER", "SETSLOT", slot, "NODE", target.id)
-        if (
-            back
-        ):  # the first word of a move back; unlike the mark above, SETSLOT NODE does not take it off as well
+        if back:
+            # The first word of a move back; unlike the mark above, SETSLOT NODE does not take it off as well.
             await giving.call("CLUSTER", "SETSLOT", slot, "NODE", target.id)
             await giving.call("CLUSTER", "SETSLOT", slot, "IMPORTING", target.id)
         await taking.call("SET", "{gone}1", "1")
