@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+import structlog
 from hack.kubernetes.controlplane import ControlPlane
 from tests.operators.redis.cluster import stage as rec
 
@@ -62,10 +63,16 @@ def real_kubernetes() -> Iterator[Path]:
         yield plane.kubeconfig
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _logging() -> None:
-    """One line per message: pretty tracebacks take seconds of the event loop."""
+@pytest.fixture(autouse=True, scope="module")
+def _logging() -> Iterator[None]:
+    """One line per message: pretty tracebacks take seconds of the event loop.
+
+    Nothing of it outlives the module: tests of other files, in the same process, read what is logged.
+    """
     configure_logging(level="warning", json=True)
+    structlog.configure(cache_logger_on_first_use=False)
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture
