@@ -60,6 +60,7 @@ specs: ## Kubernetes' own specs on the embedded control plane; PODS=1: those wit
 soak: ## rounds of faults under a writer, not for CI: make soak ROUNDS=20 MINUTES=30 FAULTS=200
 	$(DEV) python bench/soak.py --rounds $(or $(ROUNDS),20)
 	$(DEV) python bench/faults.py --minutes $(or $(MINUTES),30) --faults $(or $(FAULTS),200)
+	$(DEV) python -m bench.cluster_faults --minutes $(or $(MINUTES),30) --faults $(or $(FAULTS),200)
 	$(DEV) pytest -q -m soak
 
 campaign: ## every fault plan of the workloads in bench/campaign.py, or one kept plan: make campaign PLAN=file ARGS=...

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import random
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 
 import pytest
-from bench.faults import CAUSES, draw
+from bench.cluster_faults import ClusterLane
+from bench.faults import SentinelLane
+from bench.lanes import Lane, draw
 from bench.tally import CLASSES, Outcome, percentile, report, table, trouble
 
+ROOT = Path(__file__).resolve().parents[2]
 FINE = Outcome(number=1, lane=0, cause="master-killed", victim="redis-0", acknowledged=500, confirmed=250)
 
 
@@ -86,12 +93,33 @@ def test_losses_and_gaps_are_reckoned_by_cause() -> None:
     assert table(figures).splitlines()[1].split()[:4] == ["master-hung", "1", "500", "9"]
 
 
-def test_every_class_of_gaps_is_of_causes_there_are() -> None:
-    assert {cause for causes in CLASSES.values() for cause in causes} <= CAUSES.keys()
+@pytest.mark.parametrize("lane", [SentinelLane, ClusterLane])
+def test_every_class_of_gaps_is_of_causes_there_are(lane: type[Lane]) -> None:
+    assert {cause for causes in CLASSES.values() for cause in causes} <= lane.causes.keys()
 
 
-def test_every_cause_strikes_before_any_strikes_again() -> None:
-    first = list(islice(draw(list(CAUSES), random.Random(7)), 2 * len(CAUSES)))
+@pytest.mark.parametrize("lane", [SentinelLane, ClusterLane])
+def test_every_cause_strikes_before_any_strikes_again(lane: type[Lane]) -> None:
+    causes = list(lane.causes)
+    first = list(islice(draw(causes, random.Random(7)), 2 * len(causes)))
 
-    assert sorted(first[: len(CAUSES)]) == sorted(first[len(CAUSES) :]) == sorted(CAUSES)
-    assert first == list(islice(draw(list(CAUSES), random.Random(7)), 2 * len(CAUSES)))
+    assert sorted(first[: len(causes)]) == sorted(first[len(causes) :]) == sorted(causes)
+    assert first == list(islice(draw(causes, random.Random(7)), 2 * len(causes)))
+
+
+@pytest.mark.embedded
+@pytest.mark.full
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    "words", [["bench/faults.py"], ["-m", "bench.cluster_faults"]], ids=["sentinel", "cluster"]
+)
+def test_faults_strike_real_servers_and_are_counted(words: list[str], tmp_path: Path) -> None:
+    causes = ["master-emptied", "replica-deleted"]
+    asked = [word for cause in causes for word in ("--cause", cause)]
+    run = [*words, "--minutes", "0", "--faults", "2", "--lanes", "1", "--out", str(tmp_path / "o"), *asked]
+    done = subprocess.run([sys.executable, *run], cwd=ROOT, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    figures = json.loads((tmp_path / "o").read_text())
+    assert sorted(figures["causes"]) == causes
+    assert figures["acknowledged"] > 100
+    assert figures["causes"]["master-emptied"]["gap"]["max"] > 0.1

@@ -103,6 +103,7 @@ def test_the_tables_of_faults_say_what_was_lost_and_how_long_nobody_served() -> 
         "python bench/scale.py",
         "python -m bench.slots --publish",
         "python -m bench.cluster_crash --publish",
+        "python -m bench.cluster_faults",
     ],
 )
 def test_a_table_goes_between_its_marks_and_nothing_else_changes(tmp_path: Path, command: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import signal
 from collections.abc import Iterable
 
@@ -14,12 +13,11 @@ from tests.embedded.test_rec_life import wipe
 from tests.operators.redis.cluster.stage import Stage, remove, renewed
 
 from mooring.kube.objects.apps import StatefulSet
-from mooring.kube.objects.core import ConfigMap, Pod
+from mooring.kube.objects.core import ConfigMap
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.operators.redis.cluster.topology import Peer
 from mooring.operators.redis.dial import Refused
 from mooring.testing.bed import Bed
-from mooring.testing.ledger_cluster import ClusterLedger
 
 pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 
@@ -193,7 +191,6 @@ async def killed(stage: Stage, pod: str) -> None:
 # --- series ------------------------------------------------------------------------------------------------
 
 ROUNDS = 20
-MINUTES = 5
 
 
 @pytest.mark.soak
@@ -234,35 +231,3 @@ async def test_a_minute_after_a_scale_in_no_ghost_has_returned(make: Make) -> No
         assert await stage.flaw(6) == ""
         await asyncio.sleep(1)
     assert await stage.kept(5000) == 5000
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(1800)
-async def test_minutes_of_random_faults_lose_no_write_that_a_replica_confirmed(make: Make) -> None:
-    stage, chance = await make(), random.Random(5)
-    nodes = list((await stage.addresses()).values())
-    ledger = ClusterLedger(nodes, rate=100.0)
-    writing = asyncio.create_task(ledger.write())
-    end = asyncio.get_running_loop().time() + MINUTES * 60
-    try:
-        while asyncio.get_running_loop().time() < end:
-            owned = await stage.owned()
-            masters, replicas = list(owned), [pod for pod in await stage.addresses() if pod not in owned]
-            what = chance.choice(["master killed", "replica killed", "master removed", "master deleted"])
-            victim = chance.choice(replicas if what.startswith("replica") else masters)
-            uids = {pod.metadata.uid for pod in await stage.pods() if pod.metadata.name == victim}
-            if what.endswith("killed"):
-                await killed(stage, victim)
-            elif what.endswith("removed"):
-                await remove(stage, victim)
-                await renewed(stage, uids)
-            else:
-                await stage.bed.client.delete(Pod, victim, namespace="default")
-                await renewed(stage, uids)
-            await stage.exact(6, within=120)
-    finally:
-        ledger.stop()
-        await writing
-    report = await ledger.check(at=next(iter((await stage.addresses()).values())))
-    assert report.lost_confirmed == 0, report.text()
-    assert report.acknowledged > 1000

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -183,6 +184,35 @@ class _Bed(ABC, Generic[P]):
         pid = self.plane.agent.program_pid(namespace, pod, container)
         os.kill(pid, number)
         return pid
+
+    def kill_empty(self, namespace: str, pod: str, container: str) -> int:
+        """Kill a program such that it finds an empty /data when it restarts, however fast; returns its pid."""
+        pid = self.kill(namespace, pod, container, signal.SIGSTOP)
+        try:
+            for entry in list(Path(f"/proc/{pid}/root/data").iterdir()):
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                else:
+                    entry.unlink()
+        finally:
+            os.kill(pid, signal.SIGKILL)
+        return pid
+
+    async def restarted(
+        self, namespace: str, container: str, pods: Mapping[str, int], *, within: float = 20.0
+    ) -> None:
+        """Wait until the programs of these pods (pid before, by name) run anew."""
+
+        async def anew() -> bool:
+            for pod, before in pods.items():
+                try:
+                    if self.plane.agent.program_pid(namespace, pod, container) == before:
+                        return False
+                except LookupError:
+                    return False
+            return True
+
+        await self.until(anew, f"{', '.join(pods)} restarted", within=within)
 
     async def pods(self, namespace: str = "default", selector: str = "") -> list[Pod]:
         """The pods of a namespace."""

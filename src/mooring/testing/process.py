@@ -21,6 +21,7 @@ from pathlib import Path
 import mooring
 from mooring.kube import Client, NotFound
 from mooring.kube.objects.coordination import Lease
+from mooring.operators.registry import choose
 from mooring.operators.scope import lease_name
 from mooring.testing.bed import Bed, KubernetesBed
 
@@ -85,7 +86,7 @@ class OperatorProcess:
         try:
             lease = await self._client.get(
                 Lease,
-                lease_name("redis-sentinel", scope),
+                lease_name(choose(self._operators)[0].name, scope),
                 namespace=self._namespace or "mooring-system",
             )
         except NotFound:

@@ -14,13 +14,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import os
-import shutil
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from mooring.kube import MergePatch, NotFound
@@ -341,49 +338,26 @@ class RedisStage:
 
     def pid(self, pod: str) -> int:
         """The pid of a pod's server."""
-        container = "sentinel" if "-sentinel-" in pod else "redis"
-        return self.bed.plane.agent.program_pid(self.namespace, pod, container)
+        return self.bed.plane.agent.program_pid(self.namespace, pod, _container(pod))
 
     def kill(self, pod: str, number: int = signal.SIGKILL) -> int:
         """Signal a pod's server; returns its pid."""
-        pid = self.pid(pod)
-        os.kill(pid, number)
-        return pid
+        return self.bed.kill(self.namespace, pod, _container(pod), number)
 
-    def kill_empty(self, pod: str) -> None:
-        """Kill a server such that it finds an empty directory when it restarts, however fast that is."""
-        pid = self.pid(pod)
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            _empty(Path(f"/proc/{pid}/root/data"))
-        finally:
-            os.kill(pid, signal.SIGKILL)
+    def kill_empty(self, pod: str) -> int:
+        """Kill a server such that it finds an empty directory when it restarts; returns its pid."""
+        return self.bed.kill_empty(self.namespace, pod, _container(pod))
 
     async def restarted(self, pods: dict[str, int], *, within: float = 20.0) -> None:
-        """Wait until these pods' servers (pid before, by name) run anew."""
+        """Wait until these data pods' servers (pid before, by name) run anew."""
+        await self.bed.restarted(self.namespace, "redis", pods, within=within)
 
-        async def anew() -> bool:
-            for pod, before in pods.items():
-                try:
-                    if self.pid(pod) == before:
-                        return False
-                except LookupError:
-                    return False
-            return True
 
-        await self.bed.until(anew, f"{', '.join(pods)} restarted", within=within)
+def _container(pod: str) -> str:
+    return "sentinel" if "-sentinel-" in pod else "redis"
 
 
 def _ready(pod: Pod) -> bool:
     conditions = (pod.status.conditions if pod.status else None) or ()
     leaving = pod.metadata.deletion_timestamp is not None
     return not leaving and any(one.type == "Ready" and one.status == "True" for one in conditions)
-
-
-def _empty(directory: Path) -> None:
-    """Remove what is in a directory that stays; the cluster's mark too, as a new disk would have none."""
-    for entry in list(directory.iterdir()):
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        else:
-            entry.unlink()

@@ -117,18 +117,25 @@ class Client:
 class Stage:
     """One cluster."""
 
-    def __init__(self, bed: Bed | KubernetesBed | ClusterBed, name: str, *, password: str = "") -> None:
-        self.bed, self.name, self.password = bed, name, password
+    def __init__(
+        self,
+        bed: Bed | KubernetesBed | ClusterBed,
+        name: str,
+        *,
+        namespace: str = "default",
+        password: str = "",
+    ) -> None:
+        self.bed, self.name, self.namespace, self.password = bed, name, namespace, password
         self.dial = Dial(connect_timeout=0.5, reply_timeout=10.0)
 
     # --- what it says
 
     async def status(self) -> RedisClusterStatus:
-        return (await self.bed.get(RedisCluster, self.name)).status or RedisClusterStatus()
+        return (await self.bed.get(RedisCluster, self.name, self.namespace)).status or RedisClusterStatus()
 
     async def told(self) -> Counter[str]:
         """How often each Event was told of it."""
-        found = await self.bed.client.list(Event, namespace="default")
+        found = await self.bed.client.list(Event, namespace=self.namespace)
         ours = [one for one in found.items if one.regarding is not None and one.regarding.name == self.name]
         counts: Counter[str] = Counter()
         for one in ours:
@@ -153,11 +160,13 @@ class Stage:
         assert {reason: counts[reason] for reason in reasons} == dict.fromkeys(reasons, 1), counts
 
     async def patch(self, spec: dict[str, Any]) -> None:
-        await self.bed.client.patch(RedisCluster, self.name, MergePatch({"spec": spec}), namespace="default")
+        await self.bed.client.patch(
+            RedisCluster, self.name, MergePatch({"spec": spec}), namespace=self.namespace
+        )
 
     async def pods(self) -> list[Pod]:
         selector = ",".join(f"{key}={value}" for key, value in selector_of(self.name).items())
-        found = await self.bed.pods("default", selector)
+        found = await self.bed.pods(self.namespace, selector)
         return sorted(found, key=lambda pod: int((pod.metadata.name or "").rpartition("-")[2]))
 
     async def addresses(self) -> dict[str, Address]:
@@ -241,7 +250,7 @@ class Stage:
 
     async def unsettled(self) -> str:
         """Why the operator does not say Running of this generation; "" when it does."""
-        obj = await self.bed.get(RedisCluster, self.name)
+        obj = await self.bed.get(RedisCluster, self.name, self.namespace)
         status = obj.status or RedisClusterStatus()
         if status.observed_generation == obj.metadata.generation and status.phase == "Running":
             return ""
@@ -336,7 +345,7 @@ class Stage:
     async def delete(self, *, within: float = 60.0) -> None:
         """Delete it, wait for its pods to go, and take the claims away."""
         with contextlib.suppress(NotFound):
-            await self.bed.client.delete(RedisCluster, self.name, namespace="default")
+            await self.bed.client.delete(RedisCluster, self.name, namespace=self.namespace)
 
         async def gone() -> bool:
             return not await self.pods()
@@ -344,12 +353,12 @@ class Stage:
         await self.bed.until(gone, f"the pods of {self.name} are gone", within=within)
         selector = ",".join(f"{key}={value}" for key, value in selector_of(self.name).items())
         claims = await self.bed.client.list(
-            PersistentVolumeClaim, namespace="default", label_selector=selector
+            PersistentVolumeClaim, namespace=self.namespace, label_selector=selector
         )
         for claim in claims.items:
             with contextlib.suppress(NotFound):
                 await self.bed.client.delete(
-                    PersistentVolumeClaim, claim.metadata.name or "", namespace="default"
+                    PersistentVolumeClaim, claim.metadata.name or "", namespace=self.namespace
                 )
 
 
@@ -358,7 +367,7 @@ class Stage:
 
 async def remove(stage: Stage, pod: str) -> None:
     """Delete a pod without grace."""
-    await stage.bed.client.delete(Pod, pod, namespace="default", grace_period=0)
+    await stage.bed.client.delete(Pod, pod, namespace=stage.namespace, grace_period=0)
 
 
 async def renewed(stage: Stage, uids: set[str | None]) -> None:
@@ -372,6 +381,6 @@ async def renewed(stage: Stage, uids: set[str | None]) -> None:
 
 async def restarted(stage: Stage, pod: str) -> bool:
     """Its container has been started again."""
-    found = await stage.bed.get(Pod, pod)
+    found = await stage.bed.get(Pod, pod, stage.namespace)
     statuses = (found.status.container_statuses if found.status else None) or []
     return any(one.name == "redis" and one.restart_count for one in statuses)
