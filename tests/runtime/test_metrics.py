@@ -60,7 +60,7 @@ def test_every_name_is_there() -> None:
     queue: WorkQueue[str] = WorkQueue()
     metrics.queue(QueueStats("pods"), queue)
     informers = InformerSet(Client(FakeApi()))
-    metrics.informers(informers)
+    metrics.informers("op", informers)
     WebhookMetrics().register(metrics.registry)
 
     said = {line.split()[2] for line in metrics.text().decode().splitlines() if line.startswith("# TYPE")}

@@ -15,7 +15,7 @@ from mooring.kube import Client, Key
 from mooring.kube.errors import TransportError
 from mooring.kube.objects.core import ConfigMap, Pod
 from mooring.kube.objects.meta import ObjectMeta
-from mooring.runtime import Controller, Done, Election, LeaseLost, Manager, Metrics, Result
+from mooring.runtime import Controller, Done, Election, Health, LeaseLost, Manager, Metrics, Result
 from mooring.testing.clock import VirtualClock
 
 
@@ -39,12 +39,14 @@ async def no_task_leaks() -> AsyncIterator[None]:
 class Operator:
     """A manager with one controller on pods whose passes can be held."""
 
-    def __init__(self, api: FakeApi, clock: VirtualClock, **options: Any) -> None:
-        self.manager = Manager(Client(api), clock=clock, name="op", **options)
+    def __init__(
+        self, api: FakeApi, clock: VirtualClock, *, name: str = "op", controller: str = "pods", **options: Any
+    ) -> None:
+        self.manager = Manager(Client(api), clock=clock, name=name, **options)
         self.seen: list[Key] = []
         self.gate = asyncio.Event()
         self.gate.set()
-        self.controller = Controller("pods", self.reconcile)
+        self.controller = Controller(controller, self.reconcile)
         self.controller.watch(self.manager.informers.of(Pod))
         self.manager.add(self.controller)
 
@@ -72,6 +74,56 @@ async def test_workers_start_after_the_caches_are_full(api: FakeApi, clock: Virt
     await clock.settle()
     await task
     assert not operator.manager.leading.is_set()
+
+
+async def test_operators_of_one_process_tell_of_themselves_together(
+    api: FakeApi, clock: VirtualClock
+) -> None:
+    api.put("pods", "a")
+    metrics = Metrics()
+    health = Health(clock, metrics)
+    one = Operator(api, clock, name="one", metrics=metrics, health=health, election=Election("l1", "ns"))
+    two = Operator(
+        api,
+        clock,
+        name="two",
+        controller="other",
+        metrics=metrics,
+        health=health,
+        election=Election("l2", "ns"),
+    )
+    assert set(health.trouble(live=False)) == {"one informers", "two informers"}
+    tasks = [one.run(), two.run()]
+    await clock.settle()
+    assert health.trouble(live=False) == {}
+    two.gate.clear()
+    api.put("pods", "a", spec={"nodeName": "n"})
+    await clock.settle()
+    text = metrics.text().decode()
+    for name in ("one", "two"):
+        assert (
+            f'informer_objects{{group="",kind="Pod",namespace="",operator="{name}",selector=""}} 1.0' in text
+        )
+    for controller in ("pods", "other"):
+        assert f'controller_runtime_active_workers{{controller="{controller}"}}' in text
+    for lease in ("l1", "l2"):
+        assert f'leader_election_master_status{{name="{lease}"}} 1.0' in text
+    samples = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
+    assert len(samples) == len(set(samples)), "a sample told twice makes the whole page unreadable"
+    assert "other default/a" in health.tasks()
+    two.gate.set()
+    # One that stands for election anew takes the place of the one it was.
+    again = Operator(api, clock, name="two", controller="other", metrics=metrics, health=health)
+    text = metrics.text().decode()
+    samples = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
+    assert len(samples) == len(set(samples))
+    assert set(health.trouble(live=False)) == {"two informers"}
+    assert not again.seen
+    for operator in (one, two):
+        operator.manager.stop()
+    await clock.settle(100)
+    await asyncio.gather(*tasks)
+    await health.stop()
 
 
 async def test_nobody_stands_for_election_before_its_caches_are_full(
@@ -285,8 +337,8 @@ async def test_metrics_probes_and_tasks_are_served(api: FakeApi) -> None:
             'workqueue_adds_total{controller="pods",name="pods"} 1.0',
             'workqueue_depth{controller="pods",name="pods"} 0.0',
             'workqueue_queue_duration_seconds_count{controller="pods",name="pods"} 1.0',
-            'informer_objects{group="",kind="Pod",namespace="",selector=""} 1.0',
-            'informer_relists_total{group="",kind="Pod",namespace="",selector=""} 1.0',
+            'informer_objects{group="",kind="Pod",namespace="",operator="op",selector=""} 1.0',
+            'informer_relists_total{group="",kind="Pod",namespace="",operator="op",selector=""} 1.0',
             'rest_client_requests_total{code="200",host="",method="GET"} 1.0',
             "loop_lag_seconds 0.0",
         ):

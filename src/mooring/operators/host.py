@@ -1,4 +1,4 @@
-"""Operators in this process: one manager and one Lease each, over shared caches and metrics."""
+"""Operators in this process: one manager, one Lease and caches each; their metrics and probes are one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mooring.kube.objects.meta import ObjectMeta
 from mooring.operators.presence import Presence
 from mooring.operators.registry import Operator
 from mooring.operators.scope import lease_name
-from mooring.runtime import Election, LeaseLost, Manager, Metrics
+from mooring.runtime import Election, Health, LeaseLost, Manager, Metrics, ProbeServer
 from mooring.runtime.crd_install import install_crds
 from mooring.runtime.webhooks import Webhook, WebhookServer
 from mooring.runtime.webhooks_keeper import Registration, WebhookKeeper
@@ -90,12 +90,44 @@ class Operate:
 
 async def operate(client: Client, how: Operate) -> None:
     """Run operators until cancelled, then stop them in order."""
-    if how.elect and how.operators:
+    if not how.operators:
+        return
+    if how.elect:
         await _ensure_namespace(client, how.lease_namespace)
-    # The server ends last: until the operators have stopped, reviews are still answered.
-    async with _webhooks(client, how) as server, asyncio.TaskGroup() as group:
-        for number, operator in enumerate(how.operators):
-            group.create_task(_run(client, operator, how, server, first=number == 0), name=operator.name)
+    # The servers end last: until the operators have stopped, reviews and probes are still answered.
+    async with _Shared(how) as shared, _webhooks(client, how) as server:
+        if server is not None:
+            server.metrics.register(shared.metrics.registry)
+        async with asyncio.TaskGroup() as group:
+            for operator in how.operators:
+                group.create_task(_run(client, operator, how, server, shared), name=operator.name)
+
+
+class _Shared:
+    """What the operators of a process have in common: numbers, health, and the ports that tell of them."""
+
+    def __init__(self, how: Operate) -> None:
+        self.metrics = Metrics()
+        self.health = Health(SystemClock(), self.metrics)
+        self._server = ProbeServer(
+            self.metrics,
+            self.health,
+            host=how.host,
+            metrics_port=how.metrics_port,
+            probe_port=how.probe_port,
+        )
+
+    async def __aenter__(self) -> _Shared:
+        try:
+            await self._server.start()
+        except BaseException:
+            await self._server.stop()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._server.stop()
+        await self.health.stop()
 
 
 def _hooks(client: Client, operator: Operator, how: Operate) -> Sequence[Webhook[Any]]:
@@ -147,7 +179,7 @@ def _keep_webhooks(
 
 
 async def _run(
-    client: Client, operator: Operator, how: Operate, server: WebhookServer | None, *, first: bool
+    client: Client, operator: Operator, how: Operate, server: WebhookServer | None, shared: _Shared
 ) -> None:
     while True:
         clock = SystemClock()
@@ -157,11 +189,8 @@ async def _run(
             name=operator.name,
             clock=clock,
             election=election,
-            informers=None,
-            metrics=Metrics(),
-            host=how.host,
-            metrics_port=how.metrics_port if first else None,
-            probe_port=how.probe_port if first else None,
+            metrics=shared.metrics,
+            health=shared.health,
         )
         operator.register(manager, scope=how.scope, namespaces=tuple(how.namespaces), workers=how.workers)
         if election is not None and how.scope == "namespaced" and len(how.namespaces) > 1:
@@ -175,8 +204,6 @@ async def _run(
             manager.serve(f"{operator.name} presence", presence.run)
         if server is not None:
             _keep_webhooks(manager, client, operator, how, server)
-            if first:
-                server.metrics.register(manager.metrics.registry)
         try:
             await manager.run()
         except LeaseLost:

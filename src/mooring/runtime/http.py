@@ -42,7 +42,7 @@ class Health:
         self._live: dict[str, Check] = {"event loop": self._loop_trouble}
         self._ready: dict[str, Check] = {}
         self._task: asyncio.Task[None] | None = None
-        self._controllers: Callable[[], Iterable[Controller]] = lambda: ()
+        self._controllers: dict[str, Callable[[], Iterable[Controller]]] = {}
         self._last_tick = clock.monotonic()
 
     def live(self, name: str, check: Check) -> None:
@@ -53,9 +53,12 @@ class Health:
         """Add a check to ``/readyz``."""
         self._ready[name] = check
 
-    def start(self, controllers: Callable[[], Iterable[Controller]]) -> None:
+    def passes_of(self, name: str, controllers: Callable[[], Iterable[Controller]]) -> None:
+        """Show the passes of an operator's controllers in ``/debug/tasks``."""
+        self._controllers[name] = controllers
+
+    def start(self) -> None:
         """Begin to watch the loop, unless the clock waits for it; a second call does nothing."""
-        self._controllers = controllers
         if self._task is None and not self._clock.waits_for_work:
             self._last_tick = self._clock.monotonic()
             self._task = asyncio.create_task(self._watch_loop(), name="loop lag")
@@ -93,7 +96,7 @@ class Health:
     def tasks(self) -> str:
         """Every task with its stack, and the passes that are running."""
         out = io.StringIO()
-        for controller in self._controllers():
+        for controller in (one for controllers in self._controllers.values() for one in controllers()):
             for current in controller.passes:
                 out.write(f"pass {current.id} {controller.name} {current.key}, {current.age:.3f} s\n")
                 out.writelines(f"    {part}\n" for part in current.spans)

@@ -11,11 +11,11 @@ import asyncio
 import weakref
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.metrics_core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -130,7 +130,8 @@ class Metrics(Collector):
         self.loop_lag_max = 0.0
         self._controllers: list[ControllerStats] = []
         self._queues: list[tuple[QueueStats, weakref.ref[WorkQueue[Any]]]] = []
-        self._informers: weakref.WeakSet[InformerSet] = weakref.WeakSet()
+        self._informers: dict[str, weakref.ref[InformerSet]] = {}
+        self._gauges: dict[str, Gauge] = {}
         self.registry.register(self)
 
     def controller(self, stats: ControllerStats) -> None:
@@ -142,9 +143,17 @@ class Metrics(Collector):
         self._queues = [pair for pair in self._queues if pair[0].name != stats.name]
         self._queues.append((stats, weakref.ref(queue)))
 
-    def informers(self, informers: InformerSet) -> None:
-        """Publish the state of a set of informers."""
-        self._informers.add(informers)
+    def informers(self, operator: str, informers: InformerSet) -> None:
+        """Publish the state of an operator's informers, unless they are another's too, until they are gone."""
+        others = [reference() for name, reference in self._informers.items() if name != operator]
+        if informers not in others:
+            self._informers[operator] = weakref.ref(informers)
+
+    def gauge(self, name: str, text: str, labels: Sequence[str]) -> Gauge:
+        """An operator's own gauge; the same one when it is asked for again, as after another election."""
+        if name not in self._gauges:
+            self._gauges[name] = Gauge(name, text, labels, registry=self.registry)
+        return self._gauges[name]
 
     def text(self) -> bytes:
         """Everything, in Prometheus' text format."""
@@ -254,7 +263,7 @@ class Metrics(Collector):
         yield from (depth, unfinished, longest, adds, retries, waited, worked)
 
     def _collect_informers(self) -> Iterator[Metric]:
-        labels = ["kind", "group", "namespace", "selector"]
+        labels = ["kind", "group", "namespace", "selector", "operator"]
         objects = GaugeMetricFamily("informer_objects", "Objects in the cache.", labels=labels)
         age = GaugeMetricFamily(
             "informer_last_rv_age_seconds", "Seconds since the server was last heard of.", labels=labels
@@ -263,11 +272,11 @@ class Metrics(Collector):
         bad = CounterMetricFamily(
             "informer_decode_errors_total", "Objects that do not fit their type.", labels=labels
         )
-        for informers in list(self._informers):
-            for informer in informers:
+        for operator, reference in self._informers.items():
+            for informer in reference() or ():
                 selector = ",".join(filter(None, (informer.label_selector, informer.field_selector)))
                 resource = informer.kind.resource
-                name = [resource.kind, resource.group, informer.namespace, selector]
+                name = [resource.kind, resource.group, informer.namespace, selector, operator]
                 objects.add_metric(name, len(informer))
                 age.add_metric(name, informer.age)
                 relists.add_metric(name, informer.relists)

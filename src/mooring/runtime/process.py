@@ -9,7 +9,7 @@ are cancelled at once and `run` raises `LeaseLost`: the process should exit. Not
 cancelled holds a stop up for longer than a second.
 
 One `Manager` holds one Lease, or its share of several (`shards`). A process with several operators runs
-several, sharing one `InformerSet` and one `Metrics`.
+several, sharing one `InformerSet`, one `Metrics` and one `Health`.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class Manager:
     """Everything an operator runs on, started and stopped in order; see the module's text.
 
     ``name`` is the operator's (``redis-sentinel``): the events' reporting controller and the logs carry it.
-    ``election``: without one this process acts at once, unfenced. ``informers`` and ``metrics`` may be shared
-    with other managers; ``shards``: spread the objects over so many Leases, held by all replicas together,
+    ``election``: without one this process acts at once, unfenced. ``informers``, ``metrics`` and ``health`` may be
+    shared with other managers; ``shards``: spread the objects over so many Leases, held by all replicas together,
     instead of one Lease that one replica holds. ``watch_list``: take the first lists as streams where the
-    server offers that (Kubernetes 1.32), which spares its memory. A shared `InformerSet` is started here if
-    need be, and stopped by whoever made it.
+    server offers that (Kubernetes 1.32), which spares its memory. A shared `InformerSet` or `Health` is started
+    here if need be, and stopped by whoever made it.
     ``metrics_port`` and ``probe_port`` open servers on ``host`` (``None``: no server, 0: any free port).
     """
 
@@ -73,6 +73,7 @@ class Manager:
         watch_list: bool = False,
         informers: InformerSet | None = None,
         metrics: Metrics | None = None,
+        health: Health | None = None,
         host: str = "127.0.0.1",
         metrics_port: int | None = None,
         probe_port: int | None = None,
@@ -95,10 +96,11 @@ class Manager:
             fenced = Client(FencedTransport(transport, self.fence), field_manager=manager)
         self._own_informers = informers is None
         self.informers = informers or InformerSet(metered, self.clock, watch_list=watch_list)
-        self.metrics.informers(self.informers)
+        self.metrics.informers(name, self.informers)
         self.client = CachedClient(fenced, self.informers)
         self.events = EventRecorder(fenced, controller=name, clock=self.clock, metrics=self.metrics)
-        self.health = Health(self.clock, self.metrics)
+        self._own_health = health is None
+        self.health = health or Health(self.clock, self.metrics)
         self.leading = asyncio.Event()
         self._shards: Shards | ThreadedShards | None = None
         self._elector: Elector | ThreadedElector | None = None
@@ -114,6 +116,7 @@ class Manager:
         self._stop = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.health.ready(f"{name} informers", self._informer_trouble)
+        self.health.passes_of(name, lambda: self._controllers)
 
     def _stand(self, election: Election, transport: Transport, metered: Client) -> None:
         """Stand for election; on a thread of its own where that is possible: over sockets, in real time."""
@@ -204,7 +207,7 @@ class Manager:
     async def run(self) -> None:
         """Run until `stop` or cancellation; raises `LeaseLost`, or what a service failed with."""
         self._loop = asyncio.get_running_loop()
-        self.health.start(lambda: self._controllers)
+        self.health.start()
         try:
             await self._server.start()
             self.informers.start()
@@ -278,7 +281,8 @@ class Manager:
 
     async def _shut_down(self) -> None:
         async with AsyncExitStack() as last_to_first:  # all of them, whichever fails
-            last_to_first.push_async_callback(self.health.stop)
+            if self._own_health:
+                last_to_first.push_async_callback(self.health.stop)
             last_to_first.push_async_callback(self._server.stop)
             if self._own_informers:
                 last_to_first.push_async_callback(self.informers.stop)

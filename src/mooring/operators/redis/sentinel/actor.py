@@ -498,11 +498,10 @@ def _storage_declared(cluster: RedisCluster) -> bool:
 
 
 def _gauge(manager: Manager) -> Gauge:
-    return Gauge(
+    return manager.metrics.gauge(
         "redis_operator_controller_cluster_healthy",
         "Status of redis clusters managed by the operator.",
         ["namespace", "name"],
-        registry=manager.metrics.registry,
     )
 
 
