@@ -304,3 +304,33 @@ async def test_without_a_rate_it_writes_as_fast_as_it_is_answered(tmp_path: Path
         argv = ["--cluster", where, "--rate", "0", "--seconds", "1", "--json"]
         assert await asyncio.to_thread(run, argv, out=out) == 0
         assert json.loads(out.getvalue())["acknowledged"] > 220, "more than at the default rate"
+
+
+async def test_a_master_that_is_cut_off_and_names_itself_is_not_asked_for_ever(tmp_path: Path) -> None:
+    async with redis_cluster(tmp_path) as nodes:
+        dial = Dial()
+        ids = [await ask(dial, node, "CLUSTER", "MYID") for node in nodes]
+        ledger = ClusterLedger(nodes[:1], rate=800)
+        task = asyncio.create_task(ledger.write())
+        await until(ledger, 200)
+        for other in ids[1:]:  # from here on it hears nobody, and owns its slots alone
+            await ask(dial, nodes[0], "CLUSTER", "FORGET", other)
+        await ask(dial, nodes[2], "CLUSTER", "FAILOVER", "TAKEOVER")
+        await eventually(lambda: says(dial, nodes[0], "cluster_state:fail"))
+        ranges = await ask(dial, nodes[0], "CLUSTER", "SLOTS")
+        assert [one[:2] for one in ranges] == [[0, 8191]]
+
+        await eventually(lambda: written_all_over(ledger))
+
+        ledger.stop()
+        await task
+        assert "CLUSTERDOWN" in (await ledger.check()).errors
+
+
+async def says(dial: Dial, node: Address, word: str) -> bool:
+    return word in await ask(dial, node, "CLUSTER", "INFO")
+
+
+async def written_all_over(ledger: ClusterLedger) -> bool:
+    await asyncio.sleep(0.2)
+    return ledger.silence < 0.2

@@ -37,6 +37,7 @@ class ClusterLedger(Ledger):
         super().__init__(address=nodes[0], **how)
         self._nodes = tuple(nodes)
         self._owners: dict[int, Address] = {}
+        self._turn = -1
 
     async def write(self, seconds: float | None = None) -> None:
         """Write until `stop`, or for that long."""
@@ -105,9 +106,14 @@ class ClusterLedger(Ledger):
         raise Refused(f"slot {slot} has no owner that keeps it", "MOVED")
 
     async def _learn(self) -> None:
-        """Who owns which slot, from the first node that answers; raises the last `DialError` when none does."""
+        """Who owns which slot, from the first node that answers; raises the last `DialError` when none does.
+
+        Another is asked first each time: one that is cut off names itself for as long.
+        """
         last: DialError | None = None
-        for node in dict.fromkeys((*self._owners.values(), *self._nodes)):
+        nodes = list(dict.fromkeys((*self._owners.values(), *self._nodes)))
+        self._turn = (self._turn + 1) % len(nodes)
+        for node in nodes[self._turn :] + nodes[: self._turn]:
             try:
                 async with self._dial.link(node, password=self._password) as link:
                     ranges = await link.call("CLUSTER", "SLOTS")
