@@ -3,7 +3,7 @@
 CACHE ?= $(or $(MOORING_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mooring)
 DEV := MOORING_LOCK=dev ./mooring exec
 
-.PHONY: help check format types generated test test-all test-clusters mutants kubernetes kubernetes-down transcript bare image specs crds soak campaign bench api lock
+.PHONY: help check format types generated test test-all test-clusters mutants kubernetes kubernetes-down transcript bare image specs crds soak campaign campaign-real bench api lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s'|'
@@ -65,6 +65,9 @@ soak: ## rounds of faults under a writer, not for CI: make soak ROUNDS=20 MINUTE
 
 campaign: ## every fault plan of the workloads in bench/campaign.py, or one kept plan: make campaign PLAN=file ARGS=...
 	$(DEV) python -m bench.campaign $(if $(PLAN),--plan $(PLAN)) $(ARGS)
+
+campaign-real: ## a sample of its plans on real Redis servers: make campaign-real PLANS=2
+	$(DEV) python -m bench.campaign_real --plans $(or $(PLANS),2)
 
 bench: ## the embedded plane beside the real one; the runtime beside kopf and controller-runtime (half an hour)
 	$(DEV) python -m bench.plane

@@ -38,7 +38,7 @@ from mooring.testing.faults import Plan
 from mooring.testing.redis import manifest
 from mooring.testing.workload import Step, Workload
 
-__all__ = ["WORKLOADS", "main"]
+__all__ = ["NEW_PASSWORD", "OLD_PASSWORD", "WORKLOADS", "main"]
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = Path("campaign-failures")
@@ -192,8 +192,8 @@ def _sentinel(name: str) -> Workload:
         "watchers": (small, (edit(sentinel={"replicas": 5}), edit(sentinel={"replicas": 3}))),
         "configure": (small, (edit(config={"maxmemory-policy": "allkeys-lru"}), edit(config=None))),
         "restart": (small, (edit(config={"tcp-backlog": "64"}, configPolicy="roll"),)),
-        "password": ((create(password=_OLD),), (edit(password=_NEW),)),
-        "protect": (small, (edit(password=_NEW), edit(password=None))),
+        "password": ((create(password=OLD_PASSWORD),), (edit(password=NEW_PASSWORD),)),
+        "protect": (small, (edit(password=NEW_PASSWORD), edit(password=None))),
         "roll": (small, (edit(resources=more),)),
         "roll-watchers": (small, (edit(sentinel={"resources": more}),)),
         "delete": ((create(persistence=True),), (delete, create(persistence=True))),
@@ -206,7 +206,7 @@ def _sentinel(name: str) -> Workload:
         steps=steps,
         model=Model,
         endpoints=False,
-        secrets=(_OLD, _NEW),
+        secrets=(OLD_PASSWORD, NEW_PASSWORD),
         monitors=monitors(),
         compared=_whoever_leads if name in ("restart", "roll") else _without_past,
     )
@@ -252,7 +252,7 @@ def _cluster(name: str, *, nodes: int = 6) -> Workload:
         "create": ((), (create(),)),
         "grow": ((create(),), (edit(replicas=8),)),
         "shrink": ((create(8),), (edit(replicas=6),)),
-        "password": ((create(requirepass=_OLD),), (pods(requirepass=_NEW),)),
+        "password": ((create(requirepass=OLD_PASSWORD),), (pods(requirepass=NEW_PASSWORD),)),
         "roll": ((create(),), (pods(resources=more),)),
         "delete": ((create(),), (delete, create())),
     }[name]
@@ -265,13 +265,13 @@ def _cluster(name: str, *, nodes: int = 6) -> Workload:
         steps=steps,
         model=PairModel if pair else ClusterModel,
         endpoints=False,
-        secrets=(_OLD, _NEW),
+        secrets=(OLD_PASSWORD, NEW_PASSWORD),
         monitors=of_servers(),
         compared=_whoever_leads,
     )
 
 
-_OLD, _NEW = "correct-horse-battery", "staple-of-another-year"
+OLD_PASSWORD, NEW_PASSWORD = "correct-horse-battery", "staple-of-another-year"
 _DEPLOYMENT = ("create", "resize", "roll", "delete")
 _DIRECTORY = ("create", "mode", "delete")
 _SENTINEL = (

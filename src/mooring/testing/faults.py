@@ -30,17 +30,17 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from typing import Any, Final, Literal, get_args
+from datetime import datetime
+from typing import Any, Final, Literal, Protocol, get_args
 
 import msgspec
 
-from mooring.cache.clock import rfc3339
-from mooring.kube import MergePatch, Response, StreamResponse, Transport, TransportError
+from mooring.cache.clock import Timer, rfc3339
+from mooring.kube import Client, MergePatch, Response, StreamResponse, Transport, TransportError
 from mooring.kube.objects.coordination import Lease
 from mooring.local.api.storage import Collection, Event
-from mooring.testing.plane import ControlPlane
 
-__all__ = ["KINDS", "Fault", "FaultKind", "Faults", "Plan", "request_moment"]
+__all__ = ["KINDS", "RESTLESS", "Boundary", "Fault", "FaultKind", "Faults", "Plan", "request_moment"]
 
 FaultKind = Literal[
     "crash-before",
@@ -81,6 +81,9 @@ RETRY_AFTER: Final = 3
 PATIENCE: Final = 60.0
 #: Virtual seconds after which what was refused for good has been tried again.
 REFUSED: Final = 600.0
+
+#: What may be written all the time without anything having changed.
+RESTLESS: Final = frozenset({"leases.coordination.k8s.io", "events", "events.events.k8s.io"})
 
 #: The moment of the request that is being carried out, for whoever observes the server's changes.
 request_moment: ContextVar[str] = ContextVar("request_moment", default="")
@@ -141,6 +144,52 @@ def _lasts(fault: Fault) -> float:
     )
 
 
+class Movable(Protocol):
+    """A clock that faults may move."""
+
+    def now(self) -> datetime:
+        """See `Clock.now`."""
+        ...
+
+    def monotonic(self) -> float:
+        """See `Clock.monotonic`."""
+        ...
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
+        """See `Clock.call_later`."""
+        ...
+
+    def suspend(self, seconds: float) -> None:
+        """Pass time in which nothing runs."""
+        ...
+
+    def set_wall(self, seconds: float) -> None:
+        """Set the wall clock forward, or back."""
+        ...
+
+
+class Boundary(Protocol):
+    """What faults ask of a control plane: `ControlPlane` has it."""
+
+    @property
+    def clock(self) -> Movable:
+        """Its time."""
+        ...
+
+    @property
+    def client(self) -> Client:
+        """An administrator's."""
+        ...
+
+    def transport(self, agent: str) -> Transport:
+        """A transport into its server."""
+        ...
+
+    def observe(self, observer: Callable[[Collection, Event], None]) -> None:
+        """Have every change told at the moment it is made."""
+        ...
+
+
 class _Gate:
     """What is held back of one resource's changes, from a version on."""
 
@@ -156,7 +205,7 @@ class Faults:
     it does after that reaches nobody.
     """
 
-    def __init__(self, plan: Plan, plane: ControlPlane) -> None:
+    def __init__(self, plan: Plan, plane: Boundary) -> None:
         self._plane = plane
         self._clock = plane.clock
         self._waiting = list(plan.faults)
@@ -234,7 +283,8 @@ class Faults:
     def _on_change(self, collection: Collection, event: Event) -> None:
         namespace, name = event.entry.place
         moment = f"{event.type} {collection.resource} {namespace}/{name}"
-        if request_moment.get().startswith("DELETE ") and self._life is not None:
+        deleted = request_moment.get().startswith("DELETE ") and collection.resource not in RESTLESS
+        if deleted and self._life is not None:
             uid = event.entry.obj["metadata"]["uid"]
             if uid.encode() not in self._life.seen:
                 self.blind.append(

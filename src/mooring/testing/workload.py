@@ -24,16 +24,29 @@ from typing import Any
 import msgspec
 import structlog
 
+from mooring.cache.clock import Clock
 from mooring.kube import Client, Object
 from mooring.local.api.storage import Collection, Entry, Event
 from mooring.runtime import Election, LeaseLost, Manager, redact
 from mooring.testing.errors import NotInTime
-from mooring.testing.faults import Faults, Plan, request_moment
-from mooring.testing.plane import QUIET, RESTLESS, ControlPlane
+from mooring.testing.faults import RESTLESS, Faults, Plan, request_moment
+from mooring.testing.plane import QUIET, ControlPlane
 from mooring.testing.pods import PodModel
 from mooring.testing.timeline import START, loaded_dice
 
-__all__ = ["CALM", "LEASE", "Change", "Monitor", "Step", "Trace", "Workload", "elects", "play", "run"]
+__all__ = [
+    "CALM",
+    "LEASE",
+    "Change",
+    "Lives",
+    "Monitor",
+    "Step",
+    "Trace",
+    "Workload",
+    "elects",
+    "play",
+    "run",
+]
 
 Step = Callable[[Client], Awaitable[object]]
 """One edit of a user's."""
@@ -172,6 +185,47 @@ async def run(
         task.cancel()
 
 
+class Lives:
+    """The processes of an operator under a plan, one after the other: it is started again whenever it died."""
+
+    def __init__(self, workload: Workload, faults: Faults, *, clock: Clock, elect: bool) -> None:
+        self._workload, self._faults, self._clock, self._elect = workload, faults, clock, elect
+        #: How often it was started.
+        self.number = 0
+        #: What went wrong with a process, beside its being killed.
+        self.complaints: list[str] = []
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            client = Client(self._faults.transport(), field_manager=self._workload.name)
+            died = self._faults.died
+            await self._live(client, died)
+            await self._clock.sleep(RESTART)
+
+    async def _live(self, client: Client, died: asyncio.Event) -> None:
+        namespace, name = LEASE.split("/")
+        election = Election(name, namespace, retry_period=RENEW) if self._elect else None
+        manager = Manager(client, name=self._workload.name, clock=self._clock, election=election, grace=0.0)
+        self._workload.operator(manager)
+        self.number += 1
+        work = asyncio.create_task(manager.run(), name="operator")
+        killed = asyncio.create_task(died.wait())
+        try:
+            await asyncio.wait({work, killed}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not work.done():
+                self._faults.die()
+            work.cancel()
+            killed.cancel()
+            result = (await asyncio.gather(work, return_exceptions=True))[0]
+            if isinstance(result, Exception) and not isinstance(result, LeaseLost) and not died.is_set():
+                self.complaints.append(f"the operator's process ended: {result!r}")
+            for controller in manager.controllers:
+                if controller.stats.panics:
+                    self.complaints.append(f"{controller.name}: {controller.stats.panics} passes panicked")
+
+
 class _Play:
     def __init__(
         self,
@@ -192,7 +246,8 @@ class _Play:
         plane, trace = self._plane, self._trace
         plane.observe(self._note)
         before = {key: entry.rv for key, entry in _entries(plane).items()}
-        operator = asyncio.create_task(self._operate(), name="operator's lives")
+        lives = Lives(self._workload, self._faults, clock=plane.clock, elect=self._elect)
+        operator = asyncio.create_task(lives.run(), name="operator's lives")
         try:
             for number, step in enumerate((*self._workload.given, *self._workload.steps)):
                 if number == len(self._workload.given):
@@ -211,6 +266,8 @@ class _Play:
         trace.untouched = frozenset(key for key, entry in entries.items() if before.get(key) == entry.rv)
         operator.cancel()
         result = (await asyncio.gather(operator, return_exceptions=True))[0]
+        trace.lives = lives.number
+        trace.violations += lives.complaints
         if isinstance(result, Exception):
             trace.violations.append(f"the operator's process ended: {result!r}")
 
@@ -221,41 +278,6 @@ class _Play:
         while (left := self._faults.over - plane.clock.monotonic()) > 0:
             await plane.clock.sleep(left)
             await plane.settle(quiet)
-
-    # --- the operator
-
-    async def _operate(self) -> None:
-        """Start the operator, and again whenever it died."""
-        while True:
-            client = Client(self._faults.transport(), field_manager=self._workload.name)
-            died = self._faults.died
-            await self._live(client, died)
-            await self._plane.clock.sleep(RESTART)
-
-    async def _live(self, client: Client, died: asyncio.Event) -> None:
-        namespace, name = LEASE.split("/")
-        election = Election(name, namespace, retry_period=RENEW) if self._elect else None
-        clock = self._plane.clock
-        manager = Manager(client, name=self._workload.name, clock=clock, election=election, grace=0.0)
-        self._workload.operator(manager)
-        self._trace.lives += 1
-        work = asyncio.create_task(manager.run(), name="operator")
-        killed = asyncio.create_task(died.wait())
-        try:
-            await asyncio.wait({work, killed}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            if not work.done():
-                self._faults.die()
-            work.cancel()
-            killed.cancel()
-            result = (await asyncio.gather(work, return_exceptions=True))[0]
-            if isinstance(result, Exception) and not isinstance(result, LeaseLost) and not died.is_set():
-                self._trace.violations.append(f"the operator's process ended: {result!r}")
-            for controller in manager.controllers:
-                if controller.stats.panics:
-                    self._trace.violations.append(
-                        f"{controller.name}: {controller.stats.panics} passes panicked"
-                    )
 
     # --- looking on
 
