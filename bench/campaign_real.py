@@ -43,8 +43,9 @@ from mooring.operators.registry import Operator
 from mooring.runtime import configure_logging
 from mooring.testing.bed import Bed, NotInTime
 from mooring.testing.campaign import plans
-from mooring.testing.faults import RESTLESS, Fault, Faults, Plan
+from mooring.testing.faults import Fault, Faults, Plan
 from mooring.testing.oracles import learn
+from mooring.testing.plane import RESTLESS
 from mooring.testing.redis import RedisStage
 from mooring.testing.workload import Lives, Workload
 

@@ -40,7 +40,7 @@ from mooring.kube import Client, MergePatch, Response, StreamResponse, Transport
 from mooring.kube.objects.coordination import Lease
 from mooring.local.api.storage import Collection, Event
 
-__all__ = ["KINDS", "RESTLESS", "Boundary", "Fault", "FaultKind", "Faults", "Plan", "request_moment"]
+__all__ = ["KINDS", "Boundary", "Fault", "FaultKind", "Faults", "Plan", "request_moment"]
 
 FaultKind = Literal[
     "crash-before",
@@ -81,9 +81,6 @@ RETRY_AFTER: Final = 3
 PATIENCE: Final = 60.0
 #: Virtual seconds after which what was refused for good has been tried again.
 REFUSED: Final = 600.0
-
-#: What may be written all the time without anything having changed.
-RESTLESS: Final = frozenset({"leases.coordination.k8s.io", "events", "events.events.k8s.io"})
 
 #: The moment of the request that is being carried out, for whoever observes the server's changes.
 request_moment: ContextVar[str] = ContextVar("request_moment", default="")
@@ -133,6 +130,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def __str__(self) -> str:
         return f"{self.workload}: {'; '.join(map(str, self.faults)) or 'no fault'}"
+
+
+def _deletes(moment: str, resource: str, name: str) -> bool:
+    """Whether a request deletes this object: what others do because of it may be done in its context."""
+    plural = resource.partition(".")[0]
+    return moment.startswith("DELETE ") and moment.endswith((f"/{plural}/{name}", f"/{plural}"))
 
 
 def _lasts(fault: Fault) -> float:
@@ -283,8 +286,7 @@ class Faults:
     def _on_change(self, collection: Collection, event: Event) -> None:
         namespace, name = event.entry.place
         moment = f"{event.type} {collection.resource} {namespace}/{name}"
-        deleted = request_moment.get().startswith("DELETE ") and collection.resource not in RESTLESS
-        if deleted and self._life is not None:
+        if self._life is not None and _deletes(request_moment.get(), collection.resource, name):
             uid = event.entry.obj["metadata"]["uid"]
             if uid.encode() not in self._life.seen:
                 self.blind.append(

@@ -29,8 +29,8 @@ from mooring.kube import Client, Object
 from mooring.local.api.storage import Collection, Entry, Event
 from mooring.runtime import Election, LeaseLost, Manager, redact
 from mooring.testing.errors import NotInTime
-from mooring.testing.faults import RESTLESS, Faults, Plan, request_moment
-from mooring.testing.plane import QUIET, ControlPlane
+from mooring.testing.faults import Faults, Plan, request_moment
+from mooring.testing.plane import QUIET, RESTLESS, ControlPlane
 from mooring.testing.pods import PodModel
 from mooring.testing.timeline import START, loaded_dice
 
