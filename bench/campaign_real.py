@@ -5,9 +5,10 @@
 The plans are derived as `make campaign` derives them, from a run with the models of bench/redis_model.py and
 bench/cluster_model.py; so many of each workload are drawn and strike the same edits on an embedded control plane whose
 pods are redis-server and redis-sentinel. A fault strikes at the first such request (or change) of the edit that the
-workload is about. After it every server has to be as declared by its own word; every key that was there before has to be
-there; every object has to have been made and deleted as often as in such a run without a fault; and all has to be quiet.
-What only virtual time shows is left out: waits of minutes, clocks that jump, lists from the past.
+workload is about. After it every server has to be in its role and serve, by its own word, with the declared configuration; every key
+that was there before has to be there; every object has to have been made and deleted as often as in such a run without
+a fault, and the containers to be the same; and all has to be quiet. A process that "crashes" is cancelled here: what it
+is about to say to a server while it ends is said. What only virtual time shows is left out: waits of minutes, clocks that jump, lists from the past.
 Exit status 1 when a plan fails or its moment does not come.
 """
 
@@ -35,6 +36,8 @@ from tests.operators.redis.cluster import stage as rec
 
 from mooring.cache.clock import SystemClock
 from mooring.kube import Client, Transport
+from mooring.kube.object import to_dict
+from mooring.kube.objects.apps import StatefulSet
 from mooring.local.api.storage import Collection, Event
 from mooring.operators.host import apply_crds
 from mooring.operators.redis import cluster as clusters
@@ -132,6 +135,8 @@ class Course:
 
     counts: Counter[tuple[str, str]]
     """How often objects were made and deleted, by what happened and whom to; made-up names count as one."""
+    containers: dict[str, Any]
+    """Image and resources of every container of every StatefulSet, in the end."""
     complaints: tuple[str, ...]
 
 
@@ -152,6 +157,16 @@ class _Servers:
             await self._cluster.exact((obj.spec.replicas if obj.spec else None) or 0, within=WITHIN)
         else:
             await self._sentinel.exact(WITHIN)
+            await self._configured()
+
+    async def _configured(self) -> None:
+        """What the sentinel operator's resource declares of the configuration, asked of every server."""
+        spec = (await self._sentinel.get()).spec
+        declared = {"maxmemory-policy": "noeviction", "tcp-backlog": "511", **((spec and spec.config) or {})}
+        for pod in await self._sentinel.pods("redis"):
+            for key, value in declared.items():
+                if (found := await self._sentinel.config(pod.metadata.name or "", key)) != value:
+                    raise NotInTime(f"{pod.metadata.name} has {key} {found}, not {value}")
 
     def edited(self) -> None:
         """From now on the new password holds."""
@@ -187,14 +202,23 @@ class _Run:
         self._faults.branch = self._strike
         lives = Lives(self._workload, self._faults, clock=self._plane.clock, elect=False)
         said: list[str] = []
-        async with _running(lives, self._faults):
+        async with _running(lives, self._faults, said):
             try:
                 await self._live(said)
             except (NotInTime, DialError) as error:
                 said.append(str(error) or type(error).__name__)
         if self._plan.faults and not self._faults.struck:
             said.append("the moment of the fault did not come")
-        return Course(self._counts, (*said, *lives.complaints, *self._faults.blind))
+        return Course(self._counts, await self._containers(), (*said, *lives.complaints))
+
+    async def _containers(self) -> dict[str, Any]:
+        found = (await self._bed.client.list(StatefulSet, namespace="default")).items
+        specs = {one.metadata.name or "": to_dict(one)["spec"]["template"]["spec"] for one in found}
+        return {
+            f"{name}/{container['name']}": (container["image"], container.get("resources"))
+            for name, spec in specs.items()
+            for container in spec["containers"]
+        }
 
     async def _live(self, said: list[str]) -> None:
         workload, client = self._workload, self._bed.plane.client("user")
@@ -237,14 +261,16 @@ class _Run:
 
 
 @asynccontextmanager
-async def _running(lives: Lives, faults: Faults) -> AsyncIterator[None]:
+async def _running(lives: Lives, faults: Faults, said: list[str]) -> AsyncIterator[None]:
     task = asyncio.create_task(lives.run(), name="operator's lives")
     try:
         yield
     finally:
         faults.die()
         task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        (result,) = await asyncio.gather(task, return_exceptions=True)
+        if isinstance(result, Exception):
+            said.append(f"the operator's process ended: {result!r}")
 
 
 async def _strike(sample: Sequence[Plan], directory: Path, say: Callable[[str], None]) -> int:
@@ -261,6 +287,8 @@ async def _strike(sample: Sequence[Plan], directory: Path, say: Callable[[str], 
         began = time.monotonic()
         course = await _course(plan, directory / str(number))
         complaints = [*course.complaints, *_miscounted(usual[plan.workload].counts, course.counts)]
+        if course.containers != usual[plan.workload].containers:
+            complaints.append(f"the containers are {course.containers}")
         failed += bool(complaints)
         say(f"{'FAILED' if complaints else 'ok':7s} {plan} ({time.monotonic() - began:.0f} s)")
         for complaint in complaints:

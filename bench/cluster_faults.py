@@ -104,8 +104,8 @@ class ClusterLane(Lane):
     async def _kill(self, *pods: str) -> None:
         """kill -9, until their containers have been started again."""
         bed, namespace = self.place.bed, self.place.namespace
-        pids = {pod: bed.kill(namespace, pod, "redis") for pod in pods}
-        await bed.restarted(namespace, "redis", pids)
+        pids = {(pod, "redis"): bed.kill(namespace, pod, "redis") for pod in pods}
+        await bed.restarted(namespace, pids)
 
     @asynccontextmanager
     async def _replaced(self, master: str, replica: str, ledger: Ledger) -> AsyncIterator[None]:
@@ -145,7 +145,7 @@ class ClusterLane(Lane):
     async def empty_master(self, _: Ledger) -> str:
         master, bed, namespace = await self._master(), self.place.bed, self.place.namespace
         pid = await asyncio.to_thread(bed.kill_empty, namespace, master, "redis")
-        await bed.restarted(namespace, "redis", {master: pid})
+        await bed.restarted(namespace, {(master, "redis"): pid})
         return master
 
     async def hang_master(self, ledger: Ledger) -> str:

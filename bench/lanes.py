@@ -20,11 +20,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, ClassVar
+
+from bench.page import RESULTS, put
+from bench.tally import Outcome, markdown, report, table, trouble
 
 from mooring.kube.objects.core import Pod
 from mooring.local.node.agent import NodeAgent
@@ -33,12 +36,6 @@ from mooring.runtime import configure_logging
 from mooring.testing.bed import Bed, NotInTime
 from mooring.testing.ledger import Ledger
 from mooring.testing.process import OperatorProcess, operator_process, served
-
-if not __package__:
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from bench.page import RESULTS, put
-from bench.tally import Outcome, markdown, report, table, trouble
 
 __all__ = ["LEADS_WITHIN", "WHOLE_WITHIN", "Causes", "Lane", "Place", "draw", "main", "parser"]
 
@@ -101,6 +98,7 @@ class Lane(ABC):
         self.place, self.number = place, place.number
         self._rate: float = options.rate
         self._ledgers: list[tuple[Ledger, int]] = []
+        self.broken = False
 
     # --- what each has of its own
 
@@ -148,28 +146,34 @@ class Lane(ABC):
                 victim = await self.causes[cause](self, ledger)
                 await self.written(ledger, within=90)
                 await self.ready()
-            except (NotInTime, DialError) as error:
+            except (NotInTime, DialError, LookupError) as error:
                 flaw = str(error) or type(error).__name__
             whole = time.monotonic() - began
             held_up = lag.of(self.number)
-        counts = await ledger.check(patience=60)
-        self._ledgers.append((ledger, counts.lost_confirmed))
-        return Outcome(
+        outcome = Outcome(
             number=number,
             lane=self.number,
             cause=cause,
             victim=victim,
-            gap=counts.longest_gap,
             whole_again=round(whole, 2),
+            bound=bound,
+            lag=round(held_up, 3),
+            flaw=flaw,
+        )
+        try:
+            counts, said = await ledger.check(patience=60), await self.said()
+        except DialError as error:
+            return replace(outcome, flaw=flaw or f"nothing could be counted: {error}")
+        self._ledgers.append((ledger, counts.lost_confirmed))
+        return replace(
+            outcome,
+            gap=counts.longest_gap,
             acknowledged=counts.acknowledged,
             confirmed=counts.confirmed,
             lost_acknowledged=counts.lost_acknowledged,
             lost_confirmed=counts.lost_confirmed,
             lost_seconds=counts.lost_seconds,
-            bound=bound,
-            lag=round(held_up, 3),
-            said=await self.said(),
-            flaw=flaw,
+            said=said,
         )
 
     async def lost_later(self) -> int:
@@ -244,9 +248,12 @@ class Run:
             self._ends = began + options.minutes * 60
             watching = asyncio.create_task(self._lag.watch())
             try:
-                await asyncio.gather(*(self._go(lane) for lane in made))
+                async with asyncio.TaskGroup() as lanes:
+                    for lane in made:
+                        lanes.create_task(self._go(lane))
                 minutes, load = (time.monotonic() - began) / 60, round(os.getloadavg()[0], 1)
-                lost = sum([await lane.lost_later() for lane in made])
+                # One that did not become whole counts as a failure already, and may not answer.
+                lost = sum([await lane.lost_later() for lane in made if not lane.broken])
             finally:
                 watching.cancel()
         outcomes = sorted(self._outcomes, key=lambda one: one.number)
@@ -285,6 +292,7 @@ class Run:
             self._outcomes.append(outcome)
             say(options, line(outcome))
             if outcome.flaw:
+                lane.broken = True
                 return
 
 

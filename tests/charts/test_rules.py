@@ -141,7 +141,7 @@ async def test_every_rule_is_needed_and_none_is_missing(
     for lease in LEASES:
         with contextlib.suppress(NotFound):
             await bed.client.delete(Lease, lease, namespace=NAMESPACE)
-    await helm.install("mooring", "--set", "operators=redis-sentinel")
+    await helm.install("mooring")
     await helm.install("rec", "--set", "operators=redis-cluster")
     # Everything that clusters can go through and that needs a right of its own.
     async with asyncio.TaskGroup() as lives:

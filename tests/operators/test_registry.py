@@ -6,20 +6,20 @@ import pytest
 
 from mooring.operators.registry import OPERATORS, choose
 
-ALL = list(OPERATORS)
+DEFAULT = [one.name for one in OPERATORS.values() if one.default]
 
 
 @pytest.mark.parametrize(
     ("value", "names"),
     [
-        ("*", ALL),
-        ("", ALL),
+        ("*", DEFAULT),
+        ("", DEFAULT),
         ("none", []),
         ("redis-cluster", ["redis-cluster"]),
         ("redisCluster", ["redis-cluster"]),
         ("redis-cluster, redis-sentinel", ["redis-sentinel", "redis-cluster"]),
-        ("*,-redis-sentinel", ["redis-cluster"]),
-        ("*,redis-cluster", ALL),
+        ("*,-redis-sentinel", [one for one in DEFAULT if one != "redis-sentinel"]),
+        ("*,redis-cluster", ["redis-sentinel", "redis-cluster"]),
         ("-redis-cluster,redis-cluster", []),
     ],
 )

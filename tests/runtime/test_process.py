@@ -162,6 +162,7 @@ async def test_a_standby_is_warm_and_takes_over_in_order(api: FakeApi, clock: Vi
     assert first.seen
     assert second.controller.informers[0].synced.is_set()
     assert not second.seen
+    assert b'leader_election_master_status{name="l"} 0.0' in second.manager.metrics.text()
     # The old leader's pass still runs: the Lease must not be given away under it.
     first.gate.clear()
     api.put("pods", "a", spec={"nodeName": "n"})

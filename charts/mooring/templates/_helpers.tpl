@@ -45,9 +45,9 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* The operators of this release, as a list joined by commas; * are all. */}}
+{{/* The operators of this release, as a list joined by commas; * are those that run by default. */}}
 {{- define "mooring.operators" -}}
-{{- if has (trim .Values.operators) (list "*" "all" "") }}redis-sentinel,redis-cluster{{ else }}{{ nospace .Values.operators }}{{ end }}
+{{- if has (trim .Values.operators) (list "*" "all" "") }}redis-sentinel{{ else }}{{ nospace .Values.operators }}{{ end }}
 {{- end }}
 
 {{/* API group and version of each operator's kind, as a list of dictionaries: of one, which is in the release. */}}

@@ -121,6 +121,8 @@ class Manager:
     def _stand(self, election: Election, transport: Transport, metered: Client) -> None:
         """Stand for election; on a thread of its own where that is possible: over sockets, in real time."""
         told, share = self.metrics.leading.__setitem__, self._share
+        if share is None:
+            self.metrics.leading.setdefault(election.name, False)
         elected = functools.partial(told, election.name)
         calls = ShardCalls(self._current, self._on_shard, self._drain, told)
         if not isinstance(transport, HttpTransport) or not isinstance(self.clock, SystemClock):

@@ -199,12 +199,12 @@ class _Bed(ABC, Generic[P]):
         return pid
 
     async def restarted(
-        self, namespace: str, container: str, pods: Mapping[str, int], *, within: float = 20.0
+        self, namespace: str, programs: Mapping[tuple[str, str], int], *, within: float = 20.0
     ) -> None:
-        """Wait until the programs of these pods (pid before, by name) run anew."""
+        """Wait until these programs (pid before, by pod and container) run anew."""
 
         async def anew() -> bool:
-            for pod, before in pods.items():
+            for (pod, container), before in programs.items():
                 try:
                     if self.plane.agent.program_pid(namespace, pod, container) == before:
                         return False
@@ -212,7 +212,7 @@ class _Bed(ABC, Generic[P]):
                     return False
             return True
 
-        await self.until(anew, f"{', '.join(pods)} restarted", within=within)
+        await self.until(anew, f"{', '.join(pod for pod, _ in programs)} restarted", within=within)
 
     async def pods(self, namespace: str = "default", selector: str = "") -> list[Pod]:
         """The pods of a namespace."""

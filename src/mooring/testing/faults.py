@@ -40,7 +40,7 @@ from mooring.kube import Client, MergePatch, Response, StreamResponse, Transport
 from mooring.kube.objects.coordination import Lease
 from mooring.local.api.storage import Collection, Event
 
-__all__ = ["KINDS", "Boundary", "Fault", "FaultKind", "Faults", "Plan", "request_moment"]
+__all__ = ["KINDS", "Boundary", "Fault", "FaultKind", "Faults", "Movable", "Plan", "request_moment"]
 
 FaultKind = Literal[
     "crash-before",
@@ -132,12 +132,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"{self.workload}: {'; '.join(map(str, self.faults)) or 'no fault'}"
 
 
-def _deletes(moment: str, resource: str, name: str) -> bool:
-    """Whether a request deletes this object: what others do because of it may be done in its context."""
-    plural = resource.partition(".")[0]
-    return moment.startswith("DELETE ") and moment.endswith((f"/{plural}/{name}", f"/{plural}"))
-
-
 def _lasts(fault: Fault) -> float:
     """Virtual seconds for which an operator may be held up; an object that came and went meanwhile is not waited for."""
     if fault.kind == "skip" and not fault.at.startswith("MODIFIED"):
@@ -224,6 +218,7 @@ class Faults:
         #: When, by the clock, the last fault will be over that a user would wait for before the next edit.
         self.over = 0.0
         #: What was deleted though the process that asked for it never saw it: another object of that name was meant.
+        #: Only where a server carries requests out one by one, as that of `ControlPlane` does.
         self.blind: list[str] = []
         #: The faults that came to strike.
         self.struck: list[Fault] = []
@@ -286,7 +281,7 @@ class Faults:
     def _on_change(self, collection: Collection, event: Event) -> None:
         namespace, name = event.entry.place
         moment = f"{event.type} {collection.resource} {namespace}/{name}"
-        if self._life is not None and _deletes(request_moment.get(), collection.resource, name):
+        if request_moment.get().startswith("DELETE ") and self._life is not None:
             uid = event.entry.obj["metadata"]["uid"]
             if uid.encode() not in self._life.seen:
                 self.blind.append(

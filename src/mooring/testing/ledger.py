@@ -16,6 +16,7 @@ import contextlib
 import secrets
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -127,8 +128,8 @@ class Ledger:
 
     @property
     def silence(self) -> float:
-        """Seconds since the last acknowledged write, to that part of the data which waits the longest."""
-        return monotonic() - min(map(self._last, range(self.parts)))
+        """Seconds since the last acknowledged write, to that part of the data which waits the longest; at first infinite."""
+        return monotonic() - min(self._last_ack.get(part, -inf) for part in range(self.parts))
 
     def stop(self) -> None:
         """End the writing after the write under way."""

@@ -37,6 +37,7 @@ class ClusterLedger(Ledger):
         super().__init__(address=nodes[0], **how)
         self._nodes = tuple(nodes)
         self._owners: dict[int, Address] = {}
+        self._silent: set[Address] = set()
         self._turn = -1
 
     async def write(self, seconds: float | None = None) -> None:
@@ -108,18 +109,20 @@ class ClusterLedger(Ledger):
     async def _learn(self) -> None:
         """Who owns which slot, from the first node that answers; raises the last `DialError` when none does.
 
-        Another is asked first each time: one that is cut off names itself for as long.
+        Nodes take turns, since one that is cut off names itself for as long; whoever did not answer is asked last.
         """
         last: DialError | None = None
         nodes = list(dict.fromkeys((*self._owners.values(), *self._nodes)))
         self._turn = (self._turn + 1) % len(nodes)
-        for node in nodes[self._turn :] + nodes[: self._turn]:
+        for node in sorted(nodes[self._turn :] + nodes[: self._turn], key=self._silent.__contains__):
             try:
                 async with self._dial.link(node, password=self._password) as link:
                     ranges = await link.call("CLUSTER", "SLOTS")
             except DialError as error:
+                self._silent.add(node)
                 last = error
                 continue
+            self._silent.discard(node)
             self._nodes = tuple(dict.fromkeys((*self._nodes, *_replicas(ranges, node))))
             owners: dict[int, Address] = {}
             for low, high, (ip, port, *_), *_ in ranges:

@@ -349,8 +349,10 @@ class RedisStage:
         return self.bed.kill_empty(self.namespace, pod, _container(pod))
 
     async def restarted(self, pods: dict[str, int], *, within: float = 20.0) -> None:
-        """Wait until these data pods' servers (pid before, by name) run anew."""
-        await self.bed.restarted(self.namespace, "redis", pods, within=within)
+        """Wait until these pods' servers (pid before, by name) run anew."""
+        await self.bed.restarted(
+            self.namespace, {(pod, _container(pod)): pid for pod, pid in pods.items()}, within=within
+        )
 
 
 def _container(pod: str) -> str:
