@@ -32,6 +32,7 @@ from tests.operators.redis.cluster.stage import OPERATOR, Stage, manifest, renew
 
 from mooring.operators.redis.cluster import RedisCluster
 from mooring.operators.redis.cluster.topology import Peer
+from mooring.operators.redis.dial import Address
 from mooring.testing.ledger import Ledger
 from mooring.testing.ledger_cluster import ClusterLedger
 
@@ -83,6 +84,10 @@ class ClusterLane(Lane):
             return ledger.silence < time.monotonic() - began
 
         await self.place.bed.until(everywhere, "every eighth of the slots is written", within=within)
+
+    async def server(self) -> Address | None:
+        """See `Lane`."""
+        return next(iter((await self._stage.addresses()).values()))
 
     # --- whom it strikes
 

@@ -31,7 +31,7 @@ from bench.tally import Outcome, markdown, report, table, trouble
 
 from mooring.kube.objects.core import Pod
 from mooring.local.node.agent import NodeAgent
-from mooring.operators.redis.dial import DialError
+from mooring.operators.redis.dial import Address, DialError
 from mooring.runtime import configure_logging
 from mooring.testing.bed import Bed, NotInTime
 from mooring.testing.ledger import Ledger
@@ -118,6 +118,10 @@ class Lane(ABC):
     async def written(self, ledger: Ledger, *, within: float) -> None:
         """Wait until all of it is written again."""
 
+    async def server(self) -> Address | None:
+        """A server to begin with, where none of those that a ledger knew may be left."""
+        return None
+
     async def bound(self) -> float:
         """The declared min-replicas-max-lag, 0 where no replica is asked for."""
         return 0.0
@@ -180,7 +184,7 @@ class Lane(ABC):
         """Confirmed writes that outlived their own fault and no later one."""
         lost = 0
         for ledger, before in self._ledgers:
-            lost += (await ledger.check(patience=60)).lost_confirmed - before
+            lost += (await ledger.check(patience=60, at=await self.server())).lost_confirmed - before
         return lost
 
     # --- means of the faults

@@ -334,3 +334,17 @@ async def says(dial: Dial, node: Address, word: str) -> bool:
 async def written_all_over(ledger: ClusterLedger) -> bool:
     await asyncio.sleep(0.2)
     return ledger.silence < 0.2
+
+
+async def test_what_was_written_is_found_through_a_node_that_came_later(tmp_path: Path) -> None:
+    async with redis_cluster(tmp_path) as nodes:
+        ledger = ClusterLedger(nodes[:1], rate=800)
+        await ledger.write(1.0)
+        ledger._nodes, ledger._owners = (Address(nodes[0].ip, 1),), {}
+        with pytest.raises(DialError):
+            await ledger.check(patience=0.1)
+
+        report = await ledger.check(at=nodes[3])
+
+        assert report.acknowledged > 100
+        assert report.lost_acknowledged == 0

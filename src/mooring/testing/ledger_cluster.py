@@ -28,7 +28,7 @@ REDIRECTS = 5
 class ClusterLedger(Ledger):
     """Writes to whoever owns a key's slot, and follows MOVED and ASK; see `Ledger` for the rest.
 
-    ``nodes`` are any nodes of the cluster; the others are learnt from them.
+    ``nodes`` are any nodes of the cluster; the others are learnt from them. ``at`` of `check` is one that there is now.
     """
 
     parts = 8
@@ -134,6 +134,8 @@ class ClusterLedger(Ledger):
 
     async def _missing(self, at: Address | None) -> list[str]:
         lost: list[str] = []
+        if at is not None:
+            self._nodes = (at, *self._nodes)
         await self._learn()
         async with AsyncExitStack() as stack:
             links = _Links(self, stack)
