@@ -215,7 +215,11 @@ async def test_clusters_outlive_the_release_and_the_next_takes_them_up(
 async def test_values_that_do_not_exist_or_fit_are_refused(helm: Helm, release: str) -> None:
     wrongs = (("replicas=2", "replicas"), ("scope=everything", "scope"), ("workers=0", "workers"))
     # What the chart cannot make rules for: they would be those of nobody, or of everybody.
-    for wrong, said in (*wrongs, (r"operators=*\,-redis-cluster", "operators"), ("operators=redis9", "operators")):
+    for wrong, said in (
+        *wrongs,
+        (r"operators=*\,-redis-cluster", "operators"),
+        ("operators=redis9", "operators"),
+    ):
         assert said in await helm("upgrade", release, CHART, "--set", wrong, fails=True)
 
 
