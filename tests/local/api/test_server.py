@@ -293,9 +293,8 @@ async def test_a_slow_watcher_is_closed_and_holds_up_nobody(
         while https.server.cluster.watchers:
             await client.create(CM, config_map(f"c{number}", x=filler))
             number += 1
-            await asyncio.sleep(
-                0.002
-            )  # else a fast machine makes hundreds while the client is given its time
+            # Else a fast machine makes hundreds while the client is given its time.
+            await asyncio.sleep(0.002)
 
     writer.transport.abort()
     assert number < 400
