@@ -127,7 +127,8 @@ class ClusterLane(Lane):
 
     # --- the faults
 
-    async def kill_master(self, _: Ledger) -> str:
+    async def kill_master(self, ledger: Ledger) -> str:
+        """See `Lane`."""
         master = await self._master()
         await self._kill(master)
         return master
@@ -197,15 +198,6 @@ class ClusterLane(Lane):
         await renewed(self._stage, before)
         return master
 
-    async def kill_operator(self, _: Ledger) -> str:
-        async with self.no_operator():
-            pass
-        return "operator"
-
-    async def kill_operator_and_master(self, ledger: Ledger) -> str:
-        async with self.no_operator():
-            return "operator, " + await self.kill_master(ledger)
-
     causes: ClassVar[Causes] = {
         "master-killed": kill_master,
         "replica-killed": kill_replica,
@@ -218,8 +210,8 @@ class ClusterLane(Lane):
         "master-deleted": delete_master,
         "replica-deleted": delete_replica,
         "master-removed": remove_master,
-        "operator-killed": kill_operator,
-        "operator-and-master-killed": kill_operator_and_master,
+        "operator-killed": Lane.kill_operator,
+        "operator-and-master-killed": Lane.kill_operator_and_master,
     }
 
 

@@ -103,7 +103,8 @@ class SentinelLane(Lane):
 
     # --- the faults: each returns whom it struck, when the worst is over
 
-    async def kill_master(self, _: Ledger) -> str:
+    async def kill_master(self, ledger: Ledger) -> str:
+        """See `Lane`."""
         master = await self._stage.master()
         await self._stage.restarted({master: self._stage.kill(master)})
         return master
@@ -163,15 +164,6 @@ class SentinelLane(Lane):
         await self._another_leads(master)
         return master
 
-    async def kill_operator(self, _: Ledger) -> str:
-        async with self.no_operator():
-            pass
-        return "operator"
-
-    async def kill_operator_and_master(self, ledger: Ledger) -> str:
-        async with self.no_operator():
-            return "operator, " + await self.kill_master(ledger)
-
     async def lose_one_sentinel(self, _: Ledger) -> str:
         return await self._lose_sentinels(1)
 
@@ -198,8 +190,8 @@ class SentinelLane(Lane):
         "master-deleted": delete_master,
         "replica-deleted": delete_replica,
         "master-removed": remove_master,
-        "operator-killed": kill_operator,
-        "operator-and-master-killed": kill_operator_and_master,
+        "operator-killed": Lane.kill_operator,
+        "operator-and-master-killed": Lane.kill_operator_and_master,
         "one-sentinel-lost": lose_one_sentinel,
         "two-sentinels-lost": lose_two_sentinels,
         "two-sentinels-lost-and-master-killed": lose_two_sentinels_and_master,

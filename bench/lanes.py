@@ -118,6 +118,10 @@ class Lane(ABC):
     async def written(self, ledger: Ledger, *, within: float) -> None:
         """Wait until all of it is written again."""
 
+    @abstractmethod
+    async def kill_master(self, ledger: Ledger) -> str:
+        """The fault of that name."""
+
     async def server(self) -> Address | None:
         """A server to begin with, where none of those that a ledger knew may be left."""
         return None
@@ -186,6 +190,18 @@ class Lane(ABC):
         for ledger, before in self._ledgers:
             lost += (await ledger.check(patience=60, at=await self.server())).lost_confirmed - before
         return lost
+
+    # --- faults that are the same
+
+    async def kill_operator(self, _: Ledger) -> str:
+        """The operator killed with -9."""
+        async with self.no_operator():
+            return "operator"
+
+    async def kill_operator_and_master(self, ledger: Ledger) -> str:
+        """The operator killed with -9, and a master while there is none."""
+        async with self.no_operator():
+            return "operator, " + await self.kill_master(ledger)
 
     # --- means of the faults
 
