@@ -75,3 +75,13 @@ def test_results_are_counted_by_controller_and_result() -> None:
     for result in ("success", "error", "requeue", "requeue_after"):
         assert f'controller_runtime_reconcile_total{{controller="pods",result="{result}"}} 0.0' in text
     assert 'controller_runtime_max_concurrent_reconciles{controller="pods"} 3.0' in text
+
+
+def test_a_gauge_that_is_asked_for_again_knows_nothing_of_who_was_there_before() -> None:
+    metrics = Metrics()
+    metrics.gauge("shops_open", "Shops.", ["name"]).labels("closed since").set(1)
+
+    metrics.gauge("shops_open", "Shops.", ["name"]).labels("new").set(1)
+
+    said = [line for line in metrics.text().decode().splitlines() if line.startswith("shops_open")]
+    assert said == ['shops_open{name="new"} 1.0']

@@ -150,9 +150,10 @@ class Metrics(Collector):
             self._informers[operator] = weakref.ref(informers)
 
     def gauge(self, name: str, text: str, labels: Sequence[str]) -> Gauge:
-        """An operator's own gauge; the same one when it is asked for again, as after another election."""
+        """An operator's own gauge, without values: asked for again, as after another election, it is emptied."""
         if name not in self._gauges:
             self._gauges[name] = Gauge(name, text, labels, registry=self.registry)
+        self._gauges[name].clear()
         return self._gauges[name]
 
     def text(self) -> bytes:
