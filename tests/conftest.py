@@ -14,8 +14,9 @@ from hack.images.debian import DebianError
 from hack.kubernetes.binaries import SERVERS, BuildError, build
 from hack.kubernetes.controlplane import ControlPlane
 from hack.kubernetes.specs import Programs
+from tests.standstill import Standstill, standstill
 
-__all__ = ["pytest_collection_finish", "real_kubernetes"]
+__all__ = ["pytest_collection_finish", "real_kubernetes", "stood"]
 
 _BUILD_FAILED = pytest.StashKey[BuildError | DebianError]()
 
@@ -55,6 +56,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for file, outcomes in counts.items():
         said = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items() if outcome)
         terminalreporter.write_line(f"{seconds[file]:6.1f} s  {file}: {said}")
+
+
+@pytest.fixture
+def stood() -> Iterator[Standstill]:
+    """How long the machine stood still during this test, for those that hold the product to a time."""
+    with standstill() as watch:
+        yield watch
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from bench import cache
 
 
 def test_a_few_pods_are_listed_watched_and_weighed(capsys: pytest.CaptureFixture[str]) -> None:
-    cache.main(["--pods", "60", "--rate", "100", "--seconds", "1"])
+    cache.main(["--pods", "60", "--rate", "100", "--seconds", "3"])
 
     figures = json.loads(capsys.readouterr().out)
     assert figures["pods"] == 60

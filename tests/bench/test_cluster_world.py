@@ -168,7 +168,7 @@ async def real(tmp_path: Path) -> AsyncIterator[Trio]:
             )
             stack.push_async_callback(process.wait)
             stack.callback(process.kill)
-        trio = Trio(Dial(reply_timeout=5.0), ips)
+        trio = Trio(Dial(connect_timeout=10.0, reply_timeout=10.0), ips)
         end = monotonic() + DEADLINE
         while not trio.ids:
             try:

@@ -66,7 +66,7 @@ class Both:
     def __init__(self, world: World, ips: dict[str, str]) -> None:
         self.ips = ips
         self.compared: Counter[str] = Counter()
-        self._real, self._model = Dial(reply_timeout=5.0), _ModelDial(world)
+        self._real, self._model = Dial(connect_timeout=10.0, reply_timeout=10.0), _ModelDial(world)
         self._ids: dict[str, str] = {}
 
     async def say(self, who: str, command: str, *, password: str | tuple[str, ...] = "") -> None:
@@ -339,16 +339,18 @@ redis-1 INFO replication
 """,
     "sentinels hear of replicas and of each other, and fail over": BIRTH
     + WATCH
-    + """
+    + f"""
 look
 redis-2 CONFIG SET slave-priority 0
 sentinel-0 SENTINEL SLAVES mymaster
 sentinel-1 SENTINEL SLAVES mymaster
 sentinel-2 SENTINEL SLAVES mymaster
+sentinel-0 SENTINEL DEBUG INFO-PERIOD 2000 PING-PERIOD 1000
 sentinel-0 SENTINEL FAILOVER mymaster
 redis-1 ROLE
+sentinel-0 {QUICK}
 redis-0 SET lost write
-redis-0 SLAVEOF {redis-1} 6379
+redis-0 SLAVEOF {{redis-1}} 6379
 redis-0 ROLE
 redis-2 ROLE
 redis-0 DBSIZE

@@ -15,6 +15,7 @@ import pytest_asyncio
 from hack.kubernetes.controlplane import ControlPlane
 from hack.released import NAMESPACE, a_leader, frozen, holder, operators, struck, writes_of
 from tests.charts.helm import CHART, Helm, Provided, processes, tell
+from tests.standstill import Standstill
 
 from mooring.kube import NotFound
 from mooring.kube.objects.apps import StatefulSet
@@ -62,7 +63,7 @@ async def demo(bed: Bed | ClusterBed, name: str) -> RedisStage:
 
 
 async def test_a_release_is_upgraded_and_scaled_and_hands_over_while_its_cluster_runs_on(
-    bed: Bed | ClusterBed, helm: Helm, release: str, request: pytest.FixtureRequest
+    bed: Bed | ClusterBed, helm: Helm, release: str, stood: Standstill, request: pytest.FixtureRequest
 ) -> None:
     listed = (await helm.releases())[release]
     assert listed["status"] == "deployed"
@@ -81,7 +82,7 @@ async def test_a_release_is_upgraded_and_scaled_and_hands_over_while_its_cluster
         assert len({pod.spec.node_name for pod in pods if pod.spec}) == 2
 
     orderly = await struck(bed, signal.SIGTERM)
-    assert orderly < 1.0
+    assert orderly - stood.within(orderly) < 1.0
     # The container comes back in place before it is killed again.
     killed = await struck(bed, signal.SIGKILL)
     tell(f"handed over in {orderly:.2f} s by SIGTERM, in {killed:.1f} s by SIGKILL")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import shutil
 import signal
 import socket
@@ -348,8 +349,8 @@ def open_pidfds(pids: Sequence[int]) -> Iterator[list[int]]:
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port of loopback that nobody listens on now, below the range from which outgoing connections take theirs."""
+    while True:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port := random.randrange(20000, 32000)))
+            return port

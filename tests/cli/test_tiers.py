@@ -15,8 +15,10 @@ from mooring.local.node import rootless
 SLOW = """
 import os, pathlib, sys, time
 nice = lambda: str(os.getpriority(os.PRIO_PROCESS, 0))
-pathlib.Path("begun").write_text(nice())
-time.sleep(0.5)
+pathlib.Path("begun").write_text(begun := nice())
+until = time.monotonic() + (30 if os.geteuid() == 0 else 0.5)
+while nice() == begun and time.monotonic() < until:
+    time.sleep(0.01)
 pathlib.Path("built").write_text(" ".join([*sys.argv[1:], nice()]))
 """
 

@@ -69,8 +69,12 @@ async def test_the_life_of_a_release(version: str, plane: Running) -> None:
     await helm("rollback", version, "2", *wait)
     history = json.loads(await helm("history", version, "-o", "json"))
     assert [one["status"] for one in history] == ["superseded", "superseded", "failed", "deployed"]
-    pods = (await plane.kubectl("get", "pods", "-l", f"app={version}", "-o", "name")).fine().split()
-    assert len(pods) == 2
+    async with asyncio.timeout(60):  # that of the broken release is not waited for by helm
+        while (
+            len((await plane.kubectl("get", "pods", "-l", f"app={version}", "-o", "name")).fine().split())
+            != 2
+        ):
+            await asyncio.sleep(0.1)
 
     assert "uninstalled" in await helm("uninstall", version, "--wait")
     left = await plane.kubectl("get", "deployments,services,configmaps,jobs", "-o", "name")

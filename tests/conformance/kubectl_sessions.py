@@ -143,7 +143,7 @@ SESSIONS: Mapping[str, Sequence[Invocation]] = {
         "get -f {dir}/all -o name",
         "get events",
         "events",
-        "get pods -w --request-timeout=1s -o name",
+        "get pods -w --request-timeout=3s -o name",
     ),
     "describe and explain": _lines(
         "apply -f {dir}/all -f {dir}/pod.yaml",
@@ -220,7 +220,7 @@ SESSIONS: Mapping[str, Sequence[Invocation]] = {
         "get hpa",
         "rollout pause deploy web",
         "rollout resume deploy web",
-        "rollout status deploy web --timeout=1s",
+        "rollout status deploy web --timeout=3s",
         "rollout history deploy web",
         "rollout undo deploy web",
         "rollout restart deploy web",

@@ -24,6 +24,7 @@ from tests.operators.redis.cluster import stage as rec
 from mooring.local.node.images import Catalog
 from mooring.operators.registry import Operator
 from mooring.runtime import configure_logging
+from mooring.runtime.log import Secrets, secrets
 from mooring.testing.bed import Bed, KubernetesBed
 from mooring.testing.redis import RedisStage, manifest
 
@@ -67,12 +68,14 @@ def real_kubernetes() -> Iterator[Path]:
 def _logging() -> Iterator[None]:
     """One line per message: pretty tracebacks take seconds of the event loop.
 
-    Nothing of it outlives the module: tests of other files, in the same process, read what is logged.
+    Nothing of it outlives the module, passwords like "first" neither: tests of other files, in the same process, read
+    what is logged.
     """
     configure_logging(level="warning", json=True)
     structlog.configure(cache_logger_on_first_use=False)
     yield
     structlog.reset_defaults()
+    vars(secrets).update(vars(Secrets()))
 
 
 @pytest.fixture

@@ -37,14 +37,16 @@ async def test_a_change_that_takes_too_long_is_failed_harms_nothing_and_ends_wel
         try:
             await stage.patch({"replicas": 8})
 
-            async def failed() -> bool:
-                return (await stage.status()).phase == "Failed"
-
-            await stage.bed.until(failed, "it takes too long", within=60)
             status = await stage.status()
+
+            async def failed() -> bool:
+                nonlocal status
+                status = await stage.status()
+                return status.phase == "Failed" and "7 of 8 nodes answer" in (status.reason or "")
+
+            await stage.bed.until(failed, "it takes too long, and says who does not answer", within=60)
             assert status.reason_type == "UpgradeFailed"
             assert (status.reason or "").startswith("still ")
-            assert "7 of 8 nodes answer" in (status.reason or "")
             assert before <= {pod.metadata.uid for pod in await stage.pods()}
             assert {
                 pod: slots for pod, slots in owned.items() if (await stage.me(pod)).slots == slots

@@ -13,6 +13,7 @@ import pytest
 from bench.safety import CASES, Case, Safety
 from bench.soak import soak, soak_on
 from tests.embedded.conftest import MakeCluster
+from tests.standstill import Standstill
 
 from mooring.kube import Object
 from mooring.kube.objects.apps import StatefulSet
@@ -120,7 +121,9 @@ async def test_every_key_survives_ten_times(cluster: MakeCluster, case: Case) ->
 # --- hung and cut off --------------------------------------------------------------------------------------
 
 
-async def test_a_hung_master_is_replaced_and_follows_when_it_thaws(cluster: MakeCluster) -> None:
+async def test_a_hung_master_is_replaced_and_follows_when_it_thaws(
+    cluster: MakeCluster, stood: Standstill
+) -> None:
     stage = await cluster()
     old = await stage.master()
     async with stage.writing(patience=0.3) as ledger:
@@ -135,13 +138,13 @@ async def test_a_hung_master_is_replaced_and_follows_when_it_thaws(cluster: Make
         await writes_go_on(stage, ledger)
 
     unharmed(await ledger.check())
-    assert gap < 1.5 + 3.0, "down-after and the sentinels' own time limit for a fail-over"
+    assert gap - stood.within(gap) < 1.5 + 3.0, "down-after and the sentinels' own time limit for a fail-over"
     assert await stage.master() == new
     assert stage.pid(old) == pid, "it was not restarted"
 
 
 async def test_a_briefly_hung_master_stays_master(cluster: MakeCluster) -> None:
-    stage = await cluster()
+    stage = await cluster(sentinel_settings=())  # five seconds, so that 0.7 are brief on a busy machine too
     master = await stage.master()
     async with stage.writing() as ledger:
         stage.kill(master, signal.SIGSTOP)
@@ -212,7 +215,7 @@ async def test_deleted_children_come_back_at_once(cluster: MakeCluster, kind: ty
     assert await stage.kept(await stage.master(), 1000) == 1000
 
 
-async def test_a_deleted_master_hands_over_before_it_goes(cluster: MakeCluster) -> None:
+async def test_a_deleted_master_hands_over_before_it_goes(cluster: MakeCluster, stood: Standstill) -> None:
     stage = await cluster()
     old = await stage.master()
     async with stage.writing() as ledger:
@@ -225,7 +228,7 @@ async def test_a_deleted_master_hands_over_before_it_goes(cluster: MakeCluster) 
     report = await ledger.check()
     unharmed(report)
     assert report.lost_acknowledged == 0
-    assert gap <= 1.5
+    assert gap - stood.within(gap) <= 1.5
     last = (await stage.status()).last_failover
     assert last is not None
     assert last.cause == "Planned"

@@ -36,8 +36,12 @@ async def test_services_by_role_follow_the_master(cluster: MakeCluster) -> None:
     stage = await cluster()
     old = await stage.master()
     assert (await roles(stage))[old] == "master"
-    assert await role_behind(stage, stage.names.master) == "master"
-    assert await role_behind(stage, stage.names.replica) == "slave"
+
+    async def apart() -> bool:
+        there = [await role_behind(stage, one) for one in (stage.names.master, stage.names.replica)]
+        return there == ["master", "slave"]
+
+    await stage.bed.until(apart, "each Service leads to its role")
 
     await stage.restarted({old: stage.kill(old)})
     await stage.exact()

@@ -1,13 +1,14 @@
 """A program that leads or stands by and, while it leads, writes all the time; for test_handover.py.
 
 One line of output per happening: the moment on the monotonic clock (shared by all processes of a machine)
-and what happened: ``warm``, ``leading``, ``fenced``, ``lost``. SIGTERM stops it in order; SIGUSR1 blocks its
+and what happened: ``standing`` by, ``wrote``, ``fenced``, ``lost``. SIGTERM stops it in order; SIGUSR1 blocks its
 event loop for twice the lease, as a careless reconcile would. A fourth argument is a number of shards.
 """
 
 from __future__ import annotations
 
 import asyncio
+import io
 import signal
 import sys
 import time
@@ -24,6 +25,15 @@ LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS = 3.0, 2.0, 0.4
 def say(what: str) -> None:
     sys.stdout.write(f"{time.monotonic():.6f} {what}\n")
     sys.stdout.flush()
+
+
+class Log(io.StringIO):
+    """Says that this one stands by: the elector alone knows since when it counts the other's time."""
+
+    def write(self, text: str) -> int:
+        if "standing by" in text:
+            say("standing")
+        return sys.stderr.write(text)
 
 
 async def write(manager: Manager, namespace: str) -> None:
@@ -49,7 +59,7 @@ async def write(manager: Manager, namespace: str) -> None:
 
 
 async def main(kubeconfig: str, name: str, namespace: str, shards: str = "0") -> int:
-    configure_logging(level="warning")
+    configure_logging(stream=Log())
     client = Client(HttpTransport(Config.load(Path(kubeconfig))))
     election = Election(
         "handover",

@@ -68,12 +68,14 @@ async def test_requests_of_the_thread_are_counted_by_the_main_loop() -> None:
 
 async def test_a_loop_that_never_turns_again_loses_its_lease() -> None:
     api, fence = FakeApi(), Fence()
-    threaded = elector(api, fence, stuck=0.3)
+    threaded = elector(api, fence, stuck=1.5)
     await threaded.acquire()
     keeping = asyncio.create_task(threaded.keep())
     await asyncio.sleep(0.25)
     assert fence.open
-    time.sleep(0.8)  # noqa: ASYNC251
+    end = time.monotonic() + 20
+    while fence.open and time.monotonic() < end:
+        time.sleep(0.01)  # noqa: ASYNC251
     left = fence.left
     assert left <= 0, "closed before this loop could do anything"
     with pytest.raises(LeaseLost, match="event loop has not turned"):

@@ -355,14 +355,14 @@ async def test_a_handler_that_hangs_is_answered_for_within_the_callers_time_whil
 
     async with serving(review) as asked:
         started = time.monotonic()
-        slow = asyncio.create_task(asked.post(admission(name="slow"), timeout="1000ms"))
+        slow = asyncio.create_task(asked.post(admission(name="slow"), timeout="4000ms"))
         await hangs.wait()
         assert (await asked.review())["allowed"] is True
         assert not slow.done()
         status, text = await slow
         assert status == 504
-        assert "0.9 s" in text
-        assert time.monotonic() - started < 4
+        assert "3.6 s" in text
+        assert time.monotonic() - started < 7
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,8 @@ PATHS = {
 }
 #: How long nothing must happen before a side counts as at rest, in seconds.
 REST = 0.6
+#: Seconds between two looks.
+LOOK = 0.1
 WHEN = "2029-12-31T23:00:00Z"
 
 
@@ -97,18 +99,19 @@ class Side:
 
     async def rest(self, act: str) -> None:
         """Wait until nothing changes any more, and keep what is there."""
-        last, since = "", 0.0
+        last, since, looks = "", 0.0, 0
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(30):
             while True:
                 found = {kind: await self.list(kind) for kind in self.kinds}
                 text = json.dumps(found, sort_keys=True)
                 now = loop.time()
+                looks += 1
                 if text != last:
-                    last, since = text, now
-                elif now - since > self.quiet:
+                    last, since, looks = text, now, 0
+                elif now - since > self.quiet and looks * LOOK >= self.quiet:  # not while all stood still
                     break
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(LOOK)
         self.states.append((act, normal(found)))
 
     async def settle(self, act: str) -> None:

@@ -223,8 +223,12 @@ class Side:
                 if all((item.get("status") or {}).get("conditions") for item in found.values()):
                     break
                 await asyncio.sleep(0.1)
-        await asyncio.sleep(1.0)  # events are sent a moment later
-        events = (await self.call("GET", CORE + "/events?limit=1000"))["items"]
+        events: list[Json] = []
+        looks = 0
+        while looks < 10:  # events are sent a moment later
+            await asyncio.sleep(0.1)
+            before, events = events, (await self.call("GET", CORE + "/events?limit=1000"))["items"]
+            looks = looks + 1 if events == before else 0
         targets = {item["metadata"]["name"]: item for item in (await self.call("GET", GADGETS))["items"]}
         return {
             name: {

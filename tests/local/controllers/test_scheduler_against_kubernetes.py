@@ -108,15 +108,16 @@ class Side:
 
     async def seen(self) -> Json:
         """What has become of everything, when nothing changes any more."""
-        last, since = "", 0.0
+        last, since, looks = "", 0.0, 0
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(30):
             while True:
                 found = await self._seen()
                 text = json.dumps(found, sort_keys=True)
+                looks += 1
                 if text != last:
-                    last, since = text, loop.time()
-                elif loop.time() - since > 1.2:
+                    last, since, looks = text, loop.time(), 0
+                elif loop.time() - since > 1.2 and looks >= 12:  # not while all stood still
                     return found
                 await asyncio.sleep(0.1)
 

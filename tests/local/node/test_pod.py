@@ -13,7 +13,7 @@ import pytest
 
 from mooring.kube.object import decode, to_dict
 from mooring.kube.objects.core import Pod
-from mooring.local.node.cleanup import end_leftovers
+from mooring.local.node.cleanup import leftover_processes
 from mooring.local.node.images import exporter_image
 from mooring.local.node.logs import read
 from mooring.local.node.pod import PodWorker
@@ -440,8 +440,11 @@ async def test_the_environment_is_not_among_the_arguments_others_can_read(tmp_pa
 
 async def test_a_restarted_agent_starts_the_containers_again_and_counts_it(tmp_path: Path) -> None:
     async with Lab(tmp_path) as lab:
-        worker = lab.run(pod(containers=[{"command": FOREVER}]))
+        deaf = "trap '' TERM; echo deaf; while :; do sleep 0.05; done"
+        worker = lab.run(pod(containers=[{"command": ["sh", "-c", deaf]}]))
         await lab.phase("Running")
+        while "deaf" not in await log_of(worker):
+            await asyncio.sleep(0.02)
         known = lab.client.objects["web"]
         worker.shut_down(0)
         await worker.ended.wait()
@@ -478,8 +481,7 @@ async def test_a_pod_that_ends_while_it_starts_leaves_no_process(
         for number in range(10):
             worker = lab.run(pod(f"web-{number}", containers=[{"command": FOREVER}]))
             await asyncio.wait_for(worker.ended.wait(), 20)
-        left = await asyncio.to_thread(end_leftovers, tmp_path)
-        assert left == []
+        await until(lambda: leftover_processes(tmp_path) == [])
 
 
 async def test_a_pod_that_waits_sends_no_status_again_and_again(tmp_path: Path) -> None:

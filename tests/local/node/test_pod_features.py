@@ -337,8 +337,10 @@ async def test_capabilities_are_dropped_and_added(tmp_path: Path) -> None:
 
 async def test_a_sidecar_that_ends_is_started_again_and_the_pod_completes(tmp_path: Path) -> None:
     async with Lab(tmp_path) as there:
-        sidecar = sh("test -e /v/once && exec sleep 100; touch /v/once; exit 1", name="side")
-        main = sh("until test -e /v/once && sleep 0.3; do sleep 0.02; done")
+        sidecar = sh(
+            "test -e /v/once && { touch /v/again; exec sleep 100; }; touch /v/once; exit 1", name="side"
+        )
+        main = sh("until test -e /v/again; do sleep 0.02; done")
         for each in (sidecar, main):
             each["volumeMounts"] = [{"name": "v", "mountPath": "/v"}]
         sidecar["restartPolicy"] = "Always"

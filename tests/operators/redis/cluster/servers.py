@@ -76,7 +76,7 @@ class Servers:
         self._pod: dict[int, int] = {}
         self.pods = 0
         self.recorded = Recorded()
-        self.dial = Dial(connect_timeout=0.5, reply_timeout=10.0)
+        self.dial = Dial(connect_timeout=10.0, reply_timeout=10.0)
 
     # --- processes
 

@@ -32,7 +32,7 @@ class Start:
         self.data = home / "data"
         self.address = Address(f"127.{random.randint(10, 250)}.{random.randint(0, 250)}.1", 6379)
         self._home = home
-        self._dial = Dial(connect_timeout=0.5, reply_timeout=5.0)
+        self._dial = Dial(connect_timeout=10.0, reply_timeout=10.0)
         (home / "conf").mkdir()
         (home / "conf" / "defaults.conf").write_text(DEFAULTS)
         (home / "conf" / "forced.conf").write_text("protected-mode no\n")

@@ -41,6 +41,8 @@ from mooring.operators.redis.sentinel.topology import Server, Topology, read_ser
 
 __all__ = ["Cluster", "Container", "Operator", "cluster"]
 
+#: Of the test itself, for which no answer is late; nobody asks a server so that is stopped.
+PATIENT = Dial(connect_timeout=10.0, reply_timeout=10.0)
 SETTINGS = {"down-after-milliseconds": "1500", "failover-timeout": "3000", "parallel-syncs": "2"}
 
 
@@ -250,12 +252,11 @@ class Cluster:
         return [one.pod() for one in self.sentinels.values()]
 
     async def server(self, name: str) -> Server:
-        async with Dial().link(Address(self.redis[name].ip, 6379), password=self.password) as link:
+        async with PATIENT.link(Address(self.redis[name].ip, 6379), password=self.password) as link:
             return await read_server(link, keys=["min-slaves-to-write", "hz", "appendonly"])
 
     async def call(self, name: str, *words: str | int) -> object:
-        dial = Dial(reply_timeout=10)
-        async with dial.link(Address(self.redis[name].ip, 6379), password=self.password) as link:
+        async with PATIENT.link(Address(self.redis[name].ip, 6379), password=self.password) as link:
             return await link.call(*words)
 
     def sentinel_addresses(self) -> list[Address]:
