@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["pairs", "parse_info"]
+__all__ = ["keys_of", "pairs", "parse_info"]
+
+
+_DB: Final = re.compile(r"db\d+$")
+_KEYS: Final = re.compile(r"\bkeys=(\d+)")
 
 
 def parse_info(text: str) -> dict[str, str]:
     """The fields of INFO."""
     pairs = (line.split(":", 1) for line in text.splitlines() if ":" in line and not line.startswith("#"))
     return {name: value.strip() for name, value in pairs}
+
+
+def keys_of(info: Mapping[str, str]) -> int:
+    """How many keys a server has, in all of its databases."""
+    return sum(
+        int(found[1]) for name, value in info.items() if _DB.match(name) and (found := _KEYS.search(value))
+    )
 
 
 def pairs(answer: Any) -> dict[str, str]:

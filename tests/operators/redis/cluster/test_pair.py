@@ -21,6 +21,7 @@ from mooring.operators.redis.cluster.moves import (
 from mooring.operators.redis.cluster.plan import next_step
 from mooring.operators.redis.cluster.topology import Node, Seen, Server
 from mooring.operators.redis.dial import Address
+from mooring.operators.redis.info import keys_of, parse_info
 from mooring.operators.redis.pods import Pod
 from mooring.operators.redis.sentinel.topology import GATE
 
@@ -153,3 +154,8 @@ def test_a_pair_turns_back_when_its_new_pod_does_not_come_up() -> None:
     verdict = next_step(look(of_revision(node(0, leads=True), "old"), bad, revision="new"))
     assert isinstance(verdict, RestoreTemplate)
     assert verdict.revision == "old"
+
+
+def test_the_keys_of_every_database_count() -> None:
+    said = "# Keyspace\r\ndb1:keys=3,expires=0,avg_ttl=0\r\ndb15:keys=20,expires=3,avg_ttl=9,subexpiry=1\r\n"
+    assert keys_of(parse_info(said)) == 23

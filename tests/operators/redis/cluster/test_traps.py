@@ -9,7 +9,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from redis.crc import key_slot
 from tests.operators.redis.cluster.servers import KEYS, Dead, Servers, servers
+from tests.standstill import Standstill
 
 from mooring.operators.redis.cluster.moves import (
     Meet,
@@ -24,6 +26,7 @@ from mooring.operators.redis.cluster.moves import (
 from mooring.operators.redis.cluster.slots import ALL, ranges, shares
 from mooring.operators.redis.cluster.steps import StepFailed, Steps
 from mooring.operators.redis.dial import Address, DialError
+from mooring.testing.ledger_cluster import ClusterLedger
 
 pytestmark = pytest.mark.embedded
 
@@ -294,3 +297,53 @@ async def test_a_replica_whose_votes_are_lost_takes_over_by_itself_if_its_master
                 await Steps(cluster.dial, password="").run(move)
             me = await cluster.me(heir)
             assert (me.slots if me.is_master else 0) == takes
+
+
+async def test_a_shard_changes_hands_again_and_again_under_a_writer_and_loses_nothing(
+    cluster: Servers, stood: Standstill
+) -> None:
+    one, *_ = sorted(await cluster.owned())
+    (other,) = (await followers(cluster))[one]
+    ledger = ClusterLedger([cluster.address(one)], rate=200)
+    writing = asyncio.create_task(ledger.write())
+    for master, heir in (
+        (one, other),
+        (other, one),
+    ) * 2:  # the third time nobody may vote, and old votes count
+        id = (await cluster.me(master)).id
+        target = Target(name=f"demo-{heir}", address=cluster.address(heir))
+        with contextlib.suppress(StepFailed):
+            await Steps(cluster.dial, password="").run(Promote(target=target, how="", owner=id, why=""))
+        assert (await cluster.me(heir)).is_master
+        async with asyncio.timeout(10):
+            while (await followers(cluster)).get(heir) != [master]:
+                await asyncio.sleep(0.05)
+        written = ledger.acknowledged
+        async with asyncio.timeout(10):
+            while ledger.acknowledged < written + 100:
+                await asyncio.sleep(0.02)
+    ledger.stop()
+    await writing
+    report = await ledger.check()
+    assert report.lost_acknowledged == 0, report.text()
+    assert report.longest_gap - stood.within(report.longest_gap) < 4.0, report.text()
+
+
+async def test_who_takes_over_in_agreement_has_all_that_its_master_has(cluster: Servers) -> None:
+    master, *_ = sorted(await cluster.owned())
+    (heir,) = (await followers(cluster))[master]
+    me = await cluster.me(master)
+    tag = next(word for word in map(str, range(10_000)) if me.slots >> key_slot(word.encode()) & 1)
+    async with cluster.dial.link(cluster.address(master)) as link:
+        with cluster.frozen(heir):
+            for part in range(50):
+                await link.pipeline([("SET", f"{{{tag}}}:{part}:{at}", "x" * 1000) for at in range(1000)])
+        had = await link.call("DBSIZE")
+    target = Target(name=f"demo-{heir}", address=cluster.address(heir))
+
+    await Steps(cluster.dial, password="")._take_over_in_agreement(
+        Promote(target=target, how="", owner=me.id, why="")
+    )
+
+    assert (await cluster.me(heir)).slots == me.slots
+    assert await cluster.call(heir, "DBSIZE") == had

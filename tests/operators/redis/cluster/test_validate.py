@@ -125,8 +125,12 @@ def scaling(total: int, *entries: tuple[int, str], kind: str = "AssignReceive") 
         (scaling(8, (1, "x")), "x is not a node of this cluster"),
         (scaling(8, (1, "r")), "r is a replica"),
         (scaling(8, (1, "")), "is empty"),
-        (scaling(8, (6000, "a")), "6000 are asked of nodes that have 5461"),
-        (scaling(10, (5000, "a"), (5000, "a")), "5000 are asked of nodes that have 461"),
+        (scaling(8, (1, ",")), "is empty"),
+        (scaling(8, (0, "a")), "no slots are asked for"),
+        (scaling(8, (6000, "a")), "6000 slots are asked of nodes that have 5461"),
+        (scaling(10, (5000, "a"), (5000, "a")), "5000 slots are asked of nodes that have 461"),
+        (scaling(8, (5461, "a")), "a would keep none of its 5461 slots"),
+        (scaling(10, (5460, "a"), (1, "a")), "a would keep none of its 1 slots"),
         (scaling(2, kind="AutoReceive"), "do not turn into one another"),
     ],
 )
@@ -135,7 +139,7 @@ def test_an_assignment_that_does_not_fit_is_refused_before_any_pod_is_made(why: 
 
 
 def test_an_assignment_that_fits_is_accepted() -> None:
-    assert scaling(8, (1000, "a, b")) == ""
+    assert scaling(8, (1000, "a, b,")) == ""
     assert scaling(10, (2000, "a"), (1000, "b,c")) == ""
     assert scaling(8, kind="AutoReceive") == ""
     assert scaling(7) == "", "one node more is one replica more"

@@ -92,7 +92,7 @@ class Promote(Move):
     target: Target
     how: Literal["", "FORCE", "TAKEOVER"]
     owner: str = ""
-    """The id of the master that is known not to serve."""
+    """The id of the master it follows, which agrees or is known not to serve; "" where nobody is asked."""
     slots: Slots = 0
     """Its slots that nobody serves."""
 

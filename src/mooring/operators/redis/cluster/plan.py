@@ -28,7 +28,7 @@ from mooring.operators.redis.cluster.moves import (
 from mooring.operators.redis.cluster.pair import pair
 from mooring.operators.redis.cluster.placement import Place, best_master, choose_masters, matched
 from mooring.operators.redis.cluster.roll import roll, turn_back
-from mooring.operators.redis.cluster.scale import newcomers, scale
+from mooring.operators.redis.cluster.scale import head_of, newcomers, scale
 from mooring.operators.redis.cluster.slots import ALL, Slots, count, shares, show
 from mooring.operators.redis.cluster.topology import Live, Node
 
@@ -427,7 +427,7 @@ def settle(look: Look) -> Verdict | None:
         return None
     marks = look.seen.marks()
     waiting = {mark.slot for _, mark in marks if _may_return(look, mark.peer)}
-    meant = {(at.id, mark.slot): _head(look, mark.peer) for at, mark in marks if mark.outgoing}
+    meant = {(at.id, mark.slot): head_of(look, mark.peer) for at, mark in marks if mark.outgoing}
     halfway: dict[tuple[str, str], Slots] = {}
     for bearer, mark in marks:
         owner = next((id for id, slots in look.seen.owners.items() if slots >> mark.slot & 1), "")
@@ -454,12 +454,6 @@ def _may_return(look: Look, id: str) -> bool:
     """It does not answer now, and its pod may come back under this id."""
     node = look.node_of(id)
     return id not in look.seen.by_id and node is not None and node.server is None
-
-
-def _head(look: Look, id: str) -> str:
-    """The master of a node's shard: itself, or the one it follows since it was dead for a while; "" if unknown."""
-    one = look.seen.by_id.get(id)
-    return "" if one is None else one.master or one.id
 
 
 # --- at rest -----------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from mooring.operators.redis.cluster.look import target_of
@@ -21,12 +20,13 @@ from mooring.operators.redis.cluster.slots import (
     ALL,
     Slots,
     Transfer,
-    assign,
+    after,
     count,
     drain,
     level,
     parse,
     show,
+    take,
 )
 from mooring.operators.redis.cluster.types import SlotPlan, SlotRange
 
@@ -34,7 +34,13 @@ if TYPE_CHECKING:
     from mooring.operators.redis.cluster.look import Look
     from mooring.operators.redis.cluster.topology import Live
 
-__all__ = ["moved_of", "newcomers", "scale"]
+__all__ = ["head_of", "moved_of", "newcomers", "scale"]
+
+
+def head_of(look: Look, id: str) -> str:
+    """The master of a node's shard: itself, or the one it follows since it was dead for a while; "" if unknown."""
+    one = look.seen.by_id.get(id)
+    return "" if one is None else one.master or one.id
 
 
 def newcomers(look: Look) -> list[Live]:
@@ -87,13 +93,14 @@ def _grow(look: Look) -> Verdict | None:
             return Wait(reason="InvalidArgs", message=message, after=10.0, stalled=True)
         # An earlier attempt may have served the first entries: the last ones are for those without slots.
         for one, entry in zip(new, look.wanted.strategies[-len(new) :], strict=True):
-            sources = [name.strip() for name in (entry.from_replicas or "").split(",")]
+            # Whom they named may have been replaced by its replica since.
+            sources = [head_of(look, name) or name for name in entry.sources]
             try:
-                part = assign(owned, target=one.id, number=entry.slots or 0, sources=sources)
+                part = take(owned, target=one.id, number=entry.slots or 0, sources=sources)
             except ValueError as error:
                 message = f"spec.updateStrategy.assignStrategies: {error}; correct the entry"
                 return Wait(reason="InvalidArgs", message=message, after=10.0, stalled=True)
-            owned = _after(owned, part)
+            owned = after(owned, part)
             transfers += part
         return _record(look, "Reshard", transfers)
     return _record(look, "Rebalance", level({**owned, **{one.id: 0 for one in new}}))
@@ -196,14 +203,6 @@ def _record(look: Look, kind: str, transfers: list[Transfer]) -> Record:
         since=look.now,
     )
     return Record(plan=plan, why=f"{kind}: {total} slots")
-
-
-def _after(owned: Mapping[str, Slots], transfers: list[Transfer]) -> dict[str, Slots]:
-    now = dict(owned)
-    for one in transfers:
-        now[one.source] &= ~one.slots
-        now[one.target] = now.get(one.target, 0) | one.slots
-    return now
 
 
 def moved_of(look: Look, plan: SlotPlan) -> int:

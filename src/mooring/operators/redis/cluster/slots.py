@@ -17,6 +17,7 @@ __all__ = [
     "TOTAL",
     "Slots",
     "Transfer",
+    "after",
     "assign",
     "count",
     "drain",
@@ -28,6 +29,7 @@ __all__ = [
     "shares",
     "show",
     "span",
+    "take",
 ]
 
 Slots = int
@@ -136,10 +138,14 @@ def assign(owned: Mapping[str, Slots], *, target: str, number: int, sources: Seq
     """Take ``number`` slots from the named sources in proportion to what they have (AssignReceive).
 
     The largest gives the ceiling of its part, the others the floor; what rounding leaves over comes from the
-    largest again. Raises `ValueError` when they have fewer.
+    largest again. Raises `ValueError` when they have fewer, or none are asked for.
     """
-    order = sorted(dict.fromkeys(sources), key=lambda node: -count(owned.get(node, 0)))
-    total = sum(count(owned.get(node, 0)) for node in order)
+    if unknown := [node for node in sources if node not in owned]:
+        raise ValueError(f"{unknown[0]} is not a master with slots")
+    order = sorted(dict.fromkeys(sources), key=lambda node: -count(owned[node]))
+    total = sum(count(owned[node]) for node in order)
+    if number < 1:
+        raise ValueError("no slots are asked for; a new master gets one at least")
     if number > total:
         raise ValueError(f"{number} slots are asked of nodes that have {total}")
     gives: dict[str, int] = {}
@@ -153,6 +159,24 @@ def assign(owned: Mapping[str, Slots], *, target: str, number: int, sources: Seq
         gives[node] += more
         left -= more
     return _pour([(node, owned[node], gives[node]) for node in order], [(target, number)])
+
+
+def take(owned: Mapping[str, Slots], *, target: str, number: int, sources: Sequence[str]) -> list[Transfer]:
+    """As `assign`, of sources that keep some: one without slots would be the next to be given them."""
+    transfers = assign(owned, target=target, number=number, sources=sources)
+    left = after(owned, transfers)
+    if bare := [node for node in sources if not left[node]]:
+        raise ValueError(f"{bare[0]} would keep none of its {count(owned[bare[0]])} slots; ask for fewer")
+    return transfers
+
+
+def after(owned: Mapping[str, Slots], transfers: Iterable[Transfer]) -> dict[str, Slots]:
+    """Who has which slots once these have moved."""
+    now = dict(owned)
+    for one in transfers:
+        now[one.source] &= ~one.slots
+        now[one.target] = now.get(one.target, 0) | one.slots
+    return now
 
 
 def _filled(have: Mapping[str, int], total: int) -> list[tuple[str, int]]:

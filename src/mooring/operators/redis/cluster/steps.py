@@ -160,14 +160,31 @@ class Steps:
     async def _promote(self, move: Promote) -> None:
         await self._fail_over(move.target, move.how)
         try:
-            await self._until_master(move.target)
+            await self._until_master(move)
         except StepFailed:
-            if move.how != "FORCE" or not await self._still_alone(move):
+            # A vote was lost, or had been given away: who voted in a shard gives none for it for two node timeouts, and
+            # a replica counts the votes of its last election, whose number is too low by now, for four. One whose
+            # master agrees, or is known not to serve, needs none.
+            if move.how == "":
+                await self._take_over_in_agreement(move)
+            elif move.how == "FORCE" and await self._still_alone(move):
+                await self._fail_over(move.target, "TAKEOVER")
+            else:
                 raise
-            # A vote was lost or had been given away, and the replica would ask for others after four node timeouts.
-            # Its master is known not to serve, so it needs none.
-            await self._fail_over(move.target, "TAKEOVER")
-            await self._until_master(move.target)
+            await self._until_master(move)
+
+    async def _take_over_in_agreement(self, move: Promote) -> None:
+        """What the servers do once they have the votes: writes wait, the replica has them all, and takes over."""
+        async with self._link(move.target) as new:
+            heir = (await read_node(new, _POD)).server
+            peer = heir.peers.get(move.owner) if heir is not None else None
+            if heir is None or peer is None or heir.me.master != move.owner:
+                raise StepFailed(f"{move.target.name} does not follow {move.owner} any more")
+            former = Target(name=f"the master of {move.target.name}", address=peer.address, id=move.owner)
+            async with self._link(former) as old, _no_writes(old, heir.version):
+                await _caught_up(old, new, move.target.name)
+                await new.call("CLUSTER", "FAILOVER", "TAKEOVER")
+                await self._until_role(old, "slave", former.name)
 
     async def _still_alone(self, move: Promote) -> bool:
         """It follows that master still and claims no slot that somebody serves: votes may be denied with reason."""
@@ -184,15 +201,25 @@ class Steps:
     async def _fail_over(self, target: Target, how: str) -> None:
         await self._one(target, "CLUSTER", "FAILOVER", *([how] if how else []))
 
-    async def _until_master(self, target: Target) -> None:
-        """A fail-over takes some tens of milliseconds; another step before it is through would disturb it."""
-        for _ in range(40):
-            async with self._link(target) as link:
-                role = await link.call("ROLE")
-            if role[0] == "master":
+    async def _until_master(self, move: Promote) -> None:
+        """A fail-over takes some tens of milliseconds; another step before it is through would disturb it.
+
+        One that claims the slots by a lower number than their former owner's is taken back at once. While a master
+        agrees its clients wait, so it is given up earlier.
+        """
+        seconds = 2.0 if move.how else 1.0
+        for _ in range(int(seconds / 0.05)):
+            async with self._link(move.target) as link:
+                server = (await read_node(link, _POD)).server
+            former = server.peers.get(move.owner) if server is not None else None
+            if (
+                server is not None
+                and server.me.is_master
+                and (former is None or server.me.epoch > former.epoch)
+            ):
                 return
             await asyncio.sleep(0.05)
-        raise StepFailed(f"{target.name} has not become a master within 2 s")
+        raise StepFailed(f"{move.target.name} has not become a master within {seconds:g} s")
 
     async def _forget(self, targets: Sequence[Target], ids: Sequence[str]) -> None:
         async def one(target: Target) -> None:
@@ -219,8 +246,7 @@ class Steps:
     async def _hand_over(self, move: HandOver) -> None:
         """Writes wait, the heir has them all, the two change places, and clients look for the leader anew.
 
-        From 6.2 the servers do it themselves (FAILOVER). Before, writes are refused by a demand for more replicas
-        than there are: an error that clients see, in place of a write that is acknowledged and lost.
+        From 6.2 the servers do it themselves (FAILOVER).
         """
         async with (
             self._dial.link(move.leader.address, password=self._password) as old,
@@ -229,28 +255,13 @@ class Steps:
             if capabilities(move.version).pause_writes:
                 await old.call("FAILOVER", "TO", *move.heir.address, "TIMEOUT", HAND_OVER_MS)
             else:
-                await self._change_places(old, new, move)
+                async with _no_writes(old, move.version):
+                    await _caught_up(old, new, move.heir.name)
+                    await new.call("SLAVEOF", "NO", "ONE")
+                    await old.call("SLAVEOF", *move.heir.address)
             await self._until_role(new, "master", move.heir.name)
             await new.call("CONFIG", "SET", "slave-priority", 100)
             await old.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-
-    async def _change_places(self, old: Link, new: Link, move: HandOver) -> None:
-        kept = await old.call("CONFIG", "GET", "min-slaves-to-write")
-        await old.call("CONFIG", "SET", "min-slaves-to-write", 99)
-        try:
-            offset = (await read_node(old, _POD)).server
-            for _ in range(HAND_OVER_MS // 50):
-                heir = (await read_node(new, _POD)).server
-                if offset is not None and heir is not None and heir.offset >= offset.offset:
-                    break
-                await asyncio.sleep(0.05)
-            else:
-                raise StepFailed(f"{move.heir.name} does not catch up with {move.leader.name}")
-            await new.call("SLAVEOF", "NO", "ONE")
-            await old.call("SLAVEOF", *move.heir.address)
-        finally:
-            value = kept[1] if isinstance(kept, list) else next(iter(kept.values()))
-            await old.call("CONFIG", "SET", "min-slaves-to-write", value)
 
     async def _until_role(self, link: Link, role: str, name: str) -> None:
         for _ in range(HAND_OVER_MS // 50):
@@ -266,6 +277,40 @@ class Steps:
                 await link.call("CONFIG", "SET", "slave-priority", 100)
             else:
                 await link.call("SLAVEOF", move.leader.ip, move.leader.port)
+
+
+@asynccontextmanager
+async def _no_writes(master: Link, version: str) -> AsyncIterator[None]:
+    """Writes wait, at most twice as long as a hand-over may take; before 6.2 they are refused.
+
+    That is by a demand for more replicas than there are: an error that clients see, in place of a write that is
+    acknowledged and lost.
+    """
+    if capabilities(version).pause_writes:
+        await master.call("CLIENT", "PAUSE", 2 * HAND_OVER_MS, "WRITE")
+        try:
+            yield
+        finally:
+            await master.call("CLIENT", "UNPAUSE")
+        return
+    kept = await master.call("CONFIG", "GET", "min-slaves-to-write")
+    await master.call("CONFIG", "SET", "min-slaves-to-write", 99)
+    try:
+        yield
+    finally:
+        value = kept[1] if isinstance(kept, list) else next(iter(kept.values()))
+        await master.call("CONFIG", "SET", "min-slaves-to-write", value)
+
+
+async def _caught_up(old: Link, new: Link, name: str) -> None:
+    """The replica has all that its master has, which takes no writes meanwhile."""
+    master = (await read_node(old, _POD)).server
+    for _ in range(HAND_OVER_MS // 50):
+        heir = (await read_node(new, _POD)).server
+        if master is not None and heir is not None and heir.offset >= master.offset:
+            return
+        await asyncio.sleep(0.05)
+    raise StepFailed(f"{name} does not catch up with its master")
 
 
 async def _each(steps: Sequence[object]) -> None:

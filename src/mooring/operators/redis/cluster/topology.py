@@ -18,7 +18,7 @@ from typing import Final, Literal
 from mooring.operators.redis.cluster.names import REDIS_PORT
 from mooring.operators.redis.cluster.slots import ALL, Slots, span
 from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
-from mooring.operators.redis.info import parse_info
+from mooring.operators.redis.info import keys_of, parse_info
 from mooring.operators.redis.pods import Pod
 
 __all__ = [
@@ -371,7 +371,7 @@ def _server(info: Mapping[str, str], nodes: str, cluster: Mapping[str, str]) -> 
         version=info.get("redis_version", ""),
         clustered=info.get("cluster_enabled") == "1",
         role=role,
-        keys=int(info.get("db0", "keys=0").partition("keys=")[2].partition(",")[0]),
+        keys=keys_of(info),
         offset=int(info.get(offset) or 0),
         master=Address(host, int(info.get("master_port") or 0)) if host else None,
         link_up=role == "master" or info.get("master_link_status") == "up",

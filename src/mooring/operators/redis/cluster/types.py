@@ -59,6 +59,12 @@ class AssignStrategy(Part, frozen=True, kw_only=True):
         str | None, F("Ids of the nodes they come from, joined by commas.", max_length=8192)
     ] = None
 
+    @property
+    def sources(self) -> list[str]:
+        """The ids, each once."""
+        names = (name.strip() for name in (self.from_replicas or "").split(","))
+        return [name for name in dict.fromkeys(names) if name]
+
 
 class UpdateStrategy(Part, frozen=True, kw_only=True):
     """Where new masters get their slots from."""

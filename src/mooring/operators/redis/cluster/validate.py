@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from mooring.actor import differs
 from mooring.kube.objects import apps, meta
 from mooring.operators.redis.cluster.names import REDIS_PORT
-from mooring.operators.redis.cluster.slots import Slots, count
+from mooring.operators.redis.cluster.slots import Slots, after, take
 from mooring.operators.redis.cluster.specs import OURS, Specs
 from mooring.operators.redis.cluster.types import (
     AUTO,
@@ -322,20 +322,19 @@ def invalid_scaling(
     where = "spec.updateStrategy.assignStrategies"
     if len(given) != more:
         return f"{where}: {len(given)} entries for {more} new masters; give one for each"
-    left = {node: count(slots) for node, slots in owned.items()}
+    left = dict(owned)
     for at, one in enumerate(given):
-        sources = [name.strip() for name in (one.from_replicas or "").split(",") if name.strip()]
-        if not sources:
+        if not one.sources:
             return f"{where}[{at}].fromReplicas: is empty; name the nodes that give slots"
-        for name in sources:
-            if name not in left:
+        for name in one.sources:
+            if name not in owned:
                 what = "is a replica" if name in names else "is not a node of this cluster"
                 return f"{where}[{at}].fromReplicas: {name} {what}; status.conditions lists the masters' ids"
-        have = sum(left[name] for name in dict.fromkeys(sources))
-        if (one.slots or 0) > have:
-            return f"{where}[{at}].slots: {one.slots} are asked of nodes that have {have}; ask for fewer"
-        for name in dict.fromkeys(sources):
-            left[name] -= round((one.slots or 0) * left[name] / have) if have else 0
+        try:
+            new = take(left, target=f"new master {at}", number=one.slots or 0, sources=one.sources)
+        except ValueError as error:
+            return f"{where}[{at}].slots: {error}"
+        left = after(left, new)
     return ""
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
-from mooring.operators.redis.info import pairs, parse_info
+from mooring.operators.redis.info import keys_of, pairs, parse_info
 from mooring.operators.redis.passwords import ASKED, Auth, Kept, told_auth
 from mooring.operators.redis.pods import Pod
 
@@ -266,7 +266,7 @@ def server_of(info: Mapping[str, str], config: Mapping[str, str]) -> Server:
         link_down_seconds=max(0, _int(info.get("master_link_down_since_seconds"))),
         priority=_int(priority, 100),
         replicas=tuple(_replicas(info)),
-        keys=sum(_int(_fields(value).get("keys")) for name, value in info.items() if _is_db(name)),
+        keys=keys_of(info),
         persisting=info.get("rdb_bgsave_in_progress") == "1" or info.get("aof_rewrite_in_progress") == "1",
         config=config,
     )
@@ -275,10 +275,6 @@ def server_of(info: Mapping[str, str], config: Mapping[str, str]) -> Server:
 def _replid(text: str) -> str:
     """Redis shows forty zeros for "none"."""
     return "" if not text.strip("0") else text
-
-
-def _is_db(name: str) -> bool:
-    return name.startswith("db") and name[2:].isdigit()
 
 
 def _replicas(info: Mapping[str, str]) -> list[Replica]:
