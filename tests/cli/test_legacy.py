@@ -43,6 +43,22 @@ def test_the_arguments_of_harmonyclouds_manifest_are_accepted_and_put_where_they
     assert options.leader_elect_lease_duration == 30.0
 
 
+def test_the_arguments_of_its_later_manifests_are_accepted_too() -> None:
+    options = parsed(
+        *("--metrics-bind-address=127.0.0.1:8090", "--health-probe-bind-address", ":8091", "--leader-elect"),
+        *(
+            "--cluster.local=a.b",
+            "--feature-gates=",
+            "--skip_headers",
+            "--log_file=/dev/null",
+            "--one_output=true",
+        ),
+    )
+    assert (options.bind, options.metrics_port, options.probe_port) == ("127.0.0.1", 8090, 8091)
+    with pytest.raises(SystemExit):
+        parsed("--metrics-bind-address=metrics")
+
+
 def test_a_port_for_probes_that_is_named_stays() -> None:
     options = parsed("--port=10880", "--probe-port=8082")
     assert (options.metrics_port, options.probe_port) == (10880, 8082)

@@ -35,6 +35,14 @@ _NO_EFFECT: Final = {
     "profiling": "there is no profiler; /debug/tasks on the metrics port shows what is being done",
     "revisionHistoryLimit": "the StatefulSet keeps its revisions",
     "kibanaDomainName": "logs go to standard output",
+    "cluster.local": "the cluster's DNS names are not needed",
+    "feature_gates": "there are none",
+    "skip_headers": "the log has a form of its own",
+    "skip_log_headers": "the log has a form of its own",
+    "add_dir_header": "the log has a form of its own",
+    "one_output": "the log goes to standard error",
+    "log_file": "the log goes to standard error",
+    "log_file_max_size": "the log goes to standard error",
 }
 PROBES: Final = 8081
 """Where probes are answered unless another port is named."""
@@ -65,6 +73,8 @@ def add_legacy_options(parser: argparse.ArgumentParser) -> None:
     hidden("--address", default="")
     hidden("--port", type=int)
     hidden("--leader-elect", nargs="?", const="true", type=_boolean)
+    hidden("--metrics-bind-address", type=_bound)
+    hidden("--health-probe-bind-address", type=_bound)
     hidden("--resync_period", dest="resync_period", type=seconds, default=argparse.SUPPRESS)
     hidden("--version", action="version", version=f"mooring {shown_version()}")
     parser.add_argument("-v", "--v", type=int, dest="verbosity", help=argparse.SUPPRESS)
@@ -82,6 +92,12 @@ def apply_legacy_options(options: argparse.Namespace) -> None:
         options.metrics_port = options.port
         if options.probe_port is None:
             options.probe_port = options.port
+    if options.metrics_bind_address is not None:
+        host, options.metrics_port = options.metrics_bind_address
+        options.bind = host or options.bind
+    if options.health_probe_bind_address is not None:
+        host, options.probe_port = options.health_probe_bind_address
+        options.bind = host or options.bind
     if options.probe_port is None:
         options.probe_port = PROBES
     if options.verbosity is not None and options.verbosity >= DETAILS:
@@ -91,6 +107,14 @@ def apply_legacy_options(options: argparse.Namespace) -> None:
     for name, why in _NO_EFFECT.items():
         if getattr(options, name) is not None:
             log.info("this option has no effect", option=_option(name), why=why)
+
+
+def _bound(text: str) -> tuple[str, int]:
+    """An address as Go binds it, ``:8080`` or ``127.0.0.1:8080``; ``0`` for none."""
+    host, colon, port = text.rpartition(":")
+    if text != "0" and not (colon and port.isdigit() and int(port) < 65536):
+        raise argparse.ArgumentTypeError(f"{text!r} is no address; write :8080 or 127.0.0.1:8080")
+    return host.strip("[]"), int(port)
 
 
 def _boolean(text: str) -> str:

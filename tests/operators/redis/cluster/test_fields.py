@@ -62,6 +62,8 @@ ROWS = [
     Row("finalizers", "foreground", DECIDES, DECIDES),
     Row("finalizers", "background", ANSWERED, ANSWERED),
     Row("repository", "mirror/redis", ROLLS, base={"repository": "redis", "version": "7.0"}),
+    Row("repository", "mirror/", ROLLS),
+    Row("repository", "mirror/redis", ANSWERED, ANSWERED),
     Row("version", "7.2", ROLLS, base={"repository": "redis", "version": "7.0"}),
     Row("version", "6.2", ANSWERED, base={"repository": "redis", "version": "7.0"}),
     Row("updateStrategy.type", "AssignReceive", DECIDES, DECIDES),

@@ -139,4 +139,6 @@ def test_new_pods_bear_what_the_set_selects_by_and_images_begin_with_the_reposit
     assert {labels.get(key) for key in ("app", "component", "app.kubernetes.io/name")} == {"old"}
     assert specs.image == "harbor/library/redis:7.0"
     assert [one.image for one in made.spec.template.spec.containers or ()] == [specs.image]
-    assert Specs(declared, Found()).image == "redis:7.0"
+    assert Specs(cluster(repository="harbor/library"), Found()).image == "redis:7.0", (
+        "of a new one: an image's path"
+    )

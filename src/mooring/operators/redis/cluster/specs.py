@@ -117,8 +117,9 @@ class Specs:
         return self._prefixed(given) if given else image_of(self._spec)
 
     def _prefixed(self, image: str) -> str:
-        """An image as it is named; HarmonyCloud's operator put the repository before every name, without a slash."""
-        return f"{self._spec.repository or ''}{image}" if self.taken_over else image
+        """HarmonyCloud's operator put the repository before every image's name; we do where it ends in a slash."""
+        before = self._spec.repository or ""
+        return before + image if self.taken_over or before.endswith("/") else image
 
     def objects(self) -> list[Object]:
         """Everything the cluster consists of, in the order in which it is made."""

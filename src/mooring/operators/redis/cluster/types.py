@@ -7,7 +7,7 @@ Names of fields, phases and reasons are theirs, those of its later releases too.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from msgspec import field
 
@@ -49,6 +49,7 @@ RATE_ANNOTATION: Final = "mooring.dev/slot-rate"
 SLOWEST: Final = 1 << 20
 """The least it can be: healing waits until the slot under way is empty."""
 TIME: Final = {"type": "string", "format": "date-time"}
+LATER: Final = F("Of HarmonyCloud's later releases; taken as it is, and not written.")
 
 
 class AssignStrategy(Part, frozen=True, kw_only=True):
@@ -138,7 +139,9 @@ class RedisClusterSpec(Part, frozen=True, kw_only=True):
     finalizers: Annotated[
         str | None, F("foreground: the claims go when the cluster is deleted.", max_length=64)
     ] = None
-    repository: Annotated[str | None, F("Path of the image.", max_length=400)] = None
+    repository: Annotated[
+        str | None, F("Path of the image; one that ends in / is put before images.", max_length=400)
+    ] = None
     version: Annotated[str | None, F("Tag of the image.", max_length=128)] = None
     update_strategy: Annotated[UpdateStrategy | None, F("Slots of new masters.")] = None
     pod: Annotated[list[RedisClusterPod] | None, F("One entry: the redis instances.", max_items=10)] = None
@@ -211,6 +214,13 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
     reason_type: Annotated[str | None, F("What is in the way, in a word.")] = None
     conditions: Annotated[list[NodeCondition] | None, F("One per redis node.")] = None
     formed_cluster_before: Annotated[bool | None, F("All slots have had an owner.")] = None
+    history_reasons: Annotated[list[Any] | None, LATER] = None
+    exporter_addr: Annotated[str | None, LATER] = None
+    exporter_domain_name: Annotated[str | None, LATER] = None
+    sentinel_phase: Annotated[str | None, LATER] = None
+    sentinel_replicas: Annotated[int | None, LATER] = None
+    sentinel_conditions: Annotated[list[Any] | None, LATER] = None
+    collision_count: Annotated[int | None, LATER] = None
     leader: Annotated[str | None, F("The pod that leads a pair.")] = None
     slot_plan: Annotated[SlotPlan | None, F("A move of slots under way.")] = None
     observed_generation: Annotated[int | None, F("The generation this speaks of.")] = None

@@ -86,6 +86,9 @@ def warnings(cluster: RedisCluster) -> list[str]:
     shared = kept is not None and bool(kept.type)
     rolling = pod.update_strategy.rolling_update if pod.update_strategy else None
     notes = {
+        "spec.repository": bool(spec.repository and pod.middleware_image)
+        and not (spec.repository or "").endswith("/")
+        and "not used, since spec.pod[0].middlewareImage names the image; one that ends in / is put before it",
         "spec.pod[0].initImage": bool(pod.init_image)
         and "not needed any more; the redis image fills in the template",
         "spec.finalizers": goes not in ("", FOREGROUND)
