@@ -26,7 +26,7 @@ from mooring.operators.redis.cluster.moves import (
     Unfollow,
 )
 from mooring.operators.redis.cluster.slots import each
-from mooring.operators.redis.cluster.topology import read_node
+from mooring.operators.redis.cluster.topology import Server, read_node
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused, Unreachable
 from mooring.operators.redis.pods import Pod
 from mooring.operators.redis.versions import capabilities
@@ -277,6 +277,12 @@ class Steps:
                 await link.call("CONFIG", "SET", "slave-priority", 100)
             else:
                 await link.call("SLAVEOF", move.leader.ip, move.leader.port)
+
+
+def _outranked(server: Server, owner: str) -> bool:
+    """Its former master still claims the slots, by a number that is as high: others take that one's word."""
+    former = server.peers.get(owner)
+    return former is not None and former.is_master and former.epoch >= server.me.epoch
 
 
 @asynccontextmanager
