@@ -211,12 +211,7 @@ class Steps:
         for _ in range(int(seconds / 0.05)):
             async with self._link(move.target) as link:
                 server = (await read_node(link, _POD)).server
-            former = server.peers.get(move.owner) if server is not None else None
-            if (
-                server is not None
-                and server.me.is_master
-                and (former is None or server.me.epoch > former.epoch)
-            ):
+            if server is not None and server.me.is_master and not _outranked(server, move.owner):
                 return
             await asyncio.sleep(0.05)
         raise StepFailed(f"{move.target.name} has not become a master within {seconds:g} s")
