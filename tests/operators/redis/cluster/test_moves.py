@@ -7,6 +7,9 @@ import random
 import pytest
 from tests.operators.redis.cluster.servers import KEYS, Servers
 
+from mooring.operators.redis.cluster import steps
+from mooring.operators.redis.cluster.topology import Server, parse_nodes
+
 
 async def exact(cluster: Servers, *sizes: int) -> None:
     """All slots, no mark, every key where its slot is and nowhere else."""
@@ -42,3 +45,19 @@ async def test_a_move_goes_on_with_the_replica_of_a_side_that_is_gone(cluster: S
     await cluster.operate(8)
 
     await exact(cluster, 4096, 4096, 4096, 4096)
+
+
+def test_who_claims_slots_by_a_number_that_is_too_low_has_not_taken_over() -> None:
+    """As a replica does that counts the votes of an election that it won before: others take the former master's word."""
+    mine = "{me} 10.0.0.4:6379@16379 myself,master - 0 0 {epoch} connected 0-5460"
+    theirs = "{former} 10.0.0.1:6379@16379 {role} 0 0 8 connected"
+    ids = {"me": "a" * 40, "former": "b" * 40}
+
+    def outranked(epoch: int, role: str) -> bool:
+        lines = (mine.format(epoch=epoch, **ids), theirs.format(role=role.format(**ids), **ids))
+        return steps._outranked(Server(view=parse_nodes("\n".join(lines))), ids["former"])
+
+    assert outranked(7, "master -")
+    assert outranked(8, "master -")
+    assert not outranked(9, "master -")
+    assert not outranked(8, "slave {me}"), "beside a replica stands its master's number"
