@@ -116,7 +116,7 @@ class _ModelDial(Dial):
         super().__init__()
         self._world = world
 
-    def _connection(self, address: Address, reply_timeout: float) -> Any:
+    def _connection(self, address: Address, reply_timeout: float, **_: Any) -> Any:
         return Connection(self._world, address)
 
 

@@ -12,8 +12,9 @@ from tests.embedded.conftest import Make
 from tests.operators.redis.cluster.stage import Stage
 
 from mooring.kube import MergePatch
-from mooring.kube.objects.core import ConfigMap, Pod
+from mooring.kube.objects.core import ConfigMap, Node, Pod
 from mooring.kube.objects.meta import ObjectMeta
+from mooring.kube.quantity import parse_quantity
 from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterStatus
 from mooring.testing.bed import Bed
 
@@ -139,3 +140,92 @@ async def test_a_wrong_total_leaves_a_running_cluster_alone(make: Make) -> None:
     assert status.phase == "Running"
     assert "give 2 or 6" in (status.reason or "")
     assert len(await stage.pods()) == 6
+
+
+# --- corrected -------------------------------------------------------------------------------------------
+
+GOOD: dict[str, Any] = {
+    "middlewareImage": "redis:7.0",
+    "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
+}
+BAD: dict[str, Any] = {**GOOD, "middlewareImage": "nosuch:1.0"}
+
+
+async def says(stage: Stage, *words: str) -> None:
+    async def said() -> bool:
+        reason = (await stage.status()).reason or ""
+        return all(word in reason for word in words)
+
+    await stage.bed.until(said, f"it says {words}")
+
+
+async def uids(stage: Stage) -> dict[str, str | None]:
+    return {pod.metadata.name or "": pod.metadata.uid for pod in await stage.pods()}
+
+
+async def test_an_image_that_does_not_exist_is_named_and_a_corrected_one_starts(make: Make) -> None:
+    stage = await make(pod=BAD, exact=False)
+    await says(stage, "ImagePull")
+    conditions = (await stage.status()).conditions or []
+    assert any("spec.pod[0].middlewareImage" in (one.message or "") for one in conditions)
+
+    await stage.patch({"pod": [GOOD]})
+    await stage.exact(6)
+
+
+async def test_the_corrected_image_of_a_pair_starts(make: Make) -> None:
+    stage = await make(replicas=2, pod=BAD, exact=False)
+    await says(stage, "0 of 2 nodes", "ImagePull")
+
+    await stage.patch({"pod": [GOOD]})
+
+    async def running() -> bool:
+        status = await stage.status()
+        return status.phase == "Running" and status.replicas == 2
+
+    await stage.bed.until(running, "the pair runs", within=60)
+
+
+async def test_the_number_of_nodes_is_corrected_before_the_first_ones_run(make: Make) -> None:
+    stage = await make(pod=BAD, exact=False)
+    await says(stage, "ImagePull")
+
+    await stage.patch({"replicas": 8})
+
+    async def eight() -> bool:
+        return len(await stage.pods()) == 8
+
+    await stage.bed.until(eight, "there are eight pods")
+    await stage.patch({"pod": [GOOD]})
+    await stage.exact(8)
+
+
+async def test_a_pair_and_a_cluster_do_not_turn_into_one_another_before_they_run(make: Make) -> None:
+    stage = await make(replicas=2, pod=BAD, exact=False)
+    await says(stage, "0 of 2 nodes", "ImagePull")
+    await stage.patch({"replicas": 6})
+    await says(stage, "do not turn into one another", "put 2 back")
+    assert len(await stage.pods()) == 2
+
+
+async def test_new_nodes_that_find_no_place_come_with_smaller_resources_and_old_ones_serve_on(
+    make: Make, plane: Bed
+) -> None:
+    node = next(iter((await plane.client.list(Node)).items))
+    room = (node.status.allocatable if node.status else None) or {}
+    part = int(parse_quantity(room["cpu"]) * 1000) * 2 // 13  # six find a place, and a seventh does not
+    large = {**GOOD, "resources": {"requests": {"cpu": f"{part}m", "memory": "16Mi"}}}
+    # Nothing but a template that is rolled out would replace old pods, and here the user does that.
+    by_hand = {"updateStrategy": {"type": "OnDelete"}}
+    stage = await make(pod={**large, **by_hand})
+    await stage.fill(500)
+    before = await uids(stage)
+
+    await stage.patch({"replicas": 8})
+    await says(stage, "Unschedulable")
+    await stage.patch({"pod": [{**GOOD, **by_hand}]})
+    await stage.exact(8, within=90)
+
+    after = await uids(stage)
+    assert {name: after[name] for name in before} == before
+    assert await stage.kept(500) == 500

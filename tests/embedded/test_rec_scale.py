@@ -6,8 +6,9 @@ import pytest
 from tests.embedded.conftest import Make
 from tests.operators.redis.cluster.stage import Stage
 
+from mooring.kube import MergePatch
 from mooring.operators.redis.cluster.slots import count
-from mooring.operators.redis.cluster.types import RedisClusterStatus
+from mooring.operators.redis.cluster.types import RATE_ANNOTATION, RedisCluster, RedisClusterStatus
 
 pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 
@@ -73,6 +74,25 @@ async def test_a_fourth_master_gets_what_it_is_assigned_from_whom_it_is_assigned
     assert await stage.kept(KEYS) == KEYS
     assert await stage.lost(report) == []
     assert report.errors == {}
+
+
+@pytest.mark.full
+async def test_how_far_a_move_is_stands_in_the_status_while_it_goes_on(make: Make) -> None:
+    stage = await make()
+    await stage.fill(KEYS)
+    slowly = MergePatch({"metadata": {"annotations": {RATE_ANNOTATION: "1Mi"}}, "spec": {"replicas": 8}})
+    await stage.bed.client.patch(RedisCluster, stage.name, slowly, namespace="default")
+    said: list[int] = []
+
+    async def told_twice() -> bool:
+        plan = (await stage.status()).slot_plan
+        if plan is not None and plan.moved and plan.moved not in said:
+            assert plan.seconds_left is not None
+            said.append(plan.moved)
+        return len(said) == 2
+
+    await stage.bed.until(told_twice, "it is said twice how far it is", within=60)
+    assert said == sorted(said)
 
 
 @pytest.mark.full

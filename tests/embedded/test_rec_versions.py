@@ -70,6 +70,16 @@ async def test_a_cluster_of_old_servers_gets_a_password_and_outlives_a_master(
     await stage.exact(6, within=120)
     assert await stage.kept(200) == 200
 
+    if version == "3.2":
+        await stage.patch({"replicas": 8})
+
+        async def refused() -> bool:
+            said = await stage.status()
+            return said.reason_type == "InvalidArgs" and "4.0.7" in (said.reason or "")
+
+        await old_bed.until(refused, "no other number of masters is possible with a password")
+        assert len(await stage.pods()) == 6
+
 
 async def test_a_pair_of_old_servers_is_made(old_bed: Bed, version: str) -> None:
     stage = Stage(old_bed, "two", password="secret")

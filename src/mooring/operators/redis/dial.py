@@ -185,14 +185,16 @@ class Dial:
         *,
         password: str | Sequence[str] = "",
         reply_timeout: float | None = None,
+        exact: bool = False,
     ) -> AsyncIterator[Link]:
         """A connection for the length of the block, authenticated when there is a password.
 
         Of several the first that the server takes counts. A server that has no password yet is used without
-        one: the password reaches it later.
+        one: the password reaches it later. With ``exact`` answers that are no UTF-8 are sent back as they came, such
+        as names of keys; they are not fit for showing.
         """
         self._fence()
-        connection = self._connection(address, reply_timeout or self._reply_timeout)
+        connection = self._connection(address, reply_timeout or self._reply_timeout, exact=exact)
         try:
             known = [password] if isinstance(password, str) else password
             tried = [one for one in dict.fromkeys([*known, *self._keys]) if one]
@@ -208,7 +210,7 @@ class Dial:
             while True:
                 yield await link.message()
 
-    def _connection(self, address: Address, reply_timeout: float) -> Connection:
+    def _connection(self, address: Address, reply_timeout: float, *, exact: bool = False) -> Connection:
         return Connection(
             host=address.ip,
             port=address.port,
@@ -216,7 +218,7 @@ class Dial:
             socket_timeout=reply_timeout,
             socket_connect_timeout=self._connect_timeout,
             retry=Retry(NoBackoff(), 0),
-            encoding_errors="replace",
+            encoding_errors="surrogateescape" if exact else "replace",
             decode_responses=True,
             driver_info=None,
         )

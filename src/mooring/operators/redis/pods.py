@@ -41,6 +41,8 @@ class Pod:
     ip: str = ""
     volume: str = ""
     """Identity of what it stores on: the claim's UID, or the pod's own for an emptyDir."""
+    lasting: bool = False
+    """What it stores is on a claim: the pod that is made anew finds it, wherever it runs."""
     fresh: bool = False
     """The volume cannot hold data of before this cluster (emptyDir, or a claim made for it)."""
     incarnation: str = ""
@@ -111,6 +113,7 @@ def pod_of(
         version=pod.metadata.resource_version or "",
         ip=status.pod_ip or "",
         volume=(claim.metadata.uid if claim is not None else None) or uid,
+        lasting=bool(_claim_of(pod)),
         fresh=claim is None or not is_older(claim, born),
         incarnation=f"{uid}/{(container.restart_count or 0) if container else 0}",
         running=state.running is not None and status.phase != "Failed",

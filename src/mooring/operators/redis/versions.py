@@ -31,6 +31,8 @@ class Capabilities:
     """5.0: ``replica-*`` spellings; the old ``slave-*`` ones work in every version, so we send those."""
     inline_auth: bool
     """Before 4.0 a replica sends its password as a bare line, where a space or a quote ends it."""
+    migrate_auth: bool
+    """4.0.7: MIGRATE takes the password of its target; before, keys cannot be moved to a server that has one."""
     acl: bool
     """6.0: users, and two valid passwords at once."""
     pause_writes: bool
@@ -61,6 +63,7 @@ def capabilities(version: str) -> Capabilities:
         replication_ids=number >= (4, 0, 0),
         replica_words=number >= (5, 0, 0),
         inline_auth=number < (4, 0, 0),
+        migrate_auth=number >= (4, 0, 7),
         acl=number >= (6, 0, 0),
         pause_writes=number >= (6, 2, 0),
         sentinel_debug=number >= (7, 0, 0),

@@ -144,6 +144,43 @@ async def test_a_key_on_both_sides_is_the_sources(both: tuple[Target, Target]) -
         assert await taking.pipeline([("GET", "both")]) == ["newer"]
 
 
+async def test_a_key_whose_name_is_no_text_moves_too(both: tuple[Target, Target]) -> None:
+    source, target = both
+    names = [b"{java}\xac\xed\x00\x05t", "{java}\u00e9".encode(), b"{java}plain"]
+    slot = key_slot(b"{java}")
+    async with DIAL.link(source.address) as giving, DIAL.link(target.address) as taking:
+        await giving.pipeline([("SET", name, "1") for name in names])
+        with contextlib.suppress(MoveFailed, TimeoutError):
+            async with asyncio.timeout(10):
+                await Mover(dial=DIAL).move(step(source, target, slot, slot))
+        assert await taking.pipeline([("EXISTS", name) for name in names]) == [1, 1, 1]
+        assert await giving.call("CLUSTER", "COUNTKEYSINSLOT", slot) == 0
+
+
+@dataclass(kw_only=True)
+class Lossy(Mover):
+    """Sends keys by names that nobody has."""
+
+    def _migration(self, target: Target, keys: Sequence[str], *how: str) -> list[str | int]:
+        return super()._migration(target, [f"{one}-" for one in keys], *how)
+
+
+async def test_keys_that_do_not_leave_are_a_failure_and_not_sent_for_ever(
+    both: tuple[Target, Target],
+) -> None:
+    source, target = both
+    slot = key_slot(b"{stays}")
+    async with DIAL.link(source.address) as giving:
+        await giving.call("SET", "{stays}", "1")
+    said = ""
+    try:
+        async with asyncio.timeout(10):
+            await Lossy(dial=DIAL).move(step(source, target, slot, slot))
+    except (MoveFailed, TimeoutError) as error:
+        said = str(error)
+    assert f"slot {slot}: its keys were sent and are still at {source.name}" in said
+
+
 @dataclass(kw_only=True)
 class Bounded(Mover):
     """Gives up a key that does not leave: by the number of tries, which no slow machine changes."""

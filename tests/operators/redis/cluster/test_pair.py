@@ -159,3 +159,30 @@ def test_a_pair_turns_back_when_its_new_pod_does_not_come_up() -> None:
 def test_the_keys_of_every_database_count() -> None:
     said = "# Keyspace\r\ndb1:keys=3,expires=0,avg_ttl=0\r\ndb15:keys=20,expires=3,avg_ttl=9,subexpiry=1\r\n"
     assert keys_of(parse_info(said)) == 23
+
+
+NEVER_RAN: dict[str, Any] = {"running": False, "trouble": "ImagePullBackOff", "revision": "bad"}
+
+
+def test_a_corrected_template_of_a_new_pair_is_written_and_its_pods_are_made_anew() -> None:
+    both = node(0, **NEVER_RAN), node(1, **NEVER_RAN)
+    corrected = look(*both, leader="", formed=False, revision="bad", stale_template=True)
+    assert isinstance(next_step(corrected), WriteTemplate)
+    verdict = next_step(look(*both, leader="", formed=False, revision="new"))
+    assert isinstance(verdict, DeletePod)
+    assert verdict.pod == "demo-0"
+
+
+def test_a_replica_that_does_not_run_gets_the_corrected_template() -> None:
+    both = node(0, leads=True, keys=5), node(1, **NEVER_RAN)
+    assert isinstance(next_step(look(*both, revision="bad", stale_template=True)), WriteTemplate)
+    verdict = next_step(look(*both, revision="new"))
+    assert isinstance(verdict, DeletePod)
+    assert verdict.pod == "demo-1"
+
+
+def test_the_only_data_of_a_pair_does_not_go_with_a_pod_that_crashes() -> None:
+    crash = NEVER_RAN | {"trouble": "CrashLoopBackOff", "died_at": NOW}
+    assert isinstance(next_step(look(node(0, **crash), node(1, **crash), revision="new")), Wait)
+    kept = node(0, **crash, lasting=True), node(1, **crash, lasting=True)
+    assert isinstance(next_step(look(*kept, revision="new")), DeletePod)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.operators.redis.cluster.builders import Member, change, id_of, look, whole
+from tests.operators.redis.cluster.builders import NOW, Member, change, id_of, look, whole
 
 from mooring.operators.redis.cluster.look import Look
 from mooring.operators.redis.cluster.moves import (
@@ -766,3 +766,98 @@ def test_a_pod_that_is_being_deleted_needs_nobody_whatever_its_trouble_was() -> 
     verdict = next_step(look(change(whole(), 5, silent=True, pod=ending)))
     assert isinstance(verdict, Wait)
     assert (verdict.reason, verdict.stalled) == ("PodsStarting", False)
+
+
+# --- a declaration that is corrected -----------------------------------------------------------------------
+
+BAD: dict[str, Any] = {"running": False, "trouble": "ImagePullBackOff", "revision": "bad"}
+
+
+def broken(member: Member, **pod: Any) -> Member:
+    """Its pod never ran, and will not by the template it was made from."""
+    return replace(member, silent=True, pod=tuple((BAD | pod).items()))
+
+
+def unformed(*good: int, pods: int = 6, **how: Any) -> Look:
+    """A new cluster in which only some pods run."""
+    members = [Member(ordinal=at) if at in good else broken(Member(ordinal=at)) for at in range(pods)]
+    return look(members, formed=False, alone=range(pods), ids={}, **how)
+
+
+def test_a_corrected_template_of_a_cluster_that_is_not_formed_is_written() -> None:
+    assert isinstance(next_step(unformed(0, 1, revision="bad", stale_template=True)), WriteTemplate)
+    waits = next_step(unformed(0, 1, revision="bad"))
+    assert isinstance(waits, Wait)
+    assert (waits.reason, waits.stalled) == ("PodsStarting", True)
+
+
+def test_pods_that_do_not_run_are_made_anew_from_it_and_no_others() -> None:
+    pending = next_step(unformed(0, 1, revision="bad", pending=True))
+    assert isinstance(pending, Wait)
+    assert pending.reason == "TemplatePending"
+    verdict = next_step(unformed(0, 1, revision="new"))
+    assert isinstance(verdict, DeletePod)
+    assert (verdict.pod, verdict.uid) == ("demo-2", "uid-2")
+    starting = [Member(ordinal=at, silent=True, pod=(("revision", "bad"),)) for at in range(6)]
+    assert isinstance(next_step(look(starting, formed=False, ids={}, revision="new")), Wait)
+
+
+@pytest.mark.parametrize(("pods", "nodes"), [(6, 8), (8, 6)])
+def test_another_number_of_nodes_is_carried_out_before_the_first_ones_run(pods: int, nodes: int) -> None:
+    verdict = next_step(unformed(0, pods=pods, nodes=nodes, revision="bad"))
+    assert isinstance(verdict, Resize)
+    assert verdict.replicas == nodes
+
+
+def test_a_pod_with_keys_or_without_a_word_is_not_taken_away() -> None:
+    for last in (Member(ordinal=7, keys=3), Member(ordinal=7, silent=True)):
+        members = [*(broken(Member(ordinal=at)) for at in range(7)), last]
+        verdict = next_step(look(members, nodes=6, formed=False, alone=range(8), ids={}, revision="bad"))
+        assert isinstance(verdict, Wait)
+
+
+def scaled_out(**wanted: Any) -> Look:
+    """A formed cluster whose two new pods do not run."""
+    old = [replace(one, pod=(("revision", "bad"),)) for one in whole()]
+    ids = {f"demo-{at}": id_of(at) for at in range(6)}
+    return look([*old, *(broken(Member(ordinal=at)) for at in (6, 7))], ids=ids, alone=(6, 7), **wanted)
+
+
+def test_new_nodes_that_do_not_run_get_the_corrected_template_and_old_ones_are_not_touched() -> None:
+    assert isinstance(next_step(scaled_out(revision="bad", stale_template=True)), WriteTemplate)
+    verdict = next_step(scaled_out(revision="new"))
+    assert isinstance(verdict, DeletePod)
+    assert verdict.pod == "demo-6"
+
+
+def lost(**pod: Any) -> list[Member]:
+    """A replica's pod is gone with its machine, and the new one finds no place."""
+    members = [replace(one, pod=(("revision", "bad"),)) for one in whole()]
+    return change(members, 5, silent=True, pod=tuple((BAD | {"trouble": "Unschedulable"} | pod).items()))
+
+
+def test_a_lost_pod_that_finds_no_place_gets_the_corrected_template() -> None:
+    old = NOW.replace(year=2025)
+    corrected = look(lost(created=old), revision="bad", stale_template=True)
+    assert isinstance(next_step(corrected), WriteTemplate)
+    assert isinstance(next_step(look(lost(created=old), revision="new")), DeletePod)
+    assert isinstance(next_step(look(lost(created=NOW), revision="bad", stale_template=True)), Wait)
+
+
+def test_healing_comes_before_a_correction() -> None:
+    members = change(lost(created=NOW.replace(year=2025)), 0, died=True)
+    assert isinstance(next_step(look(members, revision="bad", stale_template=True)), Promote)
+
+
+def test_a_template_that_is_corrected_before_it_is_turned_back_is_written_over_and_not_refused() -> None:
+    assert isinstance(next_step(look(hanging("new"), revision="new", stale_template=True)), WriteTemplate)
+
+
+@pytest.mark.parametrize("lasting", [True, False])
+def test_the_only_data_of_a_shard_does_not_go_with_a_pod_that_crashes(lasting: bool) -> None:
+    crash = BAD | {"trouble": "CrashLoopBackOff", "died_at": NOW, "lasting": lasting}
+    members = [replace(one, pod=(("revision", "bad"),)) for one in whole()]
+    for at in (0, 3):
+        members = change(members, at, silent=True, pod=tuple(crash.items()))
+    verdict = next_step(look(members, revision="new"))
+    assert isinstance(verdict, DeletePod if lasting else Wait)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.operators.redis.cluster.builders import NOW, change, look, whole
+from tests.operators.redis.cluster.builders import NOW, Member, change, id_of, look, whole
 
 from mooring.cache import rfc3339
 from mooring.kube.objects.meta import Condition
-from mooring.operators.redis.cluster.moves import InSync, Verdict, Wait
-from mooring.operators.redis.cluster.report import phase_of
-from mooring.operators.redis.cluster.types import RedisClusterStatus, SlotPlan
+from mooring.operators.redis.cluster.gather import Blocked
+from mooring.operators.redis.cluster.moves import InSync, MoveSlots, Target, Verdict, Wait
+from mooring.operators.redis.cluster.report import phase_of, progress
+from mooring.operators.redis.cluster.slots import Transfer, shares, span
+from mooring.operators.redis.cluster.types import RedisClusterStatus, SlotPlan, SlotRange
+from mooring.operators.redis.dial import Address
 
 STARTING = Wait(reason="PodsStarting", message="5 of 6 nodes answer")
 
@@ -47,3 +51,117 @@ def test_a_running_one_is_failed_too_and_runs_again_as_soon_as_it_is_whole() -> 
 def test_a_move_of_slots_may_take_as_long_as_it_takes(minutes: float) -> None:
     plan = SlotPlan(kind="Rebalance", replicas=8, total=4096)
     assert after(minutes, STARTING, formed=True, plan=plan).phase != "Failed"
+
+
+# --- slots that do not get through -------------------------------------------------------------------------
+
+MOVE = MoveSlots(
+    transfer=Transfer(source=id_of(0), target=id_of(6), slots=span(0, 99)),
+    source=Target(name="demo-0", address=Address("10.0.0.1", 6379), id=id_of(0)),
+    target=Target(name="demo-6", address=Address("10.0.0.7", 6379), id=id_of(6)),
+    masters=(),
+    pipeline=10,
+)
+
+
+def moving(
+    *, moved: int = 0, minutes: float | None = None, kind: str = "Rebalance", since: float = 600.0
+) -> SlotPlan:
+    """A plan of a hundred slots; ``minutes``: its tries have failed for so long."""
+    return SlotPlan(
+        kind=kind,
+        replicas=8,
+        moves=[SlotRange(slots="0-99", source=id_of(0), target=id_of(6))],
+        total=100,
+        moved=moved,
+        since=NOW - timedelta(minutes=since),
+        failure=None if minutes is None else "slot 7: OOM",
+        failing=None if minutes is None else NOW - timedelta(minutes=minutes),
+    )
+
+
+def growing(*, owned: int) -> list[Member]:
+    """A newcomer that has so many of the hundred slots."""
+    given = span(0, owned - 1) if owned else 0
+    first = change(whole(), 0, slots=shares(3)[0] & ~given)
+    return [*first, Member(ordinal=6, slots=given), Member(ordinal=7, master=6)]
+
+
+def said_of(
+    plan: SlotPlan, *, before: str = "Upgrading", blocked: Blocked | None = None
+) -> RedisClusterStatus:
+    seen = look(growing(owned=0), nodes=8, plan=plan)
+    return phase_of(RedisClusterStatus(phase=before, slot_plan=plan), seen, MOVE, blocked)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("Rebalance", "RebalanceSlotsFailed"),
+        ("Drain", "RebalanceSlotsFailed"),
+        ("Reshard", "ReshareSlotsFailed"),
+    ],
+)
+def test_slots_that_do_not_get_through_are_said_at_once_and_failed_after_the_timeout(
+    kind: str, reason: str
+) -> None:
+    first = said_of(moving(minutes=0, kind=kind))
+    assert (first.phase, first.reason_type, first.reason) == ("Upgrading", reason, "slot 7: OOM")
+
+    late = said_of(moving(minutes=21, kind=kind))
+    assert (late.phase, late.reason_type) == ("Failed", reason)
+    assert (late.reason or "").startswith("slot 7: OOM; for 20 minutes no slot was finished")
+    assert late == phase_of(late, look(growing(owned=0), nodes=8, plan=late.slot_plan), MOVE, None)
+
+
+def test_what_failed_is_forgotten_with_the_next_try_that_gets_through() -> None:
+    late = said_of(moving(minutes=21))
+    again = moving()
+    mended = phase_of(late, look(growing(owned=1), nodes=8, plan=again), MOVE, None)
+    assert (mended.phase, mended.reason, mended.reason_type) == ("Upgrading", None, None)
+
+
+def test_a_declaration_that_cannot_be_carried_out_is_said_before_slots_that_fail() -> None:
+    said = said_of(moving(minutes=0), blocked=Blocked(reason="InvalidArgs", message="correct it"))
+    assert (said.reason_type, said.reason) == ("InvalidArgs", "correct it")
+
+
+# --- how far it is -----------------------------------------------------------------------------------------
+
+
+def test_how_far_it_is_is_written_every_five_seconds_at_most() -> None:
+    plan, written, last = moving(), [], None
+    for second in range(31):  # three slots are finished in every second
+        now = NOW + timedelta(seconds=second)
+        seen = replace(look(growing(owned=3 * second), nodes=8, plan=plan), now=now)
+        after = progress(plan, seen, last=last)
+        if after is not plan:
+            plan, last = after, now
+            written.append((second, after.moved))
+    assert written == [(at, 3 * at) for at in range(1, 31, 5)]
+
+
+def test_a_slot_that_was_finished_begins_the_time_of_failing_anew() -> None:
+    seen = look(growing(owned=10), nodes=8)
+    assert progress(moving(moved=9, minutes=15), seen, last=None).failing == NOW
+    assert progress(moving(moved=10, minutes=15), seen, last=None).failing == NOW - timedelta(minutes=15)
+    assert progress(moving(moved=9), seen, last=None).failing is None
+
+
+@pytest.mark.parametrize(
+    "dead",
+    [
+        pytest.param(False, id="the target follows its heir"),
+        pytest.param(True, id="the target is dead and its heir leads"),
+    ],
+)
+def test_what_was_moved_is_counted_where_the_target_failed_over(dead: bool) -> None:
+    members = change(growing(owned=10), 6, slots=0, master=7, silent=dead)
+    members = change(members, 7, master=None, slots=span(0, 9))
+    seen = look(members, nodes=8, plan=moving(moved=5))
+    assert progress(moving(moved=5), seen, last=None).moved == 10
+
+
+def test_what_was_moved_stays_counted_while_nobody_has_taken_over_yet() -> None:
+    members = change(growing(owned=10), 6, silent=True)
+    assert progress(moving(moved=5), look(members, nodes=8), last=None).moved == 10

@@ -35,9 +35,10 @@ from mooring.operators.redis.cluster.predecessor import (
     refusal,
     select_ours,
 )
-from mooring.operators.redis.cluster.report import described, phase_of, progress
+from mooring.operators.redis.cluster.report import SLOTS_FAILED, described, phase_of, progress
 from mooring.operators.redis.cluster.specs import Found, Specs, template_lines
 from mooring.operators.redis.cluster.steps import StepFailed, Steps, is_database_move
+from mooring.operators.redis.cluster.tries import Tries, failed, got_through, said_of
 from mooring.operators.redis.cluster.types import (
     RedisCluster,
     RedisClusterSpec,
@@ -102,6 +103,7 @@ class ClusterActor(Actor[RedisCluster]):
         self._nodes = manager.informers.of(core.Node) if scope != "namespaced" else None
         self._said: dict[Key, datetime] = {}
         self._failing = told.Failing()
+        self._tries = Tries(manager.clock)
         self._last: dict[Key, RedisCluster] = {}
         self._unknown = UnknownFields(manager, RedisClusterSpec)
         self.related = (
@@ -122,6 +124,7 @@ class ClusterActor(Actor[RedisCluster]):
         """It was deleted. What is kept in memory is when something was last told, and what is not known; nothing else."""
         self._said.pop(key, None)
         self._failing.forget(key)
+        self._tries.forget(key)
         self._unknown.forget(key)
         if (last := self._last.pop(key, None)) is not None:
             goes = ((last.spec or RedisClusterSpec()).finalizers or "").lower() == FOREGROUND
@@ -152,6 +155,8 @@ class ClusterActor(Actor[RedisCluster]):
         if not paused and look.recorded.formed and _may_rekey(gathering, verdict):
             change = await gathering.next_password(dial, look.seen, ctx.now(), grace=self._grace)
             verdict = change or verdict
+        if not paused:
+            verdict = self._tries.spaced(ctx.key, verdict, look)
         return self._conclude(ctx, gathering, look, verdict, paused=paused)
 
     def _gathering(self, ctx: Context[RedisCluster], pods: Sequence[core.Pod]) -> Gathering:
@@ -310,7 +315,9 @@ class ClusterActor(Actor[RedisCluster]):
         changes = told.of_change(before, status, verdict)
         self._tell(ctx.obj, changes)
         if isinstance(verdict, moves.Move):
-            return self._act(ctx, gathering, look, verdict, record=bool(changes))
+            mended = before.reason_type in SLOTS_FAILED.values() and status.reason_type != before.reason_type
+            further = self._said.get(ctx.key) == look.now
+            return self._act(ctx, gathering, look, verdict, record=bool(changes) or mended or further)
         if isinstance(verdict, moves.Wait):
             return ctx.wait(verdict.reason, verdict.message, after=verdict.after, stalled=verdict.stalled)
         if blocked is not None:
@@ -332,7 +339,7 @@ class ClusterActor(Actor[RedisCluster]):
         *,
         record: bool,
     ) -> Act:
-        """``record``: the phase that was told of is written down before, so that it is not told of again."""
+        """``record``: what is said now is written before; a phase that was told of is not told of again then."""
         self._tell(ctx.obj, told.of_move(move, look))
         if isinstance(move, moves.Record):
             ctx.show(_recorded(_status(ctx), move))
@@ -353,11 +360,25 @@ class ClusterActor(Actor[RedisCluster]):
         try:
             await Steps(self._dial(gathering), password=gathering.found.kept.password).run(move)
         except (StepFailed, DialError) as error:
-            ctx.log.warning("step did not get through", step=move.name, error=str(error))
-            self._tell(ctx.obj, self._failing.failed(ctx.key, move, look, str(error)))
-            await self._manager.clock.sleep(AFTER_FAILURE)
+            said = said_of(move, str(error))
+            ctx.log.warning("step did not get through", step=move.name, error=said)
+            self._tell(ctx.obj, self._failing.failed(ctx.key, move, look, said))
+            if isinstance(move, moves.MoveSlots):
+                self._tries.failed(ctx.key)
+                await self._note(ctx, failed(_status(ctx), said, now=ctx.now()))
+            else:
+                await self._manager.clock.sleep(AFTER_FAILURE)
         else:
             self._failing.forget(ctx.key)
+            if isinstance(move, moves.MoveSlots):
+                self._tries.forget(ctx.key)
+                await self._note(ctx, got_through(_status(ctx)))
+
+    async def _note(self, ctx: Context[RedisCluster], status: RedisClusterStatus) -> None:
+        """Write a status down if it says more than the one there is."""
+        if status != _status(ctx):
+            ctx.show(status)
+            await ctx.record()
 
     def _tell(self, cluster: RedisCluster, events: Sequence[told.Told]) -> None:
         for one in events:

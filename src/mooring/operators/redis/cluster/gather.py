@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 from mooring.kube.object import Object
 from mooring.kube.objects import apps, core
 from mooring.operators.redis.cluster.look import Look, Recorded, Wanted
+from mooring.operators.redis.cluster.movable import immovable
 from mooring.operators.redis.cluster.names import Names
 from mooring.operators.redis.cluster.placement import Place
 from mooring.operators.redis.cluster.rekey import PasswordMove, next_password, read_keys
@@ -31,7 +32,7 @@ from mooring.operators.redis.cluster.types import (
 from mooring.operators.redis.cluster.validate import FOREGROUND, invalid_scaling, validate
 from mooring.operators.redis.dial import Dial
 from mooring.operators.redis.passwords import Kept
-from mooring.operators.redis.pods import SIDECAR, Pod, pods_of
+from mooring.operators.redis.pods import SIDECAR, Pod, main_container, pods_of
 from mooring.operators.redis.versions import file_format, image_format
 from mooring.runtime import secrets
 
@@ -253,23 +254,35 @@ class Gathering:
     def _unreadable(self, seen: Seen) -> str:
         """Why the declared version is not rolled out: it could not read the files there are."""
         image = self.specs.image
-        newest = max((one.server.version for one in seen.live), key=file_format, default="")
-        if self.specs.current() or not newest or not 0 < image_format(image) < file_format(newest):
+        versions = (one.server.version for one in seen.nodes if one.server is not None)
+        newest = max(versions, key=file_format, default="")
+        kept = file_format(newest) if newest else self._format_last_run()
+        if self.specs.current() or not 0 < image_format(image) < kept:
             return ""
+        newest = newest or self._image_in_place()
         field = "spec.pod[0].middlewareImage" if pod_of(self.spec).middleware_image else "spec.version"
         return (
             f"{field}: {image} cannot read the files of {newest}, which runs; nothing was changed. Give {newest} or a "
             "later version; to go back, make a new cluster and copy the data"
         )
 
+    def _format_last_run(self) -> int:
+        """What the files of a cluster are of in which nobody answers, as far as an image tells; 0 for unknown."""
+        return image_format(self._image_in_place()) if self.formed else 0
+
+    def _image_in_place(self) -> str:
+        template = self.live.spec.template if self.live is not None and self.live.spec is not None else None
+        return (main_container(template.spec, "redis").image if template and template.spec else None) or ""
+
     def _resized(self, seen: Seen, nodes: int) -> int:
         """Whether the slots can be moved as declared is known before any pod is made."""
         if self._status.slot_plan is not None:
             return nodes
-        whole = seen.covered == ALL or 2 in (nodes, self.there)
-        if self._status.formed_cluster_before and whole:
+        whole = bool(self._status.formed_cluster_before) and seen.covered == ALL
+        if whole or 2 in (nodes, self.there):
             names = [one.id for one in seen.live]
-            if why := invalid_scaling(self.spec, nodes=self.there, owned=seen.owners, names=names):
+            why = invalid_scaling(self.spec, nodes=self.there, owned=seen.owners, names=names)
+            if why := why or immovable(seen, nodes=nodes, password=self.found.kept.password):
                 self.blocked = Blocked(reason="InvalidArgs", message=why)
                 return self.there
             return nodes

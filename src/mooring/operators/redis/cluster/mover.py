@@ -116,7 +116,9 @@ class Mover:
 
     async def _link(self, stack: AsyncExitStack, one: Target) -> Link:
         opened = await stack.enter_async_context(
-            self.dial.link(one.address, password=self.password, reply_timeout=BATCH_TIMEOUT / 1000 + 5)
+            self.dial.link(
+                one.address, password=self.password, reply_timeout=BATCH_TIMEOUT / 1000 + 5, exact=True
+            )
         )
         found = await opened.call("CLUSTER", "MYID") if one.id else ""
         if found != one.id:
@@ -163,6 +165,7 @@ class Mover:
     async def _empty(self, links: _Links, slots: Sequence[int], pipeline: int, rate: float) -> None:
         """Send keys until the source has none in these slots."""
         source, left = links.source, list(slots)
+        before: dict[int, list[str]] = {}
         while left:
             answers = _all_done(
                 await source.pipeline([("CLUSTER", "GETKEYSINSLOT", slot, pipeline) for slot in left])
@@ -171,6 +174,11 @@ class Mover:
             flat = [key for keys in held.values() for key in keys]
             if not flat:
                 return
+            if held == before:
+                raise MoveFailed(
+                    f"slot {next(iter(held))}: its keys were sent and are still at {links.ids[0].name}"
+                )
+            before = held
             sizes = dict(
                 zip(
                     flat,
@@ -179,8 +187,8 @@ class Mover:
                 )
             )
             bundles = [
-                (batch, sum(sizes[key] for key in batch))
-                for keys in held.values()
+                ((slot, batch), sum(sizes[key] for key in batch))
+                for slot, keys in held.items()
                 for batch in batches([(key, sizes[key]) for key in keys], BATCH_BYTES)
             ]
             for group in batches(bundles, BATCH_BYTES):
@@ -188,20 +196,19 @@ class Mover:
                     part = group[start : start + WIDTH]
                     await self._migrate(links, part)
                     if rate:
-                        await asyncio.sleep(sum(sizes[key] for keys in part for key in keys) / rate)
+                        await asyncio.sleep(sum(sizes[key] for _, keys in part for key in keys) / rate)
             left = list(held)
 
-    async def _migrate(self, links: _Links, groups: Sequence[Sequence[str]]) -> None:
+    async def _migrate(self, links: _Links, groups: Sequence[tuple[int, Sequence[str]]]) -> None:
         """Several MIGRATEs at once, the keys of one slot each."""
         target = links.ids[1]
-        answers = await links.source.pipeline([self._migration(target, keys) for keys in groups])
-        for keys, answer in zip(groups, answers, strict=True):
-            if not isinstance(answer, Refused):
-                continue
-            if "BUSYKEY" not in answer.reply:
-                raise MoveFailed(f"{links.ids[0].name}: {answer}") from answer
-            # The source owns the slot, so its copy is the newer one.
-            await links.source.call(*self._migration(target, keys, "REPLACE"))
+        answers = await links.source.pipeline([self._migration(target, keys) for _, keys in groups])
+        for (slot, keys), answer in zip(groups, answers, strict=True):
+            if isinstance(answer, Refused) and "BUSYKEY" in answer.reply:
+                # The source owns the slot, so its copy is the newer one.
+                [answer] = await links.source.pipeline([self._migration(target, keys, "REPLACE")])
+            if isinstance(answer, Refused):
+                raise MoveFailed(f"slot {slot}: {answer}") from answer
 
     async def _verify(self, links: _Links, slots: Sequence[int]) -> None:
         """No key is left behind, and both sides say who owns them."""

@@ -6,6 +6,7 @@ before it is told to; after a restart of both, the one that was written down lea
 
 from __future__ import annotations
 
+from mooring.operators.redis.cluster.correct import pods_starting, troubles
 from mooring.operators.redis.cluster.look import Look, target_of
 from mooring.operators.redis.cluster.moves import (
     DeletePod,
@@ -54,7 +55,7 @@ def pair(look: Look) -> Verdict:
         return verdict
     others = [one for one in _answering(look) if one is not leader]
     if not others:
-        return Wait(reason="ReplicaMissing", message=f"only {leader.name} answers", after=1.0)
+        return Wait(reason="ReplicaMissing", message=f"only {leader.name} answers{troubles(look)}", after=1.0)
     if any(one.server is None or not one.server.link_up or one.server.syncing for one in others):
         return Wait(reason="Synchronising", message=f"{others[0].name} is not in sync yet", after=0.5)
     if not look.recorded.formed:
@@ -125,7 +126,7 @@ def _choose(look: Look) -> Verdict:
 
 def _begin(look: Look, answering: list[Node]) -> Verdict:
     if len(answering) < 2:
-        return Wait(reason="PodsStarting", message=f"{len(answering)} of 2 nodes answer", after=0.5)
+        return pods_starting(look, answering=len(answering))
     holders = [one for one in answering if _keys(one)]
     if len(holders) == 2:
         return Wait(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from mooring.operators.redis.cluster.correct import correct, pods_starting, troubles
 from mooring.operators.redis.cluster.look import Look, target_of
 from mooring.operators.redis.cluster.moves import (
     Attach,
@@ -36,7 +37,12 @@ __all__ = ["next_step"]
 
 
 def next_step(look: Look) -> Verdict:
-    """What to do now."""
+    """What to do now; a corrected declaration comes after all that heals, and before any waiting."""
+    verdict = _first_of_all(look)
+    return (correct(look) or verdict) if isinstance(verdict, Wait) else verdict
+
+
+def _first_of_all(look: Look) -> Verdict:
     if look.wanted.nodes == 2:
         return pair(look)
     rules = (let_in, found) if not look.recorded.formed else (let_in, heal, turn_back, scale, waiting, roll)
@@ -148,7 +154,7 @@ def found(look: Look) -> Verdict | None:
     """Make a cluster of nodes that are none yet, from wherever an earlier attempt got to."""
     seen = look.seen
     if not look.complete and seen.assigned != ALL:
-        return _pods_starting(look)
+        return pods_starting(look, answering=_answering(look))
     if verdict := mesh(look):  # of those that are no strangers: these wait for a person, and nobody for them
         return verdict
     if seen.foreign:
@@ -158,7 +164,7 @@ def found(look: Look) -> Verdict | None:
     if verdict := _attach_spare(look):
         return verdict
     if not look.complete:
-        return _pods_starting(look)
+        return pods_starting(look, answering=_answering(look))
     if verdict := look.agreeing(serving=False):
         return verdict
     return Record(formed=True, why="all slots have an owner, and every node agrees")
@@ -181,33 +187,8 @@ def _claim(look: Look) -> Verdict:
     return Claim(parts=tuple(given.items()), why=f"first slots: {shown}")
 
 
-def _pods_starting(look: Look) -> Wait:
-    answering = sum(1 for one in look.seen.live if look.stays(one.node))
-    return Wait(
-        reason="PodsStarting",
-        message=f"{answering} of {look.wanted.nodes} nodes answer{_troubles(look)}",
-        after=1.0,
-        stalled=any(one.pod.trouble in _NEEDS_SOMEBODY and not one.pod.terminating for one in look.missing),
-    )
-
-
-_NEEDS_SOMEBODY: Final = frozenset(
-    {
-        "ImagePullBackOff",
-        "ErrImagePull",
-        "InvalidImageName",
-        "CrashLoopBackOff",
-        "Unschedulable",
-        "UnboundClaim",
-    }
-)
-
-
-def _troubles(look: Look) -> str:
-    said = [
-        f"{one.name}: {one.pod.trouble or one.error}" for one in look.missing if one.pod.trouble or one.error
-    ]
-    return "; " + "; ".join(said) if said else ""
+def _answering(look: Look) -> int:
+    return sum(1 for one in look.seen.live if look.stays(one.node))
 
 
 def _foreign(look: Look) -> Wait:
@@ -467,12 +448,12 @@ def waiting(look: Look) -> Verdict | None:
         slots = sum(count(part) for part in lost.values())
         return Wait(
             reason="SlotsWithoutOwner",
-            message=f"{slots} slots have no live owner{_troubles(look)}",
+            message=f"{slots} slots have no live owner{troubles(look)}",
             after=0.5,
             stalled=not look.missing,
         )
     if not look.complete:
-        return _pods_starting(look)
+        return pods_starting(look, answering=_answering(look))
     if left := ALL & ~look.seen.covered:
         return Wait(
             reason="SlotsWithoutOwner",

@@ -25,10 +25,16 @@ from mooring.operators.redis.cluster.slots import show
 from mooring.operators.redis.cluster.topology import Node
 from mooring.operators.redis.cluster.types import NodeCondition, RedisClusterStatus, SlotPlan
 
-__all__ = ["CHANGING", "described", "phase_of", "progress", "stage_of"]
+__all__ = ["CHANGING", "SLOTS_FAILED", "described", "phase_of", "progress", "slots_failed", "stage_of"]
 
 CHANGING: Final = ("Scaling", "Upgrading")
 """Phases of a cluster that follows a change of its declaration."""
+SLOTS_FAILED: Final = {
+    "Rebalance": "RebalanceSlotsFailed",
+    "Reshard": "ReshareSlotsFailed",
+    "Drain": "RebalanceSlotsFailed",
+}
+"""HarmonyCloud's reason for each kind of plan whose last try failed."""
 PROGRESS_PERIOD: Final = timedelta(seconds=5)
 
 
@@ -133,7 +139,19 @@ def phase_of(
         minutes = timeout.total_seconds() / 60
         said = f"still {phase} after {minutes:g} minutes: {now}; it goes on, and what runs is left as it is"
         reason_type, reason, phase = _LATE[phase], said, "Failed"
+    plan = look.recorded.plan
+    if plan is not None and plan.failure and reason_type in (None, slots_failed(plan)):
+        reason_type, reason = slots_failed(plan), plan.failure
+        if plan.failing is not None and look.now - plan.failing > timeout:
+            minutes = timeout.total_seconds() / 60
+            phase = "Failed"
+            reason += f"; for {minutes:g} minutes no slot was finished; it is tried on, and what runs is left as it is"
     return replace(status, phase=phase, reason=reason, reason_type=reason_type)
+
+
+def slots_failed(plan: SlotPlan) -> str:
+    """HarmonyCloud's reason for a plan whose last try failed."""
+    return SLOTS_FAILED.get(plan.kind, "RebalanceSlotsFailed")
 
 
 def stage_of(status: RedisClusterStatus) -> str:
@@ -147,6 +165,7 @@ _STAGES: Final = {
     "InitClusterFailed": "Creating",
     "UpgradeFailed": "Upgrading",
     "RollbackFailed": "Rollbacking",
+    **dict.fromkeys(SLOTS_FAILED.values(), "Upgrading"),
 }
 
 
@@ -216,4 +235,4 @@ def progress(plan: SlotPlan, look: Look, *, last: datetime | None) -> SlotPlan:
         return plan
     spent = (look.now - plan.since).total_seconds()
     left = round(spent / moved * (plan.total - moved)) if moved else None
-    return replace(plan, moved=moved, seconds_left=left)
+    return replace(plan, moved=moved, seconds_left=left, failing=plan.failing and look.now)

@@ -6,6 +6,7 @@ Only a cluster in which everything is in order gets here, so the first pod that 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -16,12 +17,13 @@ from mooring.operators.redis.cluster.moves import (
     Wait,
     WriteTemplate,
 )
+from mooring.operators.redis.cluster.slots import ALL
 
 if TYPE_CHECKING:
     from mooring.operators.redis.cluster.look import Look
     from mooring.operators.redis.cluster.topology import Node
 
-__all__ = ["pending", "roll", "turn_back"]
+__all__ = ["hangs", "made_anew", "pending", "roll", "turn_back"]
 
 COMES_UP_WITHIN: Final = timedelta(minutes=10)
 """How long a pod may take to run."""
@@ -39,14 +41,17 @@ _HOPELESS: Final = frozenset(
 def turn_back(look: Look) -> Verdict | None:
     """A pod that does not come up with the new template ends the roll: the last good one is put back.
 
-    Under OnDelete any pod that dies comes up with the newest one. Afterwards the pod that hangs is made anew.
+    Under OnDelete any pod that dies comes up with the newest one. Afterwards the pod that hangs is made anew. A
+    template that is not the declared one any more is not judged: the declared one is written over it.
     """
-    hanging = [one for one in look.seen.nodes if _hopeless(look, one)]
-    if hanging and (verdict := pending(look)):
+    hanging = [one for one in look.seen.nodes if _is_member(look, one) and hangs(look, one)]
+    if verdict := made_anew(look, hanging):
         return verdict
+    if look.wanted.stale_template:
+        return None
     for one in hanging:
         if one.pod.revision != look.wanted.revision:
-            return DeletePod(pod=one.name, uid=one.pod.uid, why=f"{one.name} hangs in a template put back")
+            continue
         serving = Counter(
             other.pod.revision
             for other in look.seen.nodes
@@ -59,13 +64,36 @@ def turn_back(look: Look) -> Verdict | None:
     return None
 
 
-def _hopeless(look: Look, node: Node) -> bool:
-    """It was a node of the cluster, was made anew, and will not run without a person."""
+def made_anew(look: Look, hanging: Sequence[Node]) -> Verdict | None:
+    """Those that hang in another template than the present one come up with that, whoever rolls: nobody is served by them."""
+    if hanging and (verdict := pending(look)):
+        return verdict
+    for one in hanging:
+        if one.pod.revision != look.wanted.revision != "" and not _irreplaceable(look, one):
+            return DeletePod(pod=one.name, uid=one.pod.uid, why=f"{one.name} hangs in an older template")
+    return None
+
+
+def _irreplaceable(look: Look, node: Node) -> bool:
+    """What it stored would go with it, and nobody who answers has it; a pod that never ran has stored nothing."""
+    if node.pod.lasting or node.pod.died_at is None:
+        return False
+    if look.wanted.nodes == 2:
+        leads = any(one.server is not None and one.server.role == "master" for one in look.seen.nodes)
+        return bool(look.recorded.leader) and not leads
+    return bool(look.seen.absent_owners) or (look.recorded.formed and look.seen.covered != ALL)
+
+
+def _is_member(look: Look, node: Node) -> bool:
+    """Not new to the cluster: that such a one does not come up is no matter of its template."""
+    return node.name in look.recorded.ids or look.wanted.nodes == 2
+
+
+def hangs(look: Look, node: Node) -> bool:
+    """It was made, and will not run without a person."""
     pod = node.pod
     if node.server is not None or node.held is not None or pod.terminating or not pod.revision:
         return False
-    if node.name not in look.recorded.ids and look.wanted.nodes != 2:
-        return False  # new to the cluster: that it does not come up is no matter of its template
     age = look.now - pod.created if pod.created else timedelta()
     if pod.trouble in _MAY_PASS:
         return age > PASSES_WITHIN

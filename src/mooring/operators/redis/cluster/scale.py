@@ -206,8 +206,14 @@ def _record(look: Look, kind: str, transfers: list[Transfer]) -> Record:
 
 
 def moved_of(look: Look, plan: SlotPlan) -> int:
-    """Slots of a plan that are where they shall be."""
-    return sum(count(parse(one.slots) & look.seen.owners.get(one.target, 0)) for one in plan.moves or ())
+    """Slots of a plan that are where they shall be: at the target, dead or alive, or at who took over from it."""
+    total = 0
+    for move in plan.moves or ():
+        heir = _taker(look, plan, move.target)
+        at = heir.id if heir is not None else move.target
+        there = look.seen.owners.get(at, 0) | look.seen.absent_owners.get(move.target, 0)
+        total += count(parse(move.slots) & there)
+    return total
 
 
 def _go_on(look: Look, plan: SlotPlan) -> Verdict | None:
@@ -217,9 +223,7 @@ def _go_on(look: Look, plan: SlotPlan) -> Verdict | None:
         return None
     for move in plan.moves or ():
         wanted = parse(move.slots)
-        target = look.seen.by_id.get(move.target)
-        if target is None or not target.is_master:
-            target = _heir(look, plan, move.target)
+        target = _taker(look, plan, move.target)
         if target is None:
             return _lost_target(look, move)
         done = wanted & look.seen.owners.get(target.id, 0)
@@ -239,6 +243,12 @@ def _go_on(look: Look, plan: SlotPlan) -> Verdict | None:
                 why=f"{plan.kind}: {count(part)} slots from {owner.name} to {target.name}",
             )
     return Record(drop_plan=True, why=f"{plan.kind}: all {plan.total} slots are where they shall be")
+
+
+def _taker(look: Look, plan: SlotPlan, target: str) -> Live | None:
+    """Who gets what is meant for a target: itself, or who took over from it."""
+    one = look.seen.by_id.get(target)
+    return one if one is not None and one.is_master else _heir(look, plan, target)
 
 
 def _heir(look: Look, plan: SlotPlan, target: str) -> Live | None:

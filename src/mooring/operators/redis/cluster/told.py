@@ -12,9 +12,9 @@ from typing import Final
 from mooring.kube.object import Key
 from mooring.operators.redis.cluster import moves
 from mooring.operators.redis.cluster.look import Look
-from mooring.operators.redis.cluster.report import CHANGING, stage_of
+from mooring.operators.redis.cluster.report import CHANGING, slots_failed, stage_of
 from mooring.operators.redis.cluster.scale import newcomers
-from mooring.operators.redis.cluster.types import RedisClusterStatus
+from mooring.operators.redis.cluster.types import RedisClusterStatus, SlotPlan
 
 __all__ = ["Failing", "Told", "of_beginning", "of_change", "of_deletion", "of_failure", "of_move"]
 
@@ -69,13 +69,13 @@ def of_failure(move: moves.Move, look: Look, error: str) -> Told | None:
     """A step that did not get through, by the name of what it was to do."""
     plan = look.recorded.plan
     if isinstance(move, moves.MoveSlots):
-        reason = _PLANS.get(plan.kind if plan is not None else "", "RebalanceSlots")
+        failed = slots_failed(plan or SlotPlan())
+    elif reason := _event(move, look):
+        failed = f"{reason}Failed"
     else:
-        reason = _event(move, look)
-    if not reason:
         return None
     said = f"{move.why}: did not get through, and is tried again: {error}"
-    return Told(reason=f"{reason}Failed", message=said, warning=True)
+    return Told(reason=failed, message=said, warning=True)
 
 
 class Failing:

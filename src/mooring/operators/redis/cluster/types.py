@@ -200,6 +200,10 @@ class SlotPlan(Part, frozen=True, kw_only=True):
     moved: Annotated[int, F("Slots that are where they shall be.")] = 0
     since: Annotated[datetime | None, F("When it began.", schema=TIME)] = None
     seconds_left: Annotated[int | None, F("At the pace so far.")] = None
+    failure: Annotated[str | None, F("What the last try failed with; gone when one gets through.")] = None
+    failing: Annotated[datetime | None, F("Since when tries fail and no slot was finished.", schema=TIME)] = (
+        None
+    )
 
 
 class RedisClusterStatus(Part, frozen=True, kw_only=True):

@@ -1,0 +1,71 @@
+"""A declaration that was wrong and is corrected, while all there is to do is wait. Pure rules.
+
+What is waited for may be pods that cannot run as they were declared, and no roll begins before they run. So these alone
+are made anew; whoever answers, or may, is left to the roll.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mooring.operators.redis.cluster.moves import Resize, Verdict, Wait, WriteTemplate
+from mooring.operators.redis.cluster.roll import hangs, made_anew
+
+if TYPE_CHECKING:
+    from mooring.operators.redis.cluster.look import Look
+    from mooring.operators.redis.cluster.topology import Node
+
+__all__ = ["correct", "pods_starting", "troubles"]
+
+_NEEDS_SOMEBODY: Final = frozenset(
+    {
+        "ImagePullBackOff",
+        "ErrImagePull",
+        "InvalidImageName",
+        "CrashLoopBackOff",
+        "Unschedulable",
+        "UnboundClaim",
+    }
+)
+
+
+def correct(look: Look) -> Verdict | None:
+    """What the declaration says now, for pods that do not run; before a cluster is formed their number too."""
+    if not look.recorded.formed and (verdict := _resize(look)):
+        return verdict
+    hanging = [one for one in look.seen.nodes if hangs(look, one)]
+    if look.wanted.stale_template and (hanging or not look.recorded.formed):
+        return WriteTemplate(why="what does not run is declared otherwise now")
+    return made_anew(look, hanging)
+
+
+def _resize(look: Look) -> Resize | None:
+    """As many pods as are declared: once slots have owners fewer of them are for `scale`, which moves the slots first."""
+    there, wanted = look.wanted.pods, look.wanted.nodes
+    leaving = [one for one in look.seen.nodes if not look.stays(one)]
+    if there == wanted or (there > wanted and (look.seen.assigned or not all(map(_is_empty, leaving)))):
+        return None
+    return Resize(replicas=wanted, why=f"{wanted} nodes are declared, {there} there, and no cluster yet")
+
+
+def _is_empty(node: Node) -> bool:
+    """It says so, or does not run; silence alone proves nothing."""
+    return not node.server.keys if node.server is not None else not node.pod.running
+
+
+def pods_starting(look: Look, *, answering: int) -> Wait:
+    """Pods are waited for, and what keeps them is named."""
+    return Wait(
+        reason="PodsStarting",
+        message=f"{answering} of {look.wanted.nodes} nodes answer{troubles(look)}",
+        after=1.0,
+        stalled=any(one.pod.trouble in _NEEDS_SOMEBODY and not one.pod.terminating for one in look.missing),
+    )
+
+
+def troubles(look: Look) -> str:
+    """What keeps each pod from answering, to be said after something else."""
+    said = [
+        f"{one.name}: {one.pod.trouble or one.error}" for one in look.missing if one.pod.trouble or one.error
+    ]
+    return "; " + "; ".join(said) if said else ""
