@@ -161,7 +161,7 @@ _models: list[Model] = []
 def in_memory() -> Iterator[None]:
     """Every `Dial` reaches the servers of the newest `Model`, until the end of the block."""
 
-    def connection(dial: Dial, address: Address, reply_timeout: float) -> Connection:
+    def connection(dial: Dial, address: Address, reply_timeout: float, **_: bool) -> Connection:
         return Connection(_models[-1].world, address)
 
     with mock.patch.object(Dial, "_connection", connection):
