@@ -185,16 +185,15 @@ async def test_a_killed_program_is_reported_within_50_ms(tmp_path: Path) -> None
                 failed.setdefault(change.key.name, loop.time())
 
         there.pods.add_handler(watch)
-        took: list[float] = []
-        while not took or (min(took) >= 0.05 and len(took) < 30):
-            name = f"victim-{len(took)}"
+        took = []
+        for name in ("one", "two", "three", "four", "five"):
             await there.pod(name, {"command": FOREVER}, restartPolicy="Never")
             await there.ready(name)
             began = loop.time()
             os.kill(there.agent.program_pid("default", name), signal.SIGKILL)
             await until(lambda: name in failed)  # noqa: B023
             took.append(failed[name] - began)
-        # The best of them: the rest of the machine may be busy.
+        # The best of five: the rest of the machine may be busy.
         assert min(took) < 0.05
 
 
