@@ -13,6 +13,7 @@ from redis.crc import key_slot
 from tests.operators.redis.cluster.servers import KEYS, Dead, Servers, servers
 from tests.standstill import Standstill
 
+from mooring.operators.redis.cluster import steps
 from mooring.operators.redis.cluster.moves import (
     Meet,
     Promote,
@@ -347,3 +348,25 @@ async def test_who_takes_over_in_agreement_has_all_that_its_master_has(cluster: 
 
     assert (await cluster.me(heir)).slots == me.slots
     assert await cluster.call(heir, "DBSIZE") == had
+
+
+async def test_who_is_held_up_for_longer_than_writes_wait_does_not_take_over(
+    cluster: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master, *_ = sorted(await cluster.owned())
+    (heir,) = (await followers(cluster))[master]
+    move = Promote(
+        target=Target(name=f"demo-{heir}", address=cluster.address(heir)),
+        how="",
+        owner=(await cluster.me(master)).id,
+        why="",
+    )
+
+    async def suspended(*_: object) -> None:
+        await asyncio.sleep(0.5)
+
+    monkeypatch.setattr(steps, "HAND_OVER_MS", 200)
+    monkeypatch.setattr(steps, "_caught_up", suspended)
+    with contextlib.suppress(StepFailed):
+        await Steps(cluster.dial, password="")._take_over_in_agreement(move)
+    assert not (await cluster.me(heir)).is_master

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
+from mooring.cache import SystemClock
 from mooring.operators.redis.cluster.mover import MoveFailed, Mover
 from mooring.operators.redis.cluster.moves import (
     Attach,
@@ -181,8 +182,11 @@ class Steps:
             if heir is None or peer is None or heir.me.master != move.owner:
                 raise StepFailed(f"{move.target.name} does not follow {move.owner} any more")
             former = Target(name=f"the master of {move.target.name}", address=peer.address, id=move.owner)
+            began = SystemClock().boottime()
             async with self._link(former) as old, _no_writes(old, heir.version):
                 await _caught_up(old, new, move.target.name)
+                if SystemClock().boottime() - began > HAND_OVER_MS / 1000:
+                    raise StepFailed(f"{move.target.name} took so long that its master may take writes again")
                 await new.call("CLUSTER", "FAILOVER", "TAKEOVER")
                 await self._until_role(old, "slave", former.name)
 
