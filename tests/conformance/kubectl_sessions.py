@@ -212,7 +212,7 @@ SESSIONS: Mapping[str, Sequence[Invocation]] = {
         "set resources deploy web --limits=cpu=200m",
         "set serviceaccount deploy web default",
         "set selector svc web app=other",
-        Invocation("edit cm conf", editor='sed -i s/"2"/"5"/'),
+        Invocation("edit cm conf", editor="sed -i '/^  b:/s/2/5/'"),
         Invocation("edit cm conf", editor="true"),
         "scale deploy web --replicas=3 --current-replicas=7",
         "scale deploy web --replicas=3",
