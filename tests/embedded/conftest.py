@@ -10,7 +10,7 @@ import itertools
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -50,10 +50,10 @@ _NUMBERS = itertools.count(1)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what runs on the real control plane when that is asked for, and say why the rest does not."""
     for item in items if REAL else ():
-        if item.path.parent == HERE and item.path.name.startswith("test_redis_"):
+        if item.path.parent == HERE and item.path.name.startswith(("test_redis_", "test_rec_")):
             item.add_marker(pytest.mark.clusters)
             item.add_marker(pytest.mark.kubernetes)
-            if not {"shared_bed", "old_bed"} & set(getattr(item, "fixturenames", ())):
+            if not {"shared_bed", "old_bed", "plane"} & set(getattr(item, "fixturenames", ())):
                 item.add_marker(pytest.mark.skip(reason="is about an embedded plane of its own"))
 
 
@@ -87,17 +87,22 @@ def directory() -> Iterator[Path]:
 
 
 def make_bed(
-    request: pytest.FixtureRequest, directory: Path, *, catalog: Catalog | None = None
+    request: pytest.FixtureRequest,
+    directory: Path,
+    *,
+    operators: Sequence[Operator] | None = None,
+    catalog: Catalog | None = None,
 ) -> Bed | KubernetesBed:
     """The bed that tests of clusters run on."""
     if not REAL:
-        return Bed(directory, catalog=catalog)
-    return real_bed(directory, request.getfixturevalue("real_kubernetes"), catalog=catalog)
+        return Bed(directory, operators=operators, catalog=catalog)
+    kubeconfig = request.getfixturevalue("real_kubernetes")
+    return real_bed(directory, kubeconfig, operators=operators, catalog=catalog)
 
 
-def real_bed(directory: Path, kubeconfig: Path, *, catalog: Catalog | None = None) -> KubernetesBed:
+def real_bed(directory: Path, kubeconfig: Path, **how: Any) -> KubernetesBed:
     """A bed on this worker's real control plane."""
-    return KubernetesBed(directory, kubeconfig, services=SERVICES, pods=PODS, catalog=catalog)
+    return KubernetesBed(directory, kubeconfig, services=SERVICES, pods=PODS, **how)
 
 
 @pytest.fixture
@@ -150,11 +155,11 @@ async def cluster(shared_bed: Bed | KubernetesBed) -> AsyncIterator[MakeCluster]
 
 
 @asynccontextmanager
-async def bed_with(operator: Operator) -> AsyncIterator[Bed]:
-    """A control plane of its own with one operator."""
+async def bed_with(request: pytest.FixtureRequest, operator: Operator) -> AsyncIterator[Bed | KubernetesBed]:
+    """A control plane with one operator."""
     path = Path(tempfile.mkdtemp(prefix="mooring-bed-"))
     try:
-        async with Bed(path, operators=[operator]) as running:
+        async with make_bed(request, path, operators=[operator]) as running:
             yield running
     finally:
         shutil.rmtree(path, ignore_errors=True)
@@ -167,14 +172,14 @@ def operator() -> Operator:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def plane(operator: Operator) -> AsyncIterator[Bed]:
+async def plane(request: pytest.FixtureRequest, operator: Operator) -> AsyncIterator[Bed | KubernetesBed]:
     """One control plane for all tests of a module about Redis Clusters."""
-    async with bed_with(operator) as running:
+    async with bed_with(request, operator) as running:
         yield running
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def make(plane: Bed) -> AsyncIterator[Make]:
+async def make(plane: Bed | KubernetesBed) -> AsyncIterator[Make]:
     """Makes Redis Clusters; they go with the test."""
     async with AsyncExitStack() as stack:
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from pathlib import Path
 
 import pytest
 from tests.embedded.conftest import real_bed
+from tests.operators.redis.cluster import stage as rec
 
 from mooring.kube import NotFound
 from mooring.kube.objects.apps import StatefulSet
-from mooring.kube.objects.core import ConfigMap, PersistentVolume, Service
+from mooring.kube.objects.core import ConfigMap, PersistentVolume, Pod, Service
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.kube.patches import MergePatch
 from mooring.operators.redis.dial import Address
@@ -122,6 +124,53 @@ async def test_a_cluster_comes_alive_survives_its_master_and_goes(
             return not sets and not await bed.pods() and not volumes
 
         await bed.until(gone, "everything went with the cluster", within=60)
+
+
+async def test_a_redis_cluster_comes_alive_grows_survives_a_master_and_goes(
+    directory: Path, real_kubernetes: Path
+) -> None:
+    async with real_bed(directory, real_kubernetes, operators=[rec.OPERATOR]) as bed:
+        stage = rec.Stage(bed, "shards", password="on-a-real-server")
+        await bed.apply(rec.manifest(stage.name, replicas=6, password=stage.password))
+        await stage.exact(6)
+        await stage.fill(1000)
+        assert await _columns(bed, "redis.middleware.hc.cn/v1alpha1") == {
+            "Name": "shards",
+            "Replicas": 6,
+            "Ready": 6,
+            "Phase": "Running",
+            "Reason": None,
+        }
+
+        async with stage.writing() as report:
+            await stage.patch({"replicas": 8})
+            await stage.exact(8)
+            master = next(iter(await stage.owned()))
+            before = {pod.metadata.uid for pod in await stage.pods() if pod.metadata.name == master}
+            await bed.client.delete(Pod, master, namespace="default")
+            await rec.renewed(stage, before)
+            await stage.exact(8)
+        assert await stage.lost(report) == []
+        assert await stage.kept(1000) == 1000
+        await stage.tells("CreateClusterSuccess", "UpgradeClusterSuccess")
+
+        await stage.delete()
+
+        async def gone() -> bool:
+            names = [one.metadata.name for one in (await bed.client.list(Service, namespace="default")).items]
+            return names == ["kubernetes"] and not (await bed.client.list(PersistentVolume)).items
+
+        await bed.until(gone, "everything went with the cluster", within=60)
+
+
+async def _columns(bed: KubernetesBed, version: str) -> dict[str, object]:
+    """What ``kubectl get redisclusters -o wide`` shows of the only one there is, without its age."""
+    path = f"/apis/{version}/namespaces/default/redisclusters"
+    answer = await bed.client.request("GET", path, accept="application/json;as=Table;v=v1;g=meta.k8s.io")
+    table = json.loads(answer.body)
+    [row] = table["rows"]
+    names = [column["name"] for column in table["columnDefinitions"]]
+    return {name: cell for name, cell in zip(names, row["cells"], strict=True) if name != "Age"}
 
 
 async def _settled(bed: KubernetesBed) -> bool:

@@ -19,15 +19,15 @@ from mooring.kube.objects.core import ConfigMap, PersistentVolumeClaim, Pod, Ser
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.operators.redis.cluster.names import selector_of
 from mooring.operators.redis.cluster.predecessor import LEADER, LOCKS
-from mooring.testing.bed import Bed
+from mooring.testing.bed import Bed, KubernetesBed
 
 pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def plane() -> AsyncIterator[Bed]:
+async def plane(request: pytest.FixtureRequest) -> AsyncIterator[Bed | KubernetesBed]:
     """A plane on which no operator runs yet."""
-    async with bed_with(OPERATOR) as running:
+    async with bed_with(request, OPERATOR) as running:
         await running.stop_operators()
         yield running
 

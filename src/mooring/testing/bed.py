@@ -241,9 +241,10 @@ class KubernetesBed(_Bed[Nodes]):
         *,
         services: str = "10.171.0.0/16",
         pods: str = "10.172.0.0/16",
+        operators: Sequence[Operator] | None = None,
         catalog: Catalog | None = None,
     ) -> None:
-        super().__init__(directory)
+        super().__init__(directory, operators=operators)
         self._kubeconfig = kubeconfig
         self._services, self._pods = IPv4Network(services), IPv4Network(pods)
         self._catalog = catalog

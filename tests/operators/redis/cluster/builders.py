@@ -35,6 +35,7 @@ class Member:
     gone: bool = False
     epoch: int | None = None
     failed: bool = False
+    heard: float = 100.0
     server: tuple[tuple[str, Any], ...] = ()
     pod: tuple[tuple[str, Any], ...] = ()
 
@@ -52,6 +53,7 @@ class Member:
             epoch=self.ordinal + 1 if self.epoch is None else self.epoch,
             slots=self.slots,
             connected=not self.failed,
+            heard=self.heard,
         )
 
     @property

@@ -164,13 +164,15 @@ class Servers:
         sends: int | None = None,
         seconds: float | None = None,
         watch: Watch = _unwatched,
+        patience: float = 10.0,
         **wanted: Any,
     ) -> bool:
         """Look and act until all is as declared; False when the operator died on the way.
 
-        It dies after so many ``sends`` or ``seconds``, if either is given, and when ``watch`` raises `Dead`.
+        It dies after so many ``sends`` or ``seconds``, if either is given, and when ``watch`` raises `Dead`. A server
+        that gives no answer for ``patience`` seconds is silent.
         """
-        dial = Dial(fence=_Heart(sends), connect_timeout=0.5, reply_timeout=10.0)
+        dial = Dial(fence=_Heart(sends), connect_timeout=0.5, reply_timeout=patience)
         end, verdict = monotonic() + (seconds or WITHIN), None
         while monotonic() < end:
             try:

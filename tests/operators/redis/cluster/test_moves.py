@@ -7,8 +7,7 @@ import random
 import pytest
 from tests.operators.redis.cluster.servers import KEYS, Servers
 
-from mooring.operators.redis.cluster import steps
-from mooring.operators.redis.cluster.topology import Server, parse_nodes
+from mooring.operators.redis.cluster.topology import Server, outranked, parse_nodes
 
 
 async def exact(cluster: Servers, *sizes: int) -> None:
@@ -53,11 +52,11 @@ def test_who_claims_slots_by_a_number_that_is_too_low_has_not_taken_over() -> No
     theirs = "{former} 10.0.0.1:6379@16379 {role} 0 0 8 connected"
     ids = {"me": "a" * 40, "former": "b" * 40}
 
-    def outranked(epoch: int, role: str) -> bool:
+    def is_outranked(epoch: int, role: str) -> bool:
         lines = (mine.format(epoch=epoch, **ids), theirs.format(role=role.format(**ids), **ids))
-        return steps._outranked(Server(view=parse_nodes("\n".join(lines))), ids["former"])
+        return outranked(Server(view=parse_nodes("\n".join(lines))), ids["former"])
 
-    assert outranked(7, "master -")
-    assert outranked(8, "master -")
-    assert not outranked(9, "master -")
-    assert not outranked(8, "slave {me}"), "beside a replica stands its master's number"
+    assert is_outranked(7, "master -")
+    assert is_outranked(8, "master -")
+    assert not is_outranked(9, "master -")
+    assert not is_outranked(8, "slave {me}"), "beside a replica stands its master's number"

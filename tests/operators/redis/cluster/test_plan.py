@@ -243,6 +243,59 @@ def test_a_master_that_is_merely_silent_is_the_clusters_business() -> None:
     assert isinstance(next_step(look(change(whole(), 1, silent=True))), Wait)
 
 
+OUTVOTED: dict[str, Any] = {"failed": True, "heard": 85.0}
+CUT_OFF: dict[str, Any] = {**OUTVOTED, "server": (("covered", False),)}
+
+
+@pytest.mark.parametrize("how", [{**OUTVOTED, "silent": True}, CUT_OFF])
+def test_a_master_that_most_others_call_failed_gives_way(how: dict[str, Any]) -> None:
+    verdict = next_step(look(change(whole(), 1, **how)))
+    assert isinstance(verdict, Promote)
+    assert (verdict.target.name, verdict.how, verdict.owner) == ("demo-4", "FORCE", id_of(1))
+    assert verdict.failed
+    assert verdict.slots == shares(3)[1]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {**CUT_OFF, "server": ()},  # it serves
+        {**CUT_OFF, "heard": 96.0},  # it is on its way back
+        {**CUT_OFF, "failed": False},  # nobody calls it failed
+        {**OUTVOTED, "held": "full"},  # it is about to be let in
+    ],
+)
+def test_a_master_that_may_be_back_does_not_give_way(how: dict[str, Any]) -> None:
+    assert not isinstance(next_step(look(change(whole(), 1, **how))), Promote)
+
+
+@pytest.mark.parametrize("behind", [{"syncing": True}, {"loading": True}, {"link_up": False}])
+def test_nobody_takes_over_from_a_failed_master_who_is_not_in_sync(behind: dict[str, Any]) -> None:
+    members = change(whole(), 1, **OUTVOTED, silent=True)
+    assert not isinstance(next_step(look(change(members, 4, server=tuple(behind.items())))), Promote)
+
+
+@pytest.mark.parametrize(
+    "former",
+    [{**OUTVOTED, "silent": True}, CUT_OFF, {"died": True}],
+)
+def test_who_took_over_under_a_number_too_low_gets_a_higher_one(former: dict[str, Any]) -> None:
+    members = change(whole(), 4, master=None, slots=shares(3)[1], epoch=2)
+    verdict = next_step(look(change(members, 1, epoch=2, **former)))
+    assert isinstance(verdict, Promote)
+    assert (verdict.target.name, verdict.how, verdict.owner) == ("demo-4", "BUMPEPOCH", id_of(1))
+    assert verdict.failed == ("died" not in former)
+
+
+@pytest.mark.parametrize(
+    "former", [{}, {**CUT_OFF, "server": ()}, {**CUT_OFF, "heard": 96.0}, {**CUT_OFF, "epoch": 1}]
+)
+def test_who_claims_slots_of_a_master_that_may_serve_gets_no_higher_number(former: dict[str, Any]) -> None:
+    members = change(whole(), 4, master=None, slots=shares(3)[1], epoch=2)
+    verdict = next_step(look(change(members, 1, **{"epoch": 2, **former})))
+    assert not isinstance(verdict, Promote)
+
+
 def test_the_replica_with_the_most_data_takes_over() -> None:
     members = change(whole(), 0, died=True)
     members = [*members, Member(ordinal=6, master=0, server=(("offset", 50),))]

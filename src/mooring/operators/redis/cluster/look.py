@@ -146,7 +146,7 @@ class Look:
             return None
         return _told(self.seen.unheard(self.members), why)
 
-    def promote(self, heir: Live, how: Literal["", "FORCE"], *, why: str) -> Verdict:
+    def promote(self, heir: Live, how: Literal["", "FORCE"], *, why: str, failed: bool = False) -> Verdict:
         """Make a replica its shard's master by the masters' votes, once enough of them would give theirs.
 
         A master gives none for whom it knows as a master, as it does for seconds after a node began to follow; and
@@ -154,11 +154,12 @@ class Look:
         this shard again for two node timeouts, and the replica asks for none for four.
         """
         deaf = [one for one in self.owners if not _follows(heir, one)]
-        voters = [one for one in self.owners if one not in deaf and _linked(one, heir)]
-        masters = len(self.seen.owners) + len(self.seen.absent_owners)
-        if len(voters) * 2 > masters:
-            lost = self.seen.absent_owners.get(heir.master, 0)
-            return Promote(target=target_of(heir), how=how, owner=heir.master, slots=lost, why=why)
+        voters = [one for one in self.voters(heir) if one not in deaf]
+        if self.most(len(voters)):
+            lost = {**self.seen.owners, **self.seen.absent_owners}.get(heir.master, 0)
+            return Promote(
+                target=target_of(heir), how=how, owner=heir.master, slots=lost, failed=failed, why=why
+            )
         why = f"too few masters know that {heir.name} is a replica, or have a connection to it"
         return _told([(heir, one) for one in deaf], why)
 
@@ -170,10 +171,17 @@ class Look:
         ended = pod.died_at is not None and self.now - pod.died_at > DEAD_GRACE
         return not pod.running and ended
 
+    def voters(self, heir: Live) -> list[Live]:
+        """Masters that have a connection to it."""
+        return [one for one in self.owners if _linked(one, heir)]
+
     def majority(self) -> bool:
         """Enough masters answer to vote."""
-        masters = len(self.seen.owners) + len(self.seen.absent_owners)
-        return len(self.seen.owners) * 2 > masters
+        return self.most(len(self.seen.owners))
+
+    def most(self, number: int) -> bool:
+        """So many are more than half of the masters that have slots, live or not."""
+        return number * 2 > len(self.seen.owners) + len(self.seen.absent_owners)
 
 
 def _follows(replica: Live, viewer: Live) -> bool:

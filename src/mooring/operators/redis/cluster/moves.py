@@ -87,14 +87,19 @@ class Attach(Move):
 
 @dataclass(frozen=True, kw_only=True)
 class Promote(Move):
-    """A replica takes over its master's slots: in agreement with it, by the other masters' votes, or by itself."""
+    """A replica takes over its master's slots: in agreement with it, by the other masters' votes, or by itself.
+
+    One that took over by itself under a number too low gets a higher one (``BUMPEPOCH``).
+    """
 
     target: Target
-    how: Literal["", "FORCE", "TAKEOVER"]
+    how: Literal["", "FORCE", "TAKEOVER", "BUMPEPOCH"]
     owner: str = ""
     """The id of the master it follows, which agrees or is known not to serve; "" where nobody is asked."""
     slots: Slots = 0
-    """Its slots that nobody serves."""
+    """Its slots."""
+    failed: bool = False
+    """Nothing is known of it but that the nodes call it failed; that ends as soon as it answers one of them."""
 
 
 @dataclass(frozen=True, kw_only=True)

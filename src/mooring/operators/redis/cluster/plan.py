@@ -31,7 +31,7 @@ from mooring.operators.redis.cluster.placement import Place, best_master, choose
 from mooring.operators.redis.cluster.roll import roll, turn_back
 from mooring.operators.redis.cluster.scale import head_of, newcomers, scale
 from mooring.operators.redis.cluster.slots import ALL, Slots, count, shares, show
-from mooring.operators.redis.cluster.topology import Live, Node
+from mooring.operators.redis.cluster.topology import SILENCE, Live, Node, outranked
 
 __all__ = ["next_step"]
 
@@ -211,7 +211,7 @@ def heal(look: Look) -> Verdict | None:
     handed = hand_over(look)
     if handed is not None and not isinstance(handed, Wait):
         return handed
-    for rule in (mesh, rescue, re_attach, forget, _attach_spare, settle):
+    for rule in (mesh, outrank, rescue, relieve, re_attach, forget, _attach_spare, settle):
         if verdict := rule(look):
             return verdict
     return handed
@@ -222,7 +222,7 @@ def hand_over(look: Look) -> Verdict | None:
     return _first_move(
         look.promote(heir, "", why=f"the pod of {one.name} is being deleted")
         for one in look.owners
-        if one.node.pod.terminating and (heir := heir_of(look, one.id))
+        if one.node.pod.terminating and not _outvoted(look, one.id) and (heir := heir_of(look, one.id))
     )
 
 
@@ -235,7 +235,7 @@ def heir_of(look: Look, master: str) -> Live | None:
         and not (one.server.syncing or one.server.loading or one.node.pod.terminating)
         and look.stays(one.node)
     ]
-    return max(ready, key=lambda one: (one.server.offset, -one.node.pod.ordinal), default=None)
+    return max(ready, key=_rank, default=None)
 
 
 def mesh(look: Look) -> Verdict | None:
@@ -277,6 +277,80 @@ def rescue(look: Look) -> Verdict | None:
     )
 
 
+def outrank(look: Look) -> Verdict | None:
+    """A replica that took over under a number too low gets a higher one once its former master is lost.
+
+    A replica counts the votes of its last election again if its master fails within two node timeouts after it. The
+    others go on giving the slots to that master, whose number is higher, and only that one could put it right.
+    """
+    return _first_move(
+        Promote(
+            target=target_of(one),
+            how="BUMPEPOCH",
+            owner=peer.id,
+            slots=one.slots,
+            failed=peer.id in look.seen.by_id or not _gone(look, peer.id),
+            why=f"{one.name} serves, and the others do not know: its number is too low",
+        )
+        for one in look.seen.live
+        for peer in one.server.peers.values()
+        if outranked(one.server, peer.id) and _lost(look, peer.id) and _claimed(look, peer.id) & one.slots
+    )
+
+
+def _claimed(look: Look, id: str) -> Slots:
+    """What others say this master has."""
+    found = 0
+    for one in look.seen.live:
+        if one.id != id and (peer := one.server.peers.get(id)) is not None:
+            found |= peer.slots
+    return found
+
+
+def _lost(look: Look, id: str) -> bool:
+    """It is gone, or most call it failed."""
+    return (id not in look.seen.by_id and _gone(look, id)) or _outvoted(look, id)
+
+
+def relieve(look: Look) -> Verdict | None:
+    """Slots of a master that most others call failed go to its replica, also where no votes are left to elect it.
+
+    The servers do so by themselves, but whoever voted in a shard gives it no vote for two node timeouts, and a replica
+    asks for none for four: after a hand-over that is a minute without the slots.
+    """
+    return _first_move(
+        look.promote(heir, "FORCE", why="most masters call its own failed", failed=True)
+        for id in (*look.seen.absent_owners, *look.seen.owners)
+        if _outvoted(look, id) and (heir := _successor(look, id))
+    )
+
+
+def _outvoted(look: Look, id: str) -> bool:
+    """Most masters have had no answer from it for long, and if we have one, it says that it does not serve."""
+    live = look.seen.by_id.get(id)
+    if (live is not None and live.server.covered) or _waits(look, id):
+        return False
+    return look.most(sum(1 for one in look.owners if one.server.silence(id) > SILENCE))
+
+
+def _successor(look: Look, id: str) -> Live | None:
+    """The best replica that most masters hear, and that was in sync when nobody heard its master any more."""
+    heirs = [
+        one
+        for one in look.seen.replicas_of(id)
+        if one.server.link_up
+        and not (one.server.loading or one.server.syncing)
+        and one.server.silence(id) > SILENCE
+        and look.most(len(look.voters(one)))
+    ]
+    return max(heirs, key=_rank, default=None)
+
+
+def _rank(one: Live) -> tuple[int, int]:
+    """Of two replicas the one with more of its master's writes, then the first."""
+    return one.server.offset, -one.node.pod.ordinal
+
+
 def _gone(look: Look, id: str) -> bool:
     """It cannot be serving: silence alone proves nothing, Kubernetes' word that it ended does."""
     node = look.node_of(id)
@@ -299,7 +373,7 @@ def take_over(look: Look, owner: str, *, why: str) -> Verdict | None:
             after=2.0,
             stalled=True,
         )
-    best = max(heirs, key=lambda one: (one.server.offset, -one.node.pod.ordinal))
+    best = max(heirs, key=_rank)
     if look.majority():
         return look.promote(best, "FORCE", why=why)
     return Promote(target=target_of(best), how="TAKEOVER", why=why)

@@ -27,7 +27,7 @@ from mooring.operators.redis.cluster.moves import (
     Unfollow,
 )
 from mooring.operators.redis.cluster.slots import each
-from mooring.operators.redis.cluster.topology import Server, read_node
+from mooring.operators.redis.cluster.topology import SILENCE, Peer, outranked, read_node
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused, Unreachable
 from mooring.operators.redis.pods import Pod
 from mooring.operators.redis.versions import capabilities
@@ -159,6 +159,8 @@ class Steps:
         await self._one(target, "CLUSTER", "REPLICATE", master)
 
     async def _promote(self, move: Promote) -> None:
+        if move.failed and not await self._still_alone(move):
+            raise StepFailed(f"the master of {move.target.name} is not lost any more")
         await self._fail_over(move.target, move.how)
         try:
             await self._until_master(move)
@@ -191,19 +193,31 @@ class Steps:
                 await self._until_role(old, "slave", former.name)
 
     async def _still_alone(self, move: Promote) -> bool:
-        """It follows that master still and claims no slot that somebody serves: votes may be denied with reason."""
+        """It follows that master still and claims no slot that somebody serves: votes may be denied with reason.
+
+        A master that may be running still does not answer it, nor say to us that it serves.
+        """
         async with self._link(move.target) as link:
             server = (await read_node(link, _POD)).server
         master = server.peers.get(move.owner) if server is not None else None
-        return (
-            server is not None
-            and master is not None
-            and server.me.master == move.owner
-            and not master.slots & ~move.slots
-        )
+        if server is None or master is None or master.slots & ~move.slots:
+            return False
+        if server.me.master != move.owner and move.how != "BUMPEPOCH":
+            return False
+        return not move.failed or (server.silence(move.owner) > SILENCE and not await self._serves(master))
+
+    async def _serves(self, peer: Peer) -> bool:
+        """It answers, and says so."""
+        try:
+            async with self._dial.link(peer.address, password=self._password) as link:
+                server = (await read_node(link, _POD)).server
+        except DialError:
+            return False
+        return server is not None and server.me.id == peer.id and server.covered
 
     async def _fail_over(self, target: Target, how: str) -> None:
-        await self._one(target, "CLUSTER", "FAILOVER", *([how] if how else []))
+        words = [how] if how == "BUMPEPOCH" else ["FAILOVER", *([how] if how else [])]
+        await self._one(target, "CLUSTER", *words)
 
     async def _until_master(self, move: Promote) -> None:
         """A fail-over takes some tens of milliseconds; another step before it is through would disturb it.
@@ -214,7 +228,7 @@ class Steps:
         for _ in range(20):
             async with self._link(move.target) as link:
                 server = (await read_node(link, _POD)).server
-            if server is not None and server.me.is_master and not _outranked(server, move.owner):
+            if server is not None and server.me.is_master and not outranked(server, move.owner):
                 return
             await asyncio.sleep(0.05)
         raise StepFailed(f"{move.target.name} has not become a master within a second")
@@ -275,12 +289,6 @@ class Steps:
                 await link.call("CONFIG", "SET", "slave-priority", 100)
             else:
                 await link.call("SLAVEOF", move.leader.ip, move.leader.port)
-
-
-def _outranked(server: Server, owner: str) -> bool:
-    """Its former master still claims the slots, by a number that is as high: others take that one's word."""
-    former = server.peers.get(owner)
-    return former is not None and former.is_master and former.epoch >= server.me.epoch
 
 
 @asynccontextmanager

@@ -22,6 +22,7 @@ from mooring.operators.redis.info import keys_of, parse_info
 from mooring.operators.redis.pods import Pod
 
 __all__ = [
+    "SILENCE",
     "Disk",
     "Held",
     "Live",
@@ -30,6 +31,7 @@ __all__ = [
     "Peer",
     "Seen",
     "Server",
+    "outranked",
     "parse_nodes",
     "read_node",
     "read_nodes",
@@ -38,6 +40,9 @@ __all__ = [
 Disk = Literal["none", "part", "full"]
 """What the volume of a node that is held back has: nothing, an older snapshot, or everything it acknowledged."""
 NO_MASTER: Final = "-"
+SILENCE: Final = 5.0
+"""Seconds without an answer after which nobody who is called failed is thought to be on the way back: who comes back
+answers at once, and takes no writes for as long yet, or for a node timeout if that is shorter."""
 _HELD: Final = re.compile(r"/held/(?P<pod>[^/]+)\.(?P<id>[0-9a-f]{40}|none)\.(?P<disk>none|part|full)\.conf$")
 
 
@@ -61,6 +66,8 @@ class Peer:
     """Its master's id, "" of a master."""
     epoch: int = 0
     connected: bool = True
+    heard: float = 0.0
+    """When it answered last, in seconds by the viewer's clock; 0 for never."""
     slots: Slots = 0
     marks: tuple[Mark, ...] = ()
 
@@ -85,7 +92,7 @@ def parse_nodes(text: str) -> tuple[Peer, ...]:
 
 
 def _peer(words: Sequence[str]) -> Peer:
-    node, address, flags, master, _, _, epoch, link, *slots = words
+    node, address, flags, master, _, heard, epoch, link, *slots = words
     host, _, port = address.partition("@")[0].partition(",")[0].rpartition(":")
     owned, marks = 0, []
     for word in slots:
@@ -102,6 +109,7 @@ def _peer(words: Sequence[str]) -> Peer:
         master="" if master == NO_MASTER else master,
         epoch=int(epoch),
         connected=link == "connected",
+        heard=int(heard) / 1000,
         slots=owned,
         marks=tuple(marks),
     )
@@ -142,6 +150,24 @@ class Server:
     def peers(self) -> dict[str, Peer]:
         """Whom it knows, by id."""
         return {peer.id: peer for peer in self.view if peer.settled}
+
+    def silence(self, id: str) -> float:
+        """Seconds for which a node that is called failed has not answered while others did.
+
+        0 for one that is not, or that never answered this node.
+        """
+        peer = self.peers.get(id)
+        if peer is None or not peer.failed or not peer.heard:
+            return 0.0
+        return max(one.heard for one in self.view) - peer.heard
+
+
+def outranked(server: Server, owner: str) -> bool:
+    """This master's former one is a master by a number as high: others take that one's word on their slots."""
+    former = server.peers.get(owner)
+    if former is None or owner == server.me.id:
+        return False
+    return former.is_master and former.epoch >= server.me.epoch
 
 
 @dataclass(frozen=True, kw_only=True)
