@@ -245,11 +245,17 @@ def test_a_master_that_is_merely_silent_is_the_clusters_business() -> None:
 
 OUTVOTED: dict[str, Any] = {"failed": True, "heard": 85.0}
 CUT_OFF: dict[str, Any] = {**OUTVOTED, "server": (("covered", False),)}
+UNHEARD: dict[str, Any] = {"last_io": 15}
+
+
+def failing(heir: dict[str, Any] = UNHEARD, **master: Any) -> Look:
+    """A master, and what its replica is like."""
+    return look(change(change(whole(), 1, **master), 4, server=tuple(heir.items())))
 
 
 @pytest.mark.parametrize("how", [{**OUTVOTED, "silent": True}, CUT_OFF])
 def test_a_master_that_most_others_call_failed_gives_way(how: dict[str, Any]) -> None:
-    verdict = next_step(look(change(whole(), 1, **how)))
+    verdict = next_step(failing(**how))
     assert isinstance(verdict, Promote)
     assert (verdict.target.name, verdict.how, verdict.owner) == ("demo-4", "FORCE", id_of(1))
     assert verdict.failed
@@ -260,40 +266,47 @@ def test_a_master_that_most_others_call_failed_gives_way(how: dict[str, Any]) ->
     "how",
     [
         {**CUT_OFF, "server": ()},  # it serves
-        {**CUT_OFF, "heard": 96.0},  # it is on its way back
+        {**CUT_OFF, "heard": 91.0},  # it is on its way back
         {**CUT_OFF, "failed": False},  # nobody calls it failed
         {**OUTVOTED, "held": "full"},  # it is about to be let in
     ],
 )
 def test_a_master_that_may_be_back_does_not_give_way(how: dict[str, Any]) -> None:
-    assert not isinstance(next_step(look(change(whole(), 1, **how))), Promote)
+    assert not isinstance(next_step(failing(**how)), Promote)
 
 
-@pytest.mark.parametrize("behind", [{"syncing": True}, {"loading": True}, {"link_up": False}])
-def test_nobody_takes_over_from_a_failed_master_who_is_not_in_sync(behind: dict[str, Any]) -> None:
-    members = change(whole(), 1, **OUTVOTED, silent=True)
-    assert not isinstance(next_step(look(change(members, 4, server=tuple(behind.items())))), Promote)
+@pytest.mark.parametrize("heir", [{"syncing": True}, {"loading": True}, {"link_up": False}, {"last_io": 10}])
+def test_nobody_takes_over_from_a_failed_master_who_is_not_in_sync_or_hears_it(heir: dict[str, Any]) -> None:
+    assert not isinstance(next_step(failing(UNHEARD | heir, **OUTVOTED, silent=True)), Promote)
 
 
-@pytest.mark.parametrize(
-    "former",
-    [{**OUTVOTED, "silent": True}, CUT_OFF, {"died": True}],
-)
-def test_who_took_over_under_a_number_too_low_gets_a_higher_one(former: dict[str, Any]) -> None:
+def standing_in(**former: Any) -> Look:
+    """A replica made itself master by its old votes: it took all slots of its master, and nobody else knows."""
     members = change(whole(), 4, master=None, slots=shares(3)[1], epoch=2)
-    verdict = next_step(look(change(members, 1, epoch=2, **former)))
+    return seeing(look(change(members, 1, **{"epoch": 2, **former})), [4], 1, slots=0)
+
+
+@pytest.mark.parametrize("former", [{**OUTVOTED, "silent": True}, CUT_OFF, {"died": True}])
+def test_who_took_over_under_a_number_too_low_gets_a_higher_one(former: dict[str, Any]) -> None:
+    verdict = next_step(standing_in(**former))
     assert isinstance(verdict, Promote)
     assert (verdict.target.name, verdict.how, verdict.owner) == ("demo-4", "BUMPEPOCH", id_of(1))
     assert verdict.failed == ("died" not in former)
 
 
 @pytest.mark.parametrize(
-    "former", [{}, {**CUT_OFF, "server": ()}, {**CUT_OFF, "heard": 96.0}, {**CUT_OFF, "epoch": 1}]
+    "former", [{}, {**CUT_OFF, "server": ()}, {**CUT_OFF, "heard": 91.0}, {**CUT_OFF, "epoch": 1}]
 )
 def test_who_claims_slots_of_a_master_that_may_serve_gets_no_higher_number(former: dict[str, Any]) -> None:
-    members = change(whole(), 4, master=None, slots=shares(3)[1], epoch=2)
-    verdict = next_step(look(change(members, 1, **{"epoch": 2, **former})))
-    assert not isinstance(verdict, Promote)
+    assert not isinstance(next_step(standing_in(**former)), Promote)
+
+
+def test_a_master_that_missed_a_change_gets_no_higher_number() -> None:
+    one, most = shares(3)[1] & -shares(3)[1], shares(3)[1]
+    members = change(change(whole(), 1, died=True, slots=one, epoch=2), 4, master=None, slots=most, epoch=2)
+    unaware = seeing(look(members), [4], 1, slots=0)
+    assert not isinstance(next_step(unaware), Promote)
+    assert not isinstance(next_step(seeing(standing_in(died=True), [4], 1, slots=one)), Promote)
 
 
 def test_the_replica_with_the_most_data_takes_over() -> None:

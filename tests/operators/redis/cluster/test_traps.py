@@ -59,10 +59,10 @@ async def failed_over(cluster: Servers, ordinal: int, *, follower: int) -> None:
     """A replica and its master change places."""
     heir = Target(name=f"demo-{ordinal}", address=cluster.address(ordinal))
     owner = (await cluster.me(follower)).id
-    with contextlib.suppress(StepFailed):
-        await Steps(cluster.dial, password="").run(Promote(target=heir, how="", owner=owner, why=""))
-    assert (await cluster.me(ordinal)).is_master
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
+        while not (await cluster.me(ordinal)).is_master:
+            with contextlib.suppress(StepFailed):
+                await Steps(cluster.dial, password="").run(Promote(target=heir, how="", owner=owner, why=""))
         while (await followers(cluster)).get(ordinal) != [follower]:
             await asyncio.sleep(0.05)
 
@@ -302,7 +302,7 @@ async def test_a_replica_whose_votes_are_lost_takes_over_by_itself_if_its_master
             assert (me.slots if me.is_master else 0) == takes
 
 
-@pytest.mark.parametrize("later", [0, 12])
+@pytest.mark.parametrize("later", [0, 8])
 async def test_a_master_that_fails_shortly_after_its_replica_was_elected_is_replaced(
     cluster: Servers, later: int
 ) -> None:
@@ -323,7 +323,7 @@ async def test_a_master_that_fails_shortly_after_its_replica_was_elected_is_repl
 
     await asyncio.sleep(later)
     with cluster.frozen(master):
-        by = monotonic() + 22  # by themselves the servers get nowhere, or after four node timeouts
+        by = monotonic() + 26  # by themselves the servers get nowhere, or after four node timeouts
         while (has := await seen()) != slots and monotonic() < by:
             await cluster.operate(6, seconds=0.1, patience=1.0)
         assert has == slots
@@ -333,15 +333,14 @@ async def test_a_master_that_fails_shortly_after_its_replica_was_elected_is_repl
 
 
 async def test_nobody_takes_over_once_the_failed_master_answers_again(cluster: Servers) -> None:
-    first, second, *_ = sorted(await cluster.owned())
+    first, *_ = sorted(await cluster.owned())
     (heir,) = (await followers(cluster))[first]
     me = await cluster.me(first)
     target = Target(name=f"demo-{heir}", address=cluster.address(heir))
     move = Promote(target=target, how="FORCE", owner=me.id, slots=me.slots, failed=True, why="")
-    with cluster.frozen(second):  # one of two votes never comes
-        with contextlib.suppress(StepFailed):
-            await Steps(cluster.dial, password="").run(move)
-        assert not (await cluster.me(heir)).is_master
+    with contextlib.suppress(StepFailed):
+        await Steps(cluster.dial, password="").run(move)
+    assert not (await cluster.me(heir)).is_master
 
 
 async def test_a_shard_changes_hands_again_and_again_under_a_writer_and_loses_nothing(

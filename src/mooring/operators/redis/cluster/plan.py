@@ -211,7 +211,7 @@ def heal(look: Look) -> Verdict | None:
     handed = hand_over(look)
     if handed is not None and not isinstance(handed, Wait):
         return handed
-    for rule in (mesh, outrank, rescue, relieve, re_attach, forget, _attach_spare, settle):
+    for rule in (mesh, rescue, relieve, outrank, re_attach, forget, _attach_spare, settle):
         if verdict := rule(look):
             return verdict
     return handed
@@ -281,7 +281,9 @@ def outrank(look: Look) -> Verdict | None:
     """A replica that took over under a number too low gets a higher one once its former master is lost.
 
     A replica counts the votes of its last election again if its master fails within two node timeouts after it. The
-    others go on giving the slots to that master, whose number is higher, and only that one could put it right.
+    others go on giving the slots to that master, whose number is higher, and only that one could put it right. It is
+    told from a master that missed a change by this: it took all that the others give to that one, it serves, and most
+    masters hear it.
     """
     return _first_move(
         Promote(
@@ -289,12 +291,15 @@ def outrank(look: Look) -> Verdict | None:
             how="BUMPEPOCH",
             owner=peer.id,
             slots=one.slots,
-            failed=peer.id in look.seen.by_id or not _gone(look, peer.id),
+            failed=not _ended(look, peer.id),
             why=f"{one.name} serves, and the others do not know: its number is too low",
         )
         for one in look.seen.live
+        if one.slots and one.server.covered and look.most(len(look.voters(one)) + 1)
         for peer in one.server.peers.values()
-        if outranked(one.server, peer.id) and _lost(look, peer.id) and _claimed(look, peer.id) & one.slots
+        if outranked(one.server, peer.id)
+        and not one.slots & ~_claimed(look, peer.id)
+        and (_ended(look, peer.id) or (_outvoted(look, peer.id) and one.server.silence(peer.id) > SILENCE))
     )
 
 
@@ -307,9 +312,9 @@ def _claimed(look: Look, id: str) -> Slots:
     return found
 
 
-def _lost(look: Look, id: str) -> bool:
-    """It is gone, or most call it failed."""
-    return (id not in look.seen.by_id and _gone(look, id)) or _outvoted(look, id)
+def _ended(look: Look, id: str) -> bool:
+    """It does not answer, and cannot be serving."""
+    return id not in look.seen.by_id and _gone(look, id)
 
 
 def relieve(look: Look) -> Verdict | None:
@@ -334,16 +339,11 @@ def _outvoted(look: Look, id: str) -> bool:
 
 
 def _successor(look: Look, id: str) -> Live | None:
-    """The best replica that most masters hear, and that was in sync when nobody heard its master any more."""
-    heirs = [
-        one
-        for one in look.seen.replicas_of(id)
-        if one.server.link_up
-        and not (one.server.loading or one.server.syncing)
-        and one.server.silence(id) > SILENCE
-        and look.most(len(look.voters(one)))
-    ]
-    return max(heirs, key=_rank, default=None)
+    """The replica with the most data, if it was in sync until nobody heard its master, and most masters hear it."""
+    one = max(look.seen.replicas_of(id), key=_rank, default=None)
+    if one is None or not one.server.link_up or one.server.loading or one.server.syncing:
+        return None
+    return one if one.server.silence(id) > SILENCE and look.most(len(look.voters(one))) else None
 
 
 def _rank(one: Live) -> tuple[int, int]:

@@ -159,7 +159,7 @@ class Steps:
         await self._one(target, "CLUSTER", "REPLICATE", master)
 
     async def _promote(self, move: Promote) -> None:
-        if move.failed and not await self._still_alone(move):
+        if (move.failed or move.how == "BUMPEPOCH") and not await self._still_alone(move):
             raise StepFailed(f"the master of {move.target.name} is not lost any more")
         await self._fail_over(move.target, move.how)
         try:
@@ -193,7 +193,7 @@ class Steps:
                 await self._until_role(old, "slave", former.name)
 
     async def _still_alone(self, move: Promote) -> bool:
-        """It follows that master still and claims no slot that somebody serves: votes may be denied with reason.
+        """It follows that master still, or stands in for it, and claims no slot that somebody else serves.
 
         A master that may be running still does not answer it, nor say to us that it serves.
         """
@@ -202,9 +202,12 @@ class Steps:
         master = server.peers.get(move.owner) if server is not None else None
         if server is None or master is None or master.slots & ~move.slots:
             return False
-        if server.me.master != move.owner and move.how != "BUMPEPOCH":
-            return False
-        return not move.failed or (server.silence(move.owner) > SILENCE and not await self._serves(master))
+        if move.how == "BUMPEPOCH":
+            alone = outranked(server, move.owner)
+        else:
+            alone = server.me.master == move.owner
+        lost = not move.failed or server.silence(move.owner) > SILENCE
+        return alone and lost and not (move.failed and await self._serves(master))
 
     async def _serves(self, peer: Peer) -> bool:
         """It answers, and says so."""

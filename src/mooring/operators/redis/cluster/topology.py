@@ -40,9 +40,9 @@ __all__ = [
 Disk = Literal["none", "part", "full"]
 """What the volume of a node that is held back has: nothing, an older snapshot, or everything it acknowledged."""
 NO_MASTER: Final = "-"
-SILENCE: Final = 5.0
-"""Seconds without an answer after which nobody who is called failed is thought to be on the way back: who comes back
-answers at once, and takes no writes for as long yet, or for a node timeout if that is shorter."""
+SILENCE: Final = 10.0
+"""Seconds without an answer for which a node that is called failed is thought to be so still: nodes ask one another at
+least every half node timeout (7.5 s), and a master says something to its replicas every 10 s."""
 _HELD: Final = re.compile(r"/held/(?P<pod>[^/]+)\.(?P<id>[0-9a-f]{40}|none)\.(?P<disk>none|part|full)\.conf$")
 
 
@@ -135,6 +135,8 @@ class Server:
     offset: int = 0
     master: Address | None = None
     link_up: bool = True
+    last_io: int = 0
+    """Seconds since a replica last heard its master."""
     syncing: bool = False
     loading: bool = False
     covered: bool = True
@@ -154,18 +156,19 @@ class Server:
     def silence(self, id: str) -> float:
         """Seconds for which a node that is called failed has not answered while others did.
 
-        0 for one that is not, or that never answered this node.
+        0 for one that is not, or that never answered this node. A replica hears its master in the stream of writes too.
         """
         peer = self.peers.get(id)
         if peer is None or not peer.failed or not peer.heard:
             return 0.0
-        return max(one.heard for one in self.view) - peer.heard
+        silence = max(one.heard for one in self.view) - peer.heard
+        return min(silence, self.last_io) if self.me.master == id else silence
 
 
 def outranked(server: Server, owner: str) -> bool:
     """This master's former one is a master by a number as high: others take that one's word on their slots."""
     former = server.peers.get(owner)
-    if former is None or owner == server.me.id:
+    if former is None or owner == server.me.id or former.slots:
         return False
     return former.is_master and former.epoch >= server.me.epoch
 
@@ -401,6 +404,7 @@ def _server(info: Mapping[str, str], nodes: str, cluster: Mapping[str, str]) -> 
         offset=int(info.get(offset) or 0),
         master=Address(host, int(info.get("master_port") or 0)) if host else None,
         link_up=role == "master" or info.get("master_link_status") == "up",
+        last_io=int(info.get("master_last_io_seconds_ago") or 0),
         syncing=info.get("master_sync_in_progress") == "1",
         loading=info.get("loading") == "1" or info.get("async_loading") == "1",
         covered=cluster.get("cluster_state") == "ok",
