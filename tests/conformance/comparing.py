@@ -249,12 +249,9 @@ def _value(value: Json, names: _Names, key: str) -> Json:
         if "items" in value and isinstance(value.get("metadata"), dict):
             meta = {k: v for k, v in value["metadata"].items() if k != "resourceVersion"}
             value = {**value, "metadata": meta}
-        if value.get("kind") == "Namespace" and "finalizers" in value["metadata"]:
+        if value.get("kind") == "Namespace" and "finalizers" in (meta := value.get("metadata") or {}):
             # A real server makes this list anew of a map when one is deleted, in any order.
-            value = {
-                **value,
-                "metadata": {**value["metadata"], "finalizers": sorted(value["metadata"]["finalizers"])},
-            }
+            value = {**value, "metadata": {**meta, "finalizers": sorted(meta["finalizers"])}}
         return {_text(k, names): _value(v, names, k) for k, v in value.items()}
     if isinstance(value, list):
         items = [_value(item, names, key) for item in value]
