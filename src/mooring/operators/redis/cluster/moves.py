@@ -95,7 +95,7 @@ class Promote(Move):
     target: Target
     how: Literal["", "FORCE", "TAKEOVER", "BUMPEPOCH"]
     owner: str = ""
-    """The id of the master it follows, which agrees or is known not to serve; "" where nobody is asked."""
+    """The id of the master it follows, which agrees or does not serve; "" where nobody is asked."""
     slots: Slots = 0
     """Its slots."""
     failed: bool = False

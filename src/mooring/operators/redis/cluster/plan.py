@@ -282,8 +282,8 @@ def outrank(look: Look) -> Verdict | None:
 
     A replica counts the votes of its last election again if its master fails within two node timeouts after it. The
     others go on giving the slots to that master, whose number is higher, and only that one could put it right. It is
-    told from a master that missed a change by this: it took all that the others give to that one, it serves, and most
-    masters hear it.
+    told from a master that missed a change by this: all its slots are the others' for that one, it gives that one
+    none, and it serves, which nobody does whom most masters do not hear.
     """
     return _first_move(
         Promote(
