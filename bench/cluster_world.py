@@ -272,6 +272,8 @@ class ClusterWorld(World):
                     )
                 it.epoch = int(epoch)
                 return "OK"
+            case ["BUMPEPOCH"]:
+                return f"{'BUMPED' if self._bump(it) else 'STILL'} {it.epoch}"
             case ["ADDSLOTS", *slots]:
                 return self._add(it, [int(slot) for slot in slots])
             case ["REPLICATE", id]:
@@ -384,13 +386,19 @@ class ClusterWorld(World):
             return "OK"
         if not mine:
             if marked is not None and not marked[1]:
-                it.epoch = max([it.epoch, *(1 + one.epoch for one in self._live() if one is not it)])
+                self._bump(it)
             it.slots |= 1 << slot
             for other in self._live():
                 if other is not it and other.slots >> slot & 1 and not other.keys.get(slot):
                     other.slots &= ~(1 << slot)
                     other.marks.pop(slot, None)
         return "OK"
+
+    def _bump(self, it: Volume) -> bool:
+        """Give it an epoch above all others, if it has none."""
+        before = it.epoch
+        it.epoch = max([it.epoch, *(1 + one.epoch for one in self._live() if one is not it)])
+        return it.epoch != before
 
     def _migrate(self, it: Volume, ip: str, rest: Sequence[str]) -> str | Error:
         target = self._processes.get(ip)

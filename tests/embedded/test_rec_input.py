@@ -12,7 +12,7 @@ from tests.embedded.conftest import Make
 from tests.operators.redis.cluster.stage import Stage
 
 from mooring.kube import MergePatch
-from mooring.kube.objects.core import ConfigMap, Node, Pod
+from mooring.kube.objects.core import ConfigMap, Node, Pod, ResourceQuota, ResourceQuotaSpec
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.kube.quantity import parse_quantity
 from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterStatus
@@ -228,4 +228,24 @@ async def test_new_nodes_that_find_no_place_come_with_smaller_resources_and_old_
 
     after = await uids(stage)
     assert {name: after[name] for name in before} == before
+    assert await stage.kept(500) == 500
+
+
+async def test_pods_that_a_quota_forbids_are_named_and_made_once_they_are_declared_smaller(
+    make: Make, plane: Bed
+) -> None:
+    stage = await make(pod=GOOD)
+    await stage.fill(500)
+    spec = ResourceQuotaSpec(
+        hard={"requests.memory": "104Mi"}
+    )  # six of 16Mi, and five beside one of 32Mi are too much
+    quota = ResourceQuota(metadata=ObjectMeta(name="small", namespace="default"), spec=spec)
+    await plane.client.create(quota)
+    try:
+        await stage.patch({"pod": [{**GOOD, "resources": {"requests": {"memory": "32Mi"}}}]})
+        await says(stage, "5 of 6 nodes", "cannot be made: kubectl describe statefulset")
+        await stage.patch({"pod": [GOOD]})
+        await stage.exact(6, within=60)
+    finally:
+        await plane.client.delete(ResourceQuota, "small", namespace="default")
     assert await stage.kept(500) == 500

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 from tests.embedded.conftest import Make
-from tests.operators.redis.cluster.stage import Stage, remove, renewed, restarted
+from tests.operators.redis.cluster.stage import OPERATOR, Stage, manifest, remove, renewed, restarted
 
 from mooring.kube.objects.core import Pod
 from mooring.operators.redis.dial import DialError
+from mooring.testing.bed import Bed
 
 pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
@@ -31,6 +32,24 @@ async def test_six_nodes_become_three_masters_and_three_replicas(make: Make) -> 
         assert await client.call("a", "GET") == "1"
     await stage.tells("CreateClusterStart", "CreatePod", "InitCluster", "AddSlave", "CreateClusterSuccess")
     assert len(await stage.told()) == 5
+
+
+async def test_over_three_zones_every_one_has_a_master_and_no_shard_is_in_one_alone(directory: Path) -> None:
+    machines = [f"{zone}{number}" for number in (1, 2) for zone in "abc"]
+    async with Bed(directory, nodes=machines, zones="abc", operators=[OPERATOR]) as bed:
+        await bed.apply(manifest("wide"))
+        stage = Stage(bed, "wide")
+        await stage.exact(6)
+        at = {
+            pod.metadata.name: pod.spec.node_name or "" for pod in await stage.pods() if pod.spec is not None
+        }
+        shards = {one.node_id: one for one in (await stage.status()).conditions or ()}
+    assert sorted(at.values()) == sorted(machines)
+    heads = {id: at[one.name][0] for id, one in shards.items() if one.type == "master"}
+    assert sorted(heads.values()) == ["a", "b", "c"]
+    for one in shards.values():
+        if one.type == "slave":
+            assert heads[one.master_node_id] != at[one.name][0]
 
 
 async def test_all_pods_deleted_at_once_come_back_at_new_addresses_with_everything(make: Make) -> None:

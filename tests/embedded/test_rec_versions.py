@@ -14,6 +14,7 @@ from tests.operators.redis.cluster.stage import Stage, manifest
 
 from mooring.local.node.images import load
 from mooring.operators.redis.cluster import KINDS, register
+from mooring.operators.redis.cluster.slots import count
 from mooring.operators.registry import Operator
 from mooring.testing.bed import Bed
 
@@ -92,3 +93,33 @@ async def test_a_pair_of_old_servers_is_made(old_bed: Bed, version: str) -> None
     await old_bed.until(running, "the pair runs", within=120)
     kinds = sorted(one.type or "" for one in (await stage.status()).conditions or ())
     assert kinds == ["master", "slave"]
+
+
+@pytest.mark.parametrize("strategy", ["AutoReceive", "AssignReceive"])
+async def test_slots_of_old_servers_move_there_and_back_under_a_writer(
+    old_bed: Bed, version: str, strategy: str
+) -> None:
+    password = "" if version == "3.2" else "secret"  # before 4.0.7 none may be set where slots move
+    stage = Stage(old_bed, "old", password=password)
+    await old_bed.apply(declared("old", version, password=password))
+    await stage.exact(6, within=120)
+    await stage.fill(3000)
+    first = next(iter((await stage.owned()).items()))
+    source = (await stage.me(first[0])).id
+    assigned = [{"slots": 700, "fromReplicas": source}]
+
+    async with stage.writing() as report:
+        await stage.patch({"replicas": 8, "updateStrategy": {"type": strategy, "assignStrategies": assigned}})
+        await stage.exact(8, within=120)
+        grown = {pod: count(slots) for pod, slots in (await stage.owned()).items()}
+        await stage.patch({"replicas": 6, "updateStrategy": {"type": "AutoReceive"}})
+        await stage.exact(6, within=120)
+
+    if strategy == "AutoReceive":
+        assert sorted(grown.values()) == [4096] * 4
+    else:
+        assert grown[first[0]] == count(first[1]) - 700
+        assert 700 in grown.values()
+    assert await stage.kept(3000) == 3000
+    assert await stage.lost(report) == []
+    assert report.errors == {}

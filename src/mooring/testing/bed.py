@@ -55,6 +55,7 @@ class _Bed(ABC, Generic[P]):
         directory: Path,
         *,
         nodes: Sequence[str] = ("node-1",),
+        zones: Sequence[str] = (),
         operators: Sequence[Operator] | None = None,
         settings: Settings = QUICK,
         catalog: Catalog | None = None,
@@ -62,7 +63,11 @@ class _Bed(ABC, Generic[P]):
     ) -> None:
         self._directory = DataDirectory(directory)
         self._options = PlaneOptions(
-            directory=self._directory, nodes=tuple(nodes), settings=settings, catalog=catalog
+            directory=self._directory,
+            nodes=tuple(nodes),
+            zones=tuple(zones),
+            settings=settings,
+            catalog=catalog,
         )
         self._operators = list(choose("*") if operators is None else operators)
         self._scope = scope

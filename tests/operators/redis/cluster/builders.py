@@ -83,6 +83,7 @@ def look(
     alone: Sequence[int] = (),
     places: Sequence[Place] = (),
     ids: dict[str, str] | None = None,
+    missing: dict[str, datetime] | None = None,
     **wanted: Any,
 ) -> Look:
     """What the operator sees of them; ``alone`` are nodes that nobody knows and that know nobody."""
@@ -128,6 +129,7 @@ def look(
             formed=formed,
             plan=plan,
             ids={f"demo-{one.ordinal}": id_of(one.ordinal) for one in members} if ids is None else ids,
+            missing=missing or {},
         ),
         places={one.name: one for one in places},
         now=NOW,

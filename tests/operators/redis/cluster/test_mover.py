@@ -20,7 +20,7 @@ from mooring.operators.redis.cluster.mover import MoveFailed, Mover, batches
 from mooring.operators.redis.cluster.moves import MoveSlots, Settle, Target
 from mooring.operators.redis.cluster.slots import Transfer, span
 from mooring.operators.redis.cluster.topology import parse_nodes
-from mooring.operators.redis.dial import Address, Dial, DialError
+from mooring.operators.redis.dial import Address, Dial, DialError, Link
 
 DIAL = Dial(connect_timeout=10.0, reply_timeout=10.0)
 
@@ -222,6 +222,25 @@ async def test_more_keys_than_one_batch_are_asked_for_until_none_is_left(both: t
         assert await giving.call("CLUSTER", "COUNTKEYSINSLOT", slot) == 0
         owner = next(one for one in parse_nodes(await giving.call("CLUSTER", "NODES")) if one.id == target.id)
         assert owner.slots >> slot & 1
+
+
+async def test_a_target_that_has_not_heard_of_the_sources_epoch_outranks_it_all_the_same(
+    both: tuple[Target, Target],
+) -> None:
+    source, target = both
+    await Mover(dial=DIAL).move(step(source, target, 0, 0))
+    async with DIAL.link(source.address) as giving, DIAL.link(target.address) as taking:
+        async with asyncio.timeout(30):  # until the source, which is behind, knows whom to be ahead of
+            while "BUMPED" not in await giving.call("CLUSTER", "BUMPEPOCH"):
+                await asyncio.sleep(0.02)
+        assert await Mover(dial=DIAL).move(step(source, target, 1, 1)) == 1
+        assert await epoch(taking) > await epoch(giving)
+
+
+async def epoch(link: Link) -> int:
+    """A node's own."""
+    view = parse_nodes(await link.call("CLUSTER", "NODES"))
+    return next(one.epoch for one in view if "myself" in one.flags)
 
 
 @pytest.mark.parametrize("keys", [0, 3])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -631,6 +632,16 @@ def test_a_master_on_a_pod_that_goes_hands_over_to_one_that_stays() -> None:
     assert verdict.target.name in ("demo-2", "demo-5")
 
 
+def test_nobody_is_forgotten_by_a_replica_that_has_not_heard_who_has_its_slots_now() -> None:
+    drained = look(change(whole(3, replicas=2), 8, master=None, keys=0), nodes=8)
+    assert isinstance(next_step(drained), Release)
+    slots = shares(3)[0]
+    behind = seeing(seeing(drained, [4], 8, slots=slots), [4], 0, slots=0)
+    verdict = next_step(behind)
+    assert isinstance(verdict, Tell)
+    assert {target.name for target, _ in verdict.pairs} == {"demo-0"}
+
+
 def test_who_leaves_is_forgotten_before_the_set_shrinks() -> None:
     members = [*whole(), Member(ordinal=6, master=0), Member(ordinal=7, master=1)]
     verdict = next_step(look(members, nodes=6, pods=8))
@@ -908,6 +919,21 @@ def test_a_lost_pod_that_finds_no_place_gets_the_corrected_template() -> None:
     assert isinstance(next_step(corrected), WriteTemplate)
     assert isinstance(next_step(look(lost(created=old), revision="new")), DeletePod)
     assert isinstance(next_step(look(lost(created=NOW), revision="bad", stale_template=True)), Wait)
+
+
+@pytest.mark.parametrize(("seconds", "unmade"), [(5, False), (60, True)])
+def test_a_pod_that_nobody_makes_for_long_is_named_and_gets_the_corrected_template(
+    seconds: int, unmade: bool
+) -> None:
+    def seen(**wanted: Any) -> Look:
+        since = {"demo-5": NOW - timedelta(seconds=seconds)}
+        return look(change(whole(), 5, gone=True), pods=6, missing=since, **wanted)
+
+    waits = next_step(seen())
+    assert isinstance(waits, Wait)
+    assert waits.stalled == unmade
+    assert ("demo-5 cannot be made: kubectl describe statefulset demo" in waits.message) == unmade
+    assert isinstance(next_step(seen(stale_template=True)), WriteTemplate) == unmade
 
 
 def test_healing_comes_before_a_correction() -> None:

@@ -11,8 +11,9 @@ from tests.operators.redis.cluster.builders import NOW, Member, change, id_of, l
 from mooring.cache import rfc3339
 from mooring.kube.objects.meta import Condition
 from mooring.operators.redis.cluster.gather import Blocked
-from mooring.operators.redis.cluster.moves import InSync, MoveSlots, Target, Verdict, Wait
-from mooring.operators.redis.cluster.report import phase_of, progress
+from mooring.operators.redis.cluster.moves import InSync, MoveSlots, Settle, Target, Verdict, Wait
+from mooring.operators.redis.cluster.names import Names
+from mooring.operators.redis.cluster.report import described, phase_of, progress
 from mooring.operators.redis.cluster.slots import Transfer, shares, span
 from mooring.operators.redis.cluster.types import RedisClusterStatus, SlotPlan, SlotRange
 from mooring.operators.redis.dial import Address
@@ -51,6 +52,45 @@ def test_a_running_one_is_failed_too_and_runs_again_as_soon_as_it_is_whole() -> 
 def test_a_move_of_slots_may_take_as_long_as_it_takes(minutes: float) -> None:
     plan = SlotPlan(kind="Rebalance", replicas=8, total=4096)
     assert after(minutes, STARTING, formed=True, plan=plan).phase != "Failed"
+
+
+def test_a_step_that_does_not_get_through_is_the_reason_as_long_as_nobody_else_is_needed() -> None:
+    seen = look(whole())
+    running = RedisClusterStatus(phase="Running")
+    step = Settle(slots=1, owner=MOVE.source, masters=(), why="slot 0 was left half-way")
+    said = "slot 0 was left half-way: does not get through"
+    waits = Wait(reason="Agreeing", message="the nodes differ")
+    for verdict in (step, waits):
+        status = phase_of(running, seen, verdict, None, failing=said)
+        assert (status.phase, status.reason_type, status.reason) == ("Restarting", "UnexpectedError", said)
+    stalled = Wait(reason="NoMajority", message="bring back the nodes", stalled=True)
+    assert phase_of(running, seen, stalled, None, failing=said).reason == "bring back the nodes"
+    refused = Blocked(reason="InvalidArgs", message="spec.replicas")
+    assert phase_of(running, seen, step, refused, failing=said).reason == "spec.replicas"
+    assert phase_of(running, seen, InSync(), None, failing=said).reason is None
+
+
+def test_a_pod_that_is_not_there_has_a_condition_that_says_since_when() -> None:
+    def seen(seconds: int, before: RedisClusterStatus, *gone: int) -> RedisClusterStatus:
+        members = [replace(one, gone=one.ordinal in gone) for one in whole()]
+        later = replace(look(members, pods=6), now=NOW + timedelta(seconds=seconds))
+        return described(before, later, names=Names("demo"), namespace="default", hosts={})
+
+    def told(status: RedisClusterStatus, pod: int) -> tuple[str | None, str | None, str | None]:
+        one = (status.conditions or [])[pod]
+        return one.status, one.reason, one.last_transition_time
+
+    all_there = seen(0, RedisClusterStatus())
+    one_gone = seen(10, all_there, 5)
+    assert [one.name for one in one_gone.conditions or ()] == [f"demo-{at}" for at in range(6)]
+    assert told(one_gone, 5) == ("False", "PodMissing", rfc3339(NOW + timedelta(seconds=10)))
+    assert (one_gone.conditions or [])[5].node_id == id_of(5)
+    assert seen(20, one_gone, 5) == one_gone
+    assert told(seen(30, one_gone), 5) == ("True", "Running", rfc3339(NOW + timedelta(seconds=30)))
+
+    never_made = seen(0, RedisClusterStatus(), 4)
+    assert told(never_made, 4) == ("False", "PodMissing", rfc3339(NOW))
+    assert (never_made.conditions or [])[4].domain_name == "demo-4.demo.default.svc.cluster.local"
 
 
 # --- slots that do not get through -------------------------------------------------------------------------

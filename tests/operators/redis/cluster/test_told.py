@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
-from tests.operators.redis.cluster.builders import Member, change, id_of, look, whole
+from tests.operators.redis.cluster.builders import NOW, Member, change, id_of, look, whole
 
 from mooring.kube.object import Key
 from mooring.operators.redis.cluster import moves
@@ -96,6 +97,25 @@ def test_a_step_that_fails_again_and_again_is_told_of_once_until_one_gets_throug
     assert told(key, claim, "busy") == ["InitClusterFailed"]
     failing.forget(key)
     assert told(key, claim, "busy") == ["InitClusterFailed"]
+
+
+def test_a_step_that_fails_for_long_is_said_until_one_gets_through() -> None:
+    failing, key = Failing(), Key("default", "demo")
+    (attach, seen), (move, _) = STEPS["AddSlave"], slots_moved("Drain")
+
+    def fail(seconds: float, what: moves.Move = attach) -> str:
+        now = NOW + timedelta(seconds=seconds)
+        failing.failed(key, what, replace(seen, now=now), "no answer")
+        return failing.said(key, now)
+
+    assert fail(0) == "" == fail(9)
+    assert fail(11) == f"{attach.why}: does not get through, and is tried again: no answer"
+    assert failing.said(key, NOW + timedelta(seconds=80)) == ""
+    assert fail(80) == ""
+    assert fail(91)
+    failing.forget(key)
+    assert fail(92) == "" == fail(200, move) == fail(220, move)
+    assert failing.said(Key("default", "other"), NOW) == ""
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from mooring.operators.redis.cluster.predecessor import (
     refusal,
     select_ours,
 )
-from mooring.operators.redis.cluster.report import SLOTS_FAILED, described, phase_of, progress
+from mooring.operators.redis.cluster.report import SLOTS_FAILED, UNEXPECTED, described, phase_of, progress
 from mooring.operators.redis.cluster.specs import Found, Specs, template_lines
 from mooring.operators.redis.cluster.steps import StepFailed, Steps, is_database_move
 from mooring.operators.redis.cluster.tries import Tries, failed, got_through, said_of
@@ -299,7 +299,8 @@ class ClusterActor(Actor[RedisCluster]):
     ) -> Outcome:
         blocked = gathering.blocked
         before = _status(ctx)
-        status = phase_of(before, look, verdict, blocked, timeout=self._timeout)
+        failing = self._failing.said(ctx.key, look.now)
+        status = phase_of(before, look, verdict, blocked, timeout=self._timeout, failing=failing)
         ctx.show(status)
         serving = leader_of(look) is not None or (bool(look.seen.owners) and not look.seen.absent_owners)
         ready = look.recorded.formed and serving
@@ -315,9 +316,10 @@ class ClusterActor(Actor[RedisCluster]):
         changes = told.of_change(before, status, verdict)
         self._tell(ctx.obj, changes)
         if isinstance(verdict, moves.Move):
-            mended = before.reason_type in SLOTS_FAILED.values() and status.reason_type != before.reason_type
+            failures = {UNEXPECTED, *SLOTS_FAILED.values()} & {before.reason_type, status.reason_type}
+            other = bool(failures) and status.reason_type != before.reason_type
             further = self._said.get(ctx.key) == look.now
-            return self._act(ctx, gathering, look, verdict, record=bool(changes) or mended or further)
+            return self._act(ctx, gathering, look, verdict, record=bool(changes) or other or further)
         if isinstance(verdict, moves.Wait):
             return ctx.wait(verdict.reason, verdict.message, after=verdict.after, stalled=verdict.stalled)
         if blocked is not None:

@@ -1,7 +1,7 @@
 """A declaration that was wrong and is corrected, while all there is to do is wait. Pure rules.
 
-What is waited for may be pods that cannot run as they were declared, and no roll begins before they run. So these alone
-are made anew; whoever answers, or may, is left to the roll.
+What is waited for may be pods that cannot run as they were declared, or that a quota does not let be made so, and no
+roll begins before they run. So these alone are made anew; whoever answers, or may, is left to the roll.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def correct(look: Look) -> Verdict | None:
     if not look.recorded.formed and (verdict := _resize(look)):
         return verdict
     hanging = [one for one in look.seen.nodes if hangs(look, one)]
-    if look.wanted.stale_template and (hanging or not look.recorded.formed):
+    if look.wanted.stale_template and (hanging or look.unmade or not look.recorded.formed):
         return WriteTemplate(why="what does not run is declared otherwise now")
     return made_anew(look, hanging)
 
@@ -59,7 +59,8 @@ def pods_starting(look: Look, *, answering: int) -> Wait:
         reason="PodsStarting",
         message=f"{answering} of {look.wanted.nodes} nodes answer{troubles(look)}",
         after=1.0,
-        stalled=any(one.pod.trouble in _NEEDS_SOMEBODY and not one.pod.terminating for one in look.missing),
+        stalled=bool(look.unmade)
+        or any(one.pod.trouble in _NEEDS_SOMEBODY and not one.pod.terminating for one in look.missing),
     )
 
 
@@ -68,4 +69,7 @@ def troubles(look: Look) -> str:
     said = [
         f"{one.name}: {one.pod.trouble or one.error}" for one in look.missing if one.pod.trouble or one.error
     ]
+    if unmade := look.unmade:
+        owner = unmade[0].rpartition("-")[0]
+        said.append(f"{', '.join(unmade)} cannot be made: kubectl describe statefulset {owner} says why")
     return "; " + "; ".join(said) if said else ""

@@ -20,6 +20,7 @@ from mooring.operators.redis.cluster.specs import Found, Specs
 from mooring.operators.redis.cluster.topology import Seen, read_nodes
 from mooring.operators.redis.cluster.types import (
     NAMED,
+    POD_MISSING,
     SLOWEST,
     RedisCluster,
     RedisClusterSpec,
@@ -198,6 +199,11 @@ class Gathering:
             plan=self._status.slot_plan,
             ids=ids,
             leader=self._status.leader or "",
+            missing={
+                one.name or "": datetime.fromisoformat(one.last_transition_time)
+                for one in self._status.conditions or ()
+                if one.reason == POD_MISSING and one.last_transition_time
+            },
         )
         places = {pod.name: self._place(pod) for pod in pods}
         return Look(wanted=wanted, seen=seen, recorded=recorded, places=places, now=now)

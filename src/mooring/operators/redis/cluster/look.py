@@ -20,6 +20,9 @@ DEAD_GRACE: Final = timedelta(seconds=3)
 """How long a container that ended may take to be back before its replica takes over: back with all its data is
 better than a fail-over, which costs what the replica did not have yet."""
 
+MADE_WITHIN: Final = timedelta(seconds=10)
+"""How long a pod may take to be made anew; longer, and somebody refuses it, a quota perhaps."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
@@ -55,6 +58,8 @@ class Recorded:
     """Node ids by pod, as last seen."""
     leader: str = ""
     """The pod that leads a pair."""
+    missing: Mapping[str, datetime] = field(default_factory=dict)
+    """Pods that were not there when last looked at, and since when."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +96,16 @@ class Look:
         """Pods that are to stay and do not answer as nodes of the cluster."""
         names = {one.name for one in self.seen.live}
         return [one for one in self.seen.nodes if one.name not in names and self.stays(one)]
+
+    @cached_property
+    def unmade(self) -> list[str]:
+        """Pods that are to be there, are not, and are not made anew as fast as usual."""
+        there = {one.name for one in self.seen.nodes}
+        return [
+            name
+            for name, since in self.recorded.missing.items()
+            if name not in there and self.now - since > MADE_WITHIN
+        ]
 
     @property
     def complete(self) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from mooring.operators.redis.cluster.moves import MoveSlots, Settle, Target
 from mooring.operators.redis.cluster.slots import each
-from mooring.operators.redis.cluster.topology import parse_nodes
+from mooring.operators.redis.cluster.topology import Peer, parse_nodes
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused
 
 __all__ = ["BATCH_BYTES", "MoveFailed", "Mover", "batches"]
@@ -144,6 +144,7 @@ class Mover:
 
     async def _chunk(self, links: _Links, slots: Sequence[int], pipeline: int, rate: float = 0.0) -> None:
         source, target = links.ids
+        await self._outrank(links)
         _all_done(await links.target.pipeline([_setslot(one, "IMPORTING", source.id) for one in slots]))
         _all_done(await links.source.pipeline([_setslot(one, "MIGRATING", target.id) for one in slots]))
         for _ in range(3):
@@ -161,6 +162,22 @@ class Mover:
             except DialError:
                 continue  # it learns by gossip
         await self._verify(links, slots)
+
+    async def _outrank(self, links: _Links) -> None:
+        """The target's configuration epoch is above the source's.
+
+        A node that takes a slot over raises its own above all that it has heard of. Where it has not heard of the
+        source's yet, nodes that have, and do not know of the change, would make it give the slot back, and delete its
+        keys.
+        """
+        source, target = links.ids
+        for _ in range(40):
+            if await _epoch(links.target) > await _epoch(links.source):
+                return
+            if "BUMPED" not in await links.target.call("CLUSTER", "BUMPEPOCH"):
+                await links.source.call("CLUSTER", "MEET", target.address.ip, target.address.port)
+                await asyncio.sleep(0.05)
+        raise MoveFailed(f"{target.name} does not hear of {source.name}'s configuration epoch")
 
     async def _empty(self, links: _Links, slots: Sequence[int], pipeline: int, rate: float) -> None:
         """Send keys until the source has none in these slots."""
@@ -219,6 +236,7 @@ class Mover:
         if any(counts):
             raise MoveFailed(f"{source.name} still has keys in slots it gave away")
         wanted = sum(1 << slot for slot in slots)
+        await self._outrank(links)
         for link, name in ((links.target, target.name), (links.source, source.name)):
             view = parse_nodes(await link.call("CLUSTER", "NODES"))
             owner = next((peer for peer in view if peer.id == target.id), None)
@@ -259,8 +277,17 @@ async def _quiet(link: Link, slots: Sequence[int], *, owner: str = "") -> None:
 
 async def _owns(link: Link) -> bool:
     """Whether a node says that it has slots."""
+    return bool((await _itself(link)).slots)
+
+
+async def _epoch(link: Link) -> int:
+    """A node's configuration epoch."""
+    return (await _itself(link)).epoch
+
+
+async def _itself(link: Link) -> Peer:
     view = parse_nodes(await link.call("CLUSTER", "NODES"))
-    return any(one.slots for one in view if "myself" in one.flags)
+    return next(one for one in view if "myself" in one.flags)
 
 
 def _setslot(slot: int, state: str, node: str) -> tuple[str, str, int, str, str]:

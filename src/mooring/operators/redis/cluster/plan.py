@@ -295,7 +295,7 @@ def outrank(look: Look) -> Verdict | None:
             why=f"{one.name} serves, and the others do not know: its number is too low",
         )
         for one in look.seen.live
-        if one.slots and one.server.covered and look.most(len(look.voters(one)) + 1)
+        if one.slots and one.server.covered and look.most(len(look.voters(one)))
         for peer in one.server.peers.values()
         if outranked(one.server, peer.id)
         and not one.slots & ~_claimed(look, peer.id)

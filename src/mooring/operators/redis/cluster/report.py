@@ -23,9 +23,18 @@ from mooring.operators.redis.cluster.names import Names
 from mooring.operators.redis.cluster.scale import moved_of
 from mooring.operators.redis.cluster.slots import show
 from mooring.operators.redis.cluster.topology import Node
-from mooring.operators.redis.cluster.types import NodeCondition, RedisClusterStatus, SlotPlan
+from mooring.operators.redis.cluster.types import POD_MISSING, NodeCondition, RedisClusterStatus, SlotPlan
 
-__all__ = ["CHANGING", "SLOTS_FAILED", "described", "phase_of", "progress", "slots_failed", "stage_of"]
+__all__ = [
+    "CHANGING",
+    "SLOTS_FAILED",
+    "UNEXPECTED",
+    "described",
+    "phase_of",
+    "progress",
+    "slots_failed",
+    "stage_of",
+]
 
 CHANGING: Final = ("Scaling", "Upgrading")
 """Phases of a cluster that follows a change of its declaration."""
@@ -35,6 +44,8 @@ SLOTS_FAILED: Final = {
     "Drain": "RebalanceSlotsFailed",
 }
 """HarmonyCloud's reason for each kind of plan whose last try failed."""
+UNEXPECTED: Final = "UnexpectedError"
+"""HarmonyCloud's reason for what nothing more is known of."""
 PROGRESS_PERIOD: Final = timedelta(seconds=5)
 
 
@@ -51,23 +62,24 @@ def described(
         same = before is not None and before.status == one.status
         stamp = before.last_transition_time if same and before else rfc3339(look.now)
         conditions.append(replace(one, last_transition_time=stamp))
-    gone = {one.name for one in conditions}
-    kept = [one for one in status.conditions or () if one.name not in gone and _kept(one, look)]
+    for name in {names.pod(ordinal) for ordinal in range(look.wanted.pods)} - {
+        one.name for one in conditions
+    }:
+        new = NodeCondition(name=name, namespace=namespace, domain_name=names.domain(name, namespace))
+        conditions.append(_absent(old.get(name, new), look.now))
     return replace(
         status,
         replicas=sum(1 for node in look.seen.nodes if node.pod.ready),
-        conditions=sorted([*conditions, *map(_absent, kept)], key=lambda one: _ordinal(one.name or ""))
-        or None,
+        conditions=sorted(conditions, key=lambda one: _ordinal(one.name or "")) or None,
     )
 
 
-def _kept(one: NodeCondition, look: Look) -> bool:
-    """A pod that is away for a moment; its id tells whose slots are without an owner."""
-    return _ordinal(one.name or "") < look.wanted.pods
-
-
-def _absent(one: NodeCondition) -> NodeCondition:
-    return replace(one, status="False", reason="PodMissing", message="there is no such pod", instance=None)
+def _absent(one: NodeCondition, now: datetime) -> NodeCondition:
+    """A pod that is away for a moment, or cannot be made; its id tells whose slots are without an owner."""
+    if one.reason == POD_MISSING:
+        return one
+    gone = replace(one, status="False", reason=POD_MISSING, message="there is no such pod", instance=None)
+    return replace(gone, last_transition_time=rfc3339(now))
 
 
 def _ordinal(name: str) -> int:
@@ -123,11 +135,18 @@ def phase_of(
     blocked: Blocked | None,
     *,
     timeout: timedelta = timedelta(minutes=20),
+    failing: str = "",
 ) -> RedisClusterStatus:
-    """Phase and reason after a decision; what goes on without an end for ``timeout`` is called Failed."""
+    """Phase and reason after a decision; what goes on without an end for ``timeout`` is called Failed.
+
+    ``failing``: what does not get through for some time.
+    """
     reason_type, reason = (blocked.reason, blocked.message) if blocked else (None, None)
     phase = _going_on(stage_of(status), _phase(look, verdict), verdict)
-    if isinstance(verdict, Wait) and not blocked and (verdict.stalled or phase in ("Failed", "Restarting")):
+    stalled = isinstance(verdict, Wait) and verdict.stalled
+    if blocked is None and failing and not (stalled or isinstance(verdict, InSync)):
+        reason_type, reason = UNEXPECTED, failing
+    elif blocked is None and isinstance(verdict, Wait) and (stalled or phase in ("Failed", "Restarting")):
         reason_type, reason = verdict.reason, verdict.message
     if (
         phase in _LATE
@@ -135,7 +154,7 @@ def phase_of(
         and look.recorded.plan is None
         and _under_way(status, look) > timeout
     ):
-        now = verdict.message if isinstance(verdict, Wait) else getattr(verdict, "why", "")
+        now = failing or (verdict.message if isinstance(verdict, Wait) else getattr(verdict, "why", ""))
         minutes = timeout.total_seconds() / 60
         said = f"still {phase} after {minutes:g} minutes: {now}; it goes on, and what runs is left as it is"
         reason_type, reason, phase = _LATE[phase], said, "Failed"
@@ -191,7 +210,7 @@ _LATE: Final = {
     "Scaling": "UpgradeFailed",
     "Upgrading": "UpgradeFailed",
     "Rollbacking": "RollbackFailed",
-    "Restarting": "UnexpectedError",
+    "Restarting": UNEXPECTED,
 }
 """HarmonyCloud's reason for each phase that ends at some time. A move of slots may take long, and shows how far it is."""
 

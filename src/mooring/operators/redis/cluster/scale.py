@@ -135,6 +135,8 @@ def _shrink(look: Look) -> Verdict | None:
     ids = {one.id for one in leaving}
     rest = [one for one in look.seen.live if look.stays(one.node)]
     if any(ids & set(one.server.peers) for one in rest):
+        if verdict := look.agreeing():
+            return verdict  # whoever forgets a node that it still sees slots at refuses its clients
         if kept := _without_copy(look, ids):
             message = f"the shard of {kept} has no other replica in sync yet"
             return Wait(reason="Synchronising", message=message, after=0.3)

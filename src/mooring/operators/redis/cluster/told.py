@@ -7,6 +7,7 @@ anything more is done, and steps that are repeated until they get through are to
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
 from mooring.kube.object import Key
@@ -15,6 +16,7 @@ from mooring.operators.redis.cluster.look import Look
 from mooring.operators.redis.cluster.report import CHANGING, slots_failed, stage_of
 from mooring.operators.redis.cluster.scale import newcomers
 from mooring.operators.redis.cluster.types import RedisClusterStatus, SlotPlan
+from mooring.runtime import redact
 
 __all__ = ["Failing", "Told", "of_beginning", "of_change", "of_deletion", "of_failure", "of_move"]
 
@@ -41,6 +43,10 @@ _STEPS: Final[dict[type[moves.Move], str]] = {
     moves.RestoreTemplate: "RollbackCluster",
 }
 _PLANS: Final = {"Reshard": "ReshareSlots", "Rebalance": "RebalanceSlots", "Drain": "RebalanceSlots"}
+PATIENCE: Final = timedelta(seconds=10)
+"""How long steps may fail, as they do while servers come and go, before the status says so."""
+LATELY: Final = timedelta(seconds=60)
+"""What failed longer ago is over: a try may take half a minute."""
 _PHASES: Final = frozenset({"UpgradeCluster", "RollbackCluster"})
 """Told of by the phase they bring about."""
 
@@ -78,23 +84,44 @@ def of_failure(move: moves.Move, look: Look, error: str) -> Told | None:
     return Told(reason=failed, message=said, warning=True)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Stuck:
+    said: str
+    since: datetime
+    last: datetime
+
+
 class Failing:
     """Steps that do not get through, each told of once until one gets through."""
 
     def __init__(self) -> None:
         self._told: dict[Key, str] = {}
+        self._stuck: dict[Key, _Stuck] = {}
 
     def failed(self, key: Key, move: moves.Move, look: Look, error: str) -> list[Told]:
         """What to tell of a step that failed."""
+        if not isinstance(move, moves.MoveSlots):  # its plan says so
+            before = self._stuck.get(key)
+            since = before.since if before is not None and look.now - before.last < LATELY else look.now
+            said = f"{move.why}: does not get through, and is tried again: {error}"
+            self._stuck[key] = _Stuck(said=str(redact(said)), since=since, last=look.now)
         told = of_failure(move, look, error)
         if told is None or self._told.get(key) == told.reason:
             return []
         self._told[key] = told.reason
         return [told]
 
+    def said(self, key: Key, now: datetime) -> str:
+        """What does not get through for long, and did not lately; "" if nothing."""
+        stuck = self._stuck.get(key)
+        if stuck is None or stuck.last - stuck.since < PATIENCE or now - stuck.last > LATELY:
+            return ""
+        return stuck.said
+
     def forget(self, key: Key) -> None:
         """A step got through, or the cluster is gone."""
         self._told.pop(key, None)
+        self._stuck.pop(key, None)
 
 
 def _event(move: moves.Move, look: Look) -> str:

@@ -163,6 +163,10 @@ class RedisClusterSpec(Part, frozen=True, kw_only=True):
     sentinel: Annotated[Sentinel | None, F("Accepted for old YAML; enable: true is answered.")] = None
 
 
+POD_MISSING: Final = "PodMissing"
+"""The reason of a node whose pod there is not."""
+
+
 class NodeCondition(Part, frozen=True, kw_only=True):
     """One redis node."""
 
