@@ -151,12 +151,12 @@ GOOD: dict[str, Any] = {
 BAD: dict[str, Any] = {**GOOD, "middlewareImage": "nosuch:1.0"}
 
 
-async def says(stage: Stage, *words: str) -> None:
+async def says(stage: Stage, *words: str, within: float = 30.0) -> None:
     async def said() -> bool:
         reason = (await stage.status()).reason or ""
         return all(word in reason for word in words)
 
-    await stage.bed.until(said, f"it says {words}")
+    await stage.bed.until(said, f"it says {words}", within=within)
 
 
 async def uids(stage: Stage) -> dict[str, str | None]:
@@ -231,6 +231,7 @@ async def test_new_nodes_that_find_no_place_come_with_smaller_resources_and_old_
     assert await stage.kept(500) == 500
 
 
+@pytest.mark.full
 async def test_pods_that_a_quota_forbids_are_named_and_made_once_they_are_declared_smaller(
     make: Make, plane: Bed
 ) -> None:
@@ -243,7 +244,7 @@ async def test_pods_that_a_quota_forbids_are_named_and_made_once_they_are_declar
     await plane.client.create(quota)
     try:
         await stage.patch({"pod": [{**GOOD, "resources": {"requests": {"memory": "32Mi"}}}]})
-        await says(stage, "5 of 6 nodes", "cannot be made: kubectl describe statefulset")
+        await says(stage, "5 of 6 nodes", "cannot be made: kubectl describe statefulset", within=90)
         await stage.patch({"pod": [GOOD]})
         await stage.exact(6, within=60)
     finally:

@@ -237,6 +237,19 @@ async def test_a_target_that_has_not_heard_of_the_sources_epoch_outranks_it_all_
         assert await epoch(taking) > await epoch(giving)
 
 
+async def test_a_source_that_follows_the_target_once_it_has_no_slot_left_is_done(
+    both: tuple[Target, Target],
+) -> None:
+    source, target = both
+    async with DIAL.link(source.address) as giving:
+        await giving.call("CONFIG", "SET", "cluster-allow-replica-migration", "yes")
+        done = 0
+        while done < 16384:
+            done += await Mover(dial=DIAL).move(step(source, target, done, 16383))
+        view = parse_nodes(await giving.call("CLUSTER", "NODES"))
+    assert next(one.master for one in view if "myself" in one.flags) == target.id
+
+
 async def epoch(link: Link) -> int:
     """A node's own."""
     view = parse_nodes(await link.call("CLUSTER", "NODES"))

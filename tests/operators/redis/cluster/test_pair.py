@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from tests.operators.redis.cluster.builders import NOW
@@ -42,11 +44,17 @@ def node(ordinal: int, *, leads: bool = False, follows: int | None = None, keys:
     return Node(pod=made, server=server)
 
 
-def look(*nodes: Node, leader: str = "demo-0", formed: bool = True, **wanted: Any) -> Look:
+def look(
+    *nodes: Node,
+    leader: str = "demo-0",
+    formed: bool = True,
+    missing: Mapping[str, datetime] | None = None,
+    **wanted: Any,
+) -> Look:
     return Look(
         wanted=Wanted(nodes=2, pods=2, **wanted),
         seen=Seen(nodes=nodes),
-        recorded=Recorded(formed=formed, leader=leader),
+        recorded=Recorded(formed=formed, leader=leader, missing=missing or {}),
         places={},
         now=NOW,
     )
@@ -66,6 +74,16 @@ def test_who_leads_is_written_down_before_it_is_told() -> None:
     second = next_step(look(node(0), node(1), formed=False))
     assert isinstance(second, Follow)
     assert (second.target.name, second.leader) == ("demo-0", None)
+
+
+def test_a_replica_that_nobody_makes_for_long_is_named() -> None:
+    alone = node(0, leads=True)
+    leader = replace(alone, pod=replace(alone.pod, ready=True))
+    for seconds, said in ((20, False), (40, True)):
+        waits = next_step(look(leader, missing={"demo-1": NOW - timedelta(seconds=seconds)}))
+        assert isinstance(waits, Wait)
+        assert waits.stalled == said
+        assert ("demo-1 cannot be made" in waits.message) == said
 
 
 def test_the_other_one_follows() -> None:

@@ -936,6 +936,15 @@ def test_a_pod_that_nobody_makes_for_long_is_named_and_gets_the_corrected_templa
     assert isinstance(next_step(seen(stale_template=True)), WriteTemplate) == unmade
 
 
+def test_who_is_made_only_once_another_one_is_ready_is_not_said_to_be_impossible() -> None:
+    missing = {f"demo-{at}": NOW - timedelta(seconds=60) for at in (6, 7)}
+    scaled = [*whole(), Member(ordinal=6, silent=True), Member(ordinal=7, gone=True)]
+    waits = next_step(look(scaled, pods=8, missing=missing))
+    assert isinstance(waits, Wait)
+    assert not waits.stalled
+    assert "cannot be made" not in waits.message
+
+
 def test_healing_comes_before_a_correction() -> None:
     members = change(lost(created=NOW.replace(year=2025)), 0, died=True)
     assert isinstance(next_step(look(members, revision="bad", stale_template=True)), Promote)

@@ -63,6 +63,8 @@ def test_a_step_that_does_not_get_through_is_the_reason_as_long_as_nobody_else_i
     for verdict in (step, waits):
         status = phase_of(running, seen, verdict, None, failing=said)
         assert (status.phase, status.reason_type, status.reason) == ("Restarting", "UnexpectedError", said)
+    lacking = Wait(reason="PodsStarting", message="5 of 6 nodes answer")
+    assert phase_of(running, seen, lacking, None, failing=said).reason == "5 of 6 nodes answer"
     stalled = Wait(reason="NoMajority", message="bring back the nodes", stalled=True)
     assert phase_of(running, seen, stalled, None, failing=said).reason == "bring back the nodes"
     refused = Blocked(reason="InvalidArgs", message="spec.replicas")

@@ -101,11 +101,11 @@ def test_a_step_that_fails_again_and_again_is_told_of_once_until_one_gets_throug
 
 def test_a_step_that_fails_for_long_is_said_until_one_gets_through() -> None:
     failing, key = Failing(), Key("default", "demo")
-    (attach, seen), (move, _) = STEPS["AddSlave"], slots_moved("Drain")
+    attach, _ = STEPS["AddSlave"]
 
-    def fail(seconds: float, what: moves.Move = attach) -> str:
+    def fail(seconds: float) -> str:
         now = NOW + timedelta(seconds=seconds)
-        failing.failed(key, what, replace(seen, now=now), "no answer")
+        failing.stuck(key, attach, "no answer", now)
         return failing.said(key, now)
 
     assert fail(0) == "" == fail(9)
@@ -114,7 +114,9 @@ def test_a_step_that_fails_for_long_is_said_until_one_gets_through() -> None:
     assert fail(80) == ""
     assert fail(91)
     failing.forget(key)
-    assert fail(92) == "" == fail(200, move) == fail(220, move)
+    assert fail(92) == "" == fail(101)
+    failing.at_rest(key)
+    assert fail(104) == ""
     assert failing.said(Key("default", "other"), NOW) == ""
 
 

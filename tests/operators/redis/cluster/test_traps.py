@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
@@ -58,9 +59,10 @@ async def followers(cluster: Servers) -> dict[int, list[int]]:
 async def handed_over(cluster: Servers, ordinal: int, *, follower: int) -> None:
     """A master hands over to its replica, tried once."""
     heir = Target(name=f"demo-{ordinal}", address=cluster.address(ordinal))
-    owner = (await cluster.me(follower)).id
+    me = await cluster.me(follower)
+    move = Promote(target=heir, how="", owner=me.id, slots=me.slots, why="")
     with contextlib.suppress(StepFailed):
-        await Steps(cluster.dial, password="").run(Promote(target=heir, how="", owner=owner, why=""))
+        await Steps(cluster.dial, password="").run(move)
 
 
 async def failed_over(cluster: Servers, ordinal: int, *, follower: int) -> None:
@@ -385,9 +387,12 @@ async def test_who_takes_over_in_agreement_has_all_that_its_master_has(cluster: 
         had = await link.call("DBSIZE")
     target = Target(name=f"demo-{heir}", address=cluster.address(heir))
 
-    await Steps(cluster.dial, password="")._take_over_in_agreement(
-        Promote(target=target, how="", owner=me.id, why="")
-    )
+    in_agreement = Steps(cluster.dial, password="")._take_over_in_agreement
+    given = Promote(target=target, how="", owner=me.id, slots=me.slots & me.slots - 1, why="")
+    with pytest.raises(StepFailed, match="has not heard who has slots that its master gave away"):
+        await in_agreement(given)
+    assert not (await cluster.me(heir)).is_master
+    await in_agreement(replace(given, slots=me.slots))
 
     assert (await cluster.me(heir)).slots == me.slots
     assert await cluster.call(heir, "DBSIZE") == had
@@ -398,12 +403,9 @@ async def test_who_is_held_up_for_longer_than_writes_wait_does_not_take_over(
 ) -> None:
     master, *_ = sorted(await cluster.owned())
     (heir,) = (await followers(cluster))[master]
-    move = Promote(
-        target=Target(name=f"demo-{heir}", address=cluster.address(heir)),
-        how="",
-        owner=(await cluster.me(master)).id,
-        why="",
-    )
+    me = await cluster.me(master)
+    target = Target(name=f"demo-{heir}", address=cluster.address(heir))
+    move = Promote(target=target, how="", owner=me.id, slots=me.slots, why="")
 
     async def suspended(*_: object) -> None:
         await asyncio.sleep(0.5)

@@ -152,6 +152,8 @@ class ClusterActor(Actor[RedisCluster]):
         look = await gathering.look(dial, ctx.now())
         self._show(ctx, gathering, look)
         verdict = next_step(look)
+        if isinstance(verdict, moves.InSync):
+            self._failing.at_rest(ctx.key)
         if not paused and look.recorded.formed and _may_rekey(gathering, verdict):
             change = await gathering.next_password(dial, look.seen, ctx.now(), grace=self._grace)
             verdict = change or verdict
@@ -369,6 +371,7 @@ class ClusterActor(Actor[RedisCluster]):
                 self._tries.failed(ctx.key)
                 await self._note(ctx, failed(_status(ctx), said, now=ctx.now()))
             else:
+                self._failing.stuck(ctx.key, move, said, look.now)
                 await self._manager.clock.sleep(AFTER_FAILURE)
         else:
             self._failing.forget(ctx.key)

@@ -70,6 +70,6 @@ def troubles(look: Look) -> str:
         f"{one.name}: {one.pod.trouble or one.error}" for one in look.missing if one.pod.trouble or one.error
     ]
     if unmade := look.unmade:
-        owner = unmade[0].rpartition("-")[0]
-        said.append(f"{', '.join(unmade)} cannot be made: kubectl describe statefulset {owner} says why")
+        owner = unmade.rpartition("-")[0]
+        said.append(f"{unmade} cannot be made: kubectl describe statefulset {owner} says why")
     return "; " + "; ".join(said) if said else ""

@@ -20,8 +20,9 @@ DEAD_GRACE: Final = timedelta(seconds=3)
 """How long a container that ended may take to be back before its replica takes over: back with all its data is
 better than a fail-over, which costs what the replica did not have yet."""
 
-MADE_WITHIN: Final = timedelta(seconds=10)
-"""How long a pod may take to be made anew; longer, and somebody refuses it, a quota perhaps."""
+MADE_WITHIN: Final = timedelta(seconds=30)
+"""How long a pod may take to be made anew, also while Kubernetes' controllers change their leader; longer, and somebody
+refuses it, a quota perhaps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,14 +99,18 @@ class Look:
         return [one for one in self.seen.nodes if one.name not in names and self.stays(one)]
 
     @cached_property
-    def unmade(self) -> list[str]:
-        """Pods that are to be there, are not, and are not made anew as fast as usual."""
-        there = {one.name for one in self.seen.nodes}
-        return [
-            name
-            for name, since in self.recorded.missing.items()
-            if name not in there and self.now - since > MADE_WITHIN
-        ]
+    def unmade(self) -> str:
+        """The first pod that is to be there, is not, and is not made anew as fast as usual; "" if none.
+
+        A StatefulSet may make one only when those before it are ready.
+        """
+        ready = {one.pod.ordinal for one in self.seen.nodes if one.pod.ready and not one.pod.terminating}
+        first = next((at for at in range(min(self.wanted.nodes, self.wanted.pods)) if at not in ready), None)
+        for name, since in self.recorded.missing.items():
+            there = any(one.name == name for one in self.seen.nodes)
+            if name.rpartition("-")[2] == str(first) and not there and self.now - since > MADE_WITHIN:
+                return name
+        return ""
 
     @property
     def complete(self) -> bool:

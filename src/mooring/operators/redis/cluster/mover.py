@@ -152,7 +152,8 @@ class Mover:
             # The target first: should we die in between, it owns what it holds, and the source follows.
             _all_done(await links.target.pipeline([_setslot(one, "NODE", target.id) for one in slots]))
             answers = await links.source.pipeline([_setslot(one, "NODE", target.id) for one in slots])
-            if not any(isinstance(one, Refused) for one in answers):
+            # Who hears of the loss of its last slot before follows the target, and needs no word from us.
+            if all("only with masters" in one.reply for one in answers if isinstance(one, Refused)):
                 break
         else:
             raise MoveFailed(f"{source.name} keeps keys in slots {slots[0]} to {slots[-1]}")
@@ -172,7 +173,8 @@ class Mover:
         """
         source, target = links.ids
         for _ in range(40):
-            if await _epoch(links.target) > await _epoch(links.source):
+            giver = await _itself(links.source)
+            if not giver.is_master or (await _itself(links.target)).epoch > giver.epoch:
                 return
             if "BUMPED" not in await links.target.call("CLUSTER", "BUMPEPOCH"):
                 await links.source.call("CLUSTER", "MEET", target.address.ip, target.address.port)
@@ -230,10 +232,11 @@ class Mover:
     async def _verify(self, links: _Links, slots: Sequence[int]) -> None:
         """No key is left behind, and both sides say who owns them."""
         source, target = links.ids
+        follows = (await _itself(links.source)).master == target.id
         counts = _all_done(
             await links.source.pipeline([("CLUSTER", "COUNTKEYSINSLOT", one) for one in slots])
         )
-        if any(counts):
+        if any(counts) and not follows:
             raise MoveFailed(f"{source.name} still has keys in slots it gave away")
         wanted = sum(1 << slot for slot in slots)
         await self._outrank(links)
@@ -280,12 +283,8 @@ async def _owns(link: Link) -> bool:
     return bool((await _itself(link)).slots)
 
 
-async def _epoch(link: Link) -> int:
-    """A node's configuration epoch."""
-    return (await _itself(link)).epoch
-
-
 async def _itself(link: Link) -> Peer:
+    """What a node says of itself."""
     view = parse_nodes(await link.call("CLUSTER", "NODES"))
     return next(one for one in view if "myself" in one.flags)
 

@@ -55,7 +55,12 @@ def pair(look: Look) -> Verdict:
         return verdict
     others = [one for one in _answering(look) if one is not leader]
     if not others:
-        return Wait(reason="ReplicaMissing", message=f"only {leader.name} answers{troubles(look)}", after=1.0)
+        return Wait(
+            reason="ReplicaMissing",
+            message=f"only {leader.name} answers{troubles(look)}",
+            after=1.0,
+            stalled=bool(look.unmade),
+        )
     if any(one.server is None or not one.server.link_up or one.server.syncing for one in others):
         return Wait(reason="Synchronising", message=f"{others[0].name} is not in sync yet", after=0.5)
     if not look.recorded.formed:

@@ -524,7 +524,7 @@ def waiting(look: Look) -> Verdict | None:
             reason="SlotsWithoutOwner",
             message=f"{slots} slots have no live owner{troubles(look)}",
             after=0.5,
-            stalled=not look.missing,
+            stalled=not look.missing or bool(look.unmade),
         )
     if not look.complete:
         return pods_starting(look, answering=_answering(look))

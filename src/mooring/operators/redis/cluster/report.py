@@ -12,6 +12,7 @@ from mooring.operators.redis.cluster.gather import Blocked
 from mooring.operators.redis.cluster.look import Look
 from mooring.operators.redis.cluster.moves import (
     InSync,
+    Move,
     Record,
     Resize,
     RestoreTemplate,
@@ -46,6 +47,8 @@ SLOTS_FAILED: Final = {
 """HarmonyCloud's reason for each kind of plan whose last try failed."""
 UNEXPECTED: Final = "UnexpectedError"
 """HarmonyCloud's reason for what nothing more is known of."""
+_BETWEEN: Final = frozenset({"Agreeing", "Meeting"})
+"""Waits for servers between two tries of a step."""
 PROGRESS_PERIOD: Final = timedelta(seconds=5)
 
 
@@ -144,7 +147,8 @@ def phase_of(
     reason_type, reason = (blocked.reason, blocked.message) if blocked else (None, None)
     phase = _going_on(stage_of(status), _phase(look, verdict), verdict)
     stalled = isinstance(verdict, Wait) and verdict.stalled
-    if blocked is None and failing and not (stalled or isinstance(verdict, InSync)):
+    tried = isinstance(verdict, Move) or (isinstance(verdict, Wait) and verdict.reason in _BETWEEN)
+    if blocked is None and failing and tried:
         reason_type, reason = UNEXPECTED, failing
     elif blocked is None and isinstance(verdict, Wait) and (stalled or phase in ("Failed", "Restarting")):
         reason_type, reason = verdict.reason, verdict.message
@@ -159,7 +163,7 @@ def phase_of(
         said = f"still {phase} after {minutes:g} minutes: {now}; it goes on, and what runs is left as it is"
         reason_type, reason, phase = _LATE[phase], said, "Failed"
     plan = look.recorded.plan
-    if plan is not None and plan.failure and reason_type in (None, slots_failed(plan)):
+    if plan is not None and plan.failure and reason_type in (None, UNEXPECTED, slots_failed(plan)):
         reason_type, reason = slots_failed(plan), plan.failure
         if plan.failing is not None and look.now - plan.failing > timeout:
             minutes = timeout.total_seconds() / 60

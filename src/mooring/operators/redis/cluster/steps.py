@@ -183,6 +183,8 @@ class Steps:
             peer = heir.peers.get(move.owner) if heir is not None else None
             if heir is None or peer is None or heir.me.master != move.owner:
                 raise StepFailed(f"{move.target.name} does not follow {move.owner} any more")
+            if peer.slots & ~move.slots:
+                raise StepFailed(f"{move.target.name} has not heard who has slots that its master gave away")
             former = Target(name=f"the master of {move.target.name}", address=peer.address, id=move.owner)
             began = SystemClock().boottime()
             async with self._link(former) as old, _no_writes(old, heir.version):

@@ -100,16 +100,22 @@ class Failing:
 
     def failed(self, key: Key, move: moves.Move, look: Look, error: str) -> list[Told]:
         """What to tell of a step that failed."""
-        if not isinstance(move, moves.MoveSlots):  # its plan says so
-            before = self._stuck.get(key)
-            since = before.since if before is not None and look.now - before.last < LATELY else look.now
-            said = f"{move.why}: does not get through, and is tried again: {error}"
-            self._stuck[key] = _Stuck(said=str(redact(said)), since=since, last=look.now)
         told = of_failure(move, look, error)
         if told is None or self._told.get(key) == told.reason:
             return []
         self._told[key] = told.reason
         return [told]
+
+    def stuck(self, key: Key, move: moves.Move, error: str, now: datetime) -> None:
+        """A step on servers failed, for the first time or again."""
+        before = self._stuck.get(key)
+        since = before.since if before is not None and now - before.last < LATELY else now
+        said = f"{move.why}: does not get through, and is tried again: {error}"
+        self._stuck[key] = _Stuck(said=str(redact(said)), since=since, last=now)
+
+    def at_rest(self, key: Key) -> None:
+        """Whatever failed is not needed any more."""
+        self._stuck.pop(key, None)
 
     def said(self, key: Key, now: datetime) -> str:
         """What does not get through for long, and did not lately; "" if nothing."""

@@ -183,7 +183,9 @@ class NodeCondition(Part, frozen=True, kw_only=True):
     status: Annotated[str | None, F("True, False or Unknown.")] = None
     reason: Annotated[str | None, F("In a word.")] = None
     message: Annotated[str | None, F("For people.")] = None
-    last_transition_time: Annotated[str | None, F("When its status last changed.")] = None
+    last_transition_time: Annotated[str | None, F("When its status last changed, or its pod was gone.")] = (
+        None
+    )
 
 
 class SlotRange(Part, frozen=True, kw_only=True):
