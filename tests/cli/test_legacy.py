@@ -119,7 +119,7 @@ def test_the_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("value", "names"),
     [
-        ("*", ["redis-sentinel"]),
+        ("*", ["redis-sentinel", "redis-cluster"]),
         ("redisCluster", ["redis-cluster"]),
         ("*,redisCluster", ["redis-sentinel", "redis-cluster"]),
         ("*,-redis-sentinel,redisCluster", ["redis-cluster"]),

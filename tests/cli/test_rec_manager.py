@@ -88,3 +88,46 @@ async def test_it_installs_its_definition_is_elected_serves_on_their_port_and_wo
         assert "Traceback" not in said
         for option in ("--leader-elect-resource-lock", "--kube-api-qps", "--operator-start-interval"):
             assert option in said, "that it has no effect is logged"
+
+
+async def test_an_operator_whose_definition_is_missing_waits_and_holds_up_no_other(
+    program: Program, home: Path
+) -> None:
+    async with program.up(home / "data", "--operators", "none") as plane:
+        client = plane.client()
+        apply = ("crds", "apply", "--kubeconfig", plane.kubeconfig)
+        (await program.run(*apply, "--operators", "redis-sentinel")).fine()
+        log = home / "manager.log"
+        with pytest.raises(NotFound):
+            await client.request("GET", CRD)
+        removed = await program.run("remove-clusters", "--scope", "all", "--kubeconfig", plane.kubeconfig)
+        assert removed.fine() == "0 clusters removed; their volumes stay.\n"
+        ports = ("--metrics-port=-1", f"--probe-port={(port := free_port())}", "--webhooks=none")
+        manager = program.start(
+            *("run", "--kubeconfig", plane.kubeconfig, "--no-crds", "--bind=127.0.0.1", *ports), log=log
+        )
+        try:
+
+            async def leads(operator: str) -> bool:
+                try:
+                    lease = await client.get(Lease, f"mooring-{operator}-all", namespace="mooring-system")
+                except NotFound:
+                    return False
+                return lease.spec is not None and bool(lease.spec.holder_identity)
+
+            await until(lambda: leads("redis-sentinel"), "the other one leads", within=30)
+            missing = '"missing":["redisclusters.redis.middleware.hc.cn"]'
+            await until(lambda: missing in log.read_text(), "it says what it waits for")
+            async with (
+                aiohttp.ClientSession() as session,
+                session.get(f"http://127.0.0.1:{port}/readyz") as answer,
+            ):
+                assert answer.status == 200, await answer.text()
+            assert not await leads("redis-cluster")
+            (await program.run(*apply)).fine()
+            await until(lambda: leads("redis-cluster"), "it begins when there is one", within=70)
+            assert manager.poll() is None
+            assert log.read_text().count('"event":"leading"') == 2, "nobody began anew"
+        finally:
+            manager.terminate()
+            manager.wait(20)

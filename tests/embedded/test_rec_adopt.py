@@ -15,7 +15,7 @@ from tests.operators.redis.cluster.stage import OPERATOR, Stage, manifest, remov
 
 from mooring.actor.drift import APPLIED
 from mooring.kube.objects.apps import StatefulSet
-from mooring.kube.objects.core import ConfigMap, PersistentVolumeClaim, Pod, Service
+from mooring.kube.objects.core import Endpoints, PersistentVolumeClaim, Pod, Service
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.operators.redis.cluster.names import selector_of
 from mooring.operators.redis.cluster.predecessor import LEADER, LOCKS
@@ -160,13 +160,13 @@ async def test_what_cannot_be_taken_over_is_named_and_left_as_it_is(plane: Bed) 
 
     record = {"holderIdentity": "manager-0", "leaseDurationSeconds": 15, "renewTime": "2126-01-01T00:00:00Z"}
     lock = ObjectMeta(name=LOCKS[0], namespace="default", annotations={LEADER: json.dumps(record)})
-    await plane.client.create(ConfigMap(metadata=lock))
+    await plane.client.create(Endpoints(metadata=lock))
 
     await plane.start_operators()
     try:
         await plane.until(left_to_its_operator, "its operator is seen")
         assert (await stage.status()).phase == "Running"
-        await plane.client.delete(ConfigMap, LOCKS[0], namespace="default")
+        await plane.client.delete(Endpoints, LOCKS[0], namespace="default")
         await plane.until(lambda: said("spec.replicas", "give 6"), "the number is named")
         await stage.patch({"replicas": 6})
         await plane.until(lambda: said("kept-0", "requirepass"), "the password is named")

@@ -45,9 +45,9 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* The operators of this release, as a list joined by commas; * are those that run by default. */}}
+{{/* The operators of this release, as a list joined by commas; * are all. */}}
 {{- define "mooring.operators" -}}
-{{- if has (trim .Values.operators) (list "*" "all" "") }}redis-sentinel{{ else }}{{ nospace .Values.operators }}{{ end }}
+{{- if has (trim .Values.operators) (list "*" "all" "") }}redis-sentinel,redis-cluster{{ else }}{{ nospace .Values.operators }}{{ end }}
 {{- end }}
 
 {{/* API group and version of each operator's kind, as a list of dictionaries: of one, which is in the release. */}}
@@ -90,6 +90,12 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [list, watch, create, patch, delete]
+{{- if has "redis-cluster" $names }}
+# Whether HarmonyCloud's operator runs: its lock.
+- apiGroups: [""]
+  resources: [endpoints]
+  verbs: [list]
+{{- end }}
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [list, watch, patch]

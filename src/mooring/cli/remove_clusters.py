@@ -27,7 +27,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--operators",
         default="*",
         metavar="LIST|*",
-        help="whose clusters (default: those that run by default)",
+        help="whose clusters (default: all)",
     )
     parser.add_argument("--scope", choices=SCOPES, required=True, help="as of the operator")
     parser.add_argument("--namespaces", default="", metavar="A,B", help="of scope namespaced")

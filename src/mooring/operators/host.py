@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -18,13 +18,16 @@ from mooring.operators.presence import Presence
 from mooring.operators.registry import Operator
 from mooring.operators.scope import lease_name
 from mooring.runtime import Election, Health, LeaseLost, Manager, Metrics, ProbeServer
-from mooring.runtime.crd_install import install_crds
+from mooring.runtime.crd_install import install_crds, missing_crds
 from mooring.runtime.webhooks import Webhook, WebhookServer
 from mooring.runtime.webhooks_keeper import Registration, WebhookKeeper
 
 __all__ = ["Operate", "Webhooks", "apply_crds", "operate"]
 
 log = structlog.get_logger("mooring.operators")
+
+LONGEST_WAIT: Final = 60.0
+"""Seconds between two looks for a definition that is missing; the first ones are closer together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,8 +184,9 @@ def _keep_webhooks(
 async def _run(
     client: Client, operator: Operator, how: Operate, server: WebhookServer | None, shared: _Shared
 ) -> None:
+    clock = SystemClock()
+    await _defined(client, operator, how, clock)
     while True:
-        clock = SystemClock()
         election = _election(operator, how) if how.elect else None
         manager = Manager(
             client,
@@ -210,6 +214,20 @@ async def _run(
             if not how.again:
                 raise
             log.warning("lost the lease; standing for election again", operator=operator.name)
+
+
+async def _defined(client: Client, operator: Operator, how: Operate, clock: SystemClock) -> None:
+    """Wait until an operator's kinds are served: one whose definition nobody made holds up no other."""
+    namespace = how.namespaces[0] if how.namespaces else ""
+    wait = 1.0
+    while missing := await missing_crds(client, operator.kinds, namespace=namespace):
+        log.warning(
+            "waiting for definitions that are missing: `mooring crds apply` makes them, `--operators` leaves this one out",
+            operator=operator.name,
+            missing=missing,
+        )
+        await clock.sleep(wait)
+        wait = min(LONGEST_WAIT, wait * 2)
 
 
 def _election(operator: Operator, how: Operate) -> Election:

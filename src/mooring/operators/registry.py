@@ -24,22 +24,20 @@ class Operator:
 
     ``register(manager, scope=..., namespaces=..., workers=...)`` adds its controllers; see
     :mod:`mooring.operators.scope` for what a scope means. ``webhooks(client, clock=..., scope=...,
-    namespaces=...)`` gives its admission webhooks for that scope. One that is not ``default`` runs only where it
-    is named.
+    namespaces=...)`` gives its admission webhooks for that scope.
     """
 
     name: str
     kinds: tuple[type[Object], ...]
     register: Callable[..., None] = field(repr=False)
     webhooks: Callable[..., Sequence[Webhook[Any]]] = field(repr=False, default=_no_webhooks)
-    default: bool = True
 
 
 OPERATORS: dict[str, Operator] = {
     operator.name: operator
     for operator in (
         Operator("redis-sentinel", sentinel.KINDS, sentinel.register, webhooks=sentinel.webhooks),
-        Operator("redis-cluster", cluster.KINDS, cluster.register, webhooks=cluster.webhooks, default=False),
+        Operator("redis-cluster", cluster.KINDS, cluster.register, webhooks=cluster.webhooks),
     )
 }
 
@@ -51,8 +49,8 @@ ALIASES: Final = {"redisCluster": "redis-cluster"}
 def choose(names: str, *, options: Mapping[str, Mapping[str, Any]] | None = None) -> list[Operator]:
     """The operators of a ``--operators`` value: ``none``, or names joined by commas.
 
-    ``*`` among them stands for those that run by default, ``-NAME`` takes one out; of several words on one operator
-    the first counts. ``options`` has further words for the ``register`` of an operator, by its name.
+    ``*`` among them stands for all, ``-NAME`` takes one out; of several words on one operator the first counts.
+    ``options`` has further words for the ``register`` of an operator, by its name.
     Raises :class:`ValueError` naming the one that does not exist.
     """
     if names == "none":
@@ -69,6 +67,6 @@ def choose(names: str, *, options: Mapping[str, Mapping[str, Any]] | None = None
         else:
             known = f"{', '.join(OPERATORS)}, * and none"
             raise ValueError(f"--operators: there is no {word!r}; known are {known}")
-    chosen = [one for name, one in OPERATORS.items() if said.get(name, everything and one.default)]
+    chosen = [one for name, one in OPERATORS.items() if said.get(name, everything)]
     more = options or {}
     return [replace(one, register=partial(one.register, **more.get(one.name, {}))) for one in chosen]

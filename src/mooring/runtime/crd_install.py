@@ -7,13 +7,13 @@ from typing import Final
 
 from mooring.cache.clock import Clock, SystemClock
 from mooring.kube.client import Client
-from mooring.kube.errors import NotFound, TooManyRequests
+from mooring.kube.errors import KubeError, NotFound, TooManyRequests
 from mooring.kube.object import Object
 from mooring.kube.patches import ApplyPatch
 from mooring.runtime.crd import render_crds
 from mooring.runtime.crd_markers import crd_of
 
-__all__ = ["install_crds"]
+__all__ = ["install_crds", "missing_crds"]
 
 CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 FIELD_MANAGER: Final = "mooring-crds"
@@ -53,6 +53,23 @@ async def install_crds(
             f"not served {timeout:.0f} s after their definitions were applied: {names}; "
             "see the conditions of the CustomResourceDefinitions"
         ) from None
+
+
+async def missing_crds(client: Client, kinds: Iterable[type[Object]], *, namespace: str = "") -> list[str]:
+    """The names of the definitions, such as ``redisclusters.redis.kun``, of kinds that are not served.
+
+    ``namespace`` is where the kinds may be listed, "" for everywhere. One that cannot be asked about is not among them: whoever
+    uses it next says why.
+    """
+    names = []
+    for resource in {kind.resource for kind in kinds if crd_of(kind).served}:
+        try:
+            await client.request("GET", resource.path(namespace=namespace), query={"limit": "1"})
+        except NotFound:
+            names.append(f"{resource.plural}.{resource.group}")
+        except KubeError:
+            continue
+    return sorted(names)
 
 
 async def _served(client: Client, path: str, clock: Clock) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -110,7 +111,8 @@ async def _ours(
     how = REMOVABLE[operator]
     found: list[Object] = []
     for namespace in namespaces or ("",):
-        found += (await client.list(how.kind, namespace=namespace)).items
+        with suppress(NotFound):  # what is not defined has no clusters
+            found += (await client.list(how.kind, namespace=namespace)).items
     yielded = set()
     if scope == "all":
         for namespace in {one.metadata.namespace or "" for one in found}:

@@ -15,7 +15,7 @@ from mooring.actor.drift import APPLIED
 from mooring.kube import Client
 from mooring.kube.object import decode
 from mooring.kube.objects.apps import StatefulSet
-from mooring.kube.objects.core import ConfigMap
+from mooring.kube.objects.core import ConfigMap, Endpoints
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.local.api.server import ApiServer
 from mooring.operators.redis.cluster.look import Look
@@ -93,6 +93,7 @@ def test_what_is_in_the_way_is_named(seen: Look, words: list[str]) -> None:
         assert word in why
 
 
+@pytest.mark.parametrize("kind", [ConfigMap, Endpoints])
 @pytest.mark.parametrize(
     ("name", "holder", "seconds", "leads"),
     [
@@ -104,18 +105,18 @@ def test_what_is_in_the_way_is_named(seen: Look, words: list[str]) -> None:
     ],
 )
 async def test_its_operator_is_known_by_a_lock_that_is_renewed(
-    name: str, holder: str, seconds: int, leads: bool
+    kind: type[ConfigMap | Endpoints], name: str, holder: str, seconds: int, leads: bool
 ) -> None:
     renewed = (NOW - timedelta(seconds=seconds)).isoformat()
     record = json.dumps({"holderIdentity": holder, "renewTime": renewed})
-    lock = ConfigMap(metadata=ObjectMeta(name=name, namespace="default", annotations={LEADER: record}))
+    lock = kind(metadata=ObjectMeta(name=name, namespace="default", annotations={LEADER: record}))
     broken = ConfigMap(metadata=ObjectMeta(name=LOCKS[0], namespace="kube-public", annotations={LEADER: "{"}))
     async with ApiServer.in_memory() as server:
         client = Client(server.transport())
         await client.create(broken)
         await client.create(lock)
         said = await leader(client, "", NOW)
-    assert said == (f"manager-0 (ConfigMap default/{name})" if leads else "")
+    assert said == (f"manager-0 ({kind.__name__} default/{name})" if leads else "")
 
 
 def test_data_that_new_pods_would_not_find_is_no_small_thing() -> None:

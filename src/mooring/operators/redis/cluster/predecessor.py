@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from itertools import product
 from typing import Any, Final
 
 import msgspec
@@ -31,7 +32,8 @@ from mooring.operators.redis.pods import claim_name, main_container
 __all__ = ["bears_labels", "label", "leader", "made_by_another", "pods_selector", "refusal", "select_ours"]
 
 LOCKS: Final = ("middleware-operator-manager", "3a49403d.hc.cn")
-"""Names of the ConfigMaps by which its operator is elected, of 2019 (where its lock is one) and of 2021."""
+"""Names of the locks by which its operator is elected, of 2019 (Endpoints by default) and of 2021 (a ConfigMap)."""
+_LOCKED: Final[tuple[type[Object], ...]] = (core.Endpoints, core.ConfigMap)
 LEADER: Final = "control-plane.alpha.kubernetes.io/leader"
 STALE: Final = timedelta(seconds=60)
 """After which a lock that is not renewed has no living owner: four times its lease, for clocks that differ."""
@@ -67,13 +69,13 @@ async def leader(client: Client, namespace: str, now: datetime) -> str:
 
     Raises `KubeError` when that cannot be found out: then nothing is to be taken over either.
     """
-    for name in LOCKS:
+    for kind, name in product(_LOCKED, LOCKS):
         found = await client.list(
-            metadata_of(core.ConfigMap), namespace=namespace, field_selector=f"metadata.name={name}"
+            metadata_of(kind), namespace=namespace, field_selector=f"metadata.name={name}"
         )
         for lock in found.items:
             if holder := _holder((lock.metadata.annotations or {}).get(LEADER, ""), now):
-                return f"{holder} (ConfigMap {lock.metadata.namespace}/{name})"
+                return f"{holder} ({kind.resource.kind} {lock.metadata.namespace}/{name})"
     return ""
 
 
