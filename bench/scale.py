@@ -159,7 +159,9 @@ async def measure(options: argparse.Namespace, directory: Path) -> dict[str, Any
         client = Client(HttpTransport(Config.load(served.kubeconfig)), field_manager="kubectl")
         stack.push_async_callback(client.close)
         await _simulated_node(stack, client)
-        operator = OperatorProcess(served.kubeconfig, client, log=directory / "operator.log")
+        operator = OperatorProcess(
+            served.kubeconfig, client, log=directory / "operator.log", operators="redis-sentinel"
+        )
         await asyncio.to_thread(operator.start)
         stack.push_async_callback(asyncio.to_thread, operator.stop)
         await _until(operator.leads, START_WITHIN, "the operator does not lead")

@@ -456,7 +456,10 @@ async def _bed(directory: Path, *, node: bool) -> AsyncIterator[AnyBed]:
         async with real_cluster(directory) as cluster:
             yield cluster
         return
-    async with Bed(directory, operators=()) as bed, operator_process(bed, directory):
+    async with (
+        Bed(directory, operators=()) as bed,
+        operator_process(bed, directory, operators="redis-sentinel"),
+    ):
         await served(bed)
         yield bed
 

@@ -11,7 +11,6 @@ from hack.released import LEASE, NAMESPACE
 from tests.charts.audit import asked, granted, granted_in
 from tests.charts.helm import Provided
 from tests.operators.redis.cluster import stage as rec
-from tests.operators.redis.cluster.harmonycloud import objects
 
 from mooring.kube import MergePatch, NotFound
 from mooring.kube.objects.coordination import Lease
@@ -19,7 +18,6 @@ from mooring.kube.objects.core import ConfigMap, Secret, Service
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.kube.objects.policy import PodDisruptionBudget
 from mooring.kube.objects.rbac import ClusterRole, Role
-from mooring.operators.redis.cluster.types import RedisCluster
 from mooring.testing.bed import Bed, ClusterBed
 from mooring.testing.redis import RedisStage, manifest
 
@@ -117,24 +115,6 @@ async def has_its_slots_moved(bed: Bed | ClusterBed) -> None:
         await stage.delete()
 
 
-async def is_found(bed: Bed | ClusterBed) -> None:
-    """A Redis Cluster as HarmonyCloud's operator left it, with all of its pods gone: whether that one runs is asked."""
-    stage = rec.Stage(bed, "found")
-    await bed.apply(rec.manifest("found", pause=True))
-    try:
-        made = await bed.get(RedisCluster, "found")
-        for former in objects("found", made.metadata.uid or "", replicas=0, password=""):
-            await bed.apply(former)
-        await stage.patch({"pause": False})
-
-        async def refused() -> bool:
-            return (await stage.status()).reason_type == "NotTakenOver"
-
-        await bed.until(refused, "it is found, and not as declared", within=60)
-    finally:
-        await stage.delete()
-
-
 async def is_undefined(bed: Bed | ClusterBed) -> None:
     """The kind is not known yet, as before the first release."""
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/redisclusters.redis.kun"
@@ -165,7 +145,7 @@ async def test_every_rule_is_needed_and_none_is_missing(
     await helm.install("rec", "--set", "operators=redis-cluster")
     # Everything that clusters can go through and that needs a right of its own.
     async with asyncio.TaskGroup() as lives:
-        for life in (is_changed, is_broken_and_resized, has_its_slots_moved, is_found):
+        for life in (is_changed, is_broken_and_resized, has_its_slots_moved):
             lives.create_task(life(bed))
 
     for account, unseen in UNSEEN.items():

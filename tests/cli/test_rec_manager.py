@@ -24,20 +24,22 @@ ARGUMENTS = (
 )
 
 
+async def get(port: int, path: str) -> tuple[int, str]:
+    """Status and text of an answer; 0 where nobody listens."""
+    try:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{port}{path}") as answer,
+        ):
+            return answer.status, await answer.text()
+    except aiohttp.ClientError:
+        return 0, ""
+
+
 async def test_it_installs_its_definition_is_elected_serves_on_their_port_and_works(
     program: Program, home: Path
 ) -> None:
     port = free_port()
-
-    async def get(path: str) -> tuple[int, str]:
-        try:
-            async with (
-                aiohttp.ClientSession() as session,
-                session.get(f"http://127.0.0.1:{port}{path}") as answer,
-            ):
-                return answer.status, await answer.text()
-        except aiohttp.ClientError:
-            return 0, ""
 
     async with program.up(home / "data", "--operators", "none") as plane:
         client = plane.client()
@@ -50,12 +52,12 @@ async def test_it_installs_its_definition_is_elected_serves_on_their_port_and_wo
         try:
 
             async def ready() -> bool:
-                return (await get("/readyz"))[0] == 200
+                return (await get(port, "/readyz"))[0] == 200
 
             await until(ready, "it is ready", within=30)
-            assert (await get("/healthz"))[0] == 200
+            assert (await get(port, "/healthz"))[0] == 200
             for profiling in ("/debug/pprof/", "/debug/pprof/profile", "/configz"):
-                assert (await get(profiling))[0] == 404
+                assert (await get(port, profiling))[0] == 404
             await client.request("GET", CRD)
             declared = {
                 "apiVersion": "redis.middleware.hc.cn/v1alpha1",
@@ -72,7 +74,8 @@ async def test_it_installs_its_definition_is_elected_serves_on_their_port_and_wo
 
             await until(paused, "it looks after clusters")
             assert (
-                'controller_runtime_reconcile_total{controller="redis-cluster"' in (await get("/metrics"))[1]
+                'controller_runtime_reconcile_total{controller="redis-cluster"'
+                in (await get(port, "/metrics"))[1]
             )
             lease = await client.get(Lease, "mooring-redis-cluster-all", namespace="mooring-system")
             assert lease.spec
@@ -100,12 +103,14 @@ async def test_an_operator_whose_definition_is_missing_waits_and_holds_up_no_oth
         log = home / "manager.log"
         with pytest.raises(NotFound):
             await client.request("GET", CRD)
-        removed = await program.run("remove-clusters", "--scope", "all", "--kubeconfig", plane.kubeconfig)
-        assert removed.fine() == "0 clusters removed; their volumes stay.\n"
-        ports = ("--metrics-port=-1", f"--probe-port={(port := free_port())}", "--webhooks=none")
-        manager = program.start(
-            *("run", "--kubeconfig", plane.kubeconfig, "--no-crds", "--bind=127.0.0.1", *ports), log=log
+        removed = await program.run(
+            *("remove-clusters", "--scope", "all", "--operators", "*", "--kubeconfig", plane.kubeconfig)
         )
+        assert removed.fine() == "0 clusters removed; their volumes stay.\n"
+        run = ("run", "--kubeconfig", plane.kubeconfig, "--no-crds", "--bind=127.0.0.1", "--webhooks=none")
+        port, alone = free_port(), free_port()
+        manager = program.start(*run, f"--port={port}", log=log)
+        lone = program.start(*run, f"--port={alone}", "--operators=redis-cluster", log=home / "lone.log")
         try:
 
             async def leads(operator: str) -> bool:
@@ -116,18 +121,26 @@ async def test_an_operator_whose_definition_is_missing_waits_and_holds_up_no_oth
                 return lease.spec is not None and bool(lease.spec.holder_identity)
 
             await until(lambda: leads("redis-sentinel"), "the other one leads", within=30)
-            missing = '"missing":["redisclusters.redis.middleware.hc.cn"]'
+            missing = "redisclusters.redis.middleware.hc.cn: not defined"
             await until(lambda: missing in log.read_text(), "it says what it waits for")
-            async with (
-                aiohttp.ClientSession() as session,
-                session.get(f"http://127.0.0.1:{port}/readyz") as answer,
-            ):
-                assert answer.status == 200, await answer.text()
+            assert (await get(port, "/readyz"))[0] == 200
             assert not await leads("redis-cluster")
+
+            async def not_ready() -> bool:
+                status, text = await get(alone, "/readyz")
+                return status == 503 and missing in text
+
+            await until(not_ready, "one that has nothing else to do is not ready")
+            # That a restart would not help, and that somebody sees to its being alive.
+            assert (await get(alone, "/healthz"))[0] == 200
+            assert "--- loop lag" in (await get(alone, "/debug/tasks"))[1]
             (await program.run(*apply)).fine()
             await until(lambda: leads("redis-cluster"), "it begins when there is one", within=70)
             assert manager.poll() is None
-            assert log.read_text().count('"event":"leading"') == 2, "nobody began anew"
+            assert lone.poll() is None
+            said = log.read_text() + (home / "lone.log").read_text()
+            assert said.count('"event":"leading"') == 2, "nobody began anew"
         finally:
-            manager.terminate()
-            manager.wait(20)
+            for process in (manager, lone):
+                process.terminate()
+                process.wait(20)

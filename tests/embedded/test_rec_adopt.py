@@ -14,11 +14,13 @@ from tests.operators.redis.cluster.harmonycloud import legacy
 from tests.operators.redis.cluster.stage import OPERATOR, Stage, manifest, remove, renewed
 
 from mooring.actor.drift import APPLIED
+from mooring.kube import NotFound
 from mooring.kube.objects.apps import StatefulSet
 from mooring.kube.objects.core import Endpoints, PersistentVolumeClaim, Pod, Service
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.operators.redis.cluster.names import selector_of
 from mooring.operators.redis.cluster.predecessor import LEADER, LOCKS
+from mooring.operators.redis.cluster.types import RedisCluster
 from mooring.testing.bed import Bed, KubernetesBed
 
 pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
@@ -154,9 +156,12 @@ async def test_what_cannot_be_taken_over_is_named_and_left_as_it_is(plane: Bed) 
         status = await stage.status()
         return status.reason_type == "NotTakenOver" and all(word in (status.reason or "") for word in words)
 
-    async def left_to_its_operator() -> bool:
-        conditions = (await stage.status()).standard_conditions or ()
-        return any(one.reason == "LegacyOperatorRunning" for one in conditions)
+    async def reasons(name: str) -> list[str]:
+        status = (await plane.get(RedisCluster, name)).status
+        return [one.reason or "" for one in (status and status.standard_conditions) or ()]
+
+    async def left_to_its_operator(name: str = "kept") -> bool:
+        return "LegacyOperatorRunning" in await reasons(name)
 
     record = {"holderIdentity": "manager-0", "leaseDurationSeconds": 15, "renewTime": "2126-01-01T00:00:00Z"}
     lock = ObjectMeta(name=LOCKS[0], namespace="default", annotations={LEADER: json.dumps(record)})
@@ -166,6 +171,12 @@ async def test_what_cannot_be_taken_over_is_named_and_left_as_it_is(plane: Bed) 
     try:
         await plane.until(left_to_its_operator, "its operator is seen")
         assert (await stage.status()).phase == "Running"
+        await plane.apply(manifest("anew"))
+        await plane.until(lambda: reasons("anew"), "it is looked at")
+        assert await left_to_its_operator("anew"), "what is declared anew is its too"
+        with pytest.raises(NotFound):
+            await plane.get(StatefulSet, "anew")
+        await plane.client.delete(RedisCluster, "anew", namespace="default")
         await plane.client.delete(Endpoints, LOCKS[0], namespace="default")
         await plane.until(lambda: said("spec.replicas", "give 6"), "the number is named")
         await stage.patch({"replicas": 6})

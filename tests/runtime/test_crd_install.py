@@ -13,7 +13,7 @@ from mooring.kube.objects.meta import ObjectMeta
 from mooring.local.api.server import ApiServer
 from mooring.runtime import F, crd
 from mooring.runtime.crd import render_crds
-from mooring.runtime.crd_install import install_crds
+from mooring.runtime.crd_install import install_crds, unserved
 from mooring.testing.clock import VirtualClock
 
 
@@ -51,6 +51,22 @@ async def server() -> AsyncIterator[ApiServer]:
         yield server
 
 
+class Refusing:
+    """Takes definitions, and answers lists of these kinds by a status."""
+
+    def __init__(self, server: ApiServer, **kinds: int) -> None:
+        self._inner = server.transport()
+        self._kinds = kinds
+        self.stream = self._inner.stream
+        self.close = self._inner.close
+
+    async def request(self, method: str, path: str, **options: Any) -> Response:
+        if code := self._kinds.get(path.rpartition("/")[2]):
+            body = {"kind": "Status", "status": "Failure", "code": code}
+            return Response(code, {}, msgspec.json.encode(body))
+        return await self._inner.request(method, path, **options)
+
+
 def test_versions_of_one_kind_are_one_definition() -> None:
     made = render_crds([Sail, Mast, OldSail, Sail])
     assert [definition["metadata"]["name"] for definition in made] == [
@@ -77,21 +93,6 @@ async def test_every_version_is_served_afterwards(server: ApiServer) -> None:
 
 
 async def test_a_definition_that_is_never_served_is_named(server: ApiServer) -> None:
-    inner = server.transport()
-
-    class Deaf:
-        """Takes the definition, and never serves its kind."""
-
-        def __init__(self) -> None:
-            self.stream = inner.stream
-            self.close = inner.close
-
-        async def request(self, method: str, path: str, **options: Any) -> Response:
-            if path.endswith("/masts"):
-                body = {"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound"}
-                return Response(404, {}, msgspec.json.encode(body))
-            return await inner.request(method, path, **options)
-
     class Racing(VirtualClock):
         """Time runs as fast as anybody waits."""
 
@@ -100,4 +101,13 @@ async def test_a_definition_that_is_never_served_is_named(server: ApiServer) -> 
             await self.advance(0)
 
     with pytest.raises(TimeoutError, match=r"not served 30 s .*masts\.test\.mooring\.dev/v1"):
-        await install_crds(Client(Deaf()), [Sail, Mast], clock=Racing())
+        await install_crds(Client(Refusing(server, masts=404)), [Sail, Mast], clock=Racing())
+
+
+async def test_kinds_that_are_not_defined_or_may_not_be_listed_are_named(server: ApiServer) -> None:
+    client = Client(server.transport())
+    assert await unserved(client, [Sail, OldSail]) == ["sails.test.mooring.dev: not defined"]
+    await install_crds(client, [Sail, OldSail, Mast])
+    assert await unserved(client, [Sail, OldSail, Mast], namespace="default") == []
+    refusing = Client(Refusing(server, masts=403, sails=500))
+    assert await unserved(refusing, [Sail, Mast]) == ["masts.test.mooring.dev: may not be listed"]

@@ -25,9 +25,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument(
         "--operators",
-        default="*",
+        required=True,
         metavar="LIST|*",
-        help="whose clusters (default: all)",
+        help="whose clusters: names joined by commas, or * for all",
     )
     parser.add_argument("--scope", choices=SCOPES, required=True, help="as of the operator")
     parser.add_argument("--namespaces", default="", metavar="A,B", help="of scope namespaced")

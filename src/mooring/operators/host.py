@@ -18,7 +18,7 @@ from mooring.operators.presence import Presence
 from mooring.operators.registry import Operator
 from mooring.operators.scope import lease_name
 from mooring.runtime import Election, Health, LeaseLost, Manager, Metrics, ProbeServer
-from mooring.runtime.crd_install import install_crds, missing_crds
+from mooring.runtime.crd_install import install_crds, unserved
 from mooring.runtime.webhooks import Webhook, WebhookServer
 from mooring.runtime.webhooks_keeper import Registration, WebhookKeeper
 
@@ -27,7 +27,7 @@ __all__ = ["Operate", "Webhooks", "apply_crds", "operate"]
 log = structlog.get_logger("mooring.operators")
 
 LONGEST_WAIT: Final = 60.0
-"""Seconds between two looks for a definition that is missing; the first ones are closer together."""
+"""Seconds between two looks for a kind that is not served; the first ones are closer together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +110,9 @@ class _Shared:
     """What the operators of a process have in common: numbers, health, and the ports that tell of them."""
 
     def __init__(self, how: Operate) -> None:
+        self.missing: dict[str, str] = {}
+        """What operators wait for before they can begin."""
+        self._operators = len(how.operators)
         self.metrics = Metrics()
         self.health = Health(SystemClock(), self.metrics)
         self._server = ProbeServer(
@@ -121,16 +124,24 @@ class _Shared:
         )
 
     async def __aenter__(self) -> _Shared:
+        self.health.start()
         try:
             await self._server.start()
         except BaseException:
-            await self._server.stop()
+            await self.__aexit__()
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._server.stop()
         await self.health.stop()
+
+    def trouble(self, operator: Operator) -> str:
+        """Why an operator that has not begun keeps the process from being ready; one that waits does not, if another works."""
+        missing = self.missing.get(operator.name)
+        if missing is None:
+            return "not begun"
+        return missing if len(self.missing) == self._operators else ""
 
 
 def _hooks(client: Client, operator: Operator, how: Operate) -> Sequence[Webhook[Any]]:
@@ -184,9 +195,10 @@ def _keep_webhooks(
 async def _run(
     client: Client, operator: Operator, how: Operate, server: WebhookServer | None, shared: _Shared
 ) -> None:
-    clock = SystemClock()
-    await _defined(client, operator, how, clock)
+    shared.health.ready(f"{operator.name} informers", lambda: shared.trouble(operator))
+    await _defined(client, operator, how, shared)
     while True:
+        clock = SystemClock()
         election = _election(operator, how) if how.elect else None
         manager = Manager(
             client,
@@ -216,18 +228,20 @@ async def _run(
             log.warning("lost the lease; standing for election again", operator=operator.name)
 
 
-async def _defined(client: Client, operator: Operator, how: Operate, clock: SystemClock) -> None:
+async def _defined(client: Client, operator: Operator, how: Operate, shared: _Shared) -> None:
     """Wait until an operator's kinds are served: one whose definition nobody made holds up no other."""
     namespace = how.namespaces[0] if how.namespaces else ""
     wait = 1.0
-    while missing := await missing_crds(client, operator.kinds, namespace=namespace):
+    while missing := await unserved(client, operator.kinds, namespace=namespace):
+        shared.missing[operator.name] = "; ".join(missing)
         log.warning(
-            "waiting for definitions that are missing: `mooring crds apply` makes them, `--operators` leaves this one out",
+            "the operator waits for its kinds: `mooring crds apply` defines them, `--operators` leaves it out",
             operator=operator.name,
             missing=missing,
         )
-        await clock.sleep(wait)
+        await asyncio.sleep(wait)
         wait = min(LONGEST_WAIT, wait * 2)
+    shared.missing.pop(operator.name, None)
 
 
 def _election(operator: Operator, how: Operate) -> Election:

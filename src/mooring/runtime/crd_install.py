@@ -7,13 +7,13 @@ from typing import Final
 
 from mooring.cache.clock import Clock, SystemClock
 from mooring.kube.client import Client
-from mooring.kube.errors import KubeError, NotFound, TooManyRequests
+from mooring.kube.errors import Forbidden, KubeError, NotFound, TooManyRequests
 from mooring.kube.object import Object
 from mooring.kube.patches import ApplyPatch
 from mooring.runtime.crd import render_crds
 from mooring.runtime.crd_markers import crd_of
 
-__all__ = ["install_crds", "missing_crds"]
+__all__ = ["install_crds", "unserved"]
 
 CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 FIELD_MANAGER: Final = "mooring-crds"
@@ -55,21 +55,23 @@ async def install_crds(
         ) from None
 
 
-async def missing_crds(client: Client, kinds: Iterable[type[Object]], *, namespace: str = "") -> list[str]:
-    """The names of the definitions, such as ``redisclusters.redis.kun``, of kinds that are not served.
+async def unserved(client: Client, kinds: Iterable[type[Object]], *, namespace: str = "") -> list[str]:
+    """Which kinds cannot be listed in ``namespace`` ("": everywhere) for want of a definition or a right, and why.
 
-    ``namespace`` is where the kinds may be listed, "" for everywhere. One that cannot be asked about is not among them: whoever
-    uses it next says why.
+    Whatever else is wrong is no reason: who lists them next says it.
     """
-    names = []
+    found = set()
     for resource in {kind.resource for kind in kinds if crd_of(kind).served}:
+        name = f"{resource.plural}.{resource.group}"
         try:
             await client.request("GET", resource.path(namespace=namespace), query={"limit": "1"})
         except NotFound:
-            names.append(f"{resource.plural}.{resource.group}")
+            found.add(f"{name}: not defined")
+        except Forbidden:
+            found.add(f"{name}: may not be listed")
         except KubeError:
             continue
-    return sorted(names)
+    return sorted(found)
 
 
 async def _served(client: Client, path: str, clock: Clock) -> None:

@@ -22,7 +22,7 @@ __all__ = ["KINDS", "RedisCluster", "register", "webhooks"]
 KINDS: tuple[type[Object], ...] = (RedisCluster,)
 
 
-# It runs only where it is named: what serves it is loaded there, and costs other starts nothing.
+# What serves it is loaded where it runs, and costs other starts nothing.
 
 
 def register(

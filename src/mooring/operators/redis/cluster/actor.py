@@ -146,6 +146,8 @@ class ClusterActor(Actor[RedisCluster]):
         await self._unknown.read(ctx)
         if gathering.live is None and (outcome := self._not_begun(ctx, gathering, paused=paused)):
             return outcome
+        if gathering.live is None and not gathering.formed and (outcome := await self._legacy(ctx)):
+            return outcome
         if not paused and (step := self._children(ctx, gathering)):
             return step
         dial = self._dial(gathering)
@@ -178,14 +180,21 @@ class ClusterActor(Actor[RedisCluster]):
             return None
         return ctx.act("LabelPods", self._label, ctx, live, message="pods get the labels they are found by")
 
+    async def _legacy(self, ctx: Context[RedisCluster]) -> Outcome | None:
+        """A cluster that is not ours yet is left to HarmonyCloud's operator while that runs, also one still to be made."""
+        holder = await leader(self._manager.client.live, self._reach(ctx), ctx.now())
+        if not holder:
+            return None
+        message = (
+            f"HarmonyCloud's operator runs as {holder} and looks after this cluster; nothing is touched until it "
+            "has ended: scale its Deployment to 0"
+        )
+        return ctx.wait("LegacyOperatorRunning", message, after=LOOK_AT_REFUSED, stalled=True)
+
     async def _predecessors(self, ctx: Context[RedisCluster], live: apps.StatefulSet) -> Outcome | None:
         """Take it over, or say why not; nothing is written before its servers have been looked at."""
-        if holder := await leader(self._manager.client.live, self._reach(ctx), ctx.now()):
-            message = (
-                f"HarmonyCloud's operator runs as {holder} and looks after this cluster; nothing is touched until it "
-                "has ended: scale its Deployment to 0"
-            )
-            return ctx.wait("LegacyOperatorRunning", message, after=LOOK_AT_REFUSED, stalled=True)
+        if outcome := await self._legacy(ctx):
+            return outcome
         gathering = self._gathering(ctx, await self._pods_of(ctx, live))
         if gathering.paused:
             return self._untouched(ctx, "Paused", "spec.pause: it is taken over once that is false")
