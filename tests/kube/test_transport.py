@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import select
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -180,3 +183,30 @@ async def test_an_authority_that_was_never_readable_is_named(tmp_path: Path) -> 
 
 def test_the_host_of_the_server_is_known_for_metrics() -> None:
     assert HttpTransport(Config("https://[::1]:6443/prefix")).host == "[::1]:6443"
+
+
+async def test_a_stream_that_is_left_ends_its_connection_without_waiting_for_the_server(
+    tmp_path: Path,
+) -> None:
+    authority = Authority(tmp_path, "one")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(authority.chain)
+
+    def hung_up(listening: socket.socket) -> bool:
+        """Serve the start of a stream, then read nothing more: does the client end the connection?"""
+        plain, _ = listening.accept()
+        with tls.wrap_socket(plain, server_side=True) as connection:
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{}\n\r\n")
+            ended = select.poll()
+            ended.register(connection, select.POLLRDHUP)
+            return bool(ended.poll(10_000))
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        server = asyncio.create_task(asyncio.to_thread(hung_up, listening))
+        transport = HttpTransport(Config(f"https://127.0.0.1:{port}", ca_data=authority.pem))
+        async with transport.stream("GET", "/x") as stream:
+            assert await anext(aiter(stream)) == b"{}"
+        assert await server
+        await transport.close()

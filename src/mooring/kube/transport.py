@@ -266,6 +266,10 @@ class HttpTransport:
                 self._credentials.expire()
             yield _HttpStream(answer)
         finally:
+            # What is unread is of no use: end the connection now. A closing TLS connection would wait for the
+            # server's end of it, up to 30 seconds, and outlive this transport.
+            if answer.connection is not None and answer.connection.transport is not None:
+                answer.connection.transport.abort()
             answer.close()
 
     async def close(self) -> None:
