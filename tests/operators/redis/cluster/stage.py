@@ -78,7 +78,7 @@ class Client:
         """One command on one key; raises what is neither an answer nor a redirection."""
         slot = key_slot(key.encode())
         if not self._seeds:
-            self._seeds = list((await self._stage.addresses()).values())
+            self._seeds = await self._stage.served() or list((await self._stage.addresses()).values())
         address = self._owners.get(slot, self._seeds[slot % len(self._seeds)])
         asking = False
         for _ in range(20):
@@ -91,7 +91,7 @@ class Client:
             except DialError:
                 self._links.pop(address, None)
                 self._owners = {one: owner for one, owner in self._owners.items() if owner != address}
-                seeds = list((await self._stage.addresses()).values())
+                seeds = await self._stage.served() or list((await self._stage.addresses()).values())
                 self._seeds = [one for one in seeds if one != address] or seeds
                 address, asking = self._seeds[slot % len(self._seeds)], False
                 await asyncio.sleep(0.05)
@@ -175,6 +175,17 @@ class Stage:
             for pod in await self.pods()
             if pod.status and pod.status.pod_ip and not pod.metadata.deletion_timestamp
         }
+
+    async def served(self) -> list[Address]:
+        """Where a Service would send a client."""
+        found = await self.addresses()
+        return [
+            found[name]
+            for pod in await self.pods()
+            if (name := pod.metadata.name or "") in found
+            and pod.status
+            and any(one.type == "Ready" and one.status == "True" for one in pod.status.conditions or ())
+        ]
 
     # --- talking to the servers
 
