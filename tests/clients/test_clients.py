@@ -23,7 +23,6 @@ from tests.cli.program import ROOT, ourselves, temporary, until
 pytestmark = [
     pytest.mark.kubernetes,
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.xdist_group("clients"),
     pytest.mark.timeout(1200),  # the first time, their environments are made
 ]
 

@@ -17,7 +17,6 @@ from hack import build
 pytestmark = [
     pytest.mark.kubernetes,
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.xdist_group("clients"),
     pytest.mark.timeout(1200),  # the first time, they are built
 ]
 

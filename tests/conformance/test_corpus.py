@@ -47,7 +47,6 @@ def differences(request: pytest.FixtureRequest) -> dict[str, list[Difference]]:
 
 @pytest.mark.kubernetes
 @pytest.mark.timeout(600)
-@pytest.mark.xdist_group("corpus")
 @pytest.mark.parametrize("name", _SCENARIOS)
 def test_answers_are_those_of_a_real_server(name: str, differences: dict[str, list[Difference]]) -> None:
     known = _known().get(name, frozenset())

@@ -117,7 +117,6 @@ def kubectl(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.mark.kubernetes
 @pytest.mark.timeout(300)
-@pytest.mark.xdist_group("kubectl")
 @pytest.mark.parametrize("session", SESSIONS)
 def test_kubectl_says_the_same_to_both(
     session: str, kubectl: _Kubectl, servers: Pair, tmp_path: Path

@@ -25,7 +25,6 @@ from mooring.testing.redis import RedisStage
 pytestmark = [
     pytest.mark.kubernetes,
     pytest.mark.timeout(180),
-    pytest.mark.xdist_group("our-kinds"),
     pytest.mark.skipif(os.geteuid() != 0, reason="needs the right to make networks"),
 ]
 

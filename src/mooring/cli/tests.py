@@ -24,8 +24,8 @@ __all__ = ["add_parser"]
 class Tier:
     """Tests chosen by their markers, and how to run them.
 
-    Most tests wait for timers, so two cores carry several ``workers``; where tests of a file share a control
-    plane, files are what is ``shared`` out. ``namespaced`` tests need the right to make networks and sandboxes.
+    Most tests wait for timers, so two cores carry several ``workers``. Tests of a file share a control plane, so
+    a worker takes whole files. ``namespaced`` tests need the right to make networks and sandboxes.
     ``rooted`` ones need root, since no plain user can run a kubelet; where tests decide whether a change lands, it is
     an error to leave them out.
     ``real`` ones run on the real control plane instead of the embedded one, and only when asked for by name.
@@ -34,7 +34,6 @@ class Tier:
 
     marked: str
     workers: int
-    shared: str = "loadfile"
     namespaced: bool = False
     real: bool = False
     rooted: bool = False
@@ -51,9 +50,7 @@ TIERS: dict[str, Tier] = {
         workers=3,
         namespaced=True,
     ),
-    "kubernetes": Tier(
-        marked="kubernetes and not full and not soak", workers=3, shared="loadgroup", builds=True
-    ),
+    "kubernetes": Tier(marked="kubernetes and not full and not soak", workers=3, builds=True),
     "full": Tier(marked="full and not cluster and not soak", workers=2, namespaced=True, builds=True),
     # The chart and its life on a real kubelet and containerd; one node for all of them.
     "cluster": Tier(marked="cluster and not soak", workers=1, rooted=True, builds=True),
@@ -167,7 +164,7 @@ def _build(root: Path) -> int:
 
 
 def _side_by_side(tier: Tier) -> list[str]:
-    return ["-n", str(tier.workers), "--dist", tier.shared, "--no-loadscope-reorder"]
+    return ["-n", str(tier.workers), "--dist", "loadfile", "--no-loadscope-reorder"]
 
 
 def _pytest(arguments: list[str], *, root: Path, tier: Tier) -> int:
