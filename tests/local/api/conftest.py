@@ -104,6 +104,15 @@ async def api(server: ApiServer) -> Client:
     return Client(server.transport())
 
 
+async def allow(api: Client, *users: str) -> None:
+    """Let users do everything, as a role allows it and no group."""
+    api_group = "rbac.authorization.k8s.io"
+    role = {"apiGroup": api_group, "kind": "ClusterRole", "name": "cluster-admin"}
+    subjects = [{"apiGroup": api_group, "kind": "User", "name": user} for user in users]
+    binding = {"metadata": {"name": "-".join(users)}, "roleRef": role, "subjects": subjects}
+    await api.create(f"/apis/{api_group}/v1/clusterrolebindings", binding)
+
+
 def config_map(name: str = "a", **data: str) -> Json:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
 

@@ -11,10 +11,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.local.api.conftest import CM, Client, config_map, lines
+from tests.local.api.conftest import CM, Client, allow, config_map, lines
 
 from mooring.local.api import ApiServer, User
 from mooring.local.api import server as servers
+from mooring.local.api.access.authentication import ADMIN
 from mooring.local.api.audit import AuditLog, Policy, PolicyError
 
 Json = Any
@@ -191,7 +192,27 @@ async def test_too_many_requests_at_once_are_told_to_come_back(
     assert (await ann.send("GET", "/version")).status == 200
 
 
-async def _hold(server: ApiServer, held: asyncio.Event) -> Any:
+async def test_one_user_cannot_take_the_place_of_all(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "USER_IN_FLIGHT_LIMIT", 1)
+    held = asyncio.Event()
+    bob = User("bob", groups=("system:authenticated",))
+    await allow(Client(server.transport()), "ann")
+    waiting = asyncio.create_task(_hold(server, held, user=ANN))
+    async with asyncio.timeout(5):
+        while not server._in_flight_of["ann"]:
+            await asyncio.sleep(0)
+
+    assert (await Client(server.transport(user=ANN)).send("GET", "/version")).status == 429
+    assert (await Client(server.transport(user=bob)).send("GET", "/version")).status == 200
+    held.set()
+    assert (await waiting).status == 201
+    assert (await Client(server.transport(user=ANN)).send("GET", "/version")).status == 200
+    assert not server._in_flight_of
+
+
+async def _hold(server: ApiServer, held: asyncio.Event, user: User = ADMIN) -> Any:
     """Send a request whose body does not end before the event is set."""
     name = base64.b32encode(id(asyncio.current_task()).to_bytes(8)).decode().strip("=").lower()
 
@@ -199,7 +220,7 @@ async def _hold(server: ApiServer, held: asyncio.Event) -> Any:
         await held.wait()
         return msgspec.json.encode(config_map(name))
 
-    transport = server.transport()
+    transport = server.transport(user=user)
     request = transport._request("POST", CM, None, b"", {"Content-Type": "application/json"})
     request.read_body = body
     return await server.handle(request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import io
 import socket
 import ssl
@@ -309,7 +310,7 @@ async def test_a_watch_whose_client_left_is_ended_though_nothing_happens(
         await https.send("POST", CM, data=b'{"metadata":{"name":"a"}}', Content_Type="application/json")
         answer = await session.get(https.url + CM + "?watch=1", headers=headers)
         await answer.content.readline()
-        assert https.server.cluster.watchers == 1
+        assert https.server.cluster.watchers.total() == 1
         answer.close()
     async with asyncio.timeout(10):
         while https.server.cluster.watchers:
@@ -381,3 +382,34 @@ async def test_a_write_is_refused_for_nothing_that_readers_do_not_see_yet(tmp_pa
 
             await client.refused(404, "GET", name)
             await deleting
+
+
+async def test_a_packed_body_is_not_unpacked(https: Https) -> None:
+    body = gzip.compress(b'{"metadata":{"name":"a"}}')
+    packed = {"Content_Type": "application/json", "Content_Encoding": "gzip"}
+    assert (await https.send("POST", CM, data=body, **packed))[0] == 400
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /version HTTP/1.1\r\nHost: x\r\n"])
+async def test_a_connection_without_a_whole_request_is_ended(
+    https: Https, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(server_module, "_FIRST_REQUEST", 0.3)
+    reader, writer = await asyncio.open_connection("127.0.0.1", https.port, ssl=https.context)
+    writer.write(sent)
+    async with asyncio.timeout(10):
+        assert await reader.read() == b""
+    writer.close()
+
+
+async def test_a_body_that_does_not_come_is_answered(https: Https, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "_BODY_SECONDS", 0.3)
+    monkeypatch.setattr(server_module, "_FIRST_REQUEST", 5.0)
+    reader, writer = await asyncio.open_connection("127.0.0.1", https.port, ssl=https.context)
+    lines = [f"POST {CM} HTTP/1.1", "Host: x", f"Authorization: Bearer {TOKEN}"]
+    lines += ["Content-Type: application/json", "Content-Length: 100", "", ""]
+    writer.write("\r\n".join(lines).encode() + b"{")
+    async with asyncio.timeout(10):
+        assert b" 504 " in await reader.readuntil(b"\r\n")
+        await reader.read()  # and it is ended, since what else would come is unknown
+    writer.close()

@@ -14,6 +14,7 @@ import msgspec
 
 from mooring.kube.errors import ApiError
 from mooring.local.api import codec, failures, fields
+from mooring.local.api.access.authorization import MASTERS
 from mooring.local.api.call import Call, as_read, view
 from mooring.local.api.codec import Format
 from mooring.local.api.errors import invalid_object
@@ -31,8 +32,8 @@ JsonObject = dict[str, Any]
 BOOKMARK_SECONDS = 60.0
 #: Seconds a watch lasts at least when the client does not say.
 _WATCH_SECONDS = 1800
-#: Watches open at once; more are told to come back.
-WATCH_LIMIT = 4096
+#: Watches open at once, of all users and of one; more are told to come back, but for those of system:masters.
+WATCH_LIMIT, USER_WATCH_LIMIT = 4096, 1000
 _CHUNK = 64 << 10
 #: Bytes of a list that are written at once; a longer one goes out in pieces, and others get their turn between.
 _PIECE = 256 << 10
@@ -373,7 +374,9 @@ def watch(call: Call) -> Answer:
     form = call.form(listing=True)
     _check_match(query, watch=True)
     version = _version(query, "resourceVersion")
-    if call.cluster.watchers >= WATCH_LIMIT:
+    open_watches = call.cluster.watchers
+    many = open_watches.total() >= WATCH_LIMIT or open_watches[call.user.name] >= USER_WATCH_LIMIT
+    if many and MASTERS not in call.user.groups:
         raise failures.too_many_requests("too many watches are open, please try again later")
     seconds = query.number("timeoutSeconds") or _WATCH_SECONDS * (1 + random.random())
     wanted = Filter.parse(query, call.served, namespace=call.namespace, name=call.target.name)
@@ -411,7 +414,8 @@ class _Watch:
 
     async def run(self) -> AsyncGenerator[bytes]:
         """Yield chunks of whole lines until the deadline or until the log has moved on."""
-        self.call.cluster.watchers += 1
+        watchers, user = self.call.cluster.watchers, self.call.user.name
+        watchers[user] += 1
         try:
             if self.initial:
                 async for chunk in self._initial_events():
@@ -424,7 +428,9 @@ class _Watch:
             old = f"too old resource version: {self.version} ({self.call.collection.floor})"
             yield self.encoder.error(failures.expired(old))
         finally:
-            self.call.cluster.watchers -= 1
+            watchers[user] -= 1
+            if not watchers[user]:
+                del watchers[user]
 
     async def _initial_events(self) -> AsyncGenerator[bytes]:
         collection, store = self.call.collection, self.call.cluster.store

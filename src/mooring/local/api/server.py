@@ -7,6 +7,7 @@ import contextlib
 import logging
 import ssl
 import zlib
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -54,6 +55,11 @@ _log = logging.getLogger(__name__)
 #: Requests that may be under way at once, watches and other streams left out; more are told to come back,
 #: but for those of system:masters (a real server: 400 reading ones and 200 others).
 IN_FLIGHT_LIMIT = 600
+#: Of them, those of one user; requests without a token have one user together.
+USER_IN_FLIGHT_LIMIT = 200
+#: Seconds from a connection to the headers of its first request, for a body to arrive whole, that an idle
+#: connection is kept (longer than clients keep it), and that the rest of a refused body is read on.
+_FIRST_REQUEST, _BODY_SECONDS, _IDLE_SECONDS, _LINGERING = 30.0, 60.0, 180.0, 1.0
 _TEXT = "text/plain; charset=utf-8"
 
 #: Seconds a chunk of a stream may wait for a slow client before the connection is closed.
@@ -110,6 +116,7 @@ class ApiServer:
         self._runners: list[web.ServerRunner] = []
         self._ready = False
         self._in_flight = 0
+        self._in_flight_of: Counter[str] = Counter()
         #: Where requests are logged; set before `serve`, closed with the server.
         self.audit: AuditLog | None = None
 
@@ -180,7 +187,11 @@ class ApiServer:
 
     async def serve(self, sock: Any, context: ssl.SSLContext | None) -> None:
         """Listen on a bound socket; without a context plain HTTP, for tests on loopback only."""
-        server = web.Server(self._handle_http, access_log=None)
+        async def handle(http: web.BaseRequest) -> web.StreamResponse:
+            server.spoke(http)
+            return await self._handle_http(http)
+
+        server = _Listener(handle)
         runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=2.0)
         await runner.setup()
         self._runners.append(runner)
@@ -277,8 +288,22 @@ class ApiServer:
         user = request.sender or request.user or self.authenticator.user(request, now=self.cluster.now())
         parts = segments(request.path)
         target = parse_path(parts) if parts is not None else None
-        if self._in_flight > IN_FLIGHT_LIMIT and MASTERS not in user.groups:
+        if MASTERS in user.groups:
+            return await self._admitted(request, parts, target, user)
+        if self._in_flight > IN_FLIGHT_LIMIT or self._in_flight_of[user.name] >= USER_IN_FLIGHT_LIMIT:
             return Answer(429, b"Too many requests, please try again later.\n", _TEXT, {"Retry-After": "1"})
+        self._in_flight_of[user.name] += 1
+        try:
+            return await self._admitted(request, parts, target, user)
+        finally:
+            self._in_flight_of[user.name] -= 1
+            if not self._in_flight_of[user.name]:
+                del self._in_flight_of[user.name]
+
+    async def _admitted(
+        self, request: Request, parts: tuple[str, ...] | None, target: Target | None, user: User
+    ) -> Answer:
+        """Answer a request of a known user."""
         if request.acting or MASTERS not in user.groups:
             user = self._authorized(request, target, user)
         request.user = user
@@ -375,10 +400,14 @@ class ApiServer:
             if (http.content_length or 0) > BODY_LIMIT:
                 raise failures.payload_too_large(BODY_LIMIT)
             body = bytearray()
-            async for chunk in http.content.iter_any():
-                body += chunk
-                if len(body) > BODY_LIMIT:
-                    raise failures.payload_too_large(BODY_LIMIT)
+            try:
+                async with asyncio.timeout(_BODY_SECONDS):
+                    async for chunk in http.content.iter_any():
+                        body += chunk
+                        if len(body) > BODY_LIMIT:
+                            raise failures.payload_too_large(BODY_LIMIT)
+            except TimeoutError:
+                raise failures.timeout("the request's body did not arrive in time") from None
             return bytes(body)
 
         headers = {name.lower(): value for name, value in http.headers.items()}
@@ -437,6 +466,36 @@ class ApiServer:
         with contextlib.suppress(ConnectionError):
             await response.write_eof()
         return response
+
+
+class _Listener(web.Server):
+    """Ends connections that send no whole request at first; aiohttp's idle timer begins with the first answer."""
+
+    def __init__(self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> None:
+        super().__init__(
+            handler,
+            access_log=None,
+            auto_decompress=False,  # a few packed bytes would become many before anything else is known
+            keepalive_timeout=_IDLE_SECONDS,
+            lingering_time=_LINGERING,
+        )
+        self._silent: dict[object, asyncio.TimerHandle] = {}
+
+    def __call__(self) -> web.RequestHandler:
+        """Handle a new connection."""
+        handler = super().__call__()
+
+        def end() -> None:
+            del self._silent[handler]
+            handler.force_close()
+
+        self._silent[handler] = asyncio.get_running_loop().call_later(_FIRST_REQUEST, end)
+        return handler
+
+    def spoke(self, http: web.BaseRequest) -> None:
+        """Leave a connection to its idle timer, now that a request has come."""
+        if (waiting := self._silent.pop(http.protocol, None)) is not None:
+            waiting.cancel()
 
 
 def _acting(headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
