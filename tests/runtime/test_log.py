@@ -64,7 +64,9 @@ class Full(io.StringIO):
         self.write("")
 
 
-def test_a_full_disk_below_the_log_stops_nothing(stream: io.StringIO, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk_below_the_log_stops_nothing(
+    stream: io.StringIO, capsys: pytest.CaptureFixture[str]
+) -> None:
     configure_logging(stream=Full())
     structlog.get_logger().error("not written")
     logging.getLogger("other").error("not written")
