@@ -89,13 +89,13 @@ class Greeter(Actor[Greeting]):
         ctx.show(msgspec.structs.replace(ctx.status or GreetingStatus(), said=spec.text))
         return ctx.in_sync()
 
-    async def finalize(self, ctx: Context[Greeting]) -> Outcome:
-        self.cleaned.append(ctx.key.name)
-        return ctx.in_sync("cleaned up")
-
 
 class Finalizing(Greeter):
     finalizer: ClassVar[str] = "test.mooring.dev/greeter"
+
+    async def finalize(self, ctx: Context[Greeting]) -> Outcome:
+        self.cleaned.append(ctx.key.name)
+        return ctx.in_sync("cleaned up")
 
 
 async def eventually(check: Callable[[], Awaitable[bool]], *, within: float = 10.0) -> None:

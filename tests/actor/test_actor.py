@@ -161,6 +161,18 @@ async def test_the_finalizer_waits_for_finalize() -> None:
         assert actor.cleaned == ["a"]
 
 
+async def test_finalize_without_a_finalizer_is_refused_at_the_start() -> None:
+    class Forgetful(Greeter):
+        async def finalize(self, ctx: Context[Greeting]) -> Outcome:
+            return ctx.in_sync()
+
+    with pytest.raises(
+        TypeError, match=r'Forgetful overrides finalize\(\).*finalizer = "example.com/greeter"'
+    ):
+        async with running(Forgetful()):
+            pass
+
+
 async def test_finalizing_shows_its_progress_and_keeps_the_object_until_it_is_done() -> None:
     doors: list[str] = []
 

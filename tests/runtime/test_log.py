@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import logging
@@ -51,6 +52,25 @@ def test_secrets_never_reach_a_line_not_even_in_a_traceback(stream: io.StringIO)
     assert line["password"] == REDACTED
     assert line["nested"] == {"apiToken": REDACTED, "x": 1}
     assert "RuntimeError" in str(line["exception"])
+
+
+class Full(io.StringIO):
+    """A file on a disk without space."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def flush(self) -> None:
+        self.write("")
+
+
+def test_a_full_disk_below_the_log_stops_nothing(
+    stream: io.StringIO, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure_logging(stream=Full())
+    structlog.get_logger().error("not written")
+    logging.getLogger("other").error("not written")
+    assert capsys.readouterr().err == ""
 
 
 async def test_a_line_names_its_pass(stream: io.StringIO) -> None:

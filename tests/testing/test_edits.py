@@ -10,9 +10,11 @@ import pytest
 from bench.campaign import WORKLOADS
 from bench.redis_model import in_memory, monitors
 
+from mooring.actor import Actor, Context, Outcome, run_actor
 from mooring.kube import AlreadyExists, Key, MergePatch, NotFound, Object, Part, Resource, owner_reference
-from mooring.kube.objects.core import ConfigMap
-from mooring.kube.objects.meta import ObjectMeta
+from mooring.kube.objects.apps import Deployment, DeploymentSpec
+from mooring.kube.objects.core import ConfigMap, Container, PodSpec, PodTemplateSpec
+from mooring.kube.objects.meta import Condition, LabelSelector, ObjectMeta
 from mooring.operators.redis.pods import ROLE
 from mooring.operators.redis.sentinel.types import RedisCluster
 from mooring.runtime import Controller, Done, Manager, Result, crd
@@ -241,3 +243,51 @@ async def test_a_bug_planted_in_an_operator_shows_in_an_edit(operator: type[Shel
     report = await explore(shelves(operator), SHELF, edits_of(Shelf))
 
     assert any(says in one for one in report.findings), report.findings
+
+
+# --- an operator with a Deployment
+
+
+class SiteStatus(Part, frozen=True, kw_only=True):
+    observed_generation: int | None = None
+    conditions: list[Condition] | None = None
+
+
+@crd()
+class Site(Object, frozen=True, kw_only=True):
+    """Wants a web server."""
+
+    resource: ClassVar[Resource] = Resource("campaign.example.com", "v1", "Site", "sites")
+    spec: Spec | None = None
+    status: SiteStatus | None = None
+
+
+class SiteActor(Actor[Site]):
+    kind = Site
+    name = "site"
+    owns = (Deployment,)
+
+    async def observe(self, ctx: Context[Site]) -> Outcome:
+        labels, spec = {"site": ctx.key.name}, ctx.obj.spec or Spec()
+        web = Container(name="web", image=f"nginx:{spec.mode or 'plain'}")
+        pod = PodTemplateSpec(metadata=ObjectMeta(labels=labels), spec=PodSpec(containers=[web]))
+        selector = LabelSelector(match_labels=labels)
+        wanted = Deployment(
+            metadata=ObjectMeta(name=ctx.key.name, labels=labels),
+            spec=DeploymentSpec(replicas=spec.size, selector=selector, template=pod),
+        )
+        if drift := ctx.children.diff([wanted]):
+            return ctx.act("ApplyDeployment", ctx.children.apply, drift)
+        return ctx.in_sync()
+
+
+async def test_the_past_that_a_deployment_keeps_is_no_finding() -> None:
+    workload = Workload(
+        name="site", kinds=(Site,), operator=lambda manager: run_actor(SiteActor(), manager), steps=()
+    )
+    document = {**SHELF, "kind": "Site"}
+
+    report = await explore(workload, document, edits_of(Site, values={"title": []}))
+
+    assert report.findings == []
+    assert report.followed >= 4, "two sizes and two modes, each a template of its own"

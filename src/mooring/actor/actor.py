@@ -84,7 +84,8 @@ class Actor(ABC, Generic[T]):
     related: Sequence[Related[Any]] = ()
     #: Objects it cannot work without, watched as well; `Context.unmet` says which of them to wait for.
     dependencies: Sequence[Dependency[Any]] = ()
-    #: Finalizer to set, if ``finalize`` has something to do; see rule 14 of the design.
+    #: Finalizer to set, ``DOMAIN/NAME``; needed with ``finalize``, and only where something outside Kubernetes has to
+    #: be cleaned up (default: none).
     finalizer: ClassVar[str] = ""
     #: Where in the status the standard conditions are (JSON names, joined by dots); kinds that were taken over
     #: may have a ``conditions`` of another meaning.
@@ -123,8 +124,14 @@ def run_actor(
     """Register an actor on a manager: its informers, its watches and its controller.
 
     ``namespaces`` restricts it; none means all. ``on_effect`` is awaited after every effect; a test that lets
-    it wait for ever has a process that died there.
+    it wait for ever has a process that died there. Raises TypeError for an actor that overrides ``finalize`` and names
+    no ``finalizer``: without one its objects are gone before it is called.
     """
+    if type(actor).finalize is not Actor.finalize and not actor.finalizer:
+        raise TypeError(
+            f"{type(actor).__name__} overrides finalize(), which is never called without a finalizer: "
+            f'add `finalizer = "example.com/{actor.name}"` to the class, or remove finalize()'
+        )
     _Runner(actor, manager, on_effect).register(namespaces, workers)
 
 

@@ -37,7 +37,7 @@ from mooring.operators.registry import choose
 from mooring.runtime import configure_logging
 from mooring.testing.ledger import Ledger
 
-__all__ = ["add_parser", "read_manifest"]
+__all__ = ["add_parser", "example", "read_manifest"]
 
 #: Where the demo keeps its data, told to the process it becomes as a plain user.
 _DIRECTORY = "MOORING_DEMO_DIR"
@@ -58,7 +58,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "demo", help="start here: a Redis cluster that survives the death of its master"
     )
     parser.add_argument("--listen", default="127.0.0.1:0", metavar="ADDR:PORT", help="default: any free port")
-    parser.add_argument("--file", type=Path, help="the manifest (default: examples/redis-sentinel.yaml)")
+    parser.add_argument("--file", type=Path, help="the manifest (default: the sentinel example)")
     parser.add_argument("--verbose", action="store_true", help="show the log of the control plane")
     parser.set_defaults(run=run)
 
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
 
     Ctrl-C after that is how it is meant to end: 0. Before, it cuts the story short: 130.
     """
-    manifest = read_manifest(options.file or _example())
+    manifest = read_manifest(options.file or example())
     ensure(NODE)
     configure_logging(level="info" if options.verbose else "error")
     path = Path(os.environ.get(_DIRECTORY) or tempfile.mkdtemp(prefix="mooring-demo-"))
@@ -95,12 +95,14 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _example() -> Path:
+def example() -> Path:
+    """The example of a sentinel cluster: in a clone below examples/, in an installed package beside this module."""
     root = Path(os.environ.get("MOORING_ROOT", Path(__file__).resolve().parents[3]))
-    path = root / "examples" / "redis-sentinel.yaml"
-    if not path.exists():
+    name = "redis-sentinel.yaml"
+    packaged, path = Path(__file__).with_name(name), root / "examples" / name
+    if not packaged.exists() and not path.exists():
         raise ValueError(f"{path} is missing; give a manifest with --file")
-    return path
+    return packaged if packaged.exists() else path
 
 
 @dataclass(frozen=True, slots=True)

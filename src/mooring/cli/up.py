@@ -8,19 +8,19 @@ import ipaddress
 import os
 import re
 import socket
-import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
+from mooring.cli.detached import READY, detach, take_over_output
 from mooring.cli.packages import NODE, ensure
 from mooring.cli.run import add_operator_options, chosen, until_signalled
 from mooring.local.api.audit import Policy
-from mooring.local.directory import DataDirectory, DirectoryInUse, check_kubeconfig, default_directory
+from mooring.local.directory import DataDirectory, check_kubeconfig, default_directory
 from mooring.local.node import rootless
 from mooring.local.node.cleanup import plane_id
 from mooring.local.node.images import load
@@ -36,10 +36,6 @@ log = structlog.get_logger("mooring.cli")
 
 #: Environment of a re-executed command: descriptors of the listening socket and of the directory's lock.
 _DESCRIPTORS = "MOORING_DESCRIPTORS"
-DETACH_SECONDS = 60.0
-#: A log of this size is put aside when the next detached control plane starts.
-LOG_BYTES = 16 * 1024 * 1024
-READY = "mooring: ready."
 MOST_NODES = 50
 
 
@@ -91,12 +87,13 @@ class Up:
 
 def run(options: argparse.Namespace) -> int:
     """Run until SIGTERM or SIGINT; with ``--detach`` start that in the background."""
+    directory = DataDirectory((options.data_dir or default_directory()).absolute())
+    take_over_output(directory.log)
     json = None if options.log_format is None else options.log_format == "json"
     configure_logging(level=options.log_level, json=json)
     operators, namespaces = chosen(options)
     host = socket.gethostname().lower().partition(".")[0]
     names, zones = node_names(host, options.nodes), _names("--zones", options.zones)
-    directory = DataDirectory((options.data_dir or default_directory()).absolute())
     kubeconfig = (options.kubeconfig or directory.kubeconfig).absolute()
     catalog = load(options.images) if options.images else None
     audit = Policy.load(options.audit_policy) if options.audit_policy else None
@@ -104,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
     directory.make()
     check_kubeconfig(kubeconfig)
     if options.detach:
-        return _detach(directory)
+        return detach(directory)
     socks = enter_namespaces(directory, options.listen)
     address = socks[0].getsockname()[0]
     up = Up(
@@ -132,7 +129,8 @@ def run(options: argparse.Namespace) -> int:
     )
 
     async def announce(plane: Plane) -> None:
-        print(f"{READY} export KUBECONFIG={up.kubeconfig}", file=sys.stderr, flush=True)
+        with suppress(OSError):  # a full disk below a redirected standard error is no reason to stop
+            print(f"{READY} export KUBECONFIG={up.kubeconfig}", file=sys.stderr, flush=True)
 
     asyncio.run(until_signalled(serve(up, announce)))
     return 0
@@ -236,53 +234,3 @@ async def serve(up: Up, ready: Callable[[Plane], Awaitable[None]]) -> None:
 
 async def _call(ready: Callable[[Plane], Awaitable[None]], plane: Plane) -> None:
     await ready(plane)
-
-
-def _detach(directory: DataDirectory) -> int:
-    """Start the same command in the background and wait until it serves."""
-    if (owner := directory.owner()) is not None:
-        raise DirectoryInUse(f"already running as process {owner} on {directory.path}")
-    if directory.log.exists() and directory.log.stat().st_size > LOG_BYTES:
-        directory.log.replace(directory.log.with_suffix(".log.1"))
-    arguments = [word for word in sys.orig_argv[1:] if word != "--detach"]
-    with open(directory.log, "ab", opener=_private) as out:
-        start = out.tell()
-        process = subprocess.Popen(
-            [sys.executable, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-        )
-    try:
-        print(_await_ready(process, directory.log, start), file=sys.stderr)
-    except BaseException:
-        process.terminate()
-        raise
-    return 0
-
-
-def _private(path: str, flags: int) -> int:
-    """Open for the owner alone, also what was made for others to read."""
-    file = os.open(path, flags, 0o600)
-    os.fchmod(file, 0o600)
-    return file
-
-
-def _await_ready(process: subprocess.Popen[bytes], log_file: Path, start: int) -> str:
-    """Wait for the line in the log that says ready, and return it; raises :class:`OSError`."""
-    deadline = time.monotonic() + DETACH_SECONDS
-    while time.monotonic() < deadline:
-        ended = process.poll() is not None
-        with log_file.open("rb") as file:
-            file.seek(start)
-            lines = file.read().decode(errors="replace").splitlines()
-        said = [line for line in lines if line.startswith("mooring: ")]
-        if ended:
-            reason = "; ".join(line.removeprefix("mooring: ") for line in said) or "no reason given"
-            raise OSError(f"the control plane did not start: {reason} (log: {log_file})")
-        for line in said:
-            if line.startswith(READY):
-                return line
-        time.sleep(0.02)
-    raise OSError(f"the control plane was not ready within {DETACH_SECONDS:.0f} s (log: {log_file})")

@@ -12,7 +12,8 @@ import re
 import sys
 from collections import OrderedDict
 from collections.abc import Mapping, MutableMapping
-from typing import Any, Final, TextIO
+from contextlib import suppress
+from typing import Any, Final, TextIO, cast
 
 import msgspec
 import structlog
@@ -100,11 +101,27 @@ def _json(_: Any, __: str, event: MutableMapping[str, Any]) -> str:
     return _encoder.encode(event).decode()
 
 
+class _Output:
+    """Where lines go; one that cannot be written (a full disk, a reader that is gone) is dropped."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            return self._out.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._out.flush()
+
+
 def configure_logging(*, level: str = "info", json: bool | None = None, stream: TextIO | None = None) -> None:
     """Set up structlog, and the standard library's logging for warnings of others, once per process.
 
     ``json``: one object per line; by default when ``stream`` (standard error) is not a terminal. Levels that
-    are off cost one comparison.
+    are off cost one comparison. A line that cannot be written is dropped: logging never ends a process.
     """
     out = stream or sys.stderr
     number = logging.getLevelNamesMapping().get(level.upper())
@@ -129,9 +146,9 @@ def configure_logging(*, level: str = "info", json: bool | None = None, stream: 
     structlog.configure(
         processors=[*shared, *render],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(out),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Output(out))),
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(
-        stream=out, level=logging.WARNING, format="%(levelname)s %(name)s %(message)s", force=True
+        stream=_Output(out), level=logging.WARNING, format="%(levelname)s %(name)s %(message)s", force=True
     )

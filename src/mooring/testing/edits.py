@@ -9,7 +9,8 @@ made to a running object, and taken back. What has to hold:
 - what the schema forbids the server refuses, and nothing changes;
 - an object that is not refused and does not say what is wrong (`stalled`) ends as one created with that spec anew;
 - where it says so, one pod at most went for it: the first of a roll-out that does not come up;
-- once the edit is taken back everything is as before;
+- once the edit is taken back everything is as before, but for what keeps the past: ControllerRevisions, a Deployment's
+  older ReplicaSets and its revision annotations;
 - whatever holds of every run: see `Trace.violations`.
 
 What only somebody who knows the field can tell (images, names of other objects, keys of a configuration) is given as
@@ -41,6 +42,8 @@ Path = tuple[str, ...]
 WORD = "mooring"
 #: What tells of an object's past by being there.
 HISTORY = frozenset({"controllerrevisions.apps"})
+#: What a Deployment writes on itself and its ReplicaSets about its past, and about scaling them.
+DEPLOYMENTS = "deployment.kubernetes.io/"
 #: Differences that are told of one edit; more say nothing new.
 MOST = 5
 
@@ -284,7 +287,11 @@ class _Run:
     def leaves(self, step: int) -> dict[oracles.Key, oracles.Leaves]:
         """The same, made comparable."""
         compared = self.workload.compared
-        state = {key: compared(key[0], obj) for key, obj in self.state(step).items() if key[0] not in HISTORY}
+        state = {
+            key: compared(key[0], _without_revisions(obj))
+            for key, obj in self.state(step).items()
+            if key[0] not in HISTORY and not _former(key[0], obj)
+        }
         return oracles._leaves_of(Trace(self.trace.plan, changes=self.trace.changes, state=state))
 
     def unlike(self, want: Mapping[oracles.Key, oracles.Leaves], step: int, why: str) -> list[str]:
@@ -303,6 +310,24 @@ class _Run:
         """The object."""
         resource, meta = self._kind.resource, self._document["metadata"]
         return self.state(step)[(f"{resource.plural}.{resource.group}", meta["namespace"], meta["name"])]
+
+
+def _former(resource: str, obj: JsonObject) -> bool:
+    """Whether it is a ReplicaSet that a Deployment keeps of an older template."""
+    owners = obj["metadata"].get("ownerReferences") or ()
+    ours = any(one.get("controller") and one.get("kind") == "Deployment" for one in owners)
+    return resource == "replicasets.apps" and ours and obj["spec"].get("replicas") == 0
+
+
+def _without_revisions(obj: JsonObject) -> JsonObject:
+    """An object without the annotations that count a Deployment's templates."""
+    meta = obj["metadata"]
+    kept = {
+        name: text
+        for name, text in (meta.get("annotations") or {}).items()
+        if not name.startswith(DEPLOYMENTS)
+    }
+    return {**obj, "metadata": {**meta, "annotations": kept}} if "annotations" in meta else obj
 
 
 async def _nothing(client: Client) -> None:
