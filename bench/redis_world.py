@@ -196,11 +196,12 @@ class Server:
         name = canonical(key)
         if name not in CONFIG:
             return Error(f"ERR Unknown option or number of arguments for CONFIG SET - '{key}'")
+        before = self.config[name]
         try:
             self.config[name] = CONFIG[name][1](value)
         except ValueError as why:
             return Error(f"ERR CONFIG SET failed (possibly related to argument '{key.lower()}') - {why}")
-        if name == "requirepass":
+        if name == "requirepass" and value != before:
             self.passwords = [_hash(value)] if value else None
         return "OK"
 
@@ -326,7 +327,8 @@ class World:
                 return _user(it)
             case ["ACL", verb, "default", *rules] if verb.upper() == "SETUSER":
                 given = [_hash(rule[1:]) for rule in rules if rule.startswith(">")]
-                it.passwords = list(dict.fromkeys([*(it.passwords or ()), *given])) or None
+                kept = [] if "resetpass" in rules else it.passwords or ()
+                it.passwords = None if "nopass" in rules else list(dict.fromkeys([*kept, *given])) or None
                 return "OK"
             case ["CLIENT", verb, *_] if verb.upper() in ("PAUSE", "UNPAUSE"):
                 it.paused = verb.upper() == "PAUSE"

@@ -408,7 +408,13 @@ redis-2 SLAVEOF {redis-0} 6379
 redis-0 SET later write
 redis-2 GET later
 look
+redis-0 ACL SETUSER default >one
+redis-0 CONFIG SET requirepass two
+redis-0 ACL GETUSER default
+redis-0 ACL SETUSER default resetpass >two
+redis-0 ACL GETUSER default
 redis-0 CONFIG SET requirepass ''
+redis-0 ACL SETUSER default nopass
 redis-0 ACL SETUSER default >two
 redis-0 AUTH two
 """,

@@ -56,6 +56,10 @@ async def in_force(stage: RedisStage) -> str:
     return base64.b64decode((secret.data or {})["password"]).decode()
 
 
+async def names(stage: RedisStage) -> list[str]:
+    return [pod.metadata.name or "" for pod in await stage.pods("redis")]
+
+
 @dataclass
 class Visitors:
     """A client that opens a new connection for everything it does."""
@@ -133,6 +137,35 @@ async def test_a_changed_password_shuts_nobody_out_and_restarts_nothing(
     await stage.restarted({master: stage.kill(master)})
     await stage.exact()
     assert await stage.master() != master
+
+
+@pytest.mark.parametrize("whose", ["a replica", "the master"])
+async def test_the_old_password_goes_also_where_a_server_restarted_while_both_were_valid(
+    cluster: MakeCluster, whose: str
+) -> None:
+    stage = await cluster(password="before", passwordGraceSeconds=12)
+    master = await stage.master()
+    struck = master if whose == "the master" else next(one for one in await names(stage) if one != master)
+    await stage.patch({"password": "after"})
+
+    async def published() -> bool:
+        return await in_force(stage) == "after"
+
+    await stage.bed.until(published, "the new password is published")
+    old = await stage.bed.get(Pod, struck, stage.namespace)
+    await stage.bed.client.delete(Pod, struck, namespace=stage.namespace)
+
+    async def takes_both() -> bool:
+        found = [one for one in await stage.pods("redis") if one.metadata.name == struck]
+        if not found or found[0].metadata.uid == old.metadata.uid:
+            return False
+        return await takes(stage, struck, "before") and await takes(stage, struck, "after")
+
+    await stage.bed.until(takes_both, f"the new pod {struck} takes both", within=20)
+    stage.password = "after"
+    await stage.exact()
+    assert await all_take(stage, "after") == [True] * 3
+    assert await all_take(stage, "before") == [False] * 3
 
 
 async def test_a_change_is_carried_on_by_the_next_operator_wherever_the_last_one_stopped(

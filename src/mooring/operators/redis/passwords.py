@@ -13,10 +13,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from mooring.operators.redis.dial import Refused
+from mooring.operators.redis.dial import Link, Refused
 from mooring.operators.redis.info import pairs
 
-__all__ = ["ASKED", "Auth", "Kept", "PasswordState", "auth_of", "quoted", "told_auth", "unusable"]
+__all__ = [
+    "ASKED",
+    "Auth",
+    "Kept",
+    "PasswordState",
+    "auth_of",
+    "quoted",
+    "take_only",
+    "told_auth",
+    "unusable",
+]
 
 Label = Literal["password", "next", "previous"]
 ASKED: Final = (
@@ -118,6 +128,17 @@ def told_auth(kept: Kept, requirepass: Any, masterauth: Any, user: Any) -> Auth 
 
 def _user(answer: Any) -> Mapping[str, Any]:
     return answer if isinstance(answer, Mapping) else dict(zip(answer[::2], answer[1::2], strict=False))
+
+
+async def take_only(link: Link, text: str, *, two: bool) -> None:
+    """Let a server take this password and no other; "" lets everybody in. ``two``: it has users (6.0).
+
+    CONFIG SET alone is not enough: from 7.0 on it changes nothing when ``requirepass`` has that value already, and a
+    server that restarted during a change has it, with the old password added beside it for the default user.
+    """
+    await link.call("CONFIG", "SET", "requirepass", text)
+    if two:
+        await link.call("ACL", "SETUSER", "default", *(("resetpass", f">{text}") if text else ("nopass",)))
 
 
 def quoted(text: str) -> str:

@@ -15,7 +15,7 @@ from typing import Final
 
 from mooring.operators.redis.cluster.topology import Node
 from mooring.operators.redis.dial import Address, Dial, DialError
-from mooring.operators.redis.passwords import ASKED, Auth, Kept, quoted, told_auth
+from mooring.operators.redis.passwords import ASKED, Auth, Kept, quoted, take_only, told_auth
 from mooring.operators.redis.verdicts import Move
 from mooring.operators.redis.versions import capabilities
 
@@ -157,8 +157,8 @@ async def carry_out(dial: Dial, move: PasswordMove, kept: Kept) -> None:
                     await link.call("CONFIG", "SET", "masterauth", newest)
                 case Switch():
                     await link.call("CONFIG", "SET", "masterauth", quoted(newest) if inline else newest)
-                    await link.call("CONFIG", "SET", "requirepass", newest)
+                    await take_only(link, newest, two=target.auth.two)
                 case Only():
-                    await link.call("CONFIG", "SET", "requirepass", newest)
+                    await take_only(link, newest, two=target.auth.two)
 
     await asyncio.gather(*(one(target) for target in move.targets))

@@ -22,6 +22,7 @@ from mooring.operators.redis.belongings import Belongings, keys_of, mounted_conf
 from mooring.operators.redis.dial import Address, Dial, DialError
 from mooring.operators.redis.inherited import put_template, rolls_itself, stop_rolling
 from mooring.operators.redis.passwords import Kept
+from mooring.operators.redis.repeats import Repeats
 from mooring.operators.redis.scoped import Scoped
 from mooring.operators.redis.sentinel import moves
 from mooring.operators.redis.sentinel.gather import Gathering, Inputs
@@ -96,6 +97,7 @@ class SentinelActor(Actor[RedisCluster]):
         self._all_claims = _belongings(manager, core.PersistentVolumeClaim, namespaces)
         self._wake: Callable[[Key], None] = lambda key: None
         self.listener = Listener(lambda key: self._wake(key), self._dial)
+        self._repeats = Repeats(manager.clock)
         self._healthy = _gauge(manager)
         self.related = (
             Related(core.Pod, _cluster_key, label_selector=MANAGED_SELECTOR),
@@ -119,6 +121,7 @@ class SentinelActor(Actor[RedisCluster]):
         """Drop the metric and the subscriptions."""
         self.listener.forget(key)
         self._unknown.forget(key)
+        self._repeats.forget(key)
         try:
             self._healthy.remove(key.namespace, key.name)
         except KeyError:
@@ -143,7 +146,8 @@ class SentinelActor(Actor[RedisCluster]):
         look = Look(inputs.wanted, observed, recorded, ctx.now())
         status = topology_status(_status(ctx), look, specs.names)
         ctx.show(self._with_entry(ctx, status, specs.names))
-        verdict = held_back(inputs.wanted, next_step(inputs.wanted, observed, recorded, look.now))
+        verdict = self._repeats.spaced(ctx.key, next_step(inputs.wanted, observed, recorded, look.now))
+        verdict = held_back(inputs.wanted, verdict)
         return self._conclude(ctx, look, verdict, inputs)
 
     # --- what is there -------------------------------------------------------------------------------------
@@ -260,6 +264,7 @@ class SentinelActor(Actor[RedisCluster]):
             ctx.log.warning("step did not get through", step=move.name, error=str(error))
             await self._manager.clock.sleep(AFTER_FAILURE)
             return False
+        self._repeats.succeeded(ctx.key, move)
         status = _status(ctx)
         if done.config is not None:
             key, result = done.config

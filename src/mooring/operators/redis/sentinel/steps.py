@@ -17,7 +17,7 @@ from typing import Any
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused
 from mooring.operators.redis.info import parse_info
 from mooring.operators.redis.parameters import canonical, same_value
-from mooring.operators.redis.passwords import Kept, quoted
+from mooring.operators.redis.passwords import Kept, quoted, take_only
 from mooring.operators.redis.sentinel.moves import (
     AddPassword,
     ConfigResult,
@@ -385,7 +385,7 @@ class Steps:
                 server = await read_server(link, kept=self._kept)
                 inline = text and capabilities(server.version).inline_auth
                 await link.call("CONFIG", "SET", "masterauth", quoted(text) if inline else text)
-                await link.call("CONFIG", "SET", "requirepass", text)
+                await take_only(link, text, two=server.auth is not None and server.auth.two)
                 if text and _was_open(server, self._kept):
                     await self._cut_unauthenticated(link, text)
 
