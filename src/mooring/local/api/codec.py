@@ -12,12 +12,14 @@ import msgspec
 import yaml
 
 from mooring.local.api import failures
-from mooring.local.api.http import Request
+from mooring.local.api.http import BODY_LIMIT, Request
 
 __all__ = [
+    "DEEPEST",
     "JSON_TYPES",
     "OBJECT_TYPES",
     "Format",
+    "check_depth",
     "decode",
     "duplicates",
     "encode",
@@ -53,8 +55,11 @@ class Format:
 
 
 PLAIN = Format()
-#: Values of a YAML document after its aliases are followed.
-_YAML_NODES = 1_000_000
+#: Levels of lists and objects in a document: what reads, checks and writes one calls itself for each. A real server
+#: takes 10,000; definitions of real operators have fewer than 80.
+DEEPEST = 200
+#: Bytes that a node of a YAML document counts for besides its text, where aliases repeat it.
+_NODE_BYTES = 64
 _PEOPLE = re.compile(r"^(curl|Wget|Mozilla/)")
 
 
@@ -163,6 +168,9 @@ class _Loader(yaml.CSafeLoader):
 def _key(key: Any) -> str:
     if isinstance(key, bool):
         return "true" if key else "false"
+    if isinstance(key, (dict, list)):
+        # Its text would have every quote inside escaped again: twice as long with each level.
+        raise ValueError("invalid map key: it is a list or an object")
     return key if isinstance(key, str) else str(key)
 
 
@@ -170,7 +178,18 @@ def _boolean(loader: yaml.CSafeLoader, node: yaml.ScalarNode) -> bool:
     return loader.construct_scalar(node).lower() in ("yes", "true", "on", "y")
 
 
+def _integer(loader: yaml.CSafeLoader, node: yaml.ScalarNode) -> int | str:
+    # Numbers of base 60 (1:30) are text to a real server; a long one takes the square of its length to read.
+    return node.value if ":" in node.value else loader.construct_yaml_int(node)
+
+
+def _float(loader: yaml.CSafeLoader, node: yaml.ScalarNode) -> float | str:
+    return node.value if ":" in node.value else loader.construct_yaml_float(node)
+
+
 _Loader.add_constructor("tag:yaml.org,2002:bool", _boolean)
+_Loader.add_constructor("tag:yaml.org,2002:int", _integer)
+_Loader.add_constructor("tag:yaml.org,2002:float", _float)
 
 
 # y and n are booleans in the YAML 1.1 of a real server, and so would be keys of that name.
@@ -182,33 +201,78 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def decode(body: bytes, content_type: str) -> Any:
-    """Read a JSON or YAML body; raises ValueError with the reader's words."""
+    """Read a JSON or YAML body; raises ValueError with the reader's words, also for one nested deeper than DEEPEST."""
     if content_type == "application/json":
         return _decode_json(body)
     if body.lstrip()[:1] == b"{":
         try:
-            return msgspec.json.decode(body)
+            return _checked(msgspec.json.decode(body), body)
+        except RecursionError:
+            raise ValueError(f"yaml: {_TOO_DEEP}") from None
         except msgspec.DecodeError:
             pass
     try:
-        value = yaml.load(body, Loader=_Loader)  # noqa: S506 - a subclass of the safe loader
-        _count(value, _YAML_NODES)
-        return value
+        _check_nodes(body)
+        return yaml.load(body, Loader=_Loader)  # noqa: S506 - a subclass of the safe loader
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise ValueError(f"yaml: {_yaml_problem(error)}") from None
 
 
-def _count(value: Any, left: int) -> int:
-    """Return how many values may still follow; raises ValueError when aliases make too many, or a circle."""
-    if left <= 0:
-        raise ValueError("document contains excessive aliasing")
-    if isinstance(value, dict):
-        for item in value.values():
-            left = _count(item, left - 1)
-    elif isinstance(value, list):
-        for item in value:
-            left = _count(item, left - 1)
-    return left
+_TOO_DEEP = f"exceeded max depth of {DEEPEST}"
+
+
+def check_depth(value: Any) -> None:
+    """Raise ValueError when a value nests lists and objects deeper than DEEPEST; calls itself for no level."""
+    level = [value] if isinstance(value, (dict, list)) else []
+    for _ in range(DEEPEST):
+        if not level:
+            return
+        children = [one.values() if isinstance(one, dict) else one for one in level]
+        level = [child for group in children for child in group if isinstance(child, (dict, list))]
+    if level:
+        raise ValueError(_TOO_DEEP)
+
+
+def _checked(value: Any, body: bytes) -> Any:
+    """Return what a JSON body was read as; raises ValueError when it nests too deep."""
+    if body.count(b"[") + body.count(b"{") > DEEPEST:
+        check_depth(value)
+    return value
+
+
+def _check_nodes(body: bytes) -> None:
+    """Refuse YAML that nests too deep, or that its aliases make too large, before anything is built of it.
+
+    The C loader calls itself for each level and ends the process where the stack does: 30,000 brackets are enough.
+    Its scanner does not. Merge keys are aliases as well. Raises ValueError.
+    """
+    sizes: dict[str, int] = {}
+    opened: list[tuple[str | None, int]] = []
+    size = repeated = 0
+    for event in yaml.parse(body, Loader=yaml.CSafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            if len(opened) == DEEPEST:
+                raise ValueError(_TOO_DEEP)
+            opened.append((event.anchor, size))
+            sizes.pop(event.anchor, None)
+            size = _NODE_BYTES
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = opened.pop()
+            if anchor is not None:
+                sizes[anchor] = size
+            size += before
+        elif isinstance(event, yaml.ScalarEvent):
+            own = _NODE_BYTES + len(event.value)
+            if event.anchor is not None:
+                sizes[event.anchor] = own
+            size += own
+        elif isinstance(event, yaml.AliasEvent):
+            if event.anchor not in sizes and any(anchor == event.anchor for anchor, _ in opened):
+                raise ValueError(f"anchor '{event.anchor}' value contains itself")
+            repeated += sizes.get(event.anchor, 0)
+            size += sizes.get(event.anchor, 0)
+            if repeated > BODY_LIMIT:
+                raise ValueError("document contains excessive aliasing")
 
 
 def _yaml_problem(error: Exception) -> str:
@@ -220,9 +284,9 @@ def _yaml_problem(error: Exception) -> str:
 
 def _decode_json(body: bytes) -> Any:
     try:
-        return msgspec.json.decode(body)
+        return _checked(msgspec.json.decode(body), body)
     except RecursionError:
-        raise ValueError("exceeded max depth") from None
+        raise ValueError(_TOO_DEEP) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise ValueError(_go_syntax_error(body)) from None
 
@@ -235,7 +299,7 @@ def _go_syntax_error(body: bytes) -> str:
     try:
         json.loads(text)
     except RecursionError:
-        return "exceeded max depth"
+        return _TOO_DEEP
     except json.JSONDecodeError as error:
         if error.pos >= len(text.rstrip()):
             return "unexpected end of JSON input"

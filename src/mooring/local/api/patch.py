@@ -7,10 +7,13 @@ belongs to built-in kinds alone: a real server answers 415 for custom resources.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Final, NoReturn
 
+import msgspec
+
 from mooring.kube.errors import ApiError, BadRequest, Invalid, ServerError
+from mooring.local.api.codec import DEEPEST, check_depth
 from mooring.local.api.constraints import same
 from mooring.local.api.schema import Schema
 
@@ -20,6 +23,8 @@ Json = Any
 JsonObject = dict[str, Any]
 
 MAX_OPERATIONS: Final = 10_000
+#: Bytes of JSON that the copies of one patch may come to, as a real server has it (its JSONPatchMaxCopyBytes).
+_MAX_COPIED: Final = 3 << 20
 
 
 def by_name(value: Json, paths: Sequence[Sequence[str]] | None = None) -> Json:
@@ -27,18 +32,33 @@ def by_name(value: Json, paths: Sequence[Sequence[str]] | None = None) -> Json:
 
     `paths`: what a JSON patch changes, of which the objects on the way alone are read and written.
     """
+    if paths is None:
+        return _by_name(value, None)
+    ways = _Ways()
+    for path in paths:
+        here = ways
+        for key in path[: DEEPEST + 1]:
+            here = here.setdefault(key, _Ways())
+    return _by_name(value, ways)
+
+
+class _Ways(dict[str, "_Ways"]):
+    """Where paths lead from here, by their next step."""
+
+
+def _by_name(value: Json, ways: _Ways | None) -> Json:
     if isinstance(value, dict):
-        return {key: _below(value[key], key, paths) for key in sorted(value)}
+        return {key: _below(value[key], key, ways) for key in sorted(value)}
     if isinstance(value, list):
-        return [_below(item, str(index), paths) for index, item in enumerate(value)]
+        return [_below(item, str(index), ways) for index, item in enumerate(value)]
     return value
 
 
-def _below(value: Json, key: str, paths: Sequence[Sequence[str]] | None) -> Json:
-    if paths is None:
-        return by_name(value)
-    inner = [path[1:] for path in paths if len(path) > 1 and path[0] == key]
-    return by_name(value, inner) if inner else value
+def _below(value: Json, key: str, ways: _Ways | None) -> Json:
+    if ways is None:
+        return _by_name(value, None)
+    inner = ways.get(key)
+    return _by_name(value, inner) if inner else value
 
 
 # --- JSON patch (RFC 6902) ----------------------------------------------------------------------------
@@ -76,42 +96,99 @@ def json_patch(obj: Json, operations: Json) -> Json:
         text = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}"
         raise ApiError(text, status=413, reason="RequestEntityTooLarge")
     try:
+        changed = _Document(obj)
         for operation in operations:
-            obj = _operate(obj, operation)
+            changed.operate(operation)
     except _NoMatch as cause:
         text = "the server rejected our request due to an error in our request"
         raise Invalid(text, status=422, reason="Invalid") from cause
-    return obj
+    try:
+        check_depth(changed.value)
+    except ValueError as error:
+        raise _bad_request(f"the patched document {error}") from None
+    return changed.value
 
 
 def _bad_request(text: str) -> BadRequest:
     return BadRequest(text, status=400, reason="BadRequest")
 
 
-def _operate(obj: Json, operation: JsonObject) -> Json:
-    kind = operation.get("op")
-    path = _tokens(operation.get("path"))
-    value = operation.get("value")
-    if kind == "add":
-        return _change(obj, path, lambda parent, key: _added(parent, key, value))
-    if kind == "remove":
-        return _change(obj, path, _removed)
-    if kind == "replace":
-        return value if not path else _change(obj, path, lambda parent, key: _replaced(parent, key, value))
-    if kind == "test":
-        found = obj if not path else _member(_container(obj, path[:-1]), path[-1])
-        if not same(found, value):
-            raise _TestFailed("test failed")
-        return obj
-    if kind not in ("move", "copy"):
-        raise _NoMatch(f"unexpected kind: {kind}")
-    source = _tokens(operation.get("from"))
-    if not source or not path:
-        raise _NoMatch("the document itself can be neither moved nor copied")
-    moved = _member(_container(obj, source[:-1]), source[-1])
-    if kind == "move":
-        obj = _change(obj, source, _removed)
-    return _change(obj, path, lambda parent, key: _added(parent, key, moved))
+class _Document:
+    """A document while a patch changes it. Containers are copied when they change first, and only then."""
+
+    def __init__(self, value: Json) -> None:
+        self.value = value
+        #: The containers that are copies of this patch, by identity; held, so that no other takes it.
+        self._owned: dict[int, Json] = {}
+        self._copied = 0
+
+    def operate(self, operation: JsonObject) -> None:
+        """Carry out one operation; raises _NoMatch."""
+        kind = operation.get("op")
+        path = _tokens(operation.get("path"))
+        value = operation.get("value")
+        if kind == "add":
+            self._add(path, value)
+        elif kind == "remove":
+            _remove(*self._container(path))
+        elif kind == "replace":
+            if path:
+                _set(*self._container(path), value)
+            else:
+                self.value = value
+        elif kind == "test":
+            found = self.value if not path else self._found(path)
+            if not same(found, value):
+                raise _TestFailed("test failed")
+        elif kind in ("move", "copy"):
+            source = _tokens(operation.get("from"))
+            if not source or not path:
+                raise _NoMatch("the document itself can be neither moved nor copied")
+            moved = self._found(source)
+            if kind == "move":
+                _remove(*self._container(source))
+            self._add(path, moved if kind == "move" else self._copy(moved))
+        else:
+            raise _NoMatch(f"unexpected kind: {kind}")
+
+    def _found(self, path: Sequence[str]) -> Json:
+        return _member(_container(self.value, path[:-1]), path[-1])
+
+    def _copy(self, value: Json) -> Json:
+        encoded = msgspec.json.encode(value)
+        self._copied += len(encoded)
+        if self._copied > _MAX_COPIED:
+            raise _NoMatch(f"the copies come to {self._copied} bytes, more than {_MAX_COPIED}")
+        return msgspec.json.decode(encoded)
+
+    def _own(self, container: Json) -> Json:
+        """Return a container of the document as one that may be changed."""
+        if not isinstance(container, (dict, list)):
+            raise _NoMatch("there is nothing below a value")
+        if id(container) in self._owned:
+            return container
+        own: Json = container.copy()
+        self._owned[id(own)] = own
+        return own
+
+    def _container(self, path: Sequence[str]) -> tuple[Json, str]:
+        """Return the container that a path leads to, to be changed, and the last step of the path."""
+        if not path:
+            raise _NoMatch("the document itself can only be replaced")
+        _container(self.value, path[:-1])  # what does not fit changes nothing
+        here = self.value = self._own(self.value)
+        for key in path[:-1]:
+            below = self._own(_member(here, key))
+            _set(here, key, below)
+            here = below
+        return here, path[-1]
+
+    def _add(self, path: Sequence[str], value: Json) -> None:
+        container, key = self._container(path)
+        if isinstance(container, dict):
+            container[key] = value
+        else:
+            container.insert(len(container) if key == "-" else _index(key, len(container) + 1), value)
 
 
 def _tokens(pointer: Json) -> list[str]:
@@ -120,7 +197,9 @@ def _tokens(pointer: Json) -> list[str]:
         raise _NoMatch("missing path")
     if not pointer:
         return []
-    parts = pointer.split("/")
+    parts = pointer.split("/", DEEPEST + 2)
+    if len(parts) > DEEPEST + 1:
+        raise _NoMatch("no document is as deep")
     if len(parts) < 2:
         raise _NoMatch(f"{pointer!r} is no JSON pointer")
     return [part.replace("~1", "/").replace("~0", "~") for part in parts[1:]]
@@ -150,39 +229,20 @@ def _container(obj: Json, path: Sequence[str]) -> Json:
     return obj
 
 
-def _change(obj: Json, path: Sequence[str], edit: Callable[[Json, str], Json]) -> Json:
-    """Return a copy of the document along `path` whose last container is edited."""
-    if not path:
-        raise _NoMatch("the document itself can only be replaced")
-    if not isinstance(obj, (dict, list)):
-        raise _NoMatch(f"there is nothing below {path[0]!r}")
-    if len(path) == 1:
-        return edit(obj, path[0])
-    child = _change(_member(obj, path[0]), path[1:], edit)
-    return _replaced(obj, path[0], child)
-
-
-def _added(parent: Json, key: str, value: Json) -> Json:
+def _set(parent: Json, key: str, value: Json) -> None:
     if isinstance(parent, dict):
-        return {**parent, key: value}
-    index = len(parent) if key == "-" else _index(key, len(parent) + 1)
-    return [*parent[:index], value, *parent[index:]]
+        parent[key] = value
+    else:
+        parent[_index(key, len(parent))] = value
 
 
-def _replaced(parent: Json, key: str, value: Json) -> Json:
-    if isinstance(parent, dict):
-        return {**parent, key: value}
-    index = _index(key, len(parent))
-    return [*parent[:index], value, *parent[index + 1 :]]
-
-
-def _removed(parent: Json, key: str) -> Json:
+def _remove(parent: Json, key: str) -> None:
     if isinstance(parent, dict):
         if key not in parent:
             raise _NoMatch(f"there is no {key!r}")
-        return {name: value for name, value in parent.items() if name != key}
-    index = _index(key, len(parent))
-    return [*parent[:index], *parent[index + 1 :]]
+        del parent[key]
+    else:
+        del parent[_index(key, len(parent))]
 
 
 # --- JSON merge patch (RFC 7386) ----------------------------------------------------------------------
@@ -301,10 +361,11 @@ def _retained(original: JsonObject, patch: JsonObject) -> JsonObject:
     keep = patch[_RETAIN]
     if not isinstance(keep, list):
         raise _bad_request(_BAD_RETAIN)
+    kept = {name for name in keep if isinstance(name, str)}
     for key, value in patch.items():
-        if value is not None and key != _RETAIN and not key.startswith((_DELETE, _ORDER)) and key not in keep:
+        if value is not None and key != _RETAIN and not key.startswith((_DELETE, _ORDER)) and key not in kept:
             raise _bad_request(_BAD_RETAIN)
-    return {key: value for key, value in original.items() if key in keep}
+    return {key: value for key, value in original.items() if key in kept}
 
 
 def _put(result: JsonObject, key: str, value: Json, schema: Schema | None) -> None:
@@ -342,7 +403,31 @@ def _plain(value: Json) -> Json:
 def _delete_from(result: JsonObject, key: str, gone: Json) -> None:
     current = result.get(key)
     if isinstance(current, list) and isinstance(gone, list):
-        result[key] = [item for item in current if item not in gone]
+        left_out = set(map(_identity, gone))
+        result[key] = [item for item in current if _identity(item) not in left_out]
+
+
+def _identity(value: Json) -> Hashable:
+    """Return what two equal values have in common, to look one up by: lists may have 100,000 items."""
+    if isinstance(value, (dict, list)):
+        return msgspec.json.encode(value, order="sorted")
+    return isinstance(value, bool), value
+
+
+def _places(items: Sequence[Json], key: str) -> dict[Hashable, int]:
+    """Return the first place of each item by its merge key's value, or by itself without a merge key."""
+    places: dict[Hashable, int] = {}
+    for index, item in enumerate(items):
+        if not key:
+            places.setdefault(_identity(item), index)
+        elif isinstance(item, dict) and key in item:
+            places.setdefault(_identity(item[key]), index)
+    return places
+
+
+def _named(item: Json, key: str) -> Hashable:
+    """Return what an item is looked up by in `_places`."""
+    return _identity(item.get(key) if key else item)
 
 
 def _merge_lists(original: list[Json], patch: list[Json], schema: Schema | None) -> list[Json]:
@@ -358,11 +443,12 @@ def _merge_lists(original: list[Json], patch: list[Json], schema: Schema | None)
         _fail(f"cannot merge lists without merge key for {items.go if items is not None else ''}")
     original, patch = _list_directives(original, patch, key)
     merged = list(original)
+    places = _places(merged, key)
     for item in patch:
         if key not in item:
             _no_key(item, key)
-        at = _find(merged, key, item[key])
-        if at >= 0:
+        at = places.setdefault(_identity(item[key]), len(merged))
+        if at < len(merged):
             merged[at] = _strategic(merged[at], item, items)
         else:
             merged.append(_plain(item))
@@ -374,16 +460,14 @@ def _no_key(item: Json, key: str) -> NoReturn:
 
 
 def _merge_scalars(original: list[Json], patch: list[Json]) -> list[Json]:
-    merged: list[Json] = []
-    for item in [*original, *patch]:
-        if item not in merged:
-            merged.append(item)
+    merged = list({_identity(item): item for item in [*original, *patch]}.values())
     return _in_order(merged, patch, original, "")
 
 
 def _list_directives(original: list[Json], patch: list[Json], key: str) -> tuple[list[Json], list[Json]]:
     """Carry out `$patch: delete` and `replace` items; return what is left of both lists."""
     rest = []
+    gone = set()
     replace = False
     for item in patch:
         directive = item.get(_PATCH)
@@ -392,41 +476,39 @@ def _list_directives(original: list[Json], patch: list[Json], key: str) -> tuple
         elif directive == "delete":
             if key not in item:
                 _no_key(item, key)
-            original = [old for old in original if old.get(key) != item[key]]
+            gone.add(_identity(item[key]))
         elif directive == "replace":
             replace = True
         elif directive == "merge":
             _fail("merging lists cannot yet be specified in the patch")
         else:
             _fail(f"unknown patch type: {_text(directive)} in map: {_text(item)}")
-    return ([], rest) if replace else (original, rest)
-
-
-def _find(items: Sequence[Json], key: str, value: Json) -> int:
-    for index, item in enumerate(items):
-        if isinstance(item, dict) and key in item and item[key] == value:
-            return index
-    return -1
-
-
-def _position(items: Sequence[Json], item: Json, key: str) -> int:
-    if key:
-        return _find(items, key, item.get(key))
-    return items.index(item) if item in items else -1
+    if replace:
+        return [], rest
+    return [old for old in original if _identity(old.get(key)) not in gone] if gone else original, rest
 
 
 def _in_order(merged: list[Json], wanted: Sequence[Json], live: Sequence[Json], key: str) -> list[Json]:
     """Order a merged list: items named in `wanted` in that order, the others kept among them as they were."""
-    named = sorted(
-        (i for i in merged if _position(wanted, i, key) >= 0), key=lambda i: _position(wanted, i, key)
-    )
-    others = [item for item in merged if _position(wanted, item, key) < 0]
-    others.sort(key=lambda item: _position(live, item, key))
+    order, before = _places(wanted, key), _places(live, key)
+    named, others = [], []
+    for item in merged:
+        name = _named(item, key)
+        place = before.get(name, -1)
+        if name in order:
+            named.append((order[name], place, item))
+        else:
+            others.append((place, item))
+    named.sort(key=lambda one: one[0])
+    others.sort(key=lambda one: one[0])
     result: list[Json] = []
-    while named and others:
-        left, right = _position(live, others[0], key), _position(live, named[0], key)
-        result.append(others.pop(0) if 0 <= left < right else named.pop(0))
-    return [*result, *others, *named]
+    last = 0
+    for _, right, item in named:
+        while last < len(others) and 0 <= others[last][0] < right:
+            result.append(others[last][1])
+            last += 1
+        result.append(item)
+    return [*result, *(item for _, item in others[last:])]
 
 
 def _ordered(original: JsonObject, patch: JsonObject, schema: Schema | None) -> JsonObject:
