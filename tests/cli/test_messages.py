@@ -15,6 +15,7 @@ from mooring.cli import packages, run, up
 from mooring.cli.failure import explain
 from mooring.cli.main import main
 from mooring.local.directory import DataDirectory, DirectoryInUse
+from mooring.operators.registry import OPERATORS
 
 Mooring = Callable[..., tuple[int, str]]
 
@@ -107,8 +108,14 @@ def test_wrong_usage_ends_with_status_2(mooring: Mooring, arguments: str) -> Non
 
 
 def test_the_help_names_every_command(program_help: str) -> None:
-    for command in ("demo", "up", "down", "run", "enter", "crds", "ledger", "test"):
+    for command in ("demo", "up", "down", "run", "enter", "why", "replay", "crds", "ledger", "exec", "test"):
         assert f"\n    {command} " in program_help
+
+
+def test_the_help_promises_only_operators_that_are_there(program_help: str) -> None:
+    there = {name.partition("-")[0] for name in OPERATORS}
+    promised = {word for word in ("redis", "mysql", "matrixone") if word in program_help.lower()}
+    assert promised == there
 
 
 async def test_a_port_in_use_is_named_with_the_remedy(program: Program, home: Path) -> None:
