@@ -134,17 +134,25 @@ async def test_a_port_in_use_is_named_with_the_remedy(program: Program, home: Pa
     assert len(lines(done.err)) == len(lines(detached.err)) == 1
 
 
-async def test_an_unreachable_cluster_is_named(program: Program, home: Path) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("run", "crds apply", "why rediscluster/demo", "plan-upgrade"),
+        "remove-clusters --scope all --operators *",
+    ],
+)
+async def test_an_unreachable_cluster_is_named(program: Program, home: Path, command: str) -> None:
     kubeconfig = home / "kubeconfig"
     kubeconfig.write_text(
         "{current-context: c, contexts: [{name: c, context: {cluster: c}}], "
         "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]}"
     )
 
-    done = await program.run("run", "--kubeconfig", kubeconfig)
+    done = await program.run(*command.split(), "--kubeconfig", kubeconfig)
 
     assert done.status == 1
-    assert "127.0.0.1:1" in lines(done.err)[-1]
+    assert "cannot connect to 127.0.0.1:1: Connection refused. Start it (mooring up)" in lines(done.err)[-1]
+    assert "object at 0x" not in done.text
     assert "Traceback" not in done.text
 
 
