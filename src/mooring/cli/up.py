@@ -24,7 +24,9 @@ from mooring.kube.objects.admissionregistration import (
     MutatingWebhookConfiguration,
     ValidatingWebhookConfiguration,
 )
+from mooring.kube.objects.core import PersistentVolume
 from mooring.local.api.audit import Policy
+from mooring.local.controllers.volumes.matching import home_of
 from mooring.local.directory import DataDirectory, check_kubeconfig, default_directory
 from mooring.local.node import rootless
 from mooring.local.node.cleanup import plane_id
@@ -229,6 +231,7 @@ async def serve(up: Up, ready: Callable[[Plane], Awaitable[None]]) -> None:
         client = plane.client("mooring")
         await apply_crds(client, up.operate.operators)
         await forget_webhooks(client, up.operate)
+        await warn_of_stranded(client, up.plane.nodes)
         operators = asyncio.create_task(operate(client, up.operate), name="operators")
         watched = {operators, asyncio.create_task(plane.wait()), asyncio.create_task(_call(ready, plane))}
         try:
@@ -257,6 +260,25 @@ async def forget_webhooks(client: Client, how: Operate) -> None:
             urls = [hook.client_config and hook.client_config.url for hook in one.webhooks or ()]
             if one.metadata.name not in kept and all((url or "").startswith(LOOPBACK) for url in urls):
                 await client.delete(kind, one.metadata.name or "", uid=one.metadata.uid)
+
+
+async def warn_of_stranded(client: Client, nodes: Sequence[str]) -> None:
+    """Say which nodes have data and are not among those of this start: pods that need it stay Pending."""
+    held: dict[str, list[str]] = {}
+    for volume in (await client.list(PersistentVolume)).items:
+        claim = volume.spec.claim_ref if volume.spec else None
+        if claim is not None and (home := home_of(volume)) and home not in nodes:
+            held.setdefault(home, []).append(f"{claim.namespace}/{claim.name}")
+    for home, claims in sorted(held.items()):
+        more = f" and {len(claims) - 3} more" if len(claims) > 3 else ""
+        named = f"{', '.join(sorted(claims)[:3])}{more}"
+        with suppress(OSError):
+            print(
+                f"mooring: warning: the data of {named} is on node {home}, which is not started: pods that need it "
+                f"stay Pending. Add it: --nodes {','.join((home, *nodes))}",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 async def _call(ready: Callable[[Plane], Awaitable[None]], plane: Plane) -> None:
