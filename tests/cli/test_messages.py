@@ -176,6 +176,12 @@ async def test_down_on_nothing_says_so_and_succeeds(program: Program, home: Path
     assert not (home / "none").exists()
 
 
+async def test_the_environment_names_the_data_directory(program: Program, home: Path) -> None:
+    done = await program.run("down", MOORING_DATA_DIR=str(home / "mine"))
+
+    assert done.fine() == f"mooring: nothing runs on {home}/mine\n"
+
+
 def test_a_directory_has_one_owner(home: Path) -> None:
     directory = DataDirectory(home / "data")
     directory.make()

@@ -25,7 +25,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "enter", help="run a command (default: a shell) where pods and Services can be reached"
     )
-    parser.add_argument("--data-dir", type=Path, help="as given to up")
+    parser.add_argument(
+        "--data-dir", type=Path, help="as given to up (default: $MOORING_DATA_DIR, or up's default)"
+    )
     parser.add_argument(
         "command", nargs=argparse.REMAINDER, help="for example: redis-cli -h redis-sentinel-demo -p 26379"
     )

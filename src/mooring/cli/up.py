@@ -54,7 +54,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Declare the command."""
     parser = commands.add_parser("up", help="start the embedded control plane and the operators here")
     parser.add_argument(
-        "--data-dir", type=Path, help="default: /var/lib/mooring for root, ~/.local/share/mooring for others"
+        "--data-dir",
+        type=Path,
+        help="default: $MOORING_DATA_DIR, else /var/lib/mooring for root, ~/.local/share/mooring for others",
     )
     parser.add_argument(
         "--listen",
