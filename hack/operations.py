@@ -120,8 +120,8 @@ def at_hand(place: Path, kubeconfig: Path) -> dict[str, str]:
     programs.mkdir()
     (programs / "helm").symlink_to(helm(3))
     (programs / "kubectl").symlink_to(build(KUBECTL) / "kubectl")
-    (programs / "mooring").write_text(f'#!/bin/sh\nexec {sys.executable} -m mooring "$@"\n')
-    (programs / "mooring").chmod(0o755)
+    (place / "mooring").write_text(f'#!/bin/sh\nexec {sys.executable} -m mooring "$@"\n')
+    (place / "mooring").chmod(0o755)
     return {
         "PATH": f"{programs}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT / "src"),

@@ -15,6 +15,7 @@ from mooring.cli import packages, run, up
 from mooring.cli.failure import explain
 from mooring.cli.main import main
 from mooring.local.directory import DataDirectory, DirectoryInUse
+from mooring.operators.registry import OPERATORS
 
 Mooring = Callable[..., tuple[int, str]]
 
@@ -107,8 +108,14 @@ def test_wrong_usage_ends_with_status_2(mooring: Mooring, arguments: str) -> Non
 
 
 def test_the_help_names_every_command(program_help: str) -> None:
-    for command in ("demo", "up", "down", "run", "enter", "crds", "ledger", "test"):
+    for command in ("demo", "up", "down", "run", "enter", "why", "replay", "crds", "ledger", "exec", "test"):
         assert f"\n    {command} " in program_help
+
+
+def test_the_help_promises_only_operators_that_are_there(program_help: str) -> None:
+    there = {name.partition("-")[0] for name in OPERATORS}
+    promised = {word for word in ("redis", "mysql", "matrixone") if word in program_help.lower()}
+    assert promised == there
 
 
 async def test_a_port_in_use_is_named_with_the_remedy(program: Program, home: Path) -> None:
@@ -127,17 +134,25 @@ async def test_a_port_in_use_is_named_with_the_remedy(program: Program, home: Pa
     assert len(lines(done.err)) == len(lines(detached.err)) == 1
 
 
-async def test_an_unreachable_cluster_is_named(program: Program, home: Path) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("run", "crds apply", "why rediscluster/demo", "plan-upgrade"),
+        "remove-clusters --scope all --operators *",
+    ],
+)
+async def test_an_unreachable_cluster_is_named(program: Program, home: Path, command: str) -> None:
     kubeconfig = home / "kubeconfig"
     kubeconfig.write_text(
         "{current-context: c, contexts: [{name: c, context: {cluster: c}}], "
         "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]}"
     )
 
-    done = await program.run("run", "--kubeconfig", kubeconfig)
+    done = await program.run(*command.split(), "--kubeconfig", kubeconfig)
 
     assert done.status == 1
-    assert "127.0.0.1:1" in lines(done.err)[-1]
+    assert "cannot connect to 127.0.0.1:1: Connection refused. Start it (mooring up)" in lines(done.err)[-1]
+    assert "object at 0x" not in done.text
     assert "Traceback" not in done.text
 
 
@@ -159,6 +174,12 @@ async def test_down_on_nothing_says_so_and_succeeds(program: Program, home: Path
 
     assert done.fine() == f"mooring: nothing runs on {home}/none\n"
     assert not (home / "none").exists()
+
+
+async def test_the_environment_names_the_data_directory(program: Program, home: Path) -> None:
+    done = await program.run("down", MOORING_DATA_DIR=str(home / "mine"))
+
+    assert done.fine() == f"mooring: nothing runs on {home}/mine\n"
 
 
 def test_a_directory_has_one_owner(home: Path) -> None:

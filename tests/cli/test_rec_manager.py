@@ -99,7 +99,8 @@ async def test_an_operator_whose_definition_is_missing_waits_and_holds_up_no_oth
     async with program.up(home / "data", "--operators", "none") as plane:
         client = plane.client()
         apply = ("crds", "apply", "--kubeconfig", plane.kubeconfig)
-        (await program.run(*apply, "--operators", "redis-sentinel")).fine()
+        applied = await program.run(*apply, "--operators", "redis-sentinel")
+        assert applied.fine() == "applied and served: redisclusters.redis.kun v1beta1\n"
         log = home / "manager.log"
         with pytest.raises(NotFound):
             await client.request("GET", CRD)

@@ -8,6 +8,13 @@ import aiohttp
 import pytest
 from tests.cli.program import Program, free_port, needs_kubectl, until
 
+from mooring.kube.objects.admissionregistration import (
+    ValidatingWebhook,
+    ValidatingWebhookConfiguration,
+    WebhookClientConfig,
+)
+from mooring.kube.objects.meta import ObjectMeta
+
 CLUSTER = """
 apiVersion: redis.kun/v1beta1
 kind: RedisCluster
@@ -51,6 +58,47 @@ async def test_kubectl_shows_what_the_webhook_says_also_after_a_restart(program:
         await running.start()
 
         await until(warned, "the webhook is asked after a restart", within=20)
+
+
+@pytest.mark.embedded
+async def test_a_start_without_operators_leaves_no_webhook_configuration_of_the_one_before(
+    program: Program, home: Path
+) -> None:
+    """A Helm release of the operators makes one of the same name, and Helm takes over nothing it did not make."""
+    async with program.up(home / "data") as running:
+        client = running.client()
+
+        async def names() -> set[str]:
+            listed = (await client.list(ValidatingWebhookConfiguration)).items
+            return {one.metadata.name or "" for one in listed}
+
+        async def registered() -> bool:
+            return {"mooring-redis-sentinel-all", "mooring-redis-cluster-all"} <= await names()
+
+        await until(registered, "both operators register their webhooks", within=30)
+        hook = ValidatingWebhook(
+            name="a.example.com",
+            client_config=WebhookClientConfig(url="https://127.0.0.1:1/"),
+            side_effects="None",
+            admission_review_versions=["v1"],
+        )
+        others = ValidatingWebhookConfiguration(metadata=ObjectMeta(name="others"), webhooks=[hook])
+        await client.create(others)
+        running.kill()
+        await running.client_closed()
+        running.options = ("--operators", "redis-cluster")
+        await running.start()
+        client = running.client()
+
+        assert await names() == {"mooring-redis-cluster-all", "others"}
+
+        running.kill()
+        await running.client_closed()
+        running.options = ("--operators", "none")
+        await running.start()
+        client = running.client()
+
+        assert await names() == {"others"}
 
 
 @needs_kubectl

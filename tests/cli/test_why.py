@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from mooring.cli.main import main
-from mooring.cli.why import explained, kind_of
+from mooring.cli.why import Warned, explained, kind_of
 
 SINCE = "2026-01-01T12:00:00Z"
+NOW = datetime(2026, 1, 1, 13, 5, tzinfo=UTC)
 
 
 def condition(kind: str, status: str, reason: str, message: str) -> dict[str, Any]:
@@ -26,8 +28,12 @@ SERVES = condition("Ready", "True", "Serving", "cart-0 leads")
 RESTS = condition("Progressing", "False", "InSync", "everything is as declared")
 
 
-def text(raw: dict[str, Any], *warnings: str) -> str:
-    return "\n".join(explained(raw, warnings))
+def text(raw: dict[str, Any], *warnings: Warned) -> str:
+    return "\n".join(explained(raw, warnings, now=NOW))
+
+
+def warned(ago: int, note: str, reason: str = "Failed") -> Warned:
+    return Warned(NOW - timedelta(seconds=ago), reason, note)
 
 
 def test_a_cluster_that_is_fine_is_said_to_be() -> None:
@@ -42,13 +48,36 @@ def test_what_needs_a_person_comes_with_reason_time_and_remedy() -> None:
     roll = {"redis": {"pod": "cart-2", "reason": "ErrImagePull", "message": "no such image"}}
     said = text(
         cluster(SERVES, RESTS, stalled, rolls=roll),
-        "Failed: cart-2 does not come up; correct spec.image",
-        "Evicted: once",
+        warned(60, "cart-2 does not come up; correct spec.image"),
+        warned(40, "once", "Evicted"),
     )
     assert f"Needs you: cart-2 does not come up; correct spec.image (RollHalted, since {SINCE})" in said
     assert "stopped at cart-2: ErrImagePull: no such image" in said
-    assert "Warning: Evicted: once" in said
-    assert "Warning: Failed" not in said
+    assert "Warning, 40 s ago: Evicted: once" in said
+    assert "ago: Failed" not in said
+
+
+def test_a_warning_of_what_is_over_is_dated_and_stands_below() -> None:
+    said = text(
+        cluster(SERVES, RESTS),
+        warned(600, "cart-2 did not come up"),
+        warned(30, "cart-2 did not come up"),
+        warned(10000, "cart-0 was killed", "MasterDied"),
+    )
+    lines = said.splitlines()
+    assert "  Warning" not in said
+    assert lines[-3:] == [
+        "  Over, for your information:",
+        "    2026-01-01T10:18:20Z, 2 h ago: MasterDied: cart-0 was killed",
+        "    2026-01-01T13:04:30Z, 30 s ago: Failed: cart-2 did not come up",
+    ]
+
+
+def test_a_warning_from_before_what_is_in_the_way_now_is_over() -> None:
+    stalled = condition("Stalled", "True", "RollHalted", "cart-2 does not come up")
+    said = text(cluster(SERVES, RESTS, stalled), warned(3960, "no such image"), warned(9000, "disk full"))
+    assert "  Warning, 66 min ago: Failed: no such image" in said
+    assert "    2026-01-01T10:35:00Z, 2 h ago: Failed: disk full" in said
 
 
 def test_what_is_under_way_and_what_is_out_of_service_is_named() -> None:

@@ -40,6 +40,7 @@ from mooring.kube.objects.coordination import Lease
 from mooring.kube.objects.core import ConfigMap, Node, Pod, Secret
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.local.directory import DataDirectory
+from mooring.local.ranges import Ranges
 from mooring.operators.redis.sentinel.types import RedisCluster
 from mooring.testing.redis import manifest
 
@@ -269,6 +270,10 @@ async def test_a_shell_finds_the_plane(program: Program, home: Path) -> None:
         shell = await program.run(*inside, "sh", "-c", "echo $KUBECONFIG; exit 7")
         missing = await program.run(*inside, "no-such-program")
 
+        named = await program.run(*inside, "getent", "hosts", "kubernetes")
+        ranges = Ranges.known(DataDirectory(running.directory))
+        assert ranges
+        assert named.fine().split() == [str(ranges.api), "kubernetes.default.svc.cluster.local"]
         assert (shell.status, shell.out) == (7, f"{running.kubeconfig}\n")
         assert (missing.status, missing.err) == (1, "mooring: no-such-program: no such command here\n")
 

@@ -152,7 +152,7 @@ def test_markers_become_constraints() -> None:
     spec = _spec()
     assert spec["size"] == {
         "type": "integer",
-        "description": "Number of pods.",
+        "description": "Number of pods. From 3 to 10, 3 by default.",
         "minimum": 3,
         "maximum": 10,
         "default": 3,

@@ -53,6 +53,10 @@ def run(options: argparse.Namespace) -> int:
         client = Client(HttpTransport(Config.load(options.kubeconfig, options.context)))
         try:
             await apply_crds(client, chosen)
+            for kind in (kind for operator in chosen for kind in operator.kinds):
+                print(
+                    f"applied and served: {kind.resource.plural}.{kind.resource.group} {kind.resource.version}"
+                )
         finally:
             await client.close()
 

@@ -126,7 +126,7 @@ def _private(path: str, flags: int) -> int:
 
 
 def _await_ready(process: subprocess.Popen[bytes], reader: int, log: Path) -> str:
-    """Wait for the line that says ready, and return it; raises :class:`OSError`."""
+    """Wait for the line that says ready, and return all lines to it; raises :class:`OSError`."""
     deadline = time.monotonic() + START_SECONDS
     said = b""
     ending = os.pidfd_open(process.pid)
@@ -136,9 +136,9 @@ def _await_ready(process: subprocess.Popen[bytes], reader: int, log: Path) -> st
             if reader in found:
                 data = os.read(reader, 65536)
                 said += data
-                for line in said.decode(errors="replace").splitlines():
-                    if line.startswith(READY):
-                        return line
+                lines = said.decode(errors="replace").splitlines()
+                if any(line.startswith(READY) for line in lines):
+                    return "\n".join(lines)
                 if data:
                     continue
             if found:

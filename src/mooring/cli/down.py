@@ -21,7 +21,9 @@ GRACE_SECONDS = 45.0
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
     parser = commands.add_parser("down", help="stop the embedded control plane; data is kept")
-    parser.add_argument("--data-dir", type=Path, help="as given to up")
+    parser.add_argument(
+        "--data-dir", type=Path, help="as given to up (default: $MOORING_DATA_DIR, or up's default)"
+    )
     parser.set_defaults(run=run)
 
 

@@ -1,4 +1,4 @@
-"""``mooring exec``: a program of the environment, for the Makefile."""
+"""``mooring exec``: a program of the environment that the launcher made, such as its Python."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ __all__ = ["add_parser"]
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command; it is not shown in the help."""
-    parser = commands.add_parser("exec")
-    parser.add_argument("command", nargs=argparse.REMAINDER)
+    """Declare the command."""
+    parser = commands.add_parser("exec", help="run a program of Mooring's Python environment")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="for example: python -m bench.faults")
     parser.set_defaults(run=run)
 
 

@@ -1,6 +1,6 @@
 """How a command says why it failed: one line with the remedy, never a traceback.
 
-``MOORING_DEBUG=1`` shows the traceback too, for whoever looks for a defect of Mooring.
+``MOORING_DEBUG=1`` shows the traceback too, to look for a defect of Mooring.
 """
 
 from __future__ import annotations
@@ -25,11 +25,18 @@ def report(error: BaseException) -> None:
 
 def explain(error: BaseException) -> str:
     """What went wrong, in words."""
+    from mooring.kube import (
+        TransportError,  # only once something failed: commands without an API server start faster
+    )
+
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(explain(leaf) for leaf in _leaves(error))
     if isinstance(error, OSError) and error.errno is not None and error.strerror:
         names = [str(name) for name in (error.filename, error.filename2) if name is not None]
         return ": ".join([*names, error.strerror])
+    if isinstance(error, TransportError):
+        remedy = "Start it (mooring up), or name the one that runs with --kubeconfig or $KUBECONFIG"
+        return f"the API server does not answer: {error}. {remedy}"
     if _expected(error):
         return str(error) or type(error).__name__
     words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -33,7 +33,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     remove.add_argument("images", nargs="+", metavar="IMAGE", help="a name, an id, or NAME@DIGEST")
     remove.set_defaults(run=_remove)
     for action in (loading, listed, remove):
-        action.add_argument("--data-dir", type=Path, help="as given to up")
+        action.add_argument(
+            "--data-dir", type=Path, help="as given to up (default: $MOORING_DATA_DIR, or up's default)"
+        )
 
 
 def _store(options: argparse.Namespace) -> ImageStore:

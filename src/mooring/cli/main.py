@@ -33,10 +33,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "why": ("why", "what an operator waits for, since when, and what would unblock it"),
     "replay": ("replay", "decide again from what mooring why --save wrote down"),
     "ledger": ("ledger", "write to a Redis, then count what it lost of what it acknowledged"),
+    "exec": ("exec", "run a program of Mooring's Python environment"),
     "test": ("tests", "run the test suite (unit and embedded tiers)"),
 }
 #: Commands that the help does not show.
-HIDDEN = {"exec": "exec", "check-metrics": "check_metrics"}
+HIDDEN = {"check-metrics": "check_metrics"}
 
 
 def shown_version() -> str:
@@ -55,7 +56,7 @@ def _parser(chosen: str) -> argparse.ArgumentParser:
     """The parser, complete for the chosen command alone."""
     parser = argparse.ArgumentParser(
         prog="mooring",
-        description="Redis, MySQL and MatrixOne that look after themselves: on Kubernetes, or on this machine.",
+        description="Operators for Redis on Kubernetes, and a Kubernetes control plane for this machine.",
         epilog="Start with: mooring demo",
     )
     parser.add_argument("--version", action="version", version=f"mooring {shown_version()}")

@@ -19,7 +19,14 @@ import structlog
 from mooring.cli.detached import READY, detach, take_over_output
 from mooring.cli.packages import NODE, ensure
 from mooring.cli.run import add_operator_options, chosen, until_signalled
+from mooring.kube import Client
+from mooring.kube.objects.admissionregistration import (
+    MutatingWebhookConfiguration,
+    ValidatingWebhookConfiguration,
+)
+from mooring.kube.objects.core import PersistentVolume
 from mooring.local.api.audit import Policy
+from mooring.local.controllers.volumes.matching import home_of
 from mooring.local.directory import DataDirectory, check_kubeconfig, default_directory
 from mooring.local.node import rootless
 from mooring.local.node.cleanup import plane_id
@@ -28,6 +35,7 @@ from mooring.local.node.netlink import Netlink
 from mooring.local.node.node import Settings
 from mooring.local.plane import Plane, PlaneOptions, listen
 from mooring.operators.host import Operate, Webhooks, apply_crds, operate
+from mooring.operators.scope import lease_name
 from mooring.runtime import configure_logging
 
 __all__ = ["Up", "add_parser", "enter_namespaces", "inherited", "node_names", "serve", "twin"]
@@ -37,13 +45,18 @@ log = structlog.get_logger("mooring.cli")
 #: Environment of a re-executed command: descriptors of the listening socket and of the directory's lock.
 _DESCRIPTORS = "MOORING_DESCRIPTORS"
 MOST_NODES = 50
+#: Label and address of the webhook configurations that a control plane makes for its own operators.
+MANAGED = "app.kubernetes.io/managed-by=mooring"
+LOOPBACK = f"https://{Webhooks().host}:"
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
     parser = commands.add_parser("up", help="start the embedded control plane and the operators here")
     parser.add_argument(
-        "--data-dir", type=Path, help="default: /var/lib/mooring for root, ~/.local/share/mooring for others"
+        "--data-dir",
+        type=Path,
+        help="default: $MOORING_DATA_DIR, else /var/lib/mooring for root, ~/.local/share/mooring for others",
     )
     parser.add_argument(
         "--listen",
@@ -73,6 +86,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--detach", action="store_true", help="return when ready, go on in the background")
     add_operator_options(parser)
     parser.set_defaults(run=run)
+
+
+Configuration = ValidatingWebhookConfiguration | MutatingWebhookConfiguration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +232,8 @@ async def serve(up: Up, ready: Callable[[Plane], Awaitable[None]]) -> None:
         )
         client = plane.client("mooring")
         await apply_crds(client, up.operate.operators)
+        await forget_webhooks(client, up.operate)
+        await warn_of_stranded(client, up.plane.nodes)
         operators = asyncio.create_task(operate(client, up.operate), name="operators")
         watched = {operators, asyncio.create_task(plane.wait()), asyncio.create_task(_call(ready, plane))}
         try:
@@ -230,6 +248,39 @@ async def serve(up: Up, ready: Callable[[Plane], Awaitable[None]]) -> None:
             await asyncio.gather(*watched, return_exceptions=True)
     finally:
         await plane.stop()
+
+
+async def forget_webhooks(client: Client, how: Operate) -> None:
+    """Remove the webhook configurations of former starts with other operators: nothing answers there any more.
+
+    Those of this machine's loopback are a plane's own. A chart could not install one of the same name over them.
+    """
+    kept = {lease_name(one.name, how.scope) for one in how.operators if how.webhooks is not None}
+    kinds: tuple[type[Configuration], ...] = (ValidatingWebhookConfiguration, MutatingWebhookConfiguration)
+    for kind in kinds:
+        for one in (await client.list(kind, label_selector=MANAGED)).items:
+            urls = [hook.client_config and hook.client_config.url for hook in one.webhooks or ()]
+            if one.metadata.name not in kept and all((url or "").startswith(LOOPBACK) for url in urls):
+                await client.delete(kind, one.metadata.name or "", uid=one.metadata.uid)
+
+
+async def warn_of_stranded(client: Client, nodes: Sequence[str]) -> None:
+    """Say which nodes have data and are not among those of this start: pods that need it stay Pending."""
+    held: dict[str, list[str]] = {}
+    for volume in (await client.list(PersistentVolume)).items:
+        claim = volume.spec.claim_ref if volume.spec else None
+        if claim is not None and (home := home_of(volume)) and home not in nodes:
+            held.setdefault(home, []).append(f"{claim.namespace}/{claim.name}")
+    for home, claims in sorted(held.items()):
+        more = f" and {len(claims) - 3} more" if len(claims) > 3 else ""
+        named = f"{', '.join(sorted(claims)[:3])}{more}"
+        with suppress(OSError):
+            print(
+                f"mooring: warning: the data of {named} is on node {home}, which is not started: pods that need it "
+                f"stay Pending. Add it: --nodes {','.join((home, *nodes))}",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 async def _call(ready: Callable[[Plane], Awaitable[None]], plane: Plane) -> None:

@@ -6,7 +6,8 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,12 @@ from mooring.operators.redis.sentinel.saved import gather
 from mooring.operators.registry import OPERATORS
 from mooring.runtime.crd import crd_of
 
-__all__ = ["add_parser", "explained", "kind_of"]
+__all__ = ["Warned", "add_parser", "explained", "kind_of"]
+
+#: How long before a condition changes a warning may come that belongs to it.
+EARLIER = timedelta(seconds=60)
+#: Warnings that are shown, of each sort.
+MOST = 5
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -55,7 +61,8 @@ async def _run(options: argparse.Namespace) -> int:
         path = kind.resource.path(namespace=options.namespace, name=name)
         body = (await client.request("GET", path)).body
         raw = msgspec.json.decode(body)
-        print("\n".join(explained(raw, await _warnings(client, raw))))
+        warned = await _warnings(client, raw)
+        print("\n".join(explained(raw, warned, now=datetime.now(UTC))))
         if options.save:
             await _save(client, decode(raw, kind), options.save)
     finally:
@@ -75,8 +82,17 @@ def kind_of(text: str) -> tuple[type[Object], str]:
     raise ValueError(f"{text!r}: give KIND/NAME; the kinds are {kinds}")
 
 
-async def _warnings(client: Client, raw: Mapping[str, Any]) -> list[str]:
-    """The latest Warnings about the object."""
+@dataclass(frozen=True, slots=True, order=True)
+class Warned:
+    """A Warning event about the object: when it was seen last, and what it says."""
+
+    at: datetime
+    reason: str
+    note: str
+
+
+async def _warnings(client: Client, raw: Mapping[str, Any]) -> list[Warned]:
+    """The Warnings about the object that the server still has."""
     meta = raw["metadata"]
     path = f"/apis/events.k8s.io/v1/namespaces/{meta['namespace']}/events"
     listed = msgspec.json.decode((await client.request("GET", path)).body)
@@ -85,10 +101,14 @@ async def _warnings(client: Client, raw: Mapping[str, Any]) -> list[str]:
         for one in listed.get("items") or ()
         if one.get("type") == "Warning" and (one.get("regarding") or {}).get("uid") == meta.get("uid")
     ]
-    latest = sorted(
-        ours, key=lambda one: str(one.get("eventTime") or one["metadata"].get("creationTimestamp"))
-    )
-    return [f"{one.get('reason')}: {one.get('note')}" for one in latest[-5:]]
+    return [Warned(_seen(one), one.get("reason") or "", one.get("note") or "") for one in ours]
+
+
+def _seen(event: Mapping[str, Any]) -> datetime:
+    """When an event happened last."""
+    series = (event.get("series") or {}).get("lastObservedTime")
+    first = event.get("eventTime") or event["metadata"].get("creationTimestamp")
+    return datetime.fromisoformat(series or event.get("deprecatedLastTimestamp") or first)
 
 
 async def _save(client: Client, cluster: Object, file: Path) -> None:
@@ -107,7 +127,9 @@ async def _save(client: Client, cluster: Object, file: Path) -> None:
 # --- the answer ------------------------------------------------------------------------------------------
 
 
-def explained(raw: Mapping[str, Any], warnings: Iterable[str] = ()) -> Iterator[str]:
+def explained(
+    raw: Mapping[str, Any], warnings: Iterable[Warned] = (), *, now: datetime | None = None
+) -> Iterator[str]:
     """The answer, line by line, from the object as the API server gives it."""
     meta, status = raw["metadata"], raw.get("status") or {}
     yield f"{raw.get('kind')} {meta.get('namespace')}/{meta.get('name')}"
@@ -126,10 +148,42 @@ def explained(raw: Mapping[str, Any], warnings: Iterable[str] = ()) -> Iterator[
     yield from _under_way(status)
     yield from _parts(status)
     yield from _last(status)
-    known = [one.get("message") or "" for one in (conditions.get("Stalled") or {}, ready)]
-    for text in warnings:
-        if not any(message and message in text for message in known):
-            yield f"  Warning: {text}"
+    yield from _warned(conditions, warnings, now or datetime.now(UTC))
+
+
+def _warned(
+    conditions: Mapping[str, Mapping[str, Any]], warnings: Iterable[Warned], now: datetime
+) -> Iterator[str]:
+    """Each warning once, with its age: those of what is in the way now, then those of what is over."""
+    said = [(conditions.get(kind) or {}).get("message") or "" for kind in ("Stalled", "Ready")]
+    since = _trouble_since(conditions)
+    latest = {one.note: one for one in sorted(warnings)}
+    shown = sorted(one for one in latest.values() if not any(text and text in one.note for text in said))
+    present = [one for one in shown if since is not None and one.at >= since - EARLIER]
+    for one in present[-MOST:]:
+        yield f"  Warning, {_age(now - one.at)} ago: {one.reason}: {one.note}"
+    if past := [one for one in shown if one not in present]:
+        yield "  Over, for your information:"
+    for one in past[-MOST:]:
+        yield f"    {one.at:%Y-%m-%dT%H:%M:%SZ}, {_age(now - one.at)} ago: {one.reason}: {one.note}"
+
+
+def _trouble_since(conditions: Mapping[str, Mapping[str, Any]]) -> datetime | None:
+    """Since when something is in the way; None where nothing is."""
+    bad = {"Ready": "False", "Stalled": "True", "Progressing": "True"}
+    times = [
+        condition.get("lastTransitionTime")
+        for kind, status in bad.items()
+        if (condition := conditions.get(kind) or {}).get("status") == status
+    ]
+    return min((datetime.fromisoformat(time) for time in times if time), default=None)
+
+
+def _age(passed: timedelta) -> str:
+    seconds = max(0, int(passed.total_seconds()))
+    if seconds < 120:
+        return f"{seconds} s"
+    return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"
 
 
 def _said(condition: Mapping[str, Any]) -> str:

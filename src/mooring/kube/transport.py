@@ -7,6 +7,7 @@ same process, the runtime wraps one with its fence and its metrics, tests inject
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -282,4 +283,11 @@ class HttpTransport:
 def _describe(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"the certificate of {error.host}:{error.port} is not trusted: {error.certificate_error}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        # Its own text shows Python's objects.
+        number, why = error.os_error.errno, error.os_error.strerror
+        words = os.strerror(number) if number and number > 0 else why or str(error.os_error)
+        return f"cannot connect to {error.host}:{error.port}: {words}"
     return str(error) or type(error).__name__

@@ -36,7 +36,9 @@ class DirectoryUnusable(OSError):
 
 
 def default_directory() -> Path:
-    """``/var/lib/mooring`` for root, ``~/.local/share/mooring`` for others."""
+    """``$MOORING_DATA_DIR``, else ``/var/lib/mooring`` for root and ``~/.local/share/mooring`` for others."""
+    if given := os.environ.get("MOORING_DATA_DIR"):
+        return Path(given)
     if os.geteuid() == 0 and not _only_user():
         return Path("/var/lib/mooring")
     base = os.environ.get("XDG_DATA_HOME")

@@ -62,6 +62,11 @@ class Ranges:
         _register(ranges, directory.path)
         return ranges, held
 
+    @staticmethod
+    def known(directory: DataDirectory) -> Ranges | None:
+        """The ranges that a data directory has used before, if any; nothing is claimed."""
+        return _known(directory.path)
+
     def _claim(self) -> socket.socket | None:
         return claim(f"pods-{self.pods}")
 

@@ -63,7 +63,7 @@ class _Walker:
         for marker in markers:
             out = marker.apply_to(out)
         check_node(out, path)
-        return out
+        return _with_bounds(out)
 
     def _plain(self, base: Any, path: str) -> dict[str, Any]:
         if base in _SCALARS:
@@ -139,6 +139,24 @@ def _associative(schema: dict[str, Any] | None, keys: Sequence[str]) -> None:
             items.setdefault("required", []).append(key)
     schema["x-kubernetes-list-type"] = "map"
     schema["x-kubernetes-list-map-keys"] = list(keys)
+
+
+def _with_bounds(schema: dict[str, Any]) -> dict[str, Any]:
+    """A field whose description ends with its range and default, which kubectl explain does not show otherwise."""
+    text = schema.get("description")
+    if not text:
+        return schema
+    low, high = schema.get("minimum"), schema.get("maximum")
+    said = ""
+    if low is not None and high is not None:
+        said = f"From {low} to {high}"
+    elif low or high is not None:  # that a number is not negative goes without saying
+        said = f"At least {low}" if high is None else f"At most {high}"
+    default = schema.get("default")
+    if default is not None and not isinstance(default, (dict, list)) and "default" not in text.lower():
+        shown = str(default).lower() if isinstance(default, bool) else default
+        said = f"{said}, {shown} by default" if said else f"Default: {shown}"
+    return {**schema, "description": f"{text} {said}."} if said else schema
 
 
 _SCALARS: Final[dict[Any, dict[str, Any]]] = {

@@ -337,6 +337,17 @@ def test_a_bound_volume_holds_its_pod_on_its_node() -> None:
     )
 
 
+def test_a_claim_whose_node_does_not_exist_is_named_with_it() -> None:
+    world = World(node("a"))
+    bound = {"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}}
+    world.claims["default", "data"] = merged(_claim(volumeName="v", storageClassName="local"), bound)
+    world.volumes["v"] = _volume("v", "gone")
+    assert world.refusal(_claiming()) == (
+        "0/1 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity. "
+        'persistentvolumeclaim "data" is bound to node "gone", which does not exist.'
+    )
+
+
 def test_room_is_held_for_a_pod_that_was_promised_a_node() -> None:
     world = World(node("a"))
     first, second = asking("first", cpu="3"), asking("second", cpu="3")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mooring.kube.object import decode
-from mooring.kube.objects.core import Pod, Secret
+from mooring.kube.objects.core import ConfigMap, Pod, Secret
 from mooring.local.node.fields import PodFacts
 from mooring.local.node.sources import Missing
 from mooring.local.node.volumes import File, PodVolumes, VolumeError, VolumeLock, write_atomically
@@ -56,6 +57,31 @@ def test_a_secret_is_decoded_and_items_choose_paths_and_modes(tmp_path: Path) ->
     assert path.read_text() == "hush"
     assert path.stat().st_mode & 0o777 == 0o400
     assert not (tmp_path / "volumes/s/other").exists()
+
+
+def test_a_refresh_under_way_when_the_pod_ends_leaves_nothing_behind(tmp_path: Path) -> None:
+    """They are in threads: what one writes the other must not remove meanwhile."""
+    sources = FakeSources()
+    sources.add_config_map("c", key="old")
+    made = volumes(tmp_path, sources)
+    asked = facts({"name": "c", "configMap": {"name": "c"}})
+    made.prepare(asked)
+    removing = threading.Thread(target=made.remove)
+
+    class Ending(FakeSources):
+        def config_map(self, namespace: str, name: str) -> ConfigMap | None:
+            removing.start()
+            removing.join(0.5)  # without a lock it is through by now
+            return super().config_map(namespace, name)
+
+    made.sources = ending = Ending()
+    ending.add_config_map("c", key="new")
+
+    made.refresh(asked)
+    removing.join()
+
+    assert not (tmp_path / "volumes").exists()
+    assert not made.refresh(asked)
 
 
 def test_a_missing_object_is_waited_for_unless_it_is_optional(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import fcntl
 import os
 import shutil
 import stat
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -104,6 +105,8 @@ class PodVolumes:
     _paths: dict[str, Path] = field(init=False, default_factory=dict)
     _locks: dict[str, VolumeLock] = field(init=False, default_factory=dict)
     _memory: list[Path] = field(init=False, default_factory=list)
+    #: Held while files are written or removed: a refresh in another thread may be under way when the pod ends.
+    _writing: threading.Lock = field(init=False, default_factory=threading.Lock)
 
     def prepare(self, facts: PodFacts) -> None:
         """Make all volumes there; may be called again. Raises :class:`VolumeError` or ``Missing``."""
@@ -118,10 +121,14 @@ class PodVolumes:
 
     def refresh(self, facts: PodFacts) -> bool:
         """Write what changed in ConfigMaps, Secrets and the pod; one that went away is left as it was."""
+        with self._writing:
+            return self._refresh(facts)
+
+    def _refresh(self, facts: PodFacts) -> bool:
         changed = False
         spec = facts.pod.spec
         for volume in (spec.volumes if spec else None) or ():
-            if volume.name not in self._paths:
+            if volume.name not in self._paths:  # after remove: none
                 continue
             with suppress(Missing):
                 payload = self._payload(volume, facts)
@@ -148,9 +155,10 @@ class PodVolumes:
     def remove(self) -> None:
         """Delete what belongs to the pod alone; claimed and host volumes stay."""
         self.release()
-        for path in (self.directory, *self._memory):
-            shutil.rmtree(path, ignore_errors=True)
-        self._paths.clear()
+        with self._writing:
+            for path in (self.directory, *self._memory):
+                shutil.rmtree(path, ignore_errors=True)
+            self._paths.clear()
 
     # --- kinds of volumes
 

@@ -11,6 +11,7 @@ from mooring.local.controllers.volumes.matching import (
     best_match,
     class_of,
     fits_node,
+    home_of,
     is_bound,
     waits_for_consumer,
 )
@@ -75,7 +76,7 @@ class PodClaims:
         self._view = view
         self.trouble = ""
         self.once_pod = False
-        self._bound: list[PersistentVolume] = []
+        self._bound: list[tuple[str, PersistentVolume]] = []
         self._open: list[PersistentVolumeClaim] = []
         namespace = pod.metadata.namespace or ""
         for name, ephemeral in claim_names(pod):
@@ -113,7 +114,7 @@ class PodClaims:
         if volume is None:
             self.trouble = f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{wanted}"'
             return False
-        self._bound.append(volume)
+        self._bound.append((name, volume))
         return True
 
     @property
@@ -121,9 +122,17 @@ class PodClaims:
         """Every claim is bound."""
         return not self._open
 
+    def stranded(self, nodes: Iterable[str]) -> str:
+        """The first claim whose data is on a node that does not exist, as a sentence; empty if there is none."""
+        there = frozenset(nodes)
+        for name, volume in self._bound:
+            if (home := home_of(volume)) and home not in there:
+                return f'persistentvolumeclaim "{name}" is bound to node "{home}", which does not exist.'
+        return ""
+
     def refusals(self, node: Node) -> list[str]:
         """Why the volumes keep the pod off a node."""
-        if not all(fits_node(volume, node) for volume in self._bound):
+        if not all(fits_node(volume, node) for _, volume in self._bound):
             return [NODE_CONFLICT]
         return [BIND_CONFLICT] if self.choose(node) is None else []
 

@@ -82,7 +82,8 @@ def decide(
         if not refusals:
             feasible.append(state)
     if not feasible:
-        return Unfit(explain(len(nodes), reasons))
+        stranded = claims.stranded(state.name for state in nodes)
+        return Unfit(f"{explain(len(nodes), reasons)}{stranded and ' '}{stranded}")
     chosen = next((state for state in feasible if state.name == preferred), None) or pending.best(feasible)
     volumes = claims.choose(chosen.node) if chosen.node is not None else None
     return Placement(chosen.name, volumes or VolumeChoice())

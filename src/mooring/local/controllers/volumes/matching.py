@@ -14,6 +14,7 @@ from mooring.local.controllers.placement import matches_selector
 __all__ = [
     "BIND_COMPLETED",
     "BOUND_BY_CONTROLLER",
+    "HOSTNAME",
     "PROVISIONED_BY",
     "PROVISIONER",
     "SELECTED_NODE",
@@ -23,6 +24,7 @@ __all__ = [
     "class_of",
     "filed_under",
     "fits_node",
+    "home_of",
     "is_bound",
     "is_for",
     "mismatch",
@@ -32,6 +34,8 @@ __all__ = [
 ]
 
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+#: The label by which a volume names its node.
+HOSTNAME = "kubernetes.io/hostname"
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 #: Who makes the volumes of our class, and how a binder names the maker that a claim waits for.
@@ -108,6 +112,20 @@ def fits_node(volume: PersistentVolume, node: Node) -> bool:
     """The volume can be reached from the node."""
     affinity = volume.spec.node_affinity if volume.spec else None
     return affinity is None or matches_selector(affinity.required, node)
+
+
+def home_of(volume: PersistentVolume) -> str:
+    """The name of the node that a volume is tied to, ``""`` where it is tied to none by name."""
+    affinity = volume.spec.node_affinity if volume.spec else None
+    terms = (affinity.required.node_selector_terms or ()) if affinity and affinity.required else ()
+    names = [
+        value
+        for term in terms
+        for wanted in term.match_expressions or ()
+        if wanted.key == HOSTNAME and wanted.operator == "In"
+        for value in wanted.values or ()
+    ]
+    return names[0] if len(names) == 1 else ""
 
 
 def mismatch(volume: PersistentVolume, claim: PersistentVolumeClaim) -> str:

@@ -30,6 +30,7 @@ from mooring.local.controllers.patching import metadata_patch
 from mooring.local.controllers.volumes.binding import IS_DEFAULT
 from mooring.local.controllers.volumes.directories import Directories
 from mooring.local.controllers.volumes.matching import (
+    HOSTNAME,
     PROVISIONED_BY,
     PROVISIONER,
     SELECTED_NODE,
@@ -47,7 +48,6 @@ __all__ = ["CLASS", "Provisioner", "Reclaimer"]
 CLASS = "mooring-local"
 CLASS_KEY = Key("", CLASS)
 FINALIZER = "mooring.dev/local-volume"
-HOSTNAME = "kubernetes.io/hostname"
 SHARED = ("ReadWriteMany", "ReadOnlyMany")
 
 
