@@ -88,6 +88,7 @@ def topology_status(status: RedisClusterStatus, look: Look, names: Names) -> Red
         status,
         nodes=sorted(nodes, key=_by_ordinal),
         sentinels=sorted(sentinels, key=_by_ordinal),
+        size=len(look.topology.members),
         master=lineage.master.pod if lineage and leads else None,
         master_ip=leader.ip if leader is not None and leads else None,
         replicas=[one.pod for one in lineage.members if one.pod != lineage.master.pod] if lineage else None,

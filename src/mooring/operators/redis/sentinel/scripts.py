@@ -38,6 +38,8 @@ if [ -n "${CLUSTER_UID:-}" ] && [ "$(cat "$data/.mooring-cluster" 2>/dev/null ||
   for one in "$data"/*.rdb "$data"/*.aof "$data"/appendonlydir; do
     [ ! -e "$one" ] || { mkdir -p "$kept" && cp -al "$one" "$kept/"; } 2>/dev/null || true
   done
+  # The newest two stay: each holds as much as the data did when it was made.
+  ls -d "$data"/kept-[0-9]* 2>/dev/null | sort -r | tail -n +3 | while IFS= read -r old; do rm -rf "$old"; done
   printf '%s' "$CLUSTER_UID" >"$data/.mooring-cluster"
 fi
 {

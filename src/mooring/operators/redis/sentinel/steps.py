@@ -422,7 +422,10 @@ class Steps:
                         wanted=move.value, state="NeedsRestart", restart=True, effective=move.previous
                     )
                 return ConfigResult(
-                    wanted=move.value, state="Rejected", message=error.reply, previous=move.previous
+                    wanted=move.value,
+                    state="Rejected",
+                    message=f"the server refused {move.value!r}: {error.reply}; correct or remove it in spec.config",
+                    previous=move.previous,
                 )
             answer: Any = await link.call("CONFIG", "GET", move.key)
         words = (
