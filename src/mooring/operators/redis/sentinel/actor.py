@@ -39,7 +39,9 @@ from mooring.operators.redis.sentinel.names import (
 from mooring.operators.redis.sentinel.plan import ALL_DATA, held_back, next_step
 from mooring.operators.redis.sentinel.predecessor import Predecessor, made_by_another
 from mooring.operators.redis.sentinel.report import (
+    CREATING,
     Head,
+    Readiness,
     headed,
     legacy_head,
     pointed_anew,
@@ -222,7 +224,6 @@ class SentinelActor(Actor[RedisCluster]):
         self, ctx: Context[RedisCluster], look: Look, verdict: moves.Verdict, inputs: Inputs
     ) -> Outcome:
         ready = readiness(look)
-        ctx.ready(ready.ready, ready.reason, ready.message)
         self._healthy.labels(ctx.key.namespace, ctx.key.name).set(1.0 if ready.ready else 0.0)
         head = legacy_head(_status(ctx), spec_of(ctx.obj), look, verdict, ready)
         blocked = inputs.blocked
@@ -230,6 +231,9 @@ class SentinelActor(Actor[RedisCluster]):
             head = head._replace(
                 type="Failed", reason="Cluster failed", message=f"{blocked.reason}: {blocked.message}"
             )
+        if ready.ready and head == CREATING:  # a new cluster is ready when it is Healthy, in one write
+            ready = Readiness(False, "Creating", f"{ready.message}; the rest of the cluster is being made")
+        ctx.ready(ready.ready, ready.reason, ready.message)
         # What is shown only with the next wait would be announced twice.
         written = not isinstance(verdict, moves.Move) or isinstance(verdict, moves.Record | moves.Resize)
         self._show_head(ctx, head, announce=written)
