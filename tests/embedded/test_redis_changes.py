@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 from tests.embedded.conftest import MakeCluster
 from tests.standstill import Standstill
@@ -18,6 +19,7 @@ from mooring.kube.objects.core import Secret
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.operators.host import Operate, operate
 from mooring.operators.redis.dial import Dial, DialError
+from mooring.operators.redis.sentinel.types import RedisCluster
 from mooring.operators.registry import OPERATORS
 from mooring.testing.bed import Bed
 from mooring.testing.redis import RedisStage, manifest
@@ -313,3 +315,17 @@ async def test_operators_of_every_scope_work_side_by_side(shared_bed: Bed) -> No
     finally:
         for stage in (wide, narrow):
             await stage.delete(claims=True)
+
+
+async def test_it_scales_by_the_scale_subresource(cluster: MakeCluster) -> None:
+    stage = await cluster()
+    path = f"{RedisCluster.resource.path(namespace=stage.namespace, name=stage.name)}/scale"
+    scale = msgspec.json.decode((await stage.bed.client.request("GET", path)).body)
+    assert (scale["spec"]["replicas"], scale["status"]["replicas"]) == (3, 3)
+    chosen = await stage.bed.pods(stage.namespace, scale["status"]["selector"])
+    assert {pod.metadata.name for pod in chosen} == {pod.metadata.name for pod in await stage.pods("redis")}
+
+    await stage.bed.client.request("PUT", path, body=msgspec.json.encode(scale | {"spec": {"replicas": 4}}))
+    await stage.exact(60)
+    assert len(await stage.pods("redis")) == 4
+    assert (await stage.status()).size == 4

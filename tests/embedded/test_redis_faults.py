@@ -17,7 +17,8 @@ from tests.standstill import Standstill
 
 from mooring.kube import Object
 from mooring.kube.objects.apps import StatefulSet
-from mooring.kube.objects.core import ConfigMap, Pod, Service
+from mooring.kube.objects.core import ConfigMap, PersistentVolumeClaim, Pod, Service
+from mooring.kube.objects.events import Event
 from mooring.local.node.agent import NodeAgent
 from mooring.testing.bed import Bed
 from mooring.testing.ledger import Ledger, Report
@@ -246,6 +247,38 @@ async def test_all_pods_deleted_by_force_come_back_with_every_key(cluster: MakeC
     assert not before & {pod.metadata.uid for pod in await stage.pods()}
     for pod in await stage.pods("redis"):
         assert await stage.kept(pod.metadata.name or "", 5000) == 5000
+
+
+async def test_a_cluster_that_lost_all_claims_serves_empty_and_says_that_all_data_is_lost(
+    cluster: MakeCluster,
+) -> None:
+    stage = await cluster()
+    await stage.fill(1000)
+    client, old = stage.bed.client, set((await stage.claims()).values())
+    async with stage.operators_away():
+        for name in await stage.claims():
+            await client.delete(PersistentVolumeClaim, name, namespace=stage.namespace)
+        for pod in await stage.pods("redis"):
+            await client.delete(Pod, pod.metadata.name or "", namespace=stage.namespace, grace_period=0)
+
+        async def renewed() -> bool:
+            claims = set((await stage.claims()).values())
+            return len(claims) == 3 and not claims & old
+
+        await stage.bed.until(renewed, "the claims are made again", within=60)
+    await stage.exact(60)
+
+    assert await stage.call(await stage.master(), "DBSIZE") == 0
+    last = (await stage.status()).last_failover
+    assert last is not None
+    assert last.loss_bound.startswith("all data")
+    events = (await client.list(Event, namespace=stage.namespace)).items
+    (warned,) = [
+        one
+        for one in events
+        if one.reason == "DataLost" and one.regarding and one.regarding.name == stage.name
+    ]
+    assert (warned.type, "all data" in (warned.note or "")) == ("Warning", True)
 
 
 async def test_everything_restarted_at_once_comes_back_with_every_key(cluster: MakeCluster) -> None:

@@ -18,7 +18,7 @@ from mooring.kube.objects.apps import ControllerRevision, StatefulSet
 from mooring.kube.objects.core import ConfigMap, Pod, Secret
 from mooring.kube.objects.events import Event
 from mooring.kube.objects.meta import ObjectMeta
-from mooring.operators.redis.dial import Dial, DialError
+from mooring.operators.redis.dial import Dial, DialError, Refused
 from mooring.operators.redis.sentinel.types import RedisCluster
 from mooring.testing.bed import Bed
 from mooring.testing.redis import RedisStage
@@ -219,3 +219,48 @@ async def test_a_password_is_set_and_removed_by_an_announced_switch(
     await stage.exact()
     assert await all_take(stage, "") == [True] * 3
     assert await incarnations(stage) == before
+
+
+async def test_who_has_no_password_asks_the_sentinels_and_changes_nothing_of_them(
+    cluster: MakeCluster,
+) -> None:
+    stage = await cluster(password="hush")
+    master = await stage.address(await stage.master())
+    stranger = "127.0.0.1"
+    greeting = f"{stranger},26379,{'f' * 40},99,mymaster,{stranger},6379,99"
+    for pod in await stage.pods("sentinel"):
+        async with PATIENT.link(await stage.address(pod.metadata.name or "")) as link:
+            for words in (
+                ("PUBLISH", "__sentinel__:hello", greeting),
+                ("SENTINEL", "MONITOR", "another", stranger, 6379, 2),
+                ("SENTINEL", "SET", "mymaster", "quorum", 1),
+                ("SENTINEL", "REMOVE", "mymaster"),
+                ("SENTINEL", "RESET", "*"),
+                ("SENTINEL", "CONFIG", "GET", "*"),
+                ("SENTINEL", "IS-MASTER-DOWN-BY-ADDR", master.ip, 6379, 99, "f" * 40),
+                ("ACL", "LIST"),
+            ):
+                with pytest.raises(Refused, match="NOPERM"):
+                    await link.call(*words)
+            asked = await link.call("SENTINEL", "get-master-addr-by-name", "mymaster")
+            assert asked == [master.ip, "6379"]
+            assert len(await link.call("SENTINEL", "replicas", "mymaster")) == 2
+            await link.subscribe(("+switch-master",))
+
+    # They still greet one another and vote.
+    await stage.restarted({(dead := await stage.master()): stage.kill(dead)})
+    await stage.exact()
+    assert await stage.master() != dead
+
+
+async def test_sentinels_take_a_new_key_when_the_secret_is_lost(cluster: MakeCluster) -> None:
+    stage = await cluster(password="hush")
+    before = {pod.metadata.uid for pod in await stage.pods("sentinel")}
+    await stage.bed.client.delete(Secret, stage.names.password, namespace=stage.namespace)
+
+    async def renewed() -> bool:
+        return before.isdisjoint({pod.metadata.uid for pod in await stage.pods("sentinel")})
+
+    await stage.bed.until(renewed, "every sentinel is made again", within=60)
+    await stage.exact(60)
+    assert await all_take(stage, "hush") == [True] * 3

@@ -99,3 +99,18 @@ async def test_a_restart_only_key_is_reported_and_rolled_when_asked_for(cluster:
     assert not before & {pod.metadata.uid for pod in await stage.pods("redis")}
     result = ((await stage.status()).config or {})["databases"]
     assert (result.state, result.effective) == ("Applied", "32")
+
+
+async def test_a_new_cluster_is_ready_and_healthy_in_one_write(cluster: MakeCluster) -> None:
+    stage = await cluster(exact=False)
+    shown: list[tuple[str, str]] = []
+
+    async def ready() -> bool:
+        conditions = (await stage.status()).conditions or []
+        said = next((one.status or "" for one in conditions if one.type == "Ready"), "")
+        shown.append((said, conditions[0].type or "" if conditions else ""))
+        return said == "True"
+
+    await stage.bed.until(ready, "the cluster is ready", within=30)
+    assert shown[-1] == ("True", "Healthy")
+    await stage.exact()

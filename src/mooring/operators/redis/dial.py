@@ -184,18 +184,24 @@ class Dial:
         address: Address,
         *,
         password: str | Sequence[str] = "",
+        user: tuple[str, str] | None = None,
         reply_timeout: float | None = None,
         exact: bool = False,
     ) -> AsyncIterator[Link]:
         """A connection for the length of the block, authenticated when there is a password.
 
         Of several the first that the server takes counts. A server that has no password yet is used without
-        one: the password reaches it later. With ``exact`` answers that are no UTF-8 are sent back as they came, such
+        one: the password reaches it later. ``user``, a name and its password, is tried instead; a server that does
+        not take it goes on with the default user. With ``exact`` answers that are no UTF-8 are sent back as they came, such
         as names of keys; they are not fit for showing.
         """
         self._fence()
         connection = self._connection(address, reply_timeout or self._reply_timeout, exact=exact)
         try:
+            if user is not None:
+                await self._open_as(connection, address, user)
+                yield Link(connection, address, self._fence)
+                return
             known = [password] if isinstance(password, str) else password
             tried = [one for one in dict.fromkeys([*known, *self._keys]) if one]
             await self._open(connection, address, tried)
@@ -238,10 +244,19 @@ class Dial:
         if refusal:
             raise Refused(f"{address}: AUTH refused: {refusal}", refusal)
 
-    async def _authenticate(self, connection: Connection, password: str) -> str:
-        """Why the server does not take this password; "" when it does, or has none."""
+    async def _open_as(self, connection: Connection, address: Address, user: tuple[str, str]) -> None:
+        try:
+            await connection.connect_check_health()
+            await self._authenticate(connection, *user)
+        except asyncio.CancelledError:
+            raise
+        except (RedisError, OSError) as error:
+            raise Unreachable(f"{address}: cannot connect: {error}") from error
+
+    async def _authenticate(self, connection: Connection, *words: str) -> str:
+        """Why the server does not take this password, or user and password; "" when it does, or has none."""
         self._fence()
-        await _send(connection, [("AUTH", password)])
+        await _send(connection, [("AUTH", *words)])
         try:
             await connection.read_response(disconnect_on_error=False)
         except (AuthenticationError, ResponseError) as error:

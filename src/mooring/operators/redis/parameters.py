@@ -17,6 +17,7 @@ __all__ = [
     "KeyClass",
     "canonical",
     "classify",
+    "implausible",
     "same_value",
     "spelling",
     "told",
@@ -154,6 +155,13 @@ def classify(key: str) -> KeyClass:
     if name in FORBIDDEN or name.startswith(("tls-", "cluster-")):
         return "forbidden"
     return "restart" if name in RESTART_ONLY else "live"
+
+
+def implausible(key: str, value: str) -> str:
+    """Why no server will take this value, as far as that is plain without one; or ""."""
+    if canonical(key) in _MEMORY_KEYS and not isinstance(_bytes(value.removesuffix("%")), int):
+        return f"{value!r} is not a number of bytes; write it as 100mb"
+    return ""
 
 
 def same_value(key: str, left: str, right: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from mooring.operators.redis.dial import Link, Refused
@@ -18,6 +18,7 @@ from mooring.operators.redis.info import pairs
 
 __all__ = [
     "ASKED",
+    "SENTINEL_USER",
     "Auth",
     "Kept",
     "PasswordState",
@@ -35,6 +36,8 @@ ASKED: Final = (
     ("ACL", "GETUSER", "default"),
 )
 """What `told_auth` reads."""
+SENTINEL_USER: Final = "mooring"
+"""The user of the sentinels that may change what they watch; the default user, for clients, may only ask."""
 LONGEST = 511
 """Bytes; Redis takes no more."""
 
@@ -46,6 +49,8 @@ class Kept:
     password: str = field(default="", repr=False)
     next: str | None = field(default=None, repr=False)
     previous: str | None = field(default=None, repr=False)
+    sentinel: str = field(default="", repr=False)
+    """What the operator and the sentinels show each other (`SENTINEL_USER`); clients need none."""
 
     def named(self) -> dict[Label, str]:
         """The texts by name."""
@@ -62,11 +67,13 @@ class Kept:
 
     def staged(self, declared: str) -> Kept:
         """With the next one beside the one in force."""
-        return Kept(password=self.password, next=declared, previous=self.previous)
+        return replace(self, next=declared)
 
     def published(self) -> Kept:
         """With the next one in force."""
-        return self if self.next is None else Kept(password=self.next, previous=self.password)
+        if self.next is None:
+            return self
+        return replace(self, password=self.next, next=None, previous=self.password)
 
 
 @dataclass(frozen=True, kw_only=True)

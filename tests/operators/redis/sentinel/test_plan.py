@@ -23,6 +23,7 @@ from mooring.operators.redis.sentinel.moves import (
     Verdict,
     Wait,
 )
+from mooring.operators.redis.sentinel.plan import ALL_DATA
 
 M = TypeVar("M")
 
@@ -126,6 +127,22 @@ def test_a_running_master_that_nobody_recorded_is_taken_over() -> None:
 
 def test_an_unrecorded_empty_master_over_servers_with_data_is_not_taken_over() -> None:
     waits_for("UnrelatedData", healthy().record(lineage=None).server("redis-0", keys=0).decide())
+
+
+def test_a_cluster_that_comes_back_without_its_volumes_is_said_to_have_lost_all_data() -> None:
+    names = ("redis-0", "redis-1", "redis-2")
+
+    def came_back(scene: Scene, *, volumes: bool) -> str:
+        for name in names:
+            scene = scene.replaced(name, volume="" if volumes else f"new-{name}")
+        recorded = is_a(Record, scene.decide()).last_failover
+        assert recorded is not None
+        return recorded.loss_bound
+
+    assert came_back(healthy(), volumes=False) == ALL_DATA
+    assert came_back(healthy(persistence=False), volumes=True) == ALL_DATA
+    # The volumes are there: an empty cluster has nothing to lose.
+    assert came_back(healthy(), volumes=True) == "only writes not yet flushed to its append-only file"
 
 
 # --- the master's death ----------------------------------------------------------------------------------

@@ -10,7 +10,14 @@ from tests.operators.redis.sentinel.builders import Scene, ago, healthy
 from tests.operators.redis.sentinel.test_plan import is_a, waits_for
 
 from mooring.operators.redis.dial import Address
-from mooring.operators.redis.sentinel.moves import Hasten, InSync, LastFailover, Monitor, TuneSentinel
+from mooring.operators.redis.sentinel.moves import (
+    DeletePod,
+    Hasten,
+    InSync,
+    LastFailover,
+    Monitor,
+    TuneSentinel,
+)
 from mooring.operators.redis.sentinel.quorum import PERIODS
 from mooring.operators.redis.sentinel.topology import Peer, Replica
 
@@ -238,3 +245,24 @@ def test_sentinels_that_could_fail_over_are_not_emptied_while_the_others_cannot(
     waiting = waits_for("SentinelsLearning", late.decide())
     assert waiting.stalled
     assert "delete it" in waiting.message
+
+
+def test_sentinels_that_do_not_take_the_key_are_made_again_one_at_a_time() -> None:
+    locked = healthy().sentinels(locked=True)
+    first = is_a(DeletePod, locked.decide())
+    assert (first.component, first.pod) == ("sentinel", "sentinel-0")
+    unsure = locked.sentinel("sentinel-1", replicas=(), sentinels=())
+    assert is_a(DeletePod, unsure.decide()).pod == "sentinel-1"
+    astray = locked.sentinels(master=DEAD)
+    assert is_a(DeletePod, astray.decide()).pod == "sentinel-0"
+
+
+def test_an_address_that_is_not_ours_is_named() -> None:
+    assert (
+        "10.9.9.9:6379" in is_a(Monitor, healthy().sentinels(master=Address("10.9.9.9", 6379)).decide()).why
+    )
+    watcher = healthy().watchers["sentinel-0"].sentinel
+    assert watcher is not None
+    foreign = Peer(ip="10.9.9.8", port=26379)
+    scene = healthy().sentinel("sentinel-0", sentinels=(*watcher.sentinels, foreign))
+    assert "10.9.9.8" in is_a(Monitor, scene.decide()).why

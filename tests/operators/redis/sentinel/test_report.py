@@ -38,7 +38,15 @@ def test_growth_is_called_scaling_from_the_resize_until_all_is_well() -> None:
 
 def test_pods_that_are_missing_without_a_change_of_size_were_removed() -> None:
     scene = healthy().gone("redis-2").see(redis_set=SetState(replicas=3))
-    assert said(scene, STARTING, SCALING_UP, HEALTHY).message.endswith("be removed by user, restart")
+    removed = said(scene, STARTING, SCALING_UP, HEALTHY)
+    assert removed.message.endswith("be removed by user, restart (1 of 3 redis pods missing)")
+
+
+def test_what_ended_a_server_is_said_with_ucloud_s_words_and_stays_said_while_pods_come_back() -> None:
+    scene = healthy().dead("redis-1").see(redis_set=SetState(replicas=3))
+    crashed = said(scene, STARTING, HEALTHY)
+    assert crashed.message.endswith("be removed by user, restart (redis-1: timed out)")
+    assert said(healthy().gone("redis-2"), STARTING, HEALTHY, crashed) == crashed
 
 
 def test_shrinking_is_told_once_with_where_it_began() -> None:

@@ -182,6 +182,21 @@ async def test_data_of_an_earlier_cluster_is_kept_aside_before_it_can_be_replace
         assert list(saved.rglob("*.aof"))
 
 
+async def test_of_what_is_kept_aside_the_newest_two_stay(tmp_path: Path) -> None:
+    async with cluster(tmp_path, sentinels=3) as (pods, operator):
+        await operator.in_sync()
+        volume = pods.redis["redis-2"].volume
+        for stamp in ("20240101000000", "20250101000000", "20260101000000"):
+            (volume / f"kept-{stamp}" / "appendonlydir").mkdir(parents=True)
+        (volume / "kept-by-hand").mkdir()
+        pods.uid = "another-cluster"
+        pods.kill("redis-2")
+        await operator.until(lambda: pods.redis["redis-2"].restarts == 1)
+        await operator.in_sync()
+        left = sorted(one.name for one in volume.glob("kept-*"))
+        assert (len(left), left[0], left[2]) == (3, "kept-20260101000000", "kept-by-hand")
+
+
 async def test_servers_that_are_to_keep_a_log_begin_with_the_snapshots_they_have(tmp_path: Path) -> None:
     async with cluster(tmp_path) as (pods, operator):
         await operator.in_sync()

@@ -113,12 +113,42 @@ def test_an_absent_spec_means_three_and_three() -> None:
         ),
         ({"sentinel": {"customConfig": ["down-after-milliseconds"]}}, "spec.sentinel.customConfig[0]"),
         ({"sentinel": {"customConfig": ["nosuch 1"]}}, "spec.sentinel.customConfig[0]"),
+        ({"sentinel": {"customConfig": ["quorum 2\nmyid 1"]}}, "spec.sentinel.customConfig[0]"),
+        ({"image": "Redis:7.0"}, "spec.image"),
+        ({"image": "redis:7.0:latest"}, "spec.image"),
+        ({"sentinel": {"image": "redis:"}}, "spec.sentinel.image"),
+        ({"resources": {"limits": {"memory": "-1Gi"}}}, "spec.resources.limits.memory"),
+        ({"sentinel": {"resources": {"requests": {"cpu": "some"}}}}, "spec.sentinel.resources.requests.cpu"),
+        (
+            {"resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "1Gi"}}},
+            "spec.resources.requests.memory",
+        ),
     ],
 )
 def test_a_bad_field_is_named_with_a_remedy(spec: dict[str, Any], field: str) -> None:
     (problem,) = validate(declared(**spec))
     assert problem.field == field
     assert len(problem.message.split()) > 3
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        *("redis", "redis:7.0", "redis:7.0-alpine", "library/redis:5.0.4-alpine", "valkey/valkey:8.0"),
+        *(
+            "registry.local:5000/a/b_c/redis:7",
+            f"redis@sha256:{'0' * 64}",
+            f"Host.local/redis:7@sha256:{'f' * 64}",
+        ),
+    ],
+)
+def test_an_image_as_registries_have_it_is_taken(image: str) -> None:
+    assert validate(declared(image=image)) == []
+
+
+def test_equal_requests_and_limits_are_taken_however_they_are_written() -> None:
+    resources = {"requests": {"memory": "1024Mi", "cpu": "0"}, "limits": {"memory": "1Gi"}}
+    assert validate(declared(resources=resources)) == []
 
 
 def test_a_name_that_is_too_long_is_refused() -> None:

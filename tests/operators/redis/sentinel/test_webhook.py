@@ -103,6 +103,34 @@ async def test_an_unknown_field_is_named_with_the_nearest_one_at_any_depth(
     assert told in verdict.warnings[0]
 
 
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        (
+            {"maxmemroy": "10mb"},
+            "spec.config.maxmemroy: Redis 7.0 has no such key; did you mean 'maxmemory'?",
+        ),
+        ({"Slave-Read-Onyl": "no"}, "did you mean 'replica-read-only'?"),
+        ({"maxmemory": "lots"}, "spec.config.maxmemory: 'lots' is not a number of bytes; write it as 100mb"),
+    ],
+)
+async def test_a_key_or_value_that_no_server_takes_is_named(config: dict[str, str], told: str) -> None:
+    verdict = await said(cluster(config=config))
+    assert isinstance(verdict, Allow)
+    (warning,) = verdict.warnings
+    assert told in warning
+
+
+async def test_keys_and_values_of_any_version_are_let_pass_without_a_word() -> None:
+    config = {
+        "maxmemory-clients": "5%",
+        "hash-max-ziplist-value": "64",
+        "io-threads": "2",
+        "locale-collate": "C",
+    }
+    assert await said(cluster(config=config)) == Allow()
+
+
 async def test_many_unknown_fields_are_counted_rather_than_listed() -> None:
     verdict = await said(cluster(**{f"nosuch{n}": n for n in range(20)}))
     assert len(verdict.warnings) == 7

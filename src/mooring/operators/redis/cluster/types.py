@@ -15,7 +15,7 @@ from mooring.kube.object import Object, Resource
 from mooring.kube.objects import apps, core, meta
 from mooring.kube.part import Part
 from mooring.kube.quantity import parse_quantity
-from mooring.runtime.crd import F, PrinterColumn, crd
+from mooring.runtime.crd import F, PrinterColumn, Scale, crd
 
 __all__ = [
     "AUTO",
@@ -246,6 +246,7 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
         PrinterColumn("Age", ".metadata.creationTimestamp", type="date"),
         PrinterColumn("Reason", ".status.reason", description="What is in the way", priority=1),
     ),
+    scale=Scale(".spec.replicas", ".status.replicas"),
     preserve_unknown=True,
 )
 class RedisCluster(Object, frozen=True, kw_only=True):

@@ -34,11 +34,14 @@ from mooring.operators.redis.sentinel.names import (
     ROLE,
     Names,
     cluster_of,
+    selector_of,
 )
-from mooring.operators.redis.sentinel.plan import held_back, next_step
+from mooring.operators.redis.sentinel.plan import ALL_DATA, held_back, next_step
 from mooring.operators.redis.sentinel.predecessor import Predecessor, made_by_another
 from mooring.operators.redis.sentinel.report import (
+    CREATING,
     Head,
+    Readiness,
     headed,
     legacy_head,
     pointed_anew,
@@ -99,6 +102,11 @@ class SentinelActor(Actor[RedisCluster]):
         self.listener = Listener(lambda key: self._wake(key), self._dial)
         self._repeats = Repeats(manager.clock)
         self._healthy = _gauge(manager)
+        self._lost = manager.metrics.gauge(
+            "redis_operator_controller_data_lost",
+            "How often this process saw a redis cluster come back without any of its data.",
+            ["namespace", "name"],
+        )
         self.related = (
             Related(core.Pod, _cluster_key, label_selector=MANAGED_SELECTOR),
             Related(core.PersistentVolumeClaim, _cluster_key, label_selector=MANAGED_SELECTOR),
@@ -216,7 +224,6 @@ class SentinelActor(Actor[RedisCluster]):
         self, ctx: Context[RedisCluster], look: Look, verdict: moves.Verdict, inputs: Inputs
     ) -> Outcome:
         ready = readiness(look)
-        ctx.ready(ready.ready, ready.reason, ready.message)
         self._healthy.labels(ctx.key.namespace, ctx.key.name).set(1.0 if ready.ready else 0.0)
         head = legacy_head(_status(ctx), spec_of(ctx.obj), look, verdict, ready)
         blocked = inputs.blocked
@@ -224,6 +231,9 @@ class SentinelActor(Actor[RedisCluster]):
             head = head._replace(
                 type="Failed", reason="Cluster failed", message=f"{blocked.reason}: {blocked.message}"
             )
+        if ready.ready and head == CREATING:  # a new cluster is ready when it is Healthy, in one write
+            ready = Readiness(False, "Creating", f"{ready.message}; the rest of the cluster is being made")
+        ctx.ready(ready.ready, ready.reason, ready.message)
         # What is shown only with the next wait would be announced twice.
         written = not isinstance(verdict, moves.Move) or isinstance(verdict, moves.Record | moves.Resize)
         self._show_head(ctx, head, announce=written)
@@ -242,7 +252,7 @@ class SentinelActor(Actor[RedisCluster]):
         if isinstance(move, moves.Record):
             ctx.show(_recorded(_status(ctx), move))
             if move.last_failover is not None:
-                ctx.events.normal(ctx.obj, "Failover", move.why)
+                self._announce_failover(ctx, move.last_failover, move.why)
             return ctx.act("Record", _nothing, message=move.why, record=True)
         if isinstance(move, moves.PublishPassword | moves.SwitchPassword):
             ctx.events.normal(ctx.obj, "PasswordChanged", move.why)
@@ -254,6 +264,13 @@ class SentinelActor(Actor[RedisCluster]):
             return ctx.act(move.name, self._database, ctx, move, inputs.found.kept, message=move.why)
         resize = isinstance(move, moves.Resize)
         return ctx.act(move.name, self._kubernetes, ctx, move, inputs, message=move.why, record=resize)
+
+    def _announce_failover(self, ctx: Context[RedisCluster], made: moves.LastFailover, why: str) -> None:
+        if made.loss_bound == ALL_DATA:
+            ctx.events.warning(ctx.obj, "DataLost", f"{why}; lost: {made.loss_bound}")
+            self._lost.labels(ctx.key.namespace, ctx.key.name).inc()
+        else:
+            ctx.events.normal(ctx.obj, "Failover", why)
 
     async def _database(self, ctx: Context[RedisCluster], move: moves.Move, kept: Kept) -> bool:
         """A step that does not get through is no failure of the cluster: the next look decides anew."""
@@ -404,7 +421,12 @@ class SentinelActor(Actor[RedisCluster]):
         self, ctx: Context[RedisCluster], status: RedisClusterStatus, names: Names
     ) -> RedisClusterStatus:
         service = ctx.children.find(core.Service, names.sentinel)
-        return replace(status, sentinel_ip=service.spec.cluster_ip if service and service.spec else None)
+        labels = selector_of(ctx.key.namespace, ctx.key.name, "redis")
+        return replace(
+            status,
+            sentinel_ip=service.spec.cluster_ip if service and service.spec else None,
+            selector=",".join(f"{key}={value}" for key, value in sorted(labels.items())),
+        )
 
     # --- who is told of what -------------------------------------------------------------------------------
 

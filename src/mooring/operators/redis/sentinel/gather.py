@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
@@ -113,7 +114,7 @@ class Gathering:
         blocked = blocked or trouble
         if blocked is not None and redis is None:
             return blocked
-        for secret in kept.keys:
+        for secret in (*kept.keys, kept.sentinel):
             secrets.add(secret)
         live = self._around.find(core.ConfigMap, names.live)
         text = (live.data or {}).get("live.conf") if live is not None else None
@@ -164,12 +165,13 @@ class Gathering:
         spec = spec_of(self._cluster)
         declared, trouble = self.declared_password()
         secret = self._around.find(core.Secret, names.password)
+        sentinel = (_secret_value(secret, "sentinel") if secret is not None else "") or os.urandom(16).hex()
         grace = float(60 if spec.password_grace_seconds is None else spec.password_grace_seconds)
         if secret is None:
-            return Kept(password=declared or ""), PasswordState(grace=grace), trouble
+            return Kept(password=declared or "", sentinel=sentinel), PasswordState(grace=grace), trouble
         have = secret.data or {}
         texts = {name: _secret_value(secret, name) for name in ("next", "previous") if name in have}
-        kept = Kept(password=_secret_value(secret, "password"), **texts)
+        kept = Kept(password=_secret_value(secret, "password"), sentinel=sentinel, **texts)
         target = kept.next if kept.next is not None else declared
         state = PasswordState(
             staged=kept.next is not None,

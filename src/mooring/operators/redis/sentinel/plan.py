@@ -41,8 +41,10 @@ from mooring.operators.redis.sentinel.topology import Member, Server
 from mooring.operators.redis.sentinel.unblock import with_way_out
 from mooring.operators.redis.versions import capabilities
 
-__all__ = ["Look", "Observed", "Recorded", "SetState", "Wanted", "held_back", "next_step"]
+__all__ = ["ALL_DATA", "Look", "Observed", "Recorded", "SetState", "Wanted", "held_back", "next_step"]
 
+ALL_DATA = "all data: no server or volume that held it is left"
+"""The bound of a loss when every server came back empty."""
 RETURN_WAIT = 1.0
 """Seconds a fail-over may wait for the dead master's own log, where that is allowed at all."""
 SENTINEL_PATIENCE = 3.0
@@ -471,6 +473,7 @@ def _after_total_loss(
         return _refuse(look, holders)
     if holders:
         return _succeed(look, lineage, incumbent=incumbent, heir=holders[0], why="it alone holds data")
+    gone = not ready or not look.wanted.persistence
     pool = ready or [entry for entry in look.answering if entry[0].pod.ordinal < look.wanted.size]
     if not pool:
         return Wait(reason="PodsStarting", message="no redis server answers yet", after=0.5)
@@ -479,13 +482,19 @@ def _after_total_loss(
         if look.wanted.persistence
         else "without persistence a restart is empty"
     )
-    return _succeed(look, lineage, incumbent=incumbent, heir=pool[0], why=why)
+    return _succeed(look, lineage, incumbent=incumbent, heir=pool[0], why=why, everything=gone)
 
 
 def _succeed(
-    look: Look, lineage: Lineage, *, incumbent: Standing, heir: tuple[Member, Server], why: str
+    look: Look,
+    lineage: Lineage,
+    *,
+    incumbent: Standing,
+    heir: tuple[Member, Server],
+    why: str,
+    everything: bool = False,
 ) -> Record:
-    """Record a master of our own choice; its promotion is the next step."""
+    """Record a master of our own choice; its promotion is the next step. ``everything``: the data is gone."""
     member, server = heir
     return Record(
         lineage=lineage.succeed(member.pod, replid=server.replid, sentinel_epoch=look.sentinel_epoch),
@@ -497,7 +506,7 @@ def _succeed(
             cause="MasterDied" if look.process_gone(incumbent) else "MasterUnreachable",
             choice=why,
             gap_seconds=_gap(look, incumbent.pod),
-            loss_bound=_loss(look, incumbent, heir),
+            loss_bound=ALL_DATA if everything else _loss(look, incumbent, heir),
         ),
         why=f"{member.name} becomes master: {why}",
     )
@@ -514,7 +523,7 @@ def _gap(look: Look, old: str) -> float:
 
 def _loss(look: Look, incumbent: Standing, heir: tuple[Member, Server]) -> str:
     if heir[0].name == incumbent.pod:
-        return "none but what its log had not reached the disk's cache"
+        return "only writes not yet flushed to its append-only file"
     return f"writes the old master acknowledged and {heir[0].name} had not received; none confirmed by WAIT"
 
 

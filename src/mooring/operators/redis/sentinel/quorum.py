@@ -11,6 +11,7 @@ from __future__ import annotations
 from mooring.operators.redis.dial import Address
 from mooring.operators.redis.sentinel.look import Look
 from mooring.operators.redis.sentinel.moves import (
+    DeletePod,
     Hasten,
     Monitor,
     TuneSentinel,
@@ -55,6 +56,8 @@ def repair(look: Look, member: Member, server: Server) -> Verdict | None:
     seen = [(one, one.sentinel) for one in look.watchers if one.sentinel is not None]
     if look.failing_over:
         return Wait(reason="SentinelFailover", message="the sentinels are changing the master", after=0.3)
+    if recreate := _unlock(look, seen=seen, right=right):
+        return recreate
     blank = [one for one, it in seen if it.master is None]
     wrong = [(one, it) for one, it in seen if it.master is not None and it.master != right]
     if wrong and (verdict := _point(look, wrong=wrong, seen=seen, right=right)) is not None:
@@ -80,6 +83,21 @@ def repair(look: Look, member: Member, server: Server) -> Verdict | None:
     return _complete(look, member, server, seen=seen)
 
 
+def _unlock(look: Look, *, seen: list[tuple[Watcher, Sentinel]], right: Address) -> DeletePod | None:
+    """Recreate a sentinel that does not take the cluster's key (the Secret was lost), if it can be spared."""
+    for one, it in seen:
+        able = [other.name for other, its in seen if other is not one and _able(its, right)]
+        if it.locked and (len(able) >= look.sentinel_count // 2 + 1 or not _able(it, right)):
+            return DeletePod(
+                component="sentinel",
+                pod=one.name,
+                uid=one.pod.uid,
+                version=one.pod.version,
+                why=f"{one.name} does not take the key of this cluster: its Secret was made again",
+            )
+    return None
+
+
 def _point(
     look: Look,
     *,
@@ -96,7 +114,13 @@ def _point(
             message=f"{len(wrong)} sentinels have not heard of the new master yet",
             after=0.5,
         )
-    return _monitor(look, [one for one, _ in wrong], right, why="they watch another master")
+    named = ", ".join(sorted({str(it.master) for _, it in wrong}))
+    return _monitor(
+        look,
+        [one for one, _ in wrong],
+        right,
+        why=f"they watch {named}, which is not the master of this cluster",
+    )
 
 
 def _monitor(look: Look, watchers: list[Watcher], right: Address, *, why: str) -> Monitor:
@@ -168,7 +192,8 @@ def _forget(
             and _knows(it, own=one.pod.ip, replicas=known, peers=peers)
         ]
         if len(able) >= look.sentinel_count // 2 + 1:
-            return _monitor(look, [pick], right, why="it knows addresses that no pod of this cluster has")
+            named = ", ".join(_ghosts(its, ours=ours, listed=listed, turned=turned, peers=all_peers))
+            return _monitor(look, [pick], right, why=f"it knows {named}, which no pod of this cluster has")
     if not haunted or len(seen) < look.sentinel_count:
         return None
     # The others of the last one tried: none could be spared.

@@ -34,6 +34,7 @@ from mooring.operators.redis.sentinel.types import (
 from mooring.runtime import rfc3339
 
 __all__ = [
+    "CREATING",
     "LEGACY",
     "Head",
     "Readiness",
@@ -88,6 +89,7 @@ def topology_status(status: RedisClusterStatus, look: Look, names: Names) -> Red
         status,
         nodes=sorted(nodes, key=_by_ordinal),
         sentinels=sorted(sentinels, key=_by_ordinal),
+        size=len(look.topology.members),
         master=lineage.master.pod if lineage and leads else None,
         master_ip=leader.ip if leader is not None and leads else None,
         replicas=[one.pod for one in lineage.members if one.pod != lineage.master.pod] if lineage else None,
@@ -240,8 +242,30 @@ def legacy_head(
     gone = len(look.answering) < look.wanted.size or len(look.watchers) < look.wanted.sentinels
     growing = newest is not None and newest.type == "Scaling" and newest.message.endswith(_ends(look))
     if (gone or not ready.ready) and not growing:
-        return RESTARTING
+        # What began it stays said while pods come back one after the other.
+        begun = newest is not None and newest.message.startswith(RESTARTING.message)
+        return newest if newest is not None and begun else _restarting(look, ready)
     return newest or CREATING
+
+
+def _restarting(look: Look, ready: Readiness) -> Head:
+    """UCloud's words, and what really happened."""
+    members, watchers = look.topology.members, look.topology.watchers
+    silent = [(one.pod, one.error) for one in members if one.server is None]
+    silent += [(one.pod, one.error) for one in watchers if one.sentinel is None]
+    causes = [
+        f"{pod.name}: {pod.trouble_message or error or 'does not answer'}".rstrip(".")
+        for pod, error in silent
+    ]
+    causes += [
+        f"{wanted - there} of {wanted} {component} pods missing"
+        for component, there, wanted in (
+            ("redis", len(members), look.wanted.size),
+            ("sentinel", len(watchers), look.wanted.sentinels),
+        )
+        if there < wanted
+    ]
+    return RESTARTING._replace(message=f"{RESTARTING.message} ({'; '.join(causes[:3]) or ready.message})")
 
 
 def _newest(status: RedisClusterStatus) -> Head | None:

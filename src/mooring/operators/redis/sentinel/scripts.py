@@ -38,6 +38,8 @@ if [ -n "${CLUSTER_UID:-}" ] && [ "$(cat "$data/.mooring-cluster" 2>/dev/null ||
   for one in "$data"/*.rdb "$data"/*.aof "$data"/appendonlydir; do
     [ ! -e "$one" ] || { mkdir -p "$kept" && cp -al "$one" "$kept/"; } 2>/dev/null || true
   done
+  # The newest two stay: each holds as much as the data did when it was made.
+  ls -d "$data"/kept-[0-9]* 2>/dev/null | sort -r | tail -n +3 | while IFS= read -r old; do rm -rf "$old"; done
   printf '%s' "$CLUSTER_UID" >"$data/.mooring-cluster"
 fi
 {
@@ -98,6 +100,18 @@ if [ ! -s "$conf" ]; then
     echo
     printf 'sentinel myid %s\n' "$id"
     [ -z "${POD_IP:-}" ] || printf 'sentinel announce-ip %s\n' "$POD_IP"
+    # Clients may ask and subscribe without a password. What a sentinel watches is changed by the operator and by its
+    # peers alone: a greeting that anybody could publish would send the servers' password to any address.
+    key=$(cat "$home/auth/sentinel" 2>/dev/null || true)
+    case $(redis-server --version) in *v=[1-6].*) key= ;; esac
+    if [ -n "$key" ]; then
+      printf 'user default on nopass ~* &* +@all'
+      printf ' -%s' publish acl shutdown 'client|kill' 'client|pause' 'client|unpause'
+      printf ' -sentinel|%s' monitor remove set reset config debug flushconfig simulate-failure pending-scripts \
+        is-master-down-by-addr
+      printf '\nuser mooring on >%s ~* &* +@all\n' "$key"
+      printf 'sentinel sentinel-user mooring\nsentinel sentinel-pass %s\n' "$key"
+    fi
   } >"$conf.new"
   mv "$conf.new" "$conf"
 fi

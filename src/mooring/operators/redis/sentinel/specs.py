@@ -204,6 +204,7 @@ class Specs:
         entries = {
             "exporter.json": _json({"redis://localhost:6379": kept.password}),
             **{str(label): text for label, text in kept.named().items()},
+            **({"sentinel": kept.sentinel} if kept.sentinel else {}),
         }
         return core.Secret(
             metadata=self._meta(self.names.password, "redis"),
@@ -419,15 +420,7 @@ class Specs:
         volumes = [
             config_volume("conf", self.redis_config().metadata.name or ""),
             config_volume("live", self.names.live),
-            core.Volume(
-                name="auth",
-                secret=core.SecretVolumeSource(
-                    secret_name=self.names.password,
-                    items=[core.KeyToPath(key=key, path=key) for key in ("password", "exporter.json")],
-                    optional=True,
-                    default_mode=READ_ONLY,
-                ),
-            ),
+            self._auth_volume("password", "exporter.json"),
             memory_volume(),
         ]
         if not self.claimed:
@@ -445,6 +438,18 @@ class Specs:
                 automount_service_account_token=False,
                 containers=containers,
                 volumes=volumes,
+            ),
+        )
+
+    def _auth_volume(self, *keys: str) -> core.Volume:
+        """These entries of the cluster's Secret, as files."""
+        return core.Volume(
+            name="auth",
+            secret=core.SecretVolumeSource(
+                secret_name=self.names.password,
+                items=[core.KeyToPath(key=key, path=key) for key in keys],
+                optional=True,
+                default_mode=READ_ONLY,
             ),
         )
 
@@ -500,6 +505,7 @@ class Specs:
         sentinel = self._sentinel
         mounts = [
             core.VolumeMount(name="conf", mount_path="/mooring/conf", read_only=True),
+            core.VolumeMount(name="auth", mount_path="/mooring/auth", read_only=True),
             core.VolumeMount(name="run", mount_path="/mooring/run"),
         ]
         container = core.Container(
@@ -544,6 +550,7 @@ class Specs:
                 containers=[container],
                 volumes=[
                     config_volume("conf", self.sentinel_config().metadata.name or ""),
+                    self._auth_volume("sentinel"),
                     memory_volume(),
                 ],
             ),

@@ -39,7 +39,7 @@ from mooring.operators.redis.sentinel.moves import (
     Target,
     TuneSentinel,
 )
-from mooring.operators.redis.sentinel.topology import GATE, MASTER_NAME, Server, read_server
+from mooring.operators.redis.sentinel.topology import GATE, MASTER_NAME, Server, read_server, sentinel_user
 from mooring.operators.redis.versions import capabilities
 
 __all__ = ["Done", "StepFailed", "Steps", "gate_arguments", "is_database_move"]
@@ -194,7 +194,7 @@ class Steps:
         refusals = []
         for target in sentinels:
             try:
-                async with self._dial.link(target.address) as link:
+                async with self._sentinel(target) as link:
                     await link.call("SENTINEL", "FAILOVER", self._master_name)
                     return
             except Refused as error:
@@ -268,12 +268,12 @@ class Steps:
         """REMOVE on all, then MONITOR and SET on all: no old master is left to be told around."""
 
         async def forget(target: Target) -> None:
-            async with self._dial.link(target.address) as link:
+            async with self._sentinel(target) as link:
                 with contextlib.suppress(Refused):
                     await link.call("SENTINEL", "REMOVE", self._master_name)
 
         async def point(target: Target) -> None:
-            async with self._dial.link(target.address) as link:
+            async with self._sentinel(target) as link:
                 name, master = self._master_name, move.master
                 with contextlib.suppress(Refused):  # a second try finds it monitored already
                     await link.call("SENTINEL", "MONITOR", name, master.ip, master.port, move.quorum)
@@ -304,7 +304,7 @@ class Steps:
                 for peer, text in greetings.items()
                 if peer != target and (peer in move.sentinels or target in move.sentinels)
             ]
-            async with self._dial.link(target.address) as link:
+            async with self._sentinel(target) as link:
                 await link.pipeline(heard)
 
         with contextlib.suppress(DialError, StepFailed):
@@ -312,7 +312,7 @@ class Steps:
 
     async def tune(self, move: TuneSentinel) -> Done:
         """SENTINEL SET of what differs."""
-        async with self._dial.link(move.sentinel.address) as link:
+        async with self._sentinel(move.sentinel) as link:
             await self._tune(link, dict(move.settings))
         return Done()
 
@@ -321,7 +321,7 @@ class Steps:
         periods = [word for period in move.periods.items() for word in period]
 
         async def one(target: Target) -> None:
-            async with self._dial.link(target.address) as link:
+            async with self._sentinel(target) as link:
                 await link.call("SENTINEL", "DEBUG", *periods)
 
         await self._each(move.sentinels, one)
@@ -399,7 +399,7 @@ class Steps:
 
     async def _tell(self, sentinels: tuple[Target, ...], text: str) -> None:
         async def one(target: Target) -> None:
-            async with self._dial.link(target.address) as link:
+            async with self._sentinel(target) as link:
                 await self._tune(link, {"auth-pass": text})
 
         await self._each(sentinels, one)
@@ -422,7 +422,10 @@ class Steps:
                         wanted=move.value, state="NeedsRestart", restart=True, effective=move.previous
                     )
                 return ConfigResult(
-                    wanted=move.value, state="Rejected", message=error.reply, previous=move.previous
+                    wanted=move.value,
+                    state="Rejected",
+                    message=f"the server refused {move.value!r}: {error.reply}; correct or remove it in spec.config",
+                    previous=move.previous,
                 )
             answer: Any = await link.call("CONFIG", "GET", move.key)
         words = (
@@ -444,6 +447,9 @@ class Steps:
 
     def _data(self, target: Target) -> contextlib.AbstractAsyncContextManager[Link]:
         return self._dial.link(target.address, password=self._kept.keys)
+
+    def _sentinel(self, target: Target) -> contextlib.AbstractAsyncContextManager[Link]:
+        return self._dial.link(target.address, user=sentinel_user(self._kept))
 
     async def _server(self, target: Target) -> Server:
         async with self._data(target) as link:

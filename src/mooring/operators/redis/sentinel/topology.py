@@ -12,7 +12,7 @@ from typing import Any
 
 from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
 from mooring.operators.redis.info import keys_of, pairs, parse_info
-from mooring.operators.redis.passwords import ASKED, Auth, Kept, told_auth
+from mooring.operators.redis.passwords import ASKED, SENTINEL_USER, Auth, Kept, told_auth
 from mooring.operators.redis.pods import Pod
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Topology",
     "Watcher",
     "read_topology",
+    "sentinel_user",
 ]
 
 GATE = Address("192.0.2.1", 6379)
@@ -126,6 +127,8 @@ class Sentinel:
     quorum_ok: bool = False
     periods: Mapping[str, int] = field(default_factory=dict)
     """Milliseconds between its questions, greetings ... by their names; empty where it cannot be told (before 7.0)."""
+    locked: bool = False
+    """It does not take the cluster's key: it may be asked, not changed."""
     other_masters: tuple[str, ...] = ()
     """Names of further masters it monitors; not ours, left alone."""
 
@@ -196,7 +199,9 @@ async def read_topology(
     """Ask every pod that has an address, all at once; ``keys`` are the configuration keys to read."""
     members, watchers = await asyncio.gather(
         asyncio.gather(*(_member(dial, pod, kept=kept or Kept(), keys=keys) for pod in redis)),
-        asyncio.gather(*(_watcher(dial, pod, master_name=master_name) for pod in sentinels)),
+        asyncio.gather(
+            *(_watcher(dial, pod, kept=kept or Kept(), master_name=master_name) for pod in sentinels)
+        ),
     )
     return Topology(
         members=tuple(sorted(members, key=lambda member: member.pod.ordinal)),
@@ -214,14 +219,19 @@ async def _member(dial: Dial, pod: Pod, *, kept: Kept, keys: Sequence[str]) -> M
         return Member(pod=pod, error=str(error))
 
 
-async def _watcher(dial: Dial, pod: Pod, *, master_name: str) -> Watcher:
+async def _watcher(dial: Dial, pod: Pod, *, kept: Kept, master_name: str) -> Watcher:
     if not pod.ip or not pod.running:
         return Watcher(pod=pod, error=pod.trouble or "the container is not running")
     try:
-        async with dial.link(Address(pod.ip, SENTINEL_PORT)) as link:
+        async with dial.link(Address(pod.ip, SENTINEL_PORT), user=sentinel_user(kept)) as link:
             return Watcher(pod=pod, sentinel=await read_sentinel(link, master_name=master_name))
     except DialError as error:
         return Watcher(pod=pod, error=str(error))
+
+
+def sentinel_user(kept: Kept) -> tuple[str, str] | None:
+    """What the operator shows a sentinel; None where the cluster has no key yet."""
+    return (SENTINEL_USER, kept.sentinel) if kept.sentinel else None
 
 
 async def read_server(link: Link, *, keys: Sequence[str] = (), kept: Kept | None = None) -> Server:
@@ -319,6 +329,7 @@ async def read_sentinel(link: Link, *, master_name: str = MASTER_NAME) -> Sentin
         if isinstance(timers, Refused)
         else {name.lower(): _int(value) for name, value in pairs(timers).items()},
         other_masters=tuple(str(master.get("name")) for master in known if master is not ours),
+        locked=isinstance(timers, Refused) and timers.reply.startswith("NOPERM"),
     )
     if ours is None:
         return base
@@ -327,6 +338,7 @@ async def read_sentinel(link: Link, *, master_name: str = MASTER_NAME) -> Sentin
         version=base.version,
         periods=base.periods,
         other_masters=base.other_masters,
+        locked=base.locked,
         master=Address(ours.get("ip", ""), _int(ours.get("port"))),
         flags=_flags(ours),
         epoch=_int(ours.get("config-epoch")),

@@ -18,9 +18,10 @@ from mooring.kube.object import Object, Resource
 from mooring.kube.objects import core
 from mooring.kube.part import Part
 from mooring.operators.redis.parameters import canonical, classify
+from mooring.operators.redis.resources import resource_faults
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.moves import ConfigResult, LastFailover, Operation, PasswordChange, Roll
-from mooring.runtime.crd import F, PrinterColumn, Rule, at_most_one_of, crd, rules
+from mooring.runtime.crd import F, PrinterColumn, Rule, Scale, at_most_one_of, crd, rules
 
 __all__ = [
     "DISCARD_ANNOTATION",
@@ -239,6 +240,8 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
     config: Annotated[dict[str, ConfigResult] | None, F("What became of each key of spec.config.")] = None
     password: Annotated[PasswordChange | None, F("A change of the password under way.")] = None
     rolls: Annotated[dict[str, Roll] | None, F("Roll-outs under way or stopped, by component.")] = None
+    size: Annotated[int | None, F("Redis pods there are.")] = None
+    selector: Annotated[str | None, F("Label selector of the redis pods.")] = None
     quarantined: Annotated[list[str] | None, F("Claims whose foreign data is kept from being replaced.")] = (
         None
     )
@@ -251,9 +254,14 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
         ),
         PrinterColumn("Status", ".status.conditions[].type", description="The status of Redis Cluster"),
         PrinterColumn("Age", ".metadata.creationTimestamp", type="date"),
+        PrinterColumn(
+            "Reason",
+            '.status.conditions[?(@.type=="Progressing")].reason',
+            description="What is under way or in the way; InSync at rest",
+        ),
         PrinterColumn("Master", ".status.master", description="Pod of the master", priority=1),
-        PrinterColumn("Operation", ".status.operation.kind", description="What is being done", priority=1),
     ),
+    scale=Scale(".spec.size", ".status.size", ".status.selector"),
     rules=(
         Rule(
             f"size(self.metadata.name) <= {NAME_LIMIT}",
@@ -305,7 +313,12 @@ class Problem:
         return f"{self.field}: {self.message}"
 
 
-_IMAGE: Final = re.compile(r"^\S+$")
+_IMAGE: Final = re.compile(
+    r"([\w.-]+(:\d+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
+    r"(:\w[\w.-]{0,127})?(@sha256:[0-9a-f]{64})?",
+    re.ASCII,
+)
+"""A registry with a port, the name in small letters, one tag, a digest."""
 _SENTINEL_PARAMETERS: Final = frozenset(
     [
         "down-after-milliseconds",
@@ -357,6 +370,11 @@ def validate(cluster: RedisCluster) -> list[Problem]:
             Problem(field="spec.passwordSecret", message="spec.password is set too; remove one of them")
         )
     found += _images(spec, sentinel)
+    for where, resources in (
+        ("spec.resources", spec.resources),
+        ("spec.sentinel.resources", sentinel.resources),
+    ):
+        found += [Problem(field=at, message=why) for at, why in resource_faults(where, resources)]
     found += _storage(spec.storage)
     found += _sentinel_config(sentinel)
     return found
@@ -365,9 +383,12 @@ def validate(cluster: RedisCluster) -> list[Problem]:
 def _images(spec: RedisClusterSpec, sentinel: SentinelSettings) -> list[Problem]:
     exporter = spec.exporter or RedisExporter()
     found = [
-        Problem(field=where, message=f"{image!r} is not an image reference; write name:tag")
+        Problem(
+            field=where,
+            message=f"{image!r} is not an image reference; write name:tag, the name in small letters",
+        )
         for where, image in (("spec.image", spec.image), ("spec.sentinel.image", sentinel.image))
-        if image and not _IMAGE.match(image)
+        if image and not _IMAGE.fullmatch(image)
     ]
     if exporter.enabled and not exporter.image:
         found.append(
@@ -413,7 +434,14 @@ def _sentinel_config(sentinel: SentinelSettings) -> list[Problem]:
     for at, line in enumerate(sentinel.custom_config or ()):
         name, _, value = line.strip().partition(" ")
         where = f"spec.sentinel.customConfig[{at}]"
-        if not value.strip():
+        if any(ord(one) < 32 or ord(one) == 127 for one in line.strip()):
+            found.append(
+                Problem(
+                    field=where,
+                    message=f"{line!r} holds a line break or another control character; one entry per parameter",
+                )
+            )
+        elif not value.strip():
             found.append(Problem(field=where, message=f'{line!r} has no value; write "parameter value"'))
         elif name not in _SENTINEL_PARAMETERS:
             found.append(

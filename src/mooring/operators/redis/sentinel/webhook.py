@@ -15,6 +15,8 @@ from mooring.cache import Clock
 from mooring.kube import Client, DecodeError, KubeError, NotFound
 from mooring.kube.object import decode
 from mooring.kube.objects.coordination import Lease
+from mooring.operators.redis.keys import nearest
+from mooring.operators.redis.parameters import implausible
 from mooring.operators.redis.scoped import SCOPE_ANNOTATION
 from mooring.operators.redis.sentinel.actor import NAME
 from mooring.operators.redis.sentinel.types import (
@@ -71,6 +73,7 @@ class RedisClusterReview:
             f"spec.config.{key}: the operator decides this one; the value is not used, remove it"
             for key in forbidden_keys(_texts(spec.get("config")))
         ]
+        said += _doubtful_keys(_texts(spec.get("config")))
         if made := [problem for problem in present if problem not in known]:
             message = "; ".join(str(problem) for problem in made)
             return Refuse(message, tuple((problem.field, problem.message) for problem in made), tuple(said))
@@ -126,6 +129,17 @@ def _unknown(spec: Mapping[str, Any]) -> list[str]:
     found = unknown_fields(RedisClusterSpec, spec, path="spec")
     said = [f"{one}; it has no effect" for one in found[:NAMED]]
     return [*said, f"and {len(found) - NAMED} more unknown fields"] if len(found) > NAMED else said
+
+
+def _doubtful_keys(config: Mapping[str, str]) -> list[str]:
+    """Keys and values that a server will probably refuse."""
+    said = []
+    for key, value in config.items():
+        if near := nearest(key):
+            said.append(f"spec.config.{key}: Redis 7.0 has no such key; did you mean {near!r}?")
+        elif why := implausible(key, value):
+            said.append(f"spec.config.{key}: {why}")
+    return [*said[:NAMED], f"and {len(said) - NAMED} more"] if len(said) > NAMED else said
 
 
 def _problems(raw: Mapping[str, Any]) -> list[Problem]:
