@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from mooring.kube.transport import Response, StreamResponse, Transport
-from mooring.local.api import ApiServer
+from mooring.local.api import ApiServer, User
 
 Json = Any
 
@@ -102,6 +102,20 @@ async def url(server: ApiServer) -> str:
 async def api(server: ApiServer) -> Client:
     """A client of the server, as the administrator."""
     return Client(server.transport())
+
+
+async def reader(api: Client, server: ApiServer, name: str = "ann") -> Client:
+    """A client of a user who may read everything, and is no administrator."""
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}
+    await api.create(
+        "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+        {
+            "metadata": {"name": f"view-{name}"},
+            "roleRef": role,
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}],
+        },
+    )
+    return Client(server.transport(user=User(name, groups=("system:authenticated",))))
 
 
 def config_map(name: str = "a", **data: str) -> Json:

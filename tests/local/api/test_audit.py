@@ -15,6 +15,7 @@ from tests.local.api.conftest import CM, Client, config_map, lines
 
 from mooring.local.api import ApiServer, User
 from mooring.local.api import server as servers
+from mooring.local.api.access.authentication import ADMIN
 from mooring.local.api.audit import AuditLog, Policy, PolicyError
 
 Json = Any
@@ -191,7 +192,30 @@ async def test_too_many_requests_at_once_are_told_to_come_back(
     assert (await ann.send("GET", "/version")).status == 200
 
 
-async def _hold(server: ApiServer, held: asyncio.Event) -> Any:
+async def test_one_user_does_not_take_the_place_of_others(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "IN_FLIGHT_PER_USER", 2)
+    held = asyncio.Event()
+    accounts = [
+        User(f"system:serviceaccount:shop:{name}", groups=("system:authenticated",)) for name in "abc"
+    ]
+    waiting = [asyncio.create_task(_hold(server, held, user)) for user in accounts[:2]]
+    async with asyncio.timeout(5):
+        while server._in_flight < 2:
+            await asyncio.sleep(0)
+
+    assert (await Client(server.transport(user=accounts[2])).send("GET", "/version")).status == 429
+    other = User("system:serviceaccount:shopping:a", groups=("system:authenticated",))
+    assert (await Client(server.transport(user=other)).send("GET", "/version")).status == 200
+    assert (await Client(server.transport(user=ANN)).send("GET", "/version")).status == 200
+    held.set()
+    await asyncio.gather(*waiting)
+    assert (await Client(server.transport(user=accounts[2])).send("GET", "/version")).status == 200
+    assert not server._busy
+
+
+async def _hold(server: ApiServer, held: asyncio.Event, user: User = ADMIN) -> Any:
     """Send a request whose body does not end before the event is set."""
     name = base64.b32encode(id(asyncio.current_task()).to_bytes(8)).decode().strip("=").lower()
 
@@ -199,8 +223,9 @@ async def _hold(server: ApiServer, held: asyncio.Event) -> Any:
         await held.wait()
         return msgspec.json.encode(config_map(name))
 
-    transport = server.transport()
-    request = transport._request("POST", CM, None, b"", {"Content-Type": "application/json"})
+    transport = server.transport(user=user)
+    path = CM if user is ADMIN else "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    request = transport._request("POST", path, None, b"", {"Content-Type": "application/json"})
     request.read_body = body
     return await server.handle(request)
 

@@ -7,7 +7,7 @@ import itertools
 
 import msgspec
 import pytest
-from tests.local.api.conftest import CM, CRDS, WIDGETS, Client, config_map, definition, lines
+from tests.local.api.conftest import CM, CRDS, WIDGETS, Client, config_map, definition, lines, reader
 
 from mooring.local.api import ApiServer, reads
 
@@ -121,11 +121,14 @@ async def test_watches_are_counted_and_bounded(
     api: Client, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reads, "WATCH_LIMIT", 1)
+    ann = await reader(api, server)
     await api.create(CM, config_map())
     async with lines(api.stream(CM, watch="1")) as events:
         await anext(events)
-        status = await api.refused(429, "GET", CM, watch="1")
+        status = await ann.refused(429, "GET", CM, watch="1")
         assert status["reason"] == "TooManyRequests"
+        async with lines(api.stream(CM, watch="1")) as others:
+            assert (await anext(others))["type"] == "ADDED"
     assert server.cluster.watchers == 0
 
 
