@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from mooring.kube.transport import Response, StreamResponse, Transport
-from mooring.local.api import ApiServer
+from mooring.local.api import ApiServer, User
 
 Json = Any
 
@@ -104,13 +104,18 @@ async def api(server: ApiServer) -> Client:
     return Client(server.transport())
 
 
-async def allow(api: Client, *users: str) -> None:
-    """Let users do everything, as a role allows it and no group."""
-    api_group = "rbac.authorization.k8s.io"
-    role = {"apiGroup": api_group, "kind": "ClusterRole", "name": "cluster-admin"}
-    subjects = [{"apiGroup": api_group, "kind": "User", "name": user} for user in users]
-    binding = {"metadata": {"name": "-".join(users)}, "roleRef": role, "subjects": subjects}
-    await api.create(f"/apis/{api_group}/v1/clusterrolebindings", binding)
+async def reader(api: Client, server: ApiServer, name: str = "ann") -> Client:
+    """A client of a user who may read everything, and is no administrator."""
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}
+    await api.create(
+        "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+        {
+            "metadata": {"name": f"view-{name}"},
+            "roleRef": role,
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}],
+        },
+    )
+    return Client(server.transport(user=User(name, groups=("system:authenticated",))))
 
 
 def config_map(name: str = "a", **data: str) -> Json:

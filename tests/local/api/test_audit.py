@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.local.api.conftest import CM, Client, allow, config_map, lines
+from tests.local.api.conftest import CM, Client, config_map, lines
 
 from mooring.local.api import ApiServer, User
 from mooring.local.api import server as servers
@@ -192,24 +192,27 @@ async def test_too_many_requests_at_once_are_told_to_come_back(
     assert (await ann.send("GET", "/version")).status == 200
 
 
-async def test_one_user_cannot_take_the_place_of_all(
+async def test_one_user_does_not_take_the_place_of_others(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(servers, "USER_IN_FLIGHT_LIMIT", 1)
+    monkeypatch.setattr(servers, "IN_FLIGHT_PER_USER", 2)
     held = asyncio.Event()
-    bob = User("bob", groups=("system:authenticated",))
-    await allow(Client(server.transport()), "ann")
-    waiting = asyncio.create_task(_hold(server, held, user=ANN))
+    accounts = [
+        User(f"system:serviceaccount:shop:{name}", groups=("system:authenticated",)) for name in "abc"
+    ]
+    waiting = [asyncio.create_task(_hold(server, held, user)) for user in accounts[:2]]
     async with asyncio.timeout(5):
-        while not server._in_flight_of["ann"]:
+        while server._in_flight < 2:
             await asyncio.sleep(0)
 
-    assert (await Client(server.transport(user=ANN)).send("GET", "/version")).status == 429
-    assert (await Client(server.transport(user=bob)).send("GET", "/version")).status == 200
-    held.set()
-    assert (await waiting).status == 201
+    assert (await Client(server.transport(user=accounts[2])).send("GET", "/version")).status == 429
+    other = User("system:serviceaccount:shopping:a", groups=("system:authenticated",))
+    assert (await Client(server.transport(user=other)).send("GET", "/version")).status == 200
     assert (await Client(server.transport(user=ANN)).send("GET", "/version")).status == 200
-    assert not server._in_flight_of
+    held.set()
+    await asyncio.gather(*waiting)
+    assert (await Client(server.transport(user=accounts[2])).send("GET", "/version")).status == 200
+    assert not server._busy
 
 
 async def _hold(server: ApiServer, held: asyncio.Event, user: User = ADMIN) -> Any:
@@ -221,7 +224,8 @@ async def _hold(server: ApiServer, held: asyncio.Event, user: User = ADMIN) -> A
         return msgspec.json.encode(config_map(name))
 
     transport = server.transport(user=user)
-    request = transport._request("POST", CM, None, b"", {"Content-Type": "application/json"})
+    path = CM if user is ADMIN else "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    request = transport._request("POST", path, None, b"", {"Content-Type": "application/json"})
     request.read_body = body
     return await server.handle(request)
 

@@ -42,7 +42,10 @@ def took(work: Callable[[], object]) -> float:
 def test_yaml_nested_deeply_is_refused_before_it_is_built(text: str) -> None:
     code = f"from mooring.local.api import codec; codec.decode(({text}).encode(), 'application/yaml')"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (found.returncode, found.stderr.splitlines()[-1]) == (1, "ValueError: yaml: exceeded max depth of 200")
+    assert (found.returncode, found.stderr.splitlines()[-1]) == (
+        1,
+        "ValueError: yaml: exceeded max depth of 200",
+    )
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "application/yaml"])
@@ -76,9 +79,7 @@ async def test_a_nested_custom_resource_is_refused_or_can_be_read(api: Client) -
         status = await api.refused(400, "POST", WIDGETS, deeper)
         assert "exceeded max depth of 200" in status["message"]
     move = [{"op": "copy", "from": "/spec", "path": "/spec/a/a/a/b"}]
-    status = await api.refused(
-        400, "PATCH", f"{WIDGETS}/w", move, content_type="application/json-patch+json"
-    )
+    status = await api.refused(400, "PATCH", f"{WIDGETS}/w", move, content_type="application/json-patch+json")
     assert status["message"] == "the patched document exceeded max depth of 200"
 
 
@@ -118,7 +119,7 @@ def test_yaml_that_contains_itself_is_refused() -> None:
 def test_a_list_or_an_object_is_no_yaml_key() -> None:
     text = "x"
     for _ in range(60):
-        text = f"{{? {text} : \"'\"}}"
+        text = f'{{? {text} : "\'"}}'
 
     def refused() -> None:
         with pytest.raises(ValueError, match="invalid map key"):
@@ -128,7 +129,11 @@ def test_a_list_or_an_object_is_no_yaml_key() -> None:
 
 
 def test_yaml_numbers_of_base_60_are_text() -> None:
-    assert codec.decode(b"a: 1:30\nb: 1:30.5\nc: 90", "application/yaml") == {"a": "1:30", "b": "1:30.5", "c": 90}
+    assert codec.decode(b"a: 1:30\nb: 1:30.5\nc: 90", "application/yaml") == {
+        "a": "1:30",
+        "b": "1:30.5",
+        "c": 90,
+    }
     assert took(lambda: codec.decode(b"a: 1" + b":1" * 500_000, "application/yaml")) < SOON
 
 

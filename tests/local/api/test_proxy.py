@@ -6,6 +6,8 @@ import asyncio
 import gc
 import gzip
 import socket
+import time
+import tracemalloc
 import zlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
@@ -49,6 +51,10 @@ class Pod:
     asked: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.path.endswith("/large-page"):
+            encoding = request.query.get("encoding", "")
+            headers = {"Content-Type": "text/html", **({"Content-Encoding": encoding} if encoding else {})}
+            return web.Response(body=_PACK[encoding](LARGE), headers=headers)
         if request.path.endswith("page"):
             encoding = request.query.get("encoding", "")
             body = _PACK[encoding](PAGE)
@@ -112,6 +118,9 @@ class Pod:
         finally:
             self.left.set()
         return response
+
+
+LARGE = b'<a href="/x">' + b" " * (2 * links.LARGEST_PAGE)
 
 
 def _deflated(body: bytes) -> bytes:
@@ -362,6 +371,35 @@ async def test_links_of_pages_lead_through_the_proxy(served: Pod, url: str, enco
     ):
         body = await answer.read()
     assert _UNPACK[encoding](body) == SEEN
+
+
+@pytest.mark.parametrize("encoding", ["", "gzip", "deflate"])
+async def test_a_large_page_goes_through_as_it_is(served: Pod, url: str, encoding: str) -> None:
+    headers = {"Authorization": "Bearer t"}
+    async with (
+        aiohttp.ClientSession(headers=headers, auto_decompress=False) as client,
+        client.get(f"{url}{PROXY}/large-page", params={"encoding": encoding}) as answer,
+    ):
+        body = await answer.read()
+    assert _UNPACK[encoding](body) == LARGE
+
+
+def test_a_page_is_unpacked_no_further_than_it_is_used() -> None:
+    place = Place("/proxy", ("10.1.1.1", "localhost:8001"))
+    packed = gzip.compress(bytes(200 << 20), compresslevel=1)[: links.LARGEST_PAGE]
+    tracemalloc.start()
+    assert links.recoded(packed, "gzip", place) is None
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8 << 20
+
+
+@pytest.mark.parametrize("piece", [b"<a ", b'<a href="', b"<!--", b"</a ", b"&", b"<a '"])
+def test_pages_take_the_time_of_their_length(piece: bytes) -> None:
+    place = Place("/proxy", ("10.1.1.1", "localhost:8001"))
+    began = time.process_time()
+    links.rewritten_page(piece * (150_000 // len(piece)), place)
+    assert time.process_time() - began < 5
 
 
 def test_scripts_and_what_is_no_page_stay_as_they_are() -> None:

@@ -7,6 +7,7 @@ import gzip
 import io
 import socket
 import ssl
+import zlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
-from tests.local.api.conftest import CM, Client, config_map
+from tests.local.api.conftest import CM, Client, config_map, reader
 
 from mooring.local.api import ApiServer, User, reads
 from mooring.local.api import server as server_module
@@ -116,6 +117,94 @@ async def test_a_body_that_is_too_large_is_413(https: Https) -> None:
     assert (status, body["reason"]) == (413, "RequestEntityTooLarge")
     client = Client(https.server.transport())
     assert (await client.refused(413, "POST", CM, big))["reason"] == "RequestEntityTooLarge"
+
+
+@pytest.mark.parametrize("token", ["", TOKEN])
+async def test_a_packed_body_is_refused_and_never_unpacked(
+    https: Https, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = gzip.compress(b"{" + b" " * BODY_LIMIT + b"}")
+    unpacked = []
+    monkeypatch.setattr(zlib, "decompressobj", lambda *args, **kwargs: unpacked.append(args))
+    answer = await https.send(
+        "POST", CM, token=token, data=packed, Content_Type="application/json", Content_Encoding="gzip"
+    )
+    assert answer[0] == (415 if token else 403)
+    assert not token or answer[2]["message"].startswith("Content-Encoding gzip is not supported")
+    assert not unpacked
+
+
+async def test_what_is_refused_unread_is_not_read_to_its_end(https: Https) -> None:
+    head = (
+        b"POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: x\r\nContent-Length: 3000000\r\n\r\n"
+    )
+    reader, writer = await asyncio.open_connection("127.0.0.1", https.port, ssl=https.context)
+    writer.write(head + b"{")
+    async with asyncio.timeout(10):
+        answer = await reader.read()  # to the end of the connection
+    assert answer.startswith(b"HTTP/1.1 403 ")
+    assert b"Connection: close" in answer
+    writer.close()
+
+
+async def test_a_body_that_does_not_come_is_given_up(https: Https, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "_BODY_SECONDS", 0.1)
+    head = f"POST {CM} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 100\r\n\r\n"
+    answer = await raw(https, head.encode() + b"{")
+    assert b" 504 " in answer.splitlines()[0]
+    assert b"the body did not arrive within 0.1 s" in answer
+
+
+async def test_a_half_request_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "_IDLE_SECONDS", 0.1)
+    async with ApiServer.in_memory() as server:
+        sock = socket.create_server(("127.0.0.1", 0))
+        await server.serve(sock, None)
+        reader, writer = await asyncio.open_connection(*sock.getsockname())
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n")
+        async with asyncio.timeout(10):
+            assert await reader.read() == b""
+        writer.close()
+
+
+async def test_one_user_holds_so_many_streams_and_no_more(
+    https: Https, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "STREAMS_PER_USER", 1)
+    admin = Client(https.server.transport())
+    await reader(admin, https.server, "system:serviceaccount:default:one")
+    account = "/api/v1/namespaces/default/serviceaccounts"
+    await admin.create(account, {"metadata": {"name": "one"}})
+    token = (await admin.create(f"{account}/one/token", {"spec": {}}))["status"]["token"]
+
+    async def watched(bearer: str) -> aiohttp.ClientResponse:
+        headers = {"Authorization": f"Bearer {bearer}"}
+        return await https.session.get(f"{https.url}{CM}?watch=1", headers=headers)
+
+    first = await watched(token)
+    second = await watched(token)
+    assert (first.status, second.status) == (200, 429)
+    assert "system:serviceaccount:default" in (await second.json())["message"]
+    assert (await https.send("GET", CM, token=token))[0] == 200
+    others = [await watched(TOKEN), await watched(TOKEN)]
+    assert [one.status for one in others] == [200, 200]
+    for one in (first, *others):
+        one.close()
+    async with asyncio.timeout(10):
+        while https.server._streams:
+            await asyncio.sleep(0)
+
+
+async def test_malformed_requests_leave_one_short_line(
+    https: Https, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(5):
+        assert (await raw(https, b"GET / HTTP/9\r\n" + b"x" * 500 + b"\r\n\r\n")).split()[1] == b"400"
+    told = [record for record in caplog.records if "malformed request" in record.getMessage()]
+    assert len(told) == 1
+    assert told[0].exc_info is None
+    assert len(told[0].getMessage()) < 200
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 @pytest.mark.parametrize(
@@ -310,7 +399,7 @@ async def test_a_watch_whose_client_left_is_ended_though_nothing_happens(
         await https.send("POST", CM, data=b'{"metadata":{"name":"a"}}', Content_Type="application/json")
         answer = await session.get(https.url + CM + "?watch=1", headers=headers)
         await answer.content.readline()
-        assert https.server.cluster.watchers.total() == 1
+        assert https.server.cluster.watchers == 1
         answer.close()
     async with asyncio.timeout(10):
         while https.server.cluster.watchers:
@@ -382,34 +471,3 @@ async def test_a_write_is_refused_for_nothing_that_readers_do_not_see_yet(tmp_pa
 
             await client.refused(404, "GET", name)
             await deleting
-
-
-async def test_a_packed_body_is_not_unpacked(https: Https) -> None:
-    body = gzip.compress(b'{"metadata":{"name":"a"}}')
-    packed = {"Content_Type": "application/json", "Content_Encoding": "gzip"}
-    assert (await https.send("POST", CM, data=body, **packed))[0] == 400
-
-
-@pytest.mark.parametrize("sent", [b"", b"GET /version HTTP/1.1\r\nHost: x\r\n"])
-async def test_a_connection_without_a_whole_request_is_ended(
-    https: Https, monkeypatch: pytest.MonkeyPatch, sent: bytes
-) -> None:
-    monkeypatch.setattr(server_module, "_FIRST_REQUEST", 0.3)
-    reader, writer = await asyncio.open_connection("127.0.0.1", https.port, ssl=https.context)
-    writer.write(sent)
-    async with asyncio.timeout(10):
-        assert await reader.read() == b""
-    writer.close()
-
-
-async def test_a_body_that_does_not_come_is_answered(https: Https, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "_BODY_SECONDS", 0.3)
-    monkeypatch.setattr(server_module, "_FIRST_REQUEST", 5.0)
-    reader, writer = await asyncio.open_connection("127.0.0.1", https.port, ssl=https.context)
-    lines = [f"POST {CM} HTTP/1.1", "Host: x", f"Authorization: Bearer {TOKEN}"]
-    lines += ["Content-Type: application/json", "Content-Length: 100", "", ""]
-    writer.write("\r\n".join(lines).encode() + b"{")
-    async with asyncio.timeout(10):
-        assert b" 504 " in await reader.readuntil(b"\r\n")
-        await reader.read()  # and it is ended, since what else would come is unknown
-    writer.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -86,8 +85,7 @@ class Cluster:
     gateway: NodeGateway | None = None
     #: Whether the proxy reaches pods on loopback, where a cluster has none: those of tests are.
     proxies_to_loopback: bool = False
-    #: Open watches by the name of their user.
-    watchers: Counter[str] = field(default_factory=Counter)
+    watchers: int = 0
     #: Set when the server ends; every collection is woken then.
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     #: Returns the user of a token and those of some audiences it is for; raises TokenError.

@@ -44,6 +44,7 @@ __all__ = [
     "unauthorized",
     "unavailable",
     "unroutable_body",
+    "unsupported_encoding",
     "unsupported_media_type",
     "without_reason",
 ]
@@ -211,6 +212,15 @@ def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
     return ApiError(
         "the body of the request was in an unknown format - accepted media types include: "
         + ", ".join(accepted),
+        status=415,
+        reason="UnsupportedMediaType",
+    )
+
+
+def unsupported_encoding(encoding: str) -> ApiError:
+    """415: the body is packed. A real server does not unpack bodies either, and finds no object in them."""
+    return ApiError(
+        f"Content-Encoding {encoding} is not supported: send the body as it is",
         status=415,
         reason="UnsupportedMediaType",
     )

@@ -97,6 +97,9 @@ class Request:
     #: Who sent it, before anybody was impersonated; set when that is known.
     sender: User | None = None
     peer: str = ""
+    #: What it is counted under, and whether it is: see the server.
+    share: str = ""
+    counted: bool = False
     #: The Impersonate-* headers, which may occur several times; names are in lower case.
     acting: tuple[tuple[str, str], ...] = ()
     upgrade: web.BaseRequest | None = None

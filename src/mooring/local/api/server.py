@@ -8,7 +8,7 @@ import logging
 import ssl
 import zlib
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 
 import msgspec
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict
 
 from mooring.kube.errors import ApiError, TransportError
@@ -55,11 +56,18 @@ _log = logging.getLogger(__name__)
 #: Requests that may be under way at once, watches and other streams left out; more are told to come back,
 #: but for those of system:masters (a real server: 400 reading ones and 200 others).
 IN_FLIGHT_LIMIT = 600
-#: Of them, those of one user; requests without a token have one user together.
-USER_IN_FLIGHT_LIMIT = 200
-#: Seconds from a connection to the headers of its first request, for a body to arrive whole, that an idle
-#: connection is kept (longer than clients keep it), and that the rest of a refused body is read on.
-_FIRST_REQUEST, _BODY_SECONDS, _IDLE_SECONDS, _LINGERING = 30.0, 60.0, 180.0, 1.0
+#: Of these, those of one user; the ServiceAccounts of a namespace are one, since whoever may make one makes many.
+IN_FLIGHT_PER_USER = 150
+#: Watches, logs, executions and proxied connections that one user may hold open over HTTP.
+STREAMS_PER_USER = 400
+_STREAMED = frozenset(("attach", "exec", "log", "portforward", "proxy"))
+#: Seconds that the body of a request may take, a connection without a whole request, and what is left of a body that
+#: nobody reads.
+_BODY_SECONDS = 60.0
+_IDLE_SECONDS = 90.0
+_LINGER_SECONDS = 2.0
+#: Seconds between lines in the log about requests that are not HTTP.
+_MALFORMED_SECONDS = 10.0
 _TEXT = "text/plain; charset=utf-8"
 
 #: Seconds a chunk of a stream may wait for a slow client before the connection is closed.
@@ -116,7 +124,9 @@ class ApiServer:
         self._runners: list[web.ServerRunner] = []
         self._ready = False
         self._in_flight = 0
-        self._in_flight_of: Counter[str] = Counter()
+        #: Requests under way and open streams by share, see `_share_of`.
+        self._busy: Counter[str] = Counter()
+        self._streams: Counter[str] = Counter()
         #: Where requests are logged; set before `serve`, closed with the server.
         self.audit: AuditLog | None = None
 
@@ -187,11 +197,14 @@ class ApiServer:
 
     async def serve(self, sock: Any, context: ssl.SSLContext | None) -> None:
         """Listen on a bound socket; without a context plain HTTP, for tests on loopback only."""
-        async def handle(http: web.BaseRequest) -> web.StreamResponse:
-            server.spoke(http)
-            return await self._handle_http(http)
-
-        server = _Listener(handle)
+        server = web.Server(
+            self._handle_http,
+            access_log=None,
+            auto_decompress=False,
+            keepalive_timeout=_IDLE_SECONDS,
+            lingering_time=_LINGER_SECONDS,
+            logger=_http_log,
+        )
         runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=2.0)
         await runner.setup()
         self._runners.append(runner)
@@ -227,6 +240,8 @@ class ApiServer:
             return await (self._answer(request) if self.audit is None else self._audited(request, self.audit))
         finally:
             self._in_flight -= 1
+            if request.counted:
+                _drop(self._busy, request.share)
 
     async def _audited(self, request: Request, audit: AuditLog) -> Answer:
         """Answer a request, and log it as its sender's."""
@@ -288,22 +303,14 @@ class ApiServer:
         user = request.sender or request.user or self.authenticator.user(request, now=self.cluster.now())
         parts = segments(request.path)
         target = parse_path(parts) if parts is not None else None
-        if MASTERS in user.groups:
-            return await self._admitted(request, parts, target, user)
-        if self._in_flight > IN_FLIGHT_LIMIT or self._in_flight_of[user.name] >= USER_IN_FLIGHT_LIMIT:
-            return Answer(429, b"Too many requests, please try again later.\n", _TEXT, {"Retry-After": "1"})
-        self._in_flight_of[user.name] += 1
-        try:
-            return await self._admitted(request, parts, target, user)
-        finally:
-            self._in_flight_of[user.name] -= 1
-            if not self._in_flight_of[user.name]:
-                del self._in_flight_of[user.name]
-
-    async def _admitted(
-        self, request: Request, parts: tuple[str, ...] | None, target: Target | None, user: User
-    ) -> Answer:
-        """Answer a request of a known user."""
+        request.share = _share_of(user)
+        if request.share:
+            if self._in_flight > IN_FLIGHT_LIMIT or self._busy[request.share] >= IN_FLIGHT_PER_USER:
+                return Answer(
+                    429, b"Too many requests, please try again later.\n", _TEXT, {"Retry-After": "1"}
+                )
+            self._busy[request.share] += 1
+            request.counted = True
         if request.acting or MASTERS not in user.groups:
             user = self._authorized(request, target, user)
         request.user = user
@@ -380,6 +387,8 @@ class ApiServer:
         if verb is None:
             raise failures.method_not_allowed()
         _check_scope(target, served)
+        if verb == "watch" or target.subresource in _STREAMED:
+            self._check_streams(request)
         if warning := _deprecation(served):
             request.warnings.append(warning)
         versions = self.cluster.conversions.of(served)
@@ -391,6 +400,22 @@ class ApiServer:
             return await virtual(call)
         return await _VERBS[verb](call)
 
+    def _check_streams(self, request: Request) -> None:
+        """Raise 429 when the sender of a request holds as many streams as one may."""
+        if request.share and self._streams[request.share] >= STREAMS_PER_USER:
+            raise failures.too_many_requests(
+                f"{STREAMS_PER_USER} watches and other streams of {request.share} are open, please try again later"
+            )
+
+    @contextlib.contextmanager
+    def _streaming(self, request: Request) -> Iterator[None]:
+        """Count a stream while it is open."""
+        self._streams[request.share] += 1
+        try:
+            yield
+        finally:
+            _drop(self._streams, request.share)
+
     # --- HTTP ---------------------------------------------------------------------------------------------
 
     async def _handle_http(self, http: web.BaseRequest) -> web.StreamResponse:
@@ -399,6 +424,8 @@ class ApiServer:
         async def read_body() -> bytes:
             if (http.content_length or 0) > BODY_LIMIT:
                 raise failures.payload_too_large(BODY_LIMIT)
+            if (encoding := http.headers.get("Content-Encoding", "identity").lower()) != "identity":
+                raise failures.unsupported_encoding(encoding)
             body = bytearray()
             try:
                 async with asyncio.timeout(_BODY_SECONDS):
@@ -407,7 +434,7 @@ class ApiServer:
                         if len(body) > BODY_LIMIT:
                             raise failures.payload_too_large(BODY_LIMIT)
             except TimeoutError:
-                raise failures.timeout("the request's body did not arrive in time") from None
+                raise failures.timeout(f"the body did not arrive within {_BODY_SECONDS:g} s") from None
             return bytes(body)
 
         headers = {name.lower(): value for name, value in http.headers.items()}
@@ -428,16 +455,21 @@ class ApiServer:
         for warning in _warnings(request):
             sent.add("Warning", warning)
         if answer.upgrade is not None:
-            return await answer.upgrade(http)
+            with self._streaming(request):
+                return await answer.upgrade(http)
         if answer.stream is not None:
-            return await self._stream(http, answer, sent)
+            with self._streaming(request):
+                return await self._stream(http, answer, sent)
         packed = "gzip" in request.header("accept-encoding") and not _is_near(request.peer)
         packed = packed and "Content-Encoding" not in sent
         if answer.pieces or (packed and len(answer.body) > _PACKED_FROM):
             return await _send_pieces(http, answer, sent, packed=packed)
         if answer.content_type:
             sent["Content-Type"] = answer.content_type
-        return web.Response(status=answer.status, body=answer.body, headers=sent)
+        response = web.Response(status=answer.status, body=answer.body, headers=sent)
+        if answer.status >= 400 and not http.content.is_eof():
+            response.force_close()  # what was refused unread is not read to its end
+        return response
 
     async def _stream(
         self, http: web.BaseRequest, answer: Answer, headers: CIMultiDict[str]
@@ -468,34 +500,46 @@ class ApiServer:
         return response
 
 
-class _Listener(web.Server):
-    """Ends connections that send no whole request at first; aiohttp's idle timer begins with the first answer."""
+class _Malformed(logging.Filter):
+    """Lets one line through in a while about requests that are not HTTP, without a traceback: anybody can send them."""
 
-    def __init__(self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> None:
-        super().__init__(
-            handler,
-            access_log=None,
-            auto_decompress=False,  # a few packed bytes would become many before anything else is known
-            keepalive_timeout=_IDLE_SECONDS,
-            lingering_time=_LINGERING,
-        )
-        self._silent: dict[object, asyncio.TimerHandle] = {}
+    def __init__(self) -> None:
+        super().__init__()
+        self._next = 0.0
+        self._passed_over = 0
 
-    def __call__(self) -> web.RequestHandler:
-        """Handle a new connection."""
-        handler = super().__call__()
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, HttpProcessingError):
+            return True
+        if record.created < self._next:
+            self._passed_over += 1
+            return False
+        why = " ".join(str(error.message).split())[:100]
+        record.msg = f"malformed request ({self._passed_over} more since the last such line): {why}"
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+        record.args, record.exc_info, record.exc_text = (), None, None
+        self._next, self._passed_over = record.created + _MALFORMED_SECONDS, 0
+        return True
 
-        def end() -> None:
-            del self._silent[handler]
-            handler.force_close()
 
-        self._silent[handler] = asyncio.get_running_loop().call_later(_FIRST_REQUEST, end)
-        return handler
+_http_log = logging.getLogger(f"{__name__}.http")
+_http_log.addFilter(_Malformed())
 
-    def spoke(self, http: web.BaseRequest) -> None:
-        """Leave a connection to its idle timer, now that a request has come."""
-        if (waiting := self._silent.pop(http.protocol, None)) is not None:
-            waiting.cancel()
+
+def _share_of(user: User) -> str:
+    """Return what a user's requests are counted under, "" for administrators: theirs always get through."""
+    if MASTERS in user.groups:
+        return ""
+    if user.name.startswith("system:serviceaccount:"):
+        return user.name.rpartition(":")[0]
+    return user.name
+
+
+def _drop(counts: Counter[str], share: str) -> None:
+    counts[share] -= 1
+    if not counts[share]:
+        del counts[share]
 
 
 def _acting(headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

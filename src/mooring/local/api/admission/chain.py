@@ -14,6 +14,7 @@ from mooring.local.api.access.signingrequests import SIGNING_REQUESTS, check_dec
 from mooring.local.api.admission.admissionpolicies import check_policies
 from mooring.local.api.admission.limitranges import check_limits, with_default_limits
 from mooring.local.api.admission.mutatingpolicies import Mutations
+from mooring.local.api.admission.podsecurity import check_pod_security
 from mooring.local.api.admission.policies import ExpressionError, conditions_hold, seen
 from mooring.local.api.admission.quotas import Quotas
 from mooring.local.api.admission.review import EXEMPT, Review, rule_matches, selected
@@ -79,6 +80,7 @@ class Admission:
         if obj is not None:
             check_limits(obj, call, creates=operation == "CREATE")
             _check_priority_class(obj, call)
+            check_pod_security(call, obj, old)
             if old is not None and call.served.storage == SIGNING_REQUESTS:
                 check_decision(call, obj, old)
         await self._check(Review(call, obj, old, operation, options))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from urllib.parse import quote, unquote, urlsplit
 
-__all__ = ["Place", "cleaned", "escaped", "recoded", "rewritten_page"]
+__all__ = ["LARGEST_PAGE", "Place", "cleaned", "escaped", "recoded", "rewritten_page"]
 
 #: Attributes whose value is a URL, by element, as in HTML 4 and 5.
 _LINKS: Mapping[str, tuple[str, ...]] = {
@@ -41,6 +41,8 @@ _LINKS: Mapping[str, tuple[str, ...]] = {
     "source": ("src",),
     "video": ("poster", "src"),
 }
+#: Bytes of a page whose links are rewritten; a larger one goes through as it is.
+LARGEST_PAGE = 512 << 10
 #: zlib's name of each encoding of a body that can be read, and written again.
 _WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "deflate": -zlib.MAX_WBITS}
 
@@ -83,19 +85,27 @@ def escaped(path: str) -> str:
 
 
 def recoded(body: bytes, encoding: str, place: Place) -> bytes | None:
-    """Return a page in its encoding (`gzip`, `deflate`, "") with its links rewritten; None when it is in another.
+    """Return a page in its encoding (`gzip`, `deflate`, "") with its links rewritten.
 
-    Raises ValueError when the body is not what the encoding says.
+    None when it is in another encoding, or larger than LARGEST_PAGE. Raises ValueError when the body is not what the
+    encoding says.
     """
+    if len(body) > LARGEST_PAGE:
+        return None
     if not encoding:
         return rewritten_page(body, place)
     window = _WINDOWS.get(encoding)
     if window is None:
         return None
+    unpacker = zlib.decompressobj(wbits=window)
     try:
-        page = zlib.decompress(body, wbits=window)
+        page = unpacker.decompress(body, LARGEST_PAGE + 1)
     except zlib.error as error:
         raise ValueError(str(error)) from error
+    if len(page) > LARGEST_PAGE:
+        return None
+    if not unpacker.eof:
+        raise ValueError("the packed page is cut short")
     packer = zlib.compressobj(wbits=window)
     return packer.compress(rewritten_page(page, place)) + packer.flush()
 
@@ -117,8 +127,8 @@ class _Page(HTMLParser):
         self._out: list[str] = []
 
     def rewritten(self) -> str:
+        # Not closed: what follows a tag without an end is text, and to look for tags in it takes the square of its length.
         self.feed(self._text)
-        self.close()
         return "".join(self._out) + self._text[self._copied :]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

@@ -12,6 +12,7 @@ import os
 import random
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -26,7 +27,7 @@ from yarl import URL
 from mooring.local.api import failures
 from mooring.local.api.call import Call
 from mooring.local.api.http import Answer, Request
-from mooring.local.api.streams.links import Place, cleaned, escaped, recoded
+from mooring.local.api.streams.links import LARGEST_PAGE, Place, cleaned, escaped, recoded
 from mooring.local.api.streams.pipes import RawPipe, taken_over, until_one_ends
 
 __all__ = ["to_pod", "to_service"]
@@ -58,6 +59,8 @@ _CONNECT_SECONDS = 30.0
 _ALIVE_SECONDS = 5.0
 _LONGEST_HEADER = 64 << 10
 _PIECE = 32 << 10
+#: Where pages are rewritten, one at a time: the plane goes on meanwhile.
+_pages = ThreadPoolExecutor(max_workers=1, thread_name_prefix="proxied-pages")
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,16 +292,22 @@ class _Exchange:
                 raise failures.internal(f"error trying to parse Location header: {error}") from error
         if self._request.method == "HEAD" or found.status in (204, 304):
             return Answer(found.status, b"", content_type, headers)
+        begun = b""
         encoding = headers.get("Content-Encoding", "")
         page = location is None and content_type.partition(";")[0].strip() == "text/html"
         if page and encoding in ("", "gzip", "deflate"):
+            loop = asyncio.get_running_loop()
             try:
-                body = recoded(await found.read(), encoding, self._place)
+                begun, whole = await _begun(found)
+                body = None
+                if whole:
+                    body = await loop.run_in_executor(_pages, recoded, begun, encoding, self._place)
             except (aiohttp.ClientError, ValueError) as error:
                 self._unreachable(_why(error, self._backend), error)
-            headers.popall("Content-Length", None)
-            return Answer(found.status, body or b"", content_type, headers)
-        stream = _streamed(found, stack.pop_all())
+            if body is not None:
+                headers.popall("Content-Length", None)
+                return Answer(found.status, body, content_type, headers)
+        stream = _streamed(found, stack.pop_all(), begun)
         await anext(stream)  # what has begun is closed, even when nobody is there to read it
         return Answer(found.status, b"", content_type, headers, stream=stream)
 
@@ -333,10 +342,27 @@ def _why(error: Exception, backend: _Backend) -> str:
     return str(error) or type(error).__name__
 
 
-async def _streamed(found: aiohttp.ClientResponse, stack: AsyncExitStack) -> AsyncGenerator[bytes]:
-    """Yield nothing, then a body as it comes; raises ConnectionError when it is cut short, as the client's is then."""
+async def _begun(found: aiohttp.ClientResponse) -> tuple[bytes, bool]:
+    """Return a body, or more than LARGEST_PAGE bytes of its beginning; and whether it is the whole."""
+    begun = bytearray()
+    async for chunk in found.content.iter_any():
+        begun += chunk
+        if len(begun) > LARGEST_PAGE:
+            return bytes(begun), False
+    return bytes(begun), True
+
+
+async def _streamed(
+    found: aiohttp.ClientResponse, stack: AsyncExitStack, begun: bytes
+) -> AsyncGenerator[bytes]:
+    """Yield nothing, what has begun, and the rest as it comes; raises ConnectionError when the body is cut short.
+
+    The client's is cut short then as well.
+    """
     async with stack:
-        yield b""
+        yield b""  # it has begun
+        if begun:
+            yield begun
         try:
             async for chunk in found.content.iter_any():
                 yield chunk
