@@ -362,7 +362,7 @@ class ClusterActor(Actor[RedisCluster]):
                 ctx.events.normal(ctx.obj, "PasswordChanged", move.why)
             return ctx.act(move.name, self._rekey, ctx, gathering, move, message=move.why, record=record)
         step = self._database if is_database_move(move) else self._kubernetes
-        record = record or isinstance(move, moves.Resize)
+        record = record or isinstance(move, moves.Resize | moves.Expel)
         return ctx.act(move.name, step, ctx, gathering, look, move, message=move.why, record=record)
 
     async def _database(
@@ -370,6 +370,8 @@ class ClusterActor(Actor[RedisCluster]):
     ) -> None:
         """A step that does not get through is no failure of the cluster: the next look decides anew."""
         ctx.log.info("step", step=move.name, why=move.why)
+        if isinstance(move, moves.Expel) and await self._has_pods_at(ctx, gathering, move.addresses):
+            return await self._manager.clock.sleep(AFTER_FAILURE)  # the cache has not heard of them yet
         try:
             await Steps(self._dial(gathering), password=gathering.found.kept.password).run(move)
         except (StepFailed, DialError) as error:
@@ -387,6 +389,16 @@ class ClusterActor(Actor[RedisCluster]):
             if isinstance(move, moves.MoveSlots):
                 self._tries.forget(ctx.key)
                 await self._note(ctx, got_through(_status(ctx)))
+
+    async def _has_pods_at(
+        self, ctx: Context[RedisCluster], gathering: Gathering, addresses: Collection[str]
+    ) -> bool:
+        """Asked of the API server: a pod that the cache does not have yet is no stranger."""
+        if gathering.live is None:
+            return True
+        pods = await self._pods_of(ctx, gathering.live)
+        ips = {(pod.status.pod_ip if pod.status else None) or "" for pod in pods}
+        return any(address.rpartition(":")[0].strip("[]") in ips for address in addresses)
 
     async def _note(self, ctx: Context[RedisCluster], status: RedisClusterStatus) -> None:
         """Write a status down if it says more than the one there is."""
