@@ -367,11 +367,12 @@ class ClusterActor(Actor[RedisCluster]):
 
     async def _database(
         self, ctx: Context[RedisCluster], gathering: Gathering, look: Look, move: moves.Move
-    ) -> None:
-        """A step that does not get through is no failure of the cluster: the next look decides anew."""
+    ) -> bool:
+        """A failed step does not mark the cluster as failed; the next pass decides again."""
         ctx.log.info("step", step=move.name, why=move.why)
         if isinstance(move, moves.Expel) and await self._has_pods_at(ctx, gathering, move.addresses):
-            return await self._manager.clock.sleep(AFTER_FAILURE)  # the cache has not heard of them yet
+            await self._manager.clock.sleep(AFTER_FAILURE)  # the cache has not heard of them yet
+            return False
         try:
             await Steps(self._dial(gathering), password=gathering.found.kept.password).run(move)
         except (StepFailed, DialError) as error:
@@ -384,11 +385,12 @@ class ClusterActor(Actor[RedisCluster]):
             else:
                 self._failing.stuck(ctx.key, move, said, look.now)
                 await self._manager.clock.sleep(AFTER_FAILURE)
-        else:
-            self._failing.forget(ctx.key)
-            if isinstance(move, moves.MoveSlots):
-                self._tries.forget(ctx.key)
-                await self._note(ctx, got_through(_status(ctx)))
+            return False
+        self._failing.forget(ctx.key)
+        if isinstance(move, moves.MoveSlots):
+            self._tries.forget(ctx.key)
+            await self._note(ctx, got_through(_status(ctx)))
+        return True
 
     async def _has_pods_at(
         self, ctx: Context[RedisCluster], gathering: Gathering, addresses: Collection[str]
@@ -422,7 +424,7 @@ class ClusterActor(Actor[RedisCluster]):
 
     async def _rekey(
         self, ctx: Context[RedisCluster], gathering: Gathering, move: rekey.PasswordMove
-    ) -> None:
+    ) -> bool:
         """A step of a change of the password: on the servers, or in the Secret that restarting ones read."""
         ctx.log.info("step", step=move.name, why=move.why)
         found, declared = gathering.found, password_of(gathering.spec)
@@ -439,8 +441,10 @@ class ClusterActor(Actor[RedisCluster]):
                 except DialError as error:
                     ctx.log.warning("step did not get through", step=move.name, error=str(error))
                     await self._manager.clock.sleep(AFTER_FAILURE)
-                return
+                    return False
+                return True
         await self._apply(ctx, gathering, found)
+        return True
 
     async def _kubernetes(
         self, ctx: Context[RedisCluster], gathering: Gathering, look: Look, move: moves.Move
