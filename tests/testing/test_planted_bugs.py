@@ -20,6 +20,7 @@ import pytest
 from bench.campaign import WORKLOADS
 from bench.redis_model import in_memory
 
+from mooring.actor import InSync
 from mooring.kube import (
     AlreadyExists,
     Client,
@@ -175,6 +176,17 @@ def forgotten_task() -> AbstractContextManager[object]:
     return mock.patch.object(actor.SentinelActor, "_listen", listen)
 
 
+def step_that_changes_nothing() -> AbstractContextManager[object]:
+    """Finds something to do wherever there is nothing to do."""
+    whole = actor.SentinelActor.observe
+
+    async def observe(self: Any, ctx: Any) -> Any:
+        outcome = await whole(self, ctx)
+        return ctx.act("Look", asyncio.sleep, 0, message="closer") if isinstance(outcome, InSync) else outcome
+
+    return mock.patch.object(actor.SentinelActor, "observe", observe)
+
+
 def mounted_configuration_removed() -> AbstractContextManager[object]:
     """Collects what running pods still mount."""
     return mock.patch.object(actor.SentinelActor, "_mounted", return_value=[])
@@ -186,6 +198,7 @@ IN_SENTINEL: Sequence[Planted] = (
     Planted(patch=new_label_before_the_old_is_gone, workload="roll", says="labelled masters, all at once"),
     Planted(patch=password_in_a_config_map, workload="password", says="a secret in configmaps"),
     Planted(patch=status_with_the_time_of_day, workload="create", says="never at rest"),
+    Planted(patch=step_that_changes_nothing, workload="create", says="a step repeats: redisclusters"),
     Planted(patch=children_without_an_owner, workload="create", says="made without an owner"),
     Planted(patch=claims_go_with_the_cluster, workload="delete", says="deleted though it is to be kept"),
     Planted(

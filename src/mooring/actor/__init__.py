@@ -13,9 +13,11 @@ from mooring.actor.dependencies import Dependency, not_ready
 from mooring.actor.drift import APPLIED, differs, digest
 from mooring.actor.guard import Effect, ObserveWrote, OnEffect, ReadOnlyWhileObserving
 from mooring.actor.outcome import Act, InSync, Outcome, Terminal, Wait
+from mooring.actor.repeats import STEP_REPEATS
 
 __all__ = [
     "APPLIED",
+    "STEP_REPEATS",
     "Act",
     "Actor",
     "Children",

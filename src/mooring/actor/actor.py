@@ -21,6 +21,7 @@ from mooring.actor.context import Context
 from mooring.actor.dependencies import Dependency
 from mooring.actor.guard import Guard, OnEffect, observing
 from mooring.actor.outcome import Act, InSync, Outcome, Terminal, Wait
+from mooring.actor.repeats import Repeats
 from mooring.actor.status import merge_diff
 from mooring.cache import BadObject, Informer, Transition
 from mooring.kube.errors import ApiError, BadRequest, Forbidden, Invalid, KubeError
@@ -142,6 +143,7 @@ class _Runner(Generic[T]):
         self._on_effect = on_effect
         self._conditions = tuple(actor.conditions_path.split("."))
         self._memories: dict[Key, tuple[str, Memory]] = {}
+        self._repeats = Repeats(manager.clock)
         self._client: CachedClient = manager.client.as_manager(f"mooring-{actor.name}")
         self._controller = Controller(actor.name, self.reconcile)
 
@@ -179,6 +181,7 @@ class _Runner(Generic[T]):
             return Done()
         if obj is None:
             self._memories.pop(key, None)
+            self._repeats.forget(key)
             self._actor.forget(key)
             return Done()
         if not self._actor.manages(obj):
@@ -205,6 +208,10 @@ class _Runner(Generic[T]):
                 await self._report_failure(ctx, error)
                 raise
             leaves = obj.metadata.deletion_timestamp is not None
+            if isinstance(outcome, InSync):
+                self._repeats.forget(ctx.key)
+            elif isinstance(outcome, Act):
+                outcome = self._repeats.held(ctx.key, outcome) or outcome
             if not isinstance(outcome, Act):
                 if not (leaves and isinstance(outcome, InSync)):  # the object is gone in a moment
                     await self._flush(ctx, outcome)
@@ -214,7 +221,7 @@ class _Runner(Generic[T]):
             ctx.guard.step = outcome.name
             ctx.log.debug("step", step=outcome.name)
             try:
-                await outcome.run()
+                done = await outcome.run()
             except (BadRequest, Forbidden, Invalid) as error:
                 raise await self._report_refusal(ctx, error, step=outcome.name) from error
             except (KubeError, FenceLost):
@@ -222,6 +229,11 @@ class _Runner(Generic[T]):
             except Exception as error:
                 await self._report_failure(ctx, error, step=outcome.name)
                 raise
+            if done is not False and self._repeats.taken(
+                ctx.key, outcome, generation=obj.metadata.generation
+            ):
+                self._controller.stats.repeated_steps += 1
+                ctx.log.warning("a step repeats and changes nothing", step=outcome.name)
             now = self._client.find(self._actor.kind, ctx.key.name, namespace=ctx.key.namespace)
             if now is None or now.metadata.uid != obj.metadata.uid:
                 return After(0.0)

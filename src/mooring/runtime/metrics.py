@@ -86,6 +86,7 @@ class ControllerStats:
         self.panics = 0
         self.timeouts = 0
         self.hot_loops = 0
+        self.repeated_steps = 0
         self.stale_skips = 0
         self.seconds = Samples(RECONCILE_SECONDS)
 
@@ -207,6 +208,10 @@ class Metrics(Collector):
             prefix + "reconcile_hot_loops_total": (
                 "Times a key was slowed down for waking itself.",
                 lambda s: s.hot_loops,
+            ),
+            "mooring_actor_repeated_steps_total": (
+                "Times a step was held back since it repeats and changes nothing.",
+                lambda s: s.repeated_steps,
             ),
             "stale_sync_skips_total": (
                 "Times a key waited for the cache to show what it may have created.",

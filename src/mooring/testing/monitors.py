@@ -2,18 +2,24 @@
 
     Workload(..., monitors=(owned(), kept("persistentvolumeclaims")))
 
-A monitor is a function that is given every `Change` and returns what is wrong with it, or "". Two are always on: no
-secret word stands in anything but a Secret (`Workload.secrets`), and nothing is deleted that the process which asks
-for it has never seen (see `Faults.blind`): it meant another object of that name, and gave no UID.
+A monitor is a function that is given every `Change` and returns what is wrong with it, or "". Three are always on: no
+secret word stands in anything but a Secret (`Workload.secrets`), nothing is deleted that the process which asks
+for it has never seen (see `Faults.blind`): it meant another object of that name, and gave no UID; and no step is
+repeated that changes nothing (`repeated`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any
 
-from mooring.testing.workload import Change, Monitor
+from mooring.actor.conditions import PROGRESSING
+from mooring.actor.repeats import STEP_REPEATS
 
-__all__ = ["kept", "owned"]
+if TYPE_CHECKING:
+    from mooring.testing.workload import Change, Monitor
+
+__all__ = ["kept", "owned", "repeated"]
 
 
 def owned(*, but: Collection[str] = ()) -> Monitor:
@@ -44,3 +50,23 @@ def kept(*resources: str) -> Monitor:
         return f"deleted though it is to be kept: {change.resource} {meta['name']}"
 
     return look
+
+
+def repeated(change: Change) -> str:
+    """A condition says that a step is taken again and again and changes nothing."""
+    message = next(_repeats(change.object.get("status")), "")
+    return (
+        f"a step repeats: {change.resource} {change.object['metadata']['name']}: {message}" if message else ""
+    )
+
+
+def _repeats(value: Any) -> Iterator[str]:
+    """What the conditions say of it, wherever in a status they are."""
+    if isinstance(value, dict):
+        if value.get("type") == PROGRESSING and value.get("reason") == STEP_REPEATS:
+            yield value.get("message") or ""
+        for inner in value.values():
+            yield from _repeats(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _repeats(inner)

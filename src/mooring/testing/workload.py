@@ -30,6 +30,7 @@ from mooring.local.api.storage import Collection, Entry, Event
 from mooring.runtime import Election, LeaseLost, Manager, redact
 from mooring.testing.errors import NotInTime
 from mooring.testing.faults import Faults, Plan, request_moment
+from mooring.testing.monitors import repeated
 from mooring.testing.plane import QUIET, RESTLESS, ControlPlane
 from mooring.testing.pods import PodModel
 from mooring.testing.timeline import START, loaded_dice
@@ -302,7 +303,7 @@ class _Play:
             self._plane.clock.monotonic(),
         )
         self._trace.changes.append(change)
-        for monitor in self._workload.monitors:
+        for monitor in (repeated, *self._workload.monitors):
             if said := monitor(change):
                 self._trace.violations.append(said)
 

@@ -155,7 +155,10 @@ class Servers:
         ids = dict(self.recorded.ids) | {node.name: node.id for node in seen.nodes if node.id}
         self.recorded = replace(self.recorded, ids=ids)
         wanted = replace(wanted, pods=self.pods)
-        return Look(wanted=wanted, seen=seen, recorded=self.recorded, places={}, now=datetime.now(UTC))
+        found = Look(wanted=wanted, seen=seen, recorded=self.recorded, places={}, now=datetime.now(UTC))
+        slots = {id: seen.owners.get(id, 0) | found.lost_by(id) for id in self.recorded.ids.values()}
+        self.recorded = replace(self.recorded, slots=slots)
+        return found
 
     async def operate(
         self,

@@ -362,14 +362,17 @@ class ClusterActor(Actor[RedisCluster]):
                 ctx.events.normal(ctx.obj, "PasswordChanged", move.why)
             return ctx.act(move.name, self._rekey, ctx, gathering, move, message=move.why, record=record)
         step = self._database if is_database_move(move) else self._kubernetes
-        record = record or isinstance(move, moves.Resize)
+        record = record or isinstance(move, moves.Resize | moves.Expel)
         return ctx.act(move.name, step, ctx, gathering, look, move, message=move.why, record=record)
 
     async def _database(
         self, ctx: Context[RedisCluster], gathering: Gathering, look: Look, move: moves.Move
-    ) -> None:
-        """A step that does not get through is no failure of the cluster: the next look decides anew."""
+    ) -> bool:
+        """A failed step does not mark the cluster as failed; the next pass decides again."""
         ctx.log.info("step", step=move.name, why=move.why)
+        if isinstance(move, moves.Expel) and await self._has_pods_at(ctx, gathering, move.addresses):
+            await self._manager.clock.sleep(AFTER_FAILURE)  # the cache has not heard of them yet
+            return False
         try:
             await Steps(self._dial(gathering), password=gathering.found.kept.password).run(move)
         except (StepFailed, DialError) as error:
@@ -382,11 +385,22 @@ class ClusterActor(Actor[RedisCluster]):
             else:
                 self._failing.stuck(ctx.key, move, said, look.now)
                 await self._manager.clock.sleep(AFTER_FAILURE)
-        else:
-            self._failing.forget(ctx.key)
-            if isinstance(move, moves.MoveSlots):
-                self._tries.forget(ctx.key)
-                await self._note(ctx, got_through(_status(ctx)))
+            return False
+        self._failing.forget(ctx.key)
+        if isinstance(move, moves.MoveSlots):
+            self._tries.forget(ctx.key)
+            await self._note(ctx, got_through(_status(ctx)))
+        return True
+
+    async def _has_pods_at(
+        self, ctx: Context[RedisCluster], gathering: Gathering, addresses: Collection[str]
+    ) -> bool:
+        """Asked of the API server: a pod that the cache does not have yet is no stranger."""
+        if gathering.live is None:
+            return True
+        pods = await self._pods_of(ctx, gathering.live)
+        ips = {(pod.status.pod_ip if pod.status else None) or "" for pod in pods}
+        return any(address.rpartition(":")[0].strip("[]") in ips for address in addresses)
 
     async def _note(self, ctx: Context[RedisCluster], status: RedisClusterStatus) -> None:
         """Write a status down if it says more than the one there is."""
@@ -410,7 +424,7 @@ class ClusterActor(Actor[RedisCluster]):
 
     async def _rekey(
         self, ctx: Context[RedisCluster], gathering: Gathering, move: rekey.PasswordMove
-    ) -> None:
+    ) -> bool:
         """A step of a change of the password: on the servers, or in the Secret that restarting ones read."""
         ctx.log.info("step", step=move.name, why=move.why)
         found, declared = gathering.found, password_of(gathering.spec)
@@ -427,8 +441,10 @@ class ClusterActor(Actor[RedisCluster]):
                 except DialError as error:
                     ctx.log.warning("step did not get through", step=move.name, error=str(error))
                     await self._manager.clock.sleep(AFTER_FAILURE)
-                return
+                    return False
+                return True
         await self._apply(ctx, gathering, found)
+        return True
 
     async def _kubernetes(
         self, ctx: Context[RedisCluster], gathering: Gathering, look: Look, move: moves.Move

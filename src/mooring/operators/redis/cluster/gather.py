@@ -15,7 +15,7 @@ from mooring.operators.redis.cluster.movable import immovable
 from mooring.operators.redis.cluster.names import Names
 from mooring.operators.redis.cluster.placement import Place
 from mooring.operators.redis.cluster.rekey import PasswordMove, next_password, read_keys
-from mooring.operators.redis.cluster.slots import ALL
+from mooring.operators.redis.cluster.slots import ALL, parse
 from mooring.operators.redis.cluster.specs import Found, Specs
 from mooring.operators.redis.cluster.topology import Seen, read_nodes
 from mooring.operators.redis.cluster.types import (
@@ -194,10 +194,16 @@ class Gathering:
         seen = await read_nodes(dial, pods, password=self.found.kept.password)
         wanted = self._wanted(seen)
         ids = {one.name or "": one.node_id or "" for one in self._status.conditions or () if one.node_id}
+        slots = {
+            one.node_id: parse(one.slots)
+            for one in self._status.conditions or ()
+            if one.node_id and one.slots
+        }
         recorded = Recorded(
             formed=bool(self._status.formed_cluster_before),
             plan=self._status.slot_plan,
             ids=ids,
+            slots=slots,
             leader=self._status.leader or "",
             missing={
                 one.name or "": datetime.fromisoformat(one.last_transition_time)

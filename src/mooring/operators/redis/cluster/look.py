@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from mooring.operators.redis.cluster.moves import Promote, Target, Tell, Verdict, Wait
 from mooring.operators.redis.cluster.placement import Place
+from mooring.operators.redis.cluster.slots import Slots
 from mooring.operators.redis.cluster.topology import Live, Node, Seen
 from mooring.operators.redis.cluster.types import AssignStrategy, SlotPlan, masters_of
 
@@ -57,6 +58,8 @@ class Recorded:
     plan: SlotPlan | None = None
     ids: Mapping[str, str] = field(default_factory=dict)
     """Node ids by pod, as last seen."""
+    slots: Mapping[str, Slots] = field(default_factory=dict)
+    """Slots by node id, as last seen."""
     leader: str = ""
     """The pod that leads a pair."""
     missing: Mapping[str, datetime] = field(default_factory=dict)
@@ -130,6 +133,19 @@ class Look:
             for one in self.seen.live
             if (self.stays(one.node) or one.id in self.seen.owners) and one not in self.seen.foreign
         ]
+
+    @cached_property
+    def ids(self) -> set[str]:
+        """Ids of our pods' nodes, from themselves, their volumes or the status."""
+        return {*self.seen.by_id, *(node.id for node in self.seen.nodes), *self.recorded.ids.values()}
+
+    def lost_by(self, id: str) -> Slots:
+        """Slots this node had when last seen, and neither it nor another node of ours has now."""
+        slots = self.recorded.slots.get(id, 0) & ~self.seen.covered
+        for owner, theirs in self.seen.absent_owners.items():
+            if owner != id and owner in self.ids:
+                slots &= ~theirs
+        return slots
 
     def node_of(self, id: str) -> Node | None:
         """The pod that has, or last had, this id."""

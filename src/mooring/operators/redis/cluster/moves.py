@@ -17,6 +17,7 @@ __all__ = [
     "Attach",
     "Claim",
     "DeletePod",
+    "Expel",
     "Follow",
     "Forget",
     "HandOver",
@@ -108,6 +109,16 @@ class Forget(Move):
 
     ids: tuple[str, ...]
     targets: tuple[Target, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expel(Move):
+    """Strangers are forgotten by every node within the minute the ban lasts, and slots go back to their owners."""
+
+    ids: tuple[str, ...]
+    addresses: tuple[str, ...]
+    targets: tuple[Target, ...]
+    back: tuple[tuple[Target, Slots], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,6 +31,7 @@ from mooring.operators.redis.cluster.placement import Place, best_master, choose
 from mooring.operators.redis.cluster.roll import roll, turn_back
 from mooring.operators.redis.cluster.scale import head_of, newcomers, scale
 from mooring.operators.redis.cluster.slots import ALL, Slots, count, shares, show
+from mooring.operators.redis.cluster.strangers import expel
 from mooring.operators.redis.cluster.topology import SILENCE, Live, Node, outranked
 
 __all__ = ["next_step"]
@@ -211,7 +212,7 @@ def heal(look: Look) -> Verdict | None:
     handed = hand_over(look)
     if handed is not None and not isinstance(handed, Wait):
         return handed
-    for rule in (mesh, rescue, relieve, outrank, re_attach, forget, _attach_spare, settle):
+    for rule in (mesh, rescue, relieve, outrank, re_attach, expel, forget, _attach_spare, settle):
         if verdict := rule(look):
             return verdict
     return handed

@@ -11,6 +11,7 @@ from mooring.cache import rfc3339
 from mooring.operators.redis.cluster.gather import Blocked
 from mooring.operators.redis.cluster.look import Look
 from mooring.operators.redis.cluster.moves import (
+    Expel,
     InSync,
     Move,
     Record,
@@ -29,6 +30,7 @@ from mooring.operators.redis.cluster.types import POD_MISSING, NodeCondition, Re
 __all__ = [
     "CHANGING",
     "SLOTS_FAILED",
+    "STRANGER",
     "UNEXPECTED",
     "described",
     "phase_of",
@@ -49,6 +51,8 @@ UNEXPECTED: Final = "UnexpectedError"
 """HarmonyCloud's reason for what nothing more is known of."""
 _BETWEEN: Final = frozenset({"Agreeing", "Meeting"})
 """Waits for servers between two tries of a step."""
+STRANGER: Final = "Stranger"
+"""The reason while a node that belongs to no pod of the cluster is removed from it."""
 PROGRESS_PERIOD: Final = timedelta(seconds=5)
 
 
@@ -108,12 +112,13 @@ def _condition(
             one,
             type=before.type if before else None,
             status="False" if node.held or not node.pod.running else "Unknown",
+            slots=show(look.lost_by(node.id or (before and before.node_id) or "")) or None,
             reason="HeldBack" if node.held else node.pod.trouble or "Unreachable",
             message=waiting,
         )
     me = server.me
     master = server.role == "master"
-    owned = look.seen.owners.get(me.id, 0)
+    owned = look.seen.owners.get(me.id, 0) | look.lost_by(me.id)
     if server.loading:
         state = ("False", "Loading", "it loads its data")
     elif not master and (server.syncing or not server.link_up):
@@ -148,6 +153,8 @@ def phase_of(
     phase = _going_on(stage_of(status), _phase(look, verdict), verdict)
     stalled = isinstance(verdict, Wait) and verdict.stalled
     tried = isinstance(verdict, Move) or (isinstance(verdict, Wait) and verdict.reason in _BETWEEN)
+    if isinstance(verdict, Expel):
+        reason_type, reason = STRANGER, verdict.why
     if blocked is None and failing and tried:
         reason_type, reason = UNEXPECTED, failing
     elif blocked is None and isinstance(verdict, Wait) and (stalled or phase in ("Failed", "Restarting")):

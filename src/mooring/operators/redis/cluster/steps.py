@@ -13,6 +13,7 @@ from mooring.operators.redis.cluster.mover import MoveFailed, Mover
 from mooring.operators.redis.cluster.moves import (
     Attach,
     Claim,
+    Expel,
     Follow,
     Forget,
     HandOver,
@@ -26,7 +27,7 @@ from mooring.operators.redis.cluster.moves import (
     Target,
     Unfollow,
 )
-from mooring.operators.redis.cluster.slots import each
+from mooring.operators.redis.cluster.slots import Slots, each
 from mooring.operators.redis.cluster.topology import SILENCE, Peer, outranked, read_node
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused, Unreachable
 from mooring.operators.redis.pods import Pod
@@ -42,6 +43,7 @@ _POD: Final = Pod(name="", ordinal=0)
 _HANDLED: Final = (
     Attach,
     Claim,
+    Expel,
     Follow,
     Forget,
     HandOver,
@@ -93,6 +95,9 @@ class Steps:
                 await self._promote(move)
             case Forget():
                 await self._forget(move.targets, move.ids)
+            case Expel():
+                await self._forget(move.targets, move.ids)
+                await _each([self._take_back(target, slots) for target, slots in move.back])
             case Release():
                 await self._release(move)
             case Unfollow():
@@ -249,6 +254,18 @@ class Steps:
                 raise StepFailed("; ".join(said))
 
         await _each([one(target) for target in targets])
+
+    async def _take_back(self, target: Target, slots: Slots) -> None:
+        """Slots that no node has any more; a higher epoch convinces the nodes that could not be told to forget."""
+        async with self._link(target) as link:
+            server = (await read_node(link, _POD)).server
+            if server is None or not server.me.is_master:
+                raise StepFailed(f"{target.name} is no master any more")
+            for peer in server.peers.values():
+                slots &= ~peer.slots
+            if slots:
+                await link.call("CLUSTER", "ADDSLOTS", *each(slots))
+            await link.call("CLUSTER", "BUMPEPOCH")
 
     async def _release(self, move: Release) -> None:
         """Looked at once more on the nodes themselves: what has slots, or a master with keys, is not given up."""

@@ -13,7 +13,7 @@ from typing import Final
 from mooring.kube.object import Key
 from mooring.operators.redis.cluster import moves
 from mooring.operators.redis.cluster.look import Look
-from mooring.operators.redis.cluster.report import CHANGING, slots_failed, stage_of
+from mooring.operators.redis.cluster.report import CHANGING, STRANGER, slots_failed, stage_of
 from mooring.operators.redis.cluster.scale import newcomers
 from mooring.operators.redis.cluster.types import RedisClusterStatus, SlotPlan
 from mooring.runtime import redact
@@ -67,6 +67,8 @@ def of_move(move: moves.Move, look: Look) -> list[Told]:
     """A step that is about to be taken."""
     if isinstance(move, moves.Record):
         return [Told(reason=_PLANS[move.plan.kind], message=move.why)] if move.plan is not None else []
+    if isinstance(move, moves.Expel):
+        return [Told(reason=STRANGER, message=move.why, warning=True)]
     reason = _event(move, look)
     return [Told(reason=reason, message=move.why)] if reason and reason not in _PHASES else []
 

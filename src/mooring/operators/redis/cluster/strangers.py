@@ -1,0 +1,98 @@
+"""Nodes that joined the cluster and belong to none of its pods: they are forgotten, and what they took is taken back.
+
+A Redis Cluster node takes in every node that introduces itself by CLUSTER MEET, on the cluster bus, without a password.
+Such a node may then claim slots with a higher configuration epoch, and their owner deletes the keys it has of them.
+Pure rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from mooring.operators.redis.cluster.look import target_of
+from mooring.operators.redis.cluster.moves import Expel, Target
+from mooring.operators.redis.cluster.slots import Slots, count, show
+
+if TYPE_CHECKING:
+    from mooring.operators.redis.cluster.look import Look
+    from mooring.operators.redis.cluster.topology import Live, Peer
+
+__all__ = ["expel"]
+
+
+def expel(look: Look) -> Expel | None:
+    """Forget strangers on every node, and give the slots they took back to the owners the status names.
+
+    A former node of ours is no stranger: what it has is not recorded as another node's. It is left to `rescue` and
+    `forget`, which wait for its data.
+    """
+    if not _all_known(look):
+        return None
+    strangers = _strangers(look)
+    back = _taken(look, strangers)
+    if not strangers and not back:
+        return None
+    said = [f"{at} ({id[:8]})" for id, at in sorted(strangers.items())]
+    whys = [f"{', '.join(said)} joined the cluster and belongs to no pod of it"] if said else []
+    whys += [f"slots {show(slots)} go back to {one.name}" for one, slots in back.items()]
+    return Expel(
+        ids=tuple(sorted(strangers)),
+        addresses=tuple(sorted(set(strangers.values()))),
+        targets=tuple(target_of(one) for one in look.seen.live),
+        back=tuple(back.items()),
+        why="; ".join(whys),
+    )
+
+
+def _all_known(look: Look) -> bool:
+    """The id of every pod that is to be there is known, so any other id is none of theirs."""
+    known = {node.pod.ordinal for node in look.seen.nodes if node.id}
+    known |= {int(tail) for name in look.recorded.ids if (tail := name.rpartition("-")[2]).isdigit()}
+    return known >= set(range(max(look.wanted.nodes, look.wanted.pods)))
+
+
+def _strangers(look: Look) -> dict[str, str]:
+    """Ids of strangers that run or claim slots, and their addresses."""
+    ours = {node.address for node in look.seen.nodes}
+    words: dict[str, list[Peer]] = {}
+    for one in look.seen.live:
+        for peer in one.server.peers.values():
+            if peer.id not in look.ids and peer.address not in ours:
+                words.setdefault(peer.id, []).append(peer)
+    recorded = look.seen.covered
+    for one in look.seen.live:
+        recorded |= look.recorded.slots.get(one.id, 0)
+    found = {}
+    for id, said in words.items():
+        claimed: Slots = 0
+        for peer in said:
+            claimed |= peer.slots
+        runs = any(peer.connected and not peer.failed and "fail?" not in peer.flags for peer in said)
+        followed = any(one.master == id for one in look.seen.live)  # Redis: "Can't forget my master!"
+        if (claimed or runs) and not claimed & ~recorded and not followed:
+            found[id] = str(said[0].address)
+    return found
+
+
+def _taken(look: Look, strangers: Collection[str]) -> dict[Target, Slots]:
+    """Slots that live nodes had, and that strangers or no nodes have now, by who is to have them."""
+    found: dict[Target, Slots] = {}
+    others: Slots = 0
+    for id, slots in look.seen.absent_owners.items():
+        others |= 0 if id in strangers else slots
+    for one in look.seen.live:
+        if not (lost := look.lost_by(one.id) & ~others):
+            continue
+        taker = _heir(look, one)
+        if taker is not None:
+            found[target_of(taker)] = found.get(target_of(taker), 0) | lost
+    return found
+
+
+def _heir(look: Look, one: Live) -> Live | None:
+    """The node itself, or whom it follows by now; else the master with the fewest slots."""
+    head = look.seen.by_id.get(one.master) if one.master else one
+    if head is not None and head.is_master:
+        return head
+    return min(look.owners, key=lambda other: count(other.slots), default=None)
