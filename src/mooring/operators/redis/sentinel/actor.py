@@ -22,7 +22,6 @@ from mooring.operators.redis.belongings import Belongings, keys_of, mounted_conf
 from mooring.operators.redis.dial import Address, Dial, DialError
 from mooring.operators.redis.inherited import put_template, rolls_itself, stop_rolling
 from mooring.operators.redis.passwords import Kept
-from mooring.operators.redis.repeats import Repeats
 from mooring.operators.redis.scoped import Scoped
 from mooring.operators.redis.sentinel import moves
 from mooring.operators.redis.sentinel.gather import Gathering, Inputs
@@ -100,7 +99,6 @@ class SentinelActor(Actor[RedisCluster]):
         self._all_claims = _belongings(manager, core.PersistentVolumeClaim, namespaces)
         self._wake: Callable[[Key], None] = lambda key: None
         self.listener = Listener(lambda key: self._wake(key), self._dial)
-        self._repeats = Repeats(manager.clock)
         self._healthy = _gauge(manager)
         self._lost = manager.metrics.gauge(
             "redis_operator_controller_data_lost",
@@ -129,7 +127,6 @@ class SentinelActor(Actor[RedisCluster]):
         """Drop the metric and the subscriptions."""
         self.listener.forget(key)
         self._unknown.forget(key)
-        self._repeats.forget(key)
         try:
             self._healthy.remove(key.namespace, key.name)
         except KeyError:
@@ -154,8 +151,7 @@ class SentinelActor(Actor[RedisCluster]):
         look = Look(inputs.wanted, observed, recorded, ctx.now())
         status = topology_status(_status(ctx), look, specs.names)
         ctx.show(self._with_entry(ctx, status, specs.names))
-        verdict = self._repeats.spaced(ctx.key, next_step(inputs.wanted, observed, recorded, look.now))
-        verdict = held_back(inputs.wanted, verdict)
+        verdict = held_back(inputs.wanted, next_step(inputs.wanted, observed, recorded, look.now))
         return self._conclude(ctx, look, verdict, inputs)
 
     # --- what is there -------------------------------------------------------------------------------------
@@ -281,7 +277,6 @@ class SentinelActor(Actor[RedisCluster]):
             ctx.log.warning("step did not get through", step=move.name, error=str(error))
             await self._manager.clock.sleep(AFTER_FAILURE)
             return False
-        self._repeats.succeeded(ctx.key, move)
         status = _status(ctx)
         if done.config is not None:
             key, result = done.config
