@@ -3,7 +3,7 @@
 CACHE ?= $(or $(MOORING_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mooring)
 DEV := MOORING_LOCK=dev ./mooring exec
 
-.PHONY: help check format types generated test test-all test-clusters mutants kubernetes kubernetes-down transcript bare image specs crds soak campaign campaign-real bench api lock
+.PHONY: help check format types generated test test-all test-clusters mutants flakes kubernetes kubernetes-down transcript bare image specs crds soak campaign campaign-real bench api lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s'|'
@@ -38,6 +38,10 @@ test-clusters: ## the operators' tests again, on a real kube-apiserver: make tes
 
 mutants: ## break every listed mechanism and see its test fail: make mutants ONLY='cache*'
 	$(DEV) python hack/mutants.py -j $(or $(JOBS),2) --only '$(or $(ONLY),*)'
+
+flakes: ## tests that fail now and then: make flakes ROUNDS=10 LOAD=4 KINDS=busy,pinned TIERS=unit ARGS='tests/cli/test_why.py'
+	$(DEV) python hack/flakes.py --rounds $(or $(ROUNDS),10) --load $(or $(LOAD),4) $(if $(KINDS),--kinds $(KINDS)) \
+	  $(if $(TIERS),--tiers $(TIERS)) $(if $(ARGS),-- $(ARGS))
 
 kubernetes: ## start a real control plane on loopback; NODE=1: with a node that runs pods (root)
 	$(DEV) python hack/kubernetes/controlplane.py up $(if $(NODE),--node)
