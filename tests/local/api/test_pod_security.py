@@ -44,8 +44,10 @@ def found(level: Level, pod: Json, *, minor: int = 99, **annotations: str) -> st
         ),
         (
             spec({"capabilities": {"add": ["CHOWN", "SYS_ADMIN"]}}, {"capabilities": {"add": ["NET_RAW"]}}),
-            'non-default capabilities (containers "c0", "c1" must not include "NET_RAW", "SYS_ADMIN" in '
-            "securityContext.capabilities.add)",
+            (
+                'non-default capabilities (containers "c0", "c1" must not include "NET_RAW", "SYS_ADMIN" in '
+                "securityContext.capabilities.add)"
+            ),
         ),
         (
             spec(hostNetwork=True, hostPID=True, hostIPC=True),
@@ -79,8 +81,10 @@ def found(level: Level, pod: Json, *, minor: int = 99, **annotations: str) -> st
         ),
         (
             spec({"seLinuxOptions": {"type": "x_t"}}, securityContext={"seLinuxOptions": {"user": "u"}}),
-            'seLinuxOptions (pod and container "c0" set forbidden securityContext.seLinuxOptions: type "x_t"; '
-            "user may not be set)",
+            (
+                'seLinuxOptions (pod and container "c0" set forbidden securityContext.seLinuxOptions: type "x_t"; '
+                "user may not be set)"
+            ),
         ),
         (
             spec(securityContext={"seccompProfile": {"type": "Unconfined"}}),
@@ -96,8 +100,10 @@ def found(level: Level, pod: Json, *, minor: int = 99, **annotations: str) -> st
         ),
         (
             spec({"privileged": True}, hostPID=True),
-            'host namespaces (hostPID=true), privileged (container "c0" must not set '
-            "securityContext.privileged=true)",
+            (
+                'host namespaces (hostPID=true), privileged (container "c0" must not set '
+                "securityContext.privileged=true)"
+            ),
         ),
         (spec({"procMount": "Unmasked"}, hostUsers=False), ""),
     ],
@@ -113,17 +119,21 @@ def test_baseline_forbids(pod: Json, told: str) -> None:
         (spec(GOOD), ""),
         (
             spec({}, {}),
-            'allowPrivilegeEscalation != false (containers "c0", "c1" must set '
-            "securityContext.allowPrivilegeEscalation=false), unrestricted capabilities "
-            '(containers "c0", "c1" must set securityContext.capabilities.drop=["ALL"]), runAsNonRoot != true '
-            '(pod or containers "c0", "c1" must set securityContext.runAsNonRoot=true), seccompProfile '
-            '(pod or containers "c0", "c1" must set securityContext.seccompProfile.type to "RuntimeDefault" or '
-            '"Localhost")',
+            (
+                'allowPrivilegeEscalation != false (containers "c0", "c1" must set '
+                "securityContext.allowPrivilegeEscalation=false), unrestricted capabilities "
+                '(containers "c0", "c1" must set securityContext.capabilities.drop=["ALL"]), runAsNonRoot != true '
+                '(pod or containers "c0", "c1" must set securityContext.runAsNonRoot=true), seccompProfile '
+                '(pod or containers "c0", "c1" must set securityContext.seccompProfile.type to "RuntimeDefault" or '
+                '"Localhost")'
+            ),
         ),
         (
             spec({**GOOD, "capabilities": {"add": ["CHOWN", "NET_BIND_SERVICE"]}}),
-            'unrestricted capabilities (container "c0" must set securityContext.capabilities.drop=["ALL"]; '
-            'container "c0" must not include "CHOWN" in securityContext.capabilities.add)',
+            (
+                'unrestricted capabilities (container "c0" must set securityContext.capabilities.drop=["ALL"]; '
+                'container "c0" must not include "CHOWN" in securityContext.capabilities.add)'
+            ),
         ),
         (
             spec(GOOD, volumes=[{"name": "h", "hostPath": {"path": "/"}}, {"name": "e", "emptyDir": {}}]),
@@ -131,8 +141,10 @@ def test_baseline_forbids(pod: Json, told: str) -> None:
         ),
         (
             spec({**GOOD, "runAsNonRoot": False, "runAsUser": 0}),
-            'runAsNonRoot != true (container "c0" must not set securityContext.runAsNonRoot=false), runAsUser=0 '
-            '(container "c0" must not set runAsUser=0)',
+            (
+                'runAsNonRoot != true (container "c0" must not set securityContext.runAsNonRoot=false), runAsUser=0 '
+                '(container "c0" must not set runAsUser=0)'
+            ),
         ),
         (spec({**GOOD, "runAsNonRoot": False, "runAsUser": 0}, hostUsers=False), ""),
         (
