@@ -29,9 +29,8 @@ def spec(*contexts: Json, **pod: Json) -> Json:
     return {"containers": containers, **pod}
 
 
-def found(level: Level, pod: Json, *, minor: int = 99, **annotations: str) -> str:
-    keys = {key.replace("__", "/").replace("_", "."): value for key, value in annotations.items()}
-    return described(violations({"annotations": keys}, pod, level=level, minor=minor))
+def found(level: Level, pod: Json, *, minor: int = 99, annotations: Json = None) -> str:
+    return described(violations({"annotations": annotations}, pod, level=level, minor=minor))
 
 
 @pytest.mark.parametrize(
@@ -184,15 +183,15 @@ def test_a_version_of_the_standards_keeps_its_rules() -> None:
 
 
 def test_annotations_of_old_pods_count() -> None:
-    key = "container_apparmor_security_beta_kubernetes_io__c0"
+    key = "container.apparmor.security.beta.kubernetes.io/c0"
     told = 'forbidden AppArmor profile (annotation must not set AppArmor profile type to "'
-    assert found("baseline", spec(), **{key: "unconfined"}).startswith(told)
-    assert found("baseline", spec(), **{key: "localhost/x"}) == ""
-    key = "seccomp_security_alpha_kubernetes_io__pod"
-    assert found("baseline", spec(), minor=18, **{key: "unconfined"}) == (
+    assert found("baseline", spec(), annotations={key: "unconfined"}).startswith(told)
+    assert found("baseline", spec(), annotations={key: "localhost/x"}) == ""
+    key = "seccomp.security.alpha.kubernetes.io/pod"
+    assert found("baseline", spec(), minor=18, annotations={key: "unconfined"}) == (
         'seccompProfile (forbidden annotation seccomp.security.alpha.kubernetes.io/pod="unconfined")'
     )
-    assert found("baseline", spec(), **{key: "unconfined"}) == ""
+    assert found("baseline", spec(), annotations={key: "unconfined"}) == ""
 
 
 # --- namespaces -----------------------------------------------------------------------------------------
