@@ -189,7 +189,10 @@ def test_a_wrong_json_patch_is_sorted_in_the_time_of_its_length() -> None:
 def strategic(live: Json, change: Json) -> Json:
     pods = schema.builtin().get("", "v1", "Pod")
     assert pods is not None
-    inside = lambda spec: {"spec": {"containers": [{"name": "c", **spec}]}}  # noqa: E731
+
+    def inside(spec: Json) -> Json:
+        return {"spec": {"containers": [{"name": "c", **spec}]}}
+
     found = patch.strategic_merge_patch(inside(live), inside(change), pods)
     return found["spec"]["containers"][0]
 

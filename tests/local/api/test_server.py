@@ -10,6 +10,7 @@ import ssl
 import zlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tests.local.api.conftest import CM, Client, config_map, reader
 
 from mooring.local.api import ApiServer, User, reads
 from mooring.local.api import server as server_module
+from mooring.local.api.access.tokens import ISSUER, Authority, Claims, TokenError
 from mooring.local.api.http import BODY_LIMIT
 from mooring.local.api.tls import ensure_certificates
 
@@ -70,6 +72,22 @@ async def test_a_request_without_a_valid_token_is_401(https: Https) -> None:
         status, _, body = await https.send("GET", "/api/v1/pods", token=token)
         assert (status, body["reason"], body["message"]) == (401, "Unauthorized", "Unauthorized")
     assert (await https.send("GET", "/api/v1/pods"))[0] == 200
+
+
+async def test_a_token_that_is_not_ascii_is_401(https: Https, caplog: pytest.LogCaptureFixture) -> None:
+    for token in (b"t\xc3\xb6ken", b"\xff\xfe", b"a.b.\xe9"):
+        head = b"GET /api/v1/pods HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token
+        assert (await raw(https, head + b"\r\nConnection: close\r\n\r\n")).split()[1] == b"401"
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_a_token_is_not_good_before_its_time() -> None:
+    authority, now = Authority(), datetime(2026, 1, 1, tzinfo=UTC)
+    claims = Claims("default", "one", "u", (ISSUER,), (now + timedelta(hours=3)).timestamp())
+    token = authority.sign(claims, now=now + timedelta(hours=1))
+    with pytest.raises(TokenError, match="not valid yet"):
+        authority.verify(token, now=now)
+    assert authority.verify(token, now=now + timedelta(hours=1)).name == "one"
 
 
 async def test_a_request_without_any_token_is_that_of_nobody(https: Https) -> None:

@@ -18,7 +18,7 @@ from mooring.kube.objects.coordination import Lease
 from mooring.kube.objects.core import ConfigMap, Node, Pod, Service
 from mooring.kube.objects.discovery import EndpointSlice
 from mooring.kube.objects.events import Event
-from mooring.kube.patches import MergePatch
+from mooring.kube.patches import MergePatch, StrategicMergePatch
 from mooring.local.api import ApiServer
 from mooring.local.node.agent import NodeAgent
 from mooring.local.node.cleanup import leftover_processes, plane_id
@@ -449,6 +449,24 @@ async def test_a_silent_node_reports_nothing_until_it_speaks_again(tmp_path: Pat
         assert there.status("web")["phase"] == "Running"
         there.agent.silence("n1", silent=False)
         await until(lambda: there.status("web")["phase"] == "Failed")
+
+
+async def test_a_node_that_was_marked_as_silent_posts_its_status_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mooring.local.node.agent._RENEW_SECONDS", 0.05)
+    async with world(tmp_path) as there:
+        silent = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
+        change = StrategicMergePatch({"status": {"conditions": [silent]}})
+        await there.client.patch(Node, "n1", change, subresource="status")
+
+        async def ready() -> bool:
+            node = to_dict(await there.client.get(Node, "n1"))
+            return any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])
+
+        async with asyncio.timeout(20):
+            while not await ready():
+                await asyncio.sleep(0)
 
 
 async def test_what_a_pod_left_behind_is_ended_with_it(tmp_path: Path) -> None:

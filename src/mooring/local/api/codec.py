@@ -246,7 +246,7 @@ def _check_nodes(body: bytes) -> None:
     The C loader calls itself for each level and ends the process where the stack does: 30,000 brackets are enough.
     Its scanner does not. Merge keys are aliases as well. Raises ValueError.
     """
-    sizes: dict[str, int] = {}
+    sizes: dict[str | None, int] = {}
     opened: list[tuple[str | None, int]] = []
     size = repeated = 0
     for event in yaml.parse(body, Loader=yaml.CSafeLoader):

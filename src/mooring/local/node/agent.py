@@ -448,10 +448,19 @@ class NodeAgent:
                     continue
                 try:
                     await self._renew(name)
+                    await self._be_ready(name)
                 except NotFound:
                     await self._try(self._register(self._nodes[name]))
                 except KubeError as error:
                     log.warning("a node's Lease was not renewed", node=name, error=str(error))
+
+    async def _be_ready(self, name: str) -> None:
+        """Post a node's status again when it is said not to be ready: this process stood still, and is back."""
+        found = await self._manager.client.live.get(NodeObject, name)
+        conditions = (found.status.conditions or ()) if found.status is not None else ()
+        if any(each.type == "Ready" and each.status != "True" for each in conditions):
+            log.info("posting the status of a node that was marked as silent", node=name)
+            await self._register(self._nodes[name])
 
     async def _remove_former_nodes(self) -> None:
         """Remove nodes that this agent had when it was started with other names, with their pods.

@@ -149,4 +149,4 @@ def _expired(text: str, now: datetime) -> bool:
 
 
 def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode()).digest()
+    return hashlib.sha256(token.encode(errors="surrogateescape")).digest()

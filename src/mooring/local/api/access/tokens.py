@@ -24,6 +24,8 @@ ISSUER = "https://kubernetes.default.svc.cluster.local"
 #: What a token can be bound to, as its claims name it.
 BOUND = ("pod", "secret", "node")
 _SIZE = 32
+#: Seconds by which the clock of who signed may be ahead of ours.
+_LEEWAY = 60.0
 #: The issuer of the tokens in Secrets, and how their claims begin.
 _LASTING_ISSUER, _LASTING = "kubernetes/serviceaccount", "kubernetes.io/serviceaccount/"
 
@@ -46,6 +48,8 @@ class Claims:
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
     #: A token of a Secret, good while that Secret holds it.
     lasting: bool = False
+    #: Before it, the token is not good.
+    begins: float = 0.0
 
 
 class Authority:
@@ -133,6 +137,8 @@ class Authority:
         if not set(audiences) & set(claims.audiences):
             theirs, ours = _quoted(claims.audiences), _quoted(audiences)
             raise TokenError(f"token audiences {theirs} is invalid for the target audiences {ours}")
+        if claims.begins > now.timestamp() + _LEEWAY:
+            raise TokenError("service account token is not valid yet")
         if claims.expires <= now.timestamp():
             raise TokenError("service account token has expired")
         return claims
@@ -172,6 +178,7 @@ def _claims(payload: Any) -> Claims:
         uid=account["uid"],
         audiences=tuple(payload["aud"]),
         expires=payload["exp"],
+        begins=float(payload.get("nbf", 0)),
         bound={kind: (about[kind]["name"], about[kind].get("uid", "")) for kind in BOUND if about.get(kind)},
         id=payload["jti"],
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, get_args
+from typing import Any, Final, cast, get_args
 
 from mooring.local.api import fields
 from mooring.local.api.admission.podstandards import LATEST, Level, Violation, described, violations
@@ -146,7 +146,7 @@ def _standard(labels: Mapping[str, str], mode: str, errors: list[FieldError]) ->
     if version != "latest" and not re.fullmatch(r"v1\.(0|[1-9][0-9]*)", version):
         errors.append(_wrong(f"{mode}-version", version, 'must be "latest" or "v1.x"'))
         version = "latest"
-    return _Standard(level, version)
+    return _Standard(cast(Level, level), version)
 
 
 def _wrong(label: str, value: str, why: str) -> FieldError:

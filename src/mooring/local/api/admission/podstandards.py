@@ -88,8 +88,21 @@ def _named(spec: JsonObject, bad: Callable[[JsonObject], object]) -> list[str]:
 # --- baseline -------------------------------------------------------------------------------------------
 
 _CAPABILITIES: Final = frozenset(
-    "AUDIT_WRITE CHOWN DAC_OVERRIDE FOWNER FSETID KILL MKNOD NET_BIND_SERVICE SETFCAP SETGID SETPCAP SETUID "
-    "SYS_CHROOT".split()
+    [
+        "AUDIT_WRITE",
+        "CHOWN",
+        "DAC_OVERRIDE",
+        "FOWNER",
+        "FSETID",
+        "KILL",
+        "MKNOD",
+        "NET_BIND_SERVICE",
+        "SETFCAP",
+        "SETGID",
+        "SETPCAP",
+        "SETUID",
+        "SYS_CHROOT",
+    ]
 )
 _APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
 
@@ -264,9 +277,17 @@ def _seccomp_annotations(meta: JsonObject, spec: JsonObject) -> _Found:
     return Violation("seccompProfile", f"forbidden {_plural('annotation', bad)} {', '.join(sorted(bad))}")
 
 
-_SYSCTLS: Final = ("kernel.shm_rmid_forced",) + tuple(
-    f"net.ipv4.{name}"
-    for name in ("ip_local_port_range", "tcp_syncookies", "ping_group_range", "ip_unprivileged_port_start")
+_SYSCTLS: Final = (
+    "kernel.shm_rmid_forced",
+    *tuple(
+        f"net.ipv4.{name}"
+        for name in (
+            "ip_local_port_range",
+            "tcp_syncookies",
+            "ping_group_range",
+            "ip_unprivileged_port_start",
+        )
+    ),
 )
 _SYSCTLS_27: Final = (*_SYSCTLS, "net.ipv4.ip_local_reserved_ports")
 _SYSCTLS_29: Final = _SYSCTLS_27 + tuple(
@@ -319,7 +340,17 @@ def _capabilities(meta: JsonObject, spec: JsonObject) -> _Found:
 
 
 _VOLUMES: Final = frozenset(
-    "configMap csi downwardAPI emptyDir ephemeral image persistentVolumeClaim projected secret".split()
+    [
+        "configMap",
+        "csi",
+        "downwardAPI",
+        "emptyDir",
+        "ephemeral",
+        "image",
+        "persistentVolumeClaim",
+        "projected",
+        "secret",
+    ]
 )
 
 
