@@ -159,7 +159,7 @@ def _replicas(spec: RedisClusterSpec) -> list[Problem]:
     return [
         Problem(
             field="spec.replicas",
-            message=f"{total} nodes make no cluster: three masters with a replica each need 6; give {nearest}",
+            message=f"{total} node{'' if total == 1 else 's'} cannot form a cluster: three masters with a replica each need 6; give {nearest}",
         )
     ]
 
