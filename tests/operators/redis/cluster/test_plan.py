@@ -962,3 +962,14 @@ def test_the_only_data_of_a_shard_does_not_go_with_a_pod_that_crashes(lasting: b
         members = change(members, at, silent=True, pod=tuple(crash.items()))
     verdict = next_step(look(members, revision="new"))
     assert isinstance(verdict, DeletePod if lasting else Wait)
+
+
+@pytest.mark.parametrize(("keys", "goes"), [(0, True), (10, False)])
+def test_empty_pods_of_a_template_that_was_too_large_make_room(keys: int, goes: bool) -> None:
+    old = [Member(ordinal=at, keys=keys, pod=(("revision", "old"),)) for at in (0, 1)]
+    waiting = (("revision", "new"), ("trouble", "Unschedulable"), ("created", NOW - timedelta(minutes=1)))
+    new = [Member(ordinal=at, died=True, pod=waiting) for at in range(2, 6)]
+    verdict = next_step(look([*old, *new], formed=False, alone=range(6), ids={}, revision="new"))
+    assert isinstance(verdict, DeletePod) is goes
+    if isinstance(verdict, DeletePod):
+        assert verdict.pod == "demo-0"

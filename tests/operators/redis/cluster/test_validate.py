@@ -156,3 +156,21 @@ def test_a_template_keeps_its_lines_but_for_what_the_operator_decides() -> None:
     kept, dropped = template_lines(text)
     assert kept == ["maxclients 500", "cluster-node-timeout 3000", "save 60 1"]
     assert dropped == ["port", "dir"]
+
+
+@pytest.mark.parametrize(
+    ("resources", "field"),
+    [
+        ({"limits": {"memory": "-1Gi"}}, "limits.memory"),
+        ({"requests": {"cpu": "-10m"}}, "requests.cpu"),
+        ({"requests": {"memory": "2Gi"}, "limits": {"memory": "1Gi"}}, "limits.memory"),
+        ({"requests": {"memory": "1024Mi"}, "limits": {"memory": "1Gi", "cpu": "1"}}, ""),
+    ],
+)
+def test_resources_that_no_pod_can_have_are_named_by_their_field(
+    resources: dict[str, Any], field: str
+) -> None:
+    named = told(sample(pod=[{"middlewareImage": "redis:7.0", "resources": resources}]))
+    assert {one for one in named if "resources" in one} == (
+        {f"spec.pod[0].resources.{field}"} if field else set()
+    )

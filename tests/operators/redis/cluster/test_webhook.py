@@ -41,4 +41,4 @@ async def test_a_total_that_makes_no_cluster_is_warned_of() -> None:
         {"metadata": {"name": "shop"}, "spec": {"replicas": 4, "repository": "redis", "version": "7"}}
     )
     assert isinstance(verdict, Allow)
-    assert "spec.replicas: 4 nodes make no cluster" in verdict.warnings[0]
+    assert "spec.replicas: 4 nodes cannot form a cluster" in verdict.warnings[0]

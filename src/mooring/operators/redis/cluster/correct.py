@@ -6,9 +6,10 @@ roll begins before they run. So these alone are made anew; whoever answers, or m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from mooring.operators.redis.cluster.moves import Resize, Verdict, Wait, WriteTemplate
+from mooring.operators.redis.cluster.moves import DeletePod, Resize, Verdict, Wait, WriteTemplate
 from mooring.operators.redis.cluster.roll import hangs, made_anew
 
 if TYPE_CHECKING:
@@ -36,7 +37,22 @@ def correct(look: Look) -> Verdict | None:
     hanging = [one for one in look.seen.nodes if hangs(look, one)]
     if look.wanted.stale_template and (hanging or look.unmade or not look.recorded.formed):
         return WriteTemplate(why="what does not run is declared otherwise now")
-    return made_anew(look, hanging)
+    return made_anew(look, hanging) or _in_the_way(look, hanging)
+
+
+def _in_the_way(look: Look, hanging: Sequence[Node]) -> DeletePod | None:
+    """An empty pod of an older template goes where pods of the present one find no place: it may take up all there is."""
+    if not any(
+        one.pod.trouble == "Unschedulable" and one.pod.revision == look.wanted.revision for one in hanging
+    ):
+        return None
+    for one in look.seen.live:
+        older = one.node.pod.revision not in ("", look.wanted.revision)
+        empty = one.is_master and not one.slots and not one.server.keys
+        if older and empty and not look.seen.assigned and not one.node.pod.terminating:
+            why = f"{one.name} has no slots and is of an older pod template, and other pods find no place"
+            return DeletePod(pod=one.name, uid=one.node.pod.uid, why=why)
+    return None
 
 
 def _resize(look: Look) -> Resize | None:

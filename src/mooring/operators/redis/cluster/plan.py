@@ -260,7 +260,7 @@ def mesh(look: Look) -> Verdict | None:
                 pairs.append((target_of(one), other.node.address))
     if pairs:
         names = ", ".join(sorted({one.name for one, _ in pairs}))
-        why = f"{names} does not know everybody where they are now"
+        why = f"{names}: not all current addresses of the other nodes are known yet"
         # Numbered before anybody has slots alone: later the number would decide whose claim counts.
         number = not look.recorded.formed and not look.seen.assigned
         return Meet(pairs=tuple(pairs), number=number, why=why)
@@ -469,7 +469,10 @@ def _attach_spare(look: Look) -> Verdict | None:
     if not pairs:
         return None
     names = ", ".join(one.name for one, _ in pairs)
-    return Attach(pairs=tuple(pairs), why=f"{names} becomes a replica")
+    return Attach(
+        pairs=tuple(pairs),
+        why=f"{names} become{'s' if len(pairs) == 1 else ''} {'a replica' if len(pairs) == 1 else 'replicas'}",
+    )
 
 
 def settle(look: Look) -> Verdict | None:

@@ -70,7 +70,9 @@ def made_anew(look: Look, hanging: Sequence[Node]) -> Verdict | None:
         return verdict
     for one in hanging:
         if one.pod.revision != look.wanted.revision != "" and not _irreplaceable(look, one):
-            return DeletePod(pod=one.name, uid=one.pod.uid, why=f"{one.name} hangs in an older template")
+            return DeletePod(
+                pod=one.name, uid=one.pod.uid, why=f"{one.name} is stuck on an older pod template"
+            )
     return None
 
 

@@ -16,7 +16,8 @@ from mooring.operators.redis.cluster.slots import Slots, count, show
 
 if TYPE_CHECKING:
     from mooring.operators.redis.cluster.look import Look
-    from mooring.operators.redis.cluster.topology import Live, Peer
+    from mooring.operators.redis.cluster.topology import Live
+    from mooring.operators.redis.dial import Address
 
 __all__ = ["expel"]
 
@@ -53,26 +54,23 @@ def _all_known(look: Look) -> bool:
 
 
 def _strangers(look: Look) -> dict[str, str]:
-    """Ids of strangers that run or claim slots, and their addresses."""
-    ours = {node.address for node in look.seen.nodes}
-    words: dict[str, list[Peer]] = {}
+    """Ids of strangers that claim slots which the status records as ours, and their addresses.
+
+    One without slots cannot be told from a former node of ours: `forget` removes both once every slot is served.
+    """
+    addresses: dict[str, Address] = {}
     for one in look.seen.live:
-        for peer in one.server.peers.values():
-            if peer.id not in look.ids and peer.address not in ours:
-                words.setdefault(peer.id, []).append(peer)
-    recorded = look.seen.covered
+        addresses |= {peer.id: peer.address for peer in one.server.peers.values()}
+    ours = {node.address for node in look.seen.nodes}
+    followed = {one.master for one in look.seen.live}  # Redis: "Can't forget my master!"
+    recorded: Slots = 0
     for one in look.seen.live:
         recorded |= look.recorded.slots.get(one.id, 0)
-    found = {}
-    for id, said in words.items():
-        claimed: Slots = 0
-        for peer in said:
-            claimed |= peer.slots
-        runs = any(peer.connected and not peer.failed and "fail?" not in peer.flags for peer in said)
-        followed = any(one.master == id for one in look.seen.live)  # Redis: "Can't forget my master!"
-        if (claimed or runs) and not claimed & ~recorded and not followed:
-            found[id] = str(said[0].address)
-    return found
+    return {
+        id: str(addresses[id])
+        for id, slots in look.seen.absent_owners.items()
+        if id not in look.ids | followed and addresses[id] not in ours and not slots & ~recorded
+    }
 
 
 def _taken(look: Look, strangers: Collection[str]) -> dict[Target, Slots]:

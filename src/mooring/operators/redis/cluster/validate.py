@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final
 
 from msgspec.structs import replace
 
 from mooring.actor import differs
 from mooring.kube.objects import apps, meta
+from mooring.kube.quantity import parse_quantity
 from mooring.operators.redis.cluster.names import REDIS_PORT
 from mooring.operators.redis.cluster.slots import Slots, after, take
 from mooring.operators.redis.cluster.specs import OURS, Specs
@@ -159,7 +161,7 @@ def _replicas(spec: RedisClusterSpec) -> list[Problem]:
     return [
         Problem(
             field="spec.replicas",
-            message=f"{total} nodes make no cluster: three masters with a replica each need 6; give {nearest}",
+            message=f"{total} node{'' if total == 1 else 's'} cannot form a cluster: three masters with a replica each need 6; give {nearest}",
         )
     ]
 
@@ -248,6 +250,28 @@ def _pod(spec: RedisClusterSpec) -> list[Problem]:
         )
     if pod.requirepass and (why := unusable(pod.requirepass)):
         found.append(Problem(field="spec.pod[0].requirepass", message=f"{why}; choose another"))
+    return [*found, *_resources(spec)]
+
+
+def _resources(spec: RedisClusterSpec) -> list[Problem]:
+    """What the API server would refuse in the StatefulSet, by a field that the user did not write."""
+    given = pod_of(spec).resources
+    found, where = [], "spec.pod[0].resources"
+    amounts: dict[tuple[str, str], Decimal] = {}
+    for kind in ("limits", "requests"):
+        for name, text in (getattr(given, kind, None) or {}).items():
+            try:
+                amounts[kind, name] = parse_quantity(str(text))
+            except ValueError:
+                continue  # the schema's own words say more
+            if amounts[kind, name] < 0:
+                message = f"{text} is negative; give 0 or more, or remove it"
+                found.append(Problem(field=f"{where}.{kind}.{name}", message=message))
+    for (kind, name), amount in amounts.items():
+        limit = amounts.get(("limits", name))
+        if kind == "requests" and limit is not None and 0 <= limit < amount:
+            message = f"is less than requests.{name}; raise the limit or lower the request"
+            found.append(Problem(field=f"{where}.limits.{name}", message=message))
     return found
 
 
