@@ -9,6 +9,7 @@ from tests.conformance.access import ACCESS
 from tests.conformance.comparing import Step
 from tests.conformance.kinds import lives
 from tests.conformance.mutations import MUTATIONS
+from tests.conformance.pod_security import POD_SECURITY
 from tests.conformance.policies import POLICIES
 
 __all__ = ["SCENARIOS"]
@@ -1246,3 +1247,4 @@ SCENARIOS.update(lives())
 SCENARIOS.update(ACCESS)
 SCENARIOS.update(POLICIES)
 SCENARIOS.update(MUTATIONS)
+SCENARIOS.update(POD_SECURITY)
