@@ -57,6 +57,7 @@ class Entrance:
                     files=dict(enumerate(copies)),
                     namespaces=joined,
                     mount=mount,
+                    capabilities=(*self.privileges.at_first(), "SETPCAP"),
                     session=not tty,
                 )
             )

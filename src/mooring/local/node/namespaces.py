@@ -10,13 +10,13 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Thread
 from typing import TypeVar
 
-__all__ = ["PodNamespaces", "enter", "in_fresh_thread", "unshare"]
+__all__ = ["PodNamespaces", "enter", "give_up", "in_fresh_thread", "unshare"]
 
 T = TypeVar("T")
 
@@ -27,6 +27,43 @@ CLONE_NEWIPC = 0x8000000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
+
+_PR_CAPBSET_READ, _PR_CAPBSET_DROP = 23, 24
+#: Capabilities by number, as in linux/capability.h.
+_CAPABILITIES = (
+    *("CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP"),
+    *(
+        "LINUX_IMMUTABLE",
+        "NET_BIND_SERVICE",
+        "NET_BROADCAST",
+        "NET_ADMIN",
+        "NET_RAW",
+        "IPC_LOCK",
+        "IPC_OWNER",
+    ),
+    *(
+        "SYS_MODULE",
+        "SYS_RAWIO",
+        "SYS_CHROOT",
+        "SYS_PTRACE",
+        "SYS_PACCT",
+        "SYS_ADMIN",
+        "SYS_BOOT",
+        "SYS_NICE",
+    ),
+    *(
+        "SYS_RESOURCE",
+        "SYS_TIME",
+        "SYS_TTY_CONFIG",
+        "MKNOD",
+        "LEASE",
+        "AUDIT_WRITE",
+        "AUDIT_CONTROL",
+        "SETFCAP",
+    ),
+    *("MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG", "WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ", "PERFMON", "BPF"),
+    "CHECKPOINT_RESTORE",
+)
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -39,6 +76,17 @@ def unshare(flags: int) -> None:
 def enter(descriptor: int, kind: int = 0) -> None:
     """Move the calling thread into the namespace of that descriptor."""
     _checked(_libc.setns(descriptor, kind), "setns")
+
+
+def give_up(kept: Collection[str]) -> None:
+    """Let no program that the calling thread starts have other capabilities than these (``CHOWN``, ...; ``ALL``)."""
+    if "ALL" in kept:
+        return
+    number = 0
+    while _libc.prctl(_PR_CAPBSET_READ, number, 0, 0, 0) >= 0:  # to the last one that the kernel knows
+        if number >= len(_CAPABILITIES) or _CAPABILITIES[number] not in kept:
+            _checked(_libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0), "prctl")
+        number += 1
 
 
 def in_fresh_thread(work: Callable[[], T]) -> Future[T]:

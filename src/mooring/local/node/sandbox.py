@@ -8,7 +8,8 @@ its user loses its parent-death signal, and would survive).
 Before the program runs, a one-line shell inside reports on a socket and waits for the word: then the pid is
 known, limits are set, and a plane that died meanwhile is noticed, since both ends of the socket are its.
 
-The environment is passed as such, never as arguments, which every user of the machine can read.
+The environment is passed as such, never as arguments, which every user of the machine can read; but for what tells
+the loader what to load: bwrap is started with all rights, outside of any sandbox. It sets these for the program alone.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import resource
 import signal
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
@@ -52,7 +53,14 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 _SHIM = 'ulimit -n "$1"; shift; echo >&3; read -r _ <&3 || exit 125; exec "$@" 3>&- 4>&-'
 _SHELL_NAME = re.compile("[A-Za-z_][A-Za-z_0-9]*")
-_HANDSHAKE, _STATUS, _FIRST_LOCK = 3, 4, 20
+_HANDSHAKE, _STATUS, _OPTIONS, _FIRST_LOCK = 3, 4, 5, 20
+#: What the C library of a program obeys before the program begins (those it ignores in set-uid programs).
+_LOADING = re.compile(
+    "(LD_.*|GLIBC_TUNABLES|GCONV_PATH|GETCONF_DIR|HOSTALIASES|LOCALDOMAIN|LOCPATH|MALLOC_.*|NIS_PATH|NLSPATH"
+    "|RESOLV_HOST_CONF|RES_OPTIONS|TMPDIR|TZDIR)"
+)
+#: Of /proc, by which root could change the machine, as container engines have it.
+_PROC_READ_ONLY = ("bus", "fs", "irq", "sys", "sysrq-trigger")
 _START_DEADLINE = 20.0
 _ABANDON_DEADLINE = 2.0
 _REBIND_LIMIT = 512
@@ -184,8 +192,10 @@ async def start(spawner: Spawner, spec: SandboxSpec, *, stdin: int, stdout: int,
     status_read, status_write = os.pipe2(os.O_CLOEXEC)
     files = {0: stdin, 1: stdout, 2: stderr, _HANDSHAKE: theirs.fileno(), _STATUS: status_write}
     files |= {_FIRST_LOCK + n: lock for n, lock in enumerate(spec.locks)}
-    high = {target: _above(source) for target, source in files.items()}
-    what = Spawn(argv=bwrap_argv(spec), env=spec.env, files=high, namespaces=spec.namespaces)
+    env, options = _split(spec.env)
+    with _in_memory(options) as told:
+        high = {target: _above(source) for target, source in {**files, _OPTIONS: told}.items()}
+    what = Spawn(argv=bwrap_argv(spec), env=env, files=high, namespaces=spec.namespaces)
     if spec.root is not None:
         what = replace(what, mounts=spec.root.mounts)
     spawning = asyncio.ensure_future(spawner.spawn(what))
@@ -204,6 +214,26 @@ async def start(spawner: Spawner, spec: SandboxSpec, *, stdin: int, stdout: int,
     finally:
         # Not before the end of an abandoned one: the outer process would die of writing to it.
         os.close(status_read)
+
+
+def _split(env: Mapping[str, str]) -> tuple[dict[str, str], bytes]:
+    """The environment of bwrap, and its options that set the rest for the program."""
+    late = [name for name in env if _LOADING.fullmatch(name)]
+    words = [word for name in late for word in ("--setenv", name, env[name])]
+    return {name: env[name] for name in env if name not in late}, b"".join(
+        os.fsencode(word) + b"\0" for word in words
+    )
+
+
+@contextmanager
+def _in_memory(content: bytes) -> Iterator[int]:
+    descriptor = os.memfd_create("options", os.MFD_CLOEXEC)
+    try:
+        os.write(descriptor, content)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _close(*descriptors: int) -> None:
@@ -242,12 +272,16 @@ async def _handshake(outer: Child, gate: socket.socket, status: int) -> Sandbox:
 def bwrap_argv(spec: SandboxSpec) -> list[str]:
     """The command line that makes the container."""
     argv = ["/usr/bin/bwrap", "--die-with-parent", "--unshare-pid", "--info-fd", str(_STATUS)]
+    argv += ["--args", str(_OPTIONS)]
     argv += _capabilities(spec.privileges.at_first())
     argv += _root() if spec.root is None else _image_root(spec.root, spec.tools)
     for target, source in spec.symlinks.items():
         argv += ["--symlink", source, target]
     mounts = sorted(spec.mounts, key=lambda mount: len(PurePosixPath(mount.target).parts))
     argv += _mounts(mounts, sealed=spec.root is None)
+    if "ALL" not in spec.privileges.capabilities:
+        for name in _PROC_READ_ONLY:
+            argv += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
     argv += ["--dir", spec.working_dir]
     if spec.read_only_root:
         argv += ["--remount-ro", "/"]

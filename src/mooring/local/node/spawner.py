@@ -43,6 +43,8 @@ class Spawn:
     """Make the child leader of a session of its own."""
     mount: int | None = None
     """Descriptor of a running container's mount namespace for the child; ``argv[0]`` is looked up there."""
+    capabilities: Sequence[str] = ("ALL",)
+    """With ``mount``: all that the child can have. What it loads is the container's from its first instruction."""
     mounts: int | None = None
     """Descriptor of a mount namespace of our own making for a child that dies with the plane."""
 
@@ -169,6 +171,7 @@ def _spawn_inside(what: Spawn, mount: int) -> int:
     for descriptor in what.namespaces:
         ns.enter(descriptor)
     ns.enter(mount, ns.CLONE_NEWNS)
+    ns.give_up(what.capabilities)
     return _spawn(what)
 
 
