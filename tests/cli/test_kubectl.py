@@ -45,10 +45,10 @@ async def demo(plane: Running) -> Running:
 
 
 @needs_kubectl
-async def test_a_cluster_shows_size_status_and_age(demo: Running) -> None:
+async def test_a_cluster_shows_size_status_age_and_reason(demo: Running) -> None:
     shown = (await demo.kubectl("get", "rediscluster")).fine().splitlines()
 
-    assert shown[0].split() == ["NAME", "SIZE", "STATUS", "AGE"]
+    assert shown[0].split() == ["NAME", "SIZE", "STATUS", "AGE", "REASON"]
     assert shown[1].split()[:3] == ["demo", "3", "Healthy"]
 
 

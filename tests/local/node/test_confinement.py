@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mooring.local.node.spawner import Child, Spawn, Spawner
 
-from .lab import privileged
+from .lab import privileged, until
 from .test_agent import FOREVER, world
 
 pytestmark = [pytest.mark.embedded, privileged]
@@ -89,3 +90,54 @@ async def test_a_program_begins_without_what_was_given_up(tmp_path: Path) -> Non
             os.close(descriptor)
     values = [int(line.split()[1], 16) for line in out.read_text().splitlines()]
     assert values == [1 << 0 | 1 << 8] * 2
+
+
+@pytest.mark.parametrize(
+    ("container", "told"),
+    [
+        ({"volumeMounts": [{"name": "scratch", "mountPath": "/../oldroot/tmp/x"}]}, "mountPath of scratch"),
+        ({"volumeMounts": [{"name": "scratch", "mountPath": "a/b"}]}, "must be absolute"),
+        ({"volumeMounts": [{"name": "scratch", "mountPath": "/a:b"}]}, "must not contain ':'"),
+        ({"workingDir": "/x/../../oldroot/tmp/x"}, "workingDir"),
+        ({"terminationMessagePath": "/../oldroot/tmp/x"}, "terminationMessagePath"),
+    ],
+)
+async def test_paths_that_lead_out_of_a_container_are_refused(
+    tmp_path: Path, container: dict[str, Any], told: str
+) -> None:
+    async with world(tmp_path) as there:
+        await there.pod(
+            "web", {"command": FOREVER, **container}, volumes=[{"name": "scratch", "emptyDir": {}}]
+        )
+
+        def waits() -> str:
+            (status,) = there.status("web")["containerStatuses"]
+            waiting = status["state"]["waiting"]
+            return str(waiting["message"]) if waiting["reason"] == "CreateContainerConfigError" else ""
+
+        assert told in await until(waits)
+
+
+async def test_a_link_that_a_pod_made_leads_no_mount_out_of_its_volume(tmp_path: Path) -> None:
+    prepare = "ln -s somewhere /scratch/..data && ln -s / /scratch/host"
+    scratch = {"name": "scratch", "mountPath": "/scratch"}
+    async with world(tmp_path) as there:
+        await there.pod(
+            "web",
+            {"command": FOREVER, "volumeMounts": [{**scratch, "mountPath": "/out", "subPath": "host"}]},
+            initContainers=[
+                {
+                    "name": "first",
+                    "image": "busybox:1",
+                    "command": ["sh", "-c", prepare],
+                    "volumeMounts": [scratch],
+                }
+            ],
+            volumes=[{"name": "scratch", "emptyDir": {}}],
+        )
+
+        def waits() -> str:
+            (status,) = there.status("web")["containerStatuses"]
+            return str(status["state"]["waiting"]["message"] or "")
+
+        assert await until(lambda: "leads out of the volume" in waits())

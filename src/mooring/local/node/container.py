@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import structlog
 
@@ -411,6 +411,7 @@ class ContainerRunner:
             files = await asyncio.to_thread(self._files, image, env, loaded)
             command = self._command(image, env)
             working_dir = self.spec.working_dir or image.image.working_dir
+            _check_paths(self.spec)
             if loaded is None:
                 _require_program(command[0], image)
             elif not find_program(loaded.image, command[0], env, working_dir):
@@ -891,6 +892,19 @@ def _contexts(pod: Pod, container: Container) -> list[SecurityContext | PodSecur
     """The security contexts that count, the container's own first."""
     both = (container.security_context, pod.spec.security_context if pod.spec else None)
     return [context for context in both if context is not None]
+
+
+def _check_paths(container: Container) -> None:
+    """Refuse paths that lead out of the container while it is made; raises :class:`ConfigError`."""
+    named = [(f"mountPath of {mount.name}", mount.mount_path) for mount in container.volume_mounts or ()]
+    for name, path in named:
+        if ":" in (path or ""):
+            raise ConfigError(f"{name}: {path!r} must not contain ':'")
+    named.append(("workingDir", container.working_dir))
+    named.append(("terminationMessagePath", container.termination_message_path))
+    for name, path in named:
+        if path and (not path.startswith("/") or ".." in PurePosixPath(path).parts):
+            raise ConfigError(f"{name}: {path!r} must be absolute and without '..'")
 
 
 def privileges(pod: Pod, container: Container, *, account: Account | None = None) -> Privileges:

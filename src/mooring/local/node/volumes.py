@@ -103,6 +103,8 @@ class PodVolumes:
     token: Callable[[ServiceAccountTokenProjection], bytes]
     group: int | None = None
     _paths: dict[str, Path] = field(init=False, default_factory=dict)
+    #: Volumes whose files are written here. What their ``..data`` leads to is ours; in others a pod may have made one.
+    _written: set[str] = field(init=False, default_factory=set)
     _locks: dict[str, VolumeLock] = field(init=False, default_factory=dict)
     _memory: list[Path] = field(init=False, default_factory=list)
     #: Held while files are written or removed: a refresh in another thread may be under way when the pod ends.
@@ -115,6 +117,7 @@ class PodVolumes:
             name = volume.name or ""
             if (payload := self._payload(volume, facts)) is not None:
                 self._paths[name] = self.directory / name
+                self._written.add(name)
                 write_atomically(self._paths[name], payload, group=self.group)
             elif name not in self._paths:
                 self._paths[name] = self._directory_of(volume, facts)
@@ -258,8 +261,9 @@ class PodVolumes:
         if path is None:
             raise VolumeError(f'volumeMount "{mount.name}" names no volume of the pod')
         below = expand(mount.sub_path_expr, env) if mount.sub_path_expr else mount.sub_path
-        source = _below(path, below) if below else path
-        read_only = bool(mount.read_only) or (path / "..data").is_symlink()
+        written = mount.name in self._written
+        source = _below(path, below, made=not written) if below else path
+        read_only = bool(mount.read_only) or written
         return Mount(source, mount.mount_path or "", read_only)
 
 
@@ -407,14 +411,13 @@ def _checked(path: str) -> str:
     return path
 
 
-def _below(path: Path, below: str) -> Path:
+def _below(path: Path, below: str, *, made: bool) -> Path:
+    """The directory or file of a volume that a subPath names; ``made`` if it may be missing."""
     if below.startswith("/") or ".." in PurePosixPath(below).parts:
         raise VolumeError(f"subPath {below!r} must be relative and without '..'")
     found = path / below
-    if (path / "..data").is_symlink():
-        if not found.exists():
-            raise VolumeError(f"subPath {below!r} does not exist in the volume")
-        return found.resolve()
+    if not made and not found.exists():
+        raise VolumeError(f"subPath {below!r} does not exist in the volume")
     if not found.resolve().is_relative_to(path.resolve()):
         raise VolumeError(f"subPath {below!r} leads out of the volume")
     if not found.exists():
