@@ -8,6 +8,7 @@ template, so nothing that a user types can become YAML, a key, or an expression.
 CustomResourceDefinition, `check_values` and `render` turn a form into a manifest, `lint` says what is wrong with an entry.
 """
 
+from mooring.catalog import pointer
 from mooring.catalog.basic import basic_entry
 from mooring.catalog.entry import (
     CatalogError,
@@ -47,5 +48,6 @@ __all__ = [
     "mask",
     "packaged",
     "parse_entry",
+    "pointer",
     "render",
 ]
