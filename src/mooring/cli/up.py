@@ -11,14 +11,18 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
+from mooring.cli.console import listen as listen_console
+from mooring.cli.console import serving
 from mooring.cli.packages import NODE, ensure
 from mooring.cli.run import add_operator_options, chosen, until_signalled
+from mooring.kube import Config
 from mooring.local.api.audit import Policy
 from mooring.local.directory import DataDirectory, DirectoryInUse, check_kubeconfig, default_directory
 from mooring.local.node import rootless
@@ -36,10 +40,12 @@ log = structlog.get_logger("mooring.cli")
 
 #: Environment of a re-executed command: descriptors of the listening socket and of the directory's lock.
 _DESCRIPTORS = "MOORING_DESCRIPTORS"
+_CONSOLE_DESCRIPTOR = "MOORING_CONSOLE_DESCRIPTOR"
 DETACH_SECONDS = 60.0
 #: A log of this size is put aside when the next detached control plane starts.
 LOG_BYTES = 16 * 1024 * 1024
 READY = "mooring: ready."
+CONSOLE = "console: "
 MOST_NODES = 50
 
 
@@ -74,6 +80,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="FILE",
         help="log requests to audit.jsonl in the data directory by this policy, as of kube-apiserver (default: no log)",
     )
+    parser.add_argument(
+        "--console-port",
+        type=int,
+        default=0,
+        metavar="PORT",
+        help="of the console, on 127.0.0.1 (default: any free one; -1: no console)",
+    )
     parser.add_argument("--detach", action="store_true", help="return when ready, go on in the background")
     add_operator_options(parser)
     parser.set_defaults(run=run)
@@ -87,6 +100,7 @@ class Up:
     socks: Sequence[socket.socket]
     operate: Operate
     kubeconfig: Path
+    console: socket.socket | None = None
 
 
 def run(options: argparse.Namespace) -> int:
@@ -105,7 +119,10 @@ def run(options: argparse.Namespace) -> int:
     check_kubeconfig(kubeconfig)
     if options.detach:
         return _detach(directory)
-    socks = enter_namespaces(directory, options.listen)
+    port = options.console_port
+    # Bound before a plain user's process enters a network of its own: the browser is in the machine's.
+    page = _inherited_console() or (listen_console(port) if port >= 0 else None)
+    socks = enter_namespaces(directory, options.listen, console=page)
     address = socks[0].getsockname()[0]
     up = Up(
         plane=PlaneOptions(
@@ -129,6 +146,7 @@ def run(options: argparse.Namespace) -> int:
             webhooks=None if options.scope == "namespaced" else Webhooks(port=0),
         ),
         kubeconfig=kubeconfig,
+        console=page,
     )
 
     async def announce(plane: Plane) -> None:
@@ -161,7 +179,9 @@ def _names(option: str, given: str) -> tuple[str, ...]:
     return names
 
 
-def enter_namespaces(directory: DataDirectory, address: str) -> list[socket.socket]:
+def enter_namespaces(
+    directory: DataDirectory, address: str, *, console: socket.socket | None = None
+) -> list[socket.socket]:
     """Lock the directory and bind the socket; a plain user's process then enters its own namespaces.
 
     Returns in the process that is to serve: as root at once, else after it has become itself again as root
@@ -178,8 +198,21 @@ def enter_namespaces(directory: DataDirectory, address: str) -> list[socket.sock
         raise
     if rootless.needed():
         environment = {**os.environ, _DESCRIPTORS: f"{sock.fileno()},{lock}"}
-        rootless.reexec(rootless.command(), keep=(sock.fileno(), lock), env=environment)
+        keep = [sock.fileno(), lock]
+        if console is not None:
+            environment[_CONSOLE_DESCRIPTOR] = str(console.fileno())
+            keep.append(console.fileno())
+        rootless.reexec(rootless.command(), keep=keep, env=environment)
     return [sock]
+
+
+def _inherited_console() -> socket.socket | None:
+    """The console's listener, in the process that a plain user's became."""
+    text = os.environ.pop(_CONSOLE_DESCRIPTOR, "")
+    if not text:
+        return None
+    os.set_inheritable(int(text), False)
+    return socket.socket(fileno=int(text))
 
 
 def inherited() -> socket.socket | None:
@@ -219,12 +252,14 @@ async def serve(up: Up, ready: Callable[[Plane], Awaitable[None]]) -> None:
         client = plane.client("mooring")
         await apply_crds(client, up.operate.operators)
         operators = asyncio.create_task(operate(client, up.operate), name="operators")
-        watched = {operators, asyncio.create_task(plane.wait()), asyncio.create_task(_call(ready, plane))}
+        watched = {operators, asyncio.create_task(plane.wait())}
         try:
-            while watched:
-                done, watched = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    task.result()
+            async with _console(up):
+                watched.add(asyncio.create_task(_call(ready, plane)))
+                while watched:
+                    done, watched = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+                    for task in done:
+                        task.result()
         finally:
             # Operators first: they must not answer the end of the pods with a fail-over.
             for task in watched:
@@ -232,6 +267,17 @@ async def serve(up: Up, ready: Callable[[Plane], Awaitable[None]]) -> None:
             await asyncio.gather(*watched, return_exceptions=True)
     finally:
         await plane.stop()
+
+
+@asynccontextmanager
+async def _console(up: Up) -> AsyncIterator[None]:
+    """The console beside the plane, with the administrator's kubeconfig; its link is printed."""
+    if up.console is None:
+        yield
+        return
+    async with serving(Config.from_kubeconfig(up.kubeconfig), up.console) as console:
+        print(f"{CONSOLE}{console.link}", file=sys.stderr, flush=True)
+        yield
 
 
 async def _call(ready: Callable[[Plane], Awaitable[None]], plane: Plane) -> None:
@@ -283,6 +329,6 @@ def _await_ready(process: subprocess.Popen[bytes], log_file: Path, start: int) -
             raise OSError(f"the control plane did not start: {reason} (log: {log_file})")
         for line in said:
             if line.startswith(READY):
-                return line
+                return "\n".join([*(link for link in lines if link.startswith(CONSOLE)), line])
         time.sleep(0.02)
     raise OSError(f"the control plane was not ready within {DETACH_SECONDS:.0f} s (log: {log_file})")
