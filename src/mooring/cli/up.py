@@ -122,7 +122,12 @@ def run(options: argparse.Namespace) -> int:
     port = options.console_port
     # Bound before a plain user's process enters a network of its own: the browser is in the machine's.
     page = _inherited_console() or (listen_console(port) if port >= 0 else None)
-    socks = enter_namespaces(directory, options.listen, console=page)
+    try:
+        socks = enter_namespaces(directory, options.listen, console=page)
+    except BaseException:
+        if page is not None:
+            page.close()
+        raise
     address = socks[0].getsockname()[0]
     up = Up(
         plane=PlaneOptions(
