@@ -12,11 +12,13 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from mooring.cache import SystemClock
 from mooring.catalog import MASKED, packaged
-from mooring.console import Console, ConsoleOptions, Sessions, SignedOut, Upstream
+from mooring.console import Access, Console, ConsoleOptions, Sessions, SignedOut, Upstream, Watches
 from mooring.console.session import IDLE, LONGEST
+from mooring.console.stream import View
 from mooring.kube import Client, Config
 from mooring.kube.objects.core import Namespace
 from mooring.kube.objects.meta import ObjectMeta
@@ -429,6 +431,39 @@ async def test_changes_come_to_those_who_may_see_them(bed: Bed, browsers: list[B
             while not change.get("gone"):
                 kind, change = await next_message(stream)
             assert change["gone"] == [["redis-sentinel", "team-a", "mine"]]
+
+
+async def test_what_changes_while_a_snapshot_is_sent_is_not_lost(bed: Bed) -> None:
+    clock = SystemClock()
+    sent: list[bytes] = []
+    stop = asyncio.Event()
+    upstream = Upstream(own=bed.admin.transport, bare=bed.admin.transport)
+    access = Access(upstream, clock)
+    own = Sessions(clock, port=1).begin(user="root", token=None)
+    watches = Watches(upstream, access, clock, own=own)
+    entry = next(entry for entry in packaged() if entry.name == "redis-sentinel")
+    view = View(session=own, access=access, watches=watches, entries=[entry])
+
+    class Slow(web.StreamResponse):
+        """A browser that reads the snapshot only when the next change is in the cache."""
+
+        async def write(self, data: Any) -> None:
+            sent.append(bytes(data))
+            if len(sent) == 1:
+                await bed.redis("team-a", "late")
+                [informer] = await watches.instances(entry)
+                while not informer.list():
+                    await asyncio.sleep(0)
+            elif b"late" in data:
+                stop.set()
+
+    await watches.start()
+    try:
+        async with asyncio.timeout(10):
+            await view.send(Slow(), clock, check=lambda: None, stop=stop)
+    finally:
+        await watches.stop()
+    assert b"late" not in sent[0]
 
 
 async def test_the_console_listens_on_loopback_alone() -> None:

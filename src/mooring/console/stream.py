@@ -175,9 +175,10 @@ class View:
             await self.look()
             marks = _Marks(self._sources, self._events, self._focus)
             try:
-                await _write(response, "snapshot", self.snapshot())
-                live = self._watches.healthy
+                # Unmarked before the snapshot is taken: what changes while it is sent is marked again.
                 marks.take()
+                live = self._watches.healthy
+                await _write(response, "snapshot", self.snapshot())
                 while clock.monotonic() - began < LONGEST and not stop.is_set():
                     await _first(marks.changed.wait, stop.wait, seconds=HEARTBEAT)
                     check()
