@@ -3,7 +3,7 @@
 CACHE ?= $(or $(MOORING_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mooring)
 DEV := MOORING_LOCK=dev ./mooring exec
 
-.PHONY: help check format types generated test test-all test-clusters mutants flakes kubernetes kubernetes-down transcript bare image specs crds soak campaign campaign-real bench api lock
+.PHONY: web help check format types generated test test-all test-clusters mutants flakes kubernetes kubernetes-down transcript bare image specs crds soak campaign campaign-real bench api lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s'|'
@@ -15,6 +15,7 @@ check: ## everything that needs no server: lint, format, types, layers, generate
 	$(DEV) lint-imports
 	$(DEV) python hack/objects.py --check
 	$(DEV) python -m mooring crds --check
+	$(DEV) python hack/web.py --check
 	./mooring --help >/dev/null
 
 format: ## format and fix what can be fixed by itself
@@ -86,3 +87,6 @@ lock: ## resolve the dependencies again (needs uv)
 	  pyproject.toml -o requirements/run.txt
 	uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-header --no-annotate \
 	  pyproject.toml --group dev -o requirements/dev.txt
+
+web: ## build the page of the console into the package (needs npm)
+	$(DEV) python hack/web.py

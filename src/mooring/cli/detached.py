@@ -18,10 +18,12 @@ from pathlib import Path
 
 from mooring.local.directory import DataDirectory, DirectoryInUse
 
-__all__ = ["LOG_BYTES", "READY", "LogFile", "detach", "take_over_output"]
+__all__ = ["CONSOLE", "LOG_BYTES", "READY", "LogFile", "detach", "take_over_output"]
 
 #: The line that says that everything serves.
 READY = "mooring: ready."
+#: What stands before the link of the console.
+CONSOLE = "console: "
 #: A log of this size, in bytes, is put aside as mooring.log.1, and the one before it is removed.
 LOG_BYTES = 16 * 1024 * 1024
 #: Seconds for the control plane to be ready.
@@ -71,7 +73,7 @@ def take_over_output(log: Path) -> None:
 class LogFile(io.TextIOBase):
     """Standard error as a file of bounded size; a line that cannot be written is dropped.
 
-    Lines for people (``mooring: ...``) go to the process that waits for the start too, by the descriptor ``starter``,
+    Lines for people (``mooring: ...``, ``console: ...``) go to the process that waits for the start too, by the descriptor ``starter``,
     until one of them says ready.
     """
 
@@ -108,7 +110,7 @@ class LogFile(io.TextIOBase):
         os.close(descriptor)
 
     def _tell(self, text: str) -> None:
-        if self._starter is None or not text.startswith("mooring: "):
+        if self._starter is None or not text.startswith(("mooring: ", CONSOLE)):
             return
         with suppress(OSError):
             os.write(self._starter, text.rstrip("\n").encode(errors="replace") + b"\n")

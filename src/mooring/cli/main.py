@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("demo", "start here: a Redis cluster that survives the death of its master"),
     "up": ("up", "start the embedded control plane and the operators here"),
     "down": ("down", "stop the embedded control plane; data is kept"),
+    "console": ("console", "create and watch services in a browser, on any cluster"),
     "run": ("run", "run the operators alone, against any Kubernetes cluster"),
     "enter": ("enter", "run a command (default: a shell) where pods and Services can be reached"),
     "image": ("image", "load container images from files, list and remove them"),

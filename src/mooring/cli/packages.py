@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["COMPILER", "NODE", "SBIN", "TESTS", "MissingPackages", "ensure"]
+__all__ = ["BROWSER", "COMPILER", "NODE", "SBIN", "TESTS", "MissingPackages", "ensure"]
 
 #: Program -> Debian package, for running pods.
 NODE: dict[str, str] = {
@@ -22,6 +22,9 @@ NODE: dict[str, str] = {
 
 #: For tests that run pods: what their images are made of, and what fills in a sample.
 TESTS: dict[str, str] = {"busybox": "busybox", "patch": "patch"}
+
+#: For tests of the console in a browser.
+BROWSER: dict[str, str] = {"chromium": "chromium", "chromedriver": "chromium-driver"}
 
 #: For building old servers in tests.
 COMPILER: dict[str, str] = {"gcc": "build-essential", "make": "build-essential"}

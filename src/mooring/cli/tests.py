@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mooring.cli.packages import COMPILER, NODE, TESTS, ensure
+from mooring.cli.packages import BROWSER, COMPILER, NODE, TESTS, ensure
 from mooring.local.node import rootless
 
 __all__ = ["add_parser"]
@@ -43,7 +43,8 @@ class Tier:
 #: Fastest first.
 TIERS: dict[str, Tier] = {
     "unit": Tier(
-        marked="not embedded and not full and not kubernetes and not cluster and not soak", workers=2
+        marked="not embedded and not full and not kubernetes and not cluster and not browser and not soak",
+        workers=2,
     ),
     "embedded": Tier(
         marked="embedded and not full and not kubernetes and not cluster and not soak",
@@ -54,6 +55,8 @@ TIERS: dict[str, Tier] = {
     "full": Tier(marked="full and not cluster and not soak", workers=2, namespaced=True, builds=True),
     # The chart and its life on a real kubelet and containerd; one node for all of them.
     "cluster": Tier(marked="cluster and not soak", workers=1, rooted=True, builds=True),
+    # The console as people use it. As a plain user the plane needs namespaces, and makes them itself.
+    "browser": Tier(marked="browser and not soak", workers=1),
     # The embedded tier's tests of clusters, each worker's on a real control plane of its own.
     "clusters": Tier(
         marked="clusters and not full and not soak",
@@ -88,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the chosen tiers one after the other; the first failing one ends it."""
     root = Path(os.environ.get("MOORING_ROOT", Path(__file__).resolve().parents[3]))
     tiers = options.tier or (_unasked() if options.all else ["unit", "embedded"])
-    ensure(NODE | TESTS | (COMPILER if "full" in tiers else {}))
+    ensure(NODE | TESTS | (COMPILER if "full" in tiers else {}) | (BROWSER if "browser" in tiers else {}))
     with _building(root, tiers if options.all else []) as built:
         return _run_tiers(tiers, options, root=root, built=built)
 

@@ -9,17 +9,19 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
-from mooring.cli.detached import READY, detach, take_over_output
+from mooring.cli.console import listen as listen_console
+from mooring.cli.console import serving
+from mooring.cli.detached import CONSOLE, READY, detach, take_over_output
 from mooring.cli.packages import NODE, ensure
 from mooring.cli.run import add_operator_options, chosen, until_signalled
-from mooring.kube import Client
+from mooring.kube import Client, Config
 from mooring.kube.objects.admissionregistration import (
     MutatingWebhookConfiguration,
     ValidatingWebhookConfiguration,
@@ -44,6 +46,7 @@ log = structlog.get_logger("mooring.cli")
 
 #: Environment of a re-executed command: descriptors of the listening socket and of the directory's lock.
 _DESCRIPTORS = "MOORING_DESCRIPTORS"
+_CONSOLE_DESCRIPTOR = "MOORING_CONSOLE_DESCRIPTOR"
 MOST_NODES = 50
 #: Label and address of the webhook configurations that a control plane makes for its own operators.
 MANAGED = "app.kubernetes.io/managed-by=mooring"
@@ -83,6 +86,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="FILE",
         help="log requests to audit.jsonl in the data directory by this policy, as of kube-apiserver (default: no log)",
     )
+    parser.add_argument(
+        "--console-port",
+        type=int,
+        default=0,
+        metavar="PORT",
+        help="of the console, on 127.0.0.1 (default: any free one; -1: no console)",
+    )
     parser.add_argument("--detach", action="store_true", help="return when ready, go on in the background")
     add_operator_options(parser)
     parser.set_defaults(run=run)
@@ -99,6 +109,7 @@ class Up:
     socks: Sequence[socket.socket]
     operate: Operate
     kubeconfig: Path
+    console: socket.socket | None = None
 
 
 def run(options: argparse.Namespace) -> int:
@@ -118,7 +129,15 @@ def run(options: argparse.Namespace) -> int:
     check_kubeconfig(kubeconfig)
     if options.detach:
         return detach(directory)
-    socks = enter_namespaces(directory, options.listen)
+    port = options.console_port
+    # Bound before a plain user's process enters a network of its own: the browser is in the machine's.
+    page = _inherited_console() or (listen_console(port) if port >= 0 else None)
+    try:
+        socks = enter_namespaces(directory, options.listen, console=page)
+    except BaseException:
+        if page is not None:
+            page.close()
+        raise
     address = socks[0].getsockname()[0]
     up = Up(
         plane=PlaneOptions(
@@ -142,6 +161,7 @@ def run(options: argparse.Namespace) -> int:
             webhooks=None if options.scope == "namespaced" else Webhooks(port=0),
         ),
         kubeconfig=kubeconfig,
+        console=page,
     )
 
     async def announce(plane: Plane) -> None:
@@ -175,7 +195,9 @@ def _names(option: str, given: str) -> tuple[str, ...]:
     return names
 
 
-def enter_namespaces(directory: DataDirectory, address: str) -> list[socket.socket]:
+def enter_namespaces(
+    directory: DataDirectory, address: str, *, console: socket.socket | None = None
+) -> list[socket.socket]:
     """Lock the directory and bind the socket; a plain user's process then enters its own namespaces.
 
     Returns in the process that is to serve: as root at once, else after it has become itself again as root
@@ -192,8 +214,21 @@ def enter_namespaces(directory: DataDirectory, address: str) -> list[socket.sock
         raise
     if rootless.needed():
         environment = {**os.environ, _DESCRIPTORS: f"{sock.fileno()},{lock}"}
-        rootless.reexec(rootless.command(), keep=(sock.fileno(), lock), env=environment)
+        keep = [sock.fileno(), lock]
+        if console is not None:
+            environment[_CONSOLE_DESCRIPTOR] = str(console.fileno())
+            keep.append(console.fileno())
+        rootless.reexec(rootless.command(), keep=keep, env=environment)
     return [sock]
+
+
+def _inherited_console() -> socket.socket | None:
+    """The console's listener, in the process that a plain user's became."""
+    text = os.environ.pop(_CONSOLE_DESCRIPTOR, "")
+    if not text:
+        return None
+    os.set_inheritable(int(text), False)
+    return socket.socket(fileno=int(text))
 
 
 def inherited() -> socket.socket | None:
@@ -235,12 +270,14 @@ async def serve(up: Up, ready: Callable[[Plane], Awaitable[None]]) -> None:
         await forget_webhooks(client, up.operate)
         await warn_of_stranded(client, up.plane.nodes)
         operators = asyncio.create_task(operate(client, up.operate), name="operators")
-        watched = {operators, asyncio.create_task(plane.wait()), asyncio.create_task(_call(ready, plane))}
+        watched = {operators, asyncio.create_task(plane.wait())}
         try:
-            while watched:
-                done, watched = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    task.result()
+            async with _console(up):
+                watched.add(asyncio.create_task(_call(ready, plane)))
+                while watched:
+                    done, watched = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+                    for task in done:
+                        task.result()
         finally:
             # Operators first: they must not answer the end of the pods with a fail-over.
             for task in watched:
@@ -281,6 +318,18 @@ async def warn_of_stranded(client: Client, nodes: Sequence[str]) -> None:
                 file=sys.stderr,
                 flush=True,
             )
+
+
+@asynccontextmanager
+async def _console(up: Up) -> AsyncIterator[None]:
+    """The console beside the plane, with the administrator's kubeconfig; its link is printed."""
+    if up.console is None:
+        yield
+        return
+    async with serving(Config.from_kubeconfig(up.kubeconfig), up.console) as console:
+        with suppress(OSError):
+            print(f"{CONSOLE}{console.link}", file=sys.stderr, flush=True)
+        yield
 
 
 async def _call(ready: Callable[[Plane], Awaitable[None]], plane: Plane) -> None:

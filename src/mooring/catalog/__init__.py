@@ -1,0 +1,53 @@
+"""What the console offers: entries that say how a custom resource is asked for, and how it is made of the answers.
+
+An entry is data, never code: a title in two languages, a form whose fields are bound to paths of the custom resource,
+plans that fill the form in, and a manifest to start from. Values are put into the manifest as values: there is no text
+template, so nothing that a user types can become YAML, a key, or an expression.
+
+`load_catalog` reads entries (the package's own, and directories), `basic_entry` derives one from any
+CustomResourceDefinition, `check_values` and `render` turn a form into a manifest, `lint` says what is wrong with an entry.
+"""
+
+from mooring.catalog import pointer
+from mooring.catalog.basic import basic_entry
+from mooring.catalog.entry import (
+    CatalogError,
+    Entry,
+    Parameter,
+    Plan,
+    Section,
+    Target,
+    Text,
+    parse_entry,
+)
+from mooring.catalog.lint import lint, lint_schema
+from mooring.catalog.load import load_catalog, load_directory, packaged
+from mooring.catalog.mask import MASKED, mask
+from mooring.catalog.render import field_of, render
+from mooring.catalog.values import FieldProblem, check_name, check_values, defaults
+
+__all__ = [
+    "MASKED",
+    "CatalogError",
+    "Entry",
+    "FieldProblem",
+    "Parameter",
+    "Plan",
+    "Section",
+    "Target",
+    "Text",
+    "basic_entry",
+    "check_name",
+    "check_values",
+    "defaults",
+    "field_of",
+    "lint",
+    "lint_schema",
+    "load_catalog",
+    "load_directory",
+    "mask",
+    "packaged",
+    "parse_entry",
+    "pointer",
+    "render",
+]

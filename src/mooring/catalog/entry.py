@@ -1,0 +1,216 @@
+"""A catalog entry: what is offered, the form that asks for it, and the manifest it starts from.
+
+CatalogError(problems)    entries that cannot be used; one line per problem, naming file and path
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+import yaml
+
+from mooring.kube.object import Resource
+
+__all__ = [
+    "API_VERSION",
+    "WIDGETS",
+    "CatalogError",
+    "Entry",
+    "Parameter",
+    "Plan",
+    "Section",
+    "Target",
+    "Text",
+    "Ui",
+    "parse_entry",
+]
+
+API_VERSION: Final = "catalog.mooring.dev/v1alpha1"
+#: How a field may be shown; the list is closed so that a new operator needs no front-end work.
+WIDGETS: Final = frozenset(
+    {"text", "number", "stepper", "quantity", "switch", "select", "keyValue", "secret", "version"}
+)
+#: Bytes of one entry.
+SIZE_LIMIT: Final = 256 * 1024
+
+
+class CatalogError(ValueError):
+    """Entries that cannot be used; ``problems`` has one line for each thing to mend."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
+class _Data(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Frozen data that refuses unknown keys: a typo in an entry is reported, never ignored."""
+
+
+class Text(_Data, frozen=True, kw_only=True):
+    """A text in English and in Chinese."""
+
+    en: str = ""
+    zh: str = ""
+
+
+class Ui(_Data, frozen=True, kw_only=True):
+    """How a field is shown: in which section, by which of the `WIDGETS`."""
+
+    group: str = ""
+    widget: str = ""
+    unit: Text | None = None
+
+
+class Parameter(_Data, frozen=True, kw_only=True):
+    """One field of the form: a JSON Schema of a single value, and the path it is bound to.
+
+    ``bind`` is a JSON pointer into the custom resource. A ``sensitive`` value is never shown again.
+    """
+
+    type: Literal["string", "integer", "number", "boolean", "object"]
+    title: Text
+    description: Text | None = None
+    default: Any = None
+    minimum: float | None = None
+    maximum: float | None = None
+    min_length: int | None = msgspec.field(default=None, name="minLength")
+    max_length: int | None = msgspec.field(default=None, name="maxLength")
+    pattern: str = ""
+    enum: tuple[Any, ...] = ()
+    format: Literal["", "quantity", "bytes"] = ""
+    bind: str = msgspec.field(name="x-bind")
+    ui: Ui = msgspec.field(default_factory=Ui, name="x-ui")
+    sensitive: bool = msgspec.field(default=False, name="x-sensitive")
+
+
+class Parameters(_Data, frozen=True, kw_only=True):
+    """The fields of the form, in its order."""
+
+    type: Literal["object"] = "object"
+    required: tuple[str, ...] = ()
+    properties: dict[str, Parameter] = {}
+
+
+class Section(_Data, frozen=True, kw_only=True):
+    """A part of the form; ``advanced`` ones are closed at first."""
+
+    name: str
+    title: Text
+    advanced: bool = False
+
+
+class Plan(_Data, frozen=True, kw_only=True):
+    """Values for some of the fields, chosen by one click."""
+
+    name: str
+    title: Text
+    summary: Text | None = None
+    values: dict[str, Any] = {}
+    default: bool = False
+
+
+class Target(_Data, frozen=True, kw_only=True):
+    """The kind of the custom resource."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def resource(self) -> Resource:
+        """The kind as clients know it."""
+        return Resource(self.group, self.version, self.kind, self.plural, self.namespaced)
+
+
+class Display(_Data, frozen=True, kw_only=True):
+    """What a card shows."""
+
+    title: Text
+    summary: Text
+    description: Text | None = None
+    categories: tuple[str, ...] = ()
+
+
+class Status(_Data, frozen=True, kw_only=True):
+    """Where the instance says how it is: a JSON pointer to the list with Ready, Progressing and Stalled."""
+
+    conditions: str = "/status/conditions"
+
+
+class Retention(_Data, frozen=True, kw_only=True):
+    """What stays and what goes when an instance is deleted, a line each."""
+
+    stays: tuple[Text, ...] = ()
+    goes: tuple[Text, ...] = ()
+
+
+class Spec(_Data, frozen=True, kw_only=True):
+    """What an entry says."""
+
+    display: Display
+    target: Target
+    sections: tuple[Section, ...] = ()
+    parameters: Parameters = Parameters()
+    plans: tuple[Plan, ...] = ()
+    render: dict[str, Any] = {}
+    sensitive: tuple[str, ...] = ()
+    status: Status = Status()
+    retention: Retention = Retention()
+
+
+class Metadata(_Data, frozen=True, kw_only=True):
+    """The name of an entry."""
+
+    name: str
+
+
+class Entry(_Data, frozen=True, kw_only=True):
+    """One service that can be created.
+
+    ``curated`` entries were written by people; the others are derived from a CustomResourceDefinition.
+    """
+
+    api_version: str = msgspec.field(default=API_VERSION, name="apiVersion")
+    kind: Literal["ServiceTemplate", "ClusterServiceTemplate"] = "ClusterServiceTemplate"
+    metadata: Metadata
+    spec: Spec
+    curated: bool = True
+
+    @property
+    def name(self) -> str:
+        """Its name in URLs."""
+        return self.metadata.name
+
+    @property
+    def parameters(self) -> Mapping[str, Parameter]:
+        """The fields by name, in the order of the form."""
+        return self.spec.parameters.properties
+
+    @property
+    def sensitive(self) -> tuple[str, ...]:
+        """JSON pointers to what is never shown; ``*`` stands for every key or index."""
+        bound = tuple(parameter.bind for parameter in self.parameters.values() if parameter.sensitive)
+        return (*self.spec.sensitive, *bound)
+
+
+def parse_entry(text: str, *, source: str = "entry") -> Entry:
+    """Read one entry from YAML; raises `CatalogError` naming ``source`` and the path of what does not fit."""
+    if len(text.encode()) > SIZE_LIMIT:
+        raise CatalogError([f"{source}: longer than {SIZE_LIMIT} bytes"])
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise CatalogError([f"{source}: not YAML: {' '.join(str(error).split())}"]) from error
+    if isinstance(document, dict) and "curated" in document:
+        raise CatalogError([f"{source}: Object contains unknown field `curated`"])
+    try:
+        entry = msgspec.convert(document, Entry)
+    except msgspec.ValidationError as error:
+        raise CatalogError([f"{source}: {error}"]) from error
+    if entry.api_version != API_VERSION:
+        raise CatalogError([f"{source}: apiVersion is {entry.api_version!r}, expected {API_VERSION!r}"])
+    return entry

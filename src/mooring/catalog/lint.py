@@ -1,0 +1,191 @@
+"""What is wrong with an entry, by itself and against the schema of its kind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import re2
+
+from mooring.catalog import pointer
+from mooring.catalog.entry import WIDGETS, Entry, Parameter, Text
+from mooring.catalog.values import check_name, check_value, check_values
+
+__all__ = ["lint", "lint_schema"]
+
+
+def lint(entry: Entry) -> list[str]:
+    """What must be mended in an entry; each line begins with the path of what is wrong."""
+    return list(_lint(entry))
+
+
+def _lint(entry: Entry) -> Iterator[str]:
+    spec = entry.spec
+    if check_name(entry.name):
+        yield f"metadata.name: {entry.name!r} is no name of lower case letters, digits and '-'"
+    for path, text in _texts(entry):
+        for language in ("en", "zh"):
+            if not getattr(text, language).strip():
+                yield f"{path}.{language}: missing"
+    names = [section.name for section in spec.sections]
+    yield from (f"spec.sections: {name!r} is there twice" for name, n in Counter(names).items() if n > 1)
+    for name in spec.parameters.required:
+        if name not in entry.parameters:
+            yield f"spec.parameters.required: there is no field {name!r}"
+    binds = Counter(parameter.bind for parameter in entry.parameters.values())
+    for name, parameter in entry.parameters.items():
+        path = f"spec.parameters.properties.{name}"
+        yield from _lint_parameter(path, parameter, sections=names)
+        if name in ("name", "namespace"):
+            yield f"{path}: the name is taken by the form itself"
+        if binds[parameter.bind] > 1:
+            yield f"{path}.x-bind: {parameter.bind} is bound by another field as well"
+    yield from _lint_plans(entry)
+    yield from _lint_render(entry)
+    for path in (*spec.sensitive, spec.status.conditions):
+        try:
+            pointer.parts(path)
+        except ValueError as error:
+            yield f"spec: {error}"
+
+
+def _texts(entry: Entry) -> Iterator[tuple[str, Text]]:
+    display = entry.spec.display
+    yield "spec.display.title", display.title
+    yield "spec.display.summary", display.summary
+    if display.description is not None:
+        yield "spec.display.description", display.description
+    for number, section in enumerate(entry.spec.sections):
+        yield f"spec.sections[{number}].title", section.title
+    for name, parameter in entry.parameters.items():
+        yield f"spec.parameters.properties.{name}.title", parameter.title
+        if parameter.description is not None:
+            yield f"spec.parameters.properties.{name}.description", parameter.description
+    for number, plan in enumerate(entry.spec.plans):
+        yield f"spec.plans[{number}].title", plan.title
+        if plan.summary is not None:
+            yield f"spec.plans[{number}].summary", plan.summary
+    for what in ("stays", "goes"):
+        for number, text in enumerate(getattr(entry.spec.retention, what)):
+            yield f"spec.retention.{what}[{number}]", text
+
+
+def _lint_parameter(path: str, parameter: Parameter, *, sections: list[str]) -> Iterator[str]:
+    if parameter.ui.widget and parameter.ui.widget not in WIDGETS:
+        yield f"{path}.x-ui.widget: {parameter.ui.widget!r} is none of {', '.join(sorted(WIDGETS))}"
+    if parameter.ui.group not in sections:
+        yield f"{path}.x-ui.group: there is no section {parameter.ui.group!r}"
+    if parameter.sensitive and parameter.default is not None:
+        yield f"{path}.default: a sensitive field has none"
+    if parameter.sensitive != (parameter.ui.widget == "secret"):
+        yield f"{path}: x-sensitive and the widget secret belong together"
+    if not parameter.bind.startswith("/spec/"):
+        yield f"{path}.x-bind: {parameter.bind!r} is not below /spec"
+    if parameter.pattern:
+        try:
+            re2.compile(parameter.pattern)
+        except re2.error as error:
+            yield f"{path}.pattern: {error}"
+            return
+    if parameter.default is not None and (wrong := check_value(parameter, parameter.default)) is not None:
+        yield f"{path}.default: {wrong.en}"
+    for choice in parameter.enum:
+        if (wrong := check_value(parameter, choice)) is not None:
+            yield f"{path}.enum: {choice!r}: {wrong.en}"
+
+
+def _lint_plans(entry: Entry) -> Iterator[str]:
+    plans = entry.spec.plans
+    if plans and sum(plan.default for plan in plans) != 1:
+        yield "spec.plans: one of them must be the default"
+    for name, count in Counter(plan.name for plan in plans).items():
+        if count > 1:
+            yield f"spec.plans: {name!r} is there twice"
+    required = set(entry.spec.parameters.required)
+    for number, plan in enumerate(plans):
+        for problem in check_values(entry, plan.values):
+            if problem.field in plan.values or problem.field not in required:
+                yield f"spec.plans[{number}].values.{problem.field}: {problem.message.en}"
+
+
+def _lint_render(entry: Entry) -> Iterator[str]:
+    manifest = entry.spec.render
+    for key in sorted(manifest.keys() & {"apiVersion", "kind", "status"}):
+        yield f"spec.render.{key}: comes from spec.target"
+    for name, parameter in entry.parameters.items():
+        try:
+            manifest = pointer.put(manifest, parameter.bind, _sample(parameter))
+        except ValueError as error:
+            yield f"spec.parameters.properties.{name}.x-bind: {error}"
+
+
+def _sample(parameter: Parameter) -> Any:
+    return {} if parameter.type == "object" else parameter.default
+
+
+def lint_schema(entry: Entry, definition: dict[str, Any]) -> list[str]:
+    """What in an entry does not fit the CustomResourceDefinition of its kind."""
+    target = entry.spec.target
+    spec = definition.get("spec") or {}
+    names = spec.get("names") or {}
+    if (spec.get("group"), names.get("kind"), names.get("plural")) != (
+        target.group,
+        target.kind,
+        target.plural,
+    ):
+        return [f"spec.target: {target.kind} ({target.group}) is not what the definition defines"]
+    versions = {version.get("name"): version for version in spec.get("versions") or ()}
+    if target.version not in versions:
+        return [f"spec.target.version: there is no {target.version!r}, but {', '.join(map(str, versions))}"]
+    schema = (versions[target.version].get("schema") or {}).get("openAPIV3Schema") or {}
+    problems = []
+    for name, parameter in entry.parameters.items():
+        path = f"spec.parameters.properties.{name}.x-bind"
+        found = _schema_at(schema, pointer.parts(parameter.bind))
+        if found is None:
+            problems.append(f"{path}: the kind has no {pointer.shown(parameter.bind)}")
+        elif (kind := found.get("type")) not in (None, parameter.type) and not (
+            kind == "number" and parameter.type == "integer"
+        ):
+            problems.append(
+                f"{path}: {pointer.shown(parameter.bind)} is of type {kind}, the field of type {parameter.type}"
+            )
+    problems += [
+        f"spec.render: the kind has no {pointer.shown(path)}"
+        for path in _leaves(entry.spec.render)
+        if not path.startswith("/metadata") and _schema_at(schema, pointer.parts(path)) is None
+    ]
+    return problems
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[str]:
+    if isinstance(value, dict) and value:
+        for key, below in value.items():
+            yield from _leaves(below, f"{path}/{str(key).replace('~', '~0').replace('/', '~1')}")
+    elif isinstance(value, list) and value:
+        for index, below in enumerate(value):
+            yield from _leaves(below, f"{path}/{index}")
+    elif path:
+        yield path
+
+
+def _schema_at(schema: dict[str, Any], steps: tuple[str, ...]) -> dict[str, Any] | None:
+    for step in steps:
+        below: Any
+        if schema.get("type") == "array":
+            below = schema.get("items")
+        elif step in (schema.get("properties") or {}):
+            below = schema["properties"][step]
+        else:
+            below = schema.get("additionalProperties")
+            if below is True:
+                return {}
+        if not isinstance(below, dict):
+            # An object without a single declared property takes anything.
+            free = schema.get("x-kubernetes-preserve-unknown-fields") and not schema.get("properties")
+            return {} if free else None
+        schema = below
+    if schema.get("x-kubernetes-int-or-string"):
+        return {}
+    return schema

@@ -1,0 +1,502 @@
+"""The console's API: JSON under ``/api/v1``, every answer made with the rights of the session's user."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+import structlog
+import yaml
+from aiohttp import web
+
+from mooring.cache import Clock
+from mooring.catalog import (
+    MASKED,
+    CatalogError,
+    Entry,
+    basic_entry,
+    check_name,
+    check_values,
+    defaults,
+    field_of,
+    mask,
+    render,
+)
+from mooring.console.access import Access
+from mooring.console.problems import Problem, problem_of
+from mooring.console.rows import event_row
+from mooring.console.session import Session, Sessions, SignedOut
+from mooring.console.stream import EVENT_LIMIT, View
+from mooring.console.upstream import FIELD_MANAGER, Upstream
+from mooring.console.watches import Watches
+from mooring.kube import ApiError, Client, Forbidden, Key, KubeError, NotFound, Unauthorized
+from mooring.kube.objects.authentication import SelfSubjectReview
+from mooring.kube.objects.core import Event, Namespace
+
+__all__ = ["SESSION", "Api", "Handler"]
+
+log = structlog.get_logger("mooring.console")
+
+SESSION: Final = web.RequestKey("session", Session)
+#: Streams of one user and in all; sign-ins that failed, in so many seconds.
+USER_STREAMS, ALL_STREAMS, FAILED_SIGN_INS, SIGN_IN_SECONDS = 20, 500, 10, 10.0
+#: Definitions listed as not curated, at most.
+MOST_DEFINITIONS: Final = 500
+#: Bytes of a bearer token.
+TOKEN_LIMIT: Final = 2500
+
+_DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_DEFINITION = re.compile(r"[a-z0-9]([-a-z0-9.]{0,250}[a-z0-9])?")
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_OBJECT = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
+Json = dict[str, Any]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Api:
+    """The handlers; `routes` says where they answer."""
+
+    def __init__(
+        self,
+        *,
+        upstream: Upstream,
+        access: Access,
+        watches: Watches,
+        sessions: Sessions,
+        entries: Mapping[str, Entry],
+        clock: Clock,
+        stop: asyncio.Event,
+    ) -> None:
+        self._upstream = upstream
+        self._access = access
+        self._watches = watches
+        self._sessions = sessions
+        self._entries = entries
+        self._clock = clock
+        self._stop = stop
+        self._streams: Counter[str] = Counter()
+        self._failed: list[float] = []
+
+    def routes(self) -> list[web.RouteDef]:
+        """All routes; those of the session are the only ones without one."""
+        namespace = "/api/v1/namespaces/{namespace}/instances"
+        one = namespace + "/{entry}/{name}"
+        return [
+            web.get("/api/v1/session", self.session),
+            web.post("/api/v1/session", self.sign_in),
+            web.delete("/api/v1/session", self.sign_out),
+            web.get("/api/v1/catalog", self.catalog),
+            web.get("/api/v1/catalog/{entry}", self.entry),
+            web.get("/api/v1/namespaces", self.namespaces),
+            web.get("/api/v1/instances", self.instances),
+            web.post(namespace, self.create),
+            web.get(one, self.instance),
+            web.get(one + "/events", self.events),
+            web.delete(one, self.delete),
+            web.get("/api/v1/permissions", self.permissions),
+            web.get("/api/v1/stream", self.stream),
+        ]
+
+    # --- session
+
+    async def session(self, request: web.Request) -> web.Response:
+        """Who is signed in, and the word that changes need."""
+        session = request[SESSION]
+        return answer({"user": session.user, "csrf": session.csrf, "own": session.own})
+
+    async def sign_in(self, request: web.Request) -> web.Response:
+        """Sign in with a bearer token, which the API server must accept."""
+        now = self._clock.monotonic()
+        self._failed = [when for when in self._failed if now - when < SIGN_IN_SECONDS]
+        if len(self._failed) >= FAILED_SIGN_INS:
+            raise Problem(
+                429,
+                "TooManySignIns",
+                "Too many tokens were wrong. Wait a moment.",
+                retry_after=SIGN_IN_SECONDS,
+            )
+        body = await read_json(request)
+        token = body.get("token")
+        if not isinstance(token, str) or not (token := token.strip()):
+            raise Problem(400, "TokenMissing", "Give a token.")
+        if len(token) > TOKEN_LIMIT:
+            raise Problem(413, "TokenTooLong", f"The token is longer than {TOKEN_LIMIT} bytes.")
+        try:
+            user = await self._whose(token)
+        except (ValueError, Unauthorized) as error:
+            self._failed.append(now)
+            raise Problem(401, "TokenWrong", "The API server does not accept this token.") from error
+        session = self._sessions.begin(user=user, token=token)
+        response = answer({"user": session.user, "csrf": session.csrf, "own": False})
+        self.keep(response, session)
+        log.info("signed in", user=user)
+        return response
+
+    async def _whose(self, token: str) -> str:
+        """The user of a token; raises `Unauthorized` for nobody's, `ValueError` for what is no token."""
+        review = await self._upstream.bearer(token).create(SelfSubjectReview())
+        info = review.status.user_info if review.status is not None else None
+        name = info.username if info is not None else None
+        if not name or name == "system:anonymous":
+            raise Unauthorized("no user", status=401)
+        return name
+
+    async def sign_out(self, request: web.Request) -> web.Response:
+        """End the session."""
+        session = request[SESSION]
+        self._sessions.end(session)
+        self._access.forget(session)
+        response = answer({})
+        response.del_cookie(self._sessions.cookie, path="/", httponly=True, samesite="Strict")
+        return response
+
+    def keep(self, response: web.StreamResponse, session: Session) -> None:
+        """Give the session to the browser."""
+        value = self._sessions.seal(session)
+        response.set_cookie(self._sessions.cookie, value, path="/", httponly=True, samesite="Strict")
+
+    # --- catalog
+
+    async def catalog(self, request: web.Request) -> web.Response:
+        """The entries, and the kinds of others that a form can be derived for."""
+        cards = [
+            {**_card(entry), "served": await self._watches.serves(entry.spec.target)}
+            for entry in self._entries.values()
+        ]
+        curated = {f"{e.spec.target.plural}.{e.spec.target.group}" for e in self._entries.values()}
+        try:
+            names = await self._definitions(self._upstream.client(request[SESSION]))
+        except (Forbidden, NotFound):
+            names = []  # a user who may not list definitions has the entries alone
+        return answer({"entries": cards, "others": [name for name in names if name not in curated]})
+
+    async def _definitions(self, client: Client) -> list[str]:
+        # Names are all that is needed; the definitions themselves are megabytes.
+        accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+        query = {"limit": str(MOST_DEFINITIONS)}
+        found = msgspec.json.decode(
+            (await client.request("GET", _DEFINITIONS, query=query, accept=accept)).body
+        )
+        return sorted(item["metadata"]["name"] for item in found.get("items") or ())
+
+    async def entry(self, request: web.Request) -> web.Response:
+        """One entry with its form."""
+        entry = await self._entry(request, request.match_info["entry"])
+        shown = msgspec.to_builtins(entry)
+        return answer({**_card(entry), "form": shown["spec"], "defaults": defaults(entry)})
+
+    async def _entry(self, request: web.Request, name: str) -> Entry:
+        """An entry by name, a basic one as ``crd-PLURAL.GROUP`` if the user may read the definition."""
+        if name in self._entries:
+            return self._entries[name]
+        definition = name.removeprefix("crd-")
+        if definition == name or not _DEFINITION.fullmatch(definition):
+            raise Problem(404, "NoSuchEntry", f"The catalog has no entry {name!r}.")
+        client = self._upstream.client(request[SESSION])
+        found = msgspec.json.decode((await client.request("GET", f"{_DEFINITIONS}/{definition}")).body)
+        try:
+            entry = basic_entry(found)
+        except CatalogError as error:
+            raise Problem(404, "NoSuchEntry", str(error)) from error
+        if not entry.spec.target.namespaced:
+            raise Problem(
+                404,
+                "NotNamespaced",
+                f"{entry.spec.target.kind} is of the whole cluster; the console makes what is in namespaces.",
+            )
+        return entry
+
+    # --- namespaces and rights
+
+    async def namespaces(self, request: web.Request) -> web.Response:
+        """The namespaces in which the user may list instances of the catalog, or all that they may list."""
+        session, names = request[SESSION], await self._watches.candidates()
+        if await self._access.allowed(session, "list", Namespace.resource, ""):
+            return answer({"namespaces": list(names)})
+        seen: set[str] = set()
+        for entry in self._entries.values():
+            where = await self._access.namespaces(session, entry.spec.target.resource, names, "list")
+            seen |= set(names) if where is None else where
+        return answer({"namespaces": sorted(seen)})
+
+    async def permissions(self, request: web.Request) -> web.Response:
+        """Whether the user may create and delete instances of an entry in a namespace."""
+        namespace = _namespace(request.query.get("namespace", ""))
+        entry = await self._entry(request, request.query.get("entry", ""))
+        resource = entry.spec.target.resource
+        decide = self._access.decide
+        verbs = ("create", "get", "delete")
+        answers = await asyncio.gather(
+            *(decide(request[SESSION], verb, resource, namespace) for verb in verbs)
+        )
+        return answer(dict(zip(verbs, answers, strict=True)))
+
+    # --- instances
+
+    async def _view(self, request: web.Request) -> View:
+        query = request.query
+        namespace = _namespace(query["namespace"]) if query.get("namespace") else ""
+        entries, focus = list(self._entries.values()), None
+        if query.get("entry"):
+            entry = await self._entry(request, query["entry"])
+            entries = [entry]
+            if query.get("name"):
+                if not namespace:
+                    raise Problem(400, "NamespaceMissing", "An instance needs its namespace.")
+                focus = (entry, Key(namespace, _name(query["name"])))
+        return View(
+            session=request[SESSION],
+            access=self._access,
+            watches=self._watches,
+            entries=entries,
+            namespace=namespace,
+            focus=focus,
+        )
+
+    async def instances(self, request: web.Request) -> web.Response:
+        """The instances that the user may see, without their specs."""
+        view = await self._view(request)
+        await view.look()
+        return answer(view.snapshot())
+
+    async def instance(self, request: web.Request) -> web.Response:
+        """One instance as the API server shows it to the user, without secrets."""
+        entry, namespace, name = await self._named(request)
+        path = entry.spec.target.resource.path(namespace=namespace, name=name)
+        found = await self._upstream.client(request[SESSION]).request("GET", path)
+        shown = mask(msgspec.json.decode(found.body), entry.sensitive)
+        retention = msgspec.to_builtins(entry.spec.retention)
+        return answer({"card": _card(entry), "object": shown, "yaml": to_yaml(shown), "retention": retention})
+
+    async def events(self, request: web.Request) -> web.Response:
+        """The newest events of one instance, read as the user."""
+        entry, namespace, name = await self._named(request)
+        resource = entry.spec.target.resource
+        selector = f"involvedObject.kind={resource.kind},involvedObject.name={name}"
+        client = self._upstream.client(request[SESSION])
+        page = await client.list(Event, namespace=namespace, field_selector=selector, limit=500)
+        wanted = [
+            e
+            for e in page.items
+            if e.involved_object and e.involved_object.api_version == resource.api_version
+        ]
+        rows = sorted(map(event_row, wanted), key=lambda each: str(each["last"]), reverse=True)
+        return answer({"events": rows[:EVENT_LIMIT]})
+
+    async def _named(self, request: web.Request) -> tuple[Entry, str, str]:
+        namespace, name = _namespace(request.match_info["namespace"]), _name(request.match_info["name"])
+        return await self._entry(request, request.match_info["entry"]), namespace, name
+
+    async def create(self, request: web.Request) -> web.Response:
+        """Create an instance of the values of a form; with ``dryRun=true`` only find out what would happen."""
+        namespace = _namespace(request.match_info["namespace"])
+        body = await read_json(request)
+        entry = await self._entry(request, str(body.get("entry") or ""))
+        name, values = body.get("name"), body.get("values")
+        if not isinstance(values, dict):
+            raise Problem(400, "ValuesMissing", "values must be an object.")
+        dry_run = request.query.get("dryRun") == "true"
+        problems = check_name(name) + check_values(entry, values)
+        if problems:
+            errors = [msgspec.to_builtins(problem) for problem in problems]
+            raise Problem(422, "WrongValues", "Some fields need attention.", errors=errors)
+        manifest = render(entry, name=str(name), namespace=namespace, values=values)
+        shown = mask(manifest, entry.sensitive)
+        preview = {"manifest": shown, "yaml": to_yaml(shown)}
+        client = self._upstream.client(request[SESSION])
+        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+        if dry_run:
+            query["dryRun"] = "All"
+        secrets = [
+            str(values[field]) for field, p in entry.parameters.items() if p.sensitive and values.get(field)
+        ]
+        path = entry.spec.target.resource.path(namespace=namespace)
+        try:
+            made = await client.request("POST", path, query=query, body=msgspec.json.encode(manifest))
+        except ApiError as error:
+            refused = _refusal(entry, error, secrets)
+            refused.more |= preview
+            self._audit(request, "create", entry, namespace, str(name), result=refused.code, dry_run=dry_run)
+            raise refused from error
+        self._audit(request, "create", entry, namespace, str(name), result="ok", dry_run=dry_run)
+        warnings = [scrubbed(text, secrets) for text in _warnings(made.headers)]
+        return answer({**preview, "warnings": warnings, "dryRun": dry_run}, status=200 if dry_run else 201)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """Delete an instance; the UID must be the one that the user was shown."""
+        entry, namespace, name = await self._named(request)
+        uid = request.query.get("uid", "")
+        if not uid:
+            raise Problem(400, "UidMissing", "Say which object is meant: ?uid=")
+        path = entry.spec.target.resource.path(namespace=namespace, name=name)
+        body = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": "Background",
+            "preconditions": {"uid": uid},
+        }
+        client = self._upstream.client(request[SESSION])
+        try:
+            await client.request("DELETE", path, body=msgspec.json.encode(body))
+        except ApiError as error:
+            self._audit(request, "delete", entry, namespace, name, result=error.reason)
+            raise
+        self._audit(request, "delete", entry, namespace, name, result="ok")
+        return answer({}, status=202)
+
+    def _audit(
+        self,
+        request: web.Request,
+        action: str,
+        entry: Entry,
+        namespace: str,
+        name: str,
+        *,
+        result: str,
+        dry_run: bool = False,
+    ) -> None:
+        if not dry_run:
+            user = request[SESSION].user
+            log.info(
+                "action",
+                action=action,
+                user=user,
+                entry=entry.name,
+                namespace=namespace,
+                name=name,
+                result=result,
+            )
+
+    # --- stream
+
+    async def stream(self, request: web.Request) -> web.StreamResponse:
+        """Server-sent events: a snapshot, then changes."""
+        session = request[SESSION]
+        view = await self._view(request)
+        identity = session.identity
+        if self._streams[identity] >= USER_STREAMS or self._streams.total() >= ALL_STREAMS:
+            raise Problem(429, "TooManyStreams", "Too many pages follow changes. Close some.", retry_after=10)
+        self._streams[identity] += 1
+        response = web.StreamResponse(
+            headers={
+                "Content-Type": "text/event-stream",
+                "Cache-Control": "no-store",
+                "X-Accel-Buffering": "no",
+            }
+        )
+        try:
+            # Before the first byte: who may see nothing gets an answer, not a stream.
+            await view.look()
+            self._renew(response, session)
+            await response.prepare(request)
+            await view.send(
+                response, self._clock, check=lambda: self._sessions.check(session), stop=self._stop
+            )
+            await response.write_eof()
+        except (SignedOut, KubeError) as error:
+            if not response.prepared:
+                raise
+            reason = "signed-out" if isinstance(error, (SignedOut, Unauthorized)) else "failed"
+            with suppress(ConnectionError):
+                await response.write(f'event: end\ndata: {{"reason":"{reason}"}}\n\n'.encode())
+        except (ConnectionError, TimeoutError):
+            pass  # the browser has gone, or reads no more
+        finally:
+            self._streams[identity] -= 1
+            if not self._streams[identity]:
+                del self._streams[identity]
+        return response
+
+    def _renew(self, response: web.StreamResponse, session: Session) -> None:
+        if (renewed := self._sessions.renewed(session)) is not None:
+            self.keep(response, renewed)
+
+    def renew(self, response: web.StreamResponse, session: Session) -> None:
+        """Give the browser a fresh cookie now and then, as long as it is used."""
+        if not response.prepared and self._sessions.cookie not in response.cookies:
+            self._renew(response, session)
+
+
+def _card(entry: Entry) -> Json:
+    spec = entry.spec
+    return {
+        "name": entry.name,
+        "curated": entry.curated,
+        "display": msgspec.to_builtins(spec.display),
+        "target": msgspec.to_builtins(spec.target),
+    }
+
+
+def _namespace(text: str) -> str:
+    if not _NAMESPACE.fullmatch(text):
+        raise Problem(400, "NoNamespace", f"{text[:80]!r} is no name of a namespace.")
+    return text
+
+
+def _name(text: str) -> str:
+    if not _OBJECT.fullmatch(text):
+        raise Problem(400, "NoName", f"{text[:80]!r} is no name of an object.")
+    return text
+
+
+def _refusal(entry: Entry, error: ApiError, secrets: list[str]) -> Problem:
+    """What the API server said against an object, at the fields it is about."""
+    if isinstance(error, Unauthorized):
+        return problem_of(error)
+    problem = problem_of(error)
+    problem.detail = scrubbed(problem.detail, secrets)
+    errors: list[Mapping[str, Any]] = []
+    for cause in error.causes:
+        path = str(cause.get("field") or "")
+        text = scrubbed(str(cause.get("message") or ""), secrets)
+        errors.append({"field": field_of(entry, path), "path": path, "message": {"en": text, "zh": text}})
+    if error.reason == "AlreadyExists":
+        taken = {"en": "There is one of this name already.", "zh": "已有同名实例。"}
+        errors = [{"field": "name", "path": "metadata.name", "message": taken}]
+    problem.errors = errors
+    return problem
+
+
+def scrubbed(text: str, secrets: list[str]) -> str:
+    """A message of the API server without the secrets that were sent to it: it quotes what it refuses."""
+    for secret in secrets:
+        for form in (secret, msgspec.json.encode(secret).decode()[1:-1]):
+            text = text.replace(form, MASKED)
+    return text
+
+
+def _warnings(headers: Mapping[str, str]) -> list[str]:
+    every = getattr(headers, "getall", None)
+    lines = (
+        every("Warning", [])
+        if every is not None
+        else [v for k, v in headers.items() if k.lower() == "warning"]
+    )
+    return [text.replace('\\"', '"') for line in lines for text in _WARNING.findall(line)]
+
+
+def to_yaml(document: Json) -> str:
+    """YAML for people to read."""
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, default_flow_style=False)
+
+
+async def read_json(request: web.Request) -> Json:
+    """The body of a request; raises `Problem`."""
+    try:
+        body = msgspec.json.decode(await request.read())
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise Problem(400, "NotJson", "The body is not JSON.") from error
+    if not isinstance(body, dict):
+        raise Problem(400, "NotJson", "The body must be a JSON object.")
+    return body
+
+
+def answer(body: Any, *, status: int = 200) -> web.Response:
+    """JSON."""
+    return web.Response(status=status, body=msgspec.json.encode(body), content_type="application/json")

@@ -1,0 +1,97 @@
+"""The API server, asked with the credential of the one who is signed in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import Final
+
+from mooring.console.session import Session
+from mooring.kube import Client, Config, HttpTransport, Response, StreamResponse, Transport
+
+__all__ = ["FIELD_MANAGER", "Upstream"]
+
+FIELD_MANAGER: Final = "mooring-console"
+
+
+#: RFC 6750: what a bearer token is made of.
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+
+
+class Upstream:
+    """Clients of one API server: one with the console's own credential, one for every session.
+
+    ``own`` and ``bare`` may be given by tests; ``bare`` must send no credential of its own.
+    """
+
+    def __init__(self, *, own: Transport, bare: Transport) -> None:
+        self._own = own
+        self._bare = bare
+        self.own = Client(own, field_manager=FIELD_MANAGER)
+
+    @classmethod
+    def of(cls, config: Config) -> Upstream:
+        """The server of a configuration."""
+        # Every credential is taken away: a user's request must never go out with the console's.
+        bare = replace(config, token=None, token_file=None, client_cert=None, client_key=None, plugin=None)
+        return cls(own=HttpTransport(config), bare=HttpTransport(bare))
+
+    def client(self, session: Session) -> Client:
+        """A client with the credential of a session."""
+        return self.own if session.own else self.bearer(session.token)
+
+    def bearer(self, token: str) -> Client:
+        """A client with a bearer token; raises `ValueError` for what is none."""
+        if not _TOKEN.fullmatch(token):
+            raise ValueError("a bearer token has letters, digits and -._~+/= alone")
+        return Client(_Bearer(self._bare, token), field_manager=FIELD_MANAGER)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._own.close()
+        await self._bare.close()
+
+
+class _Bearer:
+    """Requests that carry a user's token; connections are shared, credentials are not."""
+
+    def __init__(self, transport: Transport, token: str) -> None:
+        self._transport = transport
+        self._token = token
+
+    def _headers(self, headers: Mapping[str, str] | None) -> dict[str, str]:
+        return {**(headers or {}), "Authorization": f"Bearer {self._token}"}
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Response:
+        """See `Transport.request`."""
+        return await self._transport.request(
+            method, path, query=query, body=body, headers=self._headers(headers), timeout=timeout
+        )
+
+    def stream(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> AbstractAsyncContextManager[StreamResponse]:
+        """See `Transport.stream`."""
+        return self._transport.stream(
+            method, path, query=query, headers=self._headers(headers), timeout=timeout
+        )
+
+    async def close(self) -> None:
+        """Nothing: the connections belong to all."""

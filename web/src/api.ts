@@ -1,0 +1,170 @@
+// Requests to the console's own server. The session is a cookie that this code cannot read.
+import type { Text } from "./i18n";
+
+export interface FieldError {
+  field: string;
+  path?: string;
+  message: Text;
+}
+
+export class Problem extends Error {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    detail: string,
+    readonly requestId: string,
+    readonly errors: FieldError[],
+    readonly body: Record<string, unknown>,
+  ) {
+    super(detail);
+  }
+}
+
+export interface Session {
+  user: string;
+  csrf: string;
+  own: boolean;
+}
+
+export interface Card {
+  name: string;
+  curated: boolean;
+  served?: boolean;
+  display: { title: Text; summary: Text; description?: Text };
+  target: { group: string; version: string; kind: string; plural: string };
+}
+
+export interface Parameter {
+  type: "string" | "integer" | "number" | "boolean" | "object";
+  title: Text;
+  description?: Text;
+  minimum?: number;
+  maximum?: number;
+  enum?: unknown[];
+  "x-ui"?: { group?: string; widget?: string };
+  "x-sensitive"?: boolean;
+}
+
+export type Values = Record<string, unknown>;
+
+export interface Plan {
+  name: string;
+  title: Text;
+  summary?: Text;
+  values?: Values;
+  default?: boolean;
+}
+
+export interface Entry extends Card {
+  defaults: Values;
+  form: {
+    sections?: { name: string; title: Text; advanced?: boolean }[];
+    parameters?: { required?: string[]; properties?: Record<string, Parameter> };
+    plans?: Plan[];
+  };
+}
+
+export interface Row {
+  entry: string;
+  namespace: string;
+  name: string;
+  uid: string;
+  created: string;
+  phase: string;
+  reason: string;
+  message: string;
+}
+
+export interface Condition {
+  type: string;
+  status: string;
+  reason: string;
+  message: string;
+  lastTransitionTime: string;
+}
+
+export interface EventRow {
+  uid: string;
+  type: string;
+  reason: string;
+  message: string;
+  count: number;
+  last: string;
+  from: string;
+}
+
+export interface Detail {
+  card: Card;
+  yaml: string;
+  retention: { stays?: Text[]; goes?: Text[] };
+}
+
+export type Decision = "allowed" | "denied" | "unknown";
+export type Permissions = Record<"create" | "get" | "delete", Decision>;
+
+export interface Preview {
+  yaml: string;
+  warnings: string[];
+}
+
+let csrf = "";
+let signedOut: () => void = () => undefined;
+
+export function onSignedOut(listener: () => void): void {
+  signedOut = listener;
+}
+
+export function lost(): void {
+  signedOut();
+}
+
+async function send<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+  const headers: Record<string, string> = { Accept: "application/json" };
+  if (method !== "GET") headers["X-Mooring-Csrf"] = csrf || "sign-in";
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  let response: Response;
+  try {
+    response = await fetch(`/api/v1/${path}`, {
+      method,
+      headers,
+      credentials: "same-origin",
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(signal === undefined ? {} : { signal }),
+    });
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new Problem(0, "NoAnswer", "The console does not answer. 控制台没有响应。", "", [], {});
+  }
+  const answer = (await response.json().catch(() => ({}))) as Record<string, unknown>;
+  if (!response.ok) {
+    const text = (name: string) => (typeof answer[name] === "string" ? answer[name] : "");
+    if (response.status === 401 && method !== "POST") signedOut();
+    const errors = Array.isArray(answer["errors"]) ? (answer["errors"] as FieldError[]) : [];
+    throw new Problem(response.status, text("code"), text("detail") || response.statusText, text("requestId"), errors, answer);
+  }
+  return answer as T;
+}
+
+function kept(session: Session): Session {
+  csrf = session.csrf;
+  return session;
+}
+
+const at = (namespace: string, entry: string, name: string) =>
+  `namespaces/${encodeURIComponent(namespace)}/instances/${encodeURIComponent(entry)}/${encodeURIComponent(name)}`;
+
+export const api = {
+  session: async () => kept(await send<Session>("GET", "session")),
+  signIn: async (token: string) => kept(await send<Session>("POST", "session", { token })),
+  signOut: () => send<unknown>("DELETE", "session"),
+  catalog: () => send<{ entries: Card[]; others: string[] }>("GET", "catalog"),
+  entry: (name: string) => send<Entry>("GET", `catalog/${encodeURIComponent(name)}`),
+  namespaces: () => send<{ namespaces: string[] }>("GET", "namespaces"),
+  permissions: (entry: string, namespace: string) =>
+    send<Permissions>("GET", `permissions?${new URLSearchParams({ entry, namespace })}`),
+  create: (namespace: string, body: { entry: string; name: string; values: Values }, dryRun: boolean, signal?: AbortSignal) =>
+    send<Preview>("POST", `namespaces/${encodeURIComponent(namespace)}/instances?dryRun=${dryRun}`, body, signal),
+  instance: (namespace: string, entry: string, name: string) => send<Detail>("GET", at(namespace, entry, name)),
+  remove: (namespace: string, entry: string, name: string, uid: string) =>
+    send<unknown>("DELETE", `${at(namespace, entry, name)}?${new URLSearchParams({ uid })}`),
+};

@@ -1,0 +1,97 @@
+// The frame around all pages, and who is signed in.
+import { useEffect, useState } from "react";
+import { api, onSignedOut, Problem, type Session } from "./api";
+import { CatalogPage } from "./catalog";
+import { CreatePage } from "./create";
+import { useSpeech } from "./i18n";
+import { InstancePage } from "./instance";
+import { InstancesPage } from "./instances";
+import { Failure, Loading } from "./parts";
+import { go, to, useRoute } from "./route";
+import { SignInPage } from "./signin";
+
+export function App() {
+  const { t, language, change } = useSpeech();
+  const [session, setSession] = useState<Session | null | undefined>(undefined);
+  const [over, setOver] = useState(false);
+  const [error, setError] = useState<unknown>(null);
+  const { parts, query } = useRoute();
+  const [turn, setTurn] = useState(0);
+  useEffect(() => {
+    onSignedOut(() =>
+      setSession((old) => {
+        if (old) setOver(true);
+        return null;
+      }),
+    );
+    setError(null);
+    api.session().then(setSession, (problem: unknown) => {
+      if (problem instanceof Problem && problem.status === 401) setSession(null);
+      else setError(problem);
+    });
+  }, [turn]);
+  const languageButton = (
+    <button className="plain" onClick={() => change(language === "en" ? "zh" : "en")}>
+      {t("nav.language")}
+    </button>
+  );
+  if (error !== null)
+    return (
+      <main className="narrow">
+        <Failure error={error} again={() => setTurn(turn + 1)} />
+      </main>
+    );
+  if (session === undefined) return <Loading />;
+  if (session === null)
+    return (
+      <SignInPage
+        refused={query.get("refused") === "link"}
+        over={over}
+        language={languageButton}
+        entered={(made) => {
+          setOver(false);
+          setSession(made);
+          if (parts[0] === "signin") go("catalog");
+        }}
+      />
+    );
+  const leave = () =>
+    void api.signOut().finally(() => {
+      setOver(false);
+      setSession(null);
+    });
+  const [page = "catalog", a, b, c] = parts;
+  const current = (name: string) => (page === name ? { "aria-current": "page" as const } : {});
+  return (
+    <>
+      <div className="bar">
+        <strong>Mooring</strong>
+        <nav aria-label={t("nav.main")}>
+          <a href={to("catalog")} {...current("catalog")}>
+            {t("nav.catalog")}
+          </a>
+          <a href={to("instances")} {...current("instances")}>
+            {t("nav.instances")}
+          </a>
+        </nav>
+        <span className="grow" />
+        {languageButton}
+        <span data-testid="user">{session.user}</span>
+        <button className="plain" onClick={leave}>
+          {t("nav.signOut")}
+        </button>
+      </div>
+      <main>
+        {page === "create" && a ? (
+          <CreatePage key={a} name={a} />
+        ) : page === "instances" && a && b && c ? (
+          <InstancePage key={`${a}/${b}/${c}`} namespace={a} entry={b} name={c} />
+        ) : page === "instances" ? (
+          <InstancesPage namespace={query.get("namespace") ?? ""} />
+        ) : (
+          <CatalogPage />
+        )}
+      </main>
+    </>
+  );
+}

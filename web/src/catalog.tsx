@@ -1,0 +1,48 @@
+import { api } from "./api";
+import { useSpeech } from "./i18n";
+import { Failure, Head, Loading, useLoaded } from "./parts";
+import { to } from "./route";
+
+export function CatalogPage() {
+  const { t, say } = useSpeech();
+  const { data, error, again } = useLoaded(api.catalog, []);
+  return (
+    <>
+      <Head title={t("catalog.title")} />
+      <Failure error={error} again={again} />
+      {data === null ? error === null ? <Loading /> : null : null}
+      {data?.entries.length === 0 ? <p>{t("catalog.empty")}</p> : null}
+      <ul className="cards">
+        {data?.entries.map((card) => (
+          <li key={card.name} className="card">
+            <h2>{say(card.display.title)}</h2>
+            <p>{say(card.display.summary)}</p>
+            {card.display.description ? <p className="quiet">{say(card.display.description)}</p> : null}
+            {card.served ? (
+              <a className="button primary" href={to("create", card.name)} data-testid={`create-${card.name}`}>
+                {t("catalog.create")}
+              </a>
+            ) : (
+              <p className="notice">{t("catalog.notServed")}</p>
+            )}
+          </li>
+        ))}
+      </ul>
+      {data && data.others.length > 0 ? (
+        <details>
+          <summary>
+            {t("catalog.others")} ({data.others.length})
+          </summary>
+          <p className="quiet">{t("catalog.othersHint")}</p>
+          <ul>
+            {data.others.map((name) => (
+              <li key={name}>
+                <a href={to("create", `crd-${name}`)}>{name}</a>
+              </li>
+            ))}
+          </ul>
+        </details>
+      ) : null}
+    </>
+  );
+}

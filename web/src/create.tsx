@@ -1,0 +1,352 @@
+// One page to create anything: its fields come from the catalog, its manifest and its errors from the server.
+import { useEffect, useMemo, useRef, useState, type FormEvent } from "react";
+import { api, Problem, type Entry, type FieldError, type Parameter, type Permissions, type Preview, type Values } from "./api";
+import { useSpeech } from "./i18n";
+import { Failure, Head, Loading, useLoaded } from "./parts";
+import { go } from "./route";
+
+const PAUSE = 350;
+const LETTERS = "bcdfghjklmnpqrstvwxz2456789";
+
+function suggested(entry: Entry): string {
+  const random = crypto.getRandomValues(new Uint8Array(4));
+  const tail = [...random].map((byte) => LETTERS[byte % LETTERS.length]).join("");
+  const stem = entry.curated ? entry.name.split("-")[0] : entry.target.kind.toLowerCase();
+  return `${stem}-${tail}`;
+}
+
+function Field(props: {
+  name: string;
+  parameter: Parameter;
+  value: unknown;
+  needed: boolean;
+  error: string;
+  change: (value: unknown) => void;
+}) {
+  const { t, say } = useSpeech();
+  const { name, parameter, value, change } = props;
+  const widget = parameter["x-ui"]?.widget;
+  const id = `field-${name}`;
+  const told = { id, "aria-describedby": `${id}-hint ${id}-error`, "aria-invalid": props.error !== "" };
+  const text = value === undefined || value === null ? "" : String(value);
+  let input;
+  if (parameter.type === "boolean")
+    input = <input {...told} type="checkbox" checked={value === true} onChange={(e) => change(e.target.checked)} />;
+  else if (parameter.enum && parameter.enum.length > 0)
+    input = (
+      <select
+        {...told}
+        value={text}
+        onChange={(e) => change(parameter.enum?.find((choice) => String(choice) === e.target.value))}
+      >
+        {props.needed ? null : <option value="">–</option>}
+        {parameter.enum.map((choice) => (
+          <option key={String(choice)} value={String(choice)}>
+            {String(choice)}
+          </option>
+        ))}
+      </select>
+    );
+  else if (parameter.type === "object") input = <Pairs told={told} value={value} change={change} />;
+  else if (parameter.type === "integer" || parameter.type === "number")
+    input = (
+      <input
+        {...told}
+        type="number"
+        step={parameter.type === "integer" ? 1 : "any"}
+        min={parameter.minimum}
+        max={parameter.maximum}
+        value={text}
+        onChange={(e) => change(e.target.value === "" ? undefined : Number(e.target.value))}
+      />
+    );
+  else
+    input = (
+      <input
+        {...told}
+        type={widget === "secret" ? "password" : "text"}
+        autoComplete={widget === "secret" ? "new-password" : "off"}
+        spellCheck={false}
+        value={text}
+        onChange={(e) => change(e.target.value)}
+      />
+    );
+  return (
+    <div className="field">
+      <label htmlFor={id}>
+        {say(parameter.title)}
+        {props.needed ? <span className="quiet"> ({t("create.needed")})</span> : null}
+      </label>
+      {input}
+      <p id={`${id}-hint`} className="quiet">
+        {say(parameter.description)}
+      </p>
+      <p id={`${id}-error`} className="error">
+        {props.error}
+      </p>
+    </div>
+  );
+}
+
+function Pairs(props: { told: Record<string, unknown>; value: unknown; change: (value: unknown) => void }) {
+  const { t } = useSpeech();
+  const [text, setText] = useState(() =>
+    Object.entries((props.value ?? {}) as Record<string, string>)
+      .map(([name, value]) => `${name}=${value}`)
+      .join("\n"),
+  );
+  return (
+    <textarea
+      {...props.told}
+      rows={3}
+      placeholder={t("create.pairs")}
+      value={text}
+      onChange={(event) => {
+        setText(event.target.value);
+        const pairs = event.target.value
+          .split("\n")
+          .filter((line) => line.trim() !== "")
+          .map((line) => {
+            const cut = line.indexOf("=");
+            return cut < 0 ? [line.trim(), ""] : [line.slice(0, cut).trim(), line.slice(cut + 1)];
+          });
+        props.change(Object.fromEntries(pairs));
+      }}
+    />
+  );
+}
+
+export function CreatePage({ name }: { name: string }) {
+  const { data, error, again } = useLoaded(() => api.entry(name), [name]);
+  if (data === null) return error === null ? <Loading /> : <Failure error={error} again={again} />;
+  return <CreateForm entry={data} />;
+}
+
+function CreateForm({ entry }: { entry: Entry }) {
+  const { t, say } = useSpeech();
+  const namespaces = useLoaded(api.namespaces, []);
+  const plans = entry.form.plans ?? [];
+  const [plan, setPlan] = useState(() => plans.find((each) => each.default)?.name ?? "");
+  const [values, setValues] = useState<Values>(entry.defaults);
+  const [called, setCalled] = useState(() => suggested(entry));
+  const [namespace, setNamespace] = useState("default");
+  const [permissions, setPermissions] = useState<Permissions | null>(null);
+  const [preview, setPreview] = useState<Preview | null>(null);
+  const [errors, setErrors] = useState<FieldError[]>([]);
+  const [failure, setFailure] = useState<unknown>(null);
+  const [checked, setChecked] = useState(false);
+  const [busy, setBusy] = useState(false);
+  const summary = useRef<HTMLDivElement>(null);
+
+  useEffect(() => {
+    const known = namespaces.data?.namespaces;
+    if (known && known.length > 0 && !known.includes("default")) setNamespace(known[0] ?? "default");
+  }, [namespaces.data]);
+  useEffect(() => {
+    let wanted = true;
+    setPermissions(null);
+    if (namespace !== "")
+      api.permissions(entry.name, namespace).then(
+        (found) => wanted && setPermissions(found),
+        () => undefined, // unknown: the server decides when it is tried
+      );
+    return () => {
+      wanted = false;
+    };
+  }, [entry.name, namespace]);
+
+  const refused = (problem: unknown) => {
+    setChecked(false);
+    if (problem instanceof Problem && problem.errors.length > 0) {
+      setErrors(problem.errors);
+      setFailure(null);
+      const yaml = problem.body["yaml"];
+      if (typeof yaml === "string") setPreview({ yaml, warnings: [] });
+    } else {
+      setErrors([]);
+      setFailure(problem);
+    }
+  };
+  // The server renders and checks, as it will when the instance is created: what is shown is what is sent.
+  useEffect(() => {
+    const stop = new AbortController();
+    setChecked(false);
+    const timer = setTimeout(() => {
+      api.create(namespace, { entry: entry.name, name: called, values }, true, stop.signal).then(
+        (found) => {
+          setPreview(found);
+          setErrors([]);
+          setFailure(null);
+          setChecked(true);
+        },
+        (problem: unknown) => {
+          if (!stop.signal.aborted) refused(problem);
+        },
+      );
+    }, PAUSE);
+    return () => {
+      clearTimeout(timer);
+      stop.abort();
+    };
+  }, [entry.name, called, namespace, values]);
+
+  const properties = entry.form.parameters?.properties ?? {};
+  const required = entry.form.parameters?.required ?? [];
+  const told = useMemo(() => new Map(errors.map((each) => [each.field, say(each.message)])), [errors, say]);
+  const denied = permissions?.create === "denied";
+
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    setBusy(true);
+    api
+      .create(namespace, { entry: entry.name, name: called, values }, false)
+      .then(
+        () => go("instances", namespace, entry.name, called),
+        (problem: unknown) => {
+          refused(problem);
+          summary.current?.focus();
+        },
+      )
+      .finally(() => setBusy(false));
+  };
+  const chosen = plans.find((each) => each.name === plan);
+  const label = (field: string) => (field === "name" ? t("common.name") : say(properties[field]?.title) || field);
+
+  return (
+    <>
+      <Head title={t("create.title", { title: say(entry.display.title) })} />
+      {entry.curated ? null : <p className="notice">{t("create.uncurated")}</p>}
+      <form className="sides" onSubmit={submit} noValidate>
+        <div>
+          <div className="field">
+            <label htmlFor="field-name">{t("common.name")}</label>
+            <input
+              id="field-name"
+              autoComplete="off"
+              spellCheck={false}
+              value={called}
+              onChange={(event) => setCalled(event.target.value)}
+              aria-invalid={told.has("name")}
+              aria-describedby="field-name-hint field-name-error"
+            />
+            <p id="field-name-hint" className="quiet">
+              {t("create.nameHint")}
+            </p>
+            <p id="field-name-error" className="error">
+              {told.get("name") ?? ""}
+            </p>
+          </div>
+          <div className="field">
+            <label htmlFor="field-namespace">{t("common.namespace")}</label>
+            <input
+              id="field-namespace"
+              list="namespaces"
+              autoComplete="off"
+              value={namespace}
+              onChange={(event) => setNamespace(event.target.value)}
+            />
+            <datalist id="namespaces">
+              {namespaces.data?.namespaces.map((each) => <option key={each} value={each} />)}
+            </datalist>
+          </div>
+          {denied ? (
+            <p role="alert" className="notice bad">
+              {t("create.denied", { plural: `${entry.target.plural}.${entry.target.group}`, namespace })}
+            </p>
+          ) : null}
+          {plans.length > 0 ? (
+            <fieldset>
+              <legend>{t("create.plan")}</legend>
+              <div className="plans">
+                {plans.map((each) => (
+                  <label key={each.name} className={each.name === plan ? "plan chosen" : "plan"}>
+                    <input
+                      type="radio"
+                      name="plan"
+                      checked={each.name === plan}
+                      onChange={() => {
+                        setPlan(each.name);
+                        setValues((old) => ({ ...old, ...each.values }));
+                      }}
+                    />
+                    <strong>{say(each.title)}</strong>
+                    <span className="quiet">{say(each.summary)}</span>
+                  </label>
+                ))}
+              </div>
+            </fieldset>
+          ) : null}
+          {(entry.form.sections ?? []).map((section) => (
+            <details key={section.name} open={!section.advanced} className="section">
+              <summary>{say(section.title)}</summary>
+              {Object.entries(properties)
+                .filter(([, parameter]) => parameter["x-ui"]?.group === section.name)
+                .map(([field, parameter]) => (
+                  <Field
+                    key={field}
+                    name={field}
+                    parameter={parameter}
+                    value={values[field]}
+                    needed={required.includes(field)}
+                    error={told.get(field) ?? ""}
+                    change={(value) => {
+                      setValues((old) => ({ ...old, [field]: value }));
+                      if (chosen?.values && field in chosen.values) setPlan("");
+                    }}
+                  />
+                ))}
+            </details>
+          ))}
+        </div>
+        <aside className="panel">
+          <h2>{t("create.summary")}</h2>
+          <dl>
+            <dt>{entry.target.kind}</dt>
+            <dd>
+              {namespace}/{called}
+            </dd>
+            {plans.length > 0 ? (
+              <>
+                <dt>{t("create.plan")}</dt>
+                <dd>{chosen ? say(chosen.title) : t("create.custom")}</dd>
+              </>
+            ) : null}
+          </dl>
+          <div ref={summary} tabIndex={-1} aria-live="polite">
+            {errors.length > 0 ? (
+              <div className="notice bad" data-testid="errors">
+                <p>{t("create.errors")}</p>
+                <ul>
+                  {errors.map((each, index) => (
+                    <li key={index}>
+                      {label(each.field) || each.path}: {say(each.message)}
+                    </li>
+                  ))}
+                </ul>
+              </div>
+            ) : null}
+            {checked ? <p className="good">{t("create.checked")}</p> : null}
+          </div>
+          <Failure error={failure} />
+          {preview && preview.warnings.length > 0 ? (
+            <div className="notice">
+              <p>{t("create.warnings")}</p>
+              <ul>
+                {preview.warnings.map((warning) => (
+                  <li key={warning}>{warning}</li>
+                ))}
+              </ul>
+            </div>
+          ) : null}
+          <button className="primary" disabled={busy || denied} data-testid="submit">
+            {busy ? t("create.creating") : t("create.submit")}
+          </button>
+          <h2>{t("create.manifest")}</h2>
+          <pre data-testid="manifest" className={checked ? "" : "stale"} tabIndex={0}>
+            {preview?.yaml ?? t("create.noManifest")}
+          </pre>
+        </aside>
+      </form>
+    </>
+  );
+}

@@ -1,0 +1,226 @@
+import { useEffect, useRef, useState } from "react";
+import { api, type Detail } from "./api";
+import { useSpeech } from "./i18n";
+import { useLive } from "./live";
+import { Age, Failure, Head, Live, Loading, Phase, useLoaded } from "./parts";
+import { to } from "./route";
+
+interface Place {
+  namespace: string;
+  entry: string;
+  name: string;
+}
+
+export function InstancePage(place: Place) {
+  const { t } = useSpeech();
+  const [tab, setTab] = useState<"overview" | "yaml">("overview");
+  const [asking, setAsking] = useState(false);
+  const live = useLive({ ...place });
+  const detail = useLoaded(() => api.instance(place.namespace, place.entry, place.name), [tab, live.instance?.uid]);
+  const permissions = useLoaded(() => api.permissions(place.entry, place.namespace), [place.entry, place.namespace]);
+  const instance = live.instance;
+  const mayDelete = permissions.data?.delete !== "denied";
+  return (
+    <>
+      <Head title={place.name}>
+        <span className="quiet">
+          <a href={to("instances")}>{t("nav.instances")}</a> / {place.namespace}
+        </span>
+        {instance ? (
+          <span aria-live="polite">
+            <Phase phase={instance.phase} />
+          </span>
+        ) : null}
+        <Live on={live.connected} />
+        <span className="grow" />
+        {instance && instance.phase !== "Deleting" ? (
+          <button
+            className="danger"
+            disabled={!mayDelete}
+            title={mayDelete ? "" : t("instance.deleteDenied")}
+            onClick={() => setAsking(true)}
+            data-testid="delete"
+          >
+            {t("instance.delete")}
+          </button>
+        ) : null}
+      </Head>
+      {live.denied.length > 0 ? (
+        <p className="notice">{t("instances.denied", { kinds: live.denied.join(", ") })}</p>
+      ) : null}
+      {instance === null && live.denied.length === 0 ? (
+        <p className="notice" data-testid="gone">
+          {t("instance.gone")} <a href={to("instances")}>{t("nav.instances")}</a>
+        </p>
+      ) : null}
+      {instance?.message && instance.phase !== "Running" ? <p className="notice">{instance.message}</p> : null}
+      <div className="tabs">
+        <button aria-pressed={tab === "overview"} onClick={() => setTab("overview")}>
+          {t("instance.overview")}
+        </button>
+        <button aria-pressed={tab === "yaml"} onClick={() => setTab("yaml")}>
+          {t("instance.yaml")}
+        </button>
+      </div>
+      {tab === "yaml" ? (
+        <Yaml detail={detail} />
+      ) : live.rows === null ? (
+        <Loading />
+      ) : (
+        <>
+          <h2>{t("instance.conditions")}</h2>
+          {instance && instance.conditions.length > 0 ? (
+            <div className="scroll">
+              <table data-testid="conditions">
+                <thead>
+                  <tr>
+                    <th scope="col">{t("condition.type")}</th>
+                    <th scope="col">{t("condition.status")}</th>
+                    <th scope="col">{t("common.why")}</th>
+                    <th scope="col">{t("condition.message")}</th>
+                    <th scope="col">{t("condition.since")}</th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {instance.conditions.map((each, index) => (
+                    <tr key={`${each.type}-${index}`}>
+                      <th scope="row">{each.type}</th>
+                      <td>{each.status}</td>
+                      <td>{each.reason}</td>
+                      <td>{each.message}</td>
+                      <td>
+                        <Age since={each.lastTransitionTime} />
+                      </td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </div>
+          ) : (
+            <p className="quiet">{t("instance.noConditions")}</p>
+          )}
+          <h2>{t("instance.events")}</h2>
+          {live.events === null ? (
+            <p className="notice">{t("instance.eventsDenied")}</p>
+          ) : live.events && live.events.length > 0 ? (
+            <div className="scroll">
+              <table data-testid="events">
+                <thead>
+                  <tr>
+                    <th scope="col">{t("event.last")}</th>
+                    <th scope="col">{t("common.why")}</th>
+                    <th scope="col">{t("condition.message")}</th>
+                    <th scope="col">{t("event.count")}</th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {live.events.map((each) => (
+                    <tr key={each.uid} className={each.type === "Warning" ? "warning" : ""}>
+                      <td>
+                        <Age since={each.last} />
+                      </td>
+                      <th scope="row">{each.reason}</th>
+                      <td>{each.message}</td>
+                      <td>{each.count}</td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </div>
+          ) : (
+            <p className="quiet">{t("instance.noEvents")}</p>
+          )}
+        </>
+      )}
+      {asking && instance ? (
+        <DeleteDialog place={place} uid={instance.uid} detail={detail.data} close={() => setAsking(false)} />
+      ) : null}
+    </>
+  );
+}
+
+function Yaml({ detail }: { detail: { data: Detail | null; error: unknown; again: () => void } }) {
+  const { t } = useSpeech();
+  return (
+    <>
+      <Failure error={detail.error} again={detail.again} />
+      {detail.data ? (
+        <>
+          <p className="quiet">{t("instance.masked")}</p>
+          <pre tabIndex={0} data-testid="yaml">
+            {detail.data.yaml}
+          </pre>
+        </>
+      ) : null}
+    </>
+  );
+}
+
+function DeleteDialog(props: { place: Place; uid: string; detail: Detail | null; close: () => void }) {
+  const { t, say } = useSpeech();
+  const { place, close } = props;
+  const dialog = useRef<HTMLDialogElement>(null);
+  const [typed, setTyped] = useState("");
+  const [error, setError] = useState<unknown>(null);
+  const [busy, setBusy] = useState(false);
+  useEffect(() => {
+    const shown = dialog.current;
+    if (shown && !shown.open) shown.showModal();
+  }, []);
+  const remove = () => {
+    setBusy(true);
+    api
+      .remove(place.namespace, place.entry, place.name, props.uid)
+      .then(close, (problem: unknown) => setError(problem))
+      .finally(() => setBusy(false));
+  };
+  const goes = props.detail?.retention.goes ?? [];
+  const stays = props.detail?.retention.stays ?? [];
+  return (
+    <dialog ref={dialog} onClose={close} aria-labelledby="delete-title">
+      <form
+        method="dialog"
+        onSubmit={(event) => {
+          event.preventDefault();
+          remove();
+        }}
+      >
+        <h2 id="delete-title">{t("delete.title", { name: place.name })}</h2>
+        {goes.length + stays.length === 0 ? <p className="notice">{t("delete.unknown")}</p> : null}
+        {goes.length > 0 ? (
+          <>
+            <h3>{t("delete.goes")}</h3>
+            <ul>
+              {goes.map((text, index) => (
+                <li key={index}>{say(text)}</li>
+              ))}
+            </ul>
+          </>
+        ) : null}
+        {stays.length > 0 ? (
+          <>
+            <h3>{t("delete.stays")}</h3>
+            <ul>
+              {stays.map((text, index) => (
+                <li key={index}>{say(text)}</li>
+              ))}
+            </ul>
+          </>
+        ) : null}
+        <div className="field">
+          <label htmlFor="confirm">{t("delete.confirm", { name: place.name })}</label>
+          <input id="confirm" autoComplete="off" value={typed} onChange={(event) => setTyped(event.target.value)} />
+        </div>
+        <Failure error={error} />
+        <div className="tabs">
+          <button type="button" onClick={close}>
+            {t("common.cancel")}
+          </button>
+          <button className="danger" disabled={busy || typed !== place.name} data-testid="confirm-delete">
+            {t("delete.submit")}
+          </button>
+        </div>
+      </form>
+    </dialog>
+  );
+}
