@@ -178,6 +178,12 @@ META_LIST = {"Accept": "application/json;as=PartialObjectMetadataList;v=v1;g=met
 
 
 SCENARIOS: dict[str, list[Step]] = {
+    "a create with a version that is tried only": [
+        post(CM + "?dryRun=All", {"metadata": {"name": "a", "resourceVersion": "5"}}),
+        post(CM, {"metadata": {"name": "a", "resourceVersion": "5"}}),
+        post(CM, {"metadata": {"name": "a"}}),
+        post(CM + "?dryRun=All", {"metadata": {"name": "a", "resourceVersion": "5"}}),
+    ],
     # --- create and get ---------------------------------------------------------------------------------
     "create, get and delete a configmap": [
         post(CM, cm(data={"x": "1"})),

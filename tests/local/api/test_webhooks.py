@@ -32,6 +32,7 @@ class Hook:
     port: int
     certificates: Certificates
     seen: list[Json] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
     answer: Callable[[Json], Json] = lambda request: {"allowed": True}
 
     def configuration(self, *, rules: Json = None, **options: Any) -> Json:
@@ -56,6 +57,7 @@ async def hook(tmp_path: Path) -> AsyncIterator[Hook]:
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         review = msgspec.json.decode(await request.read())
+        hook.paths.append(request.path)
         hook.seen.append(review["request"])
         response = {"uid": review["request"]["uid"], **hook.answer(review["request"])}
         body = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response}
@@ -109,6 +111,26 @@ async def test_webhooks_see_updates_and_deletions_with_the_old_object(api: Clien
     assert (update["oldObject"]["data"], update["object"]["data"]) == ({"x": "1"}, {"x": "2"})
     assert (deletion["operation"], deletion["object"]) == ("DELETE", None)
     assert deletion["oldObject"]["data"] == {"x": "2"}
+
+
+async def test_a_bundle_may_be_the_webhooks_own_certificate(api: Client, hook: Hook) -> None:
+    chain = hook.certificates.certificate.read_text()
+    end = "-----END CERTIFICATE-----\n"
+    configuration = hook.configuration()
+    bundle = base64.b64encode((chain.partition(end)[0] + end).encode()).decode()
+    configuration["webhooks"][0]["clientConfig"]["caBundle"] = bundle
+    await api.create(VALIDATING, configuration)
+    await api.create(CM, config_map())
+    assert len(hook.seen) == 1
+
+
+@pytest.mark.parametrize(("path", "asked"), [("//hook", "/hook"), ("/a//b/../c/", "/a/c"), ("/", "/")])
+async def test_a_webhooks_path_is_cleaned(api: Client, hook: Hook, path: str, asked: str) -> None:
+    configuration = hook.configuration()
+    configuration["webhooks"][0]["clientConfig"]["url"] = f"https://127.0.0.1:{hook.port}{path}"
+    await api.create(VALIDATING, configuration)
+    await api.create(CM, config_map())
+    assert hook.paths == [asked]
 
 
 async def test_a_refused_deletion_keeps_the_object(api: Client, hook: Hook) -> None:

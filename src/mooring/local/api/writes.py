@@ -303,7 +303,7 @@ async def store_new(
     if call.verb != "create":
         cluster.authorizer.check(_creation(call))
     await cluster.admission.validate(call, obj, None, "CREATE", options)
-    if versioned:
+    if versioned and not options.dry_run:
         raise failures.without_reason("resourceVersion should not be set on objects to be created")
     place = (call.namespace, name)
     if (there := call.collection.head(place)) is not None:
@@ -312,7 +312,11 @@ async def store_new(
     obj, untidy = _tidied(call, call.kind.read_back(obj))
     if options.dry_run:
         shown = _as_read(call, obj)
-        return with_metadata(shown, resourceVersion=sent_version) if call.verb == "update" else shown
+        return (
+            with_metadata(shown, resourceVersion=sent_version)
+            if versioned or call.verb == "update"
+            else shown
+        )
     stored = await _stored(call, obj)
     try:
         write = cluster.store.put(call.collection, place, stored, base=None, version=served.stored_version)

@@ -6,11 +6,13 @@ import asyncio
 import base64
 import errno
 import json
+import posixpath
 import ssl
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
 import msgspec
@@ -119,15 +121,17 @@ class WebhookClient:
         if context is None:
             text = base64.b64decode(bundle).decode() if bundle else None
             context = self._contexts[bundle] = ssl.create_default_context(cadata=text)
+            # As Go does: a bundle may hold an intermediate certificate or the webhook's own.
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         return context
 
     def _address(self, config: Mapping[str, Any]) -> _Address:
         if url := config.get("url"):
-            return _Address(url, None)
+            return _Address(_cleaned(url), None)
         service = config.get("service") or {}
         namespace, name = service.get("namespace", ""), service.get("name", "")
         host, port = self._endpoint(namespace, name, service.get("port") or 443)
-        path = "/" + (service.get("path") or "").lstrip("/")
+        path = _clean_path(service.get("path") or "")
         return _Address(f"https://{host}:{port}{path}", f"{name}.{namespace}.svc")
 
     def _endpoint(self, namespace: str, name: str, port: int) -> tuple[str, int]:
@@ -161,12 +165,25 @@ class WebhookClient:
 
 def _shown_url(config: Mapping[str, Any], seconds: int) -> str:
     """Return the address of a webhook as the real server's messages show it."""
-    base = config.get("url")
-    if not base:
+    if config.get("url"):
+        base = _cleaned(config["url"])
+    else:
         service = config.get("service") or {}
-        path = (service.get("path") or "").lstrip("/")
-        base = f"https://{service.get('name')}.{service.get('namespace')}.svc:{service.get('port') or 443}/{path}"
+        path = _clean_path(service.get("path") or "")
+        base = (
+            f"https://{service.get('name')}.{service.get('namespace')}.svc:{service.get('port') or 443}{path}"
+        )
     return f"{base}{'&' if '?' in base else '?'}timeout={seconds}s"
+
+
+def _cleaned(url: str) -> str:
+    """A URL with its path as Go's path.Join makes it: no doubled slashes, none at the end."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(path=_clean_path(parts.path))) if parts.path else url
+
+
+def _clean_path(path: str) -> str:
+    return posixpath.normpath("/" + path.lstrip("/"))
 
 
 def _refused(status: int, body: bytes) -> str:
