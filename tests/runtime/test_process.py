@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
+from unittest.mock import Mock
 
 import aiohttp
 import pytest
+from aiohttp.test_utils import make_mocked_request
 from tests.cache.fake_api import FakeApi, status
 
 from mooring.cache import InformerSet
@@ -16,6 +18,7 @@ from mooring.kube.errors import TransportError
 from mooring.kube.objects.core import ConfigMap, Pod
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.runtime import Controller, Done, Election, Health, LeaseLost, Manager, Metrics, Result
+from mooring.runtime.http import ProbeServer
 from mooring.testing.clock import VirtualClock
 
 
@@ -358,6 +361,28 @@ async def test_metrics_probes_and_tasks_are_served(api: FakeApi) -> None:
     finally:
         manager.stop()
         await task
+
+
+@pytest.mark.parametrize(
+    ("peer", "status"),
+    [
+        ("127.0.0.1", 200),
+        ("::1", 200),
+        ("::ffff:127.0.0.1", 200),
+        ("10.1.2.3", 403),
+        ("::ffff:10.1.2.3", 403),
+    ],
+)
+async def test_what_the_process_does_is_shown_on_loopback_alone(peer: str, status: int) -> None:
+    metrics = Metrics()
+    health = Health(VirtualClock(), metrics)
+    server = ProbeServer(metrics, health, host="127.0.0.1", metrics_port=0, probe_port=None)
+    transport = Mock()
+    transport.get_extra_info.side_effect = {"peername": (peer, 12345)}.get
+    request = make_mocked_request("GET", "/debug/tasks", transport=transport)
+    answer = await server._serve_tasks(request)
+    assert answer.status == status
+    assert ("port-forward" in (answer.text or "")) == (status == 403)
 
 
 async def test_a_fenced_write_of_a_standby_never_leaves_the_process(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -157,7 +158,12 @@ class ProbeServer:
         content_type = "text/plain; version=0.0.4; charset=utf-8"
         return web.Response(body=self._metrics.text(), headers={"Content-Type": content_type})
 
-    async def _serve_tasks(self, _: web.Request) -> web.Response:
+    async def _serve_tasks(self, request: web.Request) -> web.Response:
+        # It names objects and shows what the process does: for those in the pod, not for all who reach its port.
+        peer = request.transport.get_extra_info("peername") if request.transport is not None else None
+        if not peer or not ip_address(peer[0].removeprefix("::ffff:")).is_loopback:
+            why = "answered on loopback alone: kubectl port-forward POD 8080, then http://127.0.0.1:8080/debug/tasks\n"
+            return web.Response(status=403, text=why)
         return web.Response(text=self._health.tasks())
 
     async def _serve_live(self, _: web.Request) -> web.Response:
