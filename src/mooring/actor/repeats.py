@@ -3,7 +3,7 @@
 A step is taken because of what was observed, and observed again afterwards. If the observation still asks for it after
 `TIMES` within `WINDOW`, the step does not do what it is for: a defect of the operator. It is then held back, longer each
 time, and the condition Progressing names it. Other steps of the same object go on. A step that returns ``False`` says
-that it did not get through; it is not counted, since its operator reports that itself.
+that it did not get through, or a part of the way only; it is not counted, since its operator reports that itself.
 """
 
 from __future__ import annotations

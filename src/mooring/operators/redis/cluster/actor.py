@@ -390,6 +390,7 @@ class ClusterActor(Actor[RedisCluster]):
         if isinstance(move, moves.MoveSlots):
             self._tries.forget(ctx.key)
             await self._note(ctx, got_through(_status(ctx)))
+            return False  # a part of the way: a slot with many keys takes as many steps as it takes
         return True
 
     async def _has_pods_at(
