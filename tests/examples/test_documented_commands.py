@@ -65,3 +65,8 @@ def test_every_command_names_what_there_is(page: Path) -> None:
 )
 def test_what_there_is_not_is_found(command: str) -> None:
     assert wrong(command)
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/zh-CN/*.md")), ids=lambda page: str(page.name))
+def test_a_chinese_page_has_the_commands_of_the_english_one(page: Path) -> None:
+    assert list(commands(page)) == list(commands(ROOT / "docs" / page.name))
