@@ -76,6 +76,14 @@ def test_the_time_of_two_is_recorded_and_then_the_new_one_is_published() -> None
     assert len(move.sentinels) == 3
 
 
+def test_a_sentinel_that_does_not_take_the_key_of_the_cluster_holds_up_no_change() -> None:
+    scene = taking(healthy().sentinel("sentinel-1", locked=True), *BOTH, presents="next").see(password=STAGED)
+    recorded = is_a(Record, scene.decide()).password
+    assert recorded is not None
+    move = is_a(PublishPassword, scene.record(password=recorded).decide())
+    assert [one.name for one in move.sentinels] == ["sentinel-0", "sentinel-2"]
+
+
 def published(seconds: float) -> Scene:
     scene = taking(healthy(), "password", "previous", presents="password")
     return scene.record(password=PasswordChange(phase="BothValid", since=ago(seconds)))

@@ -292,16 +292,17 @@ class SentinelActor(Actor[RedisCluster]):
 
     async def _publish_password(
         self, ctx: Context[RedisCluster], move: moves.PublishPassword, inputs: Inputs
-    ) -> None:
+    ) -> bool:
         """The sentinels first: what they cannot be told must not be what a restarting server asks for."""
         if not await self._database(ctx, move, inputs.found.kept):
-            return
+            return False
         found = changed(inputs.found, kept=inputs.found.kept.published())
         await ctx.children.apply(self._drift(ctx, Specs(ctx.obj, found), found))
         status = _status(ctx)
         if status.password is not None:  # the old one stays valid for its time from now on
             ctx.show(replace(status, password=replace(status.password, since=ctx.now())))
             await ctx.record()
+        return True
 
     async def _kubernetes(self, ctx: Context[RedisCluster], move: moves.Move, inputs: Inputs) -> None:
         """The moves that are writes to Kubernetes: whole objects, applied as always."""

@@ -145,4 +145,6 @@ def _presenting(look: Look, label: str) -> PresentPassword | None:
 
 
 def _sentinels(look: Look) -> tuple[Target, ...]:
-    return tuple(sentinel_target(one) for one in look.watchers if one.sentinel and one.sentinel.master)
+    """Those to be told; one that does not take the cluster's key can be told nothing, and is recreated afterwards."""
+    known = [one for one in look.watchers if one.sentinel and one.sentinel.master and not one.sentinel.locked]
+    return tuple(map(sentinel_target, known))
