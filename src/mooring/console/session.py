@@ -24,7 +24,7 @@ from mooring.cache import Clock
 
 __all__ = ["Session", "Sessions", "SignedOut"]
 
-#: Seconds without a request, seconds in all, and seconds after which the cookie is made anew.
+#: Seconds without a request, seconds in all, and seconds after which the cookie is renewed.
 IDLE, LONGEST, RENEW = 30 * 60.0, 12 * 3600.0, 60.0
 #: Bytes of a cookie: browsers keep 4096 with its name and attributes.
 COOKIE_LIMIT: Final = 3800

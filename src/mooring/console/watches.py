@@ -124,7 +124,7 @@ class Watches:
         return found if await self._synced(found) else []
 
     async def _scopes(self, resource: Resource) -> tuple[str, ...]:
-        """Where the console itself may watch a kind: everywhere, or in the namespaces it was told of."""
+        """Where the console itself may watch a kind: everywhere, or in the named namespaces."""
         known = self._following.get(resource)
         now = self._clock.monotonic()
         if known is not None and (known[1] or now - known[0] < LOOK_AGAIN):

@@ -56,7 +56,7 @@ _log = logging.getLogger(__name__)
 #: Requests that may be under way at once, watches and other streams left out; more are told to come back,
 #: but for those of system:masters (a real server: 400 reading ones and 200 others).
 IN_FLIGHT_LIMIT = 600
-#: Of these, those of one user; the ServiceAccounts of a namespace are one, since whoever may make one makes many.
+#: Of these, those of one user; the ServiceAccounts of a namespace count as one: who may create one may create many.
 IN_FLIGHT_PER_USER = 150
 #: Watches, logs, executions and proxied connections that one user may hold open over HTTP.
 STREAMS_PER_USER = 400

@@ -89,7 +89,7 @@ def _taken(look: Look, strangers: Collection[str]) -> dict[Target, Slots]:
 
 
 def _heir(look: Look, one: Live) -> Live | None:
-    """The node itself, or whom it follows by now; else the master with the fewest slots."""
+    """The node itself or its present master; else the master with the fewest slots."""
     head = look.seen.by_id.get(one.master) if one.master else one
     if head is not None and head.is_master:
         return head
