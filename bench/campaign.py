@@ -31,7 +31,7 @@ from mooring.operators.redis import cluster as cluster_operator
 from mooring.operators.redis.cluster import types as clusters
 from mooring.operators.redis.sentinel.actor import register
 from mooring.operators.redis.sentinel.names import ROLE
-from mooring.operators.redis.sentinel.report import LEGACY
+from mooring.operators.redis.sentinel.status import LEGACY
 from mooring.operators.redis.sentinel.types import RedisCluster
 from mooring.testing.campaign import replay, run_campaign
 from mooring.testing.faults import Plan

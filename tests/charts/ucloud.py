@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from mooring.kube import MergePatch
 from mooring.operators.redis.dial import DialError
-from mooring.operators.redis.sentinel.predecessor import LOCK
+from mooring.operators.redis.sentinel.takeover import LOCK
 from mooring.testing.bed import Bed, ClusterBed
 from mooring.testing.redis import RedisStage, manifest
 

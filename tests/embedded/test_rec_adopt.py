@@ -19,7 +19,7 @@ from mooring.kube.objects.apps import StatefulSet
 from mooring.kube.objects.core import Endpoints, PersistentVolumeClaim, Pod, Service
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.operators.redis.cluster.names import selector_of
-from mooring.operators.redis.cluster.predecessor import LEADER, LOCKS
+from mooring.operators.redis.cluster.takeover import LEADER, LOCKS
 from mooring.operators.redis.cluster.types import RedisCluster
 from mooring.testing.bed import Bed, KubernetesBed
 

@@ -15,8 +15,8 @@ from mooring.kube import AlreadyExists, Key, MergePatch, NotFound, Object, Part,
 from mooring.kube.objects.apps import Deployment, DeploymentSpec
 from mooring.kube.objects.core import ConfigMap, Container, PodSpec, PodTemplateSpec
 from mooring.kube.objects.meta import Condition, LabelSelector, ObjectMeta
-from mooring.operators.redis.pods import ROLE
 from mooring.operators.redis.sentinel.types import RedisCluster
+from mooring.operators.workload.pods import ROLE
 from mooring.runtime import Controller, Done, Manager, Result, crd
 from mooring.runtime.crd import F
 from mooring.testing.edits import Edit, Report, edits_of, explore, sample

@@ -39,8 +39,8 @@ from mooring.kube.objects.meta import ObjectMeta
 from mooring.operators.redis.sentinel import actor, roll, settings, specs
 from mooring.operators.redis.sentinel.moves import LabelRoles
 from mooring.operators.redis.sentinel.names import ROLE
-from mooring.operators.redis.sentinel.report import topology_status
 from mooring.operators.redis.sentinel.specs import Specs
+from mooring.operators.redis.sentinel.status import topology_status
 from mooring.operators.redis.sentinel.steps import Steps
 from mooring.operators.redis.sentinel.types import RedisCluster
 from mooring.runtime import Controller, Done, Manager, Result, crd

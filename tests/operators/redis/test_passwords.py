@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mooring.operators.redis.cluster import rekey
+from mooring.operators.redis.cluster import passwords
 from mooring.operators.redis.dial import Address, Dial, DialError
 from mooring.operators.redis.passwords import Auth, Kept
 from mooring.operators.redis.sentinel.moves import SetPassword, Target
@@ -63,8 +63,8 @@ async def by_sentinel(address: Address, kept: Kept) -> object:
 
 
 async def by_cluster(address: Address, kept: Kept) -> None:
-    keyed = rekey.Keyed(name="demo-0", address=address, auth=Auth(two=True))
-    await rekey.carry_out(Dial(), rekey.Only(targets=(keyed,)), kept)
+    keyed = passwords.Keyed(name="demo-0", address=address, auth=Auth(two=True))
+    await passwords.carry_out(Dial(), passwords.Only(targets=(keyed,)), kept)
 
 
 @pytest.mark.parametrize("drop", [by_sentinel, by_cluster])

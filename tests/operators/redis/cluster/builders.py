@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from mooring.operators.redis.cluster.look import Look, Recorded, Wanted
 from mooring.operators.redis.cluster.placement import Place
 from mooring.operators.redis.cluster.slots import Slots, shares
+from mooring.operators.redis.cluster.snapshot import Recorded, Snapshot, Wanted
 from mooring.operators.redis.cluster.topology import Disk, Held, Node, Peer, Seen, Server
 from mooring.operators.redis.dial import Address
-from mooring.operators.redis.pods import Pod
+from mooring.operators.workload.pods import Pod
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -73,7 +73,7 @@ def change(members: Sequence[Member], ordinal: int, **how: Any) -> list[Member]:
     return [replace(one, **how) if one.ordinal == ordinal else one for one in members]
 
 
-def look(
+def snapshot(
     members: Sequence[Member],
     *,
     nodes: int | None = None,
@@ -85,7 +85,7 @@ def look(
     ids: dict[str, str] | None = None,
     missing: dict[str, datetime] | None = None,
     **wanted: Any,
-) -> Look:
+) -> Snapshot:
     """What the operator sees of them; ``alone`` are nodes that nobody knows and that know nobody."""
     known = [one for one in members if one.ordinal not in alone]
     made = []
@@ -122,7 +122,7 @@ def look(
             made.append(Node(pod=pod, server=replace(server, **dict(one.server))))
     total = len(members) if nodes is None else nodes
     there = len([one for one in members if not one.gone]) if pods is None else pods
-    return Look(
+    return Snapshot(
         wanted=Wanted(nodes=total, pods=there, **wanted),
         seen=Seen(nodes=tuple(made)),
         recorded=Recorded(

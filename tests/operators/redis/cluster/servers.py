@@ -20,14 +20,14 @@ from typing import Any
 
 from redis.crc import key_slot
 
-from mooring.operators.redis.cluster.look import Look, Recorded, Wanted
 from mooring.operators.redis.cluster.moves import InSync, Record, Resize, Verdict, Wait
 from mooring.operators.redis.cluster.plan import next_step
 from mooring.operators.redis.cluster.slots import Slots, count
+from mooring.operators.redis.cluster.snapshot import Recorded, Snapshot, Wanted
 from mooring.operators.redis.cluster.steps import StepFailed, Steps
 from mooring.operators.redis.cluster.topology import Peer, parse_nodes, read_nodes
 from mooring.operators.redis.dial import Address, Dial, DialError, Unreachable
-from mooring.operators.redis.pods import Pod
+from mooring.operators.workload.pods import Pod
 
 __all__ = ["KEYS", "Dead", "Servers", "servers"]
 
@@ -140,7 +140,7 @@ class Servers:
 
     # --- the operator
 
-    async def look(self, dial: Dial, wanted: Wanted) -> Look:
+    async def snapshot(self, dial: Dial, wanted: Wanted) -> Snapshot:
         pods = [
             Pod(
                 name=f"demo-{at}",
@@ -155,7 +155,7 @@ class Servers:
         ids = dict(self.recorded.ids) | {node.name: node.id for node in seen.nodes if node.id}
         self.recorded = replace(self.recorded, ids=ids)
         wanted = replace(wanted, pods=self.pods)
-        found = Look(wanted=wanted, seen=seen, recorded=self.recorded, places={}, now=datetime.now(UTC))
+        found = Snapshot(wanted=wanted, seen=seen, recorded=self.recorded, places={}, now=datetime.now(UTC))
         slots = {id: seen.owners.get(id, 0) | found.lost_by(id) for id in self.recorded.ids.values()}
         self.recorded = replace(self.recorded, slots=slots)
         return found
@@ -179,7 +179,7 @@ class Servers:
         end, verdict = monotonic() + (seconds or WITHIN), None
         while monotonic() < end:
             try:
-                verdict = next_step(await self.look(dial, Wanted(nodes=nodes, **wanted)))
+                verdict = next_step(await self.snapshot(dial, Wanted(nodes=nodes, **wanted)))
                 await watch(verdict)
                 if isinstance(verdict, InSync):
                     return True

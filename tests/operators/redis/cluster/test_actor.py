@@ -25,7 +25,7 @@ from mooring.local.api.server import ApiServer
 from mooring.operators.redis.cluster import RedisCluster, register
 from mooring.operators.redis.cluster.names import selector_of
 from mooring.operators.redis.cluster.types import RedisClusterStatus
-from mooring.operators.redis.removal import remove_clusters
+from mooring.operators.workload.removal import remove_clusters
 from mooring.runtime import Manager
 from mooring.runtime.crd import render_crd
 

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 from msgspec import inspect
-from tests.operators.redis.cluster.builders import look, whole
+from tests.operators.redis.cluster.builders import snapshot, whole
 
 from mooring.kube.object import Object, decode
 from mooring.kube.objects import apps, core
-from mooring.operators.redis.cluster.gather import Gathering
-from mooring.operators.redis.cluster.look import Wanted
+from mooring.operators.redis.cluster.inputs import Gathering
+from mooring.operators.redis.cluster.snapshot import Wanted
 from mooring.operators.redis.cluster.topology import Seen
 from mooring.operators.redis.cluster.types import (
     RedisCluster,
@@ -163,7 +163,7 @@ async def outcome(spec: dict[str, Any], *, made_from: dict[str, Any] | None) -> 
         secret = next(one for one in objects if isinstance(one, core.Secret))
     cluster = declared(spec)
     gathering = Gathering(cluster, Around(live, secret), RedisClusterStatus())
-    seen = await gathering.look(Dial(), NOW)
+    seen = await gathering.snapshot(Dial(), NOW)
     wanted: Wanted = seen.wanted
     if live is not None:
         wanted = gathering._wanted(serving("7.0.15"))  # what the servers say of themselves counts
@@ -180,7 +180,7 @@ async def outcome(spec: dict[str, Any], *, made_from: dict[str, Any] | None) -> 
 
 
 def serving(version: str) -> Seen:
-    nodes = look(whole()).seen.nodes
+    nodes = snapshot(whole()).seen.nodes
     return Seen(
         nodes=tuple(replace(one, server=replace(one.server, version=version)) for one in nodes if one.server)
     )

@@ -18,7 +18,7 @@ from mooring.operators.redis.cluster.specs import DEFAULTS
 from mooring.operators.redis.cluster.steps import Steps
 from mooring.operators.redis.cluster.topology import Node, read_node
 from mooring.operators.redis.dial import Address, Dial, DialError
-from mooring.operators.redis.pods import Pod
+from mooring.operators.workload.pods import Pod
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(60)]
 

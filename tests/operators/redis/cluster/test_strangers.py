@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 from redis.crc import key_slot
-from tests.operators.redis.cluster.builders import change, id_of, look, whole
+from tests.operators.redis.cluster.builders import change, id_of, snapshot, whole
 from tests.operators.redis.cluster.servers import KEYS, Servers, servers
 
-from mooring.operators.redis.cluster.look import Look
+from mooring.operators.redis.cluster.events import of_move
 from mooring.operators.redis.cluster.moves import Expel, Verdict
 from mooring.operators.redis.cluster.names import Names
 from mooring.operators.redis.cluster.plan import next_step
-from mooring.operators.redis.cluster.report import STRANGER, described, phase_of
 from mooring.operators.redis.cluster.slots import ALL, Slots, show, span
-from mooring.operators.redis.cluster.told import of_move
+from mooring.operators.redis.cluster.snapshot import Snapshot
+from mooring.operators.redis.cluster.status import STRANGER, described, phase_of
 from mooring.operators.redis.cluster.topology import Peer, Seen
 from mooring.operators.redis.cluster.types import RedisClusterStatus
 from mooring.operators.redis.dial import Address
@@ -169,10 +169,10 @@ async def test_a_stranger_that_took_over_a_whole_shard_is_replaced_by_a_node_of_
 STRANGER_ID = "f" * 40
 
 
-def taken(slots: Slots, *, recorded: bool = True, ip: str = "10.9.9.9", **how: object) -> Look:
+def taken(slots: Slots, *, recorded: bool = True, ip: str = "10.9.9.9", **how: object) -> Snapshot:
     """Every node gives slots of demo-0 to a node of nobody's."""
     members = change(whole(), 0, slots=whole()[0].slots & ~slots)
-    found = look(members)
+    found = snapshot(members)
     peer = Peer(
         id=STRANGER_ID,
         address=Address(ip, 6379),

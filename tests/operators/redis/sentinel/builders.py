@@ -8,11 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mooring.operators.redis.dial import Address
-from mooring.operators.redis.pods import Pod
 from mooring.operators.redis.sentinel.lineage import Lineage, standing_of
-from mooring.operators.redis.sentinel.look import Observed, Recorded, SetState, Wanted
 from mooring.operators.redis.sentinel.moves import Operation, Record, Verdict
 from mooring.operators.redis.sentinel.plan import next_step
+from mooring.operators.redis.sentinel.snapshot import Observed, Recorded, SetState, Wanted
 from mooring.operators.redis.sentinel.topology import (
     GATE,
     Member,
@@ -22,6 +21,7 @@ from mooring.operators.redis.sentinel.topology import (
     Topology,
     Watcher,
 )
+from mooring.operators.workload.pods import Pod
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 SETTINGS = {"down-after-milliseconds": "5000", "failover-timeout": "10000", "parallel-syncs": "2"}

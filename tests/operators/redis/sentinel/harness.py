@@ -22,9 +22,7 @@ from time import monotonic
 
 from mooring.operators.redis.dial import Address, Dial, DialError
 from mooring.operators.redis.passwords import Kept
-from mooring.operators.redis.pods import Pod
 from mooring.operators.redis.sentinel import scripts
-from mooring.operators.redis.sentinel.look import Observed, Recorded, SetState, Wanted
 from mooring.operators.redis.sentinel.moves import (
     DeletePod,
     InSync,
@@ -36,8 +34,10 @@ from mooring.operators.redis.sentinel.moves import (
     Wait,
 )
 from mooring.operators.redis.sentinel.plan import next_step
+from mooring.operators.redis.sentinel.snapshot import Observed, Recorded, SetState, Wanted
 from mooring.operators.redis.sentinel.steps import StepFailed, Steps, gate_arguments
 from mooring.operators.redis.sentinel.topology import Server, Topology, read_server, read_topology
+from mooring.operators.workload.pods import Pod
 
 __all__ = ["Cluster", "Container", "Operator", "cluster"]
 
@@ -298,7 +298,7 @@ class Operator:
     async def once(self) -> Verdict:
         """Look, decide, act."""
         self._begun += 1
-        look = self._begun
+        snapshot = self._begun
         topology = self.seen = await self.topology()
         self.wanted = replace(self.wanted, user_keys=frozenset(self.wanted.config))
         now = datetime.now(UTC)
@@ -315,7 +315,7 @@ class Operator:
             volumes=volumes,
         )
         self.verdict = next_step(self.wanted, observed, self.recorded, now)
-        self._decided = look
+        self._decided = snapshot
         line = str(self.verdict)
         if not self.history or not self.history[-1].endswith(line):
             self.history.append(f"{monotonic():.2f} {line}")

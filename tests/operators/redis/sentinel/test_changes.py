@@ -11,7 +11,6 @@ from tests.operators.redis.sentinel.test_plan import is_a, waits_for
 
 from mooring.operators.redis.dial import Address
 from mooring.operators.redis.parameters import classify, same_value
-from mooring.operators.redis.sentinel.look import SetState
 from mooring.operators.redis.sentinel.moves import (
     ConfigResult,
     Configure,
@@ -24,6 +23,7 @@ from mooring.operators.redis.sentinel.moves import (
     Wait,
 )
 from mooring.operators.redis.sentinel.plan import held_back
+from mooring.operators.redis.sentinel.snapshot import SetState
 from mooring.operators.redis.sentinel.topology import Peer
 
 

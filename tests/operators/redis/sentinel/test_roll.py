@@ -8,7 +8,6 @@ import pytest
 from tests.operators.redis.sentinel.builders import Scene, ago, healthy
 from tests.operators.redis.sentinel.test_plan import is_a, waits_for
 
-from mooring.operators.redis.sentinel.look import SetState
 from mooring.operators.redis.sentinel.moves import (
     Configure,
     DeletePod,
@@ -19,6 +18,7 @@ from mooring.operators.redis.sentinel.moves import (
     Wait,
     WriteTemplate,
 )
+from mooring.operators.redis.sentinel.snapshot import SetState
 from mooring.operators.redis.versions import file_format, image_format
 
 GOOD, BAD = "digest-good", "digest-bad"

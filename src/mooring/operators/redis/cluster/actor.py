@@ -19,14 +19,17 @@ from mooring.cache import Informer
 from mooring.kube.errors import BadRequest, Forbidden, Invalid
 from mooring.kube.object import Key, Object, controller_of, to_dict
 from mooring.kube.objects import apps, core, policy
-from mooring.operators.redis.belongings import Belongings, keys_of, mounted_config_maps, own_claims, owned
-from mooring.operators.redis.cluster import moves, rekey, told
-from mooring.operators.redis.cluster.gather import Gathering
-from mooring.operators.redis.cluster.look import Look
+from mooring.operators.redis.cluster import events, moves, passwords
+from mooring.operators.redis.cluster.inputs import Gathering
 from mooring.operators.redis.cluster.names import MANAGED_SELECTOR, cluster_of
 from mooring.operators.redis.cluster.pair import leader_of
 from mooring.operators.redis.cluster.plan import next_step
-from mooring.operators.redis.cluster.predecessor import (
+from mooring.operators.redis.cluster.retries import Tries, failed, got_through, said_of
+from mooring.operators.redis.cluster.snapshot import Snapshot
+from mooring.operators.redis.cluster.specs import Found, Specs, template_lines
+from mooring.operators.redis.cluster.status import SLOTS_FAILED, UNEXPECTED, described, phase_of, progress
+from mooring.operators.redis.cluster.steps import StepFailed, Steps, is_database_move
+from mooring.operators.redis.cluster.takeover import (
     bears_labels,
     label,
     leader,
@@ -35,10 +38,6 @@ from mooring.operators.redis.cluster.predecessor import (
     refusal,
     select_ours,
 )
-from mooring.operators.redis.cluster.report import SLOTS_FAILED, UNEXPECTED, described, phase_of, progress
-from mooring.operators.redis.cluster.specs import Found, Specs, template_lines
-from mooring.operators.redis.cluster.steps import StepFailed, Steps, is_database_move
-from mooring.operators.redis.cluster.tries import Tries, failed, got_through, said_of
 from mooring.operators.redis.cluster.types import (
     RedisCluster,
     RedisClusterSpec,
@@ -48,10 +47,11 @@ from mooring.operators.redis.cluster.types import (
 )
 from mooring.operators.redis.cluster.validate import FOREGROUND, unmet, warnings
 from mooring.operators.redis.dial import Dial, DialError
-from mooring.operators.redis.inherited import put_template, rolls_itself, stop_rolling
 from mooring.operators.redis.passwords import Kept
-from mooring.operators.redis.scoped import Scoped
-from mooring.operators.redis.unknown import UnknownFields
+from mooring.operators.workload.adoption import put_template, rolls_itself, stop_rolling
+from mooring.operators.workload.claims import Belongings, keys_of, mounted_config_maps, own_claims, owned
+from mooring.operators.workload.scope import Scoped
+from mooring.operators.workload.unknown_fields import UnknownFields
 from mooring.runtime import Manager, rfc3339
 
 __all__ = ["NAME", "ClusterActor", "register"]
@@ -90,7 +90,7 @@ class ClusterActor(Actor[RedisCluster]):
         scope: str = "all",
         timeout: float = TIMEOUT,
         look_again: float = LOOK_AGAIN,
-        grace: float = rekey.GRACE,
+        grace: float = passwords.GRACE,
     ) -> None:
         self._grace = grace
         self._namespaced = bool(namespaces)
@@ -102,7 +102,7 @@ class ClusterActor(Actor[RedisCluster]):
         self._claims = _belongings(manager, core.PersistentVolumeClaim, namespaces)
         self._nodes = manager.informers.of(core.Node) if scope != "namespaced" else None
         self._said: dict[Key, datetime] = {}
-        self._failing = told.Failing()
+        self._failing = events.Failing()
         self._tries = Tries(manager.clock)
         self._last: dict[Key, RedisCluster] = {}
         self._unknown = UnknownFields(manager, RedisClusterSpec)
@@ -128,7 +128,7 @@ class ClusterActor(Actor[RedisCluster]):
         self._unknown.forget(key)
         if (last := self._last.pop(key, None)) is not None:
             goes = ((last.spec or RedisClusterSpec()).finalizers or "").lower() == FOREGROUND
-            self._tell(last, told.of_deletion(claims_go=goes))
+            self._tell(last, events.of_deletion(claims_go=goes))
 
     def refused(self, ctx: Context[RedisCluster], why: Wait) -> None:
         """HarmonyCloud's reason says it too; what runs keeps its phase."""
@@ -151,17 +151,17 @@ class ClusterActor(Actor[RedisCluster]):
         if not paused and (step := self._children(ctx, gathering)):
             return step
         dial = self._dial(gathering)
-        look = await gathering.look(dial, ctx.now())
-        self._show(ctx, gathering, look)
-        verdict = next_step(look)
+        snapshot = await gathering.snapshot(dial, ctx.now())
+        self._show(ctx, gathering, snapshot)
+        verdict = next_step(snapshot)
         if isinstance(verdict, moves.InSync):
             self._failing.at_rest(ctx.key)
-        if not paused and look.recorded.formed and _may_rekey(gathering, verdict):
-            change = await gathering.next_password(dial, look.seen, ctx.now(), grace=self._grace)
+        if not paused and snapshot.recorded.formed and _may_rekey(gathering, verdict):
+            change = await gathering.next_password(dial, snapshot.seen, ctx.now(), grace=self._grace)
             verdict = change or verdict
         if not paused:
-            verdict = self._tries.spaced(ctx.key, verdict, look)
-        return self._conclude(ctx, gathering, look, verdict, paused=paused)
+            verdict = self._tries.spaced(ctx.key, verdict, snapshot)
+        return self._conclude(ctx, gathering, snapshot, verdict, paused=paused)
 
     def _gathering(self, ctx: Context[RedisCluster], pods: Sequence[core.Pod]) -> Gathering:
         return Gathering(ctx.obj, _Cached(ctx, pods, self._nodes), _status(ctx))
@@ -203,10 +203,10 @@ class ClusterActor(Actor[RedisCluster]):
         drift = ctx.children.diff(gathering.specs.objects())
         if drift.foreign:
             return self._untouched(ctx, "NameTaken", _taken(drift))
-        look = await gathering.look(self._dial(gathering), ctx.now())
-        if why := refusal(look, gathering.specs, live, gathering.spec.replicas or 0):
+        snapshot = await gathering.snapshot(self._dial(gathering), ctx.now())
+        if why := refusal(snapshot, gathering.specs, live, gathering.spec.replicas or 0):
             return self._untouched(ctx, "NotTakenOver", f"{why}. Until then nothing is touched")
-        leads = leader_of(look)
+        leads = leader_of(snapshot)
         status = replace(
             _status(ctx), formed_cluster_before=True, leader=leads.name if leads is not None else None
         )
@@ -272,7 +272,7 @@ class ClusterActor(Actor[RedisCluster]):
         if drift:
             if gathering.live is None:
                 nodes, formed = gathering.found.replicas or gathering.spec.replicas or 0, gathering.formed
-                self._tell(ctx.obj, told.of_beginning(nodes=nodes, formed=formed))
+                self._tell(ctx.obj, events.of_beginning(nodes=nodes, formed=formed))
             return ctx.act("ApplyChildren", ctx.children.apply, drift, message=str(drift))
         goes = gathering.claims_go
         wrong = [claim for claim in self._claims.of(ctx.key) if owned(ctx.obj, claim) is not goes]
@@ -284,18 +284,18 @@ class ClusterActor(Actor[RedisCluster]):
 
     # --- the look ------------------------------------------------------------------------------------------
 
-    def _show(self, ctx: Context[RedisCluster], gathering: Gathering, look: Look) -> None:
+    def _show(self, ctx: Context[RedisCluster], gathering: Gathering, snapshot: Snapshot) -> None:
         hosts = {
             pod.metadata.name or "": (pod.status.host_ip if pod.status else None) or ""
             for pod in self._pods.of(ctx.key)
         }
         status = described(
-            _status(ctx), look, names=gathering.names, namespace=ctx.key.namespace, hosts=hosts
+            _status(ctx), snapshot, names=gathering.names, namespace=ctx.key.namespace, hosts=hosts
         )
         if status.slot_plan is not None:
-            plan = progress(status.slot_plan, look, last=self._said.get(ctx.key))
+            plan = progress(status.slot_plan, snapshot, last=self._said.get(ctx.key))
             if plan is not status.slot_plan:
-                self._said[ctx.key] = look.now
+                self._said[ctx.key] = snapshot.now
                 status = replace(status, slot_plan=plan)
         ctx.show(status)
 
@@ -303,18 +303,20 @@ class ClusterActor(Actor[RedisCluster]):
         self,
         ctx: Context[RedisCluster],
         gathering: Gathering,
-        look: Look,
+        snapshot: Snapshot,
         verdict: moves.Verdict,
         *,
         paused: bool,
     ) -> Outcome:
         blocked = gathering.blocked
         before = _status(ctx)
-        failing = self._failing.said(ctx.key, look.now)
-        status = phase_of(before, look, verdict, blocked, timeout=self._timeout, failing=failing)
+        failing = self._failing.said(ctx.key, snapshot.now)
+        status = phase_of(before, snapshot, verdict, blocked, timeout=self._timeout, failing=failing)
         ctx.show(status)
-        serving = leader_of(look) is not None or (bool(look.seen.owners) and not look.seen.absent_owners)
-        ready = look.recorded.formed and serving
+        serving = leader_of(snapshot) is not None or (
+            bool(snapshot.seen.owners) and not snapshot.seen.absent_owners
+        )
+        ready = snapshot.recorded.formed and serving
         said = status.reason or "all slots are served"
         ctx.ready(ready, "Serving" if ready else status.phase or "Creating", said)
         if paused:
@@ -324,13 +326,13 @@ class ClusterActor(Actor[RedisCluster]):
             message = f"spec.pause: nothing is changed{todo}"
             ctx.show(replace(status, phase=before.phase, reason=message, reason_type="Paused"))
             return ctx.wait("Paused", message, after=self._look_again)
-        changes = told.of_change(before, status, verdict)
+        changes = events.of_change(before, status, verdict)
         self._tell(ctx.obj, changes)
         if isinstance(verdict, moves.Move):
             failures = {UNEXPECTED, *SLOTS_FAILED.values()} & {before.reason_type, status.reason_type}
             other = bool(failures) and status.reason_type != before.reason_type
-            further = self._said.get(ctx.key) == look.now
-            return self._act(ctx, gathering, look, verdict, record=bool(changes) or other or further)
+            further = self._said.get(ctx.key) == snapshot.now
+            return self._act(ctx, gathering, snapshot, verdict, record=bool(changes) or other or further)
         if isinstance(verdict, moves.Wait):
             return ctx.wait(verdict.reason, verdict.message, after=verdict.after, stalled=verdict.stalled)
         if blocked is not None:
@@ -347,26 +349,26 @@ class ClusterActor(Actor[RedisCluster]):
         self,
         ctx: Context[RedisCluster],
         gathering: Gathering,
-        look: Look,
+        snapshot: Snapshot,
         move: moves.Move,
         *,
         record: bool,
     ) -> Act:
         """``record``: what is said now is written before; a phase that was told of is not told of again then."""
-        self._tell(ctx.obj, told.of_move(move, look))
+        self._tell(ctx.obj, events.of_move(move, snapshot))
         if isinstance(move, moves.Record):
             ctx.show(_recorded(_status(ctx), move))
             return ctx.act("Record", _nothing, message=move.why, record=True)
-        if isinstance(move, rekey.PasswordMove):
-            if isinstance(move, rekey.Publish | rekey.Switch):
+        if isinstance(move, passwords.PasswordMove):
+            if isinstance(move, passwords.Publish | passwords.Switch):
                 ctx.events.normal(ctx.obj, "PasswordChanged", move.why)
             return ctx.act(move.name, self._rekey, ctx, gathering, move, message=move.why, record=record)
         step = self._database if is_database_move(move) else self._kubernetes
         record = record or isinstance(move, moves.Resize | moves.Expel)
-        return ctx.act(move.name, step, ctx, gathering, look, move, message=move.why, record=record)
+        return ctx.act(move.name, step, ctx, gathering, snapshot, move, message=move.why, record=record)
 
     async def _database(
-        self, ctx: Context[RedisCluster], gathering: Gathering, look: Look, move: moves.Move
+        self, ctx: Context[RedisCluster], gathering: Gathering, snapshot: Snapshot, move: moves.Move
     ) -> bool:
         """A failed step does not mark the cluster as failed; the next pass decides again."""
         ctx.log.info("step", step=move.name, why=move.why)
@@ -378,12 +380,12 @@ class ClusterActor(Actor[RedisCluster]):
         except (StepFailed, DialError) as error:
             said = said_of(move, str(error))
             ctx.log.warning("step did not get through", step=move.name, error=said)
-            self._tell(ctx.obj, self._failing.failed(ctx.key, move, look, said))
+            self._tell(ctx.obj, self._failing.failed(ctx.key, move, snapshot, said))
             if isinstance(move, moves.MoveSlots):
                 self._tries.failed(ctx.key)
                 await self._note(ctx, failed(_status(ctx), said, now=ctx.now()))
             else:
-                self._failing.stuck(ctx.key, move, said, look.now)
+                self._failing.stuck(ctx.key, move, said, snapshot.now)
                 await self._manager.clock.sleep(AFTER_FAILURE)
             return False
         self._failing.forget(ctx.key)
@@ -409,7 +411,7 @@ class ClusterActor(Actor[RedisCluster]):
             ctx.show(status)
             await ctx.record()
 
-    def _tell(self, cluster: RedisCluster, events: Sequence[told.Told]) -> None:
+    def _tell(self, cluster: RedisCluster, events: Sequence[events.Told]) -> None:
         for one in events:
             record = self._manager.events.warning if one.warning else self._manager.events.normal
             record(cluster, one.reason, one.message)
@@ -419,26 +421,26 @@ class ClusterActor(Actor[RedisCluster]):
     ) -> Outcome:
         """Show a status in which nothing can be made, and tell of it once."""
         verdict = moves.Wait(reason=why.reason, message=why.message, stalled=why.stalled)
-        self._tell(ctx.obj, told.of_change(_status(ctx), status, verdict))
+        self._tell(ctx.obj, events.of_change(_status(ctx), status, verdict))
         ctx.show(status)
         return ctx.wait(why.reason, why.message, after=why.after, stalled=why.stalled)
 
     async def _rekey(
-        self, ctx: Context[RedisCluster], gathering: Gathering, move: rekey.PasswordMove
+        self, ctx: Context[RedisCluster], gathering: Gathering, move: passwords.PasswordMove
     ) -> bool:
         """A step of a change of the password: on the servers, or in the Secret that restarting ones read."""
         ctx.log.info("step", step=move.name, why=move.why)
         found, declared = gathering.found, password_of(gathering.spec)
         match move:
-            case rekey.Stage():
+            case passwords.Stage():
                 found = changed(found, kept=found.kept.staged(declared))
-            case rekey.Publish():
+            case passwords.Publish():
                 found = changed(found, kept=found.kept.published(), published=rfc3339(ctx.now()))
-            case rekey.Drop():
+            case passwords.Drop():
                 found = changed(found, kept=Kept(password=found.kept.password), published="")
             case _:
                 try:
-                    await rekey.carry_out(self._dial(gathering), move, found.kept)
+                    await passwords.carry_out(self._dial(gathering), move, found.kept)
                 except DialError as error:
                     ctx.log.warning("step did not get through", step=move.name, error=str(error))
                     await self._manager.clock.sleep(AFTER_FAILURE)
@@ -448,14 +450,14 @@ class ClusterActor(Actor[RedisCluster]):
         return True
 
     async def _kubernetes(
-        self, ctx: Context[RedisCluster], gathering: Gathering, look: Look, move: moves.Move
+        self, ctx: Context[RedisCluster], gathering: Gathering, snapshot: Snapshot, move: moves.Move
     ) -> None:
         """What the API server refuses is told of by the step's own name too."""
         ctx.log.info("step", step=move.name, why=move.why)
         try:
             await self._write(ctx, gathering, move)
         except (BadRequest, Forbidden, Invalid) as error:
-            self._tell(ctx.obj, self._failing.failed(ctx.key, move, look, str(error)))
+            self._tell(ctx.obj, self._failing.failed(ctx.key, move, snapshot, str(error)))
             raise
         self._failing.forget(ctx.key)
 
@@ -594,7 +596,7 @@ def register(
     workers: int = 8,
     timeout: float = TIMEOUT,
     look_again: float = LOOK_AGAIN,
-    grace: float = rekey.GRACE,
+    grace: float = passwords.GRACE,
 ) -> None:
     """Put the operator onto a manager; a namespaced one does not read nodes, and so knows no zones."""
     actor = ClusterActor(

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from mooring.actor.verdict import InSync, Move, Verdict, Wait
 from mooring.operators.redis.cluster.slots import Slots, Transfer
 from mooring.operators.redis.cluster.types import SlotPlan
 from mooring.operators.redis.dial import Address
-from mooring.operators.redis.verdicts import InSync, Move, Verdict, Wait
 
 __all__ = [
     "Attach",

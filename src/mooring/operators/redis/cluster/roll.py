@@ -20,7 +20,7 @@ from mooring.operators.redis.cluster.moves import (
 from mooring.operators.redis.cluster.slots import ALL
 
 if TYPE_CHECKING:
-    from mooring.operators.redis.cluster.look import Look
+    from mooring.operators.redis.cluster.snapshot import Snapshot
     from mooring.operators.redis.cluster.topology import Node
 
 __all__ = ["hangs", "made_anew", "pending", "roll", "turn_back"]
@@ -38,24 +38,24 @@ _HOPELESS: Final = frozenset(
 )
 
 
-def turn_back(look: Look) -> Verdict | None:
+def turn_back(snapshot: Snapshot) -> Verdict | None:
     """A pod that does not come up with the new template ends the roll: the last good one is put back.
 
     Under OnDelete any pod that dies comes up with the newest one. Afterwards the pod that hangs is made anew. A
     template that is not the declared one any more is not judged: the declared one is written over it.
     """
-    hanging = [one for one in look.seen.nodes if _is_member(look, one) and hangs(look, one)]
-    if verdict := made_anew(look, hanging):
+    hanging = [one for one in snapshot.seen.nodes if _is_member(snapshot, one) and hangs(snapshot, one)]
+    if verdict := made_anew(snapshot, hanging):
         return verdict
-    if look.wanted.stale_template:
+    if snapshot.wanted.stale_template:
         return None
     for one in hanging:
-        if one.pod.revision != look.wanted.revision:
+        if one.pod.revision != snapshot.wanted.revision:
             continue
         serving = Counter(
             other.pod.revision
-            for other in look.seen.nodes
-            if other.server is not None and other.pod.revision not in ("", look.wanted.revision)
+            for other in snapshot.seen.nodes
+            if other.server is not None and other.pod.revision not in ("", snapshot.wanted.revision)
         )
         if serving:
             revision, _ = serving.most_common(1)[0]
@@ -64,62 +64,62 @@ def turn_back(look: Look) -> Verdict | None:
     return None
 
 
-def made_anew(look: Look, hanging: Sequence[Node]) -> Verdict | None:
+def made_anew(snapshot: Snapshot, hanging: Sequence[Node]) -> Verdict | None:
     """Those that hang in another template than the present one come up with that, whoever rolls: nobody is served by them."""
-    if hanging and (verdict := pending(look)):
+    if hanging and (verdict := pending(snapshot)):
         return verdict
     for one in hanging:
-        if one.pod.revision != look.wanted.revision != "" and not _irreplaceable(look, one):
+        if one.pod.revision != snapshot.wanted.revision != "" and not _irreplaceable(snapshot, one):
             return DeletePod(
                 pod=one.name, uid=one.pod.uid, why=f"{one.name} is stuck on an older pod template"
             )
     return None
 
 
-def _irreplaceable(look: Look, node: Node) -> bool:
+def _irreplaceable(snapshot: Snapshot, node: Node) -> bool:
     """What it stored would go with it, and nobody who answers has it; a pod that never ran has stored nothing."""
     if node.pod.lasting or node.pod.died_at is None:
         return False
-    if look.wanted.nodes == 2:
-        leads = any(one.server is not None and one.server.role == "master" for one in look.seen.nodes)
-        return bool(look.recorded.leader) and not leads
-    return bool(look.seen.absent_owners) or (look.recorded.formed and look.seen.covered != ALL)
+    if snapshot.wanted.nodes == 2:
+        leads = any(one.server is not None and one.server.role == "master" for one in snapshot.seen.nodes)
+        return bool(snapshot.recorded.leader) and not leads
+    return bool(snapshot.seen.absent_owners) or (snapshot.recorded.formed and snapshot.seen.covered != ALL)
 
 
-def _is_member(look: Look, node: Node) -> bool:
+def _is_member(snapshot: Snapshot, node: Node) -> bool:
     """Not new to the cluster: that such a one does not come up is no matter of its template."""
-    return node.name in look.recorded.ids or look.wanted.nodes == 2
+    return node.name in snapshot.recorded.ids or snapshot.wanted.nodes == 2
 
 
-def hangs(look: Look, node: Node) -> bool:
+def hangs(snapshot: Snapshot, node: Node) -> bool:
     """It was made, and will not run without a person."""
     pod = node.pod
     if node.server is not None or node.held is not None or pod.terminating or not pod.revision:
         return False
-    age = look.now - pod.created if pod.created else timedelta()
+    age = snapshot.now - pod.created if pod.created else timedelta()
     if pod.trouble in _MAY_PASS:
         return age > PASSES_WITHIN
     return pod.trouble in _HOPELESS or (not pod.running and age > COMES_UP_WITHIN)
 
 
-def pending(look: Look) -> Wait | None:
+def pending(snapshot: Snapshot) -> Wait | None:
     """Which revision pods are to have is not known for a moment; by the one before all would look well."""
-    if not look.wanted.pending:
+    if not snapshot.wanted.pending:
         return None
     return Wait(
         reason="TemplatePending", message="the StatefulSet has not taken up its template yet", after=0.2
     )
 
 
-def roll(look: Look) -> Verdict | None:
+def roll(snapshot: Snapshot) -> Verdict | None:
     """The next pod to make anew, if any."""
-    if look.wanted.stale_template:
+    if snapshot.wanted.stale_template:
         return WriteTemplate(why="the pods are declared otherwise")
-    if verdict := pending(look):
+    if verdict := pending(snapshot):
         return verdict
-    if not look.wanted.rolls or not look.wanted.revision:
+    if not snapshot.wanted.rolls or not snapshot.wanted.revision:
         return None
-    old = [one for one in look.seen.live if one.node.pod.revision not in ("", look.wanted.revision)]
+    old = [one for one in snapshot.seen.live if one.node.pod.revision not in ("", snapshot.wanted.revision)]
     if not old:
         return None
     if leaving := next((one.name for one in old if one.node.pod.terminating), ""):
@@ -129,7 +129,7 @@ def roll(look: Look) -> Verdict | None:
         last = max(replicas, key=lambda one: one.node.pod.ordinal)
         return DeletePod(pod=last.name, uid=last.node.pod.uid, why=f"{last.name} is of an older revision")
     master = max(old, key=lambda one: one.node.pod.ordinal)
-    heirs = look.seen.replicas_of(master.id)
+    heirs = snapshot.seen.replicas_of(master.id)
     if not heirs:
         return Wait(
             reason="RollBlocked",
@@ -138,4 +138,4 @@ def roll(look: Look) -> Verdict | None:
             stalled=True,
         )
     best = max(heirs, key=lambda one: one.server.offset)
-    return look.promote(best, "", why=f"{master.name} is to be made anew")
+    return snapshot.promote(best, "", why=f"{master.name} is to be made anew")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mooring.operators.redis.cluster.look import target_of
 from mooring.operators.redis.cluster.moves import (
     Attach,
     MoveSlots,
@@ -28,73 +27,74 @@ from mooring.operators.redis.cluster.slots import (
     show,
     take,
 )
+from mooring.operators.redis.cluster.snapshot import target_of
 from mooring.operators.redis.cluster.types import SlotPlan, SlotRange
 
 if TYPE_CHECKING:
-    from mooring.operators.redis.cluster.look import Look
+    from mooring.operators.redis.cluster.snapshot import Snapshot
     from mooring.operators.redis.cluster.topology import Live
 
 __all__ = ["head_of", "moved_of", "newcomers", "scale"]
 
 
-def head_of(look: Look, id: str) -> str:
+def head_of(snapshot: Snapshot, id: str) -> str:
     """The master of a node's shard: itself, or the one it follows since it was dead for a while; "" if unknown."""
-    one = look.seen.by_id.get(id)
+    one = snapshot.seen.by_id.get(id)
     return "" if one is None else one.master or one.id
 
 
-def newcomers(look: Look) -> list[Live]:
+def newcomers(snapshot: Snapshot) -> list[Live]:
     """Nodes without slots that are about to become masters, by ordinal."""
-    if not look.recorded.formed or look.wanted.pods > look.wanted.nodes:
+    if not snapshot.recorded.formed or snapshot.wanted.pods > snapshot.wanted.nodes:
         return []
-    missing = look.masters - len(look.owners) - len(look.seen.absent_owners)
+    missing = snapshot.masters - len(snapshot.owners) - len(snapshot.seen.absent_owners)
     if missing <= 0:
         return []
-    planned = {one.target for one in (look.recorded.plan.moves if look.recorded.plan else None) or ()}
-    fixed = [one.name for one in look.owners] + [one.name for one in look.spare if one.id in planned]
-    candidates = [look.place(one) for one in (*look.owners, *look.spare)]
-    names = choose_masters(candidates, number=len(look.owners) + missing, fixed=fixed)
-    return [one for one in look.spare if one.name in names]
+    planned = {one.target for one in (snapshot.recorded.plan.moves if snapshot.recorded.plan else None) or ()}
+    fixed = [one.name for one in snapshot.owners] + [one.name for one in snapshot.spare if one.id in planned]
+    candidates = [snapshot.place(one) for one in (*snapshot.owners, *snapshot.spare)]
+    names = choose_masters(candidates, number=len(snapshot.owners) + missing, fixed=fixed)
+    return [one for one in snapshot.spare if one.name in names]
 
 
-def scale(look: Look) -> Verdict | None:
+def scale(snapshot: Snapshot) -> Verdict | None:
     """The next step from the nodes there are to those that are wanted."""
-    if look.recorded.plan is not None:
-        return _go_on(look, look.recorded.plan)
-    if look.wanted.pods < look.wanted.nodes:
+    if snapshot.recorded.plan is not None:
+        return _go_on(snapshot, snapshot.recorded.plan)
+    if snapshot.wanted.pods < snapshot.wanted.nodes:
         return Resize(
-            replicas=look.wanted.nodes,
-            why=f"{look.wanted.nodes} nodes are declared, {look.wanted.pods} there",
+            replicas=snapshot.wanted.nodes,
+            why=f"{snapshot.wanted.nodes} nodes are declared, {snapshot.wanted.pods} there",
         )
-    if look.wanted.pods > look.wanted.nodes:
-        return _shrink(look)
-    if not look.complete or look.seen.covered != ALL:
+    if snapshot.wanted.pods > snapshot.wanted.nodes:
+        return _shrink(snapshot)
+    if not snapshot.complete or snapshot.seen.covered != ALL:
         return None
-    return _even_out(look) if len(look.owners) >= look.masters else _grow(look)
+    return _even_out(snapshot) if len(snapshot.owners) >= snapshot.masters else _grow(snapshot)
 
 
 # --- out ---------------------------------------------------------------------------------------------------
 
 
-def _grow(look: Look) -> Verdict | None:
-    new = newcomers(look)
-    if len(look.owners) + len(new) < look.masters:
-        return _free_a_replica(look)
-    if verdict := look.agreeing():
+def _grow(snapshot: Snapshot) -> Verdict | None:
+    new = newcomers(snapshot)
+    if len(snapshot.owners) + len(new) < snapshot.masters:
+        return _free_a_replica(snapshot)
+    if verdict := snapshot.agreeing():
         return verdict
-    owned: dict[str, Slots] = dict(look.seen.owners)
+    owned: dict[str, Slots] = dict(snapshot.seen.owners)
     transfers: list[Transfer] = []
-    if look.wanted.named:
-        if len(look.wanted.strategies) < len(new):
+    if snapshot.wanted.named:
+        if len(snapshot.wanted.strategies) < len(new):
             message = (
-                f"spec.updateStrategy.assignStrategies: {len(look.wanted.strategies)} entries for {len(new)} masters "
+                f"spec.updateStrategy.assignStrategies: {len(snapshot.wanted.strategies)} entries for {len(new)} masters "
                 "without slots; give one for each"
             )
             return Wait(reason="InvalidArgs", message=message, after=10.0, stalled=True)
         # An earlier attempt may have served the first entries: the last ones are for those without slots.
-        for one, entry in zip(new, look.wanted.strategies[-len(new) :], strict=True):
+        for one, entry in zip(new, snapshot.wanted.strategies[-len(new) :], strict=True):
             # Whom they named may have been replaced by its replica since.
-            sources = [head_of(look, name) or name for name in entry.sources]
+            sources = [head_of(snapshot, name) or name for name in entry.sources]
             try:
                 part = take(owned, target=one.id, number=entry.slots or 0, sources=sources)
             except ValueError as error:
@@ -102,14 +102,16 @@ def _grow(look: Look) -> Verdict | None:
                 return Wait(reason="InvalidArgs", message=message, after=10.0, stalled=True)
             owned = after(owned, part)
             transfers += part
-        return _record(look, "Reshard", transfers)
-    return _record(look, "Rebalance", level({**owned, **{one.id: 0 for one in new}}))
+        return _record(snapshot, "Reshard", transfers)
+    return _record(snapshot, "Rebalance", level({**owned, **{one.id: 0 for one in new}}))
 
 
-def _free_a_replica(look: Look) -> Verdict | None:
+def _free_a_replica(snapshot: Snapshot) -> Verdict | None:
     """A scale-in that was taken back leaves replicas where masters were: one too many becomes a master again."""
-    have = look.replicas()
-    over = [one for one in look.seen.live if one.master and have[one.master] > 1 and look.stays(one.node)]
+    have = snapshot.replicas()
+    over = [
+        one for one in snapshot.seen.live if one.master and have[one.master] > 1 and snapshot.stays(one.node)
+    ]
     if not over:
         return None
     last = max(over, key=lambda one: (have[one.master], one.node.pod.ordinal))
@@ -119,25 +121,25 @@ def _free_a_replica(look: Look) -> Verdict | None:
 # --- in ----------------------------------------------------------------------------------------------------
 
 
-def _shrink(look: Look) -> Verdict | None:
-    if look.missing or look.seen.covered != ALL:
+def _shrink(snapshot: Snapshot) -> Verdict | None:
+    if snapshot.missing or snapshot.seen.covered != ALL:
         return None  # healed first: a node that is down for a moment is no reason to drain another
-    surplus = len(look.owners) - look.masters
+    surplus = len(snapshot.owners) - snapshot.masters
     if surplus > 0:
-        if verdict := look.agreeing():
+        if verdict := snapshot.agreeing():
             return verdict
-        last = sorted(look.owners, key=lambda one: -one.node.pod.ordinal)[:surplus]
-        return _record(look, "Drain", drain(look.seen.owners, [one.id for one in last]))
-    for one in look.owners:
-        if not look.stays(one.node):
-            return _move_out(look, one)
-    leaving = [one for one in look.seen.live if not look.stays(one.node)]
+        last = sorted(snapshot.owners, key=lambda one: -one.node.pod.ordinal)[:surplus]
+        return _record(snapshot, "Drain", drain(snapshot.seen.owners, [one.id for one in last]))
+    for one in snapshot.owners:
+        if not snapshot.stays(one.node):
+            return _move_out(snapshot, one)
+    leaving = [one for one in snapshot.seen.live if not snapshot.stays(one.node)]
     ids = {one.id for one in leaving}
-    rest = [one for one in look.seen.live if look.stays(one.node)]
+    rest = [one for one in snapshot.seen.live if snapshot.stays(one.node)]
     if any(ids & set(one.server.peers) for one in rest):
-        if verdict := look.agreeing():
+        if verdict := snapshot.agreeing():
             return verdict  # whoever forgets a node that it still sees slots at refuses its clients
-        if kept := _without_copy(look, ids):
+        if kept := _without_copy(snapshot, ids):
             message = f"the shard of {kept} has no other replica in sync yet"
             return Wait(reason="Synchronising", message=message, after=0.3)
         return Release(
@@ -145,33 +147,33 @@ def _shrink(look: Look) -> Verdict | None:
             rest=tuple(target_of(one) for one in rest),
             why=f"{', '.join(one.name for one in leaving)} has no slots left",
         )
-    return Resize(replicas=look.wanted.nodes, why="who leaves has no slots and is forgotten everywhere")
+    return Resize(replicas=snapshot.wanted.nodes, why="who leaves has no slots and is forgotten everywhere")
 
 
-def _move_out(look: Look, master: Live) -> Verdict:
+def _move_out(snapshot: Snapshot, master: Live) -> Verdict:
     """A master on a pod that goes hands over to a replica on one that stays."""
-    staying = [one for one in look.seen.replicas_of(master.id) if look.stays(one.node)]
+    staying = [one for one in snapshot.seen.replicas_of(master.id) if snapshot.stays(one.node)]
     ready = [one for one in staying if one.server.link_up and not one.server.syncing]
     if ready:
         best = max(ready, key=lambda one: one.server.offset)
-        return look.promote(best, "", why=f"{master.name} is to go, and {best.name} stays")
+        return snapshot.promote(best, "", why=f"{master.name} is to go, and {best.name} stays")
     if staying:
         return Wait(
             reason="Synchronising", message=f"{staying[0].name} is to follow {master.name}", after=0.3
         )
-    have = look.replicas(staying=True)
-    for one in sorted(look.seen.live, key=lambda one: -have[one.master]):
-        master_stays = (head := look.seen.by_id.get(one.master)) is not None and look.stays(head.node)
-        if one.master and look.stays(one.node) and (master_stays or have[one.master] > 1):
+    have = snapshot.replicas(staying=True)
+    for one in sorted(snapshot.seen.live, key=lambda one: -have[one.master]):
+        master_stays = (head := snapshot.seen.by_id.get(one.master)) is not None and snapshot.stays(head.node)
+        if one.master and snapshot.stays(one.node) and (master_stays or have[one.master] > 1):
             why = f"{master.name} is to go, and no replica of it stays"
             return Attach(pairs=((target_of(one), master.id),), why=why)
     return Wait(reason="ScaleInBlocked", message=f"nobody can take over from {master.name}", stalled=True)
 
 
-def _without_copy(look: Look, leaving: set[str]) -> str:
+def _without_copy(snapshot: Snapshot, leaving: set[str]) -> str:
     """A master that would be without a replica in sync when these are gone; "" when there is none."""
-    for one in look.owners:
-        followers = look.seen.replicas_of(one.id)
+    for one in snapshot.owners:
+        followers = snapshot.seen.replicas_of(one.id)
         if not any(other.id in leaving for other in followers):
             continue
         if not any(other.id not in leaving and other.server.link_up for other in followers):
@@ -179,13 +181,13 @@ def _without_copy(look: Look, leaving: set[str]) -> str:
     return ""
 
 
-def _even_out(look: Look) -> Verdict | None:
+def _even_out(snapshot: Snapshot) -> Verdict | None:
     """No shard without a replica while another has two."""
-    if look.spare:
+    if snapshot.spare:
         return None
-    have = look.replicas()
-    bare = [one for one in look.owners if not have[one.id]]
-    rich = [one for one in look.seen.live if one.master and have[one.master] > 1]
+    have = snapshot.replicas()
+    bare = [one for one in snapshot.owners if not have[one.id]]
+    rich = [one for one in snapshot.seen.live if one.master and have[one.master] > 1]
     if not bare or not rich:
         return None
     last = max(rich, key=lambda one: (have[one.master], one.node.pod.ordinal))
@@ -195,82 +197,85 @@ def _even_out(look: Look) -> Verdict | None:
 # --- a plan under way --------------------------------------------------------------------------------------
 
 
-def _record(look: Look, kind: str, transfers: list[Transfer]) -> Record:
+def _record(snapshot: Snapshot, kind: str, transfers: list[Transfer]) -> Record:
     total = sum(count(one.slots) for one in transfers)
     plan = SlotPlan(
         kind=kind,
-        replicas=look.wanted.nodes,
+        replicas=snapshot.wanted.nodes,
         moves=[SlotRange(slots=show(one.slots), source=one.source, target=one.target) for one in transfers],
         total=total,
-        since=look.now,
+        since=snapshot.now,
     )
     return Record(plan=plan, why=f"{kind}: {total} slots")
 
 
-def moved_of(look: Look, plan: SlotPlan) -> int:
+def moved_of(snapshot: Snapshot, plan: SlotPlan) -> int:
     """Slots of a plan that are where they shall be: at the target, dead or alive, or at who took over from it."""
     total = 0
     for move in plan.moves or ():
-        heir = _taker(look, plan, move.target)
+        heir = _taker(snapshot, plan, move.target)
         at = heir.id if heir is not None else move.target
-        there = look.seen.owners.get(at, 0) | look.seen.absent_owners.get(move.target, 0)
+        there = snapshot.seen.owners.get(at, 0) | snapshot.seen.absent_owners.get(move.target, 0)
         total += count(parse(move.slots) & there)
     return total
 
 
-def _go_on(look: Look, plan: SlotPlan) -> Verdict | None:
-    if plan.replicas != look.wanted.nodes:
-        return Record(drop_plan=True, why=f"{look.wanted.nodes} nodes are declared now, not {plan.replicas}")
-    if look.seen.absent_owners:
+def _go_on(snapshot: Snapshot, plan: SlotPlan) -> Verdict | None:
+    if plan.replicas != snapshot.wanted.nodes:
+        return Record(
+            drop_plan=True, why=f"{snapshot.wanted.nodes} nodes are declared now, not {plan.replicas}"
+        )
+    if snapshot.seen.absent_owners:
         return None
     for move in plan.moves or ():
         wanted = parse(move.slots)
-        target = _taker(look, plan, move.target)
+        target = _taker(snapshot, plan, move.target)
         if target is None:
-            return _lost_target(look, move)
-        done = wanted & look.seen.owners.get(target.id, 0)
-        for owner in look.owners:
-            part = wanted & look.seen.owners[owner.id] & ~done
+            return _lost_target(snapshot, move)
+        done = wanted & snapshot.seen.owners.get(target.id, 0)
+        for owner in snapshot.owners:
+            part = wanted & snapshot.seen.owners[owner.id] & ~done
             if not part or owner is target:
                 continue
-            if not done and (verdict := look.agreeing()):
+            if not done and (verdict := snapshot.agreeing()):
                 return verdict
             return MoveSlots(
                 transfer=Transfer(source=owner.id, target=target.id, slots=part),
                 source=target_of(owner),
                 target=target_of(target),
-                masters=tuple(target_of(one) for one in look.owners),
-                pipeline=look.wanted.pipeline,
-                rate=look.wanted.rate,
+                masters=tuple(target_of(one) for one in snapshot.owners),
+                pipeline=snapshot.wanted.pipeline,
+                rate=snapshot.wanted.rate,
                 why=f"{plan.kind}: {count(part)} slots from {owner.name} to {target.name}",
             )
     return Record(drop_plan=True, why=f"{plan.kind}: all {plan.total} slots are where they shall be")
 
 
-def _taker(look: Look, plan: SlotPlan, target: str) -> Live | None:
+def _taker(snapshot: Snapshot, plan: SlotPlan, target: str) -> Live | None:
     """Who gets what is meant for a target: itself, or who took over from it."""
-    one = look.seen.by_id.get(target)
-    return one if one is not None and one.is_master else _heir(look, plan, target)
+    one = snapshot.seen.by_id.get(target)
+    return one if one is not None and one.is_master else _heir(snapshot, plan, target)
 
 
-def _heir(look: Look, plan: SlotPlan, target: str) -> Live | None:
+def _heir(snapshot: Snapshot, plan: SlotPlan, target: str) -> Live | None:
     """Who took over from a target: whom it follows now, or who has slots that were meant for it."""
-    former = look.seen.by_id.get(target)
-    if former is not None and former.master in look.seen.owners:
-        return look.seen.by_id[former.master]
+    former = snapshot.seen.by_id.get(target)
+    if former is not None and former.master in snapshot.seen.owners:
+        return snapshot.seen.by_id[former.master]
     meant, sources = 0, set()
     for move in plan.moves or ():
         if move.target == target:
             meant |= parse(move.slots)
             sources.add(move.source)
     return next(
-        (one for one in look.owners if one.id not in sources and look.seen.owners[one.id] & meant), None
+        (one for one in snapshot.owners if one.id not in sources and snapshot.seen.owners[one.id] & meant),
+        None,
     )
 
 
-def _lost_target(look: Look, move: SlotRange) -> Verdict | None:
+def _lost_target(snapshot: Snapshot, move: SlotRange) -> Verdict | None:
     """The node that was to get slots is gone before it got any."""
-    node = look.node_of(move.target)
+    node = snapshot.node_of(move.target)
     if node is not None and node.server is None:
         return None  # it may come back with its id
     return Record(drop_plan=True, why=f"{move.target} is gone; the slots are planned anew")

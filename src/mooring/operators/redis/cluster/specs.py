@@ -34,9 +34,16 @@ from mooring.operators.redis.cluster.types import (
     volumes_of,
 )
 from mooring.operators.redis.parameters import canonical, classify
-from mooring.operators.redis.parts import READ_ONLY, config_volume, encoded, field_value, memory_volume, probe
 from mooring.operators.redis.passwords import Kept
 from mooring.operators.redis.shell import REDIS_LIVE, REDIS_READY
+from mooring.operators.workload.containers import (
+    READ_ONLY,
+    config_volume,
+    encoded,
+    field_value,
+    memory_volume,
+    probe,
+)
 
 __all__ = ["DEFAULTS", "FORCED", "OURS", "Found", "Specs", "template_lines"]
 

@@ -30,8 +30,8 @@ from mooring.operators.redis.cluster.moves import (
 from mooring.operators.redis.cluster.slots import Slots, each
 from mooring.operators.redis.cluster.topology import SILENCE, Peer, outranked, read_node
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused, Unreachable
-from mooring.operators.redis.pods import Pod
 from mooring.operators.redis.versions import capabilities
+from mooring.operators.workload.pods import Pod
 
 __all__ = ["StepFailed", "Steps", "is_database_move"]
 

@@ -19,7 +19,7 @@ from mooring.operators.redis.cluster.names import REDIS_PORT
 from mooring.operators.redis.cluster.slots import ALL, Slots, span
 from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
 from mooring.operators.redis.info import keys_of, parse_info
-from mooring.operators.redis.pods import Pod
+from mooring.operators.workload.pods import Pod
 
 __all__ = [
     "SILENCE",

@@ -18,15 +18,11 @@ from mooring.kube.errors import NotFound
 from mooring.kube.object import Key, Object, ObjectMetadata, metadata_of, to_dict
 from mooring.kube.objects import apps, core, policy
 from mooring.kube.patches import MergePatch
-from mooring.operators.redis.belongings import Belongings, keys_of, mounted_config_maps, own_claims, owned
 from mooring.operators.redis.dial import Address, Dial, DialError
-from mooring.operators.redis.inherited import put_template, rolls_itself, stop_rolling
 from mooring.operators.redis.passwords import Kept
-from mooring.operators.redis.scoped import Scoped
 from mooring.operators.redis.sentinel import moves
-from mooring.operators.redis.sentinel.gather import Gathering, Inputs
+from mooring.operators.redis.sentinel.inputs import Gathering, Inputs
 from mooring.operators.redis.sentinel.listen import Listener
-from mooring.operators.redis.sentinel.look import Look, Observed
 from mooring.operators.redis.sentinel.names import (
     INPUTS,
     MANAGED_SELECTOR,
@@ -36,8 +32,10 @@ from mooring.operators.redis.sentinel.names import (
     selector_of,
 )
 from mooring.operators.redis.sentinel.plan import ALL_DATA, held_back, next_step
-from mooring.operators.redis.sentinel.predecessor import Predecessor, made_by_another
-from mooring.operators.redis.sentinel.report import (
+from mooring.operators.redis.sentinel.settings import render_live
+from mooring.operators.redis.sentinel.snapshot import Observed, Snapshot
+from mooring.operators.redis.sentinel.specs import Found, Specs
+from mooring.operators.redis.sentinel.status import (
     CREATING,
     Head,
     Readiness,
@@ -47,9 +45,8 @@ from mooring.operators.redis.sentinel.report import (
     readiness,
     topology_status,
 )
-from mooring.operators.redis.sentinel.settings import render_live
-from mooring.operators.redis.sentinel.specs import Found, Specs
 from mooring.operators.redis.sentinel.steps import StepFailed, Steps, is_database_move
+from mooring.operators.redis.sentinel.takeover import Predecessor, made_by_another
 from mooring.operators.redis.sentinel.topology import SENTINEL_PORT
 from mooring.operators.redis.sentinel.types import (
     LegacyCondition,
@@ -58,7 +55,10 @@ from mooring.operators.redis.sentinel.types import (
     RedisClusterStatus,
     spec_of,
 )
-from mooring.operators.redis.unknown import UnknownFields
+from mooring.operators.workload.adoption import put_template, rolls_itself, stop_rolling
+from mooring.operators.workload.claims import Belongings, keys_of, mounted_config_maps, own_claims, owned
+from mooring.operators.workload.scope import Scoped
+from mooring.operators.workload.unknown_fields import UnknownFields
 from mooring.runtime import Manager
 
 __all__ = ["NAME", "SentinelActor", "register"]
@@ -146,13 +146,13 @@ class SentinelActor(Actor[RedisCluster]):
         if not inputs.wanted.paused and (step := self._children(ctx, specs, inputs)):
             return step
         await self._unknown.read(ctx)
-        observed, recorded = await gathering.look(self._dial(), specs, inputs)
+        observed, recorded = await gathering.snapshot(self._dial(), specs, inputs)
         self._listen(ctx, observed)
-        look = Look(inputs.wanted, observed, recorded, ctx.now())
-        status = topology_status(_status(ctx), look, specs.names)
+        snapshot = Snapshot(inputs.wanted, observed, recorded, ctx.now())
+        status = topology_status(_status(ctx), snapshot, specs.names)
         ctx.show(self._with_entry(ctx, status, specs.names))
-        verdict = held_back(inputs.wanted, next_step(inputs.wanted, observed, recorded, look.now))
-        return self._conclude(ctx, look, verdict, inputs)
+        verdict = held_back(inputs.wanted, next_step(inputs.wanted, observed, recorded, snapshot.now))
+        return self._conclude(ctx, snapshot, verdict, inputs)
 
     # --- what is there -------------------------------------------------------------------------------------
 
@@ -217,11 +217,11 @@ class SentinelActor(Actor[RedisCluster]):
     # --- conclusions ---------------------------------------------------------------------------------------
 
     def _conclude(
-        self, ctx: Context[RedisCluster], look: Look, verdict: moves.Verdict, inputs: Inputs
+        self, ctx: Context[RedisCluster], snapshot: Snapshot, verdict: moves.Verdict, inputs: Inputs
     ) -> Outcome:
-        ready = readiness(look)
+        ready = readiness(snapshot)
         self._healthy.labels(ctx.key.namespace, ctx.key.name).set(1.0 if ready.ready else 0.0)
-        head = legacy_head(_status(ctx), spec_of(ctx.obj), look, verdict, ready)
+        head = legacy_head(_status(ctx), spec_of(ctx.obj), snapshot, verdict, ready)
         blocked = inputs.blocked
         if blocked is not None and not isinstance(verdict, moves.Move):
             head = head._replace(

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mooring.operators.redis.parameters import SECRET_KEYS, canonical, classify, same_value, spelling, told
-from mooring.operators.redis.sentinel import rekey, roll
-from mooring.operators.redis.sentinel.look import Look
+from mooring.operators.redis.sentinel import passwords, roll
 from mooring.operators.redis.sentinel.moves import (
     ConfigResult,
     Configure,
@@ -22,15 +21,16 @@ from mooring.operators.redis.sentinel.moves import (
     data_target,
 )
 from mooring.operators.redis.sentinel.roll import MasterInTheWay, hopeless
+from mooring.operators.redis.sentinel.snapshot import Snapshot
 from mooring.operators.redis.sentinel.topology import Member, Server, Watcher
 
 __all__ = ["next_change"]
 
 
-def next_change(look: Look, member: Member, server: Server) -> Verdict | MasterInTheWay | None:
+def next_change(snapshot: Snapshot, member: Member, server: Server) -> Verdict | MasterInTheWay | None:
     """The first change still to make."""
     for rule in (
-        rekey.begin,
+        passwords.begin,
         _configure,
         _grow,
         _shrink_redis,
@@ -40,16 +40,16 @@ def next_change(look: Look, member: Member, server: Server) -> Verdict | MasterI
         roll.carry_on_sentinels,
         roll.end,
     ):
-        verdict = rule(look, member, server)
+        verdict = rule(snapshot, member, server)
         if verdict is not None:
             return verdict
-    return roll.stopped(look) or _missing(look) or roll.refused(look) or _two_passwords(look)
+    return roll.stopped(snapshot) or _missing(snapshot) or roll.refused(snapshot) or _two_passwords(snapshot)
 
 
 # --- live keys -------------------------------------------------------------------------------------------
 
 
-def _configure(look: Look, member: Member, server: Server) -> Verdict | None:
+def _configure(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """Changed keys only, one by one, on every server; the result of each of the user's goes to status.
 
     First it is noted which keys will change and from what, then they are set, then what came of it is noted:
@@ -57,48 +57,48 @@ def _configure(look: Look, member: Member, server: Server) -> Verdict | None:
     """
     notes: dict[str, ConfigResult] = {}
     moves: list[Configure] = []
-    for key, value in sorted(look.wanted.config.items()):
-        note, move = _one_key(look, key=key, value=value)
-        if note is not None and key in look.wanted.user_keys:
+    for key, value in sorted(snapshot.wanted.config.items()):
+        note, move = _one_key(snapshot, key=key, value=value)
+        if note is not None and key in snapshot.wanted.user_keys:
             notes[key] = note
         if move is not None:
             moves.append(move)
     pending = {key: note for key, note in notes.items() if note.state == "Pending"}
     if pending:
-        return _note(look, pending)
+        return _note(snapshot, pending)
     if moves:
         return moves[0]
     if notes:
-        return _note(look, notes)
-    for key, result in sorted(look.recorded.config.items()):
-        if key not in look.wanted.user_keys:
-            return _give_back(look, key=key, result=result)
-    accepted = _accepted(look)
-    if dict(look.observed.published) != accepted:
+        return _note(snapshot, notes)
+    for key, result in sorted(snapshot.recorded.config.items()):
+        if key not in snapshot.wanted.user_keys:
+            return _give_back(snapshot, key=key, result=result)
+    accepted = _accepted(snapshot)
+    if dict(snapshot.observed.published) != accepted:
         return PublishConfig(values=accepted, why="a restarting server must find the values in force")
     return None
 
 
-def _one_key(look: Look, *, key: str, value: str) -> tuple[ConfigResult | None, Configure | None]:
+def _one_key(snapshot: Snapshot, *, key: str, value: str) -> tuple[ConfigResult | None, Configure | None]:
     """What to note of a key, and the move to make."""
-    before = look.recorded.config.get(key)
+    before = snapshot.recorded.config.get(key)
     same = before is not None and before.wanted == value
     if classify(key) == "forbidden":
         shown = "" if canonical(key) in SECRET_KEYS else value
         return _unless(before, shown, "Forbidden", f"{key} is the operator's own; remove it from spec.config")
-    if twin := _twin(look, key, value):
+    if twin := _twin(snapshot, key, value):
         message = (
             f"it is the same key as {twin}, which has another value; remove one of them from spec.config"
         )
         return _unless(before, value, "Rejected", message)
-    seen = [(one, it.config[name]) for one, it in look.answering if (name := spelling(key, it.config))]
+    seen = [(one, it.config[name]) for one, it in snapshot.answering if (name := spelling(key, it.config))]
     if not seen:
-        if not any(it.config for _, it in look.answering):
+        if not any(it.config for _, it in snapshot.answering):
             return None, None
         message = f"this server version has no key {key}; correct or remove it in spec.config"
         return _unless(before, value, "Unknown", message)
     if classify(key) == "restart" or (before is not None and before.restart):
-        return _restart_only(look, before, key=key, value=value, shown=seen[0][1])
+        return _restart_only(snapshot, before, key=key, value=value, shown=seen[0][1])
     if same and before is not None and before.state == "Rejected":
         return None, None
     asked = told(key, value)
@@ -121,12 +121,12 @@ def _one_key(look: Look, *, key: str, value: str) -> tuple[ConfigResult | None, 
     return ConfigResult(wanted=value, effective=seen[0][1], state="Applied", previous=previous), None
 
 
-def _twin(look: Look, key: str, value: str) -> str:
+def _twin(snapshot: Snapshot, key: str, value: str) -> str:
     """An earlier key that is this one under another spelling and wants another value, or "".
 
     Set in turn they would never come to rest.
     """
-    for other, wanted in sorted(look.wanted.config.items()):
+    for other, wanted in sorted(snapshot.wanted.config.items()):
         if other == key:
             return ""
         if canonical(other) == canonical(key) and not same_value(key, wanted, value):
@@ -143,7 +143,7 @@ def _unless(
 
 
 def _restart_only(
-    look: Look, before: ConfigResult | None, *, key: str, value: str, shown: str
+    snapshot: Snapshot, before: ConfigResult | None, *, key: str, value: str, shown: str
 ) -> tuple[ConfigResult | None, None]:
     learnt = classify(key) != "restart"
     if same_value(key, value, shown):
@@ -151,7 +151,7 @@ def _restart_only(
     else:
         remedy = (
             "the pods are rolled for it"
-            if look.wanted.rolls_config
+            if snapshot.wanted.rolls_config
             else ("it takes effect when the pods are rolled; spec.configPolicy: roll does that by itself")
         )
         message = f"{key} is read at start only; {remedy}"
@@ -161,17 +161,17 @@ def _restart_only(
     return (None if result == before else result), None
 
 
-def _note(look: Look, results: Mapping[str, ConfigResult]) -> Record:
+def _note(snapshot: Snapshot, results: Mapping[str, ConfigResult]) -> Record:
     states = ", ".join(f"{key}: {result.state}" for key, result in sorted(results.items()))
-    return Record(config={**look.recorded.config, **results}, why=states)
+    return Record(config={**snapshot.recorded.config, **results}, why=states)
 
 
-def _give_back(look: Look, *, key: str, result: ConfigResult) -> Verdict:
+def _give_back(snapshot: Snapshot, *, key: str, result: ConfigResult) -> Verdict:
     """A key the user dropped gets its earlier value back, then is forgotten."""
-    changed = result.previous and result.state in ("Applied", "Clamped") and key not in look.wanted.config
+    changed = result.previous and result.state in ("Applied", "Clamped") and key not in snapshot.wanted.config
     differing = [
         one
-        for one, it in look.answering
+        for one, it in snapshot.answering
         if changed
         and (name := spelling(key, it.config))
         and not same_value(key, result.previous, it.config[name])
@@ -184,47 +184,51 @@ def _give_back(look: Look, *, key: str, result: ConfigResult) -> Verdict:
             previous=result.previous,
             why=f"{key} was dropped from the spec; its earlier value comes back",
         )
-    rest = {name: value for name, value in look.recorded.config.items() if name != key}
+    rest = {name: value for name, value in snapshot.recorded.config.items() if name != key}
     return Record(config=rest, why=f"{key} is the server's own again")
 
 
-def _accepted(look: Look) -> dict[str, str]:
+def _accepted(snapshot: Snapshot) -> dict[str, str]:
     """What the servers took, by key: this and nothing else may stand in a file that a start reads."""
-    return {key: told(key, value) for key, value in look.wanted.config.items() if _took(look, key, value)}
+    return {
+        key: told(key, value) for key, value in snapshot.wanted.config.items() if _took(snapshot, key, value)
+    }
 
 
-def _took(look: Look, key: str, value: str) -> bool:
+def _took(snapshot: Snapshot, key: str, value: str) -> bool:
     if classify(key) != "live":
         return False
-    result = look.recorded.config.get(key)
-    if key in look.wanted.user_keys:
+    result = snapshot.recorded.config.get(key)
+    if key in snapshot.wanted.user_keys:
         return result is not None and result.wanted == value and result.state in ("Applied", "Clamped")
-    return any(spelling(key, it.config) for _, it in look.answering)
+    return any(spelling(key, it.config) for _, it in snapshot.answering)
 
 
 # --- sizes -----------------------------------------------------------------------------------------------
 
 
-def _grow(look: Look, member: Member, server: Server) -> Verdict | None:
-    redis, sentinels = look.observed.redis_set.replicas, look.observed.sentinel_set.replicas
-    if redis and redis < look.wanted.size:
-        return Resize(component="redis", replicas=look.wanted.size, why=f"from {redis} to {look.wanted.size}")
-    if sentinels and sentinels < look.wanted.sentinels:
+def _grow(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
+    redis, sentinels = snapshot.observed.redis_set.replicas, snapshot.observed.sentinel_set.replicas
+    if redis and redis < snapshot.wanted.size:
+        return Resize(
+            component="redis", replicas=snapshot.wanted.size, why=f"from {redis} to {snapshot.wanted.size}"
+        )
+    if sentinels and sentinels < snapshot.wanted.sentinels:
         return Resize(
             component="sentinel",
-            replicas=look.wanted.sentinels,
-            why=f"from {sentinels} to {look.wanted.sentinels}",
+            replicas=snapshot.wanted.sentinels,
+            why=f"from {sentinels} to {snapshot.wanted.sentinels}",
         )
     return None
 
 
-def _shrink_redis(look: Look, member: Member, server: Server) -> Verdict | MasterInTheWay | None:
-    replicas, size = look.observed.redis_set.replicas, look.wanted.size
+def _shrink_redis(snapshot: Snapshot, member: Member, server: Server) -> Verdict | MasterInTheWay | None:
+    replicas, size = snapshot.observed.redis_set.replicas, snapshot.wanted.size
     if replicas <= size:
         return None
     if member.pod.ordinal >= size:
         return MasterInTheWay(why=f"scaling from {replicas} to {size} removes the master's pod")
-    staying = [one for one, it in look.answering if one.pod.ordinal < size and it.in_sync_with(member.ip)]
+    staying = [one for one, it in snapshot.answering if one.pod.ordinal < size and it.in_sync_with(member.ip)]
     if size > 1 and not staying:
         return Wait(
             reason="ScaleInBlocked",
@@ -234,35 +238,35 @@ def _shrink_redis(look: Look, member: Member, server: Server) -> Verdict | Maste
     return Resize(component="redis", replicas=size, why=f"from {replicas} to {size}")
 
 
-def _shrink_sentinels(look: Look, member: Member, server: Server) -> Verdict | None:
+def _shrink_sentinels(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """One at a time, so that the majority the sentinels count by shrinks with them."""
-    replicas = look.observed.sentinel_set.replicas
-    if replicas <= look.wanted.sentinels:
+    replicas = snapshot.observed.sentinel_set.replicas
+    if replicas <= snapshot.wanted.sentinels:
         return None
-    leaving = [one for one in look.topology.watchers if one.pod.ordinal >= replicas]
+    leaving = [one for one in snapshot.topology.watchers if one.pod.ordinal >= replicas]
     if leaving:
         return Wait(reason="SentinelLeaving", message=f"{leaving[0].name} is on its way out", after=0.5)
     return Resize(
-        component="sentinel", replicas=replicas - 1, why=f"towards {look.wanted.sentinels}, one by one"
+        component="sentinel", replicas=replicas - 1, why=f"towards {snapshot.wanted.sentinels}, one by one"
     )
 
 
 # --- what is missing --------------------------------------------------------------------------------------
 
 
-def _two_passwords(look: Look) -> Wait | None:
-    left = rekey.two_valid(look)
+def _two_passwords(snapshot: Snapshot) -> Wait | None:
+    left = passwords.two_valid(snapshot)
     if not left:
         return None
-    until = look.later(left).strftime("%H:%M:%S")
+    until = snapshot.later(left).strftime("%H:%M:%S")
     message = f"the old and the new password are both valid until {until} UTC; then the new one alone is"
     return Wait(reason="PasswordChanging", message=message, after=left)
 
 
-def _missing(look: Look) -> Verdict | None:
+def _missing(snapshot: Snapshot) -> Verdict | None:
     """Pods that are not there or not right; everything that can be done without them is done."""
-    answering = {member.name for member, _ in look.answering}
-    wanted = [one for one in look.topology.members if one.pod.ordinal < look.wanted.size]
+    answering = {member.name for member, _ in snapshot.answering}
+    wanted = [one for one in snapshot.topology.members if one.pod.ordinal < snapshot.wanted.size]
     silent = [one for one in wanted if one.name not in answering]
     if silent:
         one = silent[0]
@@ -270,13 +274,15 @@ def _missing(look: Look) -> Verdict | None:
             reason=one.pod.trouble or "RedisNotAnswering",
             message=f"{one.name}: {one.pod.trouble_message or one.error}",
             after=1.0,
-            stalled=hopeless(look, one.pod),
+            stalled=hopeless(snapshot, one.pod),
         )
-    if len(wanted) < look.wanted.size:
+    if len(wanted) < snapshot.wanted.size:
         return Wait(
-            reason="PodsMissing", message=f"{len(wanted)} of {look.wanted.size} redis pods exist", after=1.0
+            reason="PodsMissing",
+            message=f"{len(wanted)} of {snapshot.wanted.size} redis pods exist",
+            after=1.0,
         )
-    aside = [one for one, it in look.answering if it.gated and look.set_aside(one)]
+    aside = [one for one, it in snapshot.answering if it.gated and snapshot.set_aside(one)]
     if aside:
         return Wait(
             reason="ForeignDataSetAside",
@@ -286,23 +292,23 @@ def _missing(look: Look) -> Verdict | None:
             stalled=True,
         )
     unready: list[Member | Watcher] = [one for one in wanted if not one.pod.ready]
-    unsynced = [one for one, it in look.answering if not it.is_master and not it.link_up]
+    unsynced = [one for one, it in snapshot.answering if not it.is_master and not it.link_up]
     if unsynced:
         return Wait(
             reason="ReplicaSynchronising", message=f"{unsynced[0].name} is not in sync yet", after=0.5
         )
-    lost = [one for one in look.topology.watchers if one.sentinel is None]
-    if lost or len(look.topology.watchers) < look.wanted.sentinels:
+    lost = [one for one in snapshot.topology.watchers if one.sentinel is None]
+    if lost or len(snapshot.topology.watchers) < snapshot.wanted.sentinels:
         trouble = next((one.pod for one in lost if one.pod.trouble), None)
         return Wait(
             reason=trouble.trouble if trouble else "SentinelNotAnswering",
             message=f"{lost[0].name}: {lost[0].pod.trouble_message or lost[0].error}"
             if lost
-            else f"{len(look.topology.watchers)} of {look.wanted.sentinels} sentinel pods exist",
+            else f"{len(snapshot.topology.watchers)} of {snapshot.wanted.sentinels} sentinel pods exist",
             after=1.0,
-            stalled=trouble is not None and hopeless(look, trouble),
+            stalled=trouble is not None and hopeless(snapshot, trouble),
         )
-    unready = [*unready, *(one for one in look.topology.watchers if not one.pod.ready)]
+    unready = [*unready, *(one for one in snapshot.topology.watchers if not one.pod.ready)]
     if unready:
         names = ", ".join(one.name for one in unready)
         troubled = next((one.pod for one in unready if one.pod.trouble), None)
@@ -311,6 +317,6 @@ def _missing(look: Look) -> Verdict | None:
             reason="PodsNotReady",
             message=f"{names} not ready yet{why}",
             after=5.0,
-            stalled=troubled is not None and hopeless(look, troubled),
+            stalled=troubled is not None and hopeless(snapshot, troubled),
         )
     return None

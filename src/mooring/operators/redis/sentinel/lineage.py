@@ -13,8 +13,8 @@ from typing import Annotated
 from msgspec.structs import replace
 
 from mooring.kube.part import Part
-from mooring.operators.redis.pods import Pod
 from mooring.operators.redis.sentinel.topology import Server
+from mooring.operators.workload.pods import Pod
 from mooring.runtime.crd import F
 
 __all__ = ["Lineage", "Standing", "descends", "standing_of"]

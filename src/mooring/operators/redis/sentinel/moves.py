@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Final, Literal
 
+from mooring.actor.verdict import InSync, Move, Verdict, Wait
 from mooring.kube.part import Part
 from mooring.operators.redis.dial import Address
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.topology import REDIS_PORT, SENTINEL_PORT, Member, Watcher
-from mooring.operators.redis.verdicts import InSync, Move, Verdict, Wait
 from mooring.runtime.crd import F
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Final, Literal
 
-from mooring.operators.redis.pods import ROLE
+from mooring.operators.workload.pods import ROLE
 
 __all__ = [
     "INPUTS",

@@ -16,9 +16,8 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from mooring.operators.redis.sentinel import changes, quorum, rekey, roll
+from mooring.operators.redis.sentinel import changes, passwords, quorum, roll
 from mooring.operators.redis.sentinel.lineage import Lineage, Standing, descends
-from mooring.operators.redis.sentinel.look import Look, Observed, Recorded, SetState, Wanted
 from mooring.operators.redis.sentinel.moves import (
     Demote,
     FailOver,
@@ -37,11 +36,12 @@ from mooring.operators.redis.sentinel.moves import (
     Wait,
     data_target,
 )
+from mooring.operators.redis.sentinel.snapshot import Observed, Recorded, SetState, Snapshot, Wanted
 from mooring.operators.redis.sentinel.topology import Member, Server
 from mooring.operators.redis.sentinel.unblock import with_way_out
 from mooring.operators.redis.versions import capabilities
 
-__all__ = ["ALL_DATA", "Look", "Observed", "Recorded", "SetState", "Wanted", "held_back", "next_step"]
+__all__ = ["ALL_DATA", "Observed", "Recorded", "SetState", "Snapshot", "Wanted", "held_back", "next_step"]
 
 ALL_DATA = "all data: no server or volume that held it is left"
 """The bound of a loss when every server came back empty."""
@@ -61,17 +61,17 @@ LOST_AFTER = 15.0
 
 def next_step(wanted: Wanted, observed: Observed, recorded: Recorded, now: datetime) -> Verdict:
     """The one thing to do now."""
-    look = Look(wanted, observed, recorded, now)
-    if not look.topology.members:
+    snapshot = Snapshot(wanted, observed, recorded, now)
+    if not snapshot.topology.members:
         return Wait(reason="PodsMissing", message="no redis pod exists yet", after=1.0)
-    if not look.answering and (verdict := roll.unblock(look)):
+    if not snapshot.answering and (verdict := roll.unblock(snapshot)):
         return verdict
-    found = _master(look)
+    found = _master(snapshot)
     if not isinstance(found, tuple):
         return found
     member, server = found
     for rule in _RULES:
-        verdict = rule(look, member, server)
+        verdict = rule(snapshot, member, server)
         if verdict is not None:
             return verdict
     return InSync()
@@ -103,71 +103,71 @@ def _only_notes(record: Record) -> bool:
 # --- who is master ---------------------------------------------------------------------------------------
 
 
-def _master(look: Look) -> tuple[Member, Server] | Move | Wait:
-    lineage = look.lineage
+def _master(snapshot: Snapshot) -> tuple[Member, Server] | Move | Wait:
+    lineage = snapshot.lineage
     if lineage is None:
-        return _first_master(look)
-    operation = look.recorded.operation
-    if operation is not None and operation.kind == "Promote" and (step := _promotion(look, operation)):
+        return _first_master(snapshot)
+    operation = snapshot.recorded.operation
+    if operation is not None and operation.kind == "Promote" and (step := _promotion(snapshot, operation)):
         return step
-    rightful = _rightful(look, lineage)
+    rightful = _rightful(snapshot, lineage)
     if rightful is not None:
         return rightful
-    if look.masters:
-        return _pretender(look, lineage)
-    return _succession(look, lineage)
+    if snapshot.masters:
+        return _pretender(snapshot, lineage)
+    return _succession(snapshot, lineage)
 
 
-def _rightful(look: Look, lineage: Lineage) -> tuple[Member, Server] | None:
+def _rightful(snapshot: Snapshot, lineage: Lineage) -> tuple[Member, Server] | None:
     """The master among those that call themselves so, if one is beyond doubt."""
-    by_ip = {member.ip: (member, server) for member, server in look.masters}
-    if look.named is not None:
-        ip, epoch = look.named
+    by_ip = {member.ip: (member, server) for member, server in snapshot.masters}
+    if snapshot.named is not None:
+        ip, epoch = snapshot.named
         chosen = by_ip.get(ip)
         if chosen is not None and epoch > lineage.sentinel_epoch:
             return chosen
-    own = next((entry for entry in look.masters if entry[0].name == lineage.master.pod), None)
+    own = next((entry for entry in snapshot.masters if entry[0].name == lineage.master.pod), None)
     if own is not None and descends(own[1], lineage):
         return own
-    heirs = [entry for entry in look.masters if descends(entry[1], lineage)]
-    operation = look.recorded.operation
+    heirs = [entry for entry in snapshot.masters if descends(entry[1], lineage)]
+    operation = snapshot.recorded.operation
     asked = operation is not None and operation.kind in ("FailOver", "Switch")
-    if len(heirs) == 1 and (asked or not look.failing_over) and _retired(look, lineage.master):
+    if len(heirs) == 1 and (asked or not snapshot.failing_over) and _retired(snapshot, lineage.master):
         return heirs[0]
     return None
 
 
-def _retired(look: Look, standing: Standing) -> bool:
+def _retired(snapshot: Snapshot, standing: Standing) -> bool:
     """The recorded master certainly serves no more: its process is gone, or it follows somebody."""
-    member = look.topology.member(standing.pod)
-    if look.process_gone(standing):
+    member = snapshot.topology.member(standing.pod)
+    if snapshot.process_gone(standing):
         return True
     return member is not None and member.server is not None and not member.server.is_master
 
 
-def _pretender(look: Look, lineage: Lineage) -> tuple[Member, Server] | Move | Wait:
+def _pretender(snapshot: Snapshot, lineage: Lineage) -> tuple[Member, Server] | Move | Wait:
     """Masters exist but none is rightful beyond doubt."""
-    holders = [entry for entry in look.answering if entry[1].keys and entry not in look.masters]
-    for member, server in look.masters:
+    holders = [entry for entry in snapshot.answering if entry[1].keys and entry not in snapshot.masters]
+    for member, server in snapshot.masters:
         restarted = member.name == lineage.master.pod and not descends(server, lineage)
-        if restarted and not server.keys and (holders or look.heirs()):
+        if restarted and not server.keys and (holders or snapshot.heirs()):
             return Quarantine(
                 target=data_target(member),
                 save=False,
                 why=f"{member.name} came back empty as a master while others hold the data",
             )
-        if restarted and not server.loading and len(look.masters) == 1:
+        if restarted and not server.loading and len(snapshot.masters) == 1:
             return member, server
-    if look.failing_over:
+    if snapshot.failing_over:
         return Wait(reason="SentinelFailover", message="the sentinels are changing the master", after=0.2)
-    names = ", ".join(member.name for member, _ in look.masters)
+    names = ", ".join(member.name for member, _ in snapshot.masters)
     waited = max(
-        (look.unreachable_for(one.name) for one in look.topology.members if not one.server), default=0
+        (snapshot.unreachable_for(one.name) for one in snapshot.topology.members if not one.server), default=0
     )
-    if len(look.masters) == 1 and look.process_gone(lineage.master):
-        member, server = look.masters[0]
-        if server.keys or not (holders or look.heirs()):
-            return _refuse(look, [(member, server)])
+    if len(snapshot.masters) == 1 and snapshot.process_gone(lineage.master):
+        member, server = snapshot.masters[0]
+        if server.keys or not (holders or snapshot.heirs()):
+            return _refuse(snapshot, [(member, server)])
     return Wait(
         reason="MasterUndecided",
         message=f"{names} claims to be master, but the record names {lineage.master.pod} and the sentinels do "
@@ -176,11 +176,11 @@ def _pretender(look: Look, lineage: Lineage) -> tuple[Member, Server] | Move | W
     )
 
 
-def _first_master(look: Look) -> tuple[Member, Server] | Move | Wait:
+def _first_master(snapshot: Snapshot) -> tuple[Member, Server] | Move | Wait:
     """No record: a new cluster, a cluster taken over, or claims that were kept."""
-    if look.masters:
-        return _adopt(look)
-    unknown = look.maybe_holding()
+    if snapshot.masters:
+        return _adopt(snapshot)
+    unknown = snapshot.maybe_holding()
     if unknown:
         names = ", ".join(unknown)
         return Wait(
@@ -188,60 +188,62 @@ def _first_master(look: Look) -> tuple[Member, Server] | Move | Wait:
             message=f"{names} may hold data of an earlier cluster and does not answer yet",
             after=1.0,
         )
-    if any(server.loading for _, server in look.answering):
+    if any(server.loading for _, server in snapshot.answering):
         return Wait(reason="Loading", message="a server is loading its data", after=0.5)
-    if not look.answering:
+    if not snapshot.answering:
         return Wait(reason="PodsStarting", message="no redis server answers yet", after=0.5)
-    holders = [entry for entry in look.answering if entry[1].keys]
+    holders = [entry for entry in snapshot.answering if entry[1].keys]
     if len(holders) > 1 and (not holders[0][1].replid or len({server.replid for _, server in holders}) > 1):
-        return _refuse(look, holders)
+        return _refuse(snapshot, holders)
     if holders:
         choice = max(holders, key=lambda entry: (entry[1].offset, -entry[0].pod.ordinal))
-        return _begin(look, choice, why=f"{choice[0].name} alone holds data")
-    lowest = [entry for entry in look.answering if entry[0].pod.ordinal < look.wanted.size]
-    missing = look.wanted.size - len(lowest)
-    if not lowest or (missing and look.oldest_pod_age() < START_TOGETHER):
+        return _begin(snapshot, choice, why=f"{choice[0].name} alone holds data")
+    lowest = [entry for entry in snapshot.answering if entry[0].pod.ordinal < snapshot.wanted.size]
+    missing = snapshot.wanted.size - len(lowest)
+    if not lowest or (missing and snapshot.oldest_pod_age() < START_TOGETHER):
         return Wait(reason="PodsStarting", message=f"{missing} redis servers do not answer yet", after=0.3)
-    return _begin(look, lowest[0], why="all servers are empty and nothing was ever recorded")
+    return _begin(snapshot, lowest[0], why="all servers are empty and nothing was ever recorded")
 
 
-def _adopt(look: Look) -> Move | Wait:
+def _adopt(snapshot: Snapshot) -> Move | Wait:
     """Servers that already run as masters though we recorded nothing: taken over."""
-    if look.failing_over:
+    if snapshot.failing_over:
         return Wait(reason="SentinelFailover", message="the sentinels are changing the master", after=0.5)
-    named = look.named[0] if look.named else ""
-    chosen = [entry for entry in look.masters if entry[0].ip == named] or (
-        list(look.masters) if len(look.masters) == 1 else []
+    named = snapshot.named[0] if snapshot.named else ""
+    chosen = [entry for entry in snapshot.masters if entry[0].ip == named] or (
+        list(snapshot.masters) if len(snapshot.masters) == 1 else []
     )
     if not chosen:
-        return _refuse(look, [entry for entry in look.masters if entry[1].keys] or list(look.masters))
+        return _refuse(
+            snapshot, [entry for entry in snapshot.masters if entry[1].keys] or list(snapshot.masters)
+        )
     member, server = chosen[0]
-    holders = [entry for entry in look.answering if entry[1].keys]
+    holders = [entry for entry in snapshot.answering if entry[1].keys]
     if not server.keys and holders:
-        return _refuse(look, [(member, server), *holders])
+        return _refuse(snapshot, [(member, server), *holders])
     return Record(
-        lineage=Lineage.begin(member.pod, replid=server.replid, sentinel_epoch=look.sentinel_epoch),
+        lineage=Lineage.begin(member.pod, replid=server.replid, sentinel_epoch=snapshot.sentinel_epoch),
         why=f"{member.name} already serves as master",
     )
 
 
-def _begin(look: Look, choice: tuple[Member, Server], *, why: str) -> Record:
+def _begin(snapshot: Snapshot, choice: tuple[Member, Server], *, why: str) -> Record:
     member, server = choice
-    epoch = look.lineage.epoch + 1 if look.lineage else 1
+    epoch = snapshot.lineage.epoch + 1 if snapshot.lineage else 1
     return Record(
         lineage=Lineage.begin(
-            member.pod, replid=server.replid, sentinel_epoch=look.sentinel_epoch, epoch=epoch
+            member.pod, replid=server.replid, sentinel_epoch=snapshot.sentinel_epoch, epoch=epoch
         ),
-        operation=Operation(kind="Promote", subject=member.name, since=look.now, why=why),
+        operation=Operation(kind="Promote", subject=member.name, since=snapshot.now, why=why),
         why=f"{member.name} becomes the first master: {why}",
     )
 
 
-def _refuse(look: Look, holders: list[tuple[Member, Server]]) -> Move | Wait:
+def _refuse(snapshot: Snapshot, holders: list[tuple[Member, Server]]) -> Move | Wait:
     """Unrelated histories: nobody but the user can say which one counts."""
-    elected = next((entry for entry in holders if entry[0].name == look.wanted.elect), None)
+    elected = next((entry for entry in holders if entry[0].name == snapshot.wanted.elect), None)
     if elected is not None:
-        return _begin(look, elected, why="chosen by the annotation mooring.dev/elect-master")
+        return _begin(snapshot, elected, why="chosen by the annotation mooring.dev/elect-master")
     listed = ", ".join(f"{member.name} ({server.keys} keys)" for member, server in holders)
     return Wait(
         reason="UnrelatedData",
@@ -252,20 +254,20 @@ def _refuse(look: Look, holders: list[tuple[Member, Server]]) -> Move | Wait:
     )
 
 
-def _promotion(look: Look, operation: Operation) -> Move | Wait | None:
+def _promotion(snapshot: Snapshot, operation: Operation) -> Move | Wait | None:
     """Carry on a promotion that was recorded; None when another rule has to decide anew."""
-    member = look.topology.member(operation.subject)
-    lineage = look.lineage
+    member = snapshot.topology.member(operation.subject)
+    lineage = snapshot.lineage
     if member is None or lineage is None or not lineage.master.same_process(member.pod):
         return Record(finish=True, why=f"{operation.subject} restarted before it was promoted")
     server = member.server
     if server is None:
-        if look.unreachable_for(member.name) > SENTINEL_PATIENCE:
+        if snapshot.unreachable_for(member.name) > SENTINEL_PATIENCE:
             return Record(finish=True, why=f"{operation.subject} does not answer any more")
         return Wait(reason="Promoting", message=f"{member.name} does not answer", after=0.2)
     if server.is_master:
         return None
-    others = [entry for entry in look.masters if descends(entry[1], lineage)]
+    others = [entry for entry in snapshot.masters if descends(entry[1], lineage)]
     if others:
         return Record(finish=True, why=f"{others[0][0].name} became master meanwhile")
     return Promote(target=data_target(member), why=operation.why)
@@ -274,33 +276,33 @@ def _promotion(look: Look, operation: Operation) -> Move | Wait | None:
 # --- nobody is master ------------------------------------------------------------------------------------
 
 
-def _succession(look: Look, lineage: Lineage) -> Move | Wait:
-    incumbent = look.incumbent
+def _succession(snapshot: Snapshot, lineage: Lineage) -> Move | Wait:
+    incumbent = snapshot.incumbent
     assert incumbent is not None
-    if not look.process_gone(incumbent):
-        return _silent_master(look, lineage, incumbent)
-    heirs = look.heirs()
-    if heirs and (hold := _await_return(look, incumbent)) is not None:
+    if not snapshot.process_gone(incumbent):
+        return _silent_master(snapshot, lineage, incumbent)
+    heirs = snapshot.heirs()
+    if heirs and (hold := _await_return(snapshot, incumbent)) is not None:
         return hold
     if heirs:
-        return _fail_over(look, lineage, incumbent=incumbent, heirs=heirs)
-    return _restart(look, lineage, incumbent)
+        return _fail_over(snapshot, lineage, incumbent=incumbent, heirs=heirs)
+    return _restart(snapshot, lineage, incumbent)
 
 
-def _silent_master(look: Look, lineage: Lineage, incumbent: Standing) -> Move | Wait:
+def _silent_master(snapshot: Snapshot, lineage: Lineage, incumbent: Standing) -> Move | Wait:
     """The master's process may live: hung, cut off, or made to follow somebody who is gone."""
-    member = look.topology.member(incumbent.pod)
-    heirs = look.heirs()
-    patience = look.wanted.down_after + 3 * look.wanted.failover_timeout
-    if look.failing_over:
+    member = snapshot.topology.member(incumbent.pod)
+    heirs = snapshot.heirs()
+    patience = snapshot.wanted.down_after + 3 * snapshot.wanted.failover_timeout
+    if snapshot.failing_over:
         return Wait(reason="SentinelFailover", message="the sentinels are changing the master", after=0.2)
     if member is not None and member.server is not None:
         if member.server.loading:
             return Wait(reason="Loading", message=f"{member.name} is loading its data", after=0.5)
-        return _leaderless(look, lineage)
-    waited = look.unreachable_for(incumbent.pod)
-    able = look.useful_sentinels(incumbent.ip, heirs)
-    if len(able) >= look.quorum and waited < patience:
+        return _leaderless(snapshot, lineage)
+    waited = snapshot.unreachable_for(incumbent.pod)
+    able = snapshot.useful_sentinels(incumbent.ip, heirs)
+    if len(able) >= snapshot.quorum and waited < patience:
         return Wait(
             reason="MasterUnreachable",
             message=f"{incumbent.pod} does not answer; the sentinels decide (waited {waited:.0f} of "
@@ -313,7 +315,7 @@ def _silent_master(look: Look, lineage: Lineage, incumbent: Standing) -> Move | 
             message=f"{incumbent.pod} does not answer and no other server has all data; it is waited for",
             after=1.0,
         )
-    reachable = sum(1 for one in look.watchers if one.sentinel) >= look.sentinel_count // 2 + 1
+    reachable = sum(1 for one in snapshot.watchers if one.sentinel) >= snapshot.sentinel_count // 2 + 1
     if waited < patience or not reachable or any(server.link_up for _, server in heirs):
         return Wait(
             reason="MasterUnreachable",
@@ -321,15 +323,15 @@ def _silent_master(look: Look, lineage: Lineage, incumbent: Standing) -> Move | 
             after=1.0,
         )
     return _succeed(
-        look, lineage, incumbent=incumbent, heir=heirs[0], why="the sentinels could not do it in time"
+        snapshot, lineage, incumbent=incumbent, heir=heirs[0], why="the sentinels could not do it in time"
     )
 
 
-def _leaderless(look: Look, lineage: Lineage) -> Move | Wait:
+def _leaderless(snapshot: Snapshot, lineage: Lineage) -> Move | Wait:
     """Every server follows somebody and nobody leads: the newest history, then the highest offset."""
     standing = {
         member.name: (member, server)
-        for member, server in look.answering
+        for member, server in snapshot.answering
         if not server.gated and not server.loading and descends(server, lineage)
     }
     grown = [entry for entry in standing.values() if entry[1].replid2 == lineage.replid]
@@ -338,52 +340,52 @@ def _leaderless(look: Look, lineage: Lineage) -> Move | Wait:
         pool = [entry for entry in pool if entry[1].keys]
     if not pool:
         return Wait(reason="NoMaster", message="no server of the recorded history answers", after=1.0)
-    silent = [one for one in look.topology.members if one.server is None and one.pod.running]
-    if silent and all(look.unreachable_for(one.name) < STALE_AFTER for one in silent):
+    silent = [one for one in snapshot.topology.members if one.server is None and one.pod.running]
+    if silent and all(snapshot.unreachable_for(one.name) < STALE_AFTER for one in silent):
         return Wait(reason="NoMaster", message=f"{silent[0].name} is asked again first", after=0.3)
     best = max(pool, key=lambda entry: (entry[1].offset, -entry[0].pod.ordinal))
     return _succeed(
-        look, lineage, incumbent=lineage.master, heir=best, why="nobody leads; it has the newest data"
+        snapshot, lineage, incumbent=lineage.master, heir=best, why="nobody leads; it has the newest data"
     )
 
 
-def _await_return(look: Look, incumbent: Standing) -> Move | Wait | None:
+def _await_return(snapshot: Snapshot, incumbent: Standing) -> Move | Wait | None:
     """Where no follower is needed to write, the dead master's own log is worth a second."""
-    member = look.topology.member(incumbent.pod)
-    if not look.wanted.persistence or look.wanted.min_replicas > 0 or member is None:
+    member = snapshot.topology.member(incumbent.pod)
+    if not snapshot.wanted.persistence or snapshot.wanted.min_replicas > 0 or member is None:
         return None
     if not incumbent.same_volume(member.pod) or member.pod.terminating:
         return None
-    lineage = look.lineage
+    lineage = snapshot.lineage
     assert lineage is not None
     if member.server is not None and not member.server.loading and member.server.keys:
         return _succeed(
-            look,
+            snapshot,
             lineage,
             incumbent=incumbent,
             heir=(member, member.server),
             why="it came back in time with its own log, which may hold writes no replica has",
         )
-    if member.pod.died_at is not None and look.seconds_since(member.pod.died_at) < RETURN_WAIT:
+    if member.pod.died_at is not None and snapshot.seconds_since(member.pod.died_at) < RETURN_WAIT:
         return Wait(reason="AwaitingMaster", message=f"{member.name} restarts with its log", after=0.1)
     return None
 
 
 def _fail_over(
-    look: Look, lineage: Lineage, *, incumbent: Standing, heirs: list[tuple[Member, Server]]
+    snapshot: Snapshot, lineage: Lineage, *, incumbent: Standing, heirs: list[tuple[Member, Server]]
 ) -> Move | Wait:
-    operation = look.recorded.operation
+    operation = snapshot.recorded.operation
     if operation is None or operation.kind != "FailOver" or operation.subject != incumbent.pod:
         return Record(
             operation=Operation(
-                kind="FailOver", subject=incumbent.pod, since=look.now, why=_death(look, incumbent)
+                kind="FailOver", subject=incumbent.pod, since=snapshot.now, why=_death(snapshot, incumbent)
             ),
-            why=f"{incumbent.pod} is dead: {_death(look, incumbent)}",
+            why=f"{incumbent.pod} is dead: {_death(snapshot, incumbent)}",
         )
-    tried = look.seconds_since(operation.since)
-    sentinels = look.useful_sentinels(incumbent.ip, heirs)
+    tried = snapshot.seconds_since(operation.since)
+    sentinels = snapshot.useful_sentinels(incumbent.ip, heirs)
     eligible = [entry for entry in heirs if entry[1].priority > 0] or heirs
-    if look.failing_over and tried < look.wanted.failover_timeout:
+    if snapshot.failing_over and tried < snapshot.wanted.failover_timeout:
         return Wait(reason="SentinelFailover", message="the sentinels are changing the master", after=0.1)
     if sentinels and tried < SENTINEL_PATIENCE:
         best = eligible[0]
@@ -394,11 +396,11 @@ def _fail_over(
             equalise=any(server.offset != best[1].offset for _, server in eligible),
             why=operation.why,
         )
-    return _succeed(look, lineage, incumbent=incumbent, heir=heirs[0], why="no sentinel can do it")
+    return _succeed(snapshot, lineage, incumbent=incumbent, heir=heirs[0], why="no sentinel can do it")
 
 
-def _death(look: Look, standing: Standing) -> str:
-    member = look.topology.member(standing.pod)
+def _death(snapshot: Snapshot, standing: Standing) -> str:
+    member = snapshot.topology.member(standing.pod)
     if member is None:
         return "its pod is gone"
     if member.pod.uid != standing.uid:
@@ -406,24 +408,24 @@ def _death(look: Look, standing: Standing) -> str:
     return "its container ended" if not member.pod.running else "its server restarted"
 
 
-def _restart(look: Look, lineage: Lineage, incumbent: Standing) -> Move | Wait:
+def _restart(snapshot: Snapshot, lineage: Lineage, incumbent: Standing) -> Move | Wait:
     """Every server of the record restarted: the record decides, its master first."""
     order = [incumbent, *(one for one in lineage.members if one.pod != incumbent.pod)]
-    standing = [one for one in order if _volume_stands(look, one)]
-    if look.failing_over:
+    standing = [one for one in order if _volume_stands(snapshot, one)]
+    if snapshot.failing_over:
         return Wait(reason="SentinelFailover", message="the sentinels are changing the master", after=0.2)
     answered = [
-        (one, member) for one in standing if (member := look.topology.member(one.pod)) and member.server
+        (one, member) for one in standing if (member := snapshot.topology.member(one.pod)) and member.server
     ]
     loading = [member for _, member in answered if member.server and member.server.loading]
     ready = [(member, member.server) for _, member in answered if member.server and not member.server.loading]
     silent = [one for one in standing if one.pod not in {member.name for _, member in answered}]
     first = ready[0] if ready and ready[0][0].name == incumbent.pod else None
     if first is not None and first[1].keys:
-        return _succeed(look, lineage, incumbent=incumbent, heir=first, why="it is the recorded master")
+        return _succeed(snapshot, lineage, incumbent=incumbent, heir=first, why="it is the recorded master")
     if loading:
         return Wait(reason="Loading", message=f"{loading[0].name} is loading its data", after=0.3)
-    awaited = [one for one in silent if look.unreachable_for(one.pod) < RETURN_DEADLINE]
+    awaited = [one for one in silent if snapshot.unreachable_for(one.pod) < RETURN_DEADLINE]
     if awaited:
         return Wait(
             reason="AwaitingRecorded",
@@ -435,7 +437,7 @@ def _restart(look: Look, lineage: Lineage, incumbent: Standing) -> Move | Wait:
     if holders:
         best = max(holders, key=lambda entry: entry[1].keys)
         return _succeed(
-            look, lineage, incumbent=incumbent, heir=best, why="the recorded master has no data to offer"
+            snapshot, lineage, incumbent=incumbent, heir=best, why="the recorded master has no data to offer"
         )
     if silent:
         return Wait(
@@ -445,48 +447,48 @@ def _restart(look: Look, lineage: Lineage, incumbent: Standing) -> Move | Wait:
             after=5.0,
             stalled=True,
         )
-    return _after_total_loss(look, lineage, incumbent=incumbent, ready=ready)
+    return _after_total_loss(snapshot, lineage, incumbent=incumbent, ready=ready)
 
 
-def _volume_stands(look: Look, standing: Standing) -> bool:
+def _volume_stands(snapshot: Snapshot, standing: Standing) -> bool:
     """What was recorded may still be on that pod's volume (a pod that is missing keeps its claim)."""
-    member = look.topology.member(standing.pod)
+    member = snapshot.topology.member(standing.pod)
     if member is None:
-        return look.observed.volumes.get(standing.pod) == standing.volume
+        return snapshot.observed.volumes.get(standing.pod) == standing.volume
     return standing.same_volume(member.pod)
 
 
 def _after_total_loss(
-    look: Look, lineage: Lineage, *, incumbent: Standing, ready: list[tuple[Member, Server]]
+    snapshot: Snapshot, lineage: Lineage, *, incumbent: Standing, ready: list[tuple[Member, Server]]
 ) -> Move | Wait:
     """No recorded server has anything left; others may."""
-    if any(server.loading for _, server in look.answering):
+    if any(server.loading for _, server in snapshot.answering):
         return Wait(reason="Loading", message="a server is loading its data", after=0.3)
-    holders = [entry for entry in look.answering if entry[1].keys]
+    holders = [entry for entry in snapshot.answering if entry[1].keys]
     related = [entry for entry in holders if descends(entry[1], lineage)]
     if related:
         best = max(related, key=lambda entry: entry[1].offset)
         return _succeed(
-            look, lineage, incumbent=incumbent, heir=best, why="it alone has data of the recorded history"
+            snapshot, lineage, incumbent=incumbent, heir=best, why="it alone has data of the recorded history"
         )
     if len(holders) > 1:
-        return _refuse(look, holders)
+        return _refuse(snapshot, holders)
     if holders:
-        return _succeed(look, lineage, incumbent=incumbent, heir=holders[0], why="it alone holds data")
-    gone = not ready or not look.wanted.persistence
-    pool = ready or [entry for entry in look.answering if entry[0].pod.ordinal < look.wanted.size]
+        return _succeed(snapshot, lineage, incumbent=incumbent, heir=holders[0], why="it alone holds data")
+    gone = not ready or not snapshot.wanted.persistence
+    pool = ready or [entry for entry in snapshot.answering if entry[0].pod.ordinal < snapshot.wanted.size]
     if not pool:
         return Wait(reason="PodsStarting", message="no redis server answers yet", after=0.5)
     why = (
         "every server restarted empty"
-        if look.wanted.persistence
+        if snapshot.wanted.persistence
         else "without persistence a restart is empty"
     )
-    return _succeed(look, lineage, incumbent=incumbent, heir=pool[0], why=why, everything=gone)
+    return _succeed(snapshot, lineage, incumbent=incumbent, heir=pool[0], why=why, everything=gone)
 
 
 def _succeed(
-    look: Look,
+    snapshot: Snapshot,
     lineage: Lineage,
     *,
     incumbent: Standing,
@@ -497,31 +499,31 @@ def _succeed(
     """Record a master of our own choice; its promotion is the next step. ``everything``: the data is gone."""
     member, server = heir
     return Record(
-        lineage=lineage.succeed(member.pod, replid=server.replid, sentinel_epoch=look.sentinel_epoch),
-        operation=Operation(kind="Promote", subject=member.name, since=look.now, why=why),
+        lineage=lineage.succeed(member.pod, replid=server.replid, sentinel_epoch=snapshot.sentinel_epoch),
+        operation=Operation(kind="Promote", subject=member.name, since=snapshot.now, why=why),
         last_failover=LastFailover(
-            at=look.now,
+            at=snapshot.now,
             old=incumbent.pod,
             new=member.name,
-            cause="MasterDied" if look.process_gone(incumbent) else "MasterUnreachable",
+            cause="MasterDied" if snapshot.process_gone(incumbent) else "MasterUnreachable",
             choice=why,
-            gap_seconds=_gap(look, incumbent.pod),
-            loss_bound=ALL_DATA if everything else _loss(look, incumbent, heir),
+            gap_seconds=_gap(snapshot, incumbent.pod),
+            loss_bound=ALL_DATA if everything else _loss(snapshot, incumbent, heir),
         ),
         why=f"{member.name} becomes master: {why}",
     )
 
 
-def _gap(look: Look, old: str) -> float:
-    member = look.topology.member(old)
-    operation = look.recorded.operation
+def _gap(snapshot: Snapshot, old: str) -> float:
+    member = snapshot.topology.member(old)
+    operation = snapshot.recorded.operation
     start = member.pod.died_at if member else None
     if start is None:
-        start = operation.since if operation else look.recorded.unreachable_since.get(old)
-    return round((look.now - start).total_seconds(), 3) if start else 0.0
+        start = operation.since if operation else snapshot.recorded.unreachable_since.get(old)
+    return round((snapshot.now - start).total_seconds(), 3) if start else 0.0
 
 
-def _loss(look: Look, incumbent: Standing, heir: tuple[Member, Server]) -> str:
+def _loss(snapshot: Snapshot, incumbent: Standing, heir: tuple[Member, Server]) -> str:
     if heir[0].name == incumbent.pod:
         return "only writes not yet flushed to its append-only file"
     return f"writes the old master acknowledged and {heir[0].name} had not received; none confirmed by WAIT"
@@ -530,32 +532,32 @@ def _loss(look: Look, incumbent: Standing, heir: tuple[Member, Server]) -> str:
 # --- under a master --------------------------------------------------------------------------------------
 
 
-def _note_master(look: Look, member: Member, server: Server) -> Verdict | None:
+def _note_master(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """The record follows what is: a master the sentinels chose, a new replication id, a finished sequence."""
-    lineage = look.lineage
+    lineage = snapshot.lineage
     assert lineage is not None
-    operation = look.recorded.operation
+    operation = snapshot.recorded.operation
     ours = operation is not None and operation.kind == "Promote" and operation.subject == member.name
     if lineage.master.pod != member.name or not lineage.master.same_process(member.pod):
         planned = operation is not None and operation.kind == "Switch"
         asked = operation is not None and operation.kind == "FailOver"
         return Record(
-            lineage=lineage.succeed(member.pod, replid=server.replid, sentinel_epoch=look.sentinel_epoch),
+            lineage=lineage.succeed(member.pod, replid=server.replid, sentinel_epoch=snapshot.sentinel_epoch),
             finish=True,
             last_failover=LastFailover(
-                at=look.now,
+                at=snapshot.now,
                 old=lineage.master.pod,
                 new=member.name,
                 cause="Planned" if planned else "MasterDied" if asked else "SentinelDecided",
                 choice=operation.why if operation else "the sentinels chose it",
-                gap_seconds=_gap(look, lineage.master.pod),
+                gap_seconds=_gap(snapshot, lineage.master.pod),
                 loss_bound="none: writes were held until the replicas were level"
                 if planned
-                else _loss(look, lineage.master, (member, server)),
+                else _loss(snapshot, lineage.master, (member, server)),
             ),
             why=f"{member.name} is master now, after {lineage.master.pod}",
         )
-    epoch = look.named[1] if look.named and look.named[0] == member.ip else lineage.sentinel_epoch
+    epoch = snapshot.named[1] if snapshot.named and snapshot.named[0] == member.ip else lineage.sentinel_epoch
     if lineage.replid != server.replid or epoch != lineage.sentinel_epoch or lineage.master.ip != member.ip:
         renewed = lineage.succeed(member.pod, replid=server.replid, sentinel_epoch=epoch)
         return Record(
@@ -566,15 +568,15 @@ def _note_master(look: Look, member: Member, server: Server) -> Verdict | None:
     return Record(finish=True, why=f"{member.name} was promoted") if ours else None
 
 
-def _demote_others(look: Look, member: Member, server: Server) -> Verdict | None:
+def _demote_others(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """A second master follows at once if its data is ours, and is set aside with its data if not."""
-    lineage = look.lineage
+    lineage = snapshot.lineage
     assert lineage is not None
-    for other, claims in look.masters:
+    for other, claims in snapshot.masters:
         if other.name == member.name:
             continue
         grown = claims.replid2 == server.replid
-        if grown and _being_chosen(look, other):
+        if grown and _being_chosen(snapshot, other):
             return Wait(
                 reason="SentinelFailover",
                 message=f"the sentinels are making {other.name} master in place of {member.name}",
@@ -583,7 +585,7 @@ def _demote_others(look: Look, member: Member, server: Server) -> Verdict | None
         kin = lineage.ours(claims.replid) or claims.replid in (server.replid, server.replid2)
         if not claims.keys or kin or lineage.standing(other.name) is not None:
             why = f"{member.name} is master; {other.name} still called itself so"
-            last = look.recorded.last_failover
+            last = snapshot.recorded.last_failover
             measured = claims.replid == server.replid2 and last is not None and last.old == other.name
             return Demote(
                 target=data_target(other),
@@ -592,9 +594,9 @@ def _demote_others(look: Look, member: Member, server: Server) -> Verdict | None
                 forked=server.second_offset - 1 if measured and server.second_offset > 1 else 0,
                 why=why,
             )
-        if other.pod.volume not in look.recorded.quarantined:
+        if other.pod.volume not in snapshot.recorded.quarantined:
             return Record(
-                quarantined=look.recorded.quarantined | {other.pod.volume},
+                quarantined=snapshot.recorded.quarantined | {other.pod.volume},
                 why=f"{other.name} holds {claims.keys} keys of an unrelated history and is set aside",
             )
         return Quarantine(
@@ -604,36 +606,36 @@ def _demote_others(look: Look, member: Member, server: Server) -> Verdict | None
     return None
 
 
-def _being_chosen(look: Look, member: Member) -> bool:
+def _being_chosen(snapshot: Snapshot, member: Member) -> bool:
     """Sentinels that cannot reach the recorded master are about to agree on this one: they are not raced."""
-    lineage = look.lineage
+    lineage = snapshot.lineage
     assert lineage is not None
-    return look.failing_over or any(
+    return snapshot.failing_over or any(
         one.sentinel is not None
         and one.sentinel.master is not None
         and one.sentinel.master.ip == member.ip
         and one.sentinel.epoch > lineage.sentinel_epoch
-        for one in look.watchers
+        for one in snapshot.watchers
     )
 
 
-def _open_master(look: Look, member: Member, server: Server) -> Verdict | None:
+def _open_master(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """The master itself may be elected again later."""
     if server.priority == 0:
         return SetPriority(targets=(data_target(member),), priority=1, why=f"{member.name} is master")
     return None
 
 
-def _follow(look: Look, member: Member, server: Server) -> Verdict | None:
+def _follow(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """Every other pod of ours follows the master; foreign followers are left alone."""
     astray = [
         (other, claims)
-        for other, claims in look.answering
+        for other, claims in snapshot.answering
         if other.name != member.name
         and not claims.is_master
         and not claims.loading
         and not claims.follows(member.ip)
-        and not look.set_aside(other)
+        and not snapshot.set_aside(other)
     ]
     if not astray:
         return None
@@ -646,11 +648,11 @@ def _follow(look: Look, member: Member, server: Server) -> Verdict | None:
     )
 
 
-def _label(look: Look, member: Member, server: Server) -> Verdict | None:
+def _label(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """The Services by role follow the master; who does not answer any more is no master for them either."""
     wrong = {
         one.name: "replica"
-        for one in look.topology.members
+        for one in snapshot.topology.members
         if one.name != member.name
         and (one.pod.role == "master" or (one.pod.role == "" and one.server and not one.server.gated))
     }
@@ -659,18 +661,18 @@ def _label(look: Look, member: Member, server: Server) -> Verdict | None:
     return LabelRoles(roles=wrong, why=f"{member.name} leads") if wrong else None
 
 
-def _note_members(look: Look, member: Member, server: Server) -> Verdict | None:
+def _note_members(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """Record who has all data now; what is only briefly away keeps its place."""
-    lineage = look.lineage
+    lineage = snapshot.lineage
     assert lineage is not None
-    synced = [other.pod for other, claims in look.answering if claims.in_sync_with(member.ip)]
-    released = {pod.volume for pod in synced} & look.recorded.quarantined
+    synced = [other.pod for other, claims in snapshot.answering if claims.in_sync_with(member.ip)]
+    released = {pod.volume for pod in synced} & snapshot.recorded.quarantined
     if released:
         return Record(
-            quarantined=look.recorded.quarantined - released,
+            quarantined=snapshot.recorded.quarantined - released,
             why="what was set aside was given up and replaced",
         )
-    keep = [one for one in lineage.members if one.pod != member.name and _keeps_place(look, member, one)]
+    keep = [one for one in lineage.members if one.pod != member.name and _keeps_place(snapshot, member, one)]
     renewed = lineage.with_members([member.pod, *synced], keep=keep)
     if renewed.members == lineage.members:
         return None
@@ -678,12 +680,12 @@ def _note_members(look: Look, member: Member, server: Server) -> Verdict | None:
     return Record(lineage=renewed, why=f"in sync: {names}")
 
 
-def _keeps_place(look: Look, master: Member, standing: Standing) -> bool:
-    member = look.topology.member(standing.pod)
+def _keeps_place(snapshot: Snapshot, master: Member, standing: Standing) -> bool:
+    member = snapshot.topology.member(standing.pod)
     if member is None or not standing.same_process(member.pod):
         return False
     if member.server is None:
-        return look.unreachable_for(standing.pod) < LOST_AFTER
+        return snapshot.unreachable_for(standing.pod) < LOST_AFTER
     return not _stale(member.server)
 
 
@@ -691,14 +693,14 @@ def _stale(server: Server) -> bool:
     return server.gated or server.syncing or server.loading or server.link_down_seconds > STALE_AFTER
 
 
-def _gates(look: Look, member: Member, server: Server) -> Verdict | None:
+def _gates(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """In election: who is in sync and stays. Held out: who is not, or leaves."""
-    lineage = look.lineage
+    lineage = snapshot.lineage
     assert lineage is not None
-    replicas = [(one, it) for one, it in look.answering if one.name != member.name and not it.is_master]
+    replicas = [(one, it) for one, it in snapshot.answering if one.name != member.name and not it.is_master]
     opened, closed = [], []
     for other, claims in replicas:
-        leaving = other.pod.ordinal >= look.wanted.size or other.pod.terminating
+        leaving = other.pod.ordinal >= snapshot.wanted.size or other.pod.terminating
         standing = lineage.standing(other.name)
         recorded = standing is not None and standing.same_process(other.pod)
         if claims.priority > 0 and (leaving or (not claims.in_sync_with(member.ip) and _stale(claims))):
@@ -714,27 +716,31 @@ def _gates(look: Look, member: Member, server: Server) -> Verdict | None:
     return None
 
 
-def relieve(look: Look, member: Member, server: Server, *, why: str) -> Verdict:
+def relieve(snapshot: Snapshot, member: Member, server: Server, *, why: str) -> Verdict:
     """A planned switch away from the master: recorded, then carried out while it can be; bounded."""
-    operation = look.recorded.operation
+    operation = snapshot.recorded.operation
     staying = [
         (one, it)
-        for one, it in look.heirs()
+        for one, it in snapshot.heirs()
         if it.in_sync_with(member.ip)
         and it.priority > 0
-        and one.pod.ordinal < look.wanted.size
+        and one.pod.ordinal < snapshot.wanted.size
         and not one.pod.terminating
     ]
-    sentinels = look.useful_sentinels(member.ip, staying)
-    if look.failing_over:
+    sentinels = snapshot.useful_sentinels(member.ip, staying)
+    if snapshot.failing_over:
         return Wait(reason="SentinelFailover", message="the sentinels are changing the master", after=0.2)
     if not staying or not sentinels:
         what = "no replica in sync can take over" if not staying else "no sentinel knows such a replica yet"
         return Wait(reason="SwitchBlocked", message=f"{why}, but {what}", after=0.5)
-    unfit = {one.ip for one, it in look.answering if it.priority == 0 or one.pod.ordinal >= look.wanted.size}
+    unfit = {
+        one.ip
+        for one, it in snapshot.answering
+        if it.priority == 0 or one.pod.ordinal >= snapshot.wanted.size
+    }
     eager = [
         one.name
-        for one in look.watchers
+        for one in snapshot.watchers
         if one.sentinel and any(peer.ip in unfit and peer.priority > 0 for peer in one.sentinel.replicas)
     ]
     if eager:
@@ -748,7 +754,7 @@ def relieve(look: Look, member: Member, server: Server, *, why: str) -> Verdict:
             operation=Operation(
                 kind="Switch",
                 subject=member.name,
-                since=look.now,
+                since=snapshot.now,
                 why=why,
                 fence=server.config.get("min-slaves-to-write", "0"),
             ),
@@ -764,34 +770,34 @@ def relieve(look: Look, member: Member, server: Server, *, why: str) -> Verdict:
     )
 
 
-def _leave(look: Look, member: Member, server: Server) -> Verdict | None:
+def _leave(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """A master whose pod is being deleted hands over while it still lives."""
     if not member.pod.terminating:
         return None
-    verdict = relieve(look, member, server, why="its pod is being deleted")
+    verdict = relieve(snapshot, member, server, why="its pod is being deleted")
     return None if isinstance(verdict, Wait) and verdict.reason == "SwitchBlocked" else verdict
 
 
-def _resume_switch(look: Look, member: Member, server: Server) -> Verdict | None:
+def _resume_switch(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """A switch under way is finished or given up before anything else changes."""
-    operation = look.recorded.operation
+    operation = snapshot.recorded.operation
     if operation is None:
         return None
     if operation.kind == "Switch" and operation.subject == member.name:
-        if look.seconds_since(operation.since) > 30:
+        if snapshot.seconds_since(operation.since) > 30:
             return Record(finish=True, why=f"{member.name} could not hand over within 30 s")
-        return relieve(look, member, server, why=operation.why)
+        return relieve(snapshot, member, server, why=operation.why)
     return Record(finish=True, why=f"{operation.kind} of {operation.subject} is over")
 
 
-Rule = Callable[[Look, Member, Server], Verdict | None]
+Rule = Callable[[Snapshot, Member, Server], Verdict | None]
 
 
-def _change(look: Look, member: Member, server: Server) -> Verdict | None:
+def _change(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """What the user changed; it asks back for a switch where the master is in the way."""
-    verdict = changes.next_change(look, member, server)
+    verdict = changes.next_change(snapshot, member, server)
     if isinstance(verdict, roll.MasterInTheWay):
-        return relieve(look, member, server, why=verdict.why)
+        return relieve(snapshot, member, server, why=verdict.why)
     return verdict
 
 
@@ -805,7 +811,7 @@ _RULES: tuple[Rule, ...] = (
     _resume_switch,
     _note_members,
     _gates,
-    rekey.keep,
+    passwords.keep,
     quorum.repair,
     _change,
 )

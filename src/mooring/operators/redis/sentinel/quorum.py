@@ -9,7 +9,6 @@ one that is left would tell the others its old master by its higher epoch.
 from __future__ import annotations
 
 from mooring.operators.redis.dial import Address
-from mooring.operators.redis.sentinel.look import Look
 from mooring.operators.redis.sentinel.moves import (
     DeletePod,
     Hasten,
@@ -19,6 +18,7 @@ from mooring.operators.redis.sentinel.moves import (
     Wait,
     sentinel_target,
 )
+from mooring.operators.redis.sentinel.snapshot import Snapshot
 from mooring.operators.redis.sentinel.topology import REDIS_PORT, Member, Peer, Sentinel, Server, Watcher
 
 __all__ = ["learning", "repair"]
@@ -50,20 +50,20 @@ LEARN_WITHIN = 30.0
 """Seconds a sentinel gets to know every replica and peer (it asks every 10); then it is pointed anew."""
 
 
-def repair(look: Look, member: Member, server: Server) -> Verdict | None:
+def repair(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """The first thing to mend among the sentinels, if any."""
     right = Address(member.ip, REDIS_PORT)
-    seen = [(one, one.sentinel) for one in look.watchers if one.sentinel is not None]
-    if look.failing_over:
+    seen = [(one, one.sentinel) for one in snapshot.watchers if one.sentinel is not None]
+    if snapshot.failing_over:
         return Wait(reason="SentinelFailover", message="the sentinels are changing the master", after=0.3)
-    if recreate := _unlock(look, seen=seen, right=right):
+    if recreate := _unlock(snapshot, seen=seen, right=right):
         return recreate
     blank = [one for one, it in seen if it.master is None]
     wrong = [(one, it) for one, it in seen if it.master is not None and it.master != right]
-    if wrong and (verdict := _point(look, wrong=wrong, seen=seen, right=right)) is not None:
+    if wrong and (verdict := _point(snapshot, wrong=wrong, seen=seen, right=right)) is not None:
         return verdict
     if blank:
-        return _monitor(look, blank, right, why="they watch no master yet")
+        return _monitor(snapshot, blank, right, why="they watch no master yet")
     if other := [
         one for one, it in seen if any(it.periods.get(name, ms) != ms for name, ms in PERIODS.items())
     ]:
@@ -74,20 +74,20 @@ def repair(look: Look, member: Member, server: Server) -> Verdict | None:
             why=f"{names} would learn of changes within ten seconds only",
         )
     for one, it in seen:
-        if changed := _drift(look, it):
+        if changed := _drift(snapshot, it):
             return TuneSentinel(
                 sentinel=sentinel_target(one),
                 settings=changed,
                 why=f"{', '.join(changed)} differ on {one.name}",
             )
-    return _complete(look, member, server, seen=seen)
+    return _complete(snapshot, member, server, seen=seen)
 
 
-def _unlock(look: Look, *, seen: list[tuple[Watcher, Sentinel]], right: Address) -> DeletePod | None:
+def _unlock(snapshot: Snapshot, *, seen: list[tuple[Watcher, Sentinel]], right: Address) -> DeletePod | None:
     """Recreate a sentinel that does not take the cluster's key (the Secret was lost), if it can be spared."""
     for one, it in seen:
         able = [other.name for other, its in seen if other is not one and _able(its, right)]
-        if it.locked and (len(able) >= look.sentinel_count // 2 + 1 or not _able(it, right)):
+        if it.locked and (len(able) >= snapshot.sentinel_count // 2 + 1 or not _able(it, right)):
             return DeletePod(
                 component="sentinel",
                 pod=one.name,
@@ -99,16 +99,16 @@ def _unlock(look: Look, *, seen: list[tuple[Watcher, Sentinel]], right: Address)
 
 
 def _point(
-    look: Look,
+    snapshot: Snapshot,
     *,
     wrong: list[tuple[Watcher, Sentinel]],
     seen: list[tuple[Watcher, Sentinel]],
     right: Address,
 ) -> Verdict | None:
     informed = [it.epoch for _, it in seen if it.master == right]
-    recent = look.recorded.last_failover
+    recent = snapshot.recorded.last_failover
     gossiping = informed and max(informed) > max(it.epoch for _, it in wrong)
-    if gossiping and recent is not None and look.seconds_since(recent.at) < GOSSIP:
+    if gossiping and recent is not None and snapshot.seconds_since(recent.at) < GOSSIP:
         return Wait(
             reason="SentinelsLearning",
             message=f"{len(wrong)} sentinels have not heard of the new master yet",
@@ -116,27 +116,27 @@ def _point(
         )
     named = ", ".join(sorted({str(it.master) for _, it in wrong}))
     return _monitor(
-        look,
+        snapshot,
         [one for one, _ in wrong],
         right,
         why=f"they watch {named}, which is not the master of this cluster",
     )
 
 
-def _monitor(look: Look, watchers: list[Watcher], right: Address, *, why: str) -> Monitor:
+def _monitor(snapshot: Snapshot, watchers: list[Watcher], right: Address, *, why: str) -> Monitor:
     names = ", ".join(one.name for one in watchers)
     return Monitor(
         sentinels=tuple(sentinel_target(one) for one in watchers),
         master=right,
-        quorum=look.quorum,
-        settings=look.wanted.sentinel_settings,
-        peers={one.sentinel.my_id: sentinel_target(one) for one in look.watchers if one.sentinel},
+        quorum=snapshot.quorum,
+        settings=snapshot.wanted.sentinel_settings,
+        peers={one.sentinel.my_id: sentinel_target(one) for one in snapshot.watchers if one.sentinel},
         why=f"{names}: {why}",
     )
 
 
-def _drift(look: Look, sentinel: Sentinel) -> dict[str, str]:
-    wanted = {**look.wanted.sentinel_settings, "quorum": str(look.quorum)}
+def _drift(snapshot: Snapshot, sentinel: Sentinel) -> dict[str, str]:
+    wanted = {**snapshot.wanted.sentinel_settings, "quorum": str(snapshot.quorum)}
     return {
         name: value
         for name, value in wanted.items()
@@ -145,23 +145,23 @@ def _drift(look: Look, sentinel: Sentinel) -> dict[str, str]:
 
 
 def _complete(
-    look: Look, member: Member, server: Server, *, seen: list[tuple[Watcher, Sentinel]]
+    snapshot: Snapshot, member: Member, server: Server, *, seen: list[tuple[Watcher, Sentinel]]
 ) -> Verdict | None:
     """Every sentinel knows every live replica and peer, and nobody else."""
     right = Address(member.ip, REDIS_PORT)
-    replicas = _in_sync(look, member)
+    replicas = _in_sync(snapshot, member)
     peers = {one.pod.ip for one, _ in seen}
-    if verdict := _forget(look, server, seen=seen, right=right, replicas=replicas, peers=peers):
+    if verdict := _forget(snapshot, server, seen=seen, right=right, replicas=replicas, peers=peers):
         return verdict
     ignorant = _blind(seen, replicas=replicas, peers=peers)
     blind = [(one, it) for one, it in seen if one.name in ignorant]
     if blind:
-        return _teach(look, blind, seen=seen, right=right)
+        return _teach(snapshot, blind, seen=seen, right=right)
     return None
 
 
 def _forget(
-    look: Look,
+    snapshot: Snapshot,
     server: Server,
     *,
     seen: list[tuple[Watcher, Sentinel]],
@@ -174,11 +174,11 @@ def _forget(
     They need to know the replicas it knows, no more: waiting for a replica that has just come up to be known by
     all would last as long as a foreign master is safe.
     """
-    recent = look.recorded.last_failover
-    turned = recent is None or look.seconds_since(recent.at) > TURNED_WITHIN
+    recent = snapshot.recorded.last_failover
+    turned = recent is None or snapshot.seconds_since(recent.at) > TURNED_WITHIN
     listed = {one.ip for one in server.replicas}
-    ours = {one.ip for one in look.topology.members if one.ip}
-    all_peers = {one.pod.ip for one in look.topology.watchers if one.pod.ip}
+    ours = {one.ip for one in snapshot.topology.members if one.ip}
+    all_peers = {one.pod.ip for one in snapshot.topology.watchers if one.pod.ip}
     haunted = [
         (one, it) for one, it in seen if _ghosts(it, ours=ours, listed=listed, turned=turned, peers=all_peers)
     ]
@@ -191,10 +191,12 @@ def _forget(
             and _able(it, right)
             and _knows(it, own=one.pod.ip, replicas=known, peers=peers)
         ]
-        if len(able) >= look.sentinel_count // 2 + 1:
+        if len(able) >= snapshot.sentinel_count // 2 + 1:
             named = ", ".join(_ghosts(its, ours=ours, listed=listed, turned=turned, peers=all_peers))
-            return _monitor(look, [pick], right, why=f"it knows {named}, which no pod of this cluster has")
-    if not haunted or len(seen) < look.sentinel_count:
+            return _monitor(
+                snapshot, [pick], right, why=f"it knows {named}, which no pod of this cluster has"
+            )
+    if not haunted or len(seen) < snapshot.sentinel_count:
         return None
     # The others of the last one tried: none could be spared.
     unsure = next((one.name for one, _ in seen if one.name not in {pick.name, *able}), pick.name)
@@ -205,19 +207,21 @@ def _forget(
     )
 
 
-def learning(look: Look) -> frozenset[str]:
+def learning(snapshot: Snapshot) -> frozenset[str]:
     """Sentinels that watch the right master but do not know all there is to know yet."""
-    if len(look.masters) != 1:
+    if len(snapshot.masters) != 1:
         return frozenset()
-    member, _ = look.masters[0]
+    member, _ = snapshot.masters[0]
     right = Address(member.ip, REDIS_PORT)
-    seen = [(one, one.sentinel) for one in look.watchers if one.sentinel and one.sentinel.master == right]
-    peers = {one.pod.ip for one in look.watchers}
-    return _blind(seen, replicas=_in_sync(look, member), peers=peers)
+    seen = [(one, one.sentinel) for one in snapshot.watchers if one.sentinel and one.sentinel.master == right]
+    peers = {one.pod.ip for one in snapshot.watchers}
+    return _blind(seen, replicas=_in_sync(snapshot, member), peers=peers)
 
 
-def _in_sync(look: Look, member: Member) -> set[str]:
-    return {one.ip for one, it in look.answering if one.name != member.name and it.in_sync_with(member.ip)}
+def _in_sync(snapshot: Snapshot, member: Member) -> set[str]:
+    return {
+        one.ip for one, it in snapshot.answering if one.name != member.name and it.in_sync_with(member.ip)
+    }
 
 
 def _blind(seen: list[tuple[Watcher, Sentinel]], *, replicas: set[str], peers: set[str]) -> frozenset[str]:
@@ -229,7 +233,7 @@ def _blind(seen: list[tuple[Watcher, Sentinel]], *, replicas: set[str], peers: s
 
 
 def _teach(
-    look: Look,
+    snapshot: Snapshot,
     blind: list[tuple[Watcher, Sentinel]],
     *,
     seen: list[tuple[Watcher, Sentinel]],
@@ -238,11 +242,11 @@ def _teach(
     """One that does not learn by itself is pointed anew, if no ability to fail over is lost by it."""
     names = {one.name for one, _ in blind}
     able = [one.name for one, it in seen if one.name not in names and _able(it, right)]
-    late = [(one, it) for one, it in blind if look.learning_for(one.name) > LEARN_WITHIN]
+    late = [(one, it) for one, it in blind if snapshot.learning_for(one.name) > LEARN_WITHIN]
     for one, it in late:
-        if len(able) >= look.sentinel_count // 2 + 1 or not _able(it, right):
+        if len(able) >= snapshot.sentinel_count // 2 + 1 or not _able(it, right):
             return _monitor(
-                look, [one], right, why=f"it did not learn of the others within {LEARN_WITHIN:.0f} s"
+                snapshot, [one], right, why=f"it did not learn of the others within {LEARN_WITHIN:.0f} s"
             )
     one, it = (late or blind)[0]
     what = "takes the master for dead" if it.master_down else "does not know every replica and sentinel yet"

@@ -14,8 +14,6 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from mooring.operators.redis.pods import Pod
-from mooring.operators.redis.sentinel.look import Look
 from mooring.operators.redis.sentinel.moves import (
     DeletePod,
     Record,
@@ -25,8 +23,10 @@ from mooring.operators.redis.sentinel.moves import (
     Wait,
     WriteTemplate,
 )
+from mooring.operators.redis.sentinel.snapshot import Snapshot
 from mooring.operators.redis.sentinel.topology import Member, Server, Watcher
 from mooring.operators.redis.versions import file_format, image_format
+from mooring.operators.workload.pods import Pod
 
 __all__ = [
     "MasterInTheWay",
@@ -66,21 +66,21 @@ class MasterInTheWay:
     why: str
 
 
-def hopeless(look: Look, pod: Pod) -> bool:
+def hopeless(snapshot: Snapshot, pod: Pod) -> bool:
     """It will not come up without a person."""
     if pod.trouble not in _HOPELESS or (pod.running and pod.ready):
         return False
-    return pod.trouble not in _MAY_PASS or look.seconds_since(pod.created) > PASSES_WITHIN
+    return pod.trouble not in _MAY_PASS or snapshot.seconds_since(pod.created) > PASSES_WITHIN
 
 
 # --- the beginning ---------------------------------------------------------------------------------------
 
 
-def begin(look: Look, member: Member, server: Server) -> Verdict | None:
+def begin(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """Record what runs now, then write the template; not over pods that are starting."""
     for component in COMPONENTS:
-        rolls = look.recorded.rolls
-        state, known = look.set_of(component), rolls.get(component)
+        rolls = snapshot.recorded.rolls
+        state, known = snapshot.set_of(component), rolls.get(component)
         if known is not None and known.pod and state.inputs == known.inputs and known.revision:
             return RestoreTemplate(
                 component=component,
@@ -90,39 +90,40 @@ def begin(look: Look, member: Member, server: Server) -> Verdict | None:
             )
         if state.current:
             if known is not None and known.inputs != state.asked:
-                return _forget(look, component, why="the declaration is the last good one again")
+                return _forget(snapshot, component, why="the declaration is the last good one again")
             continue
-        if not look.wanted.roll or (component == "redis" and _cannot_read(look)):
+        if not snapshot.wanted.roll or (component == "redis" and _cannot_read(snapshot)):
             continue
         if known is None or known.inputs != state.asked:
-            if component == "redis" and (starting := _starting(look)):
+            if component == "redis" and (starting := _starting(snapshot)):
                 return starting
             return Record(
-                rolls={**rolls, component: _first(look, component)}, why=f"{component} pods will be rolled"
+                rolls={**rolls, component: _first(snapshot, component)},
+                why=f"{component} pods will be rolled",
             )
         if not known.pod:
             return WriteTemplate(component=component, why="the declared pods differ from those that run")
     return None
 
 
-def _first(look: Look, component: Component) -> Roll:
+def _first(snapshot: Snapshot, component: Component) -> Roll:
     """The roll to what is asked now; what was good stays what all pods ran last."""
-    state, known = look.set_of(component), look.recorded.rolls.get(component)
-    mixed = known is not None and known.revision and _old(_pods(look, component), state.update_revision)
+    state, known = snapshot.set_of(component), snapshot.recorded.rolls.get(component)
+    mixed = known is not None and known.revision and _old(_pods(snapshot, component), state.update_revision)
     if known is not None and (known.pod or mixed):
-        return Roll(inputs=state.asked, good=known.good, revision=known.revision, since=look.now)
-    return Roll(inputs=state.asked, good=state.inputs, revision=state.update_revision, since=look.now)
+        return Roll(inputs=state.asked, good=known.good, revision=known.revision, since=snapshot.now)
+    return Roll(inputs=state.asked, good=state.inputs, revision=state.update_revision, since=snapshot.now)
 
 
-def _forget(look: Look, component: str, *, why: str) -> Record:
-    rest = {name: one for name, one in look.recorded.rolls.items() if name != component}
+def _forget(snapshot: Snapshot, component: str, *, why: str) -> Record:
+    rest = {name: one for name, one in snapshot.recorded.rolls.items() if name != component}
     return Record(rolls=rest, why=why)
 
 
-def _starting(look: Look) -> Wait | None:
+def _starting(snapshot: Snapshot) -> Wait | None:
     """A new template is not begun over pods that are starting."""
-    pods, size = _pods(look, "redis"), look.wanted.size
-    starting = [pod for pod in pods if pod.ordinal < size and not pod.running and not hopeless(look, pod)]
+    pods, size = _pods(snapshot, "redis"), snapshot.wanted.size
+    starting = [pod for pod in pods if pod.ordinal < size and not pod.running and not hopeless(snapshot, pod)]
     if not starting:
         return None
     return Wait(reason="PodsStarting", message=f"{starting[0].name} is starting", after=1.0)
@@ -131,19 +132,21 @@ def _starting(look: Look) -> Wait | None:
 # --- pod by pod ------------------------------------------------------------------------------------------
 
 
-def carry_on_redis(look: Look, member: Member, server: Server) -> Verdict | MasterInTheWay | None:
+def carry_on_redis(snapshot: Snapshot, member: Member, server: Server) -> Verdict | MasterInTheWay | None:
     """Replicas first from the highest ordinal, one planned switch, the old master's pod last."""
-    pods, revision = _pods(look, "redis"), look.observed.redis_set.update_revision
-    if halted := _halted(look, "redis", server):
+    pods, revision = _pods(snapshot, "redis"), snapshot.observed.redis_set.update_revision
+    if halted := _halted(snapshot, "redis", server):
         return halted
     old = _old(pods, revision)
-    broken = [pod for pod in old if hopeless(look, pod) and pod.name != member.name and not pod.terminating]
+    broken = [
+        pod for pod in old if hopeless(snapshot, pod) and pod.name != member.name and not pod.terminating
+    ]
     if broken:
         why = f"its old template cannot run: {broken[0].trouble}"
         return _remove("redis", broken[0], why=why)
-    if not old or _is_stopped(look, "redis"):
+    if not old or _is_stopped(snapshot, "redis"):
         return None
-    if waiting := _not_yet(look, member, revision):
+    if waiting := _not_yet(snapshot, member, revision):
         return waiting
     for pod in sorted(old, key=lambda pod: -pod.ordinal):
         if pod.name != member.name:
@@ -151,9 +154,9 @@ def carry_on_redis(look: Look, member: Member, server: Server) -> Verdict | Mast
     return MasterInTheWay(why="its pod runs an older template")
 
 
-def _not_yet(look: Look, member: Member, revision: str) -> Wait | None:
+def _not_yet(snapshot: Snapshot, member: Member, revision: str) -> Wait | None:
     """The next pod is touched when all others serve: running as a whole, in sync, in election."""
-    wanted = [one for one in look.topology.members if one.pod.ordinal < look.wanted.size]
+    wanted = [one for one in snapshot.topology.members if one.pod.ordinal < snapshot.wanted.size]
     for one in wanted:
         it = one.server
         in_sync = it is not None and (
@@ -161,22 +164,22 @@ def _not_yet(look: Look, member: Member, revision: str) -> Wait | None:
         )
         if not in_sync or one.pod.terminating or (one.pod.revision == revision and one.pod.trouble):
             return Wait(reason="RollWaiting", message=f"{one.name} is not in sync yet", after=0.5)
-    if len(wanted) < look.wanted.size:
+    if len(wanted) < snapshot.wanted.size:
         return Wait(reason="RollWaiting", message="the last rolled pod is not there yet", after=0.5)
     return None
 
 
-def carry_on_sentinels(look: Look, member: Member, server: Server) -> Verdict | None:
+def carry_on_sentinels(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """From the highest ordinal, one at a time, each back before the next."""
-    pods, revision = _pods(look, "sentinel"), look.observed.sentinel_set.update_revision
-    if halted := _halted(look, "sentinel", None):
+    pods, revision = _pods(snapshot, "sentinel"), snapshot.observed.sentinel_set.update_revision
+    if halted := _halted(snapshot, "sentinel", None):
         return halted
     old = [pod for pod in _old(pods, revision) if not pod.terminating]
-    broken = [pod for pod in old if hopeless(look, pod)]
-    if not old or (not broken and _is_stopped(look, "sentinel")):
+    broken = [pod for pod in old if hopeless(snapshot, pod)]
+    if not old or (not broken and _is_stopped(snapshot, "sentinel")):
         return None
     leaving = any(pod.terminating for pod in pods)
-    if not broken and (leaving or len(look.watchers) < look.wanted.sentinels):
+    if not broken and (leaving or len(snapshot.watchers) < snapshot.wanted.sentinels):
         return Wait(reason="RollWaiting", message="the last rolled sentinel is not back yet", after=0.5)
     pod = (broken or sorted(old, key=lambda pod: -pod.ordinal))[0]
     return _remove("sentinel", pod, why="it runs an older template")
@@ -187,25 +190,25 @@ def _remove(component: Component, pod: Pod, *, why: str) -> DeletePod:
     return DeletePod(component=component, pod=pod.name, uid=pod.uid, version=pod.version, why=why)
 
 
-def end(look: Look, member: Member, server: Server) -> Verdict | None:
+def end(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """Every pod runs the new template: the roll is over."""
     for component in COMPONENTS:
-        known, state = look.recorded.rolls.get(component), look.set_of(component)
+        known, state = snapshot.recorded.rolls.get(component), snapshot.set_of(component)
         if known is None or known.pod or not state.current:
             continue
         if not state.update_revision:
             text = f"the new template of the {component} pods has no revision yet"
             return Wait(reason="RollWaiting", message=text, after=0.2)
-        pods = _pods(look, component)
+        pods = _pods(snapshot, component)
         whole = all(pod.running and not pod.trouble and not pod.terminating for pod in pods)
         if whole and pods and len(pods) >= state.replicas and not _old(pods, state.update_revision):
-            return _forget(look, component, why=f"every {component} pod runs the new template")
+            return _forget(snapshot, component, why=f"every {component} pod runs the new template")
     return None
 
 
-def _pods(look: Look, component: Component) -> list[Pod]:
+def _pods(snapshot: Snapshot, component: Component) -> list[Pod]:
     members: Sequence[Member | Watcher] = (
-        look.topology.members if component == "redis" else look.topology.watchers
+        snapshot.topology.members if component == "redis" else snapshot.topology.watchers
     )
     return [one.pod for one in members]
 
@@ -217,37 +220,37 @@ def _old(pods: list[Pod], revision: str) -> list[Pod]:
 # --- when it does not work -------------------------------------------------------------------------------
 
 
-def _halted(look: Look, component: Component, master: Server | None) -> Verdict | None:
+def _halted(snapshot: Snapshot, component: Component, master: Server | None) -> Verdict | None:
     """A pod of the new template that does not come up stops the roll; that is recorded first."""
-    state = look.set_of(component)
+    state = snapshot.set_of(component)
     failed = next(
         (
             (pod, *why)
-            for pod in _pods(look, component)
-            if pod.revision == state.update_revision and (why := _failure(look, pod, master))
+            for pod in _pods(snapshot, component)
+            if pod.revision == state.update_revision and (why := _failure(snapshot, pod, master))
         ),
         None,
     )
     if failed is None:
         return None
     pod, reason, message = failed
-    known = look.recorded.rolls.get(component)
+    known = snapshot.recorded.rolls.get(component)
     if known is not None and not known.pod and known.inputs == state.inputs and known.revision:
         stopped = replace(known, pod=pod.name, reason=reason, message=message)
         return Record(
-            rolls={**look.recorded.rolls, component: stopped}, why=f"{pod.name}: {reason}: {message}"
+            rolls={**snapshot.recorded.rolls, component: stopped}, why=f"{pod.name}: {reason}: {message}"
         )
-    if not _old(_pods(look, component), state.update_revision):
+    if not _old(_pods(snapshot, component), state.update_revision):
         return None
     return _halt(pod.name, reason, message)
 
 
-def _failure(look: Look, pod: Pod, master: Server | None) -> tuple[str, str] | None:
+def _failure(snapshot: Snapshot, pod: Pod, master: Server | None) -> tuple[str, str] | None:
     """Why a pod that was made anew will not serve, if that is certain."""
-    if hopeless(look, pod):
+    if hopeless(snapshot, pod):
         return pod.trouble, pod.trouble_message
-    age = look.seconds_since(pod.created)
-    member = look.topology.member(pod.name)
+    age = snapshot.seconds_since(pod.created)
+    member = snapshot.topology.member(pod.name)
     server = member.server if member is not None else None
     if master is not None and server is not None and not server.is_master and not server.link_up:
         if file_format(server.version) < file_format(master.version) and age > SYNCS_WITHIN:
@@ -255,13 +258,13 @@ def _failure(look: Look, pod: Pod, master: Server | None) -> tuple[str, str] | N
             return "VersionCannotRead", text
         if server.loading or server.syncing:
             return None
-    if age > COMES_UP_WITHIN and not pod.ready and look.unreachable_for(pod.name) + 60 > COMES_UP_WITHIN:
+    if age > COMES_UP_WITHIN and not pod.ready and snapshot.unreachable_for(pod.name) + 60 > COMES_UP_WITHIN:
         return "NotInTime", f"it does not serve after {COMES_UP_WITHIN:.0f} s; its log and events say why"
     return None
 
 
-def _is_stopped(look: Look, component: str) -> bool:
-    known = look.recorded.rolls.get(component)
+def _is_stopped(snapshot: Snapshot, component: str) -> bool:
+    known = snapshot.recorded.rolls.get(component)
     return known is not None and bool(known.pod)
 
 
@@ -275,43 +278,43 @@ def _halt(pod: str, reason: str, message: str) -> Wait:
     )
 
 
-def stopped(look: Look) -> Wait | None:
+def stopped(snapshot: Snapshot) -> Wait | None:
     """What is declared was tried and does not work."""
     for component in COMPONENTS:
-        known = look.recorded.rolls.get(component)
-        if known is not None and known.pod and known.inputs == look.set_of(component).asked:
+        known = snapshot.recorded.rolls.get(component)
+        if known is not None and known.pod and known.inputs == snapshot.set_of(component).asked:
             return _halt(known.pod, known.reason, known.message)
     return None
 
 
-def refused(look: Look) -> Wait | None:
+def refused(snapshot: Snapshot) -> Wait | None:
     """A declared version that could not read the files there are is not rolled out at all."""
-    if look.observed.redis_set.current or not look.wanted.roll or not _cannot_read(look):
+    if snapshot.observed.redis_set.current or not snapshot.wanted.roll or not _cannot_read(snapshot):
         return None
-    newest = max((it.version for _, it in look.answering), key=file_format)
+    newest = max((it.version for _, it in snapshot.answering), key=file_format)
     return Wait(
         reason="VersionRefused",
-        message=f"spec.image: {look.wanted.image} cannot read the files of {newest}, which runs; nothing was "
+        message=f"spec.image: {snapshot.wanted.image} cannot read the files of {newest}, which runs; nothing was "
         f"changed. Give {newest} or a later version; to go back, restore a backup into a new cluster",
         after=10.0,
         stalled=True,
     )
 
 
-def _cannot_read(look: Look) -> bool:
-    reads = image_format(look.wanted.image)
-    kept = max((file_format(it.version) for _, it in look.answering), default=0)
-    return look.wanted.image != look.observed.redis_set.image and 0 < reads < kept
+def _cannot_read(snapshot: Snapshot) -> bool:
+    reads = image_format(snapshot.wanted.image)
+    kept = max((file_format(it.version) for _, it in snapshot.answering), default=0)
+    return snapshot.wanted.image != snapshot.observed.redis_set.image and 0 < reads < kept
 
 
-def unblock(look: Look) -> Verdict | None:
+def unblock(snapshot: Snapshot) -> Verdict | None:
     """No server runs and some cannot: a corrected declaration reaches them, else it is said what is wrong."""
-    stuck = [pod for pod in _pods(look, "redis") if hopeless(look, pod)]
+    stuck = [pod for pod in _pods(snapshot, "redis") if hopeless(snapshot, pod)]
     if not stuck:
         return None
-    if look.wanted.roll and not look.observed.redis_set.current:
+    if snapshot.wanted.roll and not snapshot.observed.redis_set.current:
         return WriteTemplate(component="redis", why="no server runs with the template there is")
-    old = next(iter(_old(stuck, look.observed.redis_set.update_revision)), None)
+    old = next(iter(_old(stuck, snapshot.observed.redis_set.update_revision)), None)
     if old is not None:
         why = f"its old template cannot run: {old.trouble}"
         return _remove("redis", old, why=why)

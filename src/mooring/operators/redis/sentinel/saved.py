@@ -18,11 +18,11 @@ from mooring.kube.errors import NotFound
 from mooring.kube.object import Object
 from mooring.kube.objects import apps, core
 from mooring.operators.redis.dial import Dial
-from mooring.operators.redis.sentinel.gather import Gathering
-from mooring.operators.redis.sentinel.look import Observed, Recorded, Wanted
+from mooring.operators.redis.sentinel.inputs import Gathering
 from mooring.operators.redis.sentinel.moves import Verdict
 from mooring.operators.redis.sentinel.names import Names
 from mooring.operators.redis.sentinel.plan import held_back, next_step
+from mooring.operators.redis.sentinel.snapshot import Observed, Recorded, Wanted
 from mooring.operators.redis.sentinel.specs import Specs
 from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterStatus, spec_of
 
@@ -76,7 +76,7 @@ async def gather(client: Client, cluster: RedisCluster, *, now: datetime) -> Sav
     inputs = gathering.inputs()
     if isinstance(inputs, Wait | Terminal):
         raise NotDecided(f"{inputs.reason}: {inputs.message}")
-    observed, recorded = await gathering.look(Dial(), Specs(cluster, inputs.found), inputs)
+    observed, recorded = await gathering.snapshot(Dial(), Specs(cluster, inputs.found), inputs)
     return Saved(now=now, wanted=inputs.wanted, observed=observed, recorded=recorded)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from mooring.operators.redis.parameters import canonical, classify, told
-from mooring.operators.redis.sentinel.look import Wanted
+from mooring.operators.redis.sentinel.snapshot import Wanted
 from mooring.operators.redis.sentinel.types import (
     DISCARD_ANNOTATION,
     ELECT_ANNOTATION,

@@ -18,9 +18,9 @@ from mooring.kube.object import Object, Resource
 from mooring.kube.objects import core
 from mooring.kube.part import Part
 from mooring.operators.redis.parameters import canonical, classify
-from mooring.operators.redis.resources import resource_faults
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.moves import ConfigResult, LastFailover, Operation, PasswordChange, Roll
+from mooring.operators.workload.resources import resource_faults
 from mooring.runtime.crd import F, PrinterColumn, Rule, Scale, at_most_one_of, crd, rules
 
 __all__ = [

@@ -16,7 +16,7 @@ from mooring.actor import Terminal, Wait, differs
 from mooring.kube.client import Client
 from mooring.kube.objects import apps, core, meta
 from mooring.kube.part import Part
-from mooring.operators.redis.sentinel.gather import Gathering
+from mooring.operators.redis.sentinel.inputs import Gathering
 from mooring.operators.redis.sentinel.names import Component
 from mooring.operators.redis.sentinel.saved import read_around
 from mooring.operators.redis.sentinel.specs import Specs

@@ -17,7 +17,6 @@ from mooring.kube.object import decode
 from mooring.kube.objects.coordination import Lease
 from mooring.operators.redis.keys import nearest
 from mooring.operators.redis.parameters import implausible
-from mooring.operators.redis.scoped import SCOPE_ANNOTATION
 from mooring.operators.redis.sentinel.actor import NAME
 from mooring.operators.redis.sentinel.types import (
     Problem,
@@ -27,6 +26,7 @@ from mooring.operators.redis.sentinel.types import (
     validate,
 )
 from mooring.operators.scope import lease_name, managed, yields
+from mooring.operators.workload.scope import SCOPE_ANNOTATION
 from mooring.runtime import unknown_fields
 from mooring.runtime.webhooks import Allow, Refuse, Review, Verdict, Webhook
 

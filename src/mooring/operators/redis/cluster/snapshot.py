@@ -15,7 +15,7 @@ from mooring.operators.redis.cluster.slots import Slots
 from mooring.operators.redis.cluster.topology import Live, Node, Seen
 from mooring.operators.redis.cluster.types import AssignStrategy, SlotPlan, masters_of
 
-__all__ = ["DEAD_GRACE", "Look", "Recorded", "Wanted", "target_of"]
+__all__ = ["DEAD_GRACE", "Recorded", "Snapshot", "Wanted", "target_of"]
 
 DEAD_GRACE: Final = timedelta(seconds=3)
 """How long a container that ended may take to be back before its replica takes over: back with all its data is
@@ -67,7 +67,7 @@ class Recorded:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class Snapshot:
     """Everything a decision rests on."""
 
     wanted: Wanted

@@ -10,12 +10,12 @@ from typing import Protocol, TypeVar
 
 from mooring.kube.object import Object
 from mooring.kube.objects import apps, core
-from mooring.operators.redis.cluster.look import Look, Recorded, Wanted
-from mooring.operators.redis.cluster.movable import immovable
+from mooring.operators.redis.cluster.migration import immovable
 from mooring.operators.redis.cluster.names import Names
+from mooring.operators.redis.cluster.passwords import PasswordMove, next_password, read_keys
 from mooring.operators.redis.cluster.placement import Place
-from mooring.operators.redis.cluster.rekey import PasswordMove, next_password, read_keys
 from mooring.operators.redis.cluster.slots import ALL, parse
+from mooring.operators.redis.cluster.snapshot import Recorded, Snapshot, Wanted
 from mooring.operators.redis.cluster.specs import Found, Specs
 from mooring.operators.redis.cluster.topology import Seen, read_nodes
 from mooring.operators.redis.cluster.types import (
@@ -33,8 +33,8 @@ from mooring.operators.redis.cluster.types import (
 from mooring.operators.redis.cluster.validate import FOREGROUND, invalid_scaling, validate
 from mooring.operators.redis.dial import Dial
 from mooring.operators.redis.passwords import Kept
-from mooring.operators.redis.pods import SIDECAR, Pod, main_container, pods_of
 from mooring.operators.redis.versions import file_format, image_format
+from mooring.operators.workload.pods import SIDECAR, Pod, main_container, pods_of
 from mooring.runtime import secrets
 
 __all__ = ["Around", "Blocked", "Gathering"]
@@ -188,7 +188,7 @@ class Gathering:
 
     # --- the look ------------------------------------------------------------------------------------------
 
-    async def look(self, dial: Dial, now: datetime) -> Look:
+    async def snapshot(self, dial: Dial, now: datetime) -> Snapshot:
         """Ask the servers, and put everything together."""
         pods = self._pods()
         seen = await read_nodes(dial, pods, password=self.found.kept.password)
@@ -212,7 +212,7 @@ class Gathering:
             },
         )
         places = {pod.name: self._place(pod) for pod in pods}
-        return Look(wanted=wanted, seen=seen, recorded=recorded, places=places, now=now)
+        return Snapshot(wanted=wanted, seen=seen, recorded=recorded, places=places, now=now)
 
     def _pods(self) -> list[Pod]:
         uid = (self.live.metadata.uid if self.live is not None else None) or ""

@@ -21,13 +21,13 @@ from mooring.kube.client import Client
 from mooring.kube.object import Object, controller_of, metadata_of
 from mooring.kube.objects import apps, core
 from mooring.kube.patches import MergePatch
-from mooring.operators.redis.cluster.look import Look
 from mooring.operators.redis.cluster.names import selector_of
 from mooring.operators.redis.cluster.pair import leader_of
 from mooring.operators.redis.cluster.slots import ALL
+from mooring.operators.redis.cluster.snapshot import Snapshot
 from mooring.operators.redis.cluster.specs import Specs
 from mooring.operators.redis.cluster.types import RedisCluster
-from mooring.operators.redis.pods import claim_name, main_container
+from mooring.operators.workload.pods import claim_name, main_container
 
 __all__ = ["bears_labels", "label", "leader", "made_by_another", "pods_selector", "refusal", "select_ours"]
 
@@ -91,22 +91,22 @@ def _holder(text: str, now: datetime) -> str:
 # --- whether it is taken over --------------------------------------------------------------------------------
 
 
-def refusal(look: Look, specs: Specs, live: apps.StatefulSet, declared: int) -> str:
+def refusal(snapshot: Snapshot, specs: Specs, live: apps.StatefulSet, declared: int) -> str:
     """Why it is left as it is, with what to do; "" when it can be taken over."""
     return (
-        _as_declared(look, declared)
+        _as_declared(snapshot, declared)
         or _same_data(specs, live)
-        or _answering(look)
-        or (_whole_pair(look) if declared == 2 else _whole_cluster(look))
+        or _answering(snapshot)
+        or (_whole_pair(snapshot) if declared == 2 else _whole_cluster(snapshot))
     )
 
 
-def _as_declared(look: Look, declared: int) -> str:
-    there = look.wanted.pods
+def _as_declared(snapshot: Snapshot, declared: int) -> str:
+    there = snapshot.wanted.pods
     if declared != there:
         return f"spec.replicas: {declared} are declared, and there are {there}; give {there}, and change it afterwards"
-    old = [one.name for one in look.seen.nodes if one.pod.revision not in ("", look.wanted.revision)]
-    if look.wanted.rolls and old:
+    old = [one.name for one in snapshot.seen.nodes if one.pod.revision not in ("", snapshot.wanted.revision)]
+    if snapshot.wanted.rolls and old:
         return f"{', '.join(old)} is still to be made anew from the newest template; let that end"
     return ""
 
@@ -148,10 +148,10 @@ def _alike(ours: core.Volume, theirs: core.Volume) -> bool:
     return kinds[0] == kinds[1] and not differs(replace(ours, name=theirs.name), theirs)
 
 
-def _answering(look: Look) -> str:
-    if (number := len(look.seen.nodes)) < look.wanted.pods:
-        return f"{number} of its {look.wanted.pods} pods are there; bring them up"
-    silent = next((one for one in look.seen.nodes if one.server is None), None)
+def _answering(snapshot: Snapshot) -> str:
+    if (number := len(snapshot.seen.nodes)) < snapshot.wanted.pods:
+        return f"{number} of its {snapshot.wanted.pods} pods are there; bring them up"
+    silent = next((one for one in snapshot.seen.nodes if one.server is None), None)
     if silent is not None:
         why = silent.error or silent.pod.trouble_message
         return (
@@ -160,23 +160,23 @@ def _answering(look: Look) -> str:
     return ""
 
 
-def _whole_pair(look: Look) -> str:
-    leader = leader_of(look)
+def _whole_pair(snapshot: Snapshot) -> str:
+    leader = leader_of(snapshot)
     if leader is None:
         return "not exactly one of the two servers leads; let one of them follow the other"
-    others = [one.server for one in look.seen.nodes if one is not leader and one.server is not None]
+    others = [one.server for one in snapshot.seen.nodes if one is not leader and one.server is not None]
     if all(one.master == leader.address and one.link_up for one in others):
         return ""
     return f"the other server does not follow {leader.name}; let it (REPLICAOF), or bring it up"
 
 
-def _whole_cluster(look: Look) -> str:
-    alone = [one.name for one in look.seen.nodes if one.server is not None and not one.server.clustered]
+def _whole_cluster(snapshot: Snapshot) -> str:
+    alone = [one.name for one in snapshot.seen.nodes if one.server is not None and not one.server.clustered]
     if alone:
         return f"{alone[0]} is no node of a Redis Cluster; {_COPY}"
-    if look.seen.covered != ALL:
+    if snapshot.seen.covered != ALL:
         return "slots are without a live owner; bring it up (redis-cli --cluster fix)"
-    if why := look.seen.disagreement(look.seen.live):
+    if why := snapshot.seen.disagreement(snapshot.seen.live):
         return f"{why}; it is taken over once its nodes agree (redis-cli --cluster check)"
     return ""
 

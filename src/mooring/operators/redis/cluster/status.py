@@ -8,8 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from mooring.cache import rfc3339
-from mooring.operators.redis.cluster.gather import Blocked
-from mooring.operators.redis.cluster.look import Look
+from mooring.operators.redis.cluster.inputs import Blocked
 from mooring.operators.redis.cluster.moves import (
     Expel,
     InSync,
@@ -24,6 +23,7 @@ from mooring.operators.redis.cluster.moves import (
 from mooring.operators.redis.cluster.names import Names
 from mooring.operators.redis.cluster.scale import moved_of
 from mooring.operators.redis.cluster.slots import show
+from mooring.operators.redis.cluster.snapshot import Snapshot
 from mooring.operators.redis.cluster.topology import Node
 from mooring.operators.redis.cluster.types import POD_MISSING, NodeCondition, RedisClusterStatus, SlotPlan
 
@@ -57,26 +57,26 @@ PROGRESS_PERIOD: Final = timedelta(seconds=5)
 
 
 def described(
-    status: RedisClusterStatus, look: Look, *, names: Names, namespace: str, hosts: dict[str, str]
+    status: RedisClusterStatus, snapshot: Snapshot, *, names: Names, namespace: str, hosts: dict[str, str]
 ) -> RedisClusterStatus:
     """The status with what was seen; ``hosts`` has the addresses of the pods' nodes."""
     old = {one.name: one for one in status.conditions or ()}
     conditions = []
-    for node in look.seen.nodes:
+    for node in snapshot.seen.nodes:
         before = old.get(node.name)
-        one = _condition(node, look, names=names, namespace=namespace, before=before)
+        one = _condition(node, snapshot, names=names, namespace=namespace, before=before)
         one = replace(one, host_ip=hosts.get(node.name) or None)
         same = before is not None and before.status == one.status
-        stamp = before.last_transition_time if same and before else rfc3339(look.now)
+        stamp = before.last_transition_time if same and before else rfc3339(snapshot.now)
         conditions.append(replace(one, last_transition_time=stamp))
-    for name in {names.pod(ordinal) for ordinal in range(look.wanted.pods)} - {
+    for name in {names.pod(ordinal) for ordinal in range(snapshot.wanted.pods)} - {
         one.name for one in conditions
     }:
         new = NodeCondition(name=name, namespace=namespace, domain_name=names.domain(name, namespace))
-        conditions.append(_absent(old.get(name, new), look.now))
+        conditions.append(_absent(old.get(name, new), snapshot.now))
     return replace(
         status,
-        replicas=sum(1 for node in look.seen.nodes if node.pod.ready),
+        replicas=sum(1 for node in snapshot.seen.nodes if node.pod.ready),
         conditions=sorted(conditions, key=lambda one: _ordinal(one.name or "")) or None,
     )
 
@@ -95,7 +95,7 @@ def _ordinal(name: str) -> int:
 
 
 def _condition(
-    node: Node, look: Look, *, names: Names, namespace: str, before: NodeCondition | None
+    node: Node, snapshot: Snapshot, *, names: Names, namespace: str, before: NodeCondition | None
 ) -> NodeCondition:
     one = NodeCondition(
         name=node.name,
@@ -112,13 +112,13 @@ def _condition(
             one,
             type=before.type if before else None,
             status="False" if node.held or not node.pod.running else "Unknown",
-            slots=show(look.lost_by(node.id or (before and before.node_id) or "")) or None,
+            slots=show(snapshot.lost_by(node.id or (before and before.node_id) or "")) or None,
             reason="HeldBack" if node.held else node.pod.trouble or "Unreachable",
             message=waiting,
         )
     me = server.me
     master = server.role == "master"
-    owned = look.seen.owners.get(me.id, 0) | look.lost_by(me.id)
+    owned = snapshot.seen.owners.get(me.id, 0) | snapshot.lost_by(me.id)
     if server.loading:
         state = ("False", "Loading", "it loads its data")
     elif not master and (server.syncing or not server.link_up):
@@ -138,7 +138,7 @@ def _condition(
 
 def phase_of(
     status: RedisClusterStatus,
-    look: Look,
+    snapshot: Snapshot,
     verdict: Verdict,
     blocked: Blocked | None,
     *,
@@ -150,7 +150,7 @@ def phase_of(
     ``failing``: what does not get through for some time.
     """
     reason_type, reason = (blocked.reason, blocked.message) if blocked else (None, None)
-    phase = _going_on(stage_of(status), _phase(look, verdict), verdict)
+    phase = _going_on(stage_of(status), _phase(snapshot, verdict), verdict)
     stalled = isinstance(verdict, Wait) and verdict.stalled
     tried = isinstance(verdict, Move) or (isinstance(verdict, Wait) and verdict.reason in _BETWEEN)
     if isinstance(verdict, Expel):
@@ -162,17 +162,17 @@ def phase_of(
     if (
         phase in _LATE
         and blocked is None
-        and look.recorded.plan is None
-        and _under_way(status, look) > timeout
+        and snapshot.recorded.plan is None
+        and _under_way(status, snapshot) > timeout
     ):
         now = failing or (verdict.message if isinstance(verdict, Wait) else getattr(verdict, "why", ""))
         minutes = timeout.total_seconds() / 60
         said = f"still {phase} after {minutes:g} minutes: {now}; it goes on, and what runs is left as it is"
         reason_type, reason, phase = _LATE[phase], said, "Failed"
-    plan = look.recorded.plan
+    plan = snapshot.recorded.plan
     if plan is not None and plan.failure and reason_type in (None, UNEXPECTED, slots_failed(plan)):
         reason_type, reason = slots_failed(plan), plan.failure
-        if plan.failing is not None and look.now - plan.failing > timeout:
+        if plan.failing is not None and snapshot.now - plan.failing > timeout:
             minutes = timeout.total_seconds() / 60
             phase = "Failed"
             reason += f"; for {minutes:g} minutes no slot was finished; it is tried on, and what runs is left as it is"
@@ -226,43 +226,43 @@ _LATE: Final = {
 """HarmonyCloud's reason for each phase that ends at some time. A move of slots may take long, and shows how far it is."""
 
 
-def _under_way(status: RedisClusterStatus, look: Look) -> timedelta:
+def _under_way(status: RedisClusterStatus, snapshot: Snapshot) -> timedelta:
     """For how long it has been neither at rest nor waiting for somebody."""
     for one in status.standard_conditions or ():
         if one.type == "Progressing" and one.status == "True" and one.last_transition_time:
-            return look.now - datetime.fromisoformat(one.last_transition_time)
+            return snapshot.now - datetime.fromisoformat(one.last_transition_time)
     return timedelta()
 
 
-def _phase(look: Look, verdict: Verdict) -> str:
+def _phase(snapshot: Snapshot, verdict: Verdict) -> str:
     stuck = isinstance(verdict, Wait) and verdict.stalled
-    if not look.recorded.formed:
+    if not snapshot.recorded.formed:
         return "Failed" if stuck else "Creating"
     if isinstance(verdict, InSync):
         return "Running"
     if stuck:
         return "Failed"
-    if look.wanted.nodes == 2:
-        return "Upgrading" if look.wanted.stale_template else "Restarting"
-    if look.wanted.pods != look.wanted.nodes or isinstance(verdict, Resize):
+    if snapshot.wanted.nodes == 2:
+        return "Upgrading" if snapshot.wanted.stale_template else "Restarting"
+    if snapshot.wanted.pods != snapshot.wanted.nodes or isinstance(verdict, Resize):
         return "Scaling"
-    if look.recorded.plan is not None or isinstance(verdict, Record) or look.wanted.stale_template:
+    if snapshot.recorded.plan is not None or isinstance(verdict, Record) or snapshot.wanted.stale_template:
         return "Upgrading"
-    if any(one.node.pod.revision not in ("", look.wanted.revision) for one in look.seen.live):
+    if any(one.node.pod.revision not in ("", snapshot.wanted.revision) for one in snapshot.seen.live):
         return "Upgrading"
-    if look.missing or look.seen.absent_owners:
-        joining = len(look.owners) < look.masters and not look.seen.absent_owners
+    if snapshot.missing or snapshot.seen.absent_owners:
+        joining = len(snapshot.owners) < snapshot.masters and not snapshot.seen.absent_owners
         return "Scaling" if joining else "Restarting"
-    return "Upgrading" if len(look.owners) < look.masters else "Restarting"
+    return "Upgrading" if len(snapshot.owners) < snapshot.masters else "Restarting"
 
 
-def progress(plan: SlotPlan, look: Look, *, last: datetime | None) -> SlotPlan:
+def progress(plan: SlotPlan, snapshot: Snapshot, *, last: datetime | None) -> SlotPlan:
     """The plan with how far it is; as it was when that was said less than five seconds ago."""
-    if last is not None and look.now - last < PROGRESS_PERIOD:
+    if last is not None and snapshot.now - last < PROGRESS_PERIOD:
         return plan
-    moved = moved_of(look, plan)
+    moved = moved_of(snapshot, plan)
     if moved == plan.moved or plan.since is None:
         return plan
-    spent = (look.now - plan.since).total_seconds()
+    spent = (snapshot.now - plan.since).total_seconds()
     left = round(spent / moved * (plan.total - moved)) if moved else None
-    return replace(plan, moved=moved, seconds_left=left, failing=plan.failing and look.now)
+    return replace(plan, moved=moved, seconds_left=left, failing=plan.failing and snapshot.now)

@@ -30,7 +30,7 @@ from mooring.local.api.server import ApiServer
 from mooring.operators.redis.sentinel import RedisCluster
 from mooring.operators.redis.sentinel.actor import LOOK_FOR_PREDECESSOR
 from mooring.operators.redis.sentinel.names import Component, labels_of
-from mooring.operators.redis.sentinel.predecessor import FRESH, LOCK, Predecessor
+from mooring.operators.redis.sentinel.takeover import FRESH, LOCK, Predecessor
 from mooring.testing import VirtualClock
 
 LEGACY = "legacy"

@@ -22,7 +22,7 @@ from mooring.operators.redis.sentinel.moves import (
 )
 from mooring.operators.redis.sentinel.topology import REDIS_PORT, Member, Server, Topology, Watcher
 
-__all__ = ["Look", "Observed", "Recorded", "SetState", "Wanted"]
+__all__ = ["Observed", "Recorded", "SetState", "Snapshot", "Wanted"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +115,7 @@ class Observed:
 
 
 @dataclass(frozen=True)
-class Look:
+class Snapshot:
     """One decision's inputs with what every rule asks of them."""
 
     wanted: Wanted

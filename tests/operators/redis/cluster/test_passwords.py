@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mooring.operators.redis.cluster import rekey
-from mooring.operators.redis.cluster.rekey import Keyed, PasswordMove, next_password
+from mooring.operators.redis.cluster import passwords
+from mooring.operators.redis.cluster.passwords import Keyed, PasswordMove, next_password
 from mooring.operators.redis.dial import Address
 from mooring.operators.redis.passwords import Auth, Kept
 
@@ -28,33 +28,33 @@ def names(move: PasswordMove | None) -> list[str]:
 
 
 def test_the_declared_one_is_written_down_before_a_server_hears_of_it() -> None:
-    assert isinstance(step(SETTLED, server("a", "password", "password")), rekey.Stage)
+    assert isinstance(step(SETTLED, server("a", "password", "password")), passwords.Stage)
     assert step(SETTLED, server("a", "password", "password"), declared="old") is None
 
 
 def test_all_take_both_before_any_presents_the_new_one_and_then_it_is_published() -> None:
     behind, ready = server("a", "password", "password"), server("b", "password next", "password")
     move = step(STAGED, behind, ready)
-    assert isinstance(move, rekey.Add)
+    assert isinstance(move, passwords.Add)
     assert names(move) == ["a"]
     done = server("c", "password next", "next")
     move = step(STAGED, ready, done)
-    assert isinstance(move, rekey.Present)
+    assert isinstance(move, passwords.Present)
     assert names(move) == ["b"]
-    assert isinstance(step(STAGED, done), rekey.Publish)
+    assert isinstance(step(STAGED, done), passwords.Publish)
 
 
 def test_both_stay_valid_for_a_while_then_the_old_one_is_refused_and_forgotten() -> None:
     both = server("a", "password previous", "password")
     assert step(PUBLISHED, both, seconds=119.0) is None
     move = step(PUBLISHED, both, seconds=121.0)
-    assert isinstance(move, rekey.Only)
-    assert isinstance(step(PUBLISHED, server("a", "password", "password"), seconds=121.0), rekey.Drop)
+    assert isinstance(move, passwords.Only)
+    assert isinstance(step(PUBLISHED, server("a", "password", "password"), seconds=121.0), passwords.Drop)
 
 
 def test_a_server_that_came_back_with_the_old_file_is_brought_along() -> None:
     move = step(PUBLISHED, server("a", "previous", "previous"), seconds=30.0)
-    assert isinstance(move, rekey.Add)
+    assert isinstance(move, passwords.Add)
 
 
 @pytest.mark.parametrize(
@@ -64,13 +64,13 @@ def test_a_server_that_came_back_with_the_old_file_is_brought_along() -> None:
 def test_where_two_cannot_be_valid_it_is_switched_everywhere_at_once(kept: Kept, two: bool) -> None:
     servers = [server(name, "password", "password", two=two) for name in ("a", "b")]
     move = step(kept, *servers)
-    assert isinstance(move, rekey.Switch)
+    assert isinstance(move, passwords.Switch)
     assert names(move) == ["a", "b"]
-    assert isinstance(step(kept, server("a", "next", "next", two=two)), rekey.Publish)
+    assert isinstance(step(kept, server("a", "next", "next", two=two)), passwords.Publish)
 
 
 def test_a_change_that_is_changed_again_is_finished_first() -> None:
-    assert isinstance(step(STAGED, server("a", "password next", "next"), declared="third"), rekey.Publish)
+    assert isinstance(step(STAGED, server("a", "password next", "next"), declared="third"), passwords.Publish)
 
 
 def test_no_password_is_shown() -> None:

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from tests.operators.redis.sentinel.builders import NOW, Scene, healthy
 
-from mooring.operators.redis.sentinel.look import Look, SetState
 from mooring.operators.redis.sentinel.moves import InSync, Record, Resize, Roll, Verdict, Wait
-from mooring.operators.redis.sentinel.report import Head, headed, legacy_head, readiness
+from mooring.operators.redis.sentinel.snapshot import SetState, Snapshot
+from mooring.operators.redis.sentinel.status import Head, headed, legacy_head, readiness
 from mooring.operators.redis.sentinel.topology import Topology
 from mooring.operators.redis.sentinel.types import LegacyCondition, RedisClusterSpec, RedisClusterStatus
 
@@ -23,9 +23,9 @@ def said(scene: Scene, verdict: Verdict, *before: Head) -> Head:
     for head in before:
         conditions = headed(conditions, head, generation=1, now=NOW)
     topology = Topology(members=tuple(scene.members.values()), watchers=tuple(scene.watchers.values()))
-    look = Look(scene.wanted, replace(scene.observed, topology=topology), scene.recorded, NOW)
+    snapshot = Snapshot(scene.wanted, replace(scene.observed, topology=topology), scene.recorded, NOW)
     status = RedisClusterStatus(conditions=conditions)
-    return legacy_head(status, RedisClusterSpec(image="redis:7.0"), look, verdict, readiness(look))
+    return legacy_head(status, RedisClusterSpec(image="redis:7.0"), snapshot, verdict, readiness(snapshot))
 
 
 def test_growth_is_called_scaling_from_the_resize_until_all_is_well() -> None:

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from mooring.operators.redis.sentinel.look import Look, SetState
 from mooring.operators.redis.sentinel.moves import (
     Configure,
     InSync,
@@ -23,6 +22,7 @@ from mooring.operators.redis.sentinel.moves import (
 )
 from mooring.operators.redis.sentinel.names import Names
 from mooring.operators.redis.sentinel.quorum import learning
+from mooring.operators.redis.sentinel.snapshot import SetState, Snapshot
 from mooring.operators.redis.sentinel.topology import REDIS_PORT, Member, Watcher
 from mooring.operators.redis.sentinel.types import (
     LegacyCondition,
@@ -67,29 +67,29 @@ LEARNING = "Learning"
 # --- topology --------------------------------------------------------------------------------------------
 
 
-def topology_status(status: RedisClusterStatus, look: Look, names: Names) -> RedisClusterStatus:
+def topology_status(status: RedisClusterStatus, snapshot: Snapshot, names: Names) -> RedisClusterStatus:
     """The status with what was seen; the time of an entry moves only when its state does."""
     before = {node.name: node for node in status.nodes or ()}
-    seen = {member.name: _node(look, member) for member in look.topology.members}
-    for ordinal in range(look.wanted.size):
+    seen = {member.name: _node(snapshot, member) for member in snapshot.topology.members}
+    for ordinal in range(snapshot.wanted.size):
         name = names.pod("redis", ordinal)
         seen.setdefault(name, NodeStatus(name=name, state=UNREACHABLE, reason="PodMissing"))
-    nodes = [_dated(node, before.get(node.name), look.now) for node in seen.values()]
+    nodes = [_dated(node, before.get(node.name), snapshot.now) for node in seen.values()]
     known = {one.name: one for one in status.sentinels or ()}
-    ignorant = learning(look)
-    watchers = {one.name: _sentinel(look, one, ignorant=ignorant) for one in look.topology.watchers}
-    for ordinal in range(look.wanted.sentinels):
+    ignorant = learning(snapshot)
+    watchers = {one.name: _sentinel(snapshot, one, ignorant=ignorant) for one in snapshot.topology.watchers}
+    for ordinal in range(snapshot.wanted.sentinels):
         name = names.pod("sentinel", ordinal)
         watchers.setdefault(name, SentinelStatus(name=name, state=UNREACHABLE, reason="PodMissing"))
-    sentinels = [_dated_sentinel(one, known.get(one.name), look.now) for one in watchers.values()]
-    lineage = look.lineage
-    leader = look.topology.member(lineage.master.pod) if lineage else None
+    sentinels = [_dated_sentinel(one, known.get(one.name), snapshot.now) for one in watchers.values()]
+    lineage = snapshot.lineage
+    leader = snapshot.topology.member(lineage.master.pod) if lineage else None
     leads = leader is not None and leader.server is not None and leader.server.is_master
     return replace(
         status,
         nodes=sorted(nodes, key=_by_ordinal),
         sentinels=sorted(sentinels, key=_by_ordinal),
-        size=len(look.topology.members),
+        size=len(snapshot.topology.members),
         master=lineage.master.pod if lineage and leads else None,
         master_ip=leader.ip if leader is not None and leads else None,
         replicas=[one.pod for one in lineage.members if one.pod != lineage.master.pod] if lineage else None,
@@ -101,7 +101,7 @@ def _by_ordinal(entry: NodeStatus | SentinelStatus) -> int:
     return int(tail) if tail.isdigit() else 0
 
 
-def _node(look: Look, member: Member) -> NodeStatus:
+def _node(snapshot: Snapshot, member: Member) -> NodeStatus:
     server = member.server
     base = NodeStatus(name=member.name, ip=member.ip, node=member.pod.node)
     if server is None:
@@ -112,7 +112,7 @@ def _node(look: Look, member: Member) -> NodeStatus:
     elif server.is_master:
         state = "Online"
     elif server.gated:
-        state = "SetAside" if member.pod.volume in look.recorded.quarantined else "Gated"
+        state = "SetAside" if member.pod.volume in snapshot.recorded.quarantined else "Gated"
     else:
         state = "Online" if server.link_up and not server.syncing else "Synchronising"
     return replace(base, role=role, state=state, version=server.version)
@@ -124,14 +124,14 @@ def _dated(node: NodeStatus, before: NodeStatus | None, now: datetime) -> NodeSt
     return replace(node, since=rfc3339(now))
 
 
-def _sentinel(look: Look, watcher: Watcher, *, ignorant: frozenset[str]) -> SentinelStatus:
+def _sentinel(snapshot: Snapshot, watcher: Watcher, *, ignorant: frozenset[str]) -> SentinelStatus:
     base = SentinelStatus(name=watcher.name, ip=watcher.pod.ip)
     sentinel = watcher.sentinel
     if sentinel is None:
         return replace(base, state=UNREACHABLE, reason=watcher.pod.trouble or "NotAnswering")
     if sentinel.master is None:
         return replace(base, state="Idle")
-    leader = look.topology.at(sentinel.master.ip)
+    leader = snapshot.topology.at(sentinel.master.ip)
     right = leader is not None and leader.server is not None and leader.server.is_master
     if right and watcher.name in ignorant:
         return replace(base, state=LEARNING)
@@ -182,19 +182,21 @@ class Readiness(NamedTuple):
     message: str
 
 
-def readiness(look: Look) -> Readiness:
+def readiness(snapshot: Snapshot) -> Readiness:
     """A master that a majority of sentinels names, with as many replicas as it needs to accept writes."""
-    if len(look.masters) != 1:
+    if len(snapshot.masters) != 1:
         what = (
-            "no server leads" if not look.masters else f"{len(look.masters)} servers call themselves master"
+            "no server leads"
+            if not snapshot.masters
+            else f"{len(snapshot.masters)} servers call themselves master"
         )
-        return Readiness(False, "NoMaster" if not look.masters else "SeveralMasters", what)
-    member, _ = look.masters[0]
-    synced = sum(1 for _, other in look.answering if other.in_sync_with(member.ip))
-    if synced < look.wanted.min_replicas:
-        text = f"{member.name} accepts no writes: {synced} of {look.wanted.min_replicas} needed replicas follow it"
+        return Readiness(False, "NoMaster" if not snapshot.masters else "SeveralMasters", what)
+    member, _ = snapshot.masters[0]
+    synced = sum(1 for _, other in snapshot.answering if other.in_sync_with(member.ip))
+    if synced < snapshot.wanted.min_replicas:
+        text = f"{member.name} accepts no writes: {synced} of {snapshot.wanted.min_replicas} needed replicas follow it"
         return Readiness(False, "ReplicasMissing", text)
-    if look.named is None or look.named[0] != member.ip:
+    if snapshot.named is None or snapshot.named[0] != member.ip:
         return Readiness(False, "SentinelsDisagree", f"no majority of the sentinels names {member.name}")
     return Readiness(True, "Serving", f"{member.name} leads at {member.ip}:{REDIS_PORT}")
 
@@ -216,7 +218,7 @@ RESTARTING = Head("Creating", "Creating", "redis server or sentinel server be re
 
 
 def legacy_head(
-    status: RedisClusterStatus, spec: RedisClusterSpec, look: Look, verdict: Verdict, ready: Readiness
+    status: RedisClusterStatus, spec: RedisClusterSpec, snapshot: Snapshot, verdict: Verdict, ready: Readiness
 ) -> Head:
     """The legacy condition that describes this moment."""
     seen = {entry.type for entry in status.conditions or ()}
@@ -225,9 +227,11 @@ def legacy_head(
     if isinstance(verdict, Wait) and verdict.stalled:
         return Head("Failed", "Cluster failed", f"{verdict.reason}: {verdict.message}")
     newest = _newest(status)
-    if scaling := _scaling(look):
+    if scaling := _scaling(snapshot):
         begun = (
-            newest is not None and newest.reason == scaling.reason and newest.message.endswith(_ends(look))
+            newest is not None
+            and newest.reason == scaling.reason
+            and newest.message.endswith(_ends(snapshot))
         )
         return newest if newest is not None and begun else scaling
     if "Healthy" not in seen:
@@ -237,20 +241,22 @@ def legacy_head(
     ):
         return Head("Updating", "Cluster updating", "Updating redis config")
     begins = isinstance(verdict, Record) and any(not roll.pod for roll in (verdict.rolls or {}).values())
-    if begins or isinstance(verdict, WriteTemplate) or _rolling(look):
+    if begins or isinstance(verdict, WriteTemplate) or _rolling(snapshot):
         return Head("Upgrading", "Cluster upgrading", f"Upgrading to {spec.image}")
-    gone = len(look.answering) < look.wanted.size or len(look.watchers) < look.wanted.sentinels
-    growing = newest is not None and newest.type == "Scaling" and newest.message.endswith(_ends(look))
+    gone = (
+        len(snapshot.answering) < snapshot.wanted.size or len(snapshot.watchers) < snapshot.wanted.sentinels
+    )
+    growing = newest is not None and newest.type == "Scaling" and newest.message.endswith(_ends(snapshot))
     if (gone or not ready.ready) and not growing:
         # What began it stays said while pods come back one after the other.
         begun = newest is not None and newest.message.startswith(RESTARTING.message)
-        return newest if newest is not None and begun else _restarting(look, ready)
+        return newest if newest is not None and begun else _restarting(snapshot, ready)
     return newest or CREATING
 
 
-def _restarting(look: Look, ready: Readiness) -> Head:
+def _restarting(snapshot: Snapshot, ready: Readiness) -> Head:
     """UCloud's words, and what really happened."""
-    members, watchers = look.topology.members, look.topology.watchers
+    members, watchers = snapshot.topology.members, snapshot.topology.watchers
     silent = [(one.pod, one.error) for one in members if one.server is None]
     silent += [(one.pod, one.error) for one in watchers if one.sentinel is None]
     causes = [
@@ -260,8 +266,8 @@ def _restarting(look: Look, ready: Readiness) -> Head:
     causes += [
         f"{wanted - there} of {wanted} {component} pods missing"
         for component, there, wanted in (
-            ("redis", len(members), look.wanted.size),
-            ("sentinel", len(watchers), look.wanted.sentinels),
+            ("redis", len(members), snapshot.wanted.size),
+            ("sentinel", len(watchers), snapshot.wanted.sentinels),
         )
         if there < wanted
     ]
@@ -274,17 +280,19 @@ def _newest(status: RedisClusterStatus) -> Head | None:
     return Head(newest.type or "", newest.reason or "", newest.message or "") if newest else None
 
 
-def _ends(look: Look) -> tuple[str, str]:
+def _ends(snapshot: Snapshot) -> tuple[str, str]:
     """How the message of a change to the declared sizes ends: of the servers (UCloud's), and of the sentinels."""
-    return f" to: {look.wanted.size}", f" to: {look.wanted.sentinels} sentinels"
+    return f" to: {snapshot.wanted.size}", f" to: {snapshot.wanted.sentinels} sentinels"
 
 
-def _scaling(look: Look) -> Head | None:
-    if look.lineage is None:
+def _scaling(snapshot: Snapshot) -> Head | None:
+    if snapshot.lineage is None:
         return None
-    servers, sentinels = _ends(look)
-    return _resizing(look.observed.redis_set, look.topology.members, look.wanted.size, servers) or _resizing(
-        look.observed.sentinel_set, look.topology.watchers, look.wanted.sentinels, sentinels
+    servers, sentinels = _ends(snapshot)
+    return _resizing(
+        snapshot.observed.redis_set, snapshot.topology.members, snapshot.wanted.size, servers
+    ) or _resizing(
+        snapshot.observed.sentinel_set, snapshot.topology.watchers, snapshot.wanted.sentinels, sentinels
     )
 
 
@@ -297,10 +305,10 @@ def _resizing(there: SetState, ones: Sequence[Member | Watcher], wanted: int, en
     return Head("Scaling", f"Scaling {word}", f"Scaling {word} form: {before}{end}")
 
 
-def _rolling(look: Look) -> bool:
+def _rolling(snapshot: Snapshot) -> bool:
     pairs: list[tuple[Sequence[Member | Watcher], str]] = [
-        (look.topology.members, look.observed.redis_set.update_revision),
-        (look.topology.watchers, look.observed.sentinel_set.update_revision),
+        (snapshot.topology.members, snapshot.observed.redis_set.update_revision),
+        (snapshot.topology.watchers, snapshot.observed.sentinel_set.update_revision),
     ]
     return any(
         revision and one.pod.revision and one.pod.revision != revision

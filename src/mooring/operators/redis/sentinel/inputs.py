@@ -23,13 +23,12 @@ from mooring.kube.quantity import parse_quantity
 from mooring.operators.redis.dial import Dial
 from mooring.operators.redis.parameters import SECRET_KEYS, canonical
 from mooring.operators.redis.passwords import Kept, PasswordState, unusable
-from mooring.operators.redis.pods import SIDECAR, Pod, claim_name, is_older, pods_of
 from mooring.operators.redis.sentinel.lineage import Lineage
-from mooring.operators.redis.sentinel.look import Observed, Recorded, SetState, Wanted
 from mooring.operators.redis.sentinel.names import INPUTS, Component, Names
-from mooring.operators.redis.sentinel.report import learning_since, unreachable_since
 from mooring.operators.redis.sentinel.settings import parse_live, wanted_of
+from mooring.operators.redis.sentinel.snapshot import Observed, Recorded, SetState, Wanted
 from mooring.operators.redis.sentinel.specs import Found, Specs
+from mooring.operators.redis.sentinel.status import learning_since, unreachable_since
 from mooring.operators.redis.sentinel.topology import read_topology
 from mooring.operators.redis.sentinel.types import (
     RedisCluster,
@@ -38,6 +37,7 @@ from mooring.operators.redis.sentinel.types import (
     spec_of,
     validate,
 )
+from mooring.operators.workload.pods import SIDECAR, Pod, claim_name, is_older, pods_of
 from mooring.runtime import secrets
 
 __all__ = ["Around", "Gathering", "Inputs"]
@@ -216,7 +216,7 @@ class Gathering:
             stalled=True,
         )
 
-    async def look(self, dial: Dial, specs: Specs, inputs: Inputs) -> tuple[Observed, Recorded]:
+    async def snapshot(self, dial: Dial, specs: Specs, inputs: Inputs) -> tuple[Observed, Recorded]:
         status, found = self._status, inputs.found
         born = _time(self._cluster.metadata.creation_timestamp)
         all_pods = self._around.pods()

@@ -12,9 +12,9 @@ from typing import Final
 
 from mooring.kube.object import Key
 from mooring.operators.redis.cluster import moves
-from mooring.operators.redis.cluster.look import Look
-from mooring.operators.redis.cluster.report import CHANGING, STRANGER, slots_failed, stage_of
 from mooring.operators.redis.cluster.scale import newcomers
+from mooring.operators.redis.cluster.snapshot import Snapshot
+from mooring.operators.redis.cluster.status import CHANGING, STRANGER, slots_failed, stage_of
 from mooring.operators.redis.cluster.types import RedisClusterStatus, SlotPlan
 from mooring.runtime import redact
 
@@ -63,22 +63,22 @@ def of_beginning(*, nodes: int, formed: bool) -> list[Told]:
     ]
 
 
-def of_move(move: moves.Move, look: Look) -> list[Told]:
+def of_move(move: moves.Move, snapshot: Snapshot) -> list[Told]:
     """A step that is about to be taken."""
     if isinstance(move, moves.Record):
         return [Told(reason=_PLANS[move.plan.kind], message=move.why)] if move.plan is not None else []
     if isinstance(move, moves.Expel):
         return [Told(reason=STRANGER, message=move.why, warning=True)]
-    reason = _event(move, look)
+    reason = _event(move, snapshot)
     return [Told(reason=reason, message=move.why)] if reason and reason not in _PHASES else []
 
 
-def of_failure(move: moves.Move, look: Look, error: str) -> Told | None:
+def of_failure(move: moves.Move, snapshot: Snapshot, error: str) -> Told | None:
     """A step that did not get through, by the name of what it was to do."""
-    plan = look.recorded.plan
+    plan = snapshot.recorded.plan
     if isinstance(move, moves.MoveSlots):
         failed = slots_failed(plan or SlotPlan())
-    elif reason := _event(move, look):
+    elif reason := _event(move, snapshot):
         failed = f"{reason}Failed"
     else:
         return None
@@ -100,9 +100,9 @@ class Failing:
         self._told: dict[Key, str] = {}
         self._stuck: dict[Key, _Stuck] = {}
 
-    def failed(self, key: Key, move: moves.Move, look: Look, error: str) -> list[Told]:
+    def failed(self, key: Key, move: moves.Move, snapshot: Snapshot, error: str) -> list[Told]:
         """What to tell of a step that failed."""
-        told = of_failure(move, look, error)
+        told = of_failure(move, snapshot, error)
         if told is None or self._told.get(key) == told.reason:
             return []
         self._told[key] = told.reason
@@ -132,23 +132,26 @@ class Failing:
         self._stuck.pop(key, None)
 
 
-def _event(move: moves.Move, look: Look) -> str:
+def _event(move: moves.Move, snapshot: Snapshot) -> str:
     """The name of what a step does; "" of healing, which changes nothing that was declared."""
     reason = _STEPS.get(type(move), "")
     if isinstance(move, moves.Meet):
-        return reason if _joining(move, look) else ""
+        return reason if _joining(move, snapshot) else ""
     if isinstance(move, moves.Attach):
-        followers = {one.id for one in look.seen.live if one.master}
+        followers = {one.id for one in snapshot.seen.live if one.master}
         return "" if {target.id for target, _ in move.pairs} <= followers else reason
     return reason
 
 
-def _joining(move: moves.Meet, look: Look) -> bool:
+def _joining(move: moves.Meet, snapshot: Snapshot) -> bool:
     """Somebody whom nobody has heard of is to become a master."""
     known = {
-        peer.address.ip for one in look.seen.live for peer in one.server.view if "myself" not in peer.flags
+        peer.address.ip
+        for one in snapshot.seen.live
+        for peer in one.server.view
+        if "myself" not in peer.flags
     }
-    new = {one.name for one in newcomers(look) if one.node.pod.ip not in known}
+    new = {one.name for one in newcomers(snapshot) if one.node.pod.ip not in known}
     return bool(new & {target.name for target, _ in move.pairs})
 
 

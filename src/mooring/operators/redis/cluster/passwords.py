@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from mooring.actor.verdict import Move
 from mooring.operators.redis.cluster.topology import Node
 from mooring.operators.redis.dial import Address, Dial, DialError
 from mooring.operators.redis.passwords import ASKED, Auth, Kept, quoted, take_only, told_auth
-from mooring.operators.redis.verdicts import Move
 from mooring.operators.redis.versions import capabilities
 
 __all__ = [

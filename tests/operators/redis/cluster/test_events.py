@@ -6,16 +6,11 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.operators.redis.cluster.builders import NOW, Member, change, id_of, look, whole
+from tests.operators.redis.cluster.builders import NOW, Member, change, id_of, snapshot, whole
 
 from mooring.kube.object import Key
 from mooring.operators.redis.cluster import moves
-from mooring.operators.redis.cluster.look import Look
-from mooring.operators.redis.cluster.moves import InSync, Target, Verdict, Wait
-from mooring.operators.redis.cluster.plan import next_step
-from mooring.operators.redis.cluster.report import phase_of
-from mooring.operators.redis.cluster.slots import Transfer, span
-from mooring.operators.redis.cluster.told import (
+from mooring.operators.redis.cluster.events import (
     Failing,
     of_beginning,
     of_change,
@@ -23,6 +18,11 @@ from mooring.operators.redis.cluster.told import (
     of_failure,
     of_move,
 )
+from mooring.operators.redis.cluster.moves import InSync, Target, Verdict, Wait
+from mooring.operators.redis.cluster.plan import next_step
+from mooring.operators.redis.cluster.slots import Transfer, span
+from mooring.operators.redis.cluster.snapshot import Snapshot
+from mooring.operators.redis.cluster.status import phase_of
 from mooring.operators.redis.cluster.types import RedisClusterStatus, SlotPlan, SlotRange
 from mooring.operators.redis.dial import Address
 
@@ -40,31 +40,31 @@ def plan(kind: str) -> SlotPlan:
     return SlotPlan(kind=kind, replicas=6, moves=[part], total=2)
 
 
-def step(seen: Look) -> moves.Move:
+def step(seen: Snapshot) -> moves.Move:
     verdict = next_step(seen)
     assert isinstance(verdict, moves.Move)
     return verdict
 
 
-def slots_moved(kind: str) -> tuple[moves.Move, Look]:
+def slots_moved(kind: str) -> tuple[moves.Move, Snapshot]:
     transfer = Transfer(source=id_of(0), target=id_of(1), slots=span(0, 1))
     move = moves.MoveSlots(transfer=transfer, source=HERE, target=HERE, masters=(HERE,), pipeline=10)
-    return move, look(whole(), plan=plan(kind))
+    return move, snapshot(whole(), plan=plan(kind))
 
 
-def planned(seen: Look) -> tuple[moves.Move, Look]:
+def planned(seen: Snapshot) -> tuple[moves.Move, Snapshot]:
     return step(seen), seen
 
 
 #: The step, and the Event that tells of it; its twin tells that it did not get through.
-STEPS: dict[str, tuple[moves.Move, Look]] = {
-    "InitCluster": planned(look(empty(6), formed=False)),
-    "AddSlave": planned(look([*whole()[:3], *(Member(ordinal=at) for at in (3, 4, 5))], formed=False)),
-    "AddMaster": planned(look(NEWCOMERS, alone=[6, 7])),
-    "ScalePod": planned(look(whole(), nodes=8)),
-    "DeleteNode": planned(look([*whole(3, replicas=2)], nodes=6)),
-    "DeletePod": planned(look(change(whole(), 5, pod=(("revision", "old"),)), revision="new")),
-    "Failover": planned(look(change(whole(), 0, pod=(("terminating", True),)))),
+STEPS: dict[str, tuple[moves.Move, Snapshot]] = {
+    "InitCluster": planned(snapshot(empty(6), formed=False)),
+    "AddSlave": planned(snapshot([*whole()[:3], *(Member(ordinal=at) for at in (3, 4, 5))], formed=False)),
+    "AddMaster": planned(snapshot(NEWCOMERS, alone=[6, 7])),
+    "ScalePod": planned(snapshot(whole(), nodes=8)),
+    "DeleteNode": planned(snapshot([*whole(3, replicas=2)], nodes=6)),
+    "DeletePod": planned(snapshot(change(whole(), 5, pod=(("revision", "old"),)), revision="new")),
+    "Failover": planned(snapshot(change(whole(), 0, pod=(("terminating", True),)))),
 }
 
 
@@ -88,7 +88,7 @@ def test_a_step_that_fails_again_and_again_is_told_of_once_until_one_gets_throug
     failing, key, other = Failing(), Key("default", "demo"), Key("default", "other")
     attach, claim = STEPS["AddSlave"], STEPS["InitCluster"]
 
-    def told(at: Key, step: tuple[moves.Move, Look], error: str) -> list[str]:
+    def told(at: Key, step: tuple[moves.Move, Snapshot], error: str) -> list[str]:
         return [one.reason for one in failing.failed(at, *step, error)]
 
     assert told(key, attach, "no answer") == ["AddSlaveFailed"]
@@ -125,7 +125,7 @@ def test_a_step_that_fails_for_long_is_said_until_one_gets_through() -> None:
     [("Rebalance", "RebalanceSlots"), ("Drain", "RebalanceSlots"), ("Reshard", "ReshareSlots")],
 )
 def test_a_move_of_slots_is_told_of_when_it_is_planned_and_when_a_part_fails(kind: str, event: str) -> None:
-    [begins] = of_move(moves.Record(plan=plan(kind), why="2 slots"), look(whole()))
+    [begins] = of_move(moves.Record(plan=plan(kind), why="2 slots"), snapshot(whole()))
     assert (begins.reason, begins.message) == (event, "2 slots")
 
     move, seen = slots_moved(kind)
@@ -143,15 +143,15 @@ def test_a_move_of_slots_is_told_of_when_it_is_planned_and_when_a_part_fails(kin
     ],
 )
 def test_templates_are_told_of_by_the_phase_and_a_refusal_by_its_name(move: moves.Move, event: str) -> None:
-    assert of_move(move, look(whole())) == []
-    failed = of_failure(move, look(whole()), "quota")
+    assert of_move(move, snapshot(whole())) == []
+    failed = of_failure(move, snapshot(whole()), "quota")
     assert failed is not None
     assert failed.reason == event
 
 
 def test_healing_adds_nobody() -> None:
     """Nodes that meet at new addresses, or a replica that finds a master again, are no new ones."""
-    moved = look(whole())
+    moved = snapshot(whole())
     meet = moves.Meet(pairs=((HERE, Address("10.0.0.2", 6379)),), why="new addresses")
     assert of_move(meet, moved) == []
     again = moves.Attach(pairs=((replace(HERE, id=id_of(3)), id_of(0)),), why="follows nobody who serves")
@@ -162,7 +162,7 @@ def test_healing_adds_nobody() -> None:
 
 def test_masters_that_join_are_told_of_once() -> None:
     meet, _ = STEPS["AddMaster"]
-    assert of_move(meet, look(NEWCOMERS)) == [], "everybody has heard of them by now"
+    assert of_move(meet, snapshot(NEWCOMERS)) == [], "everybody has heard of them by now"
 
 
 def test_a_cluster_begins_and_a_lost_statefulset_is_made_again() -> None:
@@ -181,7 +181,7 @@ def test_a_deletion_says_what_becomes_of_the_data(go: bool) -> None:
 # --- what phases tell --------------------------------------------------------------------------------------
 
 
-def reasons(*history: tuple[Look, Verdict], phase: str = "Running") -> list[str]:
+def reasons(*history: tuple[Snapshot, Verdict], phase: str = "Running") -> list[str]:
     """The Events of one look after the other, from a cluster in this phase."""
     status, said = RedisClusterStatus(phase=phase, formed_cluster_before=phase != "Creating"), []
     for seen, verdict in history:
@@ -191,14 +191,17 @@ def reasons(*history: tuple[Look, Verdict], phase: str = "Running") -> list[str]
     return said
 
 
-MORE = look(whole(), nodes=8)
-REST = look(whole())
-GROW: tuple[Look, Verdict] = (MORE, moves.Resize(replicas=8, why="8 nodes are declared, 6 there"))
-AWAY = look(change(whole(), 5, silent=True))
+MORE = snapshot(whole(), nodes=8)
+REST = snapshot(whole())
+GROW: tuple[Snapshot, Verdict] = (MORE, moves.Resize(replicas=8, why="8 nodes are declared, 6 there"))
+AWAY = snapshot(change(whole(), 5, silent=True))
 WAITS = Wait(reason="PodsStarting", message="5 of 6 nodes answer")
-RENEW: tuple[Look, Verdict] = (look(whole(), stale_template=True), moves.WriteTemplate(why="new image"))
-BACK: tuple[Look, Verdict] = (AWAY, moves.RestoreTemplate(revision="old", why="demo-5 did not come up"))
-UNFORMED = look(empty(6), formed=False)
+RENEW: tuple[Snapshot, Verdict] = (
+    snapshot(whole(), stale_template=True),
+    moves.WriteTemplate(why="new image"),
+)
+BACK: tuple[Snapshot, Verdict] = (AWAY, moves.RestoreTemplate(revision="old", why="demo-5 did not come up"))
+UNFORMED = snapshot(empty(6), formed=False)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +232,7 @@ UNFORMED = look(empty(6), formed=False)
     ],
 )
 def test_phases_tell_what_begins_ends_and_fails(
-    phase: str, history: list[tuple[Look, Verdict]], wanted: list[str]
+    phase: str, history: list[tuple[Snapshot, Verdict]], wanted: list[str]
 ) -> None:
     assert reasons(*history, phase=phase) == wanted
 

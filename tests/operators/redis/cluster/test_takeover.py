@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.operators.redis.cluster.builders import NOW, change, look, whole
+from tests.operators.redis.cluster.builders import NOW, change, snapshot, whole
 from tests.operators.redis.cluster.harmonycloud import objects
 
 from mooring.actor.drift import APPLIED
@@ -18,8 +18,9 @@ from mooring.kube.objects.apps import StatefulSet
 from mooring.kube.objects.core import ConfigMap, Endpoints
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.local.api.server import ApiServer
-from mooring.operators.redis.cluster.look import Look
-from mooring.operators.redis.cluster.predecessor import (
+from mooring.operators.redis.cluster.snapshot import Snapshot
+from mooring.operators.redis.cluster.specs import Found, Specs
+from mooring.operators.redis.cluster.takeover import (
     LEADER,
     LOCKS,
     leader,
@@ -27,7 +28,6 @@ from mooring.operators.redis.cluster.predecessor import (
     pods_selector,
     refusal,
 )
-from mooring.operators.redis.cluster.specs import Found, Specs
 from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterSpec
 
 CLAIM = {"metadata": {"name": "redis-data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
@@ -51,7 +51,7 @@ def live(*, shared: bool = False) -> StatefulSet:
     return decode(body, StatefulSet)
 
 
-def said(seen: Look, declared: RedisCluster | None = None, found: StatefulSet | None = None) -> str:
+def said(seen: Snapshot, declared: RedisCluster | None = None, found: StatefulSet | None = None) -> str:
     """Why it is not taken over."""
     declared, found = declared or cluster(), found or live()
     spec = declared.spec or RedisClusterSpec()
@@ -59,7 +59,7 @@ def said(seen: Look, declared: RedisCluster | None = None, found: StatefulSet | 
 
 
 def test_a_cluster_that_serves_whole_is_taken_over() -> None:
-    assert said(look(whole(), formed=False)) == ""
+    assert said(snapshot(whole(), formed=False)) == ""
 
 
 def test_it_is_another_ones_until_our_mark_is_on_it() -> None:
@@ -77,16 +77,19 @@ def test_it_is_another_ones_until_our_mark_is_on_it() -> None:
 @pytest.mark.parametrize(
     ("seen", "words"),
     [
-        (look(whole(), pods=8), ["spec.replicas", "give 8"]),
-        (look(whole(), revision="new"), []),
-        (look(change(whole(), 4, pod=(("revision", "old"),)), revision="new"), ["demo-4", "let that end"]),
-        (look(change(whole(), 4, gone=True), pods=6), ["5 of its 6 pods"]),
-        (look(change(whole(), 4, silent=True)), ["demo-4", "requirepass"]),
-        (look(change(whole(), 0, slots=0)), ["slots are without a live owner"]),
-        (look(whole(), alone=[5]), ["does not know demo-5"]),
+        (snapshot(whole(), pods=8), ["spec.replicas", "give 8"]),
+        (snapshot(whole(), revision="new"), []),
+        (
+            snapshot(change(whole(), 4, pod=(("revision", "old"),)), revision="new"),
+            ["demo-4", "let that end"],
+        ),
+        (snapshot(change(whole(), 4, gone=True), pods=6), ["5 of its 6 pods"]),
+        (snapshot(change(whole(), 4, silent=True)), ["demo-4", "requirepass"]),
+        (snapshot(change(whole(), 0, slots=0)), ["slots are without a live owner"]),
+        (snapshot(whole(), alone=[5]), ["does not know demo-5"]),
     ],
 )
-def test_what_is_in_the_way_is_named(seen: Look, words: list[str]) -> None:
+def test_what_is_in_the_way_is_named(seen: Snapshot, words: list[str]) -> None:
     why = said(seen)
     assert bool(why) == bool(words)
     for word in words:
@@ -120,7 +123,7 @@ async def test_its_operator_is_known_by_a_lock_that_is_renewed(
 
 
 def test_data_that_new_pods_would_not_find_is_no_small_thing() -> None:
-    seen, found = look(whole()), live(shared=True)
+    seen, found = snapshot(whole()), live(shared=True)
     elsewhere = cluster(volumeClaimTemplates=None)
     assert "persistentVolumeClaimName" in said(seen, elsewhere, found)
     shared = {"type": "nfs", "persistentVolumeClaimName": "shared"}

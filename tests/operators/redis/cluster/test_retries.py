@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.operators.redis.cluster.builders import NOW, look, whole
-from tests.operators.redis.cluster.test_report import MOVE, moving
+from tests.operators.redis.cluster.builders import NOW, snapshot, whole
+from tests.operators.redis.cluster.test_status import MOVE, moving
 
 from mooring.kube.object import Key
-from mooring.operators.redis.cluster.movable import immovable
+from mooring.operators.redis.cluster.migration import immovable
 from mooring.operators.redis.cluster.moves import InSync, Verdict, Wait
-from mooring.operators.redis.cluster.tries import Tries, failed, got_through, said_of
+from mooring.operators.redis.cluster.retries import Tries, failed, got_through, said_of
 from mooring.operators.redis.cluster.types import RedisClusterStatus
 from mooring.runtime import secrets
 from mooring.testing.clock import VirtualClock
@@ -58,7 +58,7 @@ def waited(verdict: Verdict) -> float:
 
 async def test_tries_are_further_and_further_apart_and_begin_anew_after_success() -> None:
     clock = VirtualClock()
-    tries, seen = Tries(clock), look(whole(), plan=moving(minutes=0))
+    tries, seen = Tries(clock), snapshot(whole(), plan=moving(minutes=0))
     gaps = []
     for _ in range(8):
         tries.failed(KEY)
@@ -72,7 +72,7 @@ async def test_tries_are_further_and_further_apart_and_begin_anew_after_success(
 
 
 def test_a_wait_for_the_next_try_says_what_failed_and_holds_up_nothing_else() -> None:
-    tries, seen = Tries(VirtualClock()), look(whole(), plan=moving(minutes=0, kind="Reshard"))
+    tries, seen = Tries(VirtualClock()), snapshot(whole(), plan=moving(minutes=0, kind="Reshard"))
     tries.failed(KEY)
     wait = tries.spaced(KEY, MOVE, seen)
     assert isinstance(wait, Wait)
@@ -100,7 +100,7 @@ def test_servers_that_move_no_keys_with_a_password_are_asked_for_no_other_master
     version: str, password: str, nodes: int, refused: bool
 ) -> None:
     members = [replace(one, server=(("version", version),)) for one in whole()]
-    why = immovable(look(members).seen, nodes=nodes, password=password)
+    why = immovable(snapshot(members).seen, nodes=nodes, password=password)
     assert bool(why) is refused
     if refused:
         assert f"Redis {version}" in why

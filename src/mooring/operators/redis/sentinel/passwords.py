@@ -8,7 +8,6 @@ made everywhere at once.
 
 from __future__ import annotations
 
-from mooring.operators.redis.sentinel.look import Look
 from mooring.operators.redis.sentinel.moves import (
     AddPassword,
     PasswordChange,
@@ -24,6 +23,7 @@ from mooring.operators.redis.sentinel.moves import (
     data_target,
     sentinel_target,
 )
+from mooring.operators.redis.sentinel.snapshot import Snapshot
 from mooring.operators.redis.sentinel.topology import Member, Server
 
 __all__ = ["begin", "keep", "two_valid"]
@@ -32,20 +32,20 @@ ANNOUNCE = 3.0
 """Seconds between the announcement of a switch and the switch."""
 
 
-def keep(look: Look, member: Member, server: Server) -> Verdict | None:
+def keep(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """Every server takes and presents what it should at this point; a change under way is carried on."""
-    state, change = look.observed.password, look.recorded.password
+    state, change = snapshot.observed.password, snapshot.recorded.password
     if state.staged:
-        return _both(look) if _can_overlap(look) else _switch(look)
+        return _both(snapshot) if _can_overlap(snapshot) else _switch(snapshot)
     if change is not None and change.phase == "Announced":
         return Record(password=PasswordChange(), why="every server takes the new password and no other")
-    if two_valid(look) > 0:
-        return _lacking(look, "password", "previous") or _presenting(look, "password")
+    if two_valid(snapshot) > 0:
+        return _lacking(snapshot, "password", "previous") or _presenting(snapshot, "password")
     if change is not None:
         return Record(password=PasswordChange(), why="the time of two passwords is over")
     astray = [
         one
-        for one, it in look.answering
+        for one, it in snapshot.answering
         if it.auth is not None
         and ("password" not in it.auth.accepts & it.auth.presents or "previous" in it.auth.accepts)
     ]
@@ -54,50 +54,54 @@ def keep(look: Look, member: Member, server: Server) -> Verdict | None:
     names = ", ".join(one.name for one in astray)
     return SetPassword(
         targets=tuple(data_target(one) for one in astray),
-        sentinels=_sentinels(look),
+        sentinels=_sentinels(snapshot),
         why=f"{names} must take the password in force and no other",
     )
 
 
-def begin(look: Look, member: Member, server: Server) -> Verdict | None:
+def begin(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """A declared password that is not in force is first written down."""
-    state = look.observed.password
-    if not state.differs or state.staged or look.recorded.password is not None:
+    state = snapshot.observed.password
+    if not state.differs or state.staged or snapshot.recorded.password is not None:
         return None
     return StagePassword(why="another password is declared")
 
 
-def two_valid(look: Look) -> float:
+def two_valid(snapshot: Snapshot) -> float:
     """Seconds for which two passwords are still valid; 0 when one is."""
-    change = look.recorded.password
+    change = snapshot.recorded.password
     if change is None or change.phase != "BothValid":
         return 0.0
-    return max(0.0, look.observed.password.grace - look.seconds_since(change.since))
+    return max(0.0, snapshot.observed.password.grace - snapshot.seconds_since(change.since))
 
 
-def _can_overlap(look: Look) -> bool:
+def _can_overlap(snapshot: Snapshot) -> bool:
     """Two passwords, neither of them none, on servers that all take two."""
-    return not look.observed.password.open and all(it.auth is None or it.auth.two for _, it in look.answering)
+    return not snapshot.observed.password.open and all(
+        it.auth is None or it.auth.two for _, it in snapshot.answering
+    )
 
 
-def _both(look: Look) -> Verdict:
+def _both(snapshot: Snapshot) -> Verdict:
     """All take both; then all present the new one; then it is recorded, told to the sentinels and published."""
-    if verdict := _lacking(look, "password", "next") or _presenting(look, "next"):
+    if verdict := _lacking(snapshot, "password", "next") or _presenting(snapshot, "next"):
         return verdict
-    change = look.recorded.password
+    change = snapshot.recorded.password
     if change is None or change.phase != "BothValid":
-        began = PasswordChange(phase="BothValid", since=look.now)
+        began = PasswordChange(phase="BothValid", since=snapshot.now)
         return Record(password=began, why="every server takes both passwords")
-    return PublishPassword(sentinels=_sentinels(look), why="every server takes and presents the new password")
+    return PublishPassword(
+        sentinels=_sentinels(snapshot), why="every server takes and presents the new password"
+    )
 
 
-def _switch(look: Look) -> Verdict:
+def _switch(snapshot: Snapshot) -> Verdict:
     """Announced, then made on all servers at once."""
-    change = look.recorded.password
+    change = snapshot.recorded.password
     if change is None or change.phase != "Announced":
-        began = PasswordChange(phase="Announced", since=look.now)
+        began = PasswordChange(phase="Announced", since=snapshot.now)
         return Record(password=began, why="the password is switched in a moment")
-    waited = look.seconds_since(change.since)
+    waited = snapshot.seconds_since(change.since)
     if waited < ANNOUNCE:
         return Wait(
             reason="PasswordSwitch",
@@ -107,21 +111,21 @@ def _switch(look: Look) -> Verdict:
         )
     old = [
         one
-        for one, it in look.answering
+        for one, it in snapshot.answering
         if it.auth is not None and not ("next" in it.auth.accepts and "next" in it.auth.presents)
     ]
     if old:
         return SwitchPassword(
             targets=tuple(data_target(one) for one in old),
-            sentinels=_sentinels(look),
+            sentinels=_sentinels(snapshot),
             why=f"{', '.join(one.name for one in old)} take the new password from now on",
         )
-    return PublishPassword(sentinels=_sentinels(look), why="every server takes the new password")
+    return PublishPassword(sentinels=_sentinels(snapshot), why="every server takes the new password")
 
 
-def _lacking(look: Look, *labels: str) -> AddPassword | None:
+def _lacking(snapshot: Snapshot, *labels: str) -> AddPassword | None:
     wanted = frozenset(labels)
-    lacking = [one for one, it in look.answering if it.auth is not None and not wanted <= it.auth.accepts]
+    lacking = [one for one, it in snapshot.answering if it.auth is not None and not wanted <= it.auth.accepts]
     if not lacking:
         return None
     names = ", ".join(one.name for one in lacking)
@@ -132,8 +136,8 @@ def _lacking(look: Look, *labels: str) -> AddPassword | None:
     )
 
 
-def _presenting(look: Look, label: str) -> PresentPassword | None:
-    old = [one for one, it in look.answering if it.auth is not None and label not in it.auth.presents]
+def _presenting(snapshot: Snapshot, label: str) -> PresentPassword | None:
+    old = [one for one, it in snapshot.answering if it.auth is not None and label not in it.auth.presents]
     if not old:
         return None
     names = ", ".join(one.name for one in old)
@@ -144,7 +148,9 @@ def _presenting(look: Look, label: str) -> PresentPassword | None:
     )
 
 
-def _sentinels(look: Look) -> tuple[Target, ...]:
+def _sentinels(snapshot: Snapshot) -> tuple[Target, ...]:
     """Those to be told; one that does not take the cluster's key can be told nothing, and is recreated afterwards."""
-    known = [one for one in look.watchers if one.sentinel and one.sentinel.master and not one.sentinel.locked]
+    known = [
+        one for one in snapshot.watchers if one.sentinel and one.sentinel.master and not one.sentinel.locked
+    ]
     return tuple(map(sentinel_target, known))

@@ -11,9 +11,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from mooring.kube.object import Key
-from mooring.operators.redis.cluster.look import Look
 from mooring.operators.redis.cluster.moves import Move, MoveSlots, Verdict, Wait
-from mooring.operators.redis.cluster.report import slots_failed
+from mooring.operators.redis.cluster.snapshot import Snapshot
+from mooring.operators.redis.cluster.status import slots_failed
 from mooring.operators.redis.cluster.types import RedisClusterStatus
 from mooring.runtime import redact
 from mooring.runtime.backoff import KeyedBackoff
@@ -77,10 +77,10 @@ class Tries:
         """A try failed."""
         self._next[key] = self._clock.monotonic() + self._backoff.next(key)
 
-    def spaced(self, key: Key, verdict: Verdict, look: Look) -> Verdict:
+    def spaced(self, key: Key, verdict: Verdict, snapshot: Snapshot) -> Verdict:
         """The verdict, or to wait where it is another try and its time has not come."""
         left = self._next.get(key, 0.0) - self._clock.monotonic()
-        plan = look.recorded.plan
+        plan = snapshot.recorded.plan
         if left <= 0 or plan is None or not isinstance(verdict, MoveSlots):
             return verdict
         return Wait(reason=slots_failed(plan), message=plan.failure or verdict.why, after=left)

@@ -6,15 +6,15 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.operators.redis.cluster.builders import NOW, Member, change, id_of, look, whole
+from tests.operators.redis.cluster.builders import NOW, Member, change, id_of, snapshot, whole
 
 from mooring.cache import rfc3339
 from mooring.kube.objects.meta import Condition
-from mooring.operators.redis.cluster.gather import Blocked
+from mooring.operators.redis.cluster.inputs import Blocked
 from mooring.operators.redis.cluster.moves import InSync, MoveSlots, Settle, Target, Verdict, Wait
 from mooring.operators.redis.cluster.names import Names
-from mooring.operators.redis.cluster.report import described, phase_of, progress
 from mooring.operators.redis.cluster.slots import Transfer, shares, span
+from mooring.operators.redis.cluster.status import described, phase_of, progress
 from mooring.operators.redis.cluster.types import RedisClusterStatus, SlotPlan, SlotRange
 from mooring.operators.redis.dial import Address
 
@@ -28,7 +28,7 @@ def after(
     since = rfc3339(NOW - timedelta(minutes=minutes))
     progressing = Condition(type="Progressing", status="True", last_transition_time=since)
     members = change(whole(), 5, silent=True)
-    seen = look(members, formed=formed, plan=plan)
+    seen = snapshot(members, formed=formed, plan=plan)
     before = RedisClusterStatus(phase="Running" if formed else "Creating", standard_conditions=[progressing])
     return phase_of(before, seen, verdict, None)
 
@@ -55,7 +55,7 @@ def test_a_move_of_slots_may_take_as_long_as_it_takes(minutes: float) -> None:
 
 
 def test_a_step_that_does_not_get_through_is_the_reason_as_long_as_nobody_else_is_needed() -> None:
-    seen = look(whole())
+    seen = snapshot(whole())
     running = RedisClusterStatus(phase="Running")
     step = Settle(slots=1, owner=MOVE.source, masters=(), why="slot 0 was left half-way")
     said = "slot 0 was left half-way: does not get through"
@@ -75,7 +75,7 @@ def test_a_step_that_does_not_get_through_is_the_reason_as_long_as_nobody_else_i
 def test_a_pod_that_is_not_there_has_a_condition_that_says_since_when() -> None:
     def seen(seconds: int, before: RedisClusterStatus, *gone: int) -> RedisClusterStatus:
         members = [replace(one, gone=one.ordinal in gone) for one in whole()]
-        later = replace(look(members, pods=6), now=NOW + timedelta(seconds=seconds))
+        later = replace(snapshot(members, pods=6), now=NOW + timedelta(seconds=seconds))
         return described(before, later, names=Names("demo"), namespace="default", hosts={})
 
     def told(status: RedisClusterStatus, pod: int) -> tuple[str | None, str | None, str | None]:
@@ -132,7 +132,7 @@ def growing(*, owned: int) -> list[Member]:
 def said_of(
     plan: SlotPlan, *, before: str = "Upgrading", blocked: Blocked | None = None
 ) -> RedisClusterStatus:
-    seen = look(growing(owned=0), nodes=8, plan=plan)
+    seen = snapshot(growing(owned=0), nodes=8, plan=plan)
     return phase_of(RedisClusterStatus(phase=before, slot_plan=plan), seen, MOVE, blocked)
 
 
@@ -153,13 +153,13 @@ def test_slots_that_do_not_get_through_are_said_at_once_and_failed_after_the_tim
     late = said_of(moving(minutes=21, kind=kind))
     assert (late.phase, late.reason_type) == ("Failed", reason)
     assert (late.reason or "").startswith("slot 7: OOM; for 20 minutes no slot was finished")
-    assert late == phase_of(late, look(growing(owned=0), nodes=8, plan=late.slot_plan), MOVE, None)
+    assert late == phase_of(late, snapshot(growing(owned=0), nodes=8, plan=late.slot_plan), MOVE, None)
 
 
 def test_what_failed_is_forgotten_with_the_next_try_that_gets_through() -> None:
     late = said_of(moving(minutes=21))
     again = moving()
-    mended = phase_of(late, look(growing(owned=1), nodes=8, plan=again), MOVE, None)
+    mended = phase_of(late, snapshot(growing(owned=1), nodes=8, plan=again), MOVE, None)
     assert (mended.phase, mended.reason, mended.reason_type) == ("Upgrading", None, None)
 
 
@@ -175,7 +175,7 @@ def test_how_far_it_is_is_written_every_five_seconds_at_most() -> None:
     plan, written, last = moving(), [], None
     for second in range(31):  # three slots are finished in every second
         now = NOW + timedelta(seconds=second)
-        seen = replace(look(growing(owned=3 * second), nodes=8, plan=plan), now=now)
+        seen = replace(snapshot(growing(owned=3 * second), nodes=8, plan=plan), now=now)
         after = progress(plan, seen, last=last)
         if after is not plan:
             plan, last = after, now
@@ -184,7 +184,7 @@ def test_how_far_it_is_is_written_every_five_seconds_at_most() -> None:
 
 
 def test_a_slot_that_was_finished_begins_the_time_of_failing_anew() -> None:
-    seen = look(growing(owned=10), nodes=8)
+    seen = snapshot(growing(owned=10), nodes=8)
     assert progress(moving(moved=9, minutes=15), seen, last=None).failing == NOW
     assert progress(moving(moved=10, minutes=15), seen, last=None).failing == NOW - timedelta(minutes=15)
     assert progress(moving(moved=9), seen, last=None).failing is None
@@ -200,10 +200,10 @@ def test_a_slot_that_was_finished_begins_the_time_of_failing_anew() -> None:
 def test_what_was_moved_is_counted_where_the_target_failed_over(dead: bool) -> None:
     members = change(growing(owned=10), 6, slots=0, master=7, silent=dead)
     members = change(members, 7, master=None, slots=span(0, 9))
-    seen = look(members, nodes=8, plan=moving(moved=5))
+    seen = snapshot(members, nodes=8, plan=moving(moved=5))
     assert progress(moving(moved=5), seen, last=None).moved == 10
 
 
 def test_what_was_moved_stays_counted_while_nobody_has_taken_over_yet() -> None:
     members = change(growing(owned=10), 6, silent=True)
-    assert progress(moving(moved=5), look(members, nodes=8), last=None).moved == 10
+    assert progress(moving(moved=5), snapshot(members, nodes=8), last=None).moved == 10

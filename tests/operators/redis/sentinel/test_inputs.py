@@ -12,7 +12,7 @@ from mooring.actor import Wait
 from mooring.kube.object import Object
 from mooring.kube.objects import core
 from mooring.kube.objects.meta import ObjectMeta
-from mooring.operators.redis.sentinel.gather import Gathering, Inputs
+from mooring.operators.redis.sentinel.inputs import Gathering, Inputs
 from mooring.operators.redis.sentinel.lineage import Lineage, Standing
 from mooring.operators.redis.sentinel.types import (
     RedisCluster,
