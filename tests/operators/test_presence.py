@@ -16,7 +16,7 @@ from mooring.kube.objects.meta import ObjectMeta
 from mooring.local.api.server import ApiServer
 from mooring.operators.host import Operate, apply_crds, operate
 from mooring.operators.registry import OPERATORS
-from mooring.operators.scope import yields
+from mooring.operators.workload.scope import yields
 
 
 @asynccontextmanager

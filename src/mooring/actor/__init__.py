@@ -13,7 +13,9 @@ from mooring.actor.dependencies import Dependency, not_ready
 from mooring.actor.drift import APPLIED, differs, digest
 from mooring.actor.guard import Effect, ObserveWrote, OnEffect, ReadOnlyWhileObserving
 from mooring.actor.outcome import Act, InSync, Outcome, Terminal, Wait
+from mooring.actor.planned import Note, Planned, Report, StepFailed
 from mooring.actor.repeats import STEP_REPEATS
+from mooring.actor.verdict import Move, Verdict
 
 __all__ = [
     "APPLIED",
@@ -28,12 +30,18 @@ __all__ = [
     "Effect",
     "Foreign",
     "InSync",
+    "Move",
+    "Note",
     "ObserveWrote",
     "OnEffect",
     "Outcome",
+    "Planned",
     "ReadOnlyWhileObserving",
     "Related",
+    "Report",
+    "StepFailed",
     "Terminal",
+    "Verdict",
     "Wait",
     "differs",
     "digest",

@@ -35,14 +35,14 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing to do until something outside changes; looked at again after ``after`` seconds at the latest.
+    """Nothing to do until something outside changes; observed again after ``after`` seconds at the latest.
 
-    ``stalled`` says that waiting alone will not help: somebody has to do what ``message`` says.
+    ``stalled`` means that waiting alone does not help: a person has to do what ``message`` says.
     """
 
     reason: str
     message: str
-    after: float = 30.0
+    after: float = 1.0
     stalled: bool = False
 
 

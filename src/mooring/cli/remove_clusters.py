@@ -9,8 +9,8 @@ from pathlib import Path
 
 from mooring.kube import Client, Config, HttpTransport
 from mooring.operators.registry import choose
-from mooring.operators.scope import SCOPES
 from mooring.operators.workload.removal import REMOVABLE, remove_clusters
+from mooring.operators.workload.scope import SCOPES
 
 __all__ = ["add_parser"]
 

@@ -17,7 +17,7 @@ from mooring.cli.legacy import add_legacy_options, apply_legacy_options, seconds
 from mooring.kube import Client, Config, Forbidden, HttpTransport
 from mooring.operators.host import Operate, Webhooks, apply_crds, operate
 from mooring.operators.registry import Operator, choose
-from mooring.operators.scope import SCOPES
+from mooring.operators.workload.scope import SCOPES
 from mooring.runtime import configure_logging
 
 __all__ = ["add_operator_options", "add_parser", "chosen", "until_signalled"]

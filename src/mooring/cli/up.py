@@ -37,7 +37,7 @@ from mooring.local.node.netlink import Netlink
 from mooring.local.node.node import Settings
 from mooring.local.plane import Plane, PlaneOptions, listen
 from mooring.operators.host import Operate, Webhooks, apply_crds, operate
-from mooring.operators.scope import lease_name
+from mooring.operators.workload.scope import lease_name
 from mooring.runtime import configure_logging
 
 __all__ = ["Up", "add_parser", "enter_namespaces", "inherited", "node_names", "serve", "twin"]

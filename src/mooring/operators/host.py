@@ -16,7 +16,7 @@ from mooring.kube.objects.core import Namespace
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.operators.presence import Presence
 from mooring.operators.registry import Operator
-from mooring.operators.scope import lease_name
+from mooring.operators.workload.scope import lease_name
 from mooring.runtime import Election, Health, LeaseLost, Manager, Metrics, ProbeServer
 from mooring.runtime.crd_install import install_crds, unserved
 from mooring.runtime.webhooks import Webhook, WebhookServer

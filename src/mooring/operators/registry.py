@@ -23,7 +23,7 @@ class Operator:
     """One operator: the kinds it serves, and how it is put onto a manager.
 
     ``register(manager, scope=..., namespaces=..., workers=...)`` adds its controllers; see
-    :mod:`mooring.operators.scope` for what a scope means. ``webhooks(client, clock=..., scope=...,
+    :mod:`mooring.operators.workload.scope` for what a scope means. ``webhooks(client, clock=..., scope=...,
     namespaces=...)`` gives its admission webhooks for that scope.
     """
 

@@ -22,7 +22,7 @@ import mooring
 from mooring.kube import Client, NotFound
 from mooring.kube.objects.coordination import Lease
 from mooring.operators.registry import choose
-from mooring.operators.scope import lease_name
+from mooring.operators.workload.scope import lease_name
 from mooring.testing.bed import Bed, KubernetesBed
 
 __all__ = ["OperatorProcess", "operator_process", "served"]

@@ -11,9 +11,10 @@ import pytest
 
 from mooring.operators.redis.cluster import passwords
 from mooring.operators.redis.dial import Address, Dial, DialError
-from mooring.operators.redis.passwords import Auth, Kept
+from mooring.operators.redis.passwords import Auth
 from mooring.operators.redis.sentinel.moves import SetPassword, Target
 from mooring.operators.redis.sentinel.steps import Steps
+from mooring.operators.workload.credentials import Kept
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(60)]
 

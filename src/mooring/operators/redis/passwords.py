@@ -10,18 +10,17 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from dataclasses import dataclass
+from typing import Any, Final
 
 from mooring.operators.redis.dial import Link, Refused
 from mooring.operators.redis.info import pairs
+from mooring.operators.workload.credentials import Kept
 
 __all__ = [
     "ASKED",
     "SENTINEL_USER",
     "Auth",
-    "Kept",
-    "PasswordState",
     "auth_of",
     "quoted",
     "take_only",
@@ -29,7 +28,6 @@ __all__ = [
     "unusable",
 ]
 
-Label = Literal["password", "next", "previous"]
 ASKED: Final = (
     ("CONFIG", "GET", "requirepass"),
     ("CONFIG", "GET", "masterauth"),
@@ -40,54 +38,6 @@ SENTINEL_USER: Final = "mooring"
 """The user of the sentinels that may change what they watch; the default user, for clients, may only ask."""
 LONGEST = 511
 """Bytes; Redis takes no more."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Kept:
-    """The passwords in the fixed Secret; an empty one means that everybody is let in."""
-
-    password: str = field(default="", repr=False)
-    next: str | None = field(default=None, repr=False)
-    previous: str | None = field(default=None, repr=False)
-    sentinel: str = field(default="", repr=False)
-    """What the operator and the sentinels show each other (`SENTINEL_USER`); clients need none."""
-
-    def named(self) -> dict[Label, str]:
-        """The texts by name."""
-        pairs: tuple[tuple[Label, str | None], ...] = (
-            *(("password", self.password), ("next", self.next)),
-            ("previous", self.previous),
-        )
-        return {label: text for label, text in pairs if text is not None}
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """What to try on a server, in this order."""
-        return tuple(dict.fromkeys(text for text in self.named().values() if text))
-
-    def staged(self, declared: str) -> Kept:
-        """With the next one beside the one in force."""
-        return replace(self, next=declared)
-
-    def published(self) -> Kept:
-        """With the next one in force."""
-        if self.next is None:
-            return self
-        return replace(self, password=self.next, next=None, previous=self.password)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PasswordState:
-    """What decisions need of it."""
-
-    staged: bool = False
-    """The next one is in the Secret."""
-    differs: bool = False
-    """Another one is declared than is or will be in force."""
-    open: bool = False
-    """One of the two that are being exchanged is none."""
-    grace: float = 60.0
-    """Seconds both are valid after the new one was published."""
 
 
 @dataclass(frozen=True, kw_only=True)

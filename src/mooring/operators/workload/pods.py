@@ -8,25 +8,19 @@ from datetime import datetime
 from typing import Final
 
 from mooring.kube.objects import core
+from mooring.operators.workload.claims import is_older
+from mooring.operators.workload.trouble import sidecar_trouble, trouble_of
 
 __all__ = [
-    "EXPORTER",
     "ROLE",
-    "SIDECAR",
     "Pod",
-    "claim_name",
-    "is_older",
     "main_container",
     "pod_of",
     "pods_of",
 ]
 
-EXPORTER: Final = "redis-exporter"
 ROLE: Final = "mooring.dev/role"
 """Label of a data pod: ``master`` or ``replica``."""
-SIDECAR: Final = "sidecar"
-"""Key of the remedy for the image beside the server."""
-_STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,9 +97,9 @@ def pod_of(
     last = (container.last_state if container else None) or core.ContainerState()
     ended = state.terminated or last.terminated
     claim = claims.get(_claim_of(pod))
-    trouble, message = _trouble(status, state, remedies)
+    trouble, message = trouble_of(status, state, remedies)
     if not trouble:
-        trouble, message = _sidecar_trouble(status, main or component, remedies)
+        trouble, message = sidecar_trouble(status, main or component, remedies)
     return Pod(
         name=name,
         ordinal=_ordinal(name),
@@ -136,17 +130,6 @@ def main_container(pod: core.PodSpec, component: str) -> core.Container:
     return named or next(iter(containers), core.Container(name=component))
 
 
-def is_older(claim: core.PersistentVolumeClaim, born: datetime | None) -> bool:
-    """The claim was there before the cluster was declared: it may hold data."""
-    made = _time(claim.metadata.creation_timestamp)
-    return born is not None and made is not None and made < born
-
-
-def claim_name(volume: str, pod: str) -> str:
-    """How a StatefulSet names the claim of a pod."""
-    return f"{volume}-{pod}"
-
-
 def _claim_of(pod: core.Pod) -> str:
     for volume in (pod.spec.volumes if pod.spec else None) or ():
         if volume.persistent_volume_claim is not None:
@@ -161,49 +144,3 @@ def _ordinal(name: str) -> int:
 
 def _time(text: str | None) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
-
-
-def _trouble(
-    status: core.PodStatus, state: core.ContainerState, remedies: Mapping[str, str]
-) -> tuple[str, str]:
-    """Why the pod is not running: reason, and message with the field to look at."""
-    if status.phase == "Failed":
-        return status.reason or "PodFailed", status.message or "the pod failed; it is made anew once deleted"
-    unscheduled = next(
-        (one for one in status.conditions or () if one.type == "PodScheduled" and one.status == "False"), None
-    )
-    if unscheduled is not None:
-        text = unscheduled.message or ""
-        kind = "UnboundClaim" if "persistentvolumeclaim" in text.lower() else "Unschedulable"
-        return kind, _with_remedy(text, kind, remedies)
-    for init in status.init_container_statuses or ():
-        waiting = init.state.waiting if init.state else None
-        if waiting is not None and waiting.reason and waiting.reason not in _STARTING:
-            return waiting.reason, _with_remedy(waiting.message or "", waiting.reason, remedies)
-    if state.waiting is not None and state.waiting.reason:
-        reason = state.waiting.reason
-        return reason, _with_remedy(state.waiting.message or "", reason, remedies)
-    if state.terminated is not None:
-        code = state.terminated.exit_code
-        return state.terminated.reason or "Terminated", f"the container ended with status {code}"
-    if state.running is None:
-        return "PodPending", "the pod is starting"
-    return "", ""
-
-
-def _sidecar_trouble(status: core.PodStatus, component: str, remedies: Mapping[str, str]) -> tuple[str, str]:
-    """What keeps a container beside the server from running."""
-    for one in status.container_statuses or ():
-        state = one.state or core.ContainerState()
-        if one.name == component or state.running is not None:
-            continue
-        why = (state.waiting.reason if state.waiting else None) or "Terminated"
-        text = (state.waiting.message if state.waiting else None) or ""
-        remedy = remedies.get(SIDECAR, "") if one.name == EXPORTER and why in remedies else ""
-        parts = (text.strip(), remedy)
-        return why, f"container {one.name}: " + ("; ".join(part for part in parts if part) or why)
-    return "", ""
-
-
-def _with_remedy(text: str, reason: str, remedies: Mapping[str, str]) -> str:
-    return "; ".join(part for part in (text.strip(), remedies.get(reason, "")) if part)

@@ -20,9 +20,8 @@ from mooring.kube.objects.core import PersistentVolumeClaim, Pod
 from mooring.operators.redis import cluster, sentinel
 from mooring.operators.redis.cluster.names import MANAGED_SELECTOR as CLUSTER_SELECTOR
 from mooring.operators.redis.sentinel.names import MANAGED_SELECTOR as SENTINEL_SELECTOR
-from mooring.operators.scope import lease_name, managed, yields
 from mooring.operators.workload.claims import owned
-from mooring.operators.workload.scope import SCOPE_ANNOTATION
+from mooring.operators.workload.scope import SCOPE_ANNOTATION, lease_name, managed, yields
 
 __all__ = ["REMOVABLE", "NotRemoved", "Removable", "remove_clusters"]
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Final
 
 from mooring.cache import Informer
 from mooring.kube.object import Key, Object, key_of
 from mooring.kube.objects import coordination
-from mooring.operators.scope import lease_name, managed, yields
+from mooring.kube.objects.coordination import Lease
 from mooring.runtime import Manager
 
-__all__ = ["SCOPE_ANNOTATION", "Scoped"]
+__all__ = ["SCOPES", "SCOPE_ANNOTATION", "Scoped", "lease_name", "managed", "yields"]
 
+SCOPES: Final = ("all", "cluster", "namespaced")
 SCOPE_ANNOTATION: Final = "redis.kun/scope"
 TAKE_UP_PERIOD: Final = 2.0
 """Seconds between two looks whether a namespaced operator is gone."""
@@ -62,3 +64,27 @@ class Scoped:
             if not self._left:
                 self._some_left.clear()
             await self._manager.clock.sleep(TAKE_UP_PERIOD)
+
+
+def lease_name(operator: str, scope: str) -> str:
+    """The Lease of an operator and scope."""
+    return f"mooring-{operator}-{scope}"
+
+
+def managed(obj: Object, *, scope: str, annotation: str, yielded: Callable[[str], bool]) -> bool:
+    """Whether a process of ``scope`` manages ``obj``; ``yielded`` tells of live namespaced operators."""
+    wide = (obj.metadata.annotations or {}).get(annotation) == "cluster-scoped"
+    if scope == "cluster":
+        return wide
+    if scope == "namespaced":
+        return not wide
+    return wide or not yielded(obj.metadata.namespace or "")
+
+
+def yields(lease: Lease | None, now: datetime) -> bool:
+    """Whether a Lease is held and was renewed within its duration."""
+    spec = lease.spec if lease else None
+    if spec is None or not spec.holder_identity or not spec.renew_time:
+        return False
+    renewed = datetime.fromisoformat(spec.renew_time)
+    return now - renewed < timedelta(seconds=spec.lease_duration_seconds or 15)

@@ -7,7 +7,8 @@ import pytest
 from mooring.operators.redis.cluster import passwords
 from mooring.operators.redis.cluster.passwords import Keyed, PasswordMove, next_password
 from mooring.operators.redis.dial import Address
-from mooring.operators.redis.passwords import Auth, Kept
+from mooring.operators.redis.passwords import Auth
+from mooring.operators.workload.credentials import Kept
 
 SETTLED = Kept(password="old")
 STAGED = Kept(password="old", next="new")

@@ -21,7 +21,6 @@ from pathlib import Path
 from time import monotonic
 
 from mooring.operators.redis.dial import Address, Dial, DialError
-from mooring.operators.redis.passwords import Kept
 from mooring.operators.redis.sentinel import scripts
 from mooring.operators.redis.sentinel.moves import (
     DeletePod,
@@ -37,6 +36,7 @@ from mooring.operators.redis.sentinel.plan import next_step
 from mooring.operators.redis.sentinel.snapshot import Observed, Recorded, SetState, Wanted
 from mooring.operators.redis.sentinel.steps import StepFailed, Steps, gate_arguments
 from mooring.operators.redis.sentinel.topology import Server, Topology, read_server, read_topology
+from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.pods import Pod
 
 __all__ = ["Cluster", "Container", "Operator", "cluster"]

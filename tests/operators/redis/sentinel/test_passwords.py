@@ -8,7 +8,7 @@ import pytest
 from tests.operators.redis.sentinel.builders import Scene, ago, healthy
 from tests.operators.redis.sentinel.test_plan import is_a, waits_for
 
-from mooring.operators.redis.passwords import Auth, Kept, PasswordState, auth_of, unusable
+from mooring.operators.redis.passwords import Auth, auth_of, unusable
 from mooring.operators.redis.sentinel.moves import (
     AddPassword,
     InSync,
@@ -22,6 +22,7 @@ from mooring.operators.redis.sentinel.moves import (
     Wait,
 )
 from mooring.operators.redis.sentinel.plan import held_back
+from mooring.operators.workload.credentials import Kept, PasswordState
 
 STAGED = PasswordState(staged=True)
 BOTH = ("password", "next")

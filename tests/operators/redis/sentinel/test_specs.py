@@ -10,7 +10,6 @@ import pytest
 
 from mooring.kube.object import Object, decode, to_dict
 from mooring.kube.objects import apps, core, policy
-from mooring.operators.redis.passwords import Kept
 from mooring.operators.redis.sentinel.names import INPUTS
 from mooring.operators.redis.sentinel.settings import (
     base_conf,
@@ -23,6 +22,7 @@ from mooring.operators.redis.sentinel.settings import (
 )
 from mooring.operators.redis.sentinel.specs import Found, Specs
 from mooring.operators.redis.sentinel.types import RedisCluster, SentinelSettings, spec_of
+from mooring.operators.workload.credentials import Kept
 
 PASSWORD = "open sesame"
 CLAIM = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}

@@ -14,7 +14,7 @@ from mooring.operators.redis.sentinel.moves import Wait
 from mooring.operators.redis.sentinel.plan import held_back
 from mooring.operators.redis.sentinel.unblock import SAYS_SO, UNBLOCKS
 
-PLANNING = ("plan", "changes", "roll", "rekey", "quorum")
+PLANNING = ("plan", "changes", "roll", "passwords", "quorum")
 
 
 def reasons() -> Iterator[str]:

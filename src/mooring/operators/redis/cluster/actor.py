@@ -47,10 +47,12 @@ from mooring.operators.redis.cluster.types import (
 )
 from mooring.operators.redis.cluster.validate import FOREGROUND, unmet, warnings
 from mooring.operators.redis.dial import Dial, DialError
-from mooring.operators.redis.passwords import Kept
 from mooring.operators.workload.adoption import put_template, rolls_itself, stop_rolling
-from mooring.operators.workload.claims import Belongings, keys_of, mounted_config_maps, own_claims, owned
+from mooring.operators.workload.claims import own_claims, owned
+from mooring.operators.workload.credentials import Kept
+from mooring.operators.workload.index import ClusterIndex, keys_of
 from mooring.operators.workload.scope import Scoped
+from mooring.operators.workload.template import mounted_config_maps
 from mooring.operators.workload.unknown_fields import UnknownFields
 from mooring.runtime import Manager, rfc3339
 
@@ -584,8 +586,10 @@ def _cluster_key(obj: Object) -> list[Key]:
     return keys_of(obj, cluster_of)
 
 
-def _belongings(manager: Manager, kind: type[K], namespaces: Sequence[str]) -> Belongings[K]:
-    return Belongings(manager, kind, selector=MANAGED_SELECTOR, cluster_of=cluster_of, namespaces=namespaces)
+def _belongings(manager: Manager, kind: type[K], namespaces: Sequence[str]) -> ClusterIndex[K]:
+    return ClusterIndex(
+        manager, kind, selector=MANAGED_SELECTOR, cluster_of=cluster_of, namespaces=namespaces
+    )
 
 
 def register(

@@ -32,9 +32,10 @@ from mooring.operators.redis.cluster.types import (
 )
 from mooring.operators.redis.cluster.validate import FOREGROUND, invalid_scaling, validate
 from mooring.operators.redis.dial import Dial
-from mooring.operators.redis.passwords import Kept
 from mooring.operators.redis.versions import file_format, image_format
-from mooring.operators.workload.pods import SIDECAR, Pod, main_container, pods_of
+from mooring.operators.workload.credentials import Kept
+from mooring.operators.workload.pods import Pod, main_container, pods_of
+from mooring.operators.workload.trouble import SIDECAR
 from mooring.runtime import secrets
 
 __all__ = ["Around", "Blocked", "Gathering"]

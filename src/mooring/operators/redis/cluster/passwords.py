@@ -16,8 +16,9 @@ from typing import Final
 from mooring.actor.verdict import Move
 from mooring.operators.redis.cluster.topology import Node
 from mooring.operators.redis.dial import Address, Dial, DialError
-from mooring.operators.redis.passwords import ASKED, Auth, Kept, quoted, take_only, told_auth
+from mooring.operators.redis.passwords import ASKED, Auth, quoted, take_only, told_auth
 from mooring.operators.redis.versions import capabilities
+from mooring.operators.workload.credentials import Kept
 
 __all__ = [
     "GRACE",

@@ -34,7 +34,6 @@ from mooring.operators.redis.cluster.types import (
     volumes_of,
 )
 from mooring.operators.redis.parameters import canonical, classify
-from mooring.operators.redis.passwords import Kept
 from mooring.operators.redis.shell import REDIS_LIVE, REDIS_READY
 from mooring.operators.workload.containers import (
     READ_ONLY,
@@ -44,6 +43,7 @@ from mooring.operators.workload.containers import (
     memory_volume,
     probe,
 )
+from mooring.operators.workload.credentials import Kept
 
 __all__ = ["DEFAULTS", "FORCED", "OURS", "Found", "Specs", "template_lines"]
 

@@ -27,7 +27,8 @@ from mooring.operators.redis.cluster.slots import ALL
 from mooring.operators.redis.cluster.snapshot import Snapshot
 from mooring.operators.redis.cluster.specs import Specs
 from mooring.operators.redis.cluster.types import RedisCluster
-from mooring.operators.workload.pods import claim_name, main_container
+from mooring.operators.workload.claims import claim_name
+from mooring.operators.workload.pods import main_container
 
 __all__ = ["bears_labels", "label", "leader", "made_by_another", "pods_selector", "refusal", "select_ours"]
 

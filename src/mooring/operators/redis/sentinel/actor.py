@@ -19,7 +19,6 @@ from mooring.kube.object import Key, Object, ObjectMetadata, metadata_of, to_dic
 from mooring.kube.objects import apps, core, policy
 from mooring.kube.patches import MergePatch
 from mooring.operators.redis.dial import Address, Dial, DialError
-from mooring.operators.redis.passwords import Kept
 from mooring.operators.redis.sentinel import moves
 from mooring.operators.redis.sentinel.inputs import Gathering, Inputs
 from mooring.operators.redis.sentinel.listen import Listener
@@ -56,8 +55,11 @@ from mooring.operators.redis.sentinel.types import (
     spec_of,
 )
 from mooring.operators.workload.adoption import put_template, rolls_itself, stop_rolling
-from mooring.operators.workload.claims import Belongings, keys_of, mounted_config_maps, own_claims, owned
+from mooring.operators.workload.claims import own_claims, owned
+from mooring.operators.workload.credentials import Kept
+from mooring.operators.workload.index import ClusterIndex, keys_of
 from mooring.operators.workload.scope import Scoped
+from mooring.operators.workload.template import mounted_config_maps
 from mooring.operators.workload.unknown_fields import UnknownFields
 from mooring.runtime import Manager
 
@@ -459,8 +461,8 @@ class _Cached:
     def __init__(
         self,
         ctx: Context[RedisCluster],
-        pods: Belongings[core.Pod],
-        claims: Belongings[core.PersistentVolumeClaim],
+        pods: ClusterIndex[core.Pod],
+        claims: ClusterIndex[core.PersistentVolumeClaim],
     ) -> None:
         self._ctx, self._pods, self._claims = ctx, pods, claims
 
@@ -511,8 +513,10 @@ def _cluster_key(obj: Object) -> list[Key]:
     return keys_of(obj, cluster_of)
 
 
-def _belongings(manager: Manager, kind: type[K], namespaces: Sequence[str]) -> Belongings[K]:
-    return Belongings(manager, kind, selector=MANAGED_SELECTOR, cluster_of=cluster_of, namespaces=namespaces)
+def _belongings(manager: Manager, kind: type[K], namespaces: Sequence[str]) -> ClusterIndex[K]:
+    return ClusterIndex(
+        manager, kind, selector=MANAGED_SELECTOR, cluster_of=cluster_of, namespaces=namespaces
+    )
 
 
 def _storage_declared(cluster: RedisCluster) -> bool:

@@ -22,7 +22,7 @@ from mooring.kube.objects import apps, core
 from mooring.kube.quantity import parse_quantity
 from mooring.operators.redis.dial import Dial
 from mooring.operators.redis.parameters import SECRET_KEYS, canonical
-from mooring.operators.redis.passwords import Kept, PasswordState, unusable
+from mooring.operators.redis.passwords import unusable
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.names import INPUTS, Component, Names
 from mooring.operators.redis.sentinel.settings import parse_live, wanted_of
@@ -37,7 +37,10 @@ from mooring.operators.redis.sentinel.types import (
     spec_of,
     validate,
 )
-from mooring.operators.workload.pods import SIDECAR, Pod, claim_name, is_older, pods_of
+from mooring.operators.workload.claims import claim_name, is_older
+from mooring.operators.workload.credentials import Kept, PasswordState
+from mooring.operators.workload.pods import Pod, pods_of
+from mooring.operators.workload.trouble import SIDECAR
 from mooring.runtime import secrets
 
 __all__ = ["Around", "Gathering", "Inputs"]
@@ -144,7 +147,7 @@ class Gathering:
             wanted = changed(wanted, roll=False)
         claims = {claim.metadata.name or "": claim for claim in self._around.claims()}
         if redis is None and (why := self._left_behind(Specs(self._cluster, found), claims)):
-            return Wait("StorageChanged", why, stalled=True)
+            return Wait("StorageChanged", why, after=30.0, stalled=True)
         return Inputs(wanted=wanted, found=found, claims=claims, password=state, blocked=blocked)
 
     def _left_behind(self, specs: Specs, claims: Mapping[str, core.PersistentVolumeClaim]) -> str:
@@ -195,10 +198,11 @@ class Gathering:
                 return None, Wait(
                     "PasswordSecretMissing",
                     f"{where}: Secret {reference.name} with a key {key} does not exist; create it",
+                    after=30.0,
                     stalled=True,
                 )
         if why := unusable(text):
-            return None, Wait("PasswordUnusable", f"{where}: {why}; choose another", stalled=True)
+            return None, Wait("PasswordUnusable", f"{where}: {why}; choose another", after=30.0, stalled=True)
         return text, None
 
     def _shutdown(self) -> tuple[str | None, Wait | None]:
@@ -213,6 +217,7 @@ class Gathering:
             "ShutdownConfigMapMissing",
             f"spec.shutdownConfigMap: ConfigMap {name} with a key shutdown.sh does not exist; create it or remove "
             "the field",
+            after=30.0,
             stalled=True,
         )
 

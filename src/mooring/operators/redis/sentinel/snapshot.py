@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from mooring.operators.redis.dial import Address
-from mooring.operators.redis.passwords import PasswordState
 from mooring.operators.redis.sentinel.lineage import Lineage, Standing, descends
 from mooring.operators.redis.sentinel.moves import (
     ConfigResult,
@@ -21,6 +20,7 @@ from mooring.operators.redis.sentinel.moves import (
     sentinel_target,
 )
 from mooring.operators.redis.sentinel.topology import REDIS_PORT, Member, Server, Topology, Watcher
+from mooring.operators.workload.credentials import PasswordState
 
 __all__ = ["Observed", "Recorded", "SetState", "Snapshot", "Wanted"]
 

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from mooring.actor import differs, digest
 from mooring.kube.object import Object, owner_reference
 from mooring.kube.objects import apps, core, meta, policy
-from mooring.operators.redis.passwords import Kept
 from mooring.operators.redis.sentinel import scripts
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.names import INPUTS, ROLE, Component, Names, labels_of, selector_of
@@ -31,6 +30,7 @@ from mooring.operators.redis.sentinel.types import (
     SentinelSettings,
     spec_of,
 )
+from mooring.operators.workload.claims import claim_name
 from mooring.operators.workload.containers import (
     READ_ONLY,
     config_volume,
@@ -39,7 +39,7 @@ from mooring.operators.workload.containers import (
     memory_volume,
     probe,
 )
-from mooring.operators.workload.pods import claim_name
+from mooring.operators.workload.credentials import Kept
 
 __all__ = ["Found", "Specs"]
 

@@ -17,7 +17,7 @@ from typing import Any
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused
 from mooring.operators.redis.info import parse_info
 from mooring.operators.redis.parameters import canonical, same_value
-from mooring.operators.redis.passwords import Kept, quoted, take_only
+from mooring.operators.redis.passwords import quoted, take_only
 from mooring.operators.redis.sentinel.moves import (
     AddPassword,
     ConfigResult,
@@ -41,6 +41,7 @@ from mooring.operators.redis.sentinel.moves import (
 )
 from mooring.operators.redis.sentinel.topology import GATE, MASTER_NAME, Server, read_server, sentinel_user
 from mooring.operators.redis.versions import capabilities
+from mooring.operators.workload.credentials import Kept
 
 __all__ = ["Done", "StepFailed", "Steps", "gate_arguments", "is_database_move"]
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
 from mooring.operators.redis.info import keys_of, pairs, parse_info
-from mooring.operators.redis.passwords import ASKED, SENTINEL_USER, Auth, Kept, told_auth
+from mooring.operators.redis.passwords import ASKED, SENTINEL_USER, Auth, told_auth
+from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.pods import Pod
 
 __all__ = [

@@ -25,8 +25,7 @@ from mooring.operators.redis.sentinel.types import (
     forbidden_keys,
     validate,
 )
-from mooring.operators.scope import lease_name, managed, yields
-from mooring.operators.workload.scope import SCOPE_ANNOTATION
+from mooring.operators.workload.scope import SCOPE_ANNOTATION, lease_name, managed, yields
 from mooring.runtime import unknown_fields
 from mooring.runtime.webhooks import Allow, Refuse, Review, Verdict, Webhook
 

@@ -1,0 +1,10 @@
+"""What every operator of a stateful workload needs: StatefulSets under OnDelete, their pods, claims and templates.
+
+Pure where it can be. An operator brings its database's rules; the rest is here once: `index` finds a cluster's
+objects, `pods` reads what Kubernetes says of them, `trouble` tells what needs a person, `claims` who keeps the data,
+`template` and `rollout` how pods get a new template, `adoption` how another operator's objects are taken over,
+`configuration` which keys change live, `credentials` which passwords are in force, `scope` whose object it is, and
+`removal` how a release takes its clusters along.
+"""
+
+__all__: list[str] = []
