@@ -141,3 +141,31 @@ async def test_a_link_that_a_pod_made_leads_no_mount_out_of_its_volume(tmp_path:
             return str(status["state"]["waiting"]["message"] or "")
 
         assert await until(lambda: "leads out of the volume" in waits())
+
+
+@pytest.mark.parametrize("field", ["volumeMounts", "workingDir", "terminationMessagePath"])
+async def test_a_link_in_a_volume_makes_nothing_on_the_machine_when_a_container_starts(
+    tmp_path: Path, field: str
+) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    path = "/scratch/link/made"
+    mounts = [{"name": "scratch", "mountPath": "/scratch"}]
+    given: dict[str, Any] = {"volumeMounts": mounts, field: path}
+    if field == "volumeMounts":
+        given = {"volumeMounts": [*mounts, {"name": "other", "mountPath": path}]}
+    prepare = {"name": "first", "image": "busybox:1", "volumeMounts": mounts}
+    prepare["command"] = ["ln", "-s", f"/oldroot{target}", "/scratch/link"]
+    async with world(tmp_path / "node") as there:
+        volumes = [{"name": name, "emptyDir": {}} for name in ("scratch", "other")]
+        await there.pod("web", {"command": FOREVER, **given}, initContainers=[prepare], volumes=volumes)
+
+        def refused() -> bool:
+            (status,) = there.status("web")["containerStatuses"]
+            return status["state"].get("waiting", {}).get("reason") in (
+                "CreateContainerConfigError",
+                "RunContainerError",
+            )
+
+        await until(refused)
+    assert os.listdir(target) == []

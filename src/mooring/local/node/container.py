@@ -8,9 +8,10 @@ import secrets
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
 import structlog
 
@@ -51,12 +52,15 @@ from mooring.local.node.rootfs import (
     find_program,
     make_root,
 )
-from mooring.local.node.sandbox import Mount, Privileges, Sandbox, SandboxError, SandboxSpec
+from mooring.local.node.sandbox import Privileges, Sandbox, SandboxError, SandboxSpec
 from mooring.local.node.sources import Missing
+from mooring.local.node.staging import Mount, Stage, StagingError, stage
 from mooring.local.node.stdio import Stdio
 from mooring.local.node.trees import TreeError, inside
 from mooring.local.node.usage import Running
 from mooring.local.node.volumes import PodVolumes, VolumeError
+
+T = TypeVar("T")
 
 __all__ = ["ContainerRunner", "PodView", "privileges"]
 
@@ -389,7 +393,7 @@ class ContainerRunner:
         while True:
             try:
                 return await self._start(image)
-            except (Missing, FieldError, VolumeError, ConfigError) as error:
+            except (Missing, FieldError, VolumeError, ConfigError, StagingError) as error:
                 reason, message = "CreateContainerConfigError", str(error)
             except (SandboxError, NftError, OSError) as error:
                 reason, message = "RunContainerError", str(error)
@@ -417,21 +421,38 @@ class ContainerRunner:
             elif not find_program(loaded.image, command[0], env, working_dir):
                 raise SandboxError(f'exec: "{command[0]}": executable file not found in $PATH')
             context = self.spec.security_context
+            root = await _to_its_end(lambda: loaded.make(self._directory)) if loaded else None
+            if loaded is not None:
+                working_dir = loaded.resolved(working_dir)
+            staged = await _to_its_end(
+                lambda: stage(
+                    files,
+                    place=self._directory / "mounts",
+                    working_dir=working_dir,
+                    namespace=root.mounts if root else None,
+                ),
+                undo=Stage.close,
+            )
             spec = SandboxSpec(
                 command=command,
                 env=env,
-                working_dir=working_dir if loaded is None else loaded.resolved(working_dir),
-                mounts=files,
+                working_dir=working_dir,
+                make_working_dir=staged.working_dir,
+                mounts=staged.mounts,
+                mount_namespace=(root.mounts if root else None) or staged.namespace,
                 symlinks=_programs(image),
                 privileges=rights,
                 read_only_root=bool(context and context.read_only_root_filesystem),
                 namespaces=view.namespaces,
                 terminal=bool(self.spec.tty),
                 locks=view.volumes.locks(self.spec),
-                root=await _to_its_end(loaded.make, self._directory) if loaded else None,
+                root=root,
                 tools=node.tools if loaded else None,
             )
-            running = await self._start_sandbox(spec)
+            try:
+                running = await self._start_sandbox(spec)
+            finally:
+                staged.close()
         except BaseException:
             if loaded is not None:
                 await asyncio.shield(asyncio.to_thread(loaded.remove))
@@ -552,7 +573,7 @@ class ContainerRunner:
         mounts += own
         if loaded is None:
             return mounts
-        return [Mount(each.source, loaded.resolved(each.target), each.read_only) for each in mounts]
+        return [replace(each, target=loaded.resolved(each.target)) for each in mounts]
 
     def _command(self, image: Resolved, env: Mapping[str, str]) -> list[str]:
         command = expand_all(self.spec.command or (), env)
@@ -819,8 +840,8 @@ class ContainerRunner:
 
     def _termination_message(self) -> str:
         with suppress(OSError):
-            data = (self._directory / f"message-{self._runs}").read_bytes()[:_MESSAGE_LIMIT]
-            return data.decode(errors="replace")
+            with (self._directory / f"message-{self._runs}").open("rb") as file:
+                return file.read(_MESSAGE_LIMIT).decode(errors="replace")
         return ""
 
     async def _log_tail(self) -> str:
@@ -841,13 +862,15 @@ class ConfigError(ValueError):
     """The container cannot be made as it is written."""
 
 
-async def _to_its_end(work: Callable[[Path], RootFs], directory: Path) -> RootFs:
-    """Run it in a thread; a cancelled caller goes on only after its end, and may then undo it."""
-    task = asyncio.ensure_future(asyncio.to_thread(work, directory))
+async def _to_its_end(work: Callable[[], T], *, undo: Callable[[T], None] | None = None) -> T:
+    """Run it in a thread; a cancelled caller goes on only after its end, when it is undone or may be."""
+    task = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait([task])
+        if undo is not None and task.exception() is None:
+            undo(task.result())
         raise
 
 

@@ -27,8 +27,8 @@ from mooring.local.node.fields import FieldError
 from mooring.local.node.network import PodNetwork
 from mooring.local.node.nft import NftError
 from mooring.local.node.node import Node
-from mooring.local.node.sandbox import Mount
 from mooring.local.node.sources import Missing
+from mooring.local.node.staging import Mount
 from mooring.local.node.status import Situation, is_sidecar, status_of, status_patch
 from mooring.local.node.tokens import PodTokens
 from mooring.local.node.volumes import PodVolumes, VolumeBusy, VolumeError

@@ -30,8 +30,9 @@ import msgspec
 
 from mooring.local.node.rootfs import TOOLS, RootFs, Tools
 from mooring.local.node.spawner import Child, Spawn, Spawner
+from mooring.local.node.staging import Mount
 
-__all__ = ["Mount", "Privileges", "Sandbox", "SandboxError", "SandboxSpec", "can_become", "start", "tool"]
+__all__ = ["Privileges", "Sandbox", "SandboxError", "SandboxSpec", "can_become", "start", "tool"]
 
 DEFAULT_CAPABILITIES = (
     "CHOWN",
@@ -69,15 +70,6 @@ _HOST_FILES = ("/etc/alternatives", "/etc/ssl", "/etc/ld.so.cache", "/etc/localt
 
 class SandboxError(RuntimeError):
     """The container could not be started; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """A file or directory of the machine, seen inside at ``target``."""
-
-    source: Path
-    target: str
-    read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +126,10 @@ class SandboxSpec:
     """The standard streams are a terminal, which is to control the program."""
     locks: Sequence[int] = ()
     """Descriptors of volume locks: the program holds them too, so a lock lives as long as any user of it."""
+    mount_namespace: int | None = None
+    """Descriptor of the mount namespace in which the root and the mounts are found; ``None``: the machine's."""
+    make_working_dir: bool = True
+    """Make the working directory by its path; not where a pod may have put a link in the way."""
 
 
 class Sandbox:
@@ -196,8 +192,8 @@ async def start(spawner: Spawner, spec: SandboxSpec, *, stdin: int, stdout: int,
     with _in_memory(options) as told:
         high = {target: _above(source) for target, source in {**files, _OPTIONS: told}.items()}
     what = Spawn(argv=bwrap_argv(spec), env=env, files=high, namespaces=spec.namespaces)
-    if spec.root is not None:
-        what = replace(what, mounts=spec.root.mounts)
+    if spec.mount_namespace is not None:
+        what = replace(what, mounts=spec.mount_namespace)
     spawning = asyncio.ensure_future(spawner.spawn(what))
     spawning.add_done_callback(lambda _: _close(theirs.detach(), status_write, *high.values()))
     try:
@@ -277,12 +273,14 @@ def bwrap_argv(spec: SandboxSpec) -> list[str]:
     argv += _root() if spec.root is None else _image_root(spec.root, spec.tools)
     for target, source in spec.symlinks.items():
         argv += ["--symlink", source, target]
-    mounts = sorted(spec.mounts, key=lambda mount: len(PurePosixPath(mount.target).parts))
-    argv += _mounts(mounts, sealed=spec.root is None)
+    # Before the mounts, which may hold links.
     if "ALL" not in spec.privileges.capabilities:
         for name in _PROC_READ_ONLY:
             argv += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
-    argv += ["--dir", spec.working_dir]
+    mounts = sorted(spec.mounts, key=lambda mount: len(PurePosixPath(mount.target).parts))
+    argv += _mounts(mounts, sealed=spec.root is None)
+    if spec.make_working_dir:
+        argv += ["--dir", spec.working_dir]
     if spec.read_only_root:
         argv += ["--remount-ro", "/"]
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
