@@ -74,7 +74,7 @@ def test_a_link_out_of_a_volume_is_refused_and_nothing_is_made_there(
         [Mount(volume, "/in"), Mount(volume / "real", "/in/loop/deep")],
         [Mount(volume, "/in"), Mount(volume / "real" / "name", "/in/loop/name-2")],
     ):
-        with pytest.raises(StagingError, match="subPath|mountPath"):
+        with pytest.raises(StagingError, match=r"subPath|mountPath"):
             seen(mounts, tmp_path, str)
     assert sorted(os.listdir(tmp_path / "outside")) == ["name"]
     assert sorted(os.listdir("/")) == before

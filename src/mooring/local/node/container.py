@@ -839,9 +839,8 @@ class ContainerRunner:
         return max((int(path.stem) for path in logs if path.stem.isdigit()), default=0)
 
     def _termination_message(self) -> str:
-        with suppress(OSError):
-            with (self._directory / f"message-{self._runs}").open("rb") as file:
-                return file.read(_MESSAGE_LIMIT).decode(errors="replace")
+        with suppress(OSError), (self._directory / f"message-{self._runs}").open("rb") as file:
+            return file.read(_MESSAGE_LIMIT).decode(errors="replace")
         return ""
 
     async def _log_tail(self) -> str:
