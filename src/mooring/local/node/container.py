@@ -412,7 +412,11 @@ class ContainerRunner:
             env = environment(view.facts, self.spec, image=given, sources=node.sources, domain=node.domain)
             self._runs += 1
             self._runs_here = True
+            if loaded or rights.identity:
+                await asyncio.to_thread(node.tools.ensure)
             files = await asyncio.to_thread(self._files, image, env, loaded)
+            if rights.identity:
+                files.append(await asyncio.to_thread(self._no_preload, loaded))
             command = self._command(image, env)
             working_dir = self.spec.working_dir or image.image.working_dir
             _check_paths(self.spec)
@@ -447,7 +451,7 @@ class ContainerRunner:
                 terminal=bool(self.spec.tty),
                 locks=view.volumes.locks(self.spec),
                 root=root,
-                tools=node.tools if loaded else None,
+                tools=node.tools if loaded or rights.identity else None,
             )
             try:
                 running = await self._start_sandbox(spec)
@@ -470,6 +474,7 @@ class ContainerRunner:
             working_dir=spec.working_dir,
             privileges=rights,
             tools=spec.tools,
+            cgroup=self._cgroup,
         )
         self._event("Created", f"Container created: {self.name}")
         running.release()
@@ -516,7 +521,6 @@ class ContainerRunner:
         store = self.view.node.catalog.store
         assert store is not None
         assert image.loaded is not None
-        self.view.node.tools.ensure()
         try:
             path, lock = store.use(image.loaded)
         except StoreError as error:
@@ -571,9 +575,19 @@ class ContainerRunner:
         message.chmod(0o666)
         mounts.append(Mount(message, self._message_path))
         mounts += own
-        if loaded is None:
-            return mounts
-        return [replace(each, target=loaded.resolved(each.target)) for each in mounts]
+        if loaded is not None:
+            mounts = [replace(each, target=loaded.resolved(each.target)) for each in mounts]
+        for mount in mounts:
+            place = f"/{mount.target.strip('/')}"
+            if place == "/" or PurePosixPath(place).is_relative_to(TOOLS):
+                raise ConfigError(f"nothing can be mounted at {mount.target}")
+        return mounts
+
+    def _no_preload(self, loaded: _Opened | None) -> Mount:
+        """An empty file for the loader of the program that gives up rights: the container's may name its own code."""
+        path, target = self._directory / "no-preload", "/etc/ld.so.preload"
+        path.touch(mode=0o644)
+        return Mount(path, loaded.resolved(target) if loaded else target, read_only=True)
 
     def _command(self, image: Resolved, env: Mapping[str, str]) -> list[str]:
         command = expand_all(self.spec.command or (), env)
@@ -701,7 +715,11 @@ class ContainerRunner:
         reason = "OOMKilled" if oom else "Completed" if status == 0 else "Error"
         if oom:
             limits = (self.spec.resources.limits if self.spec.resources else None) or {}
-            text = f"container {self.name} was killed: it needed more memory than its limit, {limits.get('memory')}"
+            limit = limits.get("memory")
+            why = (
+                f"it needed more memory than its limit, {limit}" if limit else "the machine was out of memory"
+            )
+            text = f"container {self.name} was killed: {why}"
             self._event("OOMKilling", text, warning=True)
         message = await asyncio.to_thread(self._termination_message)
         if not message and status and self.spec.termination_message_policy == "FallbackToLogsOnError":

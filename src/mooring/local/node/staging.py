@@ -77,7 +77,7 @@ def stage(
     ``place`` is a directory of our own that no pod sees. Mounts are made in ``namespace``, or else in a new one if
     there is need of one.
     """
-    last = {PurePosixPath(mount.target): mount for mount in mounts}
+    last = {PurePosixPath(f"/{mount.target.strip('/')}"): mount for mount in mounts}
     ordered = sorted(last.items(), key=lambda item: len(item[0].parts))
     groups: list[list[tuple[PurePosixPath, Mount]]] = []
     for target, mount in ordered:
