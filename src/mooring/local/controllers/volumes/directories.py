@@ -36,7 +36,7 @@ class Directories:
 
     def make(self, path: Path) -> None:
         """Create a directory that every user of the pod may write to; present ones stay as they are."""
-        self.root.mkdir(parents=True, exist_ok=True, mode=0o755)
+        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not path.is_dir():
             path.mkdir()
             path.chmod(0o777)
