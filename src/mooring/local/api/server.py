@@ -641,10 +641,28 @@ def _failure(error: ApiError, request: Request) -> Answer:
     return Answer(error.status, body, content_type, headers)
 
 
+#: Characters of all warnings of an answer that are shown in full, and of each one when there are more.
+_WARNED, _WARNING = 4096, 256
+
+
 def _warnings(request: Request) -> list[str]:
-    """Return the values of the Warning headers of an answer, each text once."""
-    quoted = [text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") for text in request.warnings]
-    return [f'299 - "{text}"' for text in dict.fromkeys(quoted)]
+    """Return the values of the Warning headers of an answer, each text once, cut short where they are many."""
+    texts = list(dict.fromkeys(request.warnings))
+    if sum(map(len, texts)) > _WARNED:
+        texts = list(_cut_short(texts))
+    quoted = (text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") for text in texts)
+    return [f'299 - "{text}"' for text in quoted]
+
+
+def _cut_short(texts: Iterable[str]) -> Iterator[str]:
+    """Give the warnings of an answer that has too many as a real server does."""
+    whole = cut = 0
+    for text in texts:
+        if whole > _WARNED and cut >= _WARNED:
+            return
+        whole += len(text)
+        cut += min(len(text), _WARNING)
+        yield text[:_WARNING]
 
 
 def _is_near(peer: str) -> bool:
