@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mooring.local.node.layers import LayerError, apply_layer
-from mooring.local.node.trees import clone_tree, inside, remove_tree
+from mooring.local.node.trees import clone_tree, inside
+from mooring.local.removal import remove_tree
 
 from .imaging import Entry, directory, file, layer, link
 

@@ -65,6 +65,7 @@ from mooring.local.node.spawner import Spawner
 from mooring.local.node.tokens import issue_from
 from mooring.local.node.usage import Meter
 from mooring.local.node.volumes import memory_directory
+from mooring.local.removal import remove_tree
 from mooring.runtime.controller import Controller, Done, Result
 from mooring.runtime.process import Manager
 
@@ -249,7 +250,8 @@ class NodeAgent:
         for node in list(self._nodes.values())[:1]:
             node.cgroups.remove_all()
         # As after a reboot of a real node: what was in memory is gone, what is on disk stays.
-        shutil.rmtree(memory_directory(self.network.config.plane), ignore_errors=True)
+        with suppress(OSError):
+            remove_tree(memory_directory(self.network.config.plane))
 
     # --- for tests of faults, and for those who want to look
 
@@ -573,4 +575,5 @@ def _remove_others(data_dir: Path, known: set[str]) -> None:
     for base in (data_dir / "pods", data_dir / "logs"):
         for entry in base.iterdir() if base.is_dir() else ():
             if entry.name.rpartition("_")[2] not in known:
-                shutil.rmtree(entry, ignore_errors=True)
+                with suppress(OSError):
+                    remove_tree(entry)

@@ -15,7 +15,8 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Protocol, cast
 
-from mooring.local.node.trees import TreeError, inside, remove_tree
+from mooring.local.node.trees import TreeError, inside
+from mooring.local.removal import remove_tree
 
 __all__ = ["LayerError", "apply_layer"]
 

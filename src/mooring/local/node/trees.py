@@ -1,15 +1,14 @@
-"""Trees of files that came from images: looked up, cloned and removed without leaving them."""
+"""Trees of files that came from images: looked up and cloned without leaving them."""
 
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-__all__ = ["TreeError", "clone_tree", "inside", "remove_tree"]
+__all__ = ["TreeError", "clone_tree", "inside"]
 
 _LINKS = 40
 
@@ -81,28 +80,3 @@ def _walk(source: Path, target: Path) -> Iterator[tuple[Path, Path]]:
             yield from _walk(source / entry.name, target / entry.name)
         else:
             yield source / entry.name, target / entry.name
-
-
-def remove_tree(path: Path) -> None:
-    """Remove a tree of any depth, also directories that not even their owner may write."""
-    if not path.is_dir() or path.is_symlink():
-        path.unlink(missing_ok=True)
-        return
-    path.chmod(0o700)
-    pending, number, near = [path], 0, secrets.token_hex(8)
-    while pending:
-        directory = pending.pop()
-        for entry in list(os.scandir(directory)):
-            if not entry.is_dir(follow_symlinks=False):
-                os.unlink(entry.path)
-                continue
-            os.chmod(entry.path, 0o700)
-            child = Path(entry.path)
-            if directory != path:
-                # Nearer to the top: a path has 4,096 bytes at most.
-                number += 1
-                child = child.rename(path / f"{near}-{number}")
-            pending.append(child)
-        if directory != path:
-            directory.rmdir()
-    path.rmdir()

@@ -38,6 +38,7 @@ from mooring.kube.objects.core import (
 from mooring.local.node.fields import PodFacts, expand
 from mooring.local.node.sources import Missing, Sources, config_data, secret_data
 from mooring.local.node.staging import Mount
+from mooring.local.removal import remove_tree
 
 __all__ = ["PodVolumes", "VolumeBusy", "VolumeError", "VolumeLock"]
 
@@ -160,7 +161,8 @@ class PodVolumes:
         self.release()
         with self._writing:
             for path in (self.directory, *self._memory):
-                shutil.rmtree(path, ignore_errors=True)
+                with suppress(OSError):
+                    remove_tree(path)
             self._paths.clear()
 
     # --- kinds of volumes
