@@ -10,6 +10,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal
 
+import msgspec
+
 from mooring.kube.errors import BadRequest, Invalid
 from mooring.local.api import (
     advice,
@@ -161,8 +163,7 @@ def _wrong_kind(call: Call, found: str, kind: str, found_version: str, api_versi
 
 
 def _short(obj: JsonObject) -> str:
-    text, _ = codec.encode(obj, codec.Format())
-    return text.decode()
+    return msgspec.json.encode(obj).decode()
 
 
 def _canonical(call: Call, obj: JsonObject, options: WriteOptions, body: bytes) -> JsonObject:
