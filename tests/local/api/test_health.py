@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import urlencode
 
 import pytest
 from tests.local.api.conftest import CM, Client, config_map, reader
@@ -11,7 +12,7 @@ from mooring.local.api import ApiServer, User
 
 
 async def text(api: Client, path: str, status: int = 200, **query: str) -> str:
-    answer = await api.send("GET", path, **query)
+    answer = await api.send("GET", f"{path}?{urlencode(query)}" if query else path)
     assert answer.status == status
     return answer.body.decode()
 

@@ -174,7 +174,7 @@ async def test_a_link_in_a_volume_makes_nothing_on_the_machine_when_a_container_
     prepare = {"name": "first", "image": "busybox:1", "volumeMounts": mounts}
     prepare["command"] = ["ln", "-s", f"/oldroot{target}", "/scratch/link"]
     async with world(tmp_path / "node") as there:
-        volumes = [{"name": name, "emptyDir": {}} for name in ("scratch", "other")]
+        volumes: list[Any] = [{"name": name, "emptyDir": {}} for name in ("scratch", "other")]
         await there.pod("web", {"command": FOREVER, **given}, initContainers=[prepare], volumes=volumes)
 
         def refused() -> bool:
