@@ -24,7 +24,7 @@ from multidict import CIMultiDict
 
 from mooring.kube.errors import ApiError, TransportError
 from mooring.kube.transport import Response, StreamResponse
-from mooring.local.api import codec, deletes, failures, metrics, reads, subresources, writes
+from mooring.local.api import codec, deletes, failures, metrics, patching, reads, subresources, writes
 from mooring.local.api.access.authentication import ADMIN, Authenticator, of_certificate
 from mooring.local.api.access.authorization import MASTERS, Authorizer, attributes_of
 from mooring.local.api.access.impersonation import impersonated
@@ -590,7 +590,7 @@ _VERBS: Mapping[str, Callable[[Call], Awaitable[Answer]]] = {
     "watch": _watch,
     "create": _write(writes.create),
     "update": _write(writes.replace),
-    "patch": _write(writes.patch_object),
+    "patch": _write(patching.patch_object),
     "delete": _write(deletes.delete),
     "deletecollection": _write(deletes.delete_collection),
 }
