@@ -64,7 +64,6 @@ async def test_of_a_termination_message_without_end_its_beginning_is_read(tmp_pa
     assert len(found["message"]) == 4096
 
 
-
 async def test_a_failed_program_without_a_message_is_quoted_from_its_log(tmp_path: Path) -> None:
     async with Lab(tmp_path) as there:
         policy = {"terminationMessagePolicy": "FallbackToLogsOnError"}
