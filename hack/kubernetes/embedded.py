@@ -30,7 +30,7 @@ from mooring.kube import Client
 from mooring.local import controllers
 from mooring.local.api import ApiServer, User
 from mooring.local.api.tls import ensure_certificates
-from mooring.local.publishing import publish_api
+from mooring.local.publishing import ApiPublisher
 from mooring.runtime import Manager
 
 __all__ = ["EmbeddedPlane", "plane_with_nodes"]
@@ -133,7 +133,8 @@ async def _serve(directory: Path) -> None:
     certificates = ensure_certificates(directory / "pki", ["127.0.0.1"])
     async with ApiServer.in_memory(tokens={_TOKEN: _ADMIN}) as server:
         client = Client(server.transport(), field_manager="mooring-apiserver")
-        await publish_api(client, service=_SERVICE, address=_ADVERTISED, port=6443)
+        publisher = ApiPublisher(client=client, service=_SERVICE, address=_ADVERTISED, port=6443)
+        await publisher.publish()
         manager = Manager(Client(server.transport(), field_manager="mooring"), name="mooring-controllers")
         controllers.register(
             manager,
@@ -141,6 +142,7 @@ async def _serve(directory: Path) -> None:
             authority=certificates.authority.read_text(),
             authority_key=certificates.authority_key,
         )
+        manager.add(publisher.controller(manager.informers))
         running = asyncio.create_task(manager.run())
         leading = asyncio.create_task(manager.leading.wait())
         ended = asyncio.create_task(asyncio.to_thread(sys.stdin.buffer.read))

@@ -189,7 +189,7 @@ async def test_no_secret_shows_in_arguments_environments_or_logs(program: Progra
 
         assert shown == []
         assert running.kubeconfig.stat().st_mode & 0o777 == 0o600
-        assert running.directory.stat().st_mode & 0o777 == 0o711
+        assert running.directory.stat().st_mode & 0o777 == 0o700
         readable = [path.name for path in running.directory.iterdir() if path.stat().st_mode & 0o004]
         assert "api.db" not in readable
         assert "pki" not in readable

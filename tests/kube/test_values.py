@@ -12,6 +12,7 @@ from mooring.kube.objects import core
 from mooring.kube.objects.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta
 from mooring.kube.quantity import format_bytes, parse_quantity, same_quantity
 from mooring.kube.selectors import FieldRequirement, parse_field_selector, parse_selector, selector_of
+from mooring.local.api.wire import canonical_quantity, quantity_value
 
 LABELS = {"app": "redis", "tier": "db", "n": "5"}
 
@@ -88,6 +89,26 @@ def test_what_is_no_quantity_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a quantity"):
         parse_quantity(text)
     assert not same_quantity(text, "1")
+
+
+@pytest.mark.parametrize("text", ["1e3k", "1E3Ki", "\u0663", "1e", "+-1", "."])
+def test_what_only_one_reader_took_for_a_quantity_is_none_for_both(text: str) -> None:
+    for read in (parse_quantity, canonical_quantity, quantity_value):
+        with pytest.raises(ValueError, match="quantit"):
+            read(text)
+
+
+@pytest.mark.parametrize("text", ["9" * 200_000, "1e99999999", "1E-5000", "0." + "0" * 100 + "1"])
+def test_a_quantity_without_end_is_refused_at_once(text: str) -> None:
+    for read in (parse_quantity, canonical_quantity):
+        with pytest.raises(ValueError, match="quantit"):
+            read(text)
+
+
+@pytest.mark.parametrize("text", ["9" * 60, "9" * 60 + "Ei", "1e60", "1E-60", "0." + "9" * 58 + "E"])
+def test_the_longest_quantities_are_exact(text: str) -> None:
+    assert parse_quantity(text) == quantity_value(text)
+    assert canonical_quantity(text)
 
 
 def test_quantities_compare_by_meaning() -> None:

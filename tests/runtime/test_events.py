@@ -54,8 +54,8 @@ async def test_an_event_names_what_when_who(api: FakeApi, clock: VirtualClock, e
     assert event["type"] == "Warning"
     assert event["reason"] == "FailoverStarted"
     assert event["action"] == "Failover"
-    assert event["note"] == "master is down"
-    assert event["regarding"] == {
+    assert event["message"] == "master is down"
+    assert event["involvedObject"] == {
         "apiVersion": "v1",
         "kind": "Pod",
         "name": "a",
@@ -63,8 +63,10 @@ async def test_an_event_names_what_when_who(api: FakeApi, clock: VirtualClock, e
         "uid": "uid-a",
     }
     assert event["related"]["name"] == "b"
-    assert event["reportingController"] == "mooring.dev/redis-sentinel"
+    assert event["reportingComponent"] == "mooring.dev/redis-sentinel"
     assert event["eventTime"] == "2030-01-01T00:00:00.000000Z"
+    assert event["firstTimestamp"] == event["lastTimestamp"] == "2030-01-01T00:00:00Z"
+    assert (event["count"], event["source"]) == (1, {"component": "mooring.dev/redis-sentinel"})
     assert event["metadata"]["namespace"] == "ns"
 
 
@@ -78,6 +80,9 @@ async def test_the_same_again_is_one_series_with_few_writes(
     (event,) = stored(api)
     assert len(api.writes("events")) <= 6
     assert event["series"]["count"] >= 60
+    assert event["count"] == event["series"]["count"]
+    assert event["firstTimestamp"] == "2030-01-01T00:00:00Z"
+    assert event["lastTimestamp"] == event["series"]["lastObservedTime"][:19] + "Z" > "2030-01-01T00:10:00Z"
 
 
 async def test_after_ten_quiet_minutes_it_is_a_new_event(
@@ -96,7 +101,7 @@ async def test_many_similar_texts_become_one_aggregate(
     for number in range(30):
         events.warning(pod(), "Refused", f"attempt {number}")
     await clock.settle(200)
-    notes = [event["note"] for event in stored(api)]
+    notes = [event["message"] for event in stored(api)]
     assert len(notes) == 11
     assert "(combined from similar events)" in notes
 
@@ -108,7 +113,7 @@ async def test_one_noisy_object_does_not_silence_another(
         events.normal(pod(), f"Reason{number}", "text")
     events.normal(pod("b"), "Quiet", "text")
     await clock.settle(500)
-    names = [event["regarding"]["name"] for event in stored(api)]
+    names = [event["involvedObject"]["name"] for event in stored(api)]
     assert names.count("a") == 25
     assert names.count("b") == 1
     assert metrics.events_dropped == 35
@@ -146,7 +151,7 @@ async def test_secrets_are_cut_out(api: FakeApi, clock: VirtualClock, events: Ev
     secrets.add("hunter2-hunter2")
     events.warning(pod(), "Auth", "login with hunter2-hunter2 failed")
     await clock.settle()
-    assert stored(api)[0]["note"] == "login with [redacted] failed"
+    assert stored(api)[0]["message"] == "login with [redacted] failed"
 
 
 async def test_a_long_text_is_cut_at_the_servers_limit(
@@ -154,4 +159,4 @@ async def test_a_long_text_is_cut_at_the_servers_limit(
 ) -> None:
     events.normal(pod(), "Long", "é" * 2000)
     await clock.settle()
-    assert len(stored(api)[0]["note"].encode()) <= 1024
+    assert len(stored(api)[0]["message"].encode()) <= 1024

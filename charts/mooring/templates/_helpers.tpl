@@ -105,7 +105,7 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch, patch, delete]
-- apiGroups: [events.k8s.io]
+- apiGroups: [""]
   resources: [events]
   verbs: [create, patch]
 {{- if has "redis-sentinel" $names }}

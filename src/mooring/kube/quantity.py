@@ -2,53 +2,39 @@
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
+import re
+from decimal import Context, Decimal
 from functools import lru_cache
 
-__all__ = ["format_bytes", "parse_quantity", "same_quantity"]
+__all__ = ["format_bytes", "parse_quantity", "same_quantity", "split_quantity"]
 
-_SUFFIXES: dict[str, Decimal] = {
-    "": Decimal(1),
-    "n": Decimal("1e-9"),
-    "u": Decimal("1e-6"),
-    "m": Decimal("1e-3"),
-    "k": Decimal(10) ** 3,
-    "M": Decimal(10) ** 6,
-    "G": Decimal(10) ** 9,
-    "T": Decimal(10) ** 12,
-    "P": Decimal(10) ** 15,
-    "E": Decimal(10) ** 18,
-    "Ki": Decimal(2) ** 10,
-    "Mi": Decimal(2) ** 20,
-    "Gi": Decimal(2) ** 30,
-    "Ti": Decimal(2) ** 40,
-    "Pi": Decimal(2) ** 50,
-    "Ei": Decimal(2) ** 60,
-}
+_FORM = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i|)", re.ASCII)
+_TEN = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
+#: The longest number, and the largest power of ten. A longer one takes the square of its length to read.
+_DIGITS, _POWER = 60, 60
+#: Enough for all digits of the largest one.
+_EXACT = Context(prec=200)
 
 
-@lru_cache(maxsize=4096)
-def _parse(text: str) -> Decimal:
-    body = text.rstrip("numkKMGTPEi")
-    # "1E" is exa, "1E3" an exponent: the suffix only counts when nothing follows it.
-    suffix = text[len(body) :]
-    if suffix not in _SUFFIXES or not body or body != body.strip():
-        raise ValueError(f"{text!r} is not a quantity (such as 500m, 2, 1.5Gi)")
-    try:
-        value = Decimal(body)
-    except InvalidOperation:
-        raise ValueError(f"{text!r} is not a quantity (such as 500m, 2, 1.5Gi)") from None
-    if not value.is_finite() or "_" in body:
-        raise ValueError(f"{text!r} is not a quantity (such as 500m, 2, 1.5Gi)")
-    try:
-        return value * _SUFFIXES[suffix]
-    except ArithmeticError:
-        raise ValueError(f"{text!r} is larger than any quantity") from None
+@lru_cache(maxsize=8192)
+def split_quantity(text: str) -> tuple[Decimal, str]:
+    """The exact number a quantity stands for, and its suffix (`Gi`, `m`, `e3` ...); raises :class:`ValueError`."""
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text[:80]!r} is not a quantity (such as 500m, 2, 1.5Gi)")
+    number, suffix = found.groups()
+    power = suffix[1:] if suffix[1:].lstrip("+-").isdigit() else ""
+    if len(number) > _DIGITS or len(power) > 4 or abs(int(power or 0)) > _POWER:
+        raise ValueError(f"{text[:80]!r} is larger or finer than any quantity")
+    if suffix in _BINARY:
+        return _EXACT.multiply(Decimal(number), Decimal(1024 ** _BINARY[suffix])), suffix
+    return Decimal(number).scaleb(int(power) if power else _TEN[suffix], context=_EXACT), suffix
 
 
 def parse_quantity(value: str | int | float) -> Decimal:
     """The exact number a quantity stands for; raises :class:`ValueError` naming the text."""
-    return _parse(value) if isinstance(value, str) else Decimal(str(value))
+    return split_quantity(value)[0] if isinstance(value, str) else Decimal(str(value))
 
 
 def same_quantity(a: str | int | float, b: str | int | float) -> bool:
@@ -62,8 +48,8 @@ def same_quantity(a: str | int | float, b: str | int | float) -> bool:
 def format_bytes(value: Decimal | int) -> str:
     """A whole number of bytes with the largest binary suffix that loses nothing."""
     number = int(value)
-    for suffix in ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki"):
-        unit = int(_SUFFIXES[suffix])
+    for suffix, power in reversed(_BINARY.items()):
+        unit = 1024**power
         if number and number % unit == 0:
             return f"{number // unit}{suffix}"
     return str(number)

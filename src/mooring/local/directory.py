@@ -124,9 +124,10 @@ class DataDirectory:
             )
         self._lock.touch(mode=0o600)
         for part in (self.volumes, self.certificates):
-            part.mkdir(mode=0o711 if part == self.volumes else 0o700, exist_ok=True)
-        # Pods may run as other users and reach their volumes through here; nothing else is readable.
-        self.path.chmod(0o711)
+            part.mkdir(exist_ok=True)
+        # Directories of volumes are open to every user, since pods run as any: pods reach them by mounts, others never.
+        for directory in (self.path, self.volumes, self.certificates):
+            directory.chmod(0o700)
 
     def take(self, *, keep: bool = False) -> int:
         """Lock the directory for this process; raises :class:`DirectoryInUse` naming who holds it.

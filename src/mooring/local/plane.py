@@ -28,7 +28,7 @@ from mooring.local.node import agent as node_agent
 from mooring.local.node.images import Catalog
 from mooring.local.node.imagestore import ImageStore
 from mooring.local.node.node import Settings
-from mooring.local.publishing import publish_api
+from mooring.local.publishing import ApiPublisher
 from mooring.local.ranges import Ranges
 from mooring.runtime import Manager
 
@@ -94,6 +94,13 @@ class Plane:
             authority=self.certificates.authority.read_text(),
             authority_key=self.certificates.authority_key,
         )
+        self._publisher = ApiPublisher(
+            client=self.client("mooring-apiserver"),
+            service=self.ranges.api,
+            address=self.ranges.pods[1],
+            port=INTERNAL_PORT,
+        )
+        self.manager.add(self._publisher.controller(self.manager.informers))
         self.agent = node_agent.NodeAgent(
             self.manager,
             data_dir=self.directory.path / "node",
@@ -119,12 +126,7 @@ class Plane:
         await self.server.start()
         await self.agent.start()
         self._node_started = True
-        await publish_api(
-            self.client("mooring-apiserver"),
-            service=self.ranges.api,
-            address=self.ranges.pods[1],
-            port=INTERNAL_PORT,
-        )
+        await self._publisher.publish()
         await publish_reader(self.client("mooring-apiserver"))
         self._running = asyncio.create_task(self.manager.run(), name="controllers")
         leading = asyncio.create_task(self.manager.leading.wait())

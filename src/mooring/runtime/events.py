@@ -1,4 +1,7 @@
-"""Events (events.k8s.io/v1): what a person running ``kubectl describe`` should read, and nothing twice.
+"""Events: what a person running ``kubectl describe`` should read, and nothing twice.
+
+They are written as core/v1, with the times and counts of both APIs, as most components of Kubernetes write theirs:
+``kubectl`` sorts by ``lastTimestamp``, which events.k8s.io/v1 does not let anybody set.
 
 The same event again becomes a series of the first: one patch at the second time, then at most one every five
 minutes. More than ten different texts for one object and reason within ten minutes become one aggregate. An
@@ -24,8 +27,7 @@ from mooring.cache.clock import Clock, SystemClock, rfc3339
 from mooring.kube.client import Client
 from mooring.kube.errors import ApiError, KubeError, NotFound, ServerError, TooManyRequests, TransportError
 from mooring.kube.object import Object
-from mooring.kube.objects.core import ObjectReference
-from mooring.kube.objects.events import Event, EventSeries
+from mooring.kube.objects.core import Event, EventSeries, EventSource, ObjectReference
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.kube.patches import MergePatch
 from mooring.runtime.lease import FenceLost
@@ -188,16 +190,21 @@ class EventRecorder:
         meta = obj.metadata
         namespace = meta.namespace or "default"
         name = f"{(meta.name or 'object')[:230]}.{random_source.token_hex(8)}"
+        now = self._clock.now()
         return Event(
             metadata=ObjectMeta(name=name, namespace=namespace),
-            event_time=rfc3339(self._clock.now(), micro=True),
+            event_time=rfc3339(now, micro=True),
+            first_timestamp=rfc3339(now),
+            last_timestamp=rfc3339(now),
+            count=1,
             type=kind,
             reason=reason[:REASON_CHARACTERS],
             action=action[:REASON_CHARACTERS],
-            note=_fit(note, NOTE_BYTES),
-            regarding=_reference(obj),
+            message=_fit(note, NOTE_BYTES),
+            involved_object=_reference(obj),
             related=_reference(related) if related is not None else None,
-            reporting_controller=self._controller,
+            source=EventSource(component=self._controller),
+            reporting_component=self._controller,
             reporting_instance=self._instance,
         )
 
@@ -270,7 +277,8 @@ class EventRecorder:
         series.queued = False
         series.sent = self._clock.monotonic()
         entry = EventSeries(count=series.count, last_observed_time=series.last_time)
-        patch = MergePatch({"series": msgspec.to_builtins(entry)})
+        times = {"count": series.count, "lastTimestamp": f"{series.last_time[:19]}Z"}
+        patch = MergePatch({"series": msgspec.to_builtins(entry), **times})
         try:
             await self._client.patch(Event, series.name, patch, namespace=series.namespace)
         except NotFound:

@@ -92,6 +92,8 @@ class SimulatedPods:
             labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
             await client.create(Node(metadata=ObjectMeta(name=name, labels=labels)))
             await client.patch(Node, name, MergePatch({"status": status}), subresource="status")
+            # No controller here takes the taint of a new node away.
+            await client.patch(Node, name, MergePatch({"spec": {"taints": None}}))
 
     async def _reconcile(self, key: Key) -> Result:
         pod = self._pods.get(key)

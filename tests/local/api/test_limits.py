@@ -14,6 +14,8 @@ from tests.local.api.conftest import CM, CRDS, WIDGETS, Client, config_map, defi
 
 from mooring.kube.errors import ApiError, BadRequest, Invalid
 from mooring.local.api import codec, patch, schema
+from mooring.local.api.constraints import validate
+from mooring.local.api.fields import FieldError
 
 Json = Any
 
@@ -225,6 +227,52 @@ def test_a_strategic_merge_of_long_lists_of_texts_takes_the_time_of_their_length
     gone = {"$deleteFromPrimitiveList/finalizers": live["finalizers"]}
     assert took(lambda: patch.strategic_merge_patch(live, change, meta)) < SOON
     assert took(lambda: patch.strategic_merge_patch(live, gone, meta)) < SOON
+
+
+# --- schemas --------------------------------------------------------------------------------------------
+
+
+def words(number: int) -> schema.Schema:
+    listed = {"type": "array", "items": {"type": "string", "enum": [f"w{n}" for n in range(number)]}}
+    return schema.compile_node({"type": "object", "properties": {"spec": listed}})
+
+
+def test_a_long_enumeration_takes_the_time_of_the_list_that_it_bounds() -> None:
+    many = words(3000)
+    assert took(lambda: validate({"spec": ["w2999"] * 20_000}, many)) < SOON
+    found: list[FieldError] = []
+    assert took(lambda: found.extend(validate({"spec": ["x"] * 20_000}, many))) < SOON
+    assert [error.field for error in found] == [f"spec[{n}]" for n in range(100)]
+
+
+def test_an_enumeration_tells_numbers_and_truth_apart_and_knows_whole_values() -> None:
+    allowed = [1, "1", {"a": [True]}, [1.0]]
+    source = {
+        "type": "object",
+        "properties": {"spec": {"x-kubernetes-preserve-unknown-fields": True, "enum": allowed}},
+    }
+    one = schema.compile_node(source)
+    good = [1, 1.0, "1", {"a": [True]}, [1]]
+    bad = [True, 2, "2", {"a": [1]}, {"a": []}, [True], []]
+    assert [validate({"spec": value}, one) == [] for value in (*good, *bad)] == [True] * 5 + [False] * 7
+
+
+def test_unique_items_take_the_time_of_their_list() -> None:
+    items = {"type": "array", "uniqueItems": True, "items": {"type": "integer"}}
+    one = schema.compile_node({"type": "object", "properties": {"spec": items}})
+    assert took(lambda: validate({"spec": list(range(20_000))}, one)) < SOON
+    assert len(validate({"spec": [1, 2, 1]}, one)) == 1
+
+
+async def test_warnings_without_end_are_cut_short_as_by_a_real_server(api: Client) -> None:
+    await api.create(CRDS, definition())
+    unknown = {f"k{n:05}": 1 for n in range(20_000)} | {"z" * 300: 1}
+    body = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": unknown}
+    answer = await api.send("POST", WIDGETS, body)
+    assert answer.status == 201
+    told = answer.headers["Warning"].split(", 299")
+    assert 100 < len(told) < 200
+    assert 'unknown field \\"spec.k00000\\"' in told[0]
 
 
 def test_refusals_name_the_limit() -> None:

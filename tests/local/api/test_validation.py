@@ -175,6 +175,17 @@ def test_an_endpoint_is_at_an_ordinary_address(address: str) -> None:
         ("*/0 * * * *", "step of range should be a positive number: */0"),
         ("a * * * *", 'failed to parse int from a: strconv.Atoi: parsing "a": invalid syntax'),
         ("@sometimes", "unrecognized descriptor: @sometimes"),
+        ("@every 1.5h", ""),
+        ("1,,2 * * * *", ""),
+        ("+5 * * * *", ""),
+        ("0 0 * * 7", "end of range (7) above maximum (6): 7"),
+        (
+            "9" * 30 + " * * * *",
+            f'failed to parse int from {"9" * 30}: strconv.Atoi: parsing "{"9" * 30}": value out of range',
+        ),
+        ("@every 1d", 'failed to parse duration @every 1d: time: unknown unit "d" in duration "1d"'),
+        ("@every 5", 'failed to parse duration @every 5: time: missing unit in duration "5"'),
+        ("TZ=Nowhere/At 0 0 * * *", "provided bad location Nowhere/At: unknown time zone Nowhere/At"),
     ],
 )
 def test_a_schedule_that_cannot_be_read_is_told_why(schedule: str, why: str) -> None:

@@ -526,3 +526,13 @@ async def test_a_label_of_a_wrong_type_is_told_whatever_its_name(api: Client) ->
     wrong = {"metadata": {"name": "a", "labels": {"example.com/x": 1, "y": 2}}}
     status = await api.refused(400, "POST", CM, wrong)
     assert "ObjectMeta.metadata.labels of type string" in status["message"]
+
+
+async def test_a_new_node_takes_no_pods_until_its_conditions_are_known(api: Client) -> None:
+    taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+    other = {"key": "mine", "effect": "NoExecute"}
+    for name, given, found in (("a", [], [taint]), ("b", [other], [other, taint]), ("c", [taint], [taint])):
+        made = await api.create("/api/v1/nodes", {"metadata": {"name": name}, "spec": {"taints": given}})
+        assert made["spec"]["taints"] == found
+    changed = await api.merge("/api/v1/nodes/a", {"spec": {"taints": None}})
+    assert "taints" not in changed["spec"]

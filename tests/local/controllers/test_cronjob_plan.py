@@ -12,7 +12,7 @@ from tests.local.controllers.builders import NOW, ago, make
 from mooring.kube.object import owner_reference
 from mooring.kube.objects.batch import CronJob, Job
 from mooring.local.controllers.cronjob.plan import Plan, plan
-from mooring.local.controllers.cronjob.schedule import parse_schedule
+from mooring.local.schedules import parse_schedule
 
 TIMES: list[tuple[str, str, str, str]] = [
     ("*/15 * * * *", "", "2030-01-01T00:07:30", "2030-01-01T00:15:00"),
@@ -20,11 +20,22 @@ TIMES: list[tuple[str, str, str, str]] = [
     ("30 2 1 jan *", "", "2030-01-02T00:00:00", "2031-01-01T02:30:00"),
     ("0 0 * * mon-fri", "", "2030-01-04T12:00:00", "2030-01-07T00:00:00"),
     ("0 0 13 * 5", "", "2030-01-01T00:00:00", "2030-01-04T00:00:00"),
-    ("0 0 * * 7", "", "2030-01-01T00:00:00", "2030-01-06T00:00:00"),
+    ("0 0 */10 * 5", "", "2030-01-01T00:00:00", "2030-01-04T00:00:00"),
+    ("0 0 */1 * 5", "", "2030-01-01T00:00:00", "2030-01-04T00:00:00"),
+    ("1,,2 * * * *", "", "2030-01-01T00:01:30", "2030-01-01T00:02:00"),
+    ("+5 * * * *", "", "2030-01-01T00:00:00", "2030-01-01T00:05:00"),
+    ("*-3 * * * *", "", "2030-01-01T00:30:00", "2030-01-01T00:31:00"),
     ("0 9,17 * * *", "", "2030-01-01T10:00:00", "2030-01-01T17:00:00"),
     ("5/20 * * * *", "", "2030-01-01T00:26:00", "2030-01-01T00:45:00"),
     ("@hourly", "", "2030-01-01T00:00:01", "2030-01-01T01:00:00"),
     ("@every 1h30m", "", "2030-01-01T00:00:00", "2030-01-01T01:30:00"),
+    ("@every 1.5h", "", "2030-01-01T00:00:00", "2030-01-01T01:30:00"),
+    ("@every 90.7s", "", "2030-01-01T00:00:00", "2030-01-01T00:01:30"),
+    ("@every -3h", "", "2030-01-01T00:00:00", "2030-01-01T00:00:01"),
+    # Clocks go forward at 2 on 2030-03-31, and back at 3 on 2030-10-27.
+    ("30 2 * * *", "Europe/Berlin", "2030-03-30T12:00:00", "2030-04-01T00:30:00"),
+    ("30 2 * * *", "Europe/Berlin", "2030-10-27T00:30:00", "2030-10-27T01:30:00"),
+    ("TZ=Europe/Berlin 30 2 * * *", "", "2030-01-01T12:00:00", "2030-01-02T01:30:00"),
     ("0 8 * * *", "Asia/Shanghai", "2030-01-01T00:00:00", "2030-01-02T00:00:00"),
     ("0 12 * * *", "America/New_York", "2030-07-01T00:00:00", "2030-07-01T16:00:00"),
     ("0 0 29 2 *", "", "2030-01-01T00:00:00", "2032-02-29T00:00:00"),
@@ -40,7 +51,18 @@ def test_the_next_time(text: str, zone: str, now: str, following: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "* * * *", "61 * * * *", "a * * * *", "*/0 * * * *", "5-1 * * * *", "@sometimes"]
+    "text",
+    [
+        "",
+        "* * * *",
+        "61 * * * *",
+        "a * * * *",
+        "*/0 * * * *",
+        "5-1 * * * *",
+        "@sometimes",
+        "0 0 * * 7",
+        "@every 5",
+    ],
 )
 def test_what_is_no_schedule_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
@@ -49,6 +71,7 @@ def test_what_is_no_schedule_is_refused(text: str) -> None:
 
 def test_a_day_that_never_comes_is_no_time() -> None:
     assert parse_schedule("0 0 30 2 *").after(NOW) is None
+    assert parse_schedule(", * * * *").after(NOW) is None
 
 
 def cron(*, last: float | None = 60, **spec: Any) -> CronJob:

@@ -357,3 +357,9 @@ def test_room_is_held_for_a_pod_that_was_promised_a_node() -> None:
     assert world.cluster.assumed(first) == "a"
     world.cluster.forget(first)
     assert world.node_for(second) == "a"
+
+
+def test_a_node_that_says_no_number_of_pods_takes_none() -> None:
+    bare = make(Node, "bare", {"spec": {}, "status": {"allocatable": {"cpu": "4", "memory": "8Gi"}}})
+    assert "Too many pods" in World(bare).refusal(asking())
+    assert "Too many pods" in World(make(Node, "new", {"spec": {}})).refusal(asking())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -292,6 +293,51 @@ async def test_host_ports_and_node_ports_lead_from_the_nodes_address_to_the_pod(
                     await asyncio.sleep(0.02)
         await there.client.delete(Pod, "cache", namespace="default", grace_period=0)
         while await from_the_machine(16379):
+            await asyncio.sleep(0.02)
+
+
+async def test_a_host_port_takes_no_port_from_a_program_of_the_machine(tmp_path: Path) -> None:
+    def hello(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"the machine's")
+        writer.close()
+
+    server = await asyncio.start_server(hello, "127.0.0.1", 0)
+    taken = server.sockets[0].getsockname()[1]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    async with server, world(tmp_path) as there:
+        ports = [
+            {"containerPort": 6379, "hostPort": number, "hostIP": "127.0.0.1", "name": f"p{number}"}
+            for number in (taken, port)
+        ]
+        await there.pod("cache", {"image": "redis:7", "args": ["--protected-mode", "no"], "ports": ports})
+        await there.ready("cache")
+
+        node = there.status("cache")["hostIP"]
+
+        async def answer(number: int) -> bytes:
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", number, local_addr=(node, 0))
+            except OSError:
+                return b""
+            writer.write(b"PING\r\n")
+            found = await reader.read(20)
+            writer.close()
+            return found
+
+        while await answer(port) != b"+PONG\r\n":
+            await asyncio.sleep(0.02)
+        assert await answer(taken) == b"the machine's"
+        with socket.socket() as late, pytest.raises(OSError, match="in use"):
+            late.bind(("127.0.0.1", port))
+        events = (await there.client.list(Event, namespace="default")).items
+        told = [event.note for event in events if event.reason == "HostPortConflict"]
+        assert told == [
+            f"host port 127.0.0.1:{taken} is in use by a program of this machine: it leads nowhere"
+        ]
+        await there.client.delete(Pod, "cache", namespace="default", grace_period=0)
+        while await answer(port):
             await asyncio.sleep(0.02)
 
 

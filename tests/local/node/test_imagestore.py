@@ -18,6 +18,7 @@ from mooring.cli.main import main
 from mooring.local.node.images import Catalog
 from mooring.local.node.imagestore import ImageStore, StoreError
 from mooring.local.node.loading import load
+from mooring.local.node.references import ImageError, normalize
 
 from .imaging import Blueprint, docker_archive, file, layer, layout
 
@@ -194,3 +195,36 @@ def test_the_command_loads_lists_and_removes(tmp_path: Path, capsys: pytest.Capt
     assert run("remove", "app:1")[0] == 0
     assert run("list")[1].splitlines()[1:] == []
     assert run("remove", "app:1")[0] == 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../redis",
+        "a/../b",
+        "a//b",
+        "/redis",
+        "redis:7.0:latest",
+        "Redis",
+        "a/.b",
+        "redis:",
+        "redis: 7",
+        "a" * 300,
+    ],
+)
+def test_what_is_no_name_of_an_image_is_refused(name: str) -> None:
+    with pytest.raises(ImageError, match="invalid reference format"):
+        normalize(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("docker.io/library/redis@sha256:abc", "redis:latest"),
+        ("localhost/a/b__c-d:V1.0_x", "localhost/a/b__c-d:V1.0_x"),
+        ("Registry.example.com:5000/x", "Registry.example.com:5000/x:latest"),
+        ("127.0.0.1:5000/x.y:1", "127.0.0.1:5000/x.y:1"),
+    ],
+)
+def test_names_of_images_are_those_of_registries(name: str, found: str) -> None:
+    assert normalize(name) == found

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mooring.local.node.layers import LayerError, apply_layer
-from mooring.local.node.trees import clone_tree, inside, remove_tree
+from mooring.local.node.trees import clone_tree, inside
+from mooring.local.removal import remove_tree
 
 from .imaging import Entry, directory, file, layer, link
 
@@ -142,6 +145,36 @@ def test_a_clone_shares_files_and_a_change_of_one_leaves_the_other(tmp_path: Pat
     assert (twin / "d").stat().st_mode & 0o777 == 0o700
     put(twin, file("d/f", "new"))
     assert (root / "d/f").read_text() == "old"
+
+
+def test_a_layer_that_nests_without_end_is_refused(root: Path) -> None:
+    with pytest.raises(LayerError, match="nests too deep"):
+        put(root, directory("/".join(["a"] * 300)))
+    steps = [directory("/".join(["d"] * 200)), link("near", "/".join(["d"] * 200))]
+    with pytest.raises(LayerError, match="nests too deep"):
+        put(root, *steps, directory("near/" + "/".join(["e"] * 200)))
+
+
+def test_a_layer_takes_no_more_than_the_disk_has(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=100_000))
+    put(root, file("a", "x" * 80_000))
+    with pytest.raises(LayerError, match="does not fit"):
+        put(root, file("b", "x" * 50_000), file("c", "x" * 50_000))
+    with pytest.raises(LayerError, match="does not fit"):
+        put(root, *(directory(f"d{n}") for n in range(100)))
+
+
+def test_a_tree_that_is_deeper_than_a_path_is_long_is_removed(tmp_path: Path) -> None:
+    here = os.open(tmp_path, os.O_DIRECTORY)
+    for _ in range(3000):
+        os.mkdir("deep", dir_fd=here)
+        below = os.open("deep", os.O_DIRECTORY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(os.open("file", os.O_CREAT | os.O_WRONLY, 0o600, dir_fd=here))
+    os.close(here)
+    remove_tree(tmp_path / "deep")
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_tree_that_nobody_may_write_is_removed(root: Path) -> None:

@@ -53,6 +53,17 @@ async def test_a_termination_message_is_what_the_program_wrote_there(tmp_path: P
         assert (end_of(there)["message"], end_of(there)["exitCode"]) == ("last words\n", 2)
 
 
+async def test_of_a_termination_message_without_end_its_beginning_is_read(tmp_path: Path) -> None:
+    async with Lab(tmp_path) as there:
+        # More than any machine's memory, and nothing on the disk.
+        endless = "printf begin > /dev/termination-log; truncate -s 8T /dev/termination-log"
+        await says(there, **sh(endless))
+        found = end_of(there)
+    assert found["exitCode"] == 0
+    assert found["message"].startswith("begin")
+    assert len(found["message"]) == 4096
+
+
 async def test_a_failed_program_without_a_message_is_quoted_from_its_log(tmp_path: Path) -> None:
     async with Lab(tmp_path) as there:
         policy = {"terminationMessagePolicy": "FallbackToLogsOnError"}

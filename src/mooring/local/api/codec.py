@@ -139,14 +139,14 @@ def _pretty(request: Request) -> bool:
 
 
 def encode(value: Any, form: Format) -> tuple[bytes, str]:
-    """Return the bytes of an object and their media type."""
+    """Return the bytes of an object and their media type; JSON ends its line unless it is indented, as Go writes it."""
     if form.yaml:
         text = yaml.dump(value, Dumper=_Dumper, sort_keys=True, allow_unicode=True, default_flow_style=False)
         return text.encode(), "application/yaml"
     encoded = msgspec.json.encode(value)
     if form.pretty:
-        encoded = msgspec.json.format(encoded, indent=2) + b"\n"
-    return encoded, "application/json"
+        return msgspec.json.format(encoded, indent=2), "application/json"
+    return encoded + b"\n", "application/json"
 
 
 class _Dumper(yaml.CSafeDumper):

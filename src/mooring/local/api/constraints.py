@@ -12,7 +12,7 @@ import ipaddress
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -38,6 +38,8 @@ Json = Any
 JsonObject = dict[str, Any]
 
 NO_PATH: Final = "<nil>"
+#: Errors after which a list or an object is not looked at further. Each may show a whole enumeration.
+_MOST: Final = 100
 
 
 def validate(obj: Json, schema: Schema, old: Json = MISSING) -> list[FieldError]:
@@ -154,10 +156,25 @@ def _type(value: Json, schema: Schema, path: str) -> list[FieldError]:
 
 
 def _enum(value: Json, schema: Schema, path: str) -> list[FieldError]:
-    if schema.enum is None or any(same(value, allowed) for allowed in schema.enum):
+    if schema.enum is None or _frozen(value) in _allowed(schema):
         return []
     texts = [v if isinstance(v, str) else json.dumps(v, separators=(",", ":")) for v in schema.enum]
     return [not_supported(_field(path), value, texts)]
+
+
+def _allowed(schema: Schema) -> frozenset[Hashable]:
+    if schema.enum_values is None:
+        schema.enum_values = frozenset(map(_frozen, schema.enum or ()))
+    return schema.enum_values
+
+
+def _frozen(value: Json) -> Hashable:
+    """A value that can be looked up: equal for those that are the `same`, and only for them."""
+    if isinstance(value, dict):
+        return frozenset((key, _frozen(item)) for key, item in value.items())
+    if isinstance(value, list):
+        return tuple(map(_frozen, value))
+    return (bool, value) if isinstance(value, bool) else value
 
 
 def _string(value: str, schema: Schema, path: str) -> list[FieldError]:
@@ -207,11 +224,13 @@ def _list(value: list[Json], schema: Schema, path: str, old: Json) -> list[Field
         for index, item in enumerate(value):
             before = earlier.get(_key_of(item, schema), MISSING) if earlier else MISSING
             errors += _value(item, items, f"{path}[{index}]", before)
+            if len(errors) >= _MOST:
+                break
     if schema.min_items is not None and len(value) < schema.min_items:
         errors.append(_invalid(path, len(value), f"should have at least {schema.min_items} items"))
     if schema.max_items is not None and len(value) > schema.max_items:
         errors.append(too_many(_field(path), len(value), schema.max_items))
-    if schema.unique and any(same(value[i], value[j]) for i in range(len(value)) for j in range(i)):
+    if schema.unique and len(set(map(_frozen, value))) < len(value):
         errors.append(invalid(_field(path), "", f"{path} in body shouldn't contain duplicates"))
     return errors
 
@@ -236,6 +255,8 @@ def _object(value: JsonObject, schema: Schema, path: str, old: Json) -> list[Fie
         errors.append(too_many(_field(path), count, schema.max_properties))
     before = old if isinstance(old, dict) else {}
     for key, item in value.items():
+        if len(errors) >= _MOST:
+            break
         child = schema.properties.get(key)
         if child is None:
             child = schema.additional

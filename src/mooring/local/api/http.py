@@ -105,6 +105,8 @@ class Request:
     upgrade: web.BaseRequest | None = None
     #: Whether somebody still waits for the answer.
     connected: Callable[[], bool] | None = None
+    #: What is asked for, for the figures: verb, group, version, resource, subresource.
+    about: tuple[str, str, str, str, str] = ("", "", "", "", "")
     warnings: list[str] = field(default_factory=list)
     #: What admission tells the audit log.
     annotations: dict[str, str] = field(default_factory=dict)

@@ -63,7 +63,7 @@ async def get(call: Call) -> Answer:
     if not call.target.subresource:
         entry = as_read(entry, call.served)
     if form.plain:
-        return Answer(200, raw(entry, call.served))
+        return Answer(200, raw(entry, call.served) + b"\n")
     return answer_object(call, 200, view(entry, call.served), form)
 
 
@@ -235,7 +235,7 @@ def _plain_list(entries: Iterable[Entry], served: Served, meta: JsonObject) -> I
         if size > _PIECE:
             yield b"".join(piece)
             piece, size = [], 0
-    yield b"".join((*piece, b"]}"))
+    yield b"".join((*piece, b"]}\n"))
 
 
 async def _page(call: Call, wanted: Filter) -> _Page:

@@ -16,12 +16,14 @@ from typing import Any, Final
 
 from mooring.local.api import apply as ssa
 from mooring.local.api import codec, failures, fields, patch, reads, wire, writes
+from mooring.local.api.bodies import configuration, decode_body
 from mooring.local.api.call import Call, view
 from mooring.local.api.constraints import same
 from mooring.local.api.errors import cannot_be_handled, invalid_object
 from mooring.local.api.http import Answer
 from mooring.local.api.objectmeta import with_metadata
 from mooring.local.api.options import WriteOptions
+from mooring.local.api.patching import PATCH_TYPES
 from mooring.local.api.schema import Schema
 from mooring.local.api.wire import WireError
 
@@ -45,15 +47,15 @@ async def scale(call: Call) -> Answer:
         return reads.answer_object(call, 200, _scale_of(call, view(entry, call.served)), call.form())
     if call.verb == "update":
         options = WriteOptions.parse(call.request, "UpdateOptions")
-        _, sent = await writes.decode_body(call, kind=_KIND, api_version=_API_VERSION)
+        _, sent = await decode_body(call, kind=_KIND, api_version=_API_VERSION)
         writes.check_name(call, sent)
         return await _rescale(call, lambda before: sent, options)
     content_type = codec.media_type(call.request.header("content-type"))
-    if content_type not in writes.PATCH_TYPES:
+    if content_type not in PATCH_TYPES:
         custom = call.served.custom is not None
-        raise failures.unsupported_media_type(writes.PATCH_TYPES) if custom else failures.unroutable_body()
+        raise failures.unsupported_media_type(PATCH_TYPES) if custom else failures.unroutable_body()
     body = await call.request.read_body()
-    if content_type == writes.PATCH_TYPES[3]:
+    if content_type == PATCH_TYPES[3]:
         return await _apply(call, body)
     options = WriteOptions.parse(call.request, "PatchOptions")
     try:
@@ -61,7 +63,7 @@ async def scale(call: Call) -> Answer:
     except ValueError as error:
         raise failures.bad_request(str(error)) from None
     # A Scale holds no list that is merged, so every patch but JSON's own merges.
-    patched = patch.json_patch if content_type == writes.PATCH_TYPES[0] else patch.merge_patch
+    patched = patch.json_patch if content_type == PATCH_TYPES[0] else patch.merge_patch
     return await _rescale(call, lambda before: patched(before, change), options)
 
 
@@ -143,7 +145,7 @@ async def _rescale(call: Call, change: Callable[[JsonObject], JsonObject], optio
 
 async def _apply(call: Call, body: bytes) -> Answer:
     options = WriteOptions.parse(call.request, "PatchOptions", apply=True)
-    config = writes.configuration(call, body, kind=_KIND, api_version=_API_VERSION)
+    config = configuration(call, body, kind=_KIND, api_version=_API_VERSION)
     schema, writer = _schema(call), _writer(call, options)
 
     def changed(before: JsonObject) -> JsonObject:

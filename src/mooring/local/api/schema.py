@@ -10,7 +10,7 @@ Built-in kinds are Go structs on a real server: `wire.decode` does what their de
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from functools import cache
 from importlib import resources
 from typing import Any, Final
@@ -67,6 +67,7 @@ class Schema:
         "default",
         "embedded",
         "enum",
+        "enum_values",
         "exclusive_maximum",
         "exclusive_minimum",
         "fields",
@@ -136,6 +137,8 @@ class Schema:
         self.source: JsonObject = {}
         self.rules: tuple[JsonObject, ...] = ()
         self.enum: tuple[Json, ...] | None = None
+        self.enum_values: frozenset[Hashable] | None = None
+        """The enumeration to look values up in, made on first use."""
         self.format: str = ""
         self.pattern: str = ""
         self.minimum: float | None = None

@@ -24,7 +24,7 @@ from multidict import CIMultiDict
 
 from mooring.kube.errors import ApiError, TransportError
 from mooring.kube.transport import Response, StreamResponse
-from mooring.local.api import codec, deletes, failures, metrics, reads, subresources, writes
+from mooring.local.api import codec, deletes, failures, metrics, patching, reads, subresources, writes
 from mooring.local.api.access.authentication import ADMIN, Authenticator, of_certificate
 from mooring.local.api.access.authorization import MASTERS, Authorizer, attributes_of
 from mooring.local.api.access.impersonation import impersonated
@@ -40,7 +40,8 @@ from mooring.local.api.call import Call, Cluster
 from mooring.local.api.custom import Conversions
 from mooring.local.api.http import BODY_LIMIT, Answer, Query, Request, User
 from mooring.local.api.maintenance import Maintenance
-from mooring.local.api.published.discovery import Discovery
+from mooring.local.api.published.discovery import GIT_VERSION, Discovery
+from mooring.local.api.published.health import Tally, checks
 from mooring.local.api.registry import Registry, Served
 from mooring.local.api.request import Target, parse_path, segments
 from mooring.local.api.schema import builtin
@@ -124,6 +125,7 @@ class ApiServer:
         self._runners: list[web.ServerRunner] = []
         self._ready = False
         self._in_flight = 0
+        self._tally = Tally()
         #: Requests under way and open streams by share, see `_share_of`.
         self._busy: Counter[str] = Counter()
         self._streams: Counter[str] = Counter()
@@ -237,7 +239,11 @@ class ApiServer:
         """Answer any request; errors become Status answers, bugs a 500 without their insides."""
         self._in_flight += 1
         try:
-            return await (self._answer(request) if self.audit is None else self._audited(request, self.audit))
+            answer = await (
+                self._answer(request) if self.audit is None else self._audited(request, self.audit)
+            )
+            self._tally.count(request, answer.status)
+            return answer
         finally:
             self._in_flight -= 1
             if request.counted:
@@ -317,7 +323,9 @@ class ApiServer:
         if parts is None or request.path.startswith("//"):
             return self._root(request)
         if parts[0] in ("healthz", "livez", "readyz"):
-            return self._health(parts)
+            return checks(request, parts, failing=self._failing())
+        if parts == ("metrics",):
+            return self._metrics()
         if parts[0] in (".well-known", "openid"):
             return self._openid(request, parts)
         if answer := self._discovery.answer(request, parts):
@@ -347,6 +355,7 @@ class ApiServer:
             "/apis",
             "/healthz",
             "/livez",
+            "/metrics",
             "/openapi/v2",
             "/openapi/v3",
             "/readyz",
@@ -354,12 +363,17 @@ class ApiServer:
         ]
         for group, versions in self._registry.group_versions().items():
             paths += [f"/apis/{group}", *(f"/apis/{group}/{version}" for version in versions)]
-        return Answer(200, msgspec.json.encode({"paths": sorted(paths)}))
+        return Answer(200, msgspec.json.format(msgspec.json.encode({"paths": sorted(paths)}), indent=2))
 
-    def _health(self, parts: tuple[str, ...]) -> Answer:
-        if parts[0] == "readyz" and not self._ready:
-            return _plain(500, "[-]ready failed: the server is starting or stopping\n")
-        return _plain(200, "ok")
+    def _failing(self) -> tuple[str, ...]:
+        """The checks that fail: the server starts or stops."""
+        if self._ready:
+            return ()
+        return ("shutdown",) if self.cluster.closing.is_set() else ("informer-sync",)
+
+    def _metrics(self) -> Answer:
+        objects = {one.resource: one.count for one in self.cluster.store.collections() if one.count}
+        return self._tally.shown(in_flight=self._in_flight, objects=objects, version=GIT_VERSION)
 
     def _openid(self, request: Request, parts: tuple[str, ...]) -> Answer:
         if parts == ("openid", "v1", "jwks"):
@@ -386,6 +400,8 @@ class ApiServer:
             verb = "get"  # roles know no verb for it: it takes one that allows them all
         if verb is None:
             raise failures.method_not_allowed()
+        known = target.subresource if target.subresource in served.subresources else ""
+        request.about = (verb, target.group, target.version, target.plural, known)
         _check_scope(target, served)
         if verb == "watch" or target.subresource in _STREAMED:
             self._check_streams(request)
@@ -574,7 +590,7 @@ _VERBS: Mapping[str, Callable[[Call], Awaitable[Answer]]] = {
     "watch": _watch,
     "create": _write(writes.create),
     "update": _write(writes.replace),
-    "patch": _write(writes.patch_object),
+    "patch": _write(patching.patch_object),
     "delete": _write(deletes.delete),
     "deletecollection": _write(deletes.delete_collection),
 }
@@ -641,10 +657,28 @@ def _failure(error: ApiError, request: Request) -> Answer:
     return Answer(error.status, body, content_type, headers)
 
 
+#: Characters of all warnings of an answer that are shown in full, and of each one when there are more.
+_WARNED, _WARNING = 4096, 256
+
+
 def _warnings(request: Request) -> list[str]:
-    """Return the values of the Warning headers of an answer, each text once."""
-    quoted = [text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") for text in request.warnings]
-    return [f'299 - "{text}"' for text in dict.fromkeys(quoted)]
+    """Return the values of the Warning headers of an answer, each text once, cut short where they are many."""
+    texts = list(dict.fromkeys(request.warnings))
+    if sum(map(len, texts)) > _WARNED:
+        texts = list(_cut_short(texts))
+    quoted = (text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") for text in texts)
+    return [f'299 - "{text}"' for text in quoted]
+
+
+def _cut_short(texts: Iterable[str]) -> Iterator[str]:
+    """Give the warnings of an answer that has too many as a real server does."""
+    whole = cut = 0
+    for text in texts:
+        if whole > _WARNED and cut >= _WARNED:
+            return
+        whole += len(text)
+        cut += min(len(text), _WARNING)
+        yield text[:_WARNING]
 
 
 def _is_near(peer: str) -> bool:

@@ -7,9 +7,11 @@ from typing import Any
 
 from mooring.local.api import eviction, failures, fields, reads, scale, writes
 from mooring.local.api.access import token_requests
+from mooring.local.api.bodies import decode_body
 from mooring.local.api.call import Call
 from mooring.local.api.http import Answer
 from mooring.local.api.objectmeta import is_deleting, rfc3339, with_metadata
+from mooring.local.api.patching import patch_object
 from mooring.local.api.streams import exec, logs, proxy
 
 __all__ = ["answer", "bind"]
@@ -47,7 +49,7 @@ async def _object(call: Call) -> Answer:
     """Status, finalize, approval, resize: a part of the object itself."""
     if call.verb == "get":
         return await reads.get(call)
-    verb = writes.replace if call.verb == "update" else writes.patch_object
+    verb = writes.replace if call.verb == "update" else patch_object
     status, obj = await verb(call)
     return _shown(call, status, obj)
 
@@ -57,7 +59,7 @@ async def _object(call: Call) -> Answer:
 
 async def bind(call: Call) -> Answer:
     """Assign a pod to a node, once: `pods/NAME/binding`, or `bindings` with the pod's name in the body."""
-    _, binding = await writes.decode_body(call, kind="Binding", api_version="v1")
+    _, binding = await decode_body(call, kind="Binding", api_version="v1")
     meta = binding.get("metadata") or {}
     name = call.target.name or meta.get("name") or ""
     node = (binding.get("target") or {}).get("name")
@@ -107,7 +109,7 @@ def _bound(pod: JsonObject, node: str, annotations: Mapping[str, str], now: str)
 
 
 async def _evict(call: Call) -> Answer:
-    _, body = await writes.decode_body(call, kind="Eviction", api_version="policy/v1")
+    _, body = await decode_body(call, kind="Eviction", api_version="policy/v1")
     await eviction.evict(call, body)
     return _shown(call, 201, _success(201))
 

@@ -16,6 +16,7 @@ from decimal import ROUND_UP, Context, Decimal
 from functools import lru_cache
 from typing import Any, Final
 
+from mooring.kube.quantity import split_quantity
 from mooring.local.api.schema import Schema
 
 __all__ = [
@@ -444,27 +445,22 @@ _SCALARS: Final = {
 _QUANTITY_TEXT: Final = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 )
-_QUANTITY: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i|)")
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _DECIMAL_SUFFIX: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _BINARY: Final = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _BINARY_SUFFIX: Final = {0: "", **{power: suffix for suffix, power in _BINARY.items()}}
 
 
-_EXACT: Final = Context(prec=120)
+_EXACT: Final = Context(prec=200)
 _NANO: Final = Decimal("1e-9")
 _MILLI: Final = Decimal("1e-3")
 
 
 def _parsed(text: str) -> tuple[Decimal, str]:
-    found = _QUANTITY.fullmatch(text.strip())
-    if found is None:
-        raise WireError(_QUANTITY_TEXT)
-    number, suffix = Decimal(found[1]), found[2]
-    if suffix in _BINARY:
-        return _EXACT.multiply(number, Decimal(1024 ** _BINARY[suffix])), suffix
-    exponent = int(suffix[1:]) if suffix not in _DECIMAL else _DECIMAL[suffix]
-    return number.scaleb(exponent, context=_EXACT), suffix
+    try:
+        return split_quantity(text.strip())
+    except ValueError:
+        raise WireError(_QUANTITY_TEXT) from None
 
 
 def quantity_value(text: str) -> Decimal:
@@ -504,7 +500,7 @@ def _passes(text: str, suffix: str) -> bool:
     if suffix in _BINARY:
         bits = 10 * _BINARY[suffix]
         return not fraction and 14 - len(whole) - bits * 3 // 10 >= 0 and int(whole) % 8 != 0
-    exponent = int(suffix[1:]) if suffix not in _DECIMAL else _DECIMAL[suffix]
+    exponent = _DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:])
     scale = exponent - len(fraction)
     if len(digits) > 18 or scale < -9:
         return False

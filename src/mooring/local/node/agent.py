@@ -15,7 +15,7 @@ import asyncio
 import os
 import shutil
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
@@ -50,6 +50,7 @@ from mooring.local.node.cgroups import detect
 from mooring.local.node.cleanup import clean, end_leftovers, plane_id, sweep
 from mooring.local.node.dns import DnsServer, Zone, machine_resolvers
 from mooring.local.node.gateway import Gateway
+from mooring.local.node.hostports import HostPorts
 from mooring.local.node.images import Catalog
 from mooring.local.node.imagestore import StoreError
 from mooring.local.node.logs import LogPump
@@ -59,11 +60,12 @@ from mooring.local.node.node import Node, Settings
 from mooring.local.node.pod import PodWorker
 from mooring.local.node.rootfs import Tools
 from mooring.local.node.rootless import inside
-from mooring.local.node.services import ServiceTable, host_ports, wanted
+from mooring.local.node.services import Backend, Frontend, ServiceTable, host_ports, wanted
 from mooring.local.node.spawner import Spawner
 from mooring.local.node.tokens import issue_from
 from mooring.local.node.usage import Meter
 from mooring.local.node.volumes import memory_directory
+from mooring.local.removal import remove_tree
 from mooring.runtime.controller import Controller, Done, Result
 from mooring.runtime.process import Manager
 
@@ -158,6 +160,8 @@ class NodeAgent:
         self._silent: set[str] = set()
         self._services_changed = asyncio.Event()
         self._table = ServiceTable(self.network.config.table)
+        self._host_ports = HostPorts()
+        self._refused: set[Frontend] = set()
         self._watch(manager)
         self._dns = DnsServer(self.zone, dns_address, upstream=() if inside() else machine_resolvers())
         # One key, one pass at a time, is not needed: a pass only hands the object to its worker.
@@ -236,6 +240,7 @@ class NodeAgent:
     async def _stop_network(self) -> None:
         await self._dns.stop()
         await self._table.close()
+        self._host_ports.close()
         await self.network.stop()
         await asyncio.to_thread(self._close)
 
@@ -245,7 +250,8 @@ class NodeAgent:
         for node in list(self._nodes.values())[:1]:
             node.cgroups.remove_all()
         # As after a reboot of a real node: what was in memory is gone, what is on disk stays.
-        shutil.rmtree(memory_directory(self.network.config.plane), ignore_errors=True)
+        with suppress(OSError):
+            remove_tree(memory_directory(self.network.config.plane))
 
     # --- for tests of faults, and for those who want to look
 
@@ -386,11 +392,24 @@ class NodeAgent:
                 nodes = {name: node.address for name, node in self._nodes.items()}
                 services = self._sources.service_objects.list()
                 table = wanted(services, self._slices.list(), nodes=tuple(nodes.values()))
-                await self._table.sync(host_ports(self._pods.list(), nodes) | table)
+                await self._table.sync(self._open_host_ports(nodes) | table)
             except NftError as error:
                 log.error("Service addresses could not be updated", error=str(error))
                 await self._clock.sleep(1.0)
                 self._services_changed.set()
+
+    def _open_host_ports(self, nodes: Mapping[str, IPv4Address]) -> dict[Frontend, tuple[Backend, ...]]:
+        """The host ports of all pods but those that a program of the machine has, which an event says."""
+        pods = self._pods.list()
+        asked = host_ports(pods, nodes)
+        held = self._host_ports.hold(asked)
+        refused = asked.keys() - held
+        for pod in pods if refused - self._refused else ():
+            for port in sorted(host_ports([pod], nodes).keys() & (refused - self._refused)):
+                text = f"host port {port.address}:{port.port} is in use by a program of this machine: it leads nowhere"
+                self._manager.events.warning(pod, "HostPortConflict", text)
+        self._refused = refused
+        return {port: backends for port, backends in asked.items() if port in held}
 
     async def _keep_measuring(self) -> None:
         while True:
@@ -556,4 +575,5 @@ def _remove_others(data_dir: Path, known: set[str]) -> None:
     for base in (data_dir / "pods", data_dir / "logs"):
         for entry in base.iterdir() if base.is_dir() else ():
             if entry.name.rpartition("_")[2] not in known:
-                shutil.rmtree(entry, ignore_errors=True)
+                with suppress(OSError):
+                    remove_tree(entry)

@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import io
 import lzma
+import os
 import platform
 import shutil
 import subprocess
@@ -177,9 +178,20 @@ def _tar(path: Path) -> Iterator[_Tar]:
             # Its files are read in any order, which no compressed stream allows.
             file = stack.enter_context(tempfile.TemporaryFile(dir=path.parent if _writable(path) else None))
             with _reader(source) as reader:
-                shutil.copyfileobj(reader, file, _CHUNK)
+                _copy(reader, file)
             file.seek(0)
         yield _Tar(stack.enter_context(tarfile.open(fileobj=file, mode="r:")))
+
+
+def _copy(source: IO[bytes], target: IO[bytes]) -> None:
+    """Copy a file that may be longer than the disk: nine tenths of what is free are for it."""
+    room = os.fstatvfs(target.fileno())
+    left = room.f_bavail * room.f_frsize * 9 // 10
+    while data := source.read(_CHUNK):
+        left -= len(data)
+        if left < 0:
+            raise ArchiveError("it does not fit on the disk")
+        target.write(data)
 
 
 def _writable(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Limits of CPU and memory by control groups, where the machine lets us.
+"""Limits of CPU, memory and processes by control groups, where the machine lets us.
 
 Version 1 and 2 are supported. Without write access (a plain user without delegation, many containers)
 :func:`detect` gives none, containers run without limits, and the node says so.
@@ -18,6 +18,8 @@ __all__ = ["Cgroup", "Cgroups", "detect"]
 
 _ROOT = Path("/sys/fs/cgroup")
 _PERIOD = 100_000
+#: Processes and threads of one container, so that none takes all that the machine can have.
+_PIDS = 4096
 _MEMORY_FILES = (("memory.current", "inactive_file"), ("memory.usage_in_bytes", "total_inactive_file"))
 
 
@@ -81,10 +83,10 @@ class Cgroups:
         return "limits are not enforced: no control group of this machine is writable for this user"
 
     def make(self, name: str, limits: Mapping[str, int | float | str]) -> Cgroup | None:
-        """A group with those limits; ``None`` if there is nothing to limit or no way to (blocking)."""
-        memory, cpu = limits.get("memory"), limits.get("cpu")
-        if not self.version or (memory is None and cpu is None):
+        """A group with those limits and one of processes; ``None`` if there is no way to limit anything (blocking)."""
+        if not self.version:
             return None
+        memory, cpu = limits.get("memory"), limits.get("cpu")
         size = None if memory is None else int(parse_quantity(memory))
         quota = None if cpu is None else max(1000, int(parse_quantity(cpu) * _PERIOD))
         return self._make_v2(name, size, quota) if self.version == 2 else self._make_v1(name, size, quota)
@@ -116,11 +118,15 @@ class Cgroups:
     def _bases(self) -> list[Path]:
         name = f"mooring-{self.plane}"
         if self.version == 1:
-            return [self.root / controller / name for controller in ("memory", "cpu")]
+            return [self.root / controller / name for controller in ("memory", "cpu", "pids")]
         return [self.root / name] if self.version == 2 else []
 
-    def _make_v1(self, name: str, memory: int | None, quota: int | None) -> Cgroup:
+    def _make_v1(self, name: str, memory: int | None, quota: int | None) -> Cgroup | None:
         paths = []
+        if os.access(self.root / "pids", os.W_OK):
+            path = self._v1("pids", name)
+            (path / "pids.max").write_text(str(_PIDS))
+            paths.append(path)
         if memory is not None:
             path = self._v1("memory", name)
             (path / "memory.limit_in_bytes").write_text(str(memory))
@@ -130,7 +136,7 @@ class Cgroups:
             (path / "cpu.cfs_period_us").write_text(str(_PERIOD))
             (path / "cpu.cfs_quota_us").write_text(str(quota))
             paths.append(path)
-        return Cgroup(tuple(paths))
+        return Cgroup(tuple(paths)) if paths else None
 
     def _v1(self, controller: str, name: str) -> Path:
         path = self.root / controller / f"mooring-{self.plane}" / name
@@ -145,6 +151,8 @@ class Cgroups:
                 (directory / "cgroup.subtree_control").write_text("+cpu +memory +pids")
         path = base / name
         path.mkdir(exist_ok=True)
+        with suppress(OSError):  # not every delegation has it
+            (path / "pids.max").write_text(str(_PIDS))
         if memory is not None:
             (path / "memory.max").write_text(str(memory))
             with suppress(OSError):

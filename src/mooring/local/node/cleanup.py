@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import signal
 import time
 from contextlib import suppress
@@ -18,6 +17,7 @@ from mooring.local.node.cgroups import detect
 from mooring.local.node.network import NetworkConfig, abandoned_planes, delete_leftovers
 from mooring.local.node.nft import NftError
 from mooring.local.node.volumes import memory_directory
+from mooring.local.removal import remove_tree
 
 __all__ = ["clean", "end_leftovers", "leftover_processes", "plane_id", "sweep"]
 
@@ -40,7 +40,8 @@ def clean(data_dir: Path, network: NetworkConfig) -> list[str]:
     gone += detect(network.plane).remove_all()
     memory = memory_directory(network.plane)
     if memory.is_dir():
-        shutil.rmtree(memory, ignore_errors=True)
+        with suppress(OSError):
+            remove_tree(memory)
         gone.append(str(memory))
     return gone
 
@@ -55,7 +56,8 @@ def sweep() -> list[str]:
         with suppress(PermissionError, NftError):
             gone += delete_leftovers(NetworkConfig(plane=plane))
         gone += detect(plane).remove_all()
-        shutil.rmtree(memory_directory(plane), ignore_errors=True)
+        with suppress(OSError):
+            remove_tree(memory_directory(plane))
     return gone
 
 

@@ -8,9 +8,10 @@ import secrets
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
 import structlog
 
@@ -51,12 +52,15 @@ from mooring.local.node.rootfs import (
     find_program,
     make_root,
 )
-from mooring.local.node.sandbox import Mount, Privileges, Sandbox, SandboxError, SandboxSpec
+from mooring.local.node.sandbox import Privileges, Sandbox, SandboxError, SandboxSpec
 from mooring.local.node.sources import Missing
+from mooring.local.node.staging import Mount, Stage, StagingError, stage
 from mooring.local.node.stdio import Stdio
 from mooring.local.node.trees import TreeError, inside
 from mooring.local.node.usage import Running
 from mooring.local.node.volumes import PodVolumes, VolumeError
+
+T = TypeVar("T")
 
 __all__ = ["ContainerRunner", "PodView", "privileges"]
 
@@ -389,7 +393,7 @@ class ContainerRunner:
         while True:
             try:
                 return await self._start(image)
-            except (Missing, FieldError, VolumeError, ConfigError) as error:
+            except (Missing, FieldError, VolumeError, ConfigError, StagingError) as error:
                 reason, message = "CreateContainerConfigError", str(error)
             except (SandboxError, NftError, OSError) as error:
                 reason, message = "RunContainerError", str(error)
@@ -408,7 +412,11 @@ class ContainerRunner:
             env = environment(view.facts, self.spec, image=given, sources=node.sources, domain=node.domain)
             self._runs += 1
             self._runs_here = True
+            if loaded or rights.identity:
+                await asyncio.to_thread(node.tools.ensure)
             files = await asyncio.to_thread(self._files, image, env, loaded)
+            if rights.identity:
+                files.append(await asyncio.to_thread(self._no_preload, loaded))
             command = self._command(image, env)
             working_dir = self.spec.working_dir or image.image.working_dir
             _check_paths(self.spec)
@@ -417,21 +425,38 @@ class ContainerRunner:
             elif not find_program(loaded.image, command[0], env, working_dir):
                 raise SandboxError(f'exec: "{command[0]}": executable file not found in $PATH')
             context = self.spec.security_context
+            root = await _to_its_end(lambda: loaded.make(self._directory)) if loaded else None
+            if loaded is not None:
+                working_dir = loaded.resolved(working_dir)
+            staged = await _to_its_end(
+                lambda: stage(
+                    files,
+                    place=self._directory / "mounts",
+                    working_dir=working_dir,
+                    namespace=root.mounts if root else None,
+                ),
+                undo=Stage.close,
+            )
             spec = SandboxSpec(
                 command=command,
                 env=env,
-                working_dir=working_dir if loaded is None else loaded.resolved(working_dir),
-                mounts=files,
+                working_dir=working_dir,
+                make_working_dir=staged.working_dir,
+                mounts=staged.mounts,
+                mount_namespace=(root.mounts if root else None) or staged.namespace,
                 symlinks=_programs(image),
                 privileges=rights,
                 read_only_root=bool(context and context.read_only_root_filesystem),
                 namespaces=view.namespaces,
                 terminal=bool(self.spec.tty),
                 locks=view.volumes.locks(self.spec),
-                root=await _to_its_end(loaded.make, self._directory) if loaded else None,
-                tools=node.tools if loaded else None,
+                root=root,
+                tools=node.tools if loaded or rights.identity else None,
             )
-            running = await self._start_sandbox(spec)
+            try:
+                running = await self._start_sandbox(spec)
+            finally:
+                staged.close()
         except BaseException:
             if loaded is not None:
                 await asyncio.shield(asyncio.to_thread(loaded.remove))
@@ -449,6 +474,7 @@ class ContainerRunner:
             working_dir=spec.working_dir,
             privileges=rights,
             tools=spec.tools,
+            cgroup=self._cgroup,
         )
         self._event("Created", f"Container created: {self.name}")
         running.release()
@@ -495,7 +521,6 @@ class ContainerRunner:
         store = self.view.node.catalog.store
         assert store is not None
         assert image.loaded is not None
-        self.view.node.tools.ensure()
         try:
             path, lock = store.use(image.loaded)
         except StoreError as error:
@@ -550,9 +575,19 @@ class ContainerRunner:
         message.chmod(0o666)
         mounts.append(Mount(message, self._message_path))
         mounts += own
-        if loaded is None:
-            return mounts
-        return [Mount(each.source, loaded.resolved(each.target), each.read_only) for each in mounts]
+        if loaded is not None:
+            mounts = [replace(each, target=loaded.resolved(each.target)) for each in mounts]
+        for mount in mounts:
+            place = f"/{mount.target.strip('/')}"
+            if place == "/" or PurePosixPath(place).is_relative_to(TOOLS):
+                raise ConfigError(f"nothing can be mounted at {mount.target}")
+        return mounts
+
+    def _no_preload(self, loaded: _Opened | None) -> Mount:
+        """An empty file for the loader of the program that gives up rights: the container's may name its own code."""
+        path, target = self._directory / "no-preload", "/etc/ld.so.preload"
+        path.touch(mode=0o644)
+        return Mount(path, loaded.resolved(target) if loaded else target, read_only=True)
 
     def _command(self, image: Resolved, env: Mapping[str, str]) -> list[str]:
         command = expand_all(self.spec.command or (), env)
@@ -680,7 +715,11 @@ class ContainerRunner:
         reason = "OOMKilled" if oom else "Completed" if status == 0 else "Error"
         if oom:
             limits = (self.spec.resources.limits if self.spec.resources else None) or {}
-            text = f"container {self.name} was killed: it needed more memory than its limit, {limits.get('memory')}"
+            limit = limits.get("memory")
+            why = (
+                f"it needed more memory than its limit, {limit}" if limit else "the machine was out of memory"
+            )
+            text = f"container {self.name} was killed: {why}"
             self._event("OOMKilling", text, warning=True)
         message = await asyncio.to_thread(self._termination_message)
         if not message and status and self.spec.termination_message_policy == "FallbackToLogsOnError":
@@ -818,9 +857,8 @@ class ContainerRunner:
         return max((int(path.stem) for path in logs if path.stem.isdigit()), default=0)
 
     def _termination_message(self) -> str:
-        with suppress(OSError):
-            data = (self._directory / f"message-{self._runs}").read_bytes()[:_MESSAGE_LIMIT]
-            return data.decode(errors="replace")
+        with suppress(OSError), (self._directory / f"message-{self._runs}").open("rb") as file:
+            return file.read(_MESSAGE_LIMIT).decode(errors="replace")
         return ""
 
     async def _log_tail(self) -> str:
@@ -841,13 +879,15 @@ class ConfigError(ValueError):
     """The container cannot be made as it is written."""
 
 
-async def _to_its_end(work: Callable[[Path], RootFs], directory: Path) -> RootFs:
-    """Run it in a thread; a cancelled caller goes on only after its end, and may then undo it."""
-    task = asyncio.ensure_future(asyncio.to_thread(work, directory))
+async def _to_its_end(work: Callable[[], T], *, undo: Callable[[T], None] | None = None) -> T:
+    """Run it in a thread; a cancelled caller goes on only after its end, when it is undone or may be."""
+    task = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait([task])
+        if undo is not None and task.exception() is None:
+            undo(task.result())
         raise
 
 

@@ -1,6 +1,7 @@
 """Running a further command in a container, by entering its namespaces.
 
-The command gets the container's environment, user, working directory and capabilities, and dies with it.
+The command gets the container's environment, user, working directory, capabilities and limits, and dies with it. It
+has no other rights from its first instruction on: what it loads is the container's.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import termios
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from mooring.local.node.cgroups import Cgroup
 from mooring.local.node.rootfs import Tools
-from mooring.local.node.sandbox import Privileges, Sandbox, tool
+from mooring.local.node.sandbox import Privileges, Sandbox, deferred, tool
 from mooring.local.node.spawner import Child, Spawn, Spawner
 
 __all__ = ["Entrance", "Output", "cancelled", "capture", "interact", "write_all"]
@@ -37,6 +39,7 @@ class Entrance:
     working_dir: str
     privileges: Privileges
     tools: Tools | None = None
+    cgroup: Cgroup | None = None
 
     async def spawn(
         self, command: Sequence[str], *, stdin: int, stdout: int, stderr: int, tty: bool = False
@@ -49,35 +52,35 @@ class Entrance:
         # The namespaces' descriptors close when the container ends, maybe before the thread gets to them.
         joined = [os.dup(each) for each in (*self.namespaces, sandbox.pid_fd)]
         mount = os.dup(sandbox.mount_fd)
+        who = self.privileges
+        env, exports = deferred({**self.env, "TERM": "xterm"} if tty else self.env)
+        gate, opened = os.pipe2(os.O_CLOEXEC)
+        copies.append(fcntl.fcntl(gate, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE))
         try:
-            return await self.spawner.spawn(
+            child = await self.spawner.spawn(
                 Spawn(
-                    argv=self._argv(command, tty=tty),
-                    env={**self.env, "TERM": "xterm"} if tty else self.env,
+                    argv=self._argv(command, exports, tty=tty),
+                    env=env,
                     files=dict(enumerate(copies)),
                     namespaces=joined,
                     mount=mount,
-                    capabilities=(*self.privileges.at_first(), "SETPCAP"),
+                    capabilities=who.capabilities,
+                    user=(who.uid, who.gid, who.groups),
                     session=not tty,
                 )
             )
+            if self.cgroup is not None:
+                self.cgroup.add(child.pid)
+            return child
         finally:
-            for descriptor in (*copies, *joined, mount):
+            for descriptor in (*copies, *joined, mount, gate, opened):
                 os.close(descriptor)
 
-    def _argv(self, command: Sequence[str], *, tty: bool) -> list[str]:
-        privileges = self.privileges
-        argv = [
-            *tool("setpriv", self.tools),
-            "--no-new-privs",
-            *privileges.limits,
-            *privileges.identity,
-            "--",
-        ]
-        if tty:
-            argv += [*tool("setsid", self.tools), "--ctty", "--wait"]
-        enter = 'cd "$1" && shift && exec "$@"'
-        return [*argv, *tool("sh", self.tools), "-c", enter, "sh", self.working_dir, *command]
+    def _argv(self, command: Sequence[str], exports: str, *, tty: bool) -> list[str]:
+        """A shell that waits until its limits are set (when the gate closes), and becomes the command."""
+        enter = f'read -r _ <&3; exec 3<&-; cd "$1" && shift && {exports}exec "$@"'
+        terminal = [*tool("setsid", self.tools), "--ctty", "--wait"] if tty else []
+        return [*tool("sh", self.tools), "-c", enter, "sh", self.working_dir, *terminal, *command]
 
 
 @dataclass(frozen=True, slots=True)

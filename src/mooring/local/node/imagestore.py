@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 from mooring.local.node.references import ImageError, normalize
-from mooring.local.node.trees import remove_tree
+from mooring.local.removal import remove_tree
 
 __all__ = ["ImageConfig", "ImageStore", "LoadedImage", "StoreError"]
 

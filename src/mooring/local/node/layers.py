@@ -15,12 +15,17 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Protocol, cast
 
-from mooring.local.node.trees import TreeError, inside, remove_tree
+from mooring.local.node.trees import TreeError, inside
+from mooring.local.removal import remove_tree
 
 __all__ = ["LayerError", "apply_layer"]
 
 _WHITEOUT, _OPAQUE, _AUFS = ".wh.", ".wh..wh..opq", ".wh..wh."
 _CHUNK = 1 << 20
+#: Directories in each other; images have a few dozen.
+_DEEPEST = 255
+#: Bytes that an entry takes on a disk at least.
+_ENTRY = 4096
 
 
 class LayerError(ValueError):
@@ -32,7 +37,10 @@ class _Readable(Protocol):
 
 
 def apply_layer(root: Path, stream: _Readable) -> None:
-    """Unpack a layer (an uncompressed tar) over what the tree holds; raises :class:`LayerError`."""
+    """Unpack a layer (an uncompressed tar) over what the tree holds; raises :class:`LayerError`.
+
+    It may take nine tenths of what is free on the disk.
+    """
     work = _Unpacking(root)
     try:
         with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|") as tar:
@@ -53,6 +61,7 @@ class _Unpacking:
         self._added: set[Path] = {root}
         self._directories: list[tuple[Path, tarfile.TarInfo]] = []
         self._owners = os.geteuid() == 0
+        self._room = shutil.disk_usage(root).free * 9 // 10
 
     def take(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
         """Add one entry, or remove what it whites out."""
@@ -64,7 +73,14 @@ class _Unpacking:
             return
         if (member.issym() or member.islnk()) and (not member.linkname or "\0" in member.linkname):
             raise LayerError(f"refused: {member.name!r} is a link to nothing")
+        self._room -= max(member.size, _ENTRY)
+        if self._room < 0:
+            raise LayerError("it does not fit on the disk")
+        if len(name.parts) > _DEEPEST:
+            raise LayerError(f"refused: {member.name[:80]!r}... nests too deep")
         parent = inside(self._root, str(name.parent), make=True)
+        if len(parent.parts) - len(self._root.parts) >= _DEEPEST:
+            raise LayerError(f"refused: {member.name[:80]!r} nests too deep")
         if name.name.startswith(_WHITEOUT):
             self._white_out(parent, name.name, member.name)
             return

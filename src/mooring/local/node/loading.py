@@ -13,7 +13,8 @@ from mooring.local.node.archives import ArchivedImage, ArchiveError, Layer, open
 from mooring.local.node.imagestore import ImageConfig, ImageStore, LoadedImage, StoreError
 from mooring.local.node.layers import LayerError, apply_layer
 from mooring.local.node.references import ImageError, normalize
-from mooring.local.node.trees import clone_tree, remove_tree
+from mooring.local.node.trees import clone_tree
+from mooring.local.removal import remove_tree
 
 __all__ = ["load"]
 

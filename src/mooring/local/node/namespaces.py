@@ -8,15 +8,18 @@ leaves nothing: its descriptors close, its pods' processes die with it, the kern
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
+import platform
 import socket
-from collections.abc import Callable, Collection
+import struct
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Thread
 from typing import TypeVar
 
-__all__ = ["PodNamespaces", "enter", "give_up", "in_fresh_thread", "unshare"]
+__all__ = ["PodNamespaces", "become", "enter", "give_up", "in_fresh_thread", "unshare"]
 
 T = TypeVar("T")
 
@@ -65,6 +68,17 @@ _CAPABILITIES = (
     "CHECKPOINT_RESTORE",
 )
 
+#: setgroups, setresgid, setresuid, capget and capset. The C library's own change every thread of the process.
+_GENERIC = (159, 149, 147, 90, 91)
+_CALLS = {
+    "x86_64": (116, 119, 117, 125, 126),
+    "aarch64": _GENERIC,
+    "riscv64": _GENERIC,
+    "ppc64le": (81, 169, 164, 183, 184),
+    "s390x": (206, 210, 208, 184, 185),
+}
+_CAPABILITY_VERSION = 0x20080522
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -87,6 +101,26 @@ def give_up(kept: Collection[str]) -> None:
         if number >= len(_CAPABILITIES) or _CAPABILITIES[number] not in kept:
             _checked(_libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0), "prctl")
         number += 1
+
+
+def become(uid: int, gid: int, groups: Sequence[int]) -> None:
+    """Make the calling thread that user, for good; no program that it starts inherits capabilities."""
+    if (numbers := _CALLS.get(platform.machine())) is None:
+        raise OSError(errno.ENOSYS, f"how to become a user is not known on {platform.machine()}")
+    setgroups, setresgid, setresuid, capget, capset = numbers
+    header, sets = struct.pack("=Ii", _CAPABILITY_VERSION, 0), ctypes.create_string_buffer(24)
+    _call(capget, header, sets)
+    effective, permitted, _, more_effective, more_permitted, _ = struct.unpack("=6I", sets.raw)
+    _call(capset, header, struct.pack("=6I", effective, permitted, 0, more_effective, more_permitted, 0))
+    if uid or gid or groups:
+        _call(setgroups, len(groups), struct.pack(f"={len(groups)}I", *groups))
+        _call(setresgid, gid, gid, gid)
+        _call(setresuid, uid, uid, uid)
+
+
+def _call(number: int, *words: object) -> None:
+    numbers = (ctypes.c_long(word) if isinstance(word, int) else word for word in words)
+    _checked(_libc.syscall(ctypes.c_long(number), *numbers), "system call")
 
 
 def in_fresh_thread(work: Callable[[], T]) -> Future[T]:

@@ -27,11 +27,12 @@ from mooring.local.node.fields import FieldError
 from mooring.local.node.network import PodNetwork
 from mooring.local.node.nft import NftError
 from mooring.local.node.node import Node
-from mooring.local.node.sandbox import Mount
 from mooring.local.node.sources import Missing
+from mooring.local.node.staging import Mount
 from mooring.local.node.status import Situation, is_sidecar, status_of, status_patch
 from mooring.local.node.tokens import PodTokens
 from mooring.local.node.volumes import PodVolumes, VolumeBusy, VolumeError
+from mooring.local.removal import remove_tree
 
 __all__ = ["PodWorker"]
 
@@ -404,7 +405,8 @@ class PodWorker:
 
     def _remove_files(self) -> None:
         self.view.volumes.remove()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        with suppress(OSError):
+            remove_tree(self._directory)
         logs = self.node.log_path(self.view.pod, "x", 0).parents[1]
         shutil.rmtree(logs, ignore_errors=True)
 

@@ -7,6 +7,13 @@ import re
 __all__ = ["ImageError", "normalize"]
 
 
+_PART = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
+_HOST = r"(?=[^/]*[.:]|localhost/)[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]+)?/"
+#: As distribution's grammar of references has it; the digest is looked up as it is.
+_NAME = re.compile(rf"(?:{_HOST})?{_PART}(?:/{_PART})*(?::[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?", re.ASCII)
+_LONGEST = 255
+
+
 class ImageError(LookupError):
     """The image cannot be had; ``reason`` is ErrImagePull, ErrImageNeverPull or InvalidImageName."""
 
@@ -20,7 +27,7 @@ def normalize(reference: str) -> str:
     name, _, _digest = reference.strip().partition("@")
     head, slash, last = name.rpartition("/")
     repository, _, tag = last.partition(":")
-    if not repository or re.search(r"[^a-z0-9._/:-]", f"{head}{slash}{repository}".lower()):
+    if len(f"{head}{slash}{repository}") > _LONGEST or _NAME.fullmatch(name) is None:
         raise ImageError(
             f'Failed to apply default image tag "{reference}": invalid reference format',
             reason="InvalidImageName",

@@ -23,7 +23,8 @@ from pathlib import Path
 from threading import Lock
 
 from mooring.local.node import namespaces as ns
-from mooring.local.node.trees import TreeError, inside, remove_tree
+from mooring.local.node.trees import TreeError, inside
+from mooring.local.removal import remove_tree
 
 __all__ = [
     "TOOLS",

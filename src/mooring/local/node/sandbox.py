@@ -8,8 +8,10 @@ its user loses its parent-death signal, and would survive).
 Before the program runs, a one-line shell inside reports on a socket and waits for the word: then the pid is
 known, limits are set, and a plane that died meanwhile is noticed, since both ends of the socket are its.
 
-The environment is passed as such, never as arguments, which every user of the machine can read; but for what tells
-the loader what to load: bwrap is started with all rights, outside of any sandbox. It sets these for the program alone.
+The environment is passed as such, never as arguments, which every user of the machine can read. What tells the loader
+what to load goes under other names until all rights are given up: bwrap has them all, outside of any sandbox, and the
+shell and setpriv have more than a program that is not root. These two come from `TOOLS` then, where the container's
+volumes reach neither them nor their libraries.
 """
 
 from __future__ import annotations
@@ -22,16 +24,18 @@ import resource
 import signal
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 import msgspec
 
 from mooring.local.node.rootfs import TOOLS, RootFs, Tools
+from mooring.local.node.seccomp import keyring_filter, passed
 from mooring.local.node.spawner import Child, Spawn, Spawner
+from mooring.local.node.staging import Mount
 
-__all__ = ["Mount", "Privileges", "Sandbox", "SandboxError", "SandboxSpec", "can_become", "start", "tool"]
+__all__ = ["Privileges", "Sandbox", "SandboxError", "SandboxSpec", "can_become", "deferred", "start", "tool"]
 
 DEFAULT_CAPABILITIES = (
     "CHOWN",
@@ -51,9 +55,9 @@ DEFAULT_CAPABILITIES = (
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-_SHIM = 'ulimit -n "$1"; shift; echo >&3; read -r _ <&3 || exit 125; exec "$@" 3>&- 4>&-'
+_SHIM = 'ulimit -n "$1"; shift; echo >&3; read -r _ <&3 || exit 125; {}exec "$@" 3>&- 4>&-'
 _SHELL_NAME = re.compile("[A-Za-z_][A-Za-z_0-9]*")
-_HANDSHAKE, _STATUS, _OPTIONS, _FIRST_LOCK = 3, 4, 5, 20
+_HANDSHAKE, _STATUS, _FILTER, _FIRST_LOCK = 3, 4, 5, 20
 #: What the C library of a program obeys before the program begins (those it ignores in set-uid programs).
 _LOADING = re.compile(
     "(LD_.*|GLIBC_TUNABLES|GCONV_PATH|GETCONF_DIR|HOSTALIASES|LOCALDOMAIN|LOCPATH|MALLOC_.*|NIS_PATH|NLSPATH"
@@ -64,20 +68,15 @@ _PROC_READ_ONLY = ("bus", "fs", "irq", "sys", "sysrq-trigger")
 _START_DEADLINE = 20.0
 _ABANDON_DEADLINE = 2.0
 _REBIND_LIMIT = 512
-_HOST_FILES = ("/etc/alternatives", "/etc/ssl", "/etc/ld.so.cache", "/etc/localtime", "/etc/ca-certificates")
+#: Of /etc/ssl what is public: beside it lie private keys.
+_HOST_FILES = (
+    *("/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime", "/etc/ca-certificates"),
+    *("/etc/ssl/certs", "/etc/ssl/openssl.cnf"),
+)
 
 
 class SandboxError(RuntimeError):
     """The container could not be started; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """A file or directory of the machine, seen inside at ``target``."""
-
-    source: Path
-    target: str
-    read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +89,11 @@ class Privileges:
     capabilities: tuple[str, ...] = DEFAULT_CAPABILITIES
 
     @property
+    def all(self) -> bool:
+        """Whether nothing is kept from the program: it is privileged."""
+        return "ALL" in self.capabilities
+
+    @property
     def identity(self) -> list[str]:
         """The options of setpriv that become the user; empty for plain root."""
         if not (self.uid or self.gid or self.groups):
@@ -98,15 +102,14 @@ class Privileges:
         return [f"--reuid={self.uid}", f"--regid={self.gid}", *groups]
 
     @property
-    def limits(self) -> list[str]:
-        """The options of setpriv that give up all other capabilities for good."""
+    def _limits(self) -> list[str]:
         kept = ",".join(f"+{name.lower()}" for name in self.capabilities)
-        bounding = "+all" if "ALL" in self.capabilities else f"-all,{kept}" if kept else "-all"
+        bounding = "+all" if self.all else f"-all,{kept}" if kept else "-all"
         return [f"--bounding-set={bounding}", "--inh-caps=-all"]
 
     def argv(self, tools: Tools | None = None) -> list[str]:
         """The command that gives up the rest, to be put before the program's; empty for plain root."""
-        return [*tool("setpriv", tools), *self.limits, *self.identity, "--"] if self.identity else []
+        return [*tool("setpriv", tools), *self._limits, *self.identity, "--"] if self.identity else []
 
     def at_first(self) -> tuple[str, ...]:
         """The capabilities to start with: also those that `argv` needs, and gives up."""
@@ -129,11 +132,15 @@ class SandboxSpec:
     root: RootFs | None = None
     """The file system of a loaded image; without one the machine's programs are seen."""
     tools: Tools | None = None
-    """Needed with a root."""
+    """Needed with a root, and for a program that is not root."""
     terminal: bool = False
     """The standard streams are a terminal, which is to control the program."""
     locks: Sequence[int] = ()
     """Descriptors of volume locks: the program holds them too, so a lock lives as long as any user of it."""
+    mount_namespace: int | None = None
+    """Descriptor of the mount namespace in which the root and the mounts are found; ``None``: the machine's."""
+    make_working_dir: bool = True
+    """Make the working directory by its path; not where a pod may have put a link in the way."""
 
 
 class Sandbox:
@@ -192,12 +199,14 @@ async def start(spawner: Spawner, spec: SandboxSpec, *, stdin: int, stdout: int,
     status_read, status_write = os.pipe2(os.O_CLOEXEC)
     files = {0: stdin, 1: stdout, 2: stderr, _HANDSHAKE: theirs.fileno(), _STATUS: status_write}
     files |= {_FIRST_LOCK + n: lock for n, lock in enumerate(spec.locks)}
-    env, options = _split(spec.env)
-    with _in_memory(options) as told:
-        high = {target: _above(source) for target, source in {**files, _OPTIONS: told}.items()}
+    with passed(keyring_filter()) as rules:
+        if not spec.privileges.all:
+            files[_FILTER] = rules
+        high = {target: _above(source) for target, source in files.items()}
+    env, _ = deferred(spec.env)
     what = Spawn(argv=bwrap_argv(spec), env=env, files=high, namespaces=spec.namespaces)
-    if spec.root is not None:
-        what = replace(what, mounts=spec.root.mounts)
+    if spec.mount_namespace is not None:
+        what = replace(what, mounts=spec.mount_namespace)
     spawning = asyncio.ensure_future(spawner.spawn(what))
     spawning.add_done_callback(lambda _: _close(theirs.detach(), status_write, *high.values()))
     try:
@@ -216,24 +225,13 @@ async def start(spawner: Spawner, spec: SandboxSpec, *, stdin: int, stdout: int,
         os.close(status_read)
 
 
-def _split(env: Mapping[str, str]) -> tuple[dict[str, str], bytes]:
-    """The environment of bwrap, and its options that set the rest for the program."""
-    late = [name for name in env if _LOADING.fullmatch(name)]
-    words = [word for name in late for word in ("--setenv", name, env[name])]
-    return {name: env[name] for name in env if name not in late}, b"".join(
-        os.fsencode(word) + b"\0" for word in words
-    )
-
-
-@contextmanager
-def _in_memory(content: bytes) -> Iterator[int]:
-    descriptor = os.memfd_create("options", os.MFD_CLOEXEC)
-    try:
-        os.write(descriptor, content)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        yield descriptor
-    finally:
-        os.close(descriptor)
+def deferred(env: Mapping[str, str]) -> tuple[dict[str, str], str]:
+    """An environment that makes no loader load anything, and the shell commands that complete it."""
+    late = [name for name in env if _LOADING.fullmatch(name) and _SHELL_NAME.fullmatch(name)]
+    kept = {name: value for name, value in env.items() if name not in late}
+    kept |= {f"_MOORING_{n}": env[name] for n, name in enumerate(late)}
+    script = (f'export {name}="$_MOORING_{n}"; unset _MOORING_{n}; ' for n, name in enumerate(late))
+    return kept, "".join(script)
 
 
 def _close(*descriptors: int) -> None:
@@ -272,25 +270,32 @@ async def _handshake(outer: Child, gate: socket.socket, status: int) -> Sandbox:
 def bwrap_argv(spec: SandboxSpec) -> list[str]:
     """The command line that makes the container."""
     argv = ["/usr/bin/bwrap", "--die-with-parent", "--unshare-pid", "--info-fd", str(_STATUS)]
-    argv += ["--args", str(_OPTIONS)]
+    if not spec.privileges.all:
+        argv += ["--seccomp", str(_FILTER)]
     argv += _capabilities(spec.privileges.at_first())
-    argv += _root() if spec.root is None else _image_root(spec.root, spec.tools)
+    argv += _root() if spec.root is None else _image_root(spec.root)
+    if spec.tools is not None:
+        argv += ["--ro-bind", str(spec.tools.directory), TOOLS]
     for target, source in spec.symlinks.items():
         argv += ["--symlink", source, target]
-    mounts = sorted(spec.mounts, key=lambda mount: len(PurePosixPath(mount.target).parts))
-    argv += _mounts(mounts, sealed=spec.root is None)
-    if "ALL" not in spec.privileges.capabilities:
+    # Before the mounts, which may hold links.
+    if not spec.privileges.all:
         for name in _PROC_READ_ONLY:
             argv += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
-    argv += ["--dir", spec.working_dir]
+    mounts = sorted(spec.mounts, key=lambda mount: len(PurePosixPath(mount.target).parts))
+    argv += _mounts(mounts, sealed=spec.root is None)
+    if spec.make_working_dir:
+        argv += ["--dir", spec.working_dir]
     if spec.read_only_root:
         argv += ["--remount-ro", "/"]
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     files = str(limit if 0 < limit < 1 << 20 else 1 << 20)
-    shim = [*_shell(spec), "-c", _SHIM, "sh", files]
-    become = spec.privileges.argv(spec.tools)
+    become, exports = spec.privileges.argv(spec.tools), deferred(spec.env)[1]
+    shim = [*_shell(spec), "-c", _SHIM.format("" if become else exports), "sh", files]
     if spec.terminal:
         become = [*tool("setsid", spec.tools), "--ctty", *become]
+    if spec.privileges.identity and exports:
+        become += [*_shell(spec), "-c", exports + 'exec "$@"', "sh"]
     return [*argv, "--chdir", spec.working_dir, "--", *shim, *become, *spec.command]
 
 
@@ -315,10 +320,8 @@ def can_become(uid: int) -> bool:
     return False
 
 
-def _image_root(root: RootFs, tools: Tools | None) -> Iterator[str]:
-    assert tools is not None
+def _image_root(root: RootFs) -> Iterator[str]:
     yield from ("--bind", str(root.path), "/", "--proc", "/proc", "--dev", "/dev")
-    yield from ("--ro-bind", str(tools.directory), TOOLS)
 
 
 def _root() -> Iterator[str]:
@@ -345,7 +348,7 @@ def _root() -> Iterator[str]:
     )
     yield from ("--perms", "1777", "--dir", "/var/tmp")  # noqa: S108
     # Made before the first mount in it: what bwrap makes by itself is closed to every user but root.
-    yield from ("--dir", "/etc")
+    yield from ("--dir", "/etc", "--dir", "/etc/ssl")
     for file in _HOST_FILES:
         yield from ("--ro-bind-try", file, file)
     yield from ("--tmpfs", "/usr/local/bin")

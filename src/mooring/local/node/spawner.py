@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from mooring.local.node import namespaces as ns
+from mooring.local.node.seccomp import forbid_keyrings
 
 __all__ = ["Child", "Spawn", "Spawner"]
 
@@ -45,6 +46,8 @@ class Spawn:
     """Descriptor of a running container's mount namespace for the child; ``argv[0]`` is looked up there."""
     capabilities: Sequence[str] = ("ALL",)
     """With ``mount``: all that the child can have. What it loads is the container's from its first instruction."""
+    user: tuple[int, int, Sequence[int]] = (0, 0, ())
+    """With ``mount``: user, group and further groups of the child, from its first instruction on."""
     mounts: int | None = None
     """Descriptor of a mount namespace of our own making for a child that dies with the plane."""
 
@@ -172,6 +175,9 @@ def _spawn_inside(what: Spawn, mount: int) -> int:
         ns.enter(descriptor)
     ns.enter(mount, ns.CLONE_NEWNS)
     ns.give_up(what.capabilities)
+    if "ALL" not in what.capabilities:
+        forbid_keyrings()
+    ns.become(*what.user)
     return _spawn(what)
 
 

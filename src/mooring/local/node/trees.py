@@ -1,4 +1,4 @@
-"""Trees of files that came from images: looked up, cloned and removed without leaving them."""
+"""Trees of files that came from images: looked up and cloned without leaving them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-__all__ = ["TreeError", "clone_tree", "inside", "remove_tree"]
+__all__ = ["TreeError", "clone_tree", "inside"]
 
 _LINKS = 40
 
@@ -80,17 +80,3 @@ def _walk(source: Path, target: Path) -> Iterator[tuple[Path, Path]]:
             yield from _walk(source / entry.name, target / entry.name)
         else:
             yield source / entry.name, target / entry.name
-
-
-def remove_tree(path: Path) -> None:
-    """Remove a tree, also directories that not even their owner may write."""
-    if not path.is_dir() or path.is_symlink():
-        path.unlink(missing_ok=True)
-        return
-    path.chmod(0o700)
-    for entry in os.scandir(path):
-        if entry.is_dir(follow_symlinks=False):
-            remove_tree(path / entry.name)
-        else:
-            os.unlink(entry.path)
-    path.rmdir()

@@ -36,8 +36,9 @@ from mooring.kube.objects.core import (
     VolumeMount,
 )
 from mooring.local.node.fields import PodFacts, expand
-from mooring.local.node.sandbox import Mount
 from mooring.local.node.sources import Missing, Sources, config_data, secret_data
+from mooring.local.node.staging import Mount
+from mooring.local.removal import remove_tree
 
 __all__ = ["PodVolumes", "VolumeBusy", "VolumeError", "VolumeLock"]
 
@@ -141,7 +142,7 @@ class PodVolumes:
         return changed
 
     def mounts(self, container: Container, env: Mapping[str, str]) -> list[Mount]:
-        """What a container mounts; ``subPath`` directories are made."""
+        """What a container mounts."""
         return [self._mount(mount, env) for mount in container.volume_mounts or ()]
 
     def locks(self, container: Container) -> list[int]:
@@ -160,7 +161,8 @@ class PodVolumes:
         self.release()
         with self._writing:
             for path in (self.directory, *self._memory):
-                shutil.rmtree(path, ignore_errors=True)
+                with suppress(OSError):
+                    remove_tree(path)
             self._paths.clear()
 
     # --- kinds of volumes
@@ -262,9 +264,10 @@ class PodVolumes:
             raise VolumeError(f'volumeMount "{mount.name}" names no volume of the pod')
         below = expand(mount.sub_path_expr, env) if mount.sub_path_expr else mount.sub_path
         written = mount.name in self._written
-        source = _below(path, below, made=not written) if below else path
+        if below and (below.startswith("/") or ".." in PurePosixPath(below).parts):
+            raise VolumeError(f"subPath {below!r} must be relative and without '..'")
         read_only = bool(mount.read_only) or written
-        return Mount(source, mount.mount_path or "", read_only)
+        return Mount(path, mount.mount_path or "", read_only, below or "", made=not written)
 
 
 def memory_directory(plane: str) -> Path:
@@ -409,21 +412,6 @@ def _checked(path: str) -> str:
     if not parts or path.startswith("/") or ".." in parts or parts[0].startswith(".."):
         raise VolumeError(f"path {path!r} of a volume's item must be relative and without '..'")
     return path
-
-
-def _below(path: Path, below: str, *, made: bool) -> Path:
-    """The directory or file of a volume that a subPath names; ``made`` if it may be missing."""
-    if below.startswith("/") or ".." in PurePosixPath(below).parts:
-        raise VolumeError(f"subPath {below!r} must be relative and without '..'")
-    found = path / below
-    if not made and not found.exists():
-        raise VolumeError(f"subPath {below!r} does not exist in the volume")
-    if not found.resolve().is_relative_to(path.resolve()):
-        raise VolumeError(f"subPath {below!r} leads out of the volume")
-    if not found.exists():
-        found.mkdir(parents=True, mode=0o750)
-        found.chmod(0o777)
-    return found.resolve()
 
 
 def _content(directory: Path) -> Payload:

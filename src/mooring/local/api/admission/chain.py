@@ -172,10 +172,22 @@ def _completed(obj: JsonObject, old: JsonObject | None, call: Call) -> JsonObjec
         return _complete_pod(obj, call) if old is None else _with_tolerations(_with_priority_of(obj, old))
     if storage == SIGNING_REQUESTS and old is None:
         return with_requester(obj, call)
+    if storage == "nodes" and old is None:
+        return _with_not_ready(obj)
     finalizer = _PROTECTED.get(storage)
     if old is None and finalizer is not None and finalizer not in finalizers(obj):
         return with_metadata(obj, finalizers=[*finalizers(obj), finalizer])
     return obj
+
+
+def _with_not_ready(obj: JsonObject) -> JsonObject:
+    """Return a new node that takes no pods until its conditions are known."""
+    spec = obj.get("spec") or {}
+    taints = list(spec.get("taints") or ())
+    taint = {"key": _NOT_READY, "effect": "NoSchedule"}
+    if any(one.get("key") == taint["key"] and one.get("effect") == taint["effect"] for one in taints):
+        return obj
+    return {**obj, "spec": {**spec, "taints": [*taints, taint]}}
 
 
 def _check_priority_class(obj: JsonObject, call: Call) -> None:

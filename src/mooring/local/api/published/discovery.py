@@ -67,7 +67,7 @@ class Discovery:
             case ("openapi", "v3", *rest):
                 return self._openapi_v3(request, "/".join(rest))
             case ("version",):
-                return self._json(request, self.version())
+                return Answer(200, msgspec.json.format(msgspec.json.encode(self.version()), indent=2))
         return None
 
     @staticmethod
@@ -138,7 +138,7 @@ class Discovery:
                 "metadata": {},
                 "items": items,
             }
-            body = self._documents[key] = msgspec.json.encode(document)
+            body = self._documents[key] = msgspec.json.encode(document) + b"\n"
         tag = f'"{hashlib.sha256(body).hexdigest()[:32].upper()}"'
         content_type = f"application/json;g=apidiscovery.k8s.io;v={version};as={_AGGREGATED}"
         headers = {"ETag": tag, "Vary": "Accept", "Cache-Control": "public"}
@@ -169,7 +169,7 @@ class Discovery:
         ]:
             digest = hashlib.sha256(self._document_bytes(key)).hexdigest()[:32].upper()
             paths[key] = {"serverRelativeURL": f"/openapi/v3/{key}?hash={digest}"}
-        return self._json(request, {"paths": paths})
+        return Answer(200, msgspec.json.encode({"paths": paths}))
 
     def _openapi_v3(self, request: Request, key: str) -> Answer:
         _refuse_protobuf(request)

@@ -144,8 +144,7 @@ class Pending:
 
     def _by_resources(self, state: NodeState) -> list[str]:
         refusals = []
-        most = state.allocatable.get("pods")
-        if most is not None and len(state.pods) + 1 > most:
+        if len(state.pods) + 1 > state.allocatable.get("pods", ZERO):
             refusals.append("Too many pods")
         for name, amount in self.requests.items():
             if amount > state.allocatable.get(name, ZERO) - state.used.get(name, ZERO):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from mooring.kube.objects.core import PersistentVolume, PersistentVolumeClaim
+from mooring.local.removal import remove_tree
 
 __all__ = ["Directories", "VolumeBusy"]
 
@@ -36,7 +36,7 @@ class Directories:
 
     def make(self, path: Path) -> None:
         """Create a directory that every user of the pod may write to; present ones stay as they are."""
-        self.root.mkdir(parents=True, exist_ok=True, mode=0o755)
+        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not path.is_dir():
             path.mkdir()
             path.chmod(0o777)
@@ -61,13 +61,14 @@ class Directories:
             if path.is_dir():
                 doomed = path.with_name(f".deleted-{path.name}"[:255])
                 path.rename(doomed)
-                shutil.rmtree(doomed)
+                remove_tree(doomed)
         (self.locks / f"{volume.metadata.name}.lock").unlink(missing_ok=True)
 
     def sweep(self) -> None:
         """Finish removals that a crash interrupted."""
         for path in self.root.glob(".deleted-*") if self.root.is_dir() else ():
-            shutil.rmtree(path, ignore_errors=True)
+            with suppress(OSError):
+                remove_tree(path)
 
     @contextmanager
     def _locked(self, volume: PersistentVolume) -> Iterator[None]:
