@@ -28,7 +28,7 @@ import hmac
 import os
 import re
 import struct
-from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -38,8 +38,22 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from mooring.objectstore.errors import Corrupt, CredentialsRejected, KeyMissing, KeyWrong
+from mooring.objectstore.source import closing
 
-__all__ = ["FRAME", "KEY_ID", "Header", "KeyRing", "decrypt", "encrypt", "plain_size", "stored_size"]
+__all__ = [
+    "FRAME",
+    "KEY_ID",
+    "LONGEST_HEADER",
+    "TAG",
+    "Frames",
+    "Header",
+    "KeyRing",
+    "decrypt",
+    "decrypt_range",
+    "encrypt",
+    "plain_size",
+    "stored_size",
+]
 
 #: Bytes of plaintext in a frame: small enough for ranges, large enough that tags cost 0.006 %.
 FRAME: Final = 256 * 1024
@@ -49,7 +63,8 @@ KEY_ID: Final = re.compile(r"[-._a-zA-Z0-9]{1,64}")
 _LARGEST_FRAME: Final = 16 * 1024 * 1024
 _MAGIC: Final = b"MOORENC1"
 _FIXED: Final = struct.Struct(">8sI32s16sB")
-_TAG: Final = 16
+#: Bytes of a frame's tag.
+TAG: Final = 16
 
 
 @dataclass(frozen=True)
@@ -69,7 +84,11 @@ class KeyRing:
         keys = {name: _key(name, value) for name, value in data.items()}
         chosen = write or (next(iter(keys)) if len(keys) == 1 else "")
         if chosen not in keys:
-            said = f"has no entry {write!r}" if write else f"has {len(keys)} entries and encryption.keyId is empty"
+            said = (
+                f"has no entry {write!r}"
+                if write
+                else f"has {len(keys)} entries and encryption.keyId is empty"
+            )
             raise CredentialsRejected(
                 f"the encryption Secret {said}",
                 reason="EncryptionKeyMissing",
@@ -126,21 +145,21 @@ LONGEST_HEADER: Final = _FIXED.size + 64
 def stored_size(plain: int, *, key_id: str, frame: int = FRAME) -> int:
     """Bytes in the store of that many bytes of plaintext."""
     frames = max(1, -(-plain // frame))
-    return _FIXED.size + len(key_id) + plain + frames * _TAG
+    return _FIXED.size + len(key_id) + plain + frames * TAG
 
 
 def plain_size(stored: int, header: Header) -> int:
     """Bytes of plaintext of an object with that many bytes in the store. Raises `Corrupt` where none fits."""
     body = stored - header.size
-    frames = max(1, -(-body // (header.frame + _TAG)))
-    if body < frames * _TAG:
+    frames = max(1, -(-body // (header.frame + TAG)))
+    if body < frames * TAG:
         raise Corrupt("the encrypted object is truncated")
-    return body - frames * _TAG
+    return body - frames * TAG
 
 
 async def encrypt(
     source: AsyncIterable[bytes], ring: KeyRing, *, frame: int = FRAME
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     """The source encrypted with the ring's key to write with; holds at most one frame and one chunk."""
     salt = os.urandom(32)
     key = ring.keys[ring.write]
@@ -149,12 +168,13 @@ async def encrypt(
     cipher = AESGCM(_derived(key, salt, "key"))
     yield head
     index, pending = 0, bytearray()
-    async for chunk in source:
-        pending += chunk
-        while len(pending) > frame:  # not >=: the last frame is known only when the source has ended
-            yield cipher.encrypt(_nonce(index, last=False), bytes(pending[:frame]), head)
-            del pending[:frame]
-            index += 1
+    async with closing(source):
+        async for chunk in source:
+            pending += chunk
+            while len(pending) > frame:  # not >=: the last frame is known only when the source has ended
+                yield cipher.encrypt(_nonce(index, last=False), bytes(pending[:frame]), head)
+                del pending[:frame]
+                index += 1
     yield cipher.encrypt(_nonce(index, last=True), bytes(pending), head)
 
 
@@ -172,7 +192,7 @@ class Frames:
 
     def open(self, index: int, frame: bytes, *, last: bool) -> bytes:
         """The plaintext of a frame; raises `Corrupt`."""
-        if len(frame) < _TAG:
+        if len(frame) < TAG:
             raise Corrupt(f"the encrypted object is truncated in frame {index}")
         try:
             return self._cipher.decrypt(_nonce(index, last=last), frame, self._head)
@@ -181,7 +201,7 @@ class Frames:
         raise Corrupt(f"frame {index} of the encrypted object was changed or moved{end}")
 
 
-async def decrypt(source: AsyncIterable[bytes], ring: KeyRing) -> AsyncIterator[bytes]:
+async def decrypt(source: AsyncIterable[bytes], ring: KeyRing) -> AsyncGenerator[bytes, None]:
     """The plaintext of an encrypted stream, frame by frame.
 
     Raises `KeyMissing` and `KeyWrong` before the first frame, and `Corrupt` at the first frame that is not what was
@@ -199,7 +219,7 @@ async def decrypt(source: AsyncIterable[bytes], ring: KeyRing) -> AsyncIterator[
                 continue
             frames = Frames(header, ring)
             del pending[: header.size]
-        whole = header.frame + _TAG
+        whole = header.frame + TAG
         while len(pending) > whole:  # a full frame may be the last one: wait for a byte after it
             yield frames.open(index, bytes(pending[:whole]), last=False)
             del pending[:whole]
@@ -211,9 +231,9 @@ async def decrypt(source: AsyncIterable[bytes], ring: KeyRing) -> AsyncIterator[
 
 async def decrypt_range(
     source: AsyncIterable[bytes], frames: Frames, header: Header, *, first: int, last: int
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     """The plaintext of whole frames from ``first`` on, where the object's last frame is ``last``."""
-    whole = header.frame + _TAG
+    whole = header.frame + TAG
     pending = bytearray()
     index = first
     async for chunk in source:
@@ -237,7 +257,9 @@ def _derived(key: bytes, salt: bytes, purpose: str) -> bytes:
 
 def _key(name: str, value: bytes) -> bytes:
     if not KEY_ID.fullmatch(name):
-        raise CredentialsRejected(f"{name[:80]!r} cannot be the id of a key", remedy="use up to 64 of [-._a-zA-Z0-9]")
+        raise CredentialsRejected(
+            f"{name[:80]!r} cannot be the id of a key", remedy="use up to 64 of [-._a-zA-Z0-9]"
+        )
     if len(value) == 32:
         return bytes(value)
     text = bytes(value).strip()

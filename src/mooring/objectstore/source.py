@@ -10,13 +10,13 @@ import asyncio
 import hashlib
 import os
 import stat
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
+from contextlib import aclosing, asynccontextmanager
 from typing import Final
 
 from mooring.objectstore.throttle import Throttle
 
-__all__ = ["CHUNK", "Meter", "Progress", "Source", "chunks"]
+__all__ = ["CHUNK", "Meter", "Progress", "Source", "chunks", "closing"]
 
 #: The largest piece of data that is handled at once, in bytes.
 CHUNK: Final = 1 << 20
@@ -31,7 +31,7 @@ async def chunks(source: Source) -> AsyncGenerator[bytes, None]:
     """The source in pieces of `CHUNK` bytes, the last one shorter, none of them empty."""
     pieces = _descriptor(source) if isinstance(source, int) else source
     pending = bytearray()
-    try:
+    async with closing(pieces):
         async for piece in pieces:
             view = memoryview(piece)
             for start in range(0, len(view), CHUNK):
@@ -41,9 +41,6 @@ async def chunks(source: Source) -> AsyncGenerator[bytes, None]:
                     del pending[:CHUNK]
         if pending:
             yield bytes(pending)
-    finally:
-        if isinstance(pieces, AsyncGenerator):
-            await pieces.aclose()
 
 
 async def _descriptor(fd: int) -> AsyncGenerator[bytes, None]:
@@ -63,11 +60,26 @@ async def _descriptor(fd: int) -> AsyncGenerator[bytes, None]:
 async def _readable(fd: int) -> None:
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(fd, lambda: ready.done() or ready.set_result(None))
+    loop.add_reader(fd, _wake, ready)
     try:
         await ready
     finally:
         loop.remove_reader(fd)
+
+
+def _wake(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+@asynccontextmanager
+async def closing(source: AsyncIterable[bytes]) -> AsyncGenerator[None, None]:
+    """Close a source that can be closed at the end of a block: generators do not close those they read from."""
+    try:
+        yield
+    finally:
+        if isinstance(source, AsyncGenerator):
+            await source.aclose()
 
 
 class Meter:
@@ -84,9 +96,9 @@ class Meter:
         """The SHA-256 of everything that passed, in hex."""
         return self._hash.hexdigest()
 
-    async def passing(self, source: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-        """The same chunks."""
-        async with aclosing(source) if isinstance(source, AsyncGenerator) else _Open():
+    async def passing(self, source: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        """The same chunks; closes the source."""
+        async with aclosing(source):
             async for chunk in source:
                 if self._throttle is not None:
                     await self._throttle.take(len(chunk))
@@ -95,9 +107,3 @@ class Meter:
                 if self._progress is not None:
                     self._progress(self.size)
                 yield chunk
-
-
-class _Open:
-    async def __aenter__(self) -> None: ...
-
-    async def __aexit__(self, *_: object) -> None: ...

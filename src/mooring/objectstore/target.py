@@ -19,13 +19,13 @@ from mooring.objectstore.names import check_prefix
 from mooring.runtime.crd import F, exactly_one_of, rules
 
 __all__ = [
+    "S3",
     "Azure",
     "Claim",
     "Directory",
     "Encryption",
     "Gcs",
     "Problem",
-    "S3",
     "Target",
     "container_of",
     "location",
@@ -34,10 +34,13 @@ __all__ = [
 ]
 
 _PREFIX: Final = F(
-    "Names of objects begin with this; whole segments, such as prod/orders. Give every cluster its own.", max_length=250
+    "Names of objects begin with this; whole segments, such as prod/orders. Give every cluster its own.",
+    max_length=250,
 )
 _SECRET: Final = F("Name of a Secret in the same namespace.", min_length=1, max_length=253)
-_CA: Final = F("PEM certificates to trust besides the system's, for endpoints with a private CA.", max_length=65536)
+_CA: Final = F(
+    "PEM certificates to trust besides the system's, for endpoints with a private CA.", max_length=65536
+)
 
 
 class S3(Part, frozen=True, kw_only=True):
@@ -46,12 +49,15 @@ class S3(Part, frozen=True, kw_only=True):
     bucket: Annotated[str | None, F("Name of the bucket.", required=True, min_length=3, max_length=63)] = None
     prefix: Annotated[str | None, _PREFIX] = None
     endpoint: Annotated[
-        str | None, F("URL of the server, without the bucket. Default: Amazon's for the region.", max_length=500)
+        str | None,
+        F("URL of the server, without the bucket. Default: Amazon's for the region.", max_length=500),
     ] = None
     region: Annotated[str | None, F("Region of the bucket. Default: us-east-1.", max_length=60)] = None
     path_style: Annotated[
         bool | None,
-        F("Put the bucket into the path, not the host name. Default: true if an endpoint is given, else false."),
+        F(
+            "Put the bucket into the path, not the host name. Default: true if an endpoint is given, else false."
+        ),
     ] = None
     credentials_secret: Annotated[
         str | None,
@@ -68,7 +74,9 @@ class S3(Part, frozen=True, kw_only=True):
 class Gcs(Part, frozen=True, kw_only=True):
     """A bucket of Google Cloud Storage."""
 
-    bucket: Annotated[str | None, F("Name of the bucket.", required=True, min_length=3, max_length=222)] = None
+    bucket: Annotated[str | None, F("Name of the bucket.", required=True, min_length=3, max_length=222)] = (
+        None
+    )
     prefix: Annotated[str | None, _PREFIX] = None
     credentials_secret: Annotated[
         str | None,
@@ -87,7 +95,9 @@ class Azure(Part, frozen=True, kw_only=True):
     account: Annotated[
         str | None, F("Name of the storage account.", required=True, min_length=3, max_length=24)
     ] = None
-    container: Annotated[str | None, F("Name of the container.", required=True, min_length=3, max_length=63)] = None
+    container: Annotated[
+        str | None, F("Name of the container.", required=True, min_length=3, max_length=63)
+    ] = None
     prefix: Annotated[str | None, _PREFIX] = None
     endpoint: Annotated[
         str | None, F("URL of the blob service. Default: Azure's for the account.", max_length=500)
@@ -116,9 +126,9 @@ class Claim(Part, frozen=True, kw_only=True):
 class Directory(Part, frozen=True, kw_only=True):
     """A directory that exists where the data is moved, such as a mounted network file system."""
 
-    path: Annotated[str | None, F("Absolute path of the directory.", required=True, min_length=2, max_length=1000)] = (
-        None
-    )
+    path: Annotated[
+        str | None, F("Absolute path of the directory.", required=True, min_length=2, max_length=1000)
+    ] = None
     prefix: Annotated[str | None, _PREFIX] = None
 
 
@@ -136,7 +146,8 @@ class Encryption(Part, frozen=True, kw_only=True):
         ),
     ] = None
     key_id: Annotated[
-        str | None, F("Id of the key to write with. May be left out if the Secret has one entry.", max_length=64)
+        str | None,
+        F("Id of the key to write with. May be left out if the Secret has one entry.", max_length=64),
     ] = None
 
 
@@ -179,7 +190,9 @@ def validate(target: Target, field: str = "target") -> list[Problem]:
     if len(kinds) != 1:
         said = f"not {len(kinds)}: {', '.join(kinds)}" if kinds else "none is"
         problems.append(
-            Problem(field=field, message=f"exactly one of s3, gcs, azure, claim, directory must be set, {said}")
+            Problem(
+                field=field, message=f"exactly one of s3, gcs, azure, claim, directory must be set, {said}"
+            )
         )
     for name, kind in kinds.items():
         problems += [*_fields(kind, f"{field}.{name}"), *_prefix(kind, f"{field}.{name}")]
@@ -240,7 +253,9 @@ def _fields(kind: _Kind, field: str) -> Iterator[Problem]:
             yield from _secret(kind.credentials_secret, f"{field}.credentialsSecret")
         case Azure():
             yield from _name(kind.account, f"{field}.account", _ACCOUNT, "3 to 24 of a-z and 0-9")
-            yield from _name(kind.container, f"{field}.container", _CONTAINER, "3 to 63 of a-z, 0-9 and single -")
+            yield from _name(
+                kind.container, f"{field}.container", _CONTAINER, "3 to 63 of a-z, 0-9 and single -"
+            )
             yield from _url(kind.endpoint, f"{field}.endpoint")
             yield from _secret(kind.credentials_secret, f"{field}.credentialsSecret")
             yield from _ca(kind.ca_bundle, f"{field}.caBundle")
@@ -250,7 +265,8 @@ def _fields(kind: _Kind, field: str) -> Iterator[Problem]:
             path = kind.path or ""
             if not path.startswith("/") or path == "/" or ".." in path.split("/") or "\0" in path:
                 yield Problem(
-                    field=f"{field}.path", message="must be an absolute path below / without .., such as /backups"
+                    field=f"{field}.path",
+                    message="must be an absolute path below / without .., such as /backups",
                 )
 
 
@@ -291,7 +307,8 @@ def _url(value: str | None, field: str) -> Iterator[Problem]:
         yield Problem(field=field, message="must be a URL such as https://minio.storage.svc:9000")
     elif url.username or url.password or url.query or url.fragment:
         yield Problem(
-            field=field, message="must hold no user, password or query: credentials belong into credentialsSecret"
+            field=field,
+            message="must hold no user, password or query: credentials belong into credentialsSecret",
         )
 
 
