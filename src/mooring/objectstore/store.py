@@ -188,14 +188,12 @@ class Store:
     async def read(self, name: str, *, plain: bool = False) -> bytes:
         """A small object as a whole; raises `TooLarge` above `LARGEST_BODY`, and what `download` raises."""
         body = bytearray()
-        async with self._within(self._limits.call, f"read {name}"):
-            async with aclosing(self.download(name, plain=plain)) as pieces:
-                async for piece in pieces:
-                    body += piece
-                    if len(body) > LARGEST_BODY:
-                        raise TooLarge(
-                            f"{name} in {self._where} is too large to read at once", remedy="use download"
-                        )
+        download = self.download(name, plain=plain)
+        async with self._within(self._limits.call, f"read {name}"), aclosing(download) as pieces:
+            async for piece in pieces:
+                body += piece
+                if len(body) > LARGEST_BODY:
+                    raise TooLarge(f"{name} in {self._where} is too large to read at once", remedy="use download")
         return bytes(body)
 
     async def list(self, prefix: str = "", *, after: str = "") -> AsyncGenerator[ObjectInfo, None]:
