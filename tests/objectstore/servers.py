@@ -160,7 +160,8 @@ class Proxy:
                 continue
             writer.write(data)
             await writer.drain()
-        writer.transport.abort()
+        if not (self.mute and not up):
+            writer.transport.abort()
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ from obstore.store import AzureStore, GCSStore, S3Store
 from mooring.cache.clock import Clock
 from mooring.objectstore.answers import status_in, translated
 from mooring.objectstore.backend import ABORT_SECONDS, MOST_PARTS, Limits, ObjectInfo
-from mooring.objectstore.errors import NotFound, ObjectStoreError, TimedOut, TooLarge, Unreachable
+from mooring.objectstore.errors import NotFound, ObjectStoreError, PermissionDenied, TimedOut, TooLarge, Unreachable
 from mooring.objectstore.multipart import Credentials, Multipart
 from mooring.objectstore.secrets import Secrets, entry, read_secret
 from mooring.objectstore.source import CHUNK
@@ -128,8 +128,8 @@ class BucketBackend(ABC):
         client = self.client(retries=10)
         try:
             return _info(await self._call(what, lambda: obstore.head_async(client, name)))
-        except NotFound as missing:
-            found = missing
+        except (NotFound, PermissionDenied) as refused:
+            found = refused
         # The answer to HEAD has no body to tell a missing object from a missing bucket or a wrong key.
         async with aclosing(self.list(name, after="")) as pages:
             async for _ in pages:

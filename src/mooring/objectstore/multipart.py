@@ -119,10 +119,8 @@ class Multipart:
                 failed = by_code(code, got.status, what)
         except TimeoutError:
             failed = TimedOut(f"{what}: the server did not answer within {self.timeout:g} s")
-        except aiohttp.ClientSSLError:
-            failed = TlsFailed(f"{what}: the TLS handshake failed")
-        except aiohttp.ClientError:
-            failed = Unreachable(f"{what}: no connection to the endpoint")
+        except aiohttp.ClientError as error:
+            failed = _of_connection(error, what)
         raise failed
 
 
@@ -159,6 +157,21 @@ def signed(
         f"AWS4-HMAC-SHA256 Credential={credentials.key_id}/{scope}, SignedHeaders={names}, Signature={signature}"
     )
     return f"{parts.scheme}://{parts.netloc}{path}?{encoded}", headers
+
+
+def _of_connection(error: aiohttp.ClientError, what: str) -> ObjectStoreError:
+    match error:
+        case aiohttp.ClientConnectorCertificateError():
+            says = f"{what}: the server's certificate is not trusted or is not for this host"
+            return TlsFailed(says, reason="CertificateUntrusted")
+        case aiohttp.ClientSSLError():
+            return TlsFailed(f"{what}: the TLS handshake failed")
+        case aiohttp.ClientConnectorDNSError():
+            return Unreachable(f"{what}: the endpoint's host name does not resolve", reason="NameNotResolved")
+        case aiohttp.ClientConnectorError():
+            return Unreachable(f"{what}: no connection to the endpoint", reason="ConnectionFailed")
+        case _:
+            return Unreachable(f"{what}: the connection was lost", reason="ConnectionLost")
 
 
 async def _body(answer: aiohttp.ClientResponse) -> bytes:
