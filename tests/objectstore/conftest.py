@@ -40,7 +40,9 @@ def opens(request: pytest.FixtureRequest, tmp_path: Path) -> Opens:
         secrets = dict(server.secrets)
     secrets["keys"] = {"k1": KEY}
 
-    def opened(*, encrypted: bool = False, limits: Limits | None = None) -> AbstractAsyncContextManager[Store]:
+    def opened(
+        *, encrypted: bool = False, limits: Limits | None = None
+    ) -> AbstractAsyncContextManager[Store]:
         encryption = Encryption(secret="keys") if encrypted else None
         chosen = Target(s3=target.s3, directory=target.directory, encryption=encryption)
         return open_store(chosen, secrets=secrets.__getitem__, limits=limits)

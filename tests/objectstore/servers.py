@@ -137,7 +137,9 @@ class Proxy:
         self._writers |= {writer, outer}
         try:
             await asyncio.gather(
-                self._pump(reader, outer, up=True), self._pump(inner, writer, up=False), return_exceptions=True
+                self._pump(reader, outer, up=True),
+                self._pump(inner, writer, up=False),
+                return_exceptions=True,
             )
         finally:
             for one in (writer, outer):
@@ -176,5 +178,3 @@ async def proxy_to(port: int) -> AsyncIterator[Proxy]:
         server.close()
         proxy.cut()
         await server.wait_closed()
-
-

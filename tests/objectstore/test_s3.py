@@ -317,5 +317,3 @@ async def test_the_memory_of_a_transfer_is_bounded(s3: S3Server, prefix: str) ->
     assert process.returncode == 0
     # Five parts of 8 MiB, and as much again for what allocators keep.
     assert int(out) / 1024 < 80, f"{int(out) / 1024:.0f} MiB for 512 MiB"
-
-

@@ -70,7 +70,10 @@ async def test_ranges_are_those_of_the_plaintext(opens: Opens, encrypted: bool) 
             (7, 0),
         ]:
             end = None if length is None else offset + length
-            assert await everything(store, "a", offset=offset, length=length) == data[offset:end], (offset, length)
+            assert await everything(store, "a", offset=offset, length=length) == data[offset:end], (
+                offset,
+                length,
+            )
 
 
 async def test_a_pipe_and_a_file_are_sources(store: Store, tmp_path: object) -> None:
@@ -148,7 +151,9 @@ async def test_copies_are_whole_and_independent(store: Store) -> None:
     assert await names(store) == ["b/c"]
 
 
-@pytest.mark.parametrize("name", ["", "/a", "a/", "a//b", "../a", "a/..", "a/./b", "a\0", "ä", ".mooring-x", "a" * 201])
+@pytest.mark.parametrize(
+    "name", ["", "/a", "a/", "a//b", "../a", "a/..", "a/./b", "a\0", "ä", ".mooring-x", "a" * 201]
+)
 async def test_names_cannot_leave_the_prefix(store: Store, name: str) -> None:
     with pytest.raises(NameInvalid):
         await store.create(name, b"")

@@ -7,6 +7,7 @@ Credentials are asked for at every request of S3 and Azure, and at every call of
 from __future__ import annotations
 
 import asyncio
+import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
@@ -20,7 +21,15 @@ from obstore.store import AzureStore, GCSStore, S3Store
 from mooring.cache.clock import Clock
 from mooring.objectstore.answers import status_in, translated
 from mooring.objectstore.backend import ABORT_SECONDS, MOST_PARTS, Limits, ObjectInfo
-from mooring.objectstore.errors import NotFound, ObjectStoreError, PermissionDenied, TimedOut, TooLarge, Unreachable
+from mooring.objectstore.errors import (
+    CredentialsRejected,
+    NotFound,
+    ObjectStoreError,
+    PermissionDenied,
+    TimedOut,
+    TooLarge,
+    Unreachable,
+)
 from mooring.objectstore.multipart import Credentials, Multipart
 from mooring.objectstore.secrets import Secrets, entry, read_secret
 from mooring.objectstore.source import CHUNK
@@ -54,10 +63,22 @@ class BucketBackend(ABC):
     def client(self, *, retries: int) -> ObjectStore:
         """obstore's client with the present credentials; raises `CredentialsRejected`."""
 
+    def _client(self, *, retries: int) -> ObjectStore:
+        try:
+            return self.client(retries=retries)
+        except ObjectStoreError:
+            raise
+        except Exception:  # obstore's; its text may quote what it could not read
+            unusable = CredentialsRejected(
+                f"{self.where} and its credentials make no client",
+                remedy="check the entries of the Secret, the endpoint and caBundle",
+            )
+        raise unusable
+
     async def put(self, name: str, chunks: AsyncGenerator[bytes, None], *, part_size: int) -> None:
         what = f"cannot write {name} in {self.where}"
         head = await _filled(chunks, part_size)
-        client = self.client(retries=10)
+        client = self._client(retries=10)
         if len(head) <= part_size:
             # A PUT is safe to repeat: the same bytes under the same name.
             await self._translated(what, lambda: obstore.put_async(client, name, head, use_multipart=False))
@@ -92,7 +113,7 @@ class BucketBackend(ABC):
     async def create(self, name: str, data: bytes) -> None:
         """One attempt: after a lost answer, a second one would find the first one's object and call it another's."""
         what = f"cannot create {name} in {self.where}"
-        client = self.client(retries=0)
+        client = self._client(retries=0)
         await self._call(
             what, lambda: obstore.put_async(client, name, data, mode="create", use_multipart=False)
         )
@@ -106,7 +127,7 @@ class BucketBackend(ABC):
             options["range"] = (offset, offset + length)
         elif offset:
             options["range"] = {"offset": offset}
-        client = self.client(retries=10)
+        client = self._client(retries=10)
         try:
             result = await self._call(
                 what, lambda: obstore.get_async(client, name, options=cast(Any, options))
@@ -125,7 +146,7 @@ class BucketBackend(ABC):
 
     async def head(self, name: str) -> ObjectInfo:
         what = f"cannot read {name} in {self.where}"
-        client = self.client(retries=10)
+        client = self._client(retries=10)
         try:
             return _info(await self._call(what, lambda: obstore.head_async(client, name)))
         except (NotFound, PermissionDenied) as refused:
@@ -138,7 +159,7 @@ class BucketBackend(ABC):
 
     async def list(self, prefix: str, *, after: str) -> AsyncGenerator[list[ObjectInfo], None]:
         what = f"cannot list {prefix or 'everything'} in {self.where}"
-        client = self.client(retries=10)
+        client = self._client(retries=10)
         stream = obstore.list(client, prefix or None, offset=after or None, chunk_size=1000)
 
         async def page() -> list[ObjectInfo]:
@@ -151,7 +172,7 @@ class BucketBackend(ABC):
             yield infos
 
     async def delete(self, name: str) -> None:
-        client = self.client(retries=10)
+        client = self._client(retries=10)
         try:
             await self._call(
                 f"cannot delete {name} in {self.where}", lambda: obstore.delete_async(client, name)
@@ -160,7 +181,7 @@ class BucketBackend(ABC):
             return
 
     async def copy(self, source: str, to: str) -> None:
-        client = self.client(retries=10)
+        client = self._client(retries=10)
         what = f"cannot copy {source} to {to} in {self.where}"
         await self._call(what, lambda: obstore.copy_async(client, source, to))
 
@@ -324,10 +345,14 @@ class GcsBackend(BucketBackend):
 
     def client(self, *, retries: int) -> ObjectStore:
         secret = self._gcs.credentials_secret
-        options, again = self.options("", plain=False), self.retries(retries)
+        again = self.retries(retries)
         if secret is None:
+            options = self.options("", plain=False)
             return GCSStore(self._gcs.bucket, client_options=options, retry_config=again)
         key = entry(read_secret(self.secrets, secret), secret, "serviceAccount")
+        # An emulator's key names its endpoint.
+        plain = str(json.loads(key).get("gcs_base_url", "")).startswith("http:")
+        options = self.options("", plain=plain)
         return GCSStore(self._gcs.bucket, service_account_key=key, client_options=options, retry_config=again)
 
 

@@ -165,6 +165,7 @@ class DirectoryBackend:
 
     async def _abandon(self, staged: _Staged) -> None:
         """Remove a staged file, after the thread that may still write to it; a hung one is not waited for."""
+        staged.unwanted = True
         with suppress(RuntimeError):  # the store was closed meanwhile
             removal = asyncio.wrap_future(self._threads.submit(staged.abandon))
             await asyncio.wait({removal}, timeout=ABORT_SECONDS)
@@ -228,6 +229,8 @@ class _Staged:
         self._file = -1
         self._parent = -1
         self._over = False
+        #: Set from the event loop: a thread that hangs meanwhile must not give the file its name later.
+        self.unwanted = False
 
     def open(self) -> None:
         with self._lock:
@@ -263,6 +266,8 @@ class _Staged:
                 return
             last = self._name.rpartition("/")[2]
             os.fsync(self._file)
+            if self.unwanted:
+                return
             if create:
                 os.link(
                     self._staged,
@@ -311,7 +316,9 @@ class _Reader:
                 return b""
             if self._fd < 0:
                 with _parent(self._root, self._name) as (parent, last):
-                    self._fd = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+                    # Without waiting for the writer of a FIFO.
+                    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+                    self._fd = os.open(last, flags, dir_fd=parent)
                 if not stat.S_ISREG(os.fstat(self._fd).st_mode):
                     raise FileNotFoundError(errno.ENOENT, "not a file")
             piece = os.pread(self._fd, size, self._offset)
@@ -404,7 +411,7 @@ def _staged(fd: int) -> Iterator[tuple[int, str]]:
 
 
 def _remove_staged(parent: int, name: str, before: float) -> bool:
-    fd = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
     try:
         if os.fstat(fd).st_mtime >= before:
             return False

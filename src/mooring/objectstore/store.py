@@ -193,7 +193,9 @@ class Store:
             async for piece in pieces:
                 body += piece
                 if len(body) > LARGEST_BODY:
-                    raise TooLarge(f"{name} in {self._where} is too large to read at once", remedy="use download")
+                    raise TooLarge(
+                        f"{name} in {self._where} is too large to read at once", remedy="use download"
+                    )
         return bytes(body)
 
     async def list(self, prefix: str = "", *, after: str = "") -> AsyncGenerator[ObjectInfo, None]:
