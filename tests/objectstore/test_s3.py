@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 import sys
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from tests.objectstore.servers import BUCKET, OTHER, ROOT, S3Server, proxy_to, s3_server
+from yarl import URL
 
 from mooring.objectstore import (
     AlreadyExists,
@@ -25,6 +29,7 @@ from mooring.objectstore import (
     Unreachable,
     open_store,
 )
+from mooring.objectstore.multipart import Credentials, signed
 from mooring.objectstore.target import S3
 
 pytestmark = [pytest.mark.full]
@@ -63,9 +68,12 @@ async def zeros(count: int, size: int = MIB) -> AsyncGenerator[bytes, None]:
         yield bytes([number % 251]) * size
 
 
-def closed_port() -> int:
-    import socket
+async def everything(store: Store, name: str) -> bytes:
+    async with aclosing(store.download(name)) as stream:
+        return b"".join([piece async for piece in stream])
 
+
+def closed_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port: int = taken.getsockname()[1]
         return port
@@ -209,8 +217,7 @@ async def test_a_download_survives_a_cut_connection(s3: S3Server, prefix: str) -
     async with proxy_to(s3.port) as proxy:
         proxy.cut_down_at = 9 * MIB
         async with opened(s3, prefix, endpoint=f"http://127.0.0.1:{proxy.port}") as store:
-            async with aclosing(store.download("a")) as stream:
-                data = b"".join([piece async for piece in stream])
+            data = await everything(store, "a")
         assert proxy.cuts == 1
     assert data == b"".join([chunk async for chunk in zeros(24)])
 
@@ -223,9 +230,7 @@ async def test_a_download_cut_for_good_never_looks_complete(s3: S3Server, prefix
         proxy.cut_down_at = 9 * MIB
         async with opened(s3, prefix, limits=IMPATIENT, endpoint=f"http://127.0.0.1:{proxy.port}") as store:
             with pytest.raises((Unreachable, TimedOut)):
-                async with aclosing(store.download("a")) as stream:
-                    async for _ in stream:
-                        pass
+                await everything(store, "a")
 
 
 @pytest.mark.parametrize("winner", ["ours", "another's"])
@@ -255,6 +260,27 @@ async def until_exists(store: Store, name: str) -> None:
     async with asyncio.timeout(20):
         while name not in [info.name async for info in store.list()]:
             await asyncio.sleep(0.02)
+
+
+async def test_more_unfinished_uploads_than_a_page_are_removed(s3: S3Server, prefix: str) -> None:
+    root = Credentials(ROOT["accessKeyId"].decode(), ROOT["secretAccessKey"].decode())
+    base = f"{s3.endpoint}/{BUCKET}"
+    async with aiohttp.ClientSession() as session:
+        for number in range(1010):
+            url, headers = signed(
+                "POST",
+                base,
+                key=f"{prefix}/{number:04}",
+                query={"uploads": ""},
+                region="us-east-1",
+                credentials=root,
+                now=datetime.now(UTC),
+            )
+            async with session.post(URL(url, encoded=True), headers=headers) as answer:
+                assert answer.status == 200, await answer.text()
+    async with opened(s3, prefix) as store:
+        assert await store.clean_uploads(older_than=-3600) == 1010
+        assert await store.clean_uploads(older_than=-3600) == 0
 
 
 async def test_ten_thousand_objects_are_listed(s3: S3Server, prefix: str) -> None:

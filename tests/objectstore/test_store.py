@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+import tempfile
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
 
 import pytest
 from tests.objectstore.conftest import Opens
@@ -76,7 +77,15 @@ async def test_ranges_are_those_of_the_plaintext(opens: Opens, encrypted: bool) 
             )
 
 
-async def test_a_pipe_and_a_file_are_sources(store: Store, tmp_path: object) -> None:
+@contextmanager
+def temporary(data: bytes) -> Iterator[int]:
+    with tempfile.TemporaryFile() as file:
+        file.write(data)
+        file.seek(0)
+        yield file.fileno()
+
+
+async def test_a_pipe_and_a_file_are_sources(store: Store) -> None:
     data = os.urandom(3 * MIB)
     reader, writer = os.pipe()
     try:
@@ -91,10 +100,8 @@ async def test_a_pipe_and_a_file_are_sources(store: Store, tmp_path: object) -> 
     finally:
         os.close(reader)
     assert done.sha256 == hashlib.sha256(data).hexdigest()
-    with open(f"{tmp_path}/file", "w+b") as file:
-        file.write(data)
-        file.seek(0)
-        assert (await store.upload("file", file.fileno())).sha256 == done.sha256
+    with temporary(data) as fd:
+        assert (await store.upload("file", fd)).sha256 == done.sha256
 
 
 async def test_lists_are_ordered_and_by_whole_segments(store: Store) -> None:
@@ -114,7 +121,7 @@ async def test_a_list_left_early_is_closed(store: Store) -> None:
 
 async def test_a_created_name_is_never_replaced(store: Store) -> None:
     await store.create("m/1", b"first")
-    with pytest.raises(AlreadyExists, match="m/1.*it exists|m/1.*File exists"):
+    with pytest.raises(AlreadyExists, match=r"cannot create .*m/1"):
         await store.create("m/1", b"second")
     assert await store.read("m/1") == b"first"
 

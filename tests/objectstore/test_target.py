@@ -23,6 +23,8 @@ from mooring.objectstore.secrets import entry, read_secret
 from mooring.objectstore.target import S3, Azure, Claim, Directory, Encryption, Gcs
 from mooring.runtime.crd import crd, render_crd
 
+NO_SECRETS: dict[str, dict[str, bytes]] = {}
+
 GOOD = [
     Target(s3=S3(bucket="backups", endpoint="https://minio:9000", prefix="a/b/")),
     Target(gcs=Gcs(bucket="a_bucket", credentials_secret="gcs")),
@@ -77,7 +79,7 @@ async def test_a_bad_target_is_refused_by_field_and_remedy(target: Target, field
     assert says in problem.message
     assert "u:p" not in problem.message
     with pytest.raises(TargetInvalid, match="target"):
-        async with open_store(target, secrets={}.__getitem__):
+        async with open_store(target, secrets=NO_SECRETS.__getitem__):
             pass
 
 
@@ -101,13 +103,15 @@ async def test_a_bucket_without_obstore_names_the_extra(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "obstore", None)
     monkeypatch.delattr(sys.modules["mooring.objectstore"], "bucket", raising=False)
     with pytest.raises(ExtraMissing, match=r"install mooring\[objectstore\]"):
-        async with open_store(GOOD[0], secrets={}.__getitem__):
+        async with open_store(GOOD[0], secrets=NO_SECRETS.__getitem__):
             pass
 
 
 async def test_a_directory_needs_no_obstore(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "obstore", None)
-    async with open_store(Target(directory=Directory(path=str(tmp_path))), secrets={}.__getitem__) as store:
+    async with open_store(
+        Target(directory=Directory(path=str(tmp_path))), secrets=NO_SECRETS.__getitem__
+    ) as store:
         assert (await store.check()).ok
 
 

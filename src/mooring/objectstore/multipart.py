@@ -73,9 +73,8 @@ class Multipart:
             values = {_tag(child): child.text or "" for child in page}
             if values.get("IsTruncated") != "true" or not values.get("NextKeyMarker"):
                 return
+            # Without upload-id-marker, which versitygw 1.8.0 refuses: more uploads of this key wait for the next call.
             marker = {"key-marker": values["NextKeyMarker"]}
-            if values.get("NextUploadIdMarker"):
-                marker["upload-id-marker"] = values["NextUploadIdMarker"]
 
     async def abort(
         self, session: aiohttp.ClientSession, upload: Unfinished, credentials: Credentials, now: datetime
