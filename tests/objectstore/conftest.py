@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 
 import pytest
+from hack.build import versitygw
+from hack.kubernetes.binaries import BuildError
 from tests.objectstore.servers import BUCKET, S3Server, s3_server
 
 from mooring.objectstore import Limits, Store, Target, open_store
 from mooring.objectstore.target import S3, Directory, Encryption
 
+HERE = Path(__file__).parent
 KEY = base64.b64encode(bytes(range(32)))
 
 #: Opens the target under test below a prefix, with or without encryption.
 Opens = Callable[..., AbstractAsyncContextManager[Store]]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build the S3 server before the first test that needs it: it takes longer than a test may."""
+    needed = any(item.path.parent == HERE and item.get_closest_marker("full") for item in session.items)
+    if needed and not session.config.option.collectonly:
+        with suppress(BuildError):  # the fixture raises it
+            versitygw()
 
 
 @pytest.fixture(scope="session")
