@@ -7,6 +7,7 @@ Credentials are asked for at every request of S3 and Azure, and at every call of
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -59,20 +60,31 @@ class BucketBackend(ABC):
         #: What the credentials' Secret lacked when obstore last asked for it, from a thread of its own.
         self.refused: ObjectStoreError | None = None
 
+        self._clients: dict[tuple[int, bytes], ObjectStore] = {}
+
+    @abstractmethod
+    def present(self) -> bytes:
+        """A digest of the credentials that a client keeps; raises `CredentialsRejected` where some are missing."""
+
     @abstractmethod
     def client(self, *, retries: int) -> ObjectStore:
-        """obstore's client with the present credentials; raises `CredentialsRejected`."""
+        """A client of obstore with the present credentials."""
 
     def _client(self, *, retries: int) -> ObjectStore:
+        """The client for these retries, which keeps its connections until the credentials in it change."""
+        key = (retries, self.present())
+        if (known := self._clients.get(key)) is not None:
+            return known
         try:
-            return self.client(retries=retries)
-        except ObjectStoreError:
-            raise
+            made = self.client(retries=retries)
         except Exception:  # obstore's; its text may quote what it could not read
             unusable = CredentialsRejected(
                 f"{self.where} and its credentials make no client",
                 remedy="check the entries of the Secret, the endpoint and caBundle",
             )
+        else:
+            self._clients = {old: one for old, one in self._clients.items() if old[1] == key[1]} | {key: made}
+            return made
         raise unusable
 
     async def put(self, name: str, chunks: AsyncGenerator[bytes, None], *, part_size: int) -> None:
@@ -190,8 +202,8 @@ class BucketBackend(ABC):
         return 0
 
     async def close(self) -> None:
-        """Let go of the client; its idle connections end with it."""
-        self.refused = None
+        """Let go of the clients and their connections."""
+        self._clients.clear()
 
     def options(self, ca_bundle: str, *, plain: bool) -> ClientConfig:
         """How obstore connects. Its 30 s for a whole request would cut long downloads."""
@@ -267,10 +279,13 @@ class S3Backend(BucketBackend):
         self._endpoint = base if self._path_style else f"{scheme}://{self._s3.bucket}.{host}"
         self._url = f"{base}/{self._s3.bucket}" if self._path_style else self._endpoint
 
+    def present(self) -> bytes:
+        if (secret := self._s3.credentials_secret) is not None:
+            self._credentials(secret)
+        return b""
+
     def client(self, *, retries: int) -> ObjectStore:
         secret = self._s3.credentials_secret
-        if secret is not None:
-            self._credentials(secret)
         return S3Store(
             self._s3.bucket,
             # Given although they are defaults: the environment would decide otherwise.
@@ -343,17 +358,23 @@ class GcsBackend(BucketBackend):
         assert target.gcs is not None
         self._gcs: Gcs = target.gcs
 
+    def present(self) -> bytes:
+        return hashlib.sha256(self._key().encode()).digest()
+
     def client(self, *, retries: int) -> ObjectStore:
-        secret = self._gcs.credentials_secret
         again = self.retries(retries)
-        if secret is None:
+        key = self._key()
+        if not key:
             options = self.options("", plain=False)
             return GCSStore(self._gcs.bucket, client_options=options, retry_config=again)
-        key = entry(read_secret(self.secrets, secret), secret, "serviceAccount")
         # An emulator's key names its endpoint.
         plain = str(json.loads(key).get("gcs_base_url", "")).startswith("http:")
         options = self.options("", plain=plain)
         return GCSStore(self._gcs.bucket, service_account_key=key, client_options=options, retry_config=again)
+
+    def _key(self) -> str:
+        secret = self._gcs.credentials_secret
+        return "" if secret is None else entry(read_secret(self.secrets, secret), secret, "serviceAccount")
 
 
 class AzureBackend(BucketBackend):
@@ -364,11 +385,14 @@ class AzureBackend(BucketBackend):
         assert target.azure is not None
         self._azure: Azure = target.azure
 
+    def present(self) -> bytes:
+        if (secret := self._azure.credentials_secret) is not None:
+            self._credential(secret)
+        return b""
+
     def client(self, *, retries: int) -> ObjectStore:
         secret = self._azure.credentials_secret
         endpoint = self._azure.endpoint or f"https://{self._azure.account}.blob.core.windows.net"
-        if secret is not None:
-            self._credential(secret)
         return AzureStore(
             self._azure.container,
             account_name=self._azure.account or "",

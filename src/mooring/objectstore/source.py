@@ -44,14 +44,18 @@ async def chunks(source: Source) -> AsyncGenerator[bytes, None]:
 
 
 async def _descriptor(fd: int) -> AsyncGenerator[bytes, None]:
-    regular = stat.S_ISREG(os.fstat(fd).st_mode)
+    mode = os.fstat(fd).st_mode
+    waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
     while True:
-        if regular:
-            piece = await asyncio.to_thread(os.read, fd, CHUNK)
-        else:
+        if waits:
             # Not in a thread: one that waits for a hung writer could not be cancelled.
             await _readable(fd)
-            piece = os.read(fd, CHUNK)
+            try:
+                piece = os.read(fd, CHUNK)
+            except BlockingIOError:
+                continue
+        else:
+            piece = await asyncio.to_thread(os.read, fd, CHUNK)
         if not piece:
             return
         yield piece
