@@ -187,6 +187,23 @@ async def test_what_a_killed_uploader_left_is_removed(store: Store, root: Path) 
     assert below(root / "a") == []
 
 
+async def test_a_cancelled_upload_leaves_nothing(store: Store, root: Path) -> None:
+    begun = asyncio.Event()
+
+    async def hanging() -> AsyncGenerator[bytes, None]:
+        yield bytes(2 << 20)
+        begun.set()
+        await asyncio.Event().wait()
+
+    upload = asyncio.ensure_future(store.upload("a", hanging()))
+    await begun.wait()
+    assert len(below(root)) == 1
+    upload.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await upload
+    assert below(root) == []
+
+
 async def test_a_full_disk_is_an_error_and_leaves_nothing(
     store: Store, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

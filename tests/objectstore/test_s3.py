@@ -212,6 +212,27 @@ async def test_an_upload_cut_for_good_is_an_error_and_its_parts_can_be_removed(
     assert left == set(s3.parts())
 
 
+async def test_a_cancelled_upload_removes_the_parts_that_arrived(s3: S3Server, prefix: str) -> None:
+    left = set(s3.parts())
+
+    async def hanging() -> AsyncGenerator[bytes, None]:
+        async for chunk in zeros(12):
+            yield chunk
+        await asyncio.Event().wait()
+
+    async with opened(s3, prefix) as store:
+        upload = asyncio.ensure_future(store.upload("a", hanging()))
+        # Two whole parts of 5 MiB; one still on its way could arrive after the removal.
+        async with asyncio.timeout(20):
+            while sum(path.stat().st_size for path in set(s3.parts()) - left) < 10 * MIB:
+                await asyncio.sleep(0.02)
+        upload.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await upload
+        assert await store.clean_uploads(older_than=-3600) == 0
+    assert set(s3.parts()) == left
+
+
 async def test_a_download_survives_a_cut_connection(s3: S3Server, prefix: str) -> None:
     async with opened(s3, prefix) as store:
         await store.upload("a", zeros(24))

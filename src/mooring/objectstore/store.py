@@ -109,7 +109,7 @@ class Store:
         ``plain`` leaves out the encryption of the target.
 
         An exception of the source is raised as it is, and no object is written. Cancelling removes what was sent,
-        for up to 5 seconds; `clean_uploads` removes what is left when that fails.
+        for up to 5 seconds; `clean_uploads` removes what is left when that fails, or a part that was on its way.
         """
         full = self._full(name)
         meter = Meter(throttle=throttle, progress=progress)
