@@ -86,7 +86,7 @@ lock: ## resolve the dependencies again (needs uv)
 	uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-header --no-annotate \
 	  pyproject.toml -o requirements/run.txt
 	uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-header --no-annotate \
-	  pyproject.toml --group dev -o requirements/dev.txt
+	  pyproject.toml --extra objectstore --group dev -o requirements/dev.txt
 
 web: ## build the page of the console into the package (needs npm)
 	$(DEV) python hack/web.py

@@ -34,7 +34,7 @@ from hack.kubernetes.binaries import (  # noqa: E402
 
 from hack import old_redis  # noqa: E402
 
-__all__ = ["helm", "main", "prepare"]
+__all__ = ["helm", "main", "prepare", "versitygw"]
 
 HELM = {3: ("helm", "helm.sh/helm/v3/cmd/helm"), 4: ("helm4", "helm.sh/helm/v4/cmd/helm")}
 
@@ -43,6 +43,12 @@ def helm(version: int) -> Path:
     """The program of Helm 3 or 4."""
     name, package = HELM[version]
     return build_module(ROOT / "hack" / name, name, package=package)
+
+
+def versitygw() -> Path:
+    """The S3 server of the object storage tests."""
+    package = "github.com/versity/versitygw/cmd/versitygw"
+    return build_module(ROOT / "hack" / "versitygw", "versitygw", package=package)
 
 
 def _of_kubernetes() -> dict[str, Callable[[], object]]:
@@ -59,6 +65,7 @@ def _of_kubernetes() -> dict[str, Callable[[], object]]:
 def _of_full() -> dict[str, Callable[[], object]]:
     return {
         **{f"redis {version}": partial(old_redis.build, version) for version in old_redis.VERSIONS},
+        "versitygw": versitygw,
         "kubectl": lambda: build(KUBECTL),
         "specs": lambda: build(SPECS),
         **{f"image {name}": partial(pods.build, name) for name in pods.IMAGES},
