@@ -5,11 +5,24 @@ plans that fill the form in, and a manifest to start from. Values are put into t
 template, so nothing that a user types can become YAML, a key, or an expression.
 
 `load_catalog` reads entries (the package's own, and directories), `basic_entry` derives one from any
-CustomResourceDefinition, `check_values` and `render` turn a form into a manifest, `lint` says what is wrong with an entry.
+CustomResourceDefinition, `check_values` and `render` turn a form into a manifest,
+`diff` and `json_patch` an edit into the smallest patch, `lint` says what is wrong with an entry.
 """
 
 from mooring.catalog import pointer
 from mooring.catalog.basic import basic_entry
+from mooring.catalog.changes import (
+    Change,
+    MaskedSecret,
+    apply_changes,
+    diff,
+    editable,
+    json_patch,
+    overlaps,
+    restored,
+    values_of,
+    with_values,
+)
 from mooring.catalog.entry import (
     CatalogError,
     Entry,
@@ -29,25 +42,35 @@ from mooring.catalog.values import FieldProblem, check_name, check_values, defau
 __all__ = [
     "MASKED",
     "CatalogError",
+    "Change",
     "Entry",
     "FieldProblem",
+    "MaskedSecret",
     "Parameter",
     "Plan",
     "Section",
     "Target",
     "Text",
+    "apply_changes",
     "basic_entry",
     "check_name",
     "check_values",
     "defaults",
+    "diff",
+    "editable",
     "field_of",
+    "json_patch",
     "lint",
     "lint_schema",
     "load_catalog",
     "load_directory",
     "mask",
+    "overlaps",
     "packaged",
     "parse_entry",
     "pointer",
     "render",
+    "restored",
+    "values_of",
+    "with_values",
 ]

@@ -66,7 +66,8 @@ class Ui(_Data, frozen=True, kw_only=True):
 class Parameter(_Data, frozen=True, kw_only=True):
     """One field of the form: a JSON Schema of a single value, and the path it is bound to.
 
-    ``bind`` is a JSON pointer into the custom resource. A ``sensitive`` value is never shown again.
+    ``bind`` is a JSON pointer into the custom resource. A ``sensitive`` value is never shown again, an ``immutable``
+    one cannot be changed once the instance is there.
     """
 
     type: Literal["string", "integer", "number", "boolean", "object"]
@@ -83,6 +84,7 @@ class Parameter(_Data, frozen=True, kw_only=True):
     bind: str = msgspec.field(name="x-bind")
     ui: Ui = msgspec.field(default_factory=Ui, name="x-ui")
     sensitive: bool = msgspec.field(default=False, name="x-sensitive")
+    immutable: bool = msgspec.field(default=False, name="x-immutable")
 
 
 class Parameters(_Data, frozen=True, kw_only=True):

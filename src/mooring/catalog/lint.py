@@ -162,7 +162,7 @@ def lint_schema(entry: Entry, definition: dict[str, Any]) -> list[str]:
 def _leaves(value: Any, path: str = "") -> Iterator[str]:
     if isinstance(value, dict) and value:
         for key, below in value.items():
-            yield from _leaves(below, f"{path}/{str(key).replace('~', '~0').replace('/', '~1')}")
+            yield from _leaves(below, f"{path}/{pointer.escape(str(key))}")
     elif isinstance(value, list) and value:
         for index, below in enumerate(value):
             yield from _leaves(below, f"{path}/{index}")

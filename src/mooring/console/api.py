@@ -7,28 +7,28 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 import structlog
-import yaml
 from aiohttp import web
 
 from mooring.cache import Clock
 from mooring.catalog import (
-    MASKED,
     CatalogError,
     Entry,
     basic_entry,
     check_name,
     check_values,
     defaults,
-    field_of,
     mask,
     render,
 )
 from mooring.console.access import Access
-from mooring.console.problems import Problem, problem_of
+from mooring.console.document import to_yaml
+from mooring.console.edit import Edit, form
+from mooring.console.problems import Problem, refusal, scrubbed
 from mooring.console.rows import event_row
 from mooring.console.session import Session, Sessions, SignedOut
 from mooring.console.stream import EVENT_LIMIT, View
@@ -98,6 +98,8 @@ class Api:
             web.post(namespace, self.create),
             web.get(one, self.instance),
             web.get(one + "/events", self.events),
+            web.get(one + "/form", self.form),
+            web.patch(one, self.edit),
             web.delete(one, self.delete),
             web.get("/api/v1/permissions", self.permissions),
             web.get("/api/v1/stream", self.stream),
@@ -226,12 +228,12 @@ class Api:
         return answer({"namespaces": sorted(seen)})
 
     async def permissions(self, request: web.Request) -> web.Response:
-        """Whether the user may create and delete instances of an entry in a namespace."""
+        """What the user may do with instances of an entry in a namespace."""
         namespace = _namespace(request.query.get("namespace", ""))
         entry = await self._entry(request, request.query.get("entry", ""))
         resource = entry.spec.target.resource
         decide = self._access.decide
-        verbs = ("create", "get", "delete")
+        verbs = ("create", "get", "patch", "delete")
         answers = await asyncio.gather(
             *(decide(request[SESSION], verb, resource, namespace) for verb in verbs)
         )
@@ -320,13 +322,44 @@ class Api:
         try:
             made = await client.request("POST", path, query=query, body=msgspec.json.encode(manifest))
         except ApiError as error:
-            refused = _refusal(entry, error, secrets)
+            refused = refusal(entry, error, secrets)
             refused.more |= preview
             self._audit(request, "create", entry, namespace, str(name), result=refused.code, dry_run=dry_run)
             raise refused from error
         self._audit(request, "create", entry, namespace, str(name), result="ok", dry_run=dry_run)
         warnings = [scrubbed(text, secrets) for text in _warnings(made.headers)]
         return answer({**preview, "warnings": warnings, "dryRun": dry_run}, status=200 if dry_run else 201)
+
+    async def form(self, request: web.Request) -> web.Response:
+        """The form and the document of a live instance, to begin an edit with."""
+        entry, namespace, name = await self._named(request)
+        path = entry.spec.target.resource.path(namespace=namespace, name=name)
+        live = msgspec.json.decode((await self._upstream.client(request[SESSION]).request("GET", path)).body)
+        shown = msgspec.to_builtins(entry.spec)
+        return answer({**_card(entry), "form": shown, **form(entry, live)})
+
+    async def edit(self, request: web.Request) -> web.Response:
+        """Change an instance by what the user changed; with ``dryRun=true`` only find out what would happen."""
+        entry, namespace, name = await self._named(request)
+        dry_run = request.query.get("dryRun") == "true"
+        edit = Edit(entry, await read_json(request))
+        path = entry.spec.target.resource.path(namespace=namespace, name=name)
+        audit = partial(self._audit, request, "edit", entry, namespace, name, dry_run=dry_run)
+        try:
+            edited, made = await edit.send(
+                self._upstream.client(request[SESSION]), path, dry_run=dry_run, manager=FIELD_MANAGER
+            )
+        except ApiError as error:
+            refused = refusal(entry, error, edit.secrets)
+            refused.more["changes"] = edit.shown
+            audit(result=refused.code)
+            raise refused from error
+        except Problem as problem:
+            audit(result=problem.code)
+            raise
+        audit(result="ok")
+        warnings = [scrubbed(text, edit.secrets) for text in _warnings(made.headers)] if made else []
+        return answer({**msgspec.to_builtins(edited), "warnings": warnings, "dryRun": dry_run})
 
     async def delete(self, request: web.Request) -> web.Response:
         """Delete an instance; the UID must be the one that the user was shown."""
@@ -445,32 +478,6 @@ def _name(text: str) -> str:
     return text
 
 
-def _refusal(entry: Entry, error: ApiError, secrets: list[str]) -> Problem:
-    """What the API server said against an object, at the fields it is about."""
-    if isinstance(error, Unauthorized):
-        return problem_of(error)
-    problem = problem_of(error)
-    problem.detail = scrubbed(problem.detail, secrets)
-    errors: list[Mapping[str, Any]] = []
-    for cause in error.causes:
-        path = str(cause.get("field") or "")
-        text = scrubbed(str(cause.get("message") or ""), secrets)
-        errors.append({"field": field_of(entry, path), "path": path, "message": {"en": text, "zh": text}})
-    if error.reason == "AlreadyExists":
-        taken = {"en": "There is one of this name already.", "zh": "已有同名实例。"}
-        errors = [{"field": "name", "path": "metadata.name", "message": taken}]
-    problem.errors = errors
-    return problem
-
-
-def scrubbed(text: str, secrets: list[str]) -> str:
-    """A message of the API server without the secrets that were sent to it: it quotes what it refuses."""
-    for secret in secrets:
-        for form in (secret, msgspec.json.encode(secret).decode()[1:-1]):
-            text = text.replace(form, MASKED)
-    return text
-
-
 def _warnings(headers: Mapping[str, str]) -> list[str]:
     every = getattr(headers, "getall", None)
     lines = (
@@ -479,11 +486,6 @@ def _warnings(headers: Mapping[str, str]) -> list[str]:
         else [v for k, v in headers.items() if k.lower() == "warning"]
     )
     return [text.replace('\\"', '"') for line in lines for text in _WARNING.findall(line)]
-
-
-def to_yaml(document: Json) -> str:
-    """YAML for people to read."""
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, default_flow_style=False)
 
 
 async def read_json(request: web.Request) -> Json:
