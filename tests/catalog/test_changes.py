@@ -75,7 +75,7 @@ def test_changes_overlap_where_one_is_within_the_other() -> None:
     assert not overlaps(at("/spec/a"), at("/spec/ab"))
 
 
-LIVE = {
+LIVE: dict[str, Any] = {
     "metadata": {"name": "a", "uid": "1", "resourceVersion": "5", "managedFields": [], "labels": {"x": "y"}},
     "spec": {"pod": [{"env": [{"name": "A", "value": "1"}, {"name": "REDIS_PASSWORD", "value": "s3cret"}]}]},
     "status": {"ready": 3},

@@ -43,6 +43,7 @@ export interface Parameter {
   enum?: unknown[];
   "x-ui"?: { group?: string; widget?: string };
   "x-sensitive"?: boolean;
+  "x-immutable"?: boolean;
 }
 
 export type Values = Record<string, unknown>;
@@ -100,7 +101,47 @@ export interface Detail {
 }
 
 export type Decision = "allowed" | "denied" | "unknown";
-export type Permissions = Record<"create" | "get" | "delete", Decision>;
+export type Permissions = Record<"create" | "get" | "patch" | "delete", Decision>;
+
+/** What an edit begins from; the document is as the server masked it. */
+export interface Base {
+  uid: string;
+  document: unknown;
+}
+
+export interface Start {
+  base: Base;
+  yaml: string;
+  values: Values;
+  kept: string[];
+}
+
+export type EditForm = Card & Start & Pick<Entry, "form">;
+
+export interface Change {
+  op: "add" | "replace" | "remove";
+  path: string;
+  field: string;
+  old: string;
+  new: string;
+  secret: boolean;
+}
+
+export interface Review {
+  changes: Change[];
+  diff: string;
+  warnings: string[];
+}
+
+/** Somebody else changed the instance: both sides, and what the edit would make of what is there now. */
+export interface Conflict {
+  theirs: Change[];
+  ours: Change[];
+  both: string[];
+  left: Change[];
+  current: Start;
+  merged: string;
+}
 
 export interface Preview {
   yaml: string;
@@ -165,6 +206,15 @@ export const api = {
   create: (namespace: string, body: { entry: string; name: string; values: Values }, dryRun: boolean, signal?: AbortSignal) =>
     send<Preview>("POST", `namespaces/${encodeURIComponent(namespace)}/instances?dryRun=${dryRun}`, body, signal),
   instance: (namespace: string, entry: string, name: string) => send<Detail>("GET", at(namespace, entry, name)),
+  form: (namespace: string, entry: string, name: string) => send<EditForm>("GET", `${at(namespace, entry, name)}/form`),
+  edit: (
+    namespace: string,
+    entry: string,
+    name: string,
+    body: { base: Base; values: Values; yaml: string | null },
+    dryRun: boolean,
+    signal?: AbortSignal,
+  ) => send<Review>("PATCH", `${at(namespace, entry, name)}?dryRun=${dryRun}`, body, signal),
   remove: (namespace: string, entry: string, name: string, uid: string) =>
     send<unknown>("DELETE", `${at(namespace, entry, name)}?${new URLSearchParams({ uid })}`),
 };

@@ -3,6 +3,7 @@ import { useEffect, useState } from "react";
 import { api, onSignedOut, Problem, type Session } from "./api";
 import { CatalogPage } from "./catalog";
 import { CreatePage } from "./create";
+import { EditPage } from "./edit";
 import { useSpeech } from "./i18n";
 import { InstancePage } from "./instance";
 import { InstancesPage } from "./instances";
@@ -18,12 +19,7 @@ export function App() {
   const { parts, query } = useRoute();
   const [turn, setTurn] = useState(0);
   useEffect(() => {
-    onSignedOut(() =>
-      setSession((old) => {
-        if (old) setOver(true);
-        return null;
-      }),
-    );
+    onSignedOut(() => setOver(true));
     setError(null);
     api.session().then(setSession, (problem: unknown) => {
       if (problem instanceof Problem && problem.status === 401) setSession(null);
@@ -42,28 +38,31 @@ export function App() {
       </main>
     );
   if (session === undefined) return <Loading />;
-  if (session === null)
-    return (
-      <SignInPage
-        refused={query.get("refused") === "link"}
-        over={over}
-        language={languageButton}
-        entered={(made) => {
-          setOver(false);
-          setSession(made);
-          if (parts[0] === "signin") go("catalog");
-        }}
-      />
-    );
+  const signIn = (
+    <SignInPage
+      refused={query.get("refused") === "link"}
+      over={over && session !== null}
+      language={languageButton}
+      entered={(made) => {
+        setOver(false);
+        setSession(made);
+        if (parts[0] === "signin") go("catalog");
+      }}
+    />
+  );
+  if (session === null) return signIn;
   const leave = () =>
     void api.signOut().finally(() => {
       setOver(false);
       setSession(null);
     });
-  const [page = "catalog", a, b, c] = parts;
+  const [page = "catalog", a, b, c, d] = parts;
   const current = (name: string) => (page === name ? { "aria-current": "page" as const } : {});
   return (
     <>
+      {over ? signIn : null}
+      {/* When a session ends the page stays behind, with what was typed in it; another user gets a page of their own. */}
+      <div key={session.user} hidden={over}>
       <div className="bar">
         <strong>Mooring</strong>
         <nav aria-label={t("nav.main")}>
@@ -84,6 +83,8 @@ export function App() {
       <main>
         {page === "create" && a ? (
           <CreatePage key={a} name={a} />
+        ) : page === "instances" && a && b && c && d === "edit" ? (
+          <EditPage key={`${a}/${b}/${c}`} namespace={a} entry={b} name={c} />
         ) : page === "instances" && a && b && c ? (
           <InstancePage key={`${a}/${b}/${c}`} namespace={a} entry={b} name={c} />
         ) : page === "instances" ? (
@@ -92,6 +93,7 @@ export function App() {
           <CatalogPage />
         )}
       </main>
+      </div>
     </>
   );
 }

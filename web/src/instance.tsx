@@ -2,14 +2,8 @@ import { useEffect, useRef, useState } from "react";
 import { api, type Detail } from "./api";
 import { useSpeech } from "./i18n";
 import { useLive } from "./live";
-import { Age, Failure, Head, Live, Loading, Phase, useLoaded } from "./parts";
+import { Age, Failure, Head, Live, Loading, Phase, Tabs, useLoaded, type Place } from "./parts";
 import { to } from "./route";
-
-interface Place {
-  namespace: string;
-  entry: string;
-  name: string;
-}
 
 export function InstancePage(place: Place) {
   const { t } = useSpeech();
@@ -19,6 +13,7 @@ export function InstancePage(place: Place) {
   const detail = useLoaded(() => api.instance(place.namespace, place.entry, place.name), [tab, live.instance?.uid]);
   const permissions = useLoaded(() => api.permissions(place.entry, place.namespace), [place.entry, place.namespace]);
   const instance = live.instance;
+  const mayEdit = permissions.data?.patch !== "denied";
   const mayDelete = permissions.data?.delete !== "denied";
   return (
     <>
@@ -33,6 +28,17 @@ export function InstancePage(place: Place) {
         ) : null}
         <Live on={live.connected} />
         <span className="grow" />
+        {instance && instance.phase !== "Deleting" ? (
+          mayEdit ? (
+            <a className="button" href={to("instances", place.namespace, place.entry, place.name, "edit")} data-testid="edit">
+              {t("edit.open")}
+            </a>
+          ) : (
+            <button disabled title={t("edit.denied")}>
+              {t("edit.open")}
+            </button>
+          )
+        ) : null}
         {instance && instance.phase !== "Deleting" ? (
           <button
             className="danger"
@@ -54,14 +60,15 @@ export function InstancePage(place: Place) {
         </p>
       ) : null}
       {instance?.message && instance.phase !== "Running" ? <p className="notice">{instance.message}</p> : null}
-      <div className="tabs">
-        <button aria-pressed={tab === "overview"} onClick={() => setTab("overview")}>
-          {t("instance.overview")}
-        </button>
-        <button aria-pressed={tab === "yaml"} onClick={() => setTab("yaml")}>
-          {t("instance.yaml")}
-        </button>
-      </div>
+      <Tabs
+        label={t("instance.views")}
+        chosen={tab}
+        choose={setTab}
+        tabs={[
+          ["overview", t("instance.overview")],
+          ["yaml", t("instance.yaml")],
+        ]}
+      />
       {tab === "yaml" ? (
         <Yaml detail={detail} />
       ) : live.rows === null ? (

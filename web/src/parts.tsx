@@ -1,5 +1,5 @@
 // Small pieces that pages share.
-import { useCallback, useEffect, useState, type ReactNode } from "react";
+import { useCallback, useEffect, useState, type KeyboardEvent, type ReactNode } from "react";
 import { Problem } from "./api";
 import { useSpeech, type Key } from "./i18n";
 
@@ -83,6 +83,48 @@ export function Live({ on }: { on: boolean }) {
     <span className={on ? "live" : "live off"} role="status">
       {on ? t("live.on") : t("live.off")}
     </span>
+  );
+}
+
+export interface Place {
+  namespace: string;
+  entry: string;
+  name: string;
+}
+
+/** Tabs by the keyboard's rules: arrows move among them, the page follows. */
+export function Tabs<T extends string>(props: {
+  label: string;
+  chosen: T;
+  choose: (tab: T) => void;
+  tabs: [T, string][];
+}) {
+  const names = props.tabs.map(([name]) => name);
+  const move = (event: KeyboardEvent<HTMLDivElement>) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (step === undefined) return;
+    event.preventDefault();
+    const next = names[(names.indexOf(props.chosen) + step + names.length) % names.length];
+    if (next === undefined) return;
+    props.choose(next);
+    document.getElementById(`tab-${next}`)?.focus();
+  };
+  return (
+    <div className="tabs" role="tablist" aria-label={props.label} onKeyDown={move}>
+      {props.tabs.map(([name, text]) => (
+        <button
+          key={name}
+          id={`tab-${name}`}
+          type="button"
+          role="tab"
+          aria-selected={name === props.chosen}
+          tabIndex={name === props.chosen ? 0 : -1}
+          onClick={() => props.choose(name)}
+        >
+          {text}
+        </button>
+      ))}
+    </div>
   );
 }
 

@@ -96,7 +96,7 @@ class _Loader(yaml.SafeLoader):
         return value
 
     def construct_text(self, node: yaml.ScalarNode) -> str:
-        return node.value
+        return str(node.value)
 
 
 _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
