@@ -154,7 +154,7 @@ function Editor({ place, first }: { place: Place; first: EditForm }) {
                 <ul>
                   {errors.map((each, index) => (
                     <li key={index}>
-                      {say(properties[each.field]?.title) || each.path || t("instance.yaml")}: {say(each.message)}
+                      {say(properties[each.field]?.title) || t("instance.yaml")}: {say(each.message)}
                     </li>
                   ))}
                 </ul>

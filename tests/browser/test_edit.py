@@ -1,0 +1,87 @@
+"""Edits in Chromium: the review, and that nothing typed is lost."""
+
+from __future__ import annotations
+
+import pytest
+from selenium.webdriver.common.by import By
+from tests.browser.conftest import Page, Plane
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+
+SPEC = {"size": 3, "image": "redis:7.0", "password": "s3cret-word"}
+
+
+def size(plane: Plane, path: str) -> int:
+    return int(plane.send("GET", path)["spec"]["size"])
+
+
+def test_a_change_is_reviewed_and_applied(signed_in: Page, plane: Plane, axe: str) -> None:
+    page, path = signed_in, plane.redis("reviewed", **SPEC)
+    page.open("instances/default/redis-sentinel/reviewed")
+    page.find("edit").click()
+    page.until(lambda: page.field("size").get_attribute("value") == "3")
+    assert not page.find("apply").is_enabled()
+    assert not page.field("storage").is_enabled()
+    assert "Cannot be changed any more." in page.driver.find_element(By.ID, "field-storage-hint").text
+    page.type("size", "99")
+    page.until(lambda: "at most 10" in page.driver.find_element(By.ID, "field-size-error").text)
+    page.type("size", "5")
+    page.until(lambda: page.find("apply").is_enabled())
+    assert "spec.size" in page.text("changes")
+    assert "+  size: 5" in page.text("diff")
+    assert page.axe(axe) == []
+    page.driver.find_element(By.ID, "tab-yaml").click()
+    editor = page.field("yaml")
+    text = editor.get_attribute("value") or ""
+    assert "s3cret-word" not in text
+    page.paste("yaml", text.replace("image: redis:7.0", "image: redis:7.2"))
+    page.until(lambda: "spec.image" in page.text("changes") and page.find("apply").is_enabled())
+    assert size(plane, path) == 3
+    page.find("apply").click()
+    page.until(lambda: page.driver.current_url.endswith("/reviewed"))
+    spec = plane.send("GET", path)["spec"]
+    assert (spec["size"], spec["image"], spec["password"]) == (5, "redis:7.2", "s3cret-word")
+    assert page.complaints() == []
+
+
+def test_a_conflict_shows_both_and_keeps_what_was_typed(signed_in: Page, plane: Plane) -> None:
+    page, path = signed_in, plane.redis("contested", **SPEC)
+    page.open("instances/default/redis-sentinel/contested/edit")
+    page.until(lambda: page.field("size").get_attribute("value") == "3")
+    plane.send("PATCH", path, {"spec": {"size": 7, "image": "redis:7.4"}})
+    page.type("size", "5")
+    page.until(lambda: page.there("conflict"))
+    assert "spec.image" in page.text("theirs")
+    assert "5" in page.text("ours")
+    assert page.field("size").get_attribute("value") == "5"
+    assert size(plane, path) == 7
+    page.find("go-on").click()
+    page.until(lambda: page.find("apply").is_enabled())
+    assert page.field("image").get_attribute("value") == "redis:7.4"
+    page.find("apply").click()
+    page.until(lambda: page.driver.current_url.endswith("/contested"))
+    spec = plane.send("GET", path)["spec"]
+    assert (spec["size"], spec["image"]) == (5, "redis:7.4")
+
+
+def test_the_end_of_a_session_loses_nothing_that_was_typed(signed_in: Page, plane: Plane) -> None:
+    page = signed_in
+    plane.redis("expired", **SPEC)
+    page.open("instances/default/redis-sentinel/expired/edit")
+    page.type("size", "5")
+    page.until(lambda: page.find("apply").is_enabled())
+    cookies = page.driver.get_cookies()
+    page.driver.delete_all_cookies()
+    page.find("apply").click()
+    page.until(lambda: page.there("over"))
+    assert not page.find("apply").is_displayed()
+    for cookie in cookies:
+        page.driver.add_cookie(cookie)
+    page.press("I have signed in in another tab")
+    page.until(lambda: not page.there("over"))
+    assert page.field("size").get_attribute("value") == "5"
+    page.type("size", "6")
+    page.until(lambda: page.find("apply").is_enabled())
+    page.find("apply").click()
+    page.until(lambda: page.driver.current_url.endswith("/expired"))
+    assert size(plane, "/apis/redis.kun/v1beta1/namespaces/default/redisclusters/expired") == 6
