@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -31,11 +31,11 @@ from mooring.console.edit import Edit, form
 from mooring.console.problems import Problem, refusal, scrubbed
 from mooring.console.rows import event_row
 from mooring.console.session import Session, Sessions, SignedOut
+from mooring.console.signin import SignIn, user_of
 from mooring.console.stream import EVENT_LIMIT, View
 from mooring.console.upstream import FIELD_MANAGER, Upstream
 from mooring.console.watches import Watches
 from mooring.kube import ApiError, Client, Forbidden, Key, KubeError, NotFound, Unauthorized
-from mooring.kube.objects.authentication import SelfSubjectReview
 from mooring.kube.objects.core import Event, Namespace
 
 __all__ = ["SESSION", "Api", "Handler"]
@@ -48,7 +48,7 @@ USER_STREAMS, ALL_STREAMS, FAILED_SIGN_INS, SIGN_IN_SECONDS = 20, 500, 10, 10.0
 #: Definitions listed as not curated, at most.
 MOST_DEFINITIONS: Final = 500
 #: Bytes of a bearer token.
-TOKEN_LIMIT: Final = 2500
+TOKEN_LIMIT: Final = 6000
 
 _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _DEFINITION = re.compile(r"[a-z0-9]([-a-z0-9.]{0,250}[a-z0-9])?")
@@ -69,6 +69,7 @@ class Api:
         access: Access,
         watches: Watches,
         sessions: Sessions,
+        sign_in: SignIn,
         entries: Mapping[str, Entry],
         clock: Clock,
         stop: asyncio.Event,
@@ -77,6 +78,7 @@ class Api:
         self._access = access
         self._watches = watches
         self._sessions = sessions
+        self._sign_in = sign_in
         self._entries = entries
         self._clock = clock
         self._stop = stop
@@ -88,6 +90,7 @@ class Api:
         namespace = "/api/v1/namespaces/{namespace}/instances"
         one = namespace + "/{entry}/{name}"
         return [
+            web.get("/api/v1/signin", self.ways),
             web.get("/api/v1/session", self.session),
             web.post("/api/v1/session", self.sign_in),
             web.delete("/api/v1/session", self.sign_out),
@@ -107,13 +110,19 @@ class Api:
 
     # --- session
 
+    async def ways(self, request: web.Request) -> web.Response:
+        """How one can sign in; needs no session."""
+        return answer(self._sign_in.ways())
+
     async def session(self, request: web.Request) -> web.Response:
         """Who is signed in, and the word that changes need."""
         session = request[SESSION]
-        return answer({"user": session.user, "csrf": session.csrf, "own": session.own})
+        return answer({"user": session.user, "csrf": session.csrf, "own": session.own, "via": session.via})
 
     async def sign_in(self, request: web.Request) -> web.Response:
         """Sign in with a bearer token, which the API server must accept."""
+        if not self._sign_in.tokens:
+            raise Problem(403, "NoTokens", "This console takes no tokens.")
         now = self._clock.monotonic()
         self._failed = [when for when in self._failed if now - when < SIGN_IN_SECONDS]
         if len(self._failed) >= FAILED_SIGN_INS:
@@ -130,24 +139,15 @@ class Api:
         if len(token) > TOKEN_LIMIT:
             raise Problem(413, "TokenTooLong", f"The token is longer than {TOKEN_LIMIT} bytes.")
         try:
-            user = await self._whose(token)
+            user = await user_of(self._upstream.bearer(token))
         except (ValueError, Unauthorized) as error:
             self._failed.append(now)
             raise Problem(401, "TokenWrong", "The API server does not accept this token.") from error
         session = self._sessions.begin(user=user, token=token)
         response = answer({"user": session.user, "csrf": session.csrf, "own": False})
-        self.keep(response, session)
+        self.keep(request, response, session)
         log.info("signed in", user=user)
         return response
-
-    async def _whose(self, token: str) -> str:
-        """The user of a token; raises `Unauthorized` for nobody's, `ValueError` for what is no token."""
-        review = await self._upstream.bearer(token).create(SelfSubjectReview())
-        info = review.status.user_info if review.status is not None else None
-        name = info.username if info is not None else None
-        if not name or name == "system:anonymous":
-            raise Unauthorized("no user", status=401)
-        return name
 
     async def sign_out(self, request: web.Request) -> web.Response:
         """End the session."""
@@ -155,13 +155,28 @@ class Api:
         self._sessions.end(session)
         self._access.forget(session)
         response = answer({})
-        response.del_cookie(self._sessions.cookie, path="/", httponly=True, samesite="Strict")
+        self._forget(request, response, ())
         return response
 
-    def keep(self, response: web.StreamResponse, session: Session) -> None:
-        """Give the session to the browser."""
-        value = self._sessions.seal(session)
-        response.set_cookie(self._sessions.cookie, value, path="/", httponly=True, samesite="Strict")
+    def keep(self, request: web.Request, response: web.StreamResponse, session: Session) -> None:
+        """Give the session to the browser; raises `Problem` if it does not fit."""
+        try:
+            cookies = self._sessions.seal(session)
+        except ValueError as error:
+            raise Problem(431, "CredentialTooLong", f"This cannot be kept: {error}.") from error
+        for name, value in cookies.items():
+            response.set_cookie(
+                name, value, path="/", secure=self._sessions.served, httponly=True, samesite="Strict"
+            )
+        self._forget(request, response, cookies)
+
+    def _forget(self, request: web.Request, response: web.StreamResponse, but: Container[str]) -> None:
+        """Take the cookies of a session away, but some."""
+        for name in self._sessions.names:
+            if name not in but and (name in request.cookies or name == self._sessions.cookie):
+                response.del_cookie(
+                    name, path="/", secure=self._sessions.served, httponly=True, samesite="Strict"
+                )
 
     # --- catalog
 
@@ -426,7 +441,7 @@ class Api:
         try:
             # Before the first byte: who may see nothing gets an answer, not a stream.
             await view.look()
-            self._renew(response, session)
+            self._renew(request, response, session)
             await response.prepare(request)
             await view.send(
                 response, self._clock, check=lambda: self._sessions.check(session), stop=self._stop
@@ -446,14 +461,14 @@ class Api:
                 del self._streams[identity]
         return response
 
-    def _renew(self, response: web.StreamResponse, session: Session) -> None:
+    def _renew(self, request: web.Request, response: web.StreamResponse, session: Session) -> None:
         if (renewed := self._sessions.renewed(session)) is not None:
-            self.keep(response, renewed)
+            self.keep(request, response, renewed)
 
-    def renew(self, response: web.StreamResponse, session: Session) -> None:
+    def renew(self, request: web.Request, response: web.StreamResponse, session: Session) -> None:
         """Give the browser a fresh cookie now and then, as long as it is used."""
         if not response.prepared and self._sessions.cookie not in response.cookies:
-            self._renew(response, session)
+            self._renew(request, response, session)
 
 
 def _card(entry: Entry) -> Json:
