@@ -148,6 +148,16 @@ export interface Preview {
   warnings: string[];
 }
 
+export interface Diagnosis {
+  code: string;
+  cause: Text;
+  step: Text;
+  kind?: string;
+  name?: string;
+  since?: string;
+  raw?: string;
+}
+
 let csrf = "";
 let signedOut: () => void = () => undefined;
 
@@ -206,6 +216,8 @@ export const api = {
   create: (namespace: string, body: { entry: string; name: string; values: Values }, dryRun: boolean, signal?: AbortSignal) =>
     send<Preview>("POST", `namespaces/${encodeURIComponent(namespace)}/instances?dryRun=${dryRun}`, body, signal),
   instance: (namespace: string, entry: string, name: string) => send<Detail>("GET", at(namespace, entry, name)),
+  diagnosis: (namespace: string, entry: string, name: string) =>
+    send<{ diagnosis: Diagnosis | null; unseen: string[] }>("GET", `${at(namespace, entry, name)}/diagnosis`),
   form: (namespace: string, entry: string, name: string) => send<EditForm>("GET", `${at(namespace, entry, name)}/form`),
   edit: (
     namespace: string,

@@ -4,6 +4,7 @@ import { useSpeech } from "./i18n";
 import { useLive } from "./live";
 import { Age, Failure, Head, Live, Loading, Phase, Tabs, useLoaded, type Place } from "./parts";
 import { to } from "./route";
+import { Why } from "./why";
 
 export function InstancePage(place: Place) {
   const { t } = useSpeech();
@@ -59,7 +60,7 @@ export function InstancePage(place: Place) {
           {t("instance.gone")} <a href={to("instances")}>{t("nav.instances")}</a>
         </p>
       ) : null}
-      {instance?.message && instance.phase !== "Running" ? <p className="notice">{instance.message}</p> : null}
+      {instance ? <Why place={place} live={live} /> : null}
       <Tabs
         label={t("instance.views")}
         chosen={tab}

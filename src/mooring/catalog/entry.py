@@ -18,6 +18,7 @@ __all__ = [
     "WIDGETS",
     "CatalogError",
     "Entry",
+    "Operator",
     "Parameter",
     "Plan",
     "Section",
@@ -143,6 +144,17 @@ class Status(_Data, frozen=True, kw_only=True):
     conditions: str = "/status/conditions"
 
 
+class Operator(_Data, frozen=True, kw_only=True):
+    """How the operator of the kind shows that it works.
+
+    It holds a Lease ``LEASE-all``, ``LEASE-cluster`` or ``LEASE-namespaced``, after its scope. An instance whose
+    ``scopeAnnotation`` is ``cluster-scoped`` is of the cluster's operator.
+    """
+
+    lease: str
+    scope_annotation: str = msgspec.field(default="", name="scopeAnnotation")
+
+
 class Retention(_Data, frozen=True, kw_only=True):
     """What stays and what goes when an instance is deleted, a line each."""
 
@@ -161,6 +173,7 @@ class Spec(_Data, frozen=True, kw_only=True):
     render: dict[str, Any] = {}
     sensitive: tuple[str, ...] = ()
     status: Status = Status()
+    operator: Operator | None = None
     retention: Retention = Retention()
 
 

@@ -34,6 +34,7 @@ from mooring.console.session import Session, Sessions, SignedOut
 from mooring.console.stream import EVENT_LIMIT, View
 from mooring.console.upstream import FIELD_MANAGER, Upstream
 from mooring.console.watches import Watches
+from mooring.diagnosis import OperatorHint, cause, diagnose, gather, step
 from mooring.kube import ApiError, Client, Forbidden, Key, KubeError, NotFound, Unauthorized
 from mooring.kube.objects.authentication import SelfSubjectReview
 from mooring.kube.objects.core import Event, Namespace
@@ -99,6 +100,7 @@ class Api:
             web.get(one, self.instance),
             web.get(one + "/events", self.events),
             web.get(one + "/form", self.form),
+            web.get(one + "/diagnosis", self.diagnosis),
             web.patch(one, self.edit),
             web.delete(one, self.delete),
             web.get("/api/v1/permissions", self.permissions),
@@ -329,6 +331,32 @@ class Api:
         self._audit(request, "create", entry, namespace, str(name), result="ok", dry_run=dry_run)
         warnings = [scrubbed(text, secrets) for text in _warnings(made.headers)]
         return answer({**preview, "warnings": warnings, "dryRun": dry_run}, status=200 if dry_run else 201)
+
+    async def diagnosis(self, request: web.Request) -> web.Response:
+        """Why an instance is not as it should be, from what the user may see; null if nothing is wrong."""
+        entry, namespace, name = await self._named(request)
+        operator, target = entry.spec.operator, entry.spec.target.resource
+        hint = (
+            OperatorHint(lease=operator.lease, annotation=operator.scope_annotation)
+            if operator is not None
+            else None
+        )
+        facts = await gather(
+            self._upstream.client(request[SESSION]),
+            target,
+            namespace=namespace,
+            name=name,
+            conditions=(entry.spec.status.conditions,),
+            hint=hint,
+        )
+        found = diagnose(facts)
+        texts = {
+            what: {"en": say(found, "en"), "zh": say(found, "zh")}
+            for what, say in (("cause", cause), ("step", step))
+            if found is not None
+        }
+        shown = {**msgspec.to_builtins(found), **texts} if found is not None else None
+        return answer({"diagnosis": shown, "unseen": sorted(facts.unseen)})
 
     async def form(self, request: web.Request) -> web.Response:
         """The form and the document of a live instance, to begin an edit with."""
