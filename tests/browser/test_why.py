@@ -20,7 +20,13 @@ def code(page: Page) -> str:
 @pytest.mark.parametrize(
     ("name", "spec", "wanted", "english", "chinese"),
     [
-        ("pictureless", {"image": "redis:0.0.1"}, ("ImageMissing", "ImageNotPulled"), "redis:0.0.1", "镜像"),
+        (
+            "pictureless",
+            {"image": "registry.example/nothing:1"},
+            ("ImageMissing", "ImageNotPulled"),
+            "registry.example/nothing:1",
+            "镜像",
+        ),
         (
             "huge",
             {"resources": {"requests": {"cpu": "900"}, "limits": {"cpu": "900"}}},
