@@ -1,14 +1,24 @@
 import { useEffect, useRef, useState } from "react";
 import { api, type Detail } from "./api";
 import { useSpeech } from "./i18n";
-import { useLive } from "./live";
+import { useLive, type Live as LiveState } from "./live";
+import { Logs } from "./logs";
 import { Age, Failure, Head, Live, Loading, Phase, Tabs, useLoaded, type Place } from "./parts";
-import { to } from "./route";
+import { to, useRoute } from "./route";
+import { Topology } from "./topology";
 import { Why } from "./why";
+
+const TABS = ["overview", "topology", "events", "logs", "yaml"] as const;
+type Tab = (typeof TABS)[number];
 
 export function InstancePage(place: Place) {
   const { t } = useSpeech();
-  const [tab, setTab] = useState<"overview" | "yaml">("overview");
+  const { query } = useRoute();
+  const asked = query.get("tab") as Tab | null;
+  const tab: Tab = asked !== null && TABS.includes(asked) ? asked : "overview";
+  const setTab = (next: Tab) => {
+    window.location.hash = `${to("instances", place.namespace, place.entry, place.name)}?${new URLSearchParams({ tab: next })}`;
+  };
   const [asking, setAsking] = useState(false);
   const live = useLive({ ...place });
   const detail = useLoaded(() => api.instance(place.namespace, place.entry, place.name), [tab, live.instance?.uid]);
@@ -67,18 +77,27 @@ export function InstancePage(place: Place) {
         choose={setTab}
         tabs={[
           ["overview", t("instance.overview")],
+          ["topology", t("instance.topology")],
+          ["events", t("instance.events")],
+          ["logs", t("instance.logs")],
           ["yaml", t("instance.yaml")],
         ]}
       />
       {tab === "yaml" ? (
         <Yaml detail={detail} />
+      ) : tab === "topology" ? (
+        <Topology place={place} />
+      ) : tab === "logs" ? (
+        <Logs place={place} />
       ) : live.rows === null ? (
         <Loading />
+      ) : tab === "events" ? (
+        <Events live={live} />
       ) : (
         <>
           <h2>{t("instance.conditions")}</h2>
           {instance && instance.conditions.length > 0 ? (
-            <div className="scroll">
+            <div className="scroll" tabIndex={0} role="region" aria-label={t("instance.conditions")}>
               <table data-testid="conditions">
                 <thead>
                   <tr>
@@ -107,11 +126,21 @@ export function InstancePage(place: Place) {
           ) : (
             <p className="quiet">{t("instance.noConditions")}</p>
           )}
-          <h2>{t("instance.events")}</h2>
-          {live.events === null ? (
+        </>
+      )}
+      {asking && instance ? (
+        <DeleteDialog place={place} uid={instance.uid} detail={detail.data} close={() => setAsking(false)} />
+      ) : null}
+    </>
+  );
+}
+
+function Events({ live }: { live: LiveState }) {
+  const { t } = useSpeech();
+  return live.events === null ? (
             <p className="notice">{t("instance.eventsDenied")}</p>
           ) : live.events && live.events.length > 0 ? (
-            <div className="scroll">
+            <div className={live.connected ? "scroll" : "scroll stale"} tabIndex={0} role="region" aria-label={t("instance.events")}>
               <table data-testid="events">
                 <thead>
                   <tr>
@@ -137,14 +166,7 @@ export function InstancePage(place: Place) {
             </div>
           ) : (
             <p className="quiet">{t("instance.noEvents")}</p>
-          )}
-        </>
-      )}
-      {asking && instance ? (
-        <DeleteDialog place={place} uid={instance.uid} detail={detail.data} close={() => setAsking(false)} />
-      ) : null}
-    </>
-  );
+          );
 }
 
 function Yaml({ detail }: { detail: { data: Detail | null; error: unknown; again: () => void } }) {

@@ -18,12 +18,14 @@ __all__ = [
     "WIDGETS",
     "CatalogError",
     "Entry",
+    "Members",
     "Operator",
     "Parameter",
     "Plan",
     "Section",
     "Target",
     "Text",
+    "Topology",
     "Ui",
     "parse_entry",
 ]
@@ -144,6 +146,32 @@ class Status(_Data, frozen=True, kw_only=True):
     conditions: str = "/status/conditions"
 
 
+class Members(_Data, frozen=True, kw_only=True):
+    """Where an instance says who is who: a list in its status, and the keys of its elements.
+
+    ``list`` is a JSON pointer; ``name`` is the key with the pod's name.
+    """
+
+    list: str
+    name: str = "name"
+    role: str = "role"
+    state: str = "state"
+
+
+class Topology(_Data, frozen=True, kw_only=True):
+    """How the pods of an instance are told apart: by labels, and by what the status says of each.
+
+    ``part`` is the label that says what a pod is for, ``role`` the one with its role; ``roles`` and ``parts`` have
+    titles for their values.
+    """
+
+    part: str = "app.kubernetes.io/component"
+    role: str = ""
+    members: Members | None = None
+    roles: dict[str, Text] = {}
+    parts: dict[str, Text] = {}
+
+
 class Operator(_Data, frozen=True, kw_only=True):
     """How the operator of the kind shows that it works.
 
@@ -174,6 +202,7 @@ class Spec(_Data, frozen=True, kw_only=True):
     sensitive: tuple[str, ...] = ()
     status: Status = Status()
     operator: Operator | None = None
+    topology: Topology = Topology()
     retention: Retention = Retention()
 
 

@@ -43,7 +43,8 @@ def _lint(entry: Entry) -> Iterator[str]:
             yield f"{path}.x-bind: {parameter.bind} is bound by another field as well"
     yield from _lint_plans(entry)
     yield from _lint_render(entry)
-    for path in (*spec.sensitive, spec.status.conditions):
+    members = [spec.topology.members.list] if spec.topology.members is not None else []
+    for path in (*spec.sensitive, spec.status.conditions, *members):
         try:
             pointer.parts(path)
         except ValueError as error:
@@ -66,6 +67,9 @@ def _texts(entry: Entry) -> Iterator[tuple[str, Text]]:
         yield f"spec.plans[{number}].title", plan.title
         if plan.summary is not None:
             yield f"spec.plans[{number}].summary", plan.summary
+    for what in ("roles", "parts"):
+        for name, text in getattr(entry.spec.topology, what).items():
+            yield f"spec.topology.{what}.{name}", text
     for what in ("stays", "goes"):
         for number, text in enumerate(getattr(entry.spec.retention, what)):
             yield f"spec.retention.{what}[{number}]", text

@@ -7,8 +7,20 @@ console share it.
 
 from mooring.diagnosis.causes import diagnose
 from mooring.diagnosis.facts import Diagnosis, Facts, OperatorHint
-from mooring.diagnosis.gather import gather
-from mooring.diagnosis.safe import safe
+from mooring.diagnosis.gather import gather, pods_of
+from mooring.diagnosis.safe import hidden, safe
 from mooring.diagnosis.words import CODES, cause, step
 
-__all__ = ["CODES", "Diagnosis", "Facts", "OperatorHint", "cause", "diagnose", "gather", "safe", "step"]
+__all__ = [
+    "CODES",
+    "Diagnosis",
+    "Facts",
+    "OperatorHint",
+    "cause",
+    "diagnose",
+    "gather",
+    "hidden",
+    "pods_of",
+    "safe",
+    "step",
+]

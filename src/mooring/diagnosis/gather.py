@@ -12,7 +12,7 @@ import msgspec
 from mooring.diagnosis.facts import Facts, Object, OperatorHint, at, family
 from mooring.kube import Client, Forbidden, NotFound, Resource
 
-__all__ = ["gather"]
+__all__ = ["gather", "pods_of"]
 
 #: Objects of one kind that are read.
 LIMIT: Final = "1000"
@@ -99,6 +99,17 @@ async def gather(
         hint=hint,
         unseen=frozenset(key for key, items in listed.items() if items is None),
     )
+
+
+async def pods_of(client: Client, obj: Object, *, namespace: str) -> list[Object] | None:
+    """The pods of an instance, None when the user may not list pods."""
+    keys = [key for key in _KINDS if key != "persistentvolumeclaims"]
+    listed = await asyncio.gather(*(_list(client, _IN_NAMESPACE[key].format(namespace)) for key in keys))
+    found = dict(zip(keys, listed, strict=True))
+    if found["pods"] is None:
+        return None
+    every = [{**one, "kind": _KINDS[key]} for key in keys for one in found[key] or ()]
+    return [one for one in family(str(at(obj, "metadata", "uid")), every) if one["kind"] == "Pod"]
 
 
 def _conditions(obj: Object, pointers: Sequence[str]) -> list[Object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["HIDDEN", "safe"]
+__all__ = ["HIDDEN", "hidden", "safe"]
 
 HIDDEN: Final = "••••••••"
 #: Characters of a message.
@@ -26,5 +26,10 @@ def safe(text: object) -> str:
     """The text without passwords in URLs and options, at most `LIMIT` characters."""
     if not isinstance(text, str):
         return ""
-    hidden = _GIVEN.sub(lambda found: found.group(1) + HIDDEN, _URL.sub(HIDDEN, text))
-    return hidden if len(hidden) <= LIMIT else hidden[: LIMIT - 1] + "…"
+    text = hidden(text)
+    return text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
+
+
+def hidden(text: str) -> str:
+    """The text without passwords in URLs and options."""
+    return _GIVEN.sub(lambda found: found.group(1) + HIDDEN, _URL.sub(HIDDEN, text))
