@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any, ClassVar
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -53,10 +53,9 @@ def test_a_log_is_asked_for_in_bounds() -> None:
 class Source:
     """A log of these lines, which then goes on without a line, ends, or breaks."""
 
-    status = 200
-    headers: ClassVar[dict[str, str]] = {}
-
     def __init__(self, *lines: bytes, end: str = "ends") -> None:
+        self.status = 200
+        self.headers: Mapping[str, str] = {}
         self.lines = lines
         self.end = end
         self.read_lines = 0

@@ -71,6 +71,7 @@ export interface Row {
   name: string;
   uid: string;
   created: string;
+  generation: number;
   phase: string;
   reason: string;
   message: string;
@@ -179,6 +180,21 @@ export interface Pods {
   parts: Record<string, Text>;
 }
 
+export interface Action {
+  name: string;
+  title: Text;
+  description: Text;
+  effect: "none" | "reload" | "rolling" | "interruption";
+  field: string;
+  possible: boolean;
+}
+
+export interface Actions {
+  actions: Action[];
+  fields: Record<string, Parameter>;
+  values: Values;
+}
+
 let csrf = "";
 let signedOut: () => void = () => undefined;
 
@@ -269,6 +285,16 @@ export const api = {
   instance: (namespace: string, entry: string, name: string) => send<Detail>("GET", at(namespace, entry, name)),
   diagnosis: (namespace: string, entry: string, name: string) =>
     send<{ diagnosis: Diagnosis | null; unseen: string[] }>("GET", `${at(namespace, entry, name)}/diagnosis`),
+  actions: (namespace: string, entry: string, name: string) => send<Actions>("GET", `${at(namespace, entry, name)}/actions`),
+  act: (
+    namespace: string,
+    entry: string,
+    name: string,
+    action: string,
+    body: { uid: string; value?: unknown },
+    dryRun: boolean,
+    signal?: AbortSignal,
+  ) => send<Review>("POST", `${at(namespace, entry, name)}/actions/${action}?dryRun=${dryRun}`, body, signal),
   pods: (namespace: string, entry: string, name: string) => send<Pods>("GET", `${at(namespace, entry, name)}/pods`),
   form: (namespace: string, entry: string, name: string) => send<EditForm>("GET", `${at(namespace, entry, name)}/form`),
   edit: (

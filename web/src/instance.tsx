@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from "react";
+import { Actions } from "./actions";
 import { api, type Detail } from "./api";
 import { useSpeech } from "./i18n";
 import { useLive, type Live as LiveState } from "./live";
@@ -39,6 +40,14 @@ export function InstancePage(place: Place) {
         ) : null}
         <Live on={live.connected} />
         <span className="grow" />
+        {instance && instance.phase !== "Deleting" ? (
+          <Actions
+            place={place}
+            uid={instance.uid}
+            state={JSON.stringify([instance.phase, instance.generation])}
+            allowed={mayEdit}
+          />
+        ) : null}
         {instance && instance.phase !== "Deleting" ? (
           mayEdit ? (
             <a className="button" href={to("instances", place.namespace, place.entry, place.name, "edit")} data-testid="edit">

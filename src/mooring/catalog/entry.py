@@ -16,6 +16,7 @@ from mooring.kube.object import Resource
 __all__ = [
     "API_VERSION",
     "WIDGETS",
+    "Action",
     "CatalogError",
     "Entry",
     "Members",
@@ -172,6 +173,34 @@ class Topology(_Data, frozen=True, kw_only=True):
     parts: dict[str, Text] = {}
 
 
+class Other(_Data, frozen=True, kw_only=True):
+    """Another object of an instance's namespace, which the instance must own; ``{name}`` is the instance's name."""
+
+    group: str = ""
+    version: str = "v1"
+    plural: str
+    name: str
+
+
+class Action(_Data, frozen=True, kw_only=True):
+    """Something to do with an instance by one click: a few paths that are set.
+
+    ``set`` maps JSON pointers to values (null takes away), ``stamp`` is a pointer that is set to the time, ``field`` a
+    field of the form to ask for. It is possible ``when`` all these pointers have these values (null: nothing, or false).
+    It changes the instance, or the ``target`` object. ``effect`` says what clients will notice.
+    """
+
+    name: str
+    title: Text
+    description: Text
+    effect: Literal["none", "reload", "rolling", "interruption"] = "none"
+    when: dict[str, Any] = {}
+    set: dict[str, Any] = {}
+    stamp: str = ""
+    field: str = ""
+    target: Other | None = None
+
+
 class Operator(_Data, frozen=True, kw_only=True):
     """How the operator of the kind shows that it works.
 
@@ -203,6 +232,7 @@ class Spec(_Data, frozen=True, kw_only=True):
     status: Status = Status()
     operator: Operator | None = None
     topology: Topology = Topology()
+    actions: tuple[Action, ...] = ()
     retention: Retention = Retention()
 
 

@@ -24,8 +24,10 @@ from mooring.catalog import (
     defaults,
     mask,
     render,
+    values_of,
 )
 from mooring.console.access import Access
+from mooring.console.actions import actions_of, perform
 from mooring.console.document import to_yaml
 from mooring.console.edit import Edit, form
 from mooring.console.pods import forward, log_query, pod_rows
@@ -104,6 +106,8 @@ class Api:
             web.get(one + "/events", self.events),
             web.get(one + "/form", self.form),
             web.get(one + "/diagnosis", self.diagnosis),
+            web.get(one + "/actions", self.actions),
+            web.post(one + "/actions/{action}", self.act),
             web.get(one + "/pods", self.pods),
             web.get(one + "/pods/{pod}/log", self.log),
             web.patch(one, self.edit),
@@ -393,6 +397,47 @@ class Api:
         audit(result="ok")
         warnings = [scrubbed(text, edit.secrets) for text in _warnings(made.headers)] if made else []
         return answer({**msgspec.to_builtins(edited), "warnings": warnings, "dryRun": dry_run})
+
+    async def actions(self, request: web.Request) -> web.Response:
+        """The actions of an instance, and which of them make sense now."""
+        entry, namespace, name = await self._named(request)
+        path = entry.spec.target.resource.path(namespace=namespace, name=name)
+        live = msgspec.json.decode((await self._upstream.client(request[SESSION]).request("GET", path)).body)
+        shown = msgspec.to_builtins(entry.spec)
+        parameters = shown.get("parameters", {}).get("properties", {})
+        fields = {one.field: parameters[one.field] for one in entry.spec.actions if one.field}
+        return answer(
+            {"actions": actions_of(entry, live), "fields": fields, "values": values_of(entry, live)}
+        )
+
+    async def act(self, request: web.Request) -> web.Response:
+        """Do an action; with ``dryRun=true`` only find out what would happen."""
+        entry, namespace, name = await self._named(request)
+        dry_run, action = request.query.get("dryRun") == "true", request.match_info["action"]
+        body = await read_json(request)
+        audit = partial(self._audit, request, f"action {action}", entry, namespace, name, dry_run=dry_run)
+        try:
+            done, made = await perform(
+                self._upstream.client(request[SESSION]),
+                entry,
+                namespace=namespace,
+                name=name,
+                action=action,
+                uid=str(body.get("uid") or ""),
+                value=body.get("value"),
+                now=self._clock.now(),
+                manager=FIELD_MANAGER,
+                dry_run=dry_run,
+            )
+        except ApiError as error:
+            audit(result=error.reason)
+            raise refusal(entry, error, []) from error
+        except Problem as problem:
+            audit(result=problem.code)
+            raise
+        audit(result="ok")
+        warnings = _warnings(made.headers) if made else []
+        return answer({**msgspec.to_builtins(done), "warnings": warnings, "dryRun": dry_run})
 
     async def delete(self, request: web.Request) -> web.Response:
         """Delete an instance; the UID must be the one that the user was shown."""
