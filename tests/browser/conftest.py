@@ -73,12 +73,12 @@ class Plane:
 
         return asyncio.run(once())
 
-    def redis(self, name: str, **spec: Any) -> str:
-        """Make a RedisCluster that its operator leaves alone; gives its path."""
+    def redis(self, name: str, *, paused: bool = True, **spec: Any) -> str:
+        """Make a RedisCluster, which its operator leaves alone while ``paused``; gives its path."""
         body = {
             "apiVersion": "redis.kun/v1beta1",
             "kind": "RedisCluster",
-            "metadata": {"name": name, "annotations": {"mooring.dev/pause": "true"}},
+            "metadata": {"name": name, "annotations": {"mooring.dev/pause": str(paused).lower()}},
             "spec": spec,
         }
         self.send("POST", REDIS.format("default"), body)

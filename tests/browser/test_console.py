@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 HEALTHY = 90.0
 
 
-def test_a_redis_is_created_watched_and_deleted(page: Page, plane: Plane) -> None:
+def test_a_redis_is_created_watched_and_deleted(page: Page, plane: Plane, axe: str) -> None:
     link = plane.link
     address = link.partition("?")[0]
     page.driver.get(address)
@@ -42,7 +42,20 @@ def test_a_redis_is_created_watched_and_deleted(page: Page, plane: Plane) -> Non
     page.until(lambda: f"/instances/default/redis-sentinel/{name}" in page.driver.current_url)
     page.until(lambda: page.phase() == "Running", HEALTHY)
     page.until(lambda: page.shows("Healthy"))
-    page.until(lambda: page.there("events"))
+    page.until(lambda: not page.there("why"))
+    assert page.axe(axe) == []
+    page.press("Topology")
+    page.until(lambda: page.text("pods-redis").count("ready · Online") == 3)
+    assert page.text("pods-redis").count("Master") == 1
+    assert page.text("nodes").count("Replica, ready") == 2
+    assert page.axe(axe) == []
+    page.press("Events")
+    page.until(lambda: "Healthy" in page.text("events"))
+    assert page.axe(axe) == []
+    page.press("Logs")
+    page.until(lambda: "Ready to accept connections" in page.text("log"))
+    assert page.axe(axe) == []
+    assert not page.there("log-ended"), "the log is followed"
     page.press("YAML")
     page.until(lambda: "kind: RedisCluster" in page.find("yaml").text)
 

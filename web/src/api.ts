@@ -71,6 +71,7 @@ export interface Row {
   name: string;
   uid: string;
   created: string;
+  generation: number;
   phase: string;
   reason: string;
   message: string;
@@ -148,6 +149,52 @@ export interface Preview {
   warnings: string[];
 }
 
+export interface Diagnosis {
+  code: string;
+  cause: Text;
+  step: Text;
+  kind?: string;
+  name?: string;
+  since?: string;
+  raw?: string;
+}
+
+export interface Pod {
+  name: string;
+  part: string;
+  role: string;
+  state: string;
+  node: string;
+  ip: string;
+  phase: string;
+  why: string;
+  ready: boolean;
+  restarts: number;
+  created: string;
+  containers: string[];
+}
+
+export interface Pods {
+  pods: Pod[] | null;
+  roles: Record<string, Text>;
+  parts: Record<string, Text>;
+}
+
+export interface Action {
+  name: string;
+  title: Text;
+  description: Text;
+  effect: "none" | "reload" | "rolling" | "interruption";
+  field: string;
+  possible: boolean;
+}
+
+export interface Actions {
+  actions: Action[];
+  fields: Record<string, Parameter>;
+  values: Values;
+}
+
 let csrf = "";
 let signedOut: () => void = () => undefined;
 
@@ -177,13 +224,43 @@ async function send<T>(method: string, path: string, body?: unknown, signal?: Ab
     throw new Problem(0, "NoAnswer", "The console does not answer. 控制台没有响应。", "", [], {});
   }
   const answer = (await response.json().catch(() => ({}))) as Record<string, unknown>;
-  if (!response.ok) {
-    const text = (name: string) => (typeof answer[name] === "string" ? answer[name] : "");
-    if (response.status === 401 && method !== "POST") signedOut();
-    const errors = Array.isArray(answer["errors"]) ? (answer["errors"] as FieldError[]) : [];
-    throw new Problem(response.status, text("code"), text("detail") || response.statusText, text("requestId"), errors, answer);
-  }
+  if (!response.ok) throw refusal(response, answer, method);
   return answer as T;
+}
+
+function refusal(response: Response, answer: Record<string, unknown>, method: string): Problem {
+  const text = (name: string) => (typeof answer[name] === "string" ? answer[name] : "");
+  if (response.status === 401 && method !== "POST") signedOut();
+  const errors = Array.isArray(answer["errors"]) ? (answer["errors"] as FieldError[]) : [];
+  return new Problem(response.status, text("code"), text("detail") || response.statusText, text("requestId"), errors, answer);
+}
+
+/** Read the lines of a log as they come; `opened` is called at the answer's head. */
+export async function logs(
+  place: { namespace: string; entry: string; name: string },
+  pod: string,
+  query: Record<string, string>,
+  opened: () => void,
+  take: (lines: string[]) => void,
+  signal: AbortSignal,
+): Promise<void> {
+  const path = `/api/v1/${at(place.namespace, place.entry, place.name)}/pods/${encodeURIComponent(pod)}/log`;
+  const response = await fetch(`${path}?${new URLSearchParams(query)}`, { credentials: "same-origin", signal });
+  if (!response.ok) {
+    const answer = (await response.json().catch(() => ({}))) as Record<string, unknown>;
+    throw refusal(response, answer, "GET");
+  }
+  opened();
+  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const piece = await reader?.read();
+    if (!piece || piece.done) break;
+    const lines = (rest + piece.value).split("\n");
+    rest = lines.pop() ?? "";
+    if (lines.length > 0) take(lines);
+  }
+  if (rest !== "") take([rest]);
 }
 
 function kept(session: Session): Session {
@@ -206,6 +283,19 @@ export const api = {
   create: (namespace: string, body: { entry: string; name: string; values: Values }, dryRun: boolean, signal?: AbortSignal) =>
     send<Preview>("POST", `namespaces/${encodeURIComponent(namespace)}/instances?dryRun=${dryRun}`, body, signal),
   instance: (namespace: string, entry: string, name: string) => send<Detail>("GET", at(namespace, entry, name)),
+  diagnosis: (namespace: string, entry: string, name: string) =>
+    send<{ diagnosis: Diagnosis | null; unseen: string[] }>("GET", `${at(namespace, entry, name)}/diagnosis`),
+  actions: (namespace: string, entry: string, name: string) => send<Actions>("GET", `${at(namespace, entry, name)}/actions`),
+  act: (
+    namespace: string,
+    entry: string,
+    name: string,
+    action: string,
+    body: { uid: string; value?: unknown },
+    dryRun: boolean,
+    signal?: AbortSignal,
+  ) => send<Review>("POST", `${at(namespace, entry, name)}/actions/${action}?dryRun=${dryRun}`, body, signal),
+  pods: (namespace: string, entry: string, name: string) => send<Pods>("GET", `${at(namespace, entry, name)}/pods`),
   form: (namespace: string, entry: string, name: string) => send<EditForm>("GET", `${at(namespace, entry, name)}/form`),
   edit: (
     namespace: string,

@@ -205,7 +205,7 @@ function Diff({ text, stale }: { text: string; stale: boolean }) {
   );
 }
 
-function Changes({ changes, caption, id }: { changes: Change[]; caption: string; id: string }) {
+export function Changes({ changes, caption, id }: { changes: Change[]; caption: string; id: string }) {
   const { t } = useSpeech();
   return (
     <div className="scroll" tabIndex={0} role="region" aria-label={caption}>

@@ -3,7 +3,7 @@ import { useState } from "react";
 import type { Entry, Parameter, Values } from "./api";
 import { useSpeech } from "./i18n";
 
-function Field(props: {
+export function Field(props: {
   name: string;
   parameter: Parameter;
   value: unknown;

@@ -24,6 +24,7 @@ from mooring.catalog.changes import (
     with_values,
 )
 from mooring.catalog.entry import (
+    Action,
     CatalogError,
     Entry,
     Parameter,
@@ -41,6 +42,7 @@ from mooring.catalog.values import FieldProblem, check_name, check_values, defau
 
 __all__ = [
     "MASKED",
+    "Action",
     "CatalogError",
     "Change",
     "Entry",

@@ -16,13 +16,17 @@ from mooring.kube.object import Resource
 __all__ = [
     "API_VERSION",
     "WIDGETS",
+    "Action",
     "CatalogError",
     "Entry",
+    "Members",
+    "Operator",
     "Parameter",
     "Plan",
     "Section",
     "Target",
     "Text",
+    "Topology",
     "Ui",
     "parse_entry",
 ]
@@ -143,6 +147,71 @@ class Status(_Data, frozen=True, kw_only=True):
     conditions: str = "/status/conditions"
 
 
+class Members(_Data, frozen=True, kw_only=True):
+    """Where an instance says who is who: a list in its status, and the keys of its elements.
+
+    ``list`` is a JSON pointer; ``name`` is the key with the pod's name.
+    """
+
+    list: str
+    name: str = "name"
+    role: str = "role"
+    state: str = "state"
+
+
+class Topology(_Data, frozen=True, kw_only=True):
+    """How the pods of an instance are told apart: by labels, and by what the status says of each.
+
+    ``part`` is the label that says what a pod is for, ``role`` the one with its role; ``roles`` and ``parts`` have
+    titles for their values.
+    """
+
+    part: str = "app.kubernetes.io/component"
+    role: str = ""
+    members: Members | None = None
+    roles: dict[str, Text] = {}
+    parts: dict[str, Text] = {}
+
+
+class Other(_Data, frozen=True, kw_only=True):
+    """Another object of an instance's namespace, which the instance must own; ``{name}`` is the instance's name."""
+
+    group: str = ""
+    version: str = "v1"
+    plural: str
+    name: str
+
+
+class Action(_Data, frozen=True, kw_only=True):
+    """Something to do with an instance by one click: a few paths that are set.
+
+    ``set`` maps JSON pointers to values (null takes away), ``stamp`` is a pointer that is set to the time, ``field`` a
+    field of the form to ask for. It is possible ``when`` all these pointers have these values (null: nothing, or false).
+    It changes the instance, or the ``target`` object. ``effect`` says what clients will notice.
+    """
+
+    name: str
+    title: Text
+    description: Text
+    effect: Literal["none", "reload", "rolling", "interruption"] = "none"
+    when: dict[str, Any] = {}
+    set: dict[str, Any] = {}
+    stamp: str = ""
+    field: str = ""
+    target: Other | None = None
+
+
+class Operator(_Data, frozen=True, kw_only=True):
+    """How the operator of the kind shows that it works.
+
+    It holds a Lease ``LEASE-all``, ``LEASE-cluster`` or ``LEASE-namespaced``, after its scope. An instance whose
+    ``scopeAnnotation`` is ``cluster-scoped`` is of the cluster's operator.
+    """
+
+    lease: str
+    scope_annotation: str = msgspec.field(default="", name="scopeAnnotation")
+
+
 class Retention(_Data, frozen=True, kw_only=True):
     """What stays and what goes when an instance is deleted, a line each."""
 
@@ -161,6 +230,9 @@ class Spec(_Data, frozen=True, kw_only=True):
     render: dict[str, Any] = {}
     sensitive: tuple[str, ...] = ()
     status: Status = Status()
+    operator: Operator | None = None
+    topology: Topology = Topology()
+    actions: tuple[Action, ...] = ()
     retention: Retention = Retention()
 
 

@@ -43,7 +43,9 @@ def _lint(entry: Entry) -> Iterator[str]:
             yield f"{path}.x-bind: {parameter.bind} is bound by another field as well"
     yield from _lint_plans(entry)
     yield from _lint_render(entry)
-    for path in (*spec.sensitive, spec.status.conditions):
+    yield from _lint_actions(entry)
+    members = [spec.topology.members.list] if spec.topology.members is not None else []
+    for path in (*spec.sensitive, spec.status.conditions, *members):
         try:
             pointer.parts(path)
         except ValueError as error:
@@ -66,6 +68,12 @@ def _texts(entry: Entry) -> Iterator[tuple[str, Text]]:
         yield f"spec.plans[{number}].title", plan.title
         if plan.summary is not None:
             yield f"spec.plans[{number}].summary", plan.summary
+    for action in entry.spec.actions:
+        yield f"spec.actions.{action.name}.title", action.title
+        yield f"spec.actions.{action.name}.description", action.description
+    for what in ("roles", "parts"):
+        for name, text in getattr(entry.spec.topology, what).items():
+            yield f"spec.topology.{what}.{name}", text
     for what in ("stays", "goes"):
         for number, text in enumerate(getattr(entry.spec.retention, what)):
             yield f"spec.retention.{what}[{number}]", text
@@ -93,6 +101,27 @@ def _lint_parameter(path: str, parameter: Parameter, *, sections: list[str]) -> 
     for choice in parameter.enum:
         if (wrong := check_value(parameter, choice)) is not None:
             yield f"{path}.enum: {choice!r}: {wrong.en}"
+
+
+def _lint_actions(entry: Entry) -> Iterator[str]:
+    for name, count in Counter(action.name for action in entry.spec.actions).items():
+        if count > 1:
+            yield f"spec.actions: {name!r} is there twice"
+    for action in entry.spec.actions:
+        path = f"spec.actions.{action.name}"
+        if check_name(action.name):
+            yield f"{path}: the name must be of lower case letters, digits and '-'"
+        if not (action.set or action.stamp or action.field):
+            yield f"{path}: it does nothing"
+        if action.field and action.target is not None:
+            yield f"{path}.field: only a field of the instance itself can be asked for"
+        if action.field and (
+            action.field not in entry.parameters or entry.parameters[action.field].immutable
+        ):
+            yield f"{path}.field: there is no field {action.field!r} that can be changed"
+        for place in (*action.when, *action.set, *([action.stamp] if action.stamp else [])):
+            if not place.startswith(("/spec/", "/metadata/annotations/", "/metadata/labels/")):
+                yield f"{path}: {place!r} is not below /spec, /metadata/annotations or /metadata/labels"
 
 
 def _lint_plans(entry: Entry) -> Iterator[str]:

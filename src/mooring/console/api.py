@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Container, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final
 
@@ -24,10 +24,13 @@ from mooring.catalog import (
     defaults,
     mask,
     render,
+    values_of,
 )
 from mooring.console.access import Access
+from mooring.console.actions import actions_of, perform
 from mooring.console.document import to_yaml
 from mooring.console.edit import Edit, form
+from mooring.console.pods import forward, log_query, pod_rows
 from mooring.console.problems import Problem, refusal, scrubbed
 from mooring.console.rows import event_row
 from mooring.console.session import Session, Sessions, SignedOut
@@ -35,7 +38,9 @@ from mooring.console.signin import SignIn, user_of
 from mooring.console.stream import EVENT_LIMIT, View
 from mooring.console.upstream import FIELD_MANAGER, Upstream
 from mooring.console.watches import Watches
+from mooring.diagnosis import OperatorHint, cause, diagnose, gather, pods_of, step
 from mooring.kube import ApiError, Client, Forbidden, Key, KubeError, NotFound, Unauthorized
+from mooring.kube.errors import api_error
 from mooring.kube.objects.core import Event, Namespace
 
 __all__ = ["SESSION", "Api", "Handler"]
@@ -55,6 +60,7 @@ _DEFINITION = re.compile(r"[a-z0-9]([-a-z0-9.]{0,250}[a-z0-9])?")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _OBJECT = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
+STREAMED: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 Json = dict[str, Any]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -102,6 +108,11 @@ class Api:
             web.get(one, self.instance),
             web.get(one + "/events", self.events),
             web.get(one + "/form", self.form),
+            web.get(one + "/diagnosis", self.diagnosis),
+            web.get(one + "/actions", self.actions),
+            web.post(one + "/actions/{action}", self.act),
+            web.get(one + "/pods", self.pods),
+            web.get(one + "/pods/{pod}/log", self.log),
             web.patch(one, self.edit),
             web.delete(one, self.delete),
             web.get("/api/v1/permissions", self.permissions),
@@ -345,6 +356,32 @@ class Api:
         warnings = [scrubbed(text, secrets) for text in _warnings(made.headers)]
         return answer({**preview, "warnings": warnings, "dryRun": dry_run}, status=200 if dry_run else 201)
 
+    async def diagnosis(self, request: web.Request) -> web.Response:
+        """Why an instance is not as it should be, from what the user may see; null if nothing is wrong."""
+        entry, namespace, name = await self._named(request)
+        operator, target = entry.spec.operator, entry.spec.target.resource
+        hint = (
+            OperatorHint(lease=operator.lease, annotation=operator.scope_annotation)
+            if operator is not None
+            else None
+        )
+        facts = await gather(
+            self._upstream.client(request[SESSION]),
+            target,
+            namespace=namespace,
+            name=name,
+            conditions=(entry.spec.status.conditions,),
+            hint=hint,
+        )
+        found = diagnose(facts)
+        texts = {
+            what: {"en": say(found, "en"), "zh": say(found, "zh")}
+            for what, say in (("cause", cause), ("step", step))
+            if found is not None
+        }
+        shown = {**msgspec.to_builtins(found), **texts} if found is not None else None
+        return answer({"diagnosis": shown, "unseen": sorted(facts.unseen)})
+
     async def form(self, request: web.Request) -> web.Response:
         """The form and the document of a live instance, to begin an edit with."""
         entry, namespace, name = await self._named(request)
@@ -375,6 +412,47 @@ class Api:
         audit(result="ok")
         warnings = [scrubbed(text, edit.secrets) for text in _warnings(made.headers)] if made else []
         return answer({**msgspec.to_builtins(edited), "warnings": warnings, "dryRun": dry_run})
+
+    async def actions(self, request: web.Request) -> web.Response:
+        """The actions of an instance, and which of them make sense now."""
+        entry, namespace, name = await self._named(request)
+        path = entry.spec.target.resource.path(namespace=namespace, name=name)
+        live = msgspec.json.decode((await self._upstream.client(request[SESSION]).request("GET", path)).body)
+        shown = msgspec.to_builtins(entry.spec)
+        parameters = shown.get("parameters", {}).get("properties", {})
+        fields = {one.field: parameters[one.field] for one in entry.spec.actions if one.field}
+        return answer(
+            {"actions": actions_of(entry, live), "fields": fields, "values": values_of(entry, live)}
+        )
+
+    async def act(self, request: web.Request) -> web.Response:
+        """Do an action; with ``dryRun=true`` only find out what would happen."""
+        entry, namespace, name = await self._named(request)
+        dry_run, action = request.query.get("dryRun") == "true", request.match_info["action"]
+        body = await read_json(request)
+        audit = partial(self._audit, request, f"action {action}", entry, namespace, name, dry_run=dry_run)
+        try:
+            done, made = await perform(
+                self._upstream.client(request[SESSION]),
+                entry,
+                namespace=namespace,
+                name=name,
+                action=action,
+                uid=str(body.get("uid") or ""),
+                value=body.get("value"),
+                now=self._clock.now(),
+                manager=FIELD_MANAGER,
+                dry_run=dry_run,
+            )
+        except ApiError as error:
+            audit(result=error.reason)
+            raise refusal(entry, error, []) from error
+        except Problem as problem:
+            audit(result=problem.code)
+            raise
+        audit(result="ok")
+        warnings = _warnings(made.headers) if made else []
+        return answer({**msgspec.to_builtins(done), "warnings": warnings, "dryRun": dry_run})
 
     async def delete(self, request: web.Request) -> web.Response:
         """Delete an instance; the UID must be the one that the user was shown."""
@@ -423,42 +501,78 @@ class Api:
 
     # --- stream
 
-    async def stream(self, request: web.Request) -> web.StreamResponse:
-        """Server-sent events: a snapshot, then changes."""
-        session = request[SESSION]
-        view = await self._view(request)
+    @contextmanager
+    def _streaming(self, session: Session) -> Iterator[None]:
+        """Count one more stream of a user; raises `Problem` when there are too many."""
         identity = session.identity
         if self._streams[identity] >= USER_STREAMS or self._streams.total() >= ALL_STREAMS:
             raise Problem(429, "TooManyStreams", "Too many pages follow changes. Close some.", retry_after=10)
         self._streams[identity] += 1
-        response = web.StreamResponse(
-            headers={
-                "Content-Type": "text/event-stream",
-                "Cache-Control": "no-store",
-                "X-Accel-Buffering": "no",
-            }
-        )
         try:
-            # Before the first byte: who may see nothing gets an answer, not a stream.
-            await view.look()
-            self._renew(request, response, session)
-            await response.prepare(request)
-            await view.send(
-                response, self._clock, check=lambda: self._sessions.check(session), stop=self._stop
-            )
-            await response.write_eof()
-        except (SignedOut, KubeError) as error:
-            if not response.prepared:
-                raise
-            reason = "signed-out" if isinstance(error, (SignedOut, Unauthorized)) else "failed"
-            with suppress(ConnectionError):
-                await response.write(f'event: end\ndata: {{"reason":"{reason}"}}\n\n'.encode())
-        except (ConnectionError, TimeoutError):
-            pass  # the browser has gone, or reads no more
+            yield
         finally:
             self._streams[identity] -= 1
             if not self._streams[identity]:
                 del self._streams[identity]
+
+    async def stream(self, request: web.Request) -> web.StreamResponse:
+        """Server-sent events: a snapshot, then changes."""
+        session = request[SESSION]
+        view = await self._view(request)
+        response = web.StreamResponse(headers={**STREAMED, "Content-Type": "text/event-stream"})
+        with self._streaming(session):
+            try:
+                # Before the first byte: who may see nothing gets an answer, not a stream.
+                await view.look()
+                self._renew(request, response, session)
+                await response.prepare(request)
+                await view.send(
+                    response, self._clock, check=lambda: self._sessions.check(session), stop=self._stop
+                )
+                await response.write_eof()
+            except (SignedOut, KubeError) as error:
+                if not response.prepared:
+                    raise
+                reason = "signed-out" if isinstance(error, (SignedOut, Unauthorized)) else "failed"
+                with suppress(ConnectionError):
+                    await response.write(f'event: end\ndata: {{"reason":"{reason}"}}\n\n'.encode())
+            except (ConnectionError, TimeoutError):
+                pass  # the browser has gone, or reads no more
+        return response
+
+    async def pods(self, request: web.Request) -> web.Response:
+        """The pods of an instance with their part, role and node; null when the user may not list pods."""
+        entry, namespace, name = await self._named(request)
+        client = self._upstream.client(request[SESSION])
+        path = entry.spec.target.resource.path(namespace=namespace, name=name)
+        obj = msgspec.json.decode((await client.request("GET", path)).body)
+        found = await pods_of(client, obj, namespace=namespace)
+        topology = msgspec.to_builtins(entry.spec.topology)
+        titles = {"roles": topology.get("roles", {}), "parts": topology.get("parts", {})}
+        return answer({"pods": None if found is None else pod_rows(entry, obj, found), **titles})
+
+    async def log(self, request: web.Request) -> web.StreamResponse:
+        """The log of a container as lines of text; with ``follow=true`` until the browser goes."""
+        _, namespace, _ = await self._named(request)
+        pod, session = _name(request.match_info["pod"]), request[SESSION]
+        try:
+            query = log_query(request.query)
+        except ValueError as error:
+            raise Problem(400, "BadQuery", "lines must be a number.") from error
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
+        transport = self._upstream.client(session).transport
+        response = web.StreamResponse(headers={**STREAMED, "Content-Type": "text/plain; charset=utf-8"})
+        with self._streaming(session):
+            async with transport.stream("GET", path, query=query) as source:
+                if source.status >= 400:
+                    raise api_error(source.status, await source.read(), source.headers)
+                self._renew(request, response, session)
+                with suppress(SignedOut, ConnectionError, TimeoutError):
+                    await response.prepare(request)
+                    await forward(
+                        source, response, check=lambda: self._sessions.check(session), stop=self._stop
+                    )
+                    await response.write_eof()
         return response
 
     def _renew(self, request: web.Request, response: web.StreamResponse, session: Session) -> None:

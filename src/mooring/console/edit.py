@@ -35,7 +35,7 @@ from mooring.console.problems import Problem
 from mooring.kube import Client, Conflict, JsonPatch
 from mooring.kube.transport import Response
 
-__all__ = ["Edit", "Edited", "form"]
+__all__ = ["TRIES", "Edit", "Edited", "change_rows", "form"]
 
 #: Tries of one edit: an operator that writes its status changes the version, and nothing that is edited.
 TRIES: Final = 5
@@ -190,10 +190,10 @@ class Edit:
             "Replaced" if replaced else "Changed",
             detail,
             more={
-                "theirs": self._rows(theirs, shown),
+                "theirs": change_rows(self._entry, theirs, shown),
                 "ours": self.shown,
                 "both": both,
-                "left": self._rows(left, self._masked),
+                "left": change_rows(self._entry, left, self._masked),
                 "current": form(self._entry, live),
                 # Secrets that were typed are masked in it: `ours` says which they are.
                 "merged": to_yaml(editable(merged, self._entry.sensitive)),
@@ -203,24 +203,26 @@ class Edit:
     @property
     def shown(self) -> list[Json]:
         """The changes for people to read, without secrets."""
-        return self._rows(self.changes, self._masked)
+        return change_rows(self._entry, self.changes, self._masked)
 
-    def _rows(self, changes: Sequence[Change], masked: Json) -> list[Json]:
-        rows = []
-        for change in changes[:CHANGES_LIMIT]:
-            path = pointer.shown(change.path)
-            new = _text(pointer.get(masked, change.path)) if change.op != "remove" else ""
-            rows.append(
-                {
-                    "op": change.op,
-                    "path": path,
-                    "field": field_of(self._entry, path),
-                    "old": _text(change.old) if change.op != "add" else "",
-                    "new": new,
-                    "secret": MASKED in new,
-                }
-            )
-        return rows
+
+def change_rows(entry: Entry, changes: Sequence[Change], masked: Json) -> list[Json]:
+    """Changes for people to read; the new values are those of the masked object."""
+    rows = []
+    for change in changes[:CHANGES_LIMIT]:
+        path = pointer.shown(change.path)
+        new = _text(pointer.get(masked, change.path)) if change.op != "remove" else ""
+        rows.append(
+            {
+                "op": change.op,
+                "path": path,
+                "field": field_of(entry, path),
+                "old": _text(change.old) if change.op != "add" else "",
+                "new": new,
+                "secret": MASKED in new,
+            }
+        )
+    return rows
 
 
 def _secrets(value: Any, masked: Any) -> Iterator[str]:

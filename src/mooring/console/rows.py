@@ -44,6 +44,7 @@ def row(entry: Entry, obj: Object) -> dict[str, Any]:
         "name": meta.name or "",
         "uid": meta.uid or "",
         "created": meta.creation_timestamp or "",
+        "generation": meta.generation or 0,
         "phase": phase,
         "reason": _text(why.get("reason")),
         "message": _text(why.get("message")),
