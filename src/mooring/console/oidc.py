@@ -17,7 +17,7 @@ import ssl
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote_plus, urlencode, urlsplit
 
 import aiohttp
 import msgspec
@@ -127,8 +127,12 @@ class Provider:
             "client_id": self._settings.client_id,
             "code_verifier": flow.verifier,
         }
-        auth = aiohttp.BasicAuth(self._settings.client_id, self._secret) if self._secret else None
-        answer = await self._ask("POST", await self._endpoint("token_endpoint"), data=form, auth=auth)
+        headers = {}
+        if self._secret:
+            # RFC 6749, 2.3.1: both are encoded as in a form before they are joined.
+            pair = f"{quote_plus(self._settings.client_id)}:{quote_plus(self._secret)}"
+            headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        answer = await self._ask("POST", await self._endpoint("token_endpoint"), data=form, headers=headers)
         token = answer.get("id_token")
         if not isinstance(token, str) or not token:
             raise OidcError("the provider gave no ID token")
