@@ -80,7 +80,7 @@ async def test_a_read_on_a_connection_the_server_closed_is_sent_again_and_a_writ
 
 async def test_a_header_that_is_given_several_times_is_sent_several_times(server: Server) -> None:
     transport = HttpTransport(Config(server.url))
-    headers = CIMultiDict([("Impersonate-Group", "a"), ("impersonate-group", "b"), ("Accept", "text/plain")])
+    headers = CIMultiDict([("Impersonate-Group", "a"), ("Impersonate-Group", "b"), ("Accept", "text/plain")])
     await transport.request("GET", "/x", headers=headers)
     async with transport.stream("GET", "/x", headers=headers):
         pass
