@@ -34,6 +34,14 @@ from mooring.catalog.entry import (
     Text,
     parse_entry,
 )
+from mooring.catalog.kinds import (
+    CLUSTER_TEMPLATES,
+    KINDS,
+    TEMPLATES,
+    StoredClusterTemplate,
+    StoredTemplate,
+    entry_of,
+)
 from mooring.catalog.lint import lint, lint_schema
 from mooring.catalog.load import load_catalog, load_directory, packaged
 from mooring.catalog.mask import MASKED, mask
@@ -41,7 +49,10 @@ from mooring.catalog.render import field_of, render
 from mooring.catalog.values import FieldProblem, check_name, check_values, defaults
 
 __all__ = [
+    "CLUSTER_TEMPLATES",
+    "KINDS",
     "MASKED",
+    "TEMPLATES",
     "Action",
     "CatalogError",
     "Change",
@@ -51,6 +62,8 @@ __all__ = [
     "Parameter",
     "Plan",
     "Section",
+    "StoredClusterTemplate",
+    "StoredTemplate",
     "Target",
     "Text",
     "apply_changes",
@@ -60,6 +73,7 @@ __all__ = [
     "defaults",
     "diff",
     "editable",
+    "entry_of",
     "field_of",
     "json_patch",
     "lint",

@@ -92,11 +92,20 @@ class Parameter(_Data, frozen=True, kw_only=True):
 
 
 class Parameters(_Data, frozen=True, kw_only=True):
-    """The fields of the form, in its order."""
+    """The fields of the form, in the order of ``order``, then in the one they are written in.
+
+    An API server keeps no order of keys: what is stored in a cluster needs ``order``.
+    """
 
     type: Literal["object"] = "object"
     required: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
     properties: dict[str, Parameter] = {}
+
+    def __post_init__(self) -> None:
+        first = {name: self.properties[name] for name in self.order if name in self.properties}
+        if first:
+            msgspec.structs.force_setattr(self, "properties", first | self.properties)
 
 
 class Section(_Data, frozen=True, kw_only=True):
@@ -220,7 +229,7 @@ class Retention(_Data, frozen=True, kw_only=True):
 
 
 class Spec(_Data, frozen=True, kw_only=True):
-    """What an entry says."""
+    """What an entry says. Only with ``override`` a ClusterServiceTemplate takes the place of a packaged entry of its name."""
 
     display: Display
     target: Target
@@ -230,6 +239,7 @@ class Spec(_Data, frozen=True, kw_only=True):
     render: dict[str, Any] = {}
     sensitive: tuple[str, ...] = ()
     status: Status = Status()
+    override: bool = False
     operator: Operator | None = None
     topology: Topology = Topology()
     actions: tuple[Action, ...] = ()
@@ -245,7 +255,8 @@ class Metadata(_Data, frozen=True, kw_only=True):
 class Entry(_Data, frozen=True, kw_only=True):
     """One service that can be created.
 
-    ``curated`` entries were written by people; the others are derived from a CustomResourceDefinition.
+    ``curated`` entries were written by people; the others are derived from a CustomResourceDefinition. One with a
+    ``namespace`` is offered there alone.
     """
 
     api_version: str = msgspec.field(default=API_VERSION, name="apiVersion")
@@ -253,11 +264,12 @@ class Entry(_Data, frozen=True, kw_only=True):
     metadata: Metadata
     spec: Spec
     curated: bool = True
+    namespace: str = ""
 
     @property
     def name(self) -> str:
-        """Its name in URLs."""
-        return self.metadata.name
+        """Its name in URLs: one of a namespace cannot be mistaken for another, since no name has a colon."""
+        return f"{self.namespace}:{self.metadata.name}" if self.namespace else self.metadata.name
 
     @property
     def parameters(self) -> Mapping[str, Parameter]:
@@ -279,8 +291,9 @@ def parse_entry(text: str, *, source: str = "entry") -> Entry:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise CatalogError([f"{source}: not YAML: {' '.join(str(error).split())}"]) from error
-    if isinstance(document, dict) and "curated" in document:
-        raise CatalogError([f"{source}: Object contains unknown field `curated`"])
+    for ours in ("curated", "namespace"):
+        if isinstance(document, dict) and ours in document:
+            raise CatalogError([f"{source}: Object contains unknown field `{ours}`"])
     try:
         entry = msgspec.convert(document, Entry)
     except msgspec.ValidationError as error:

@@ -14,6 +14,9 @@ from mooring.catalog.values import check_name, check_value, check_values
 
 __all__ = ["lint", "lint_schema"]
 
+#: Fields of a form, plans of an entry.
+MOST_PARAMETERS, MOST_PLANS = 200, 50
+
 
 def lint(entry: Entry) -> list[str]:
     """What must be mended in an entry; each line begins with the path of what is wrong."""
@@ -22,14 +25,30 @@ def lint(entry: Entry) -> list[str]:
 
 def _lint(entry: Entry) -> Iterator[str]:
     spec = entry.spec
-    if check_name(entry.name):
-        yield f"metadata.name: {entry.name!r} is no name of lower case letters, digits and '-'"
+    if check_name(entry.metadata.name):
+        yield f"metadata.name: {entry.metadata.name!r} is no name of lower case letters, digits and '-'"
     for path, text in _texts(entry):
         for language in ("en", "zh"):
             if not getattr(text, language).strip():
                 yield f"{path}.{language}: missing"
     names = [section.name for section in spec.sections]
     yield from (f"spec.sections: {name!r} is there twice" for name, n in Counter(names).items() if n > 1)
+    for limit, path, count in (
+        (MOST_PARAMETERS, "parameters.properties", len(entry.parameters)),
+        (MOST_PLANS, "plans", len(spec.plans)),
+    ):
+        if count > limit:
+            yield f"spec.{path}: more than {limit}"
+    for name in spec.parameters.order:
+        if name not in entry.parameters:
+            yield f"spec.parameters.order: there is no field {name!r}"
+    if entry.namespace and spec.override:
+        yield "spec.override: an entry of a namespace takes no other's place"
+    if "." not in spec.target.group or spec.target.group.endswith((".k8s.io", ".kubernetes.io")):
+        # A Secret's data would be shown as anything else is.
+        yield f"spec.target.group: {spec.target.group!r} is none of custom resources"
+    if not spec.target.namespaced:
+        yield "spec.target.namespaced: the console makes what is in namespaces"
     for name in spec.parameters.required:
         if name not in entry.parameters:
             yield f"spec.parameters.required: there is no field {name!r}"

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import structlog
 
+from mooring.catalog import KINDS
 from mooring.cli.console import listen as listen_console
 from mooring.cli.console import serving
 from mooring.cli.detached import CONSOLE, READY, detach, take_over_output
@@ -39,6 +40,7 @@ from mooring.local.plane import Plane, PlaneOptions, listen
 from mooring.operators.host import Operate, Webhooks, apply_crds, operate
 from mooring.operators.scope import lease_name
 from mooring.runtime import configure_logging
+from mooring.runtime.crd_install import install_crds
 
 __all__ = ["Up", "add_parser", "enter_namespaces", "inherited", "node_names", "serve", "twin"]
 
@@ -267,6 +269,7 @@ async def serve(up: Up, ready: Callable[[Plane], Awaitable[None]]) -> None:
         )
         client = plane.client("mooring")
         await apply_crds(client, up.operate.operators)
+        await install_crds(client, KINDS)
         await forget_webhooks(client, up.operate)
         await warn_of_stranded(client, up.plane.nodes)
         operators = asyncio.create_task(operate(client, up.operate), name="operators")

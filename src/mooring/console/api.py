@@ -36,6 +36,7 @@ from mooring.console.rows import event_row
 from mooring.console.session import Session, Sessions, SignedOut
 from mooring.console.signin import SignIn, user_of
 from mooring.console.stream import EVENT_LIMIT, View
+from mooring.console.templates import Templates, distinct
 from mooring.console.upstream import FIELD_MANAGER, Upstream
 from mooring.console.watches import Watches
 from mooring.diagnosis import OperatorHint, cause, diagnose, gather, pods_of, step
@@ -76,7 +77,7 @@ class Api:
         watches: Watches,
         sessions: Sessions,
         sign_in: SignIn,
-        entries: Mapping[str, Entry],
+        templates: Templates,
         clock: Clock,
         stop: asyncio.Event,
     ) -> None:
@@ -85,7 +86,7 @@ class Api:
         self._watches = watches
         self._sessions = sessions
         self._sign_in = sign_in
-        self._entries = entries
+        self._templates = templates
         self._clock = clock
         self._stop = stop
         self._streams: Counter[str] = Counter()
@@ -193,11 +194,12 @@ class Api:
 
     async def catalog(self, request: web.Request) -> web.Response:
         """The entries, and the kinds of others that a form can be derived for."""
+        entries = await self._templates.visible(request[SESSION])
         cards = [
             {**_card(entry), "served": await self._watches.serves(entry.spec.target)}
-            for entry in self._entries.values()
+            for entry in entries.values()
         ]
-        curated = {f"{e.spec.target.plural}.{e.spec.target.group}" for e in self._entries.values()}
+        curated = {f"{e.spec.target.plural}.{e.spec.target.group}" for e in entries.values()}
         try:
             names = await self._definitions(self._upstream.client(request[SESSION]))
         except (Forbidden, NotFound):
@@ -219,10 +221,15 @@ class Api:
         shown = msgspec.to_builtins(entry)
         return answer({**_card(entry), "form": shown["spec"], "defaults": defaults(entry)})
 
-    async def _entry(self, request: web.Request, name: str) -> Entry:
-        """An entry by name, a basic one as ``crd-PLURAL.GROUP`` if the user may read the definition."""
-        if name in self._entries:
-            return self._entries[name]
+    async def _entry(self, request: web.Request, name: str, namespace: str = "") -> Entry:
+        """An entry by name, a basic one as ``crd-PLURAL.GROUP`` if the user may read the definition.
+
+        One of a namespace is there for instances of that ``namespace`` alone.
+        """
+        if (offered := await self._templates.find(request[SESSION], name)) is not None:
+            if namespace and offered.namespace not in ("", namespace):
+                raise Problem(404, "OtherNamespace", f"The entry is offered in {offered.namespace} alone.")
+            return offered
         definition = name.removeprefix("crd-")
         if definition == name or not _DEFINITION.fullmatch(definition):
             raise Problem(404, "NoSuchEntry", f"The catalog has no entry {name!r}.")
@@ -248,15 +255,16 @@ class Api:
         if await self._access.allowed(session, "list", Namespace.resource, ""):
             return answer({"namespaces": list(names)})
         seen: set[str] = set()
-        for entry in self._entries.values():
-            where = await self._access.namespaces(session, entry.spec.target.resource, names, "list")
-            seen |= set(names) if where is None else where
+        for entry in distinct(list((await self._templates.visible(session)).values())):
+            known = (entry.namespace,) if entry.namespace else names
+            where = await self._access.namespaces(session, entry.spec.target.resource, known, "list")
+            seen |= set(known) if where is None else where
         return answer({"namespaces": sorted(seen)})
 
     async def permissions(self, request: web.Request) -> web.Response:
         """What the user may do with instances of an entry in a namespace."""
         namespace = _namespace(request.query.get("namespace", ""))
-        entry = await self._entry(request, request.query.get("entry", ""))
+        entry = await self._entry(request, request.query.get("entry", ""), namespace)
         resource = entry.spec.target.resource
         decide = self._access.decide
         verbs = ("create", "get", "patch", "delete")
@@ -270,9 +278,10 @@ class Api:
     async def _view(self, request: web.Request) -> View:
         query = request.query
         namespace = _namespace(query["namespace"]) if query.get("namespace") else ""
-        entries, focus = list(self._entries.values()), None
+        entries = distinct(list((await self._templates.visible(request[SESSION])).values()))
+        focus = None
         if query.get("entry"):
-            entry = await self._entry(request, query["entry"])
+            entry = await self._entry(request, query["entry"], namespace)
             entries = [entry]
             if query.get("name"):
                 if not namespace:
@@ -319,13 +328,13 @@ class Api:
 
     async def _named(self, request: web.Request) -> tuple[Entry, str, str]:
         namespace, name = _namespace(request.match_info["namespace"]), _name(request.match_info["name"])
-        return await self._entry(request, request.match_info["entry"]), namespace, name
+        return await self._entry(request, request.match_info["entry"], namespace), namespace, name
 
     async def create(self, request: web.Request) -> web.Response:
         """Create an instance of the values of a form; with ``dryRun=true`` only find out what would happen."""
         namespace = _namespace(request.match_info["namespace"])
         body = await read_json(request)
-        entry = await self._entry(request, str(body.get("entry") or ""))
+        entry = await self._entry(request, str(body.get("entry") or ""), namespace)
         name, values = body.get("name"), body.get("values")
         if not isinstance(values, dict):
             raise Problem(400, "ValuesMissing", "values must be an object.")
@@ -590,6 +599,7 @@ def _card(entry: Entry) -> Json:
     return {
         "name": entry.name,
         "curated": entry.curated,
+        "namespace": entry.namespace,
         "display": msgspec.to_builtins(spec.display),
         "target": msgspec.to_builtins(spec.target),
     }

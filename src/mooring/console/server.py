@@ -23,6 +23,7 @@ from mooring.console.problems import Problem, problem_of
 from mooring.console.session import Sessions, SignedOut, own_session
 from mooring.console.settings import Settings
 from mooring.console.signin import CALLBACK, OIDC, SignIn, read_keys
+from mooring.console.templates import Templates
 from mooring.console.upstream import Upstream
 from mooring.console.watches import Watches
 from mooring.kube import KubeError, Unauthorized
@@ -67,6 +68,7 @@ class Console:
         self._runner: web.AppRunner | None = None
         self._access = Access(upstream, options.clock)
         self._watches: Watches | None = None
+        self._templates: Templates | None = None
         self._own = ""
         self._address = ""
         self._sessions: Sessions
@@ -98,13 +100,22 @@ class Console:
             self._upstream, self._access, clock, own=own, namespaces=self._options.namespaces
         )
         await self._watches.start()
+        self._templates = Templates(
+            self._options.entries,
+            watches=self._watches,
+            access=self._access,
+            upstream=self._upstream,
+            clock=clock,
+            watch=settings is None or settings.catalog_resources,
+        )
+        self._templates.start()
         self._api = Api(
             upstream=self._upstream,
             access=self._access,
             watches=self._watches,
             sessions=self._sessions,
             sign_in=self._sign_in,
-            entries=self._options.entries,
+            templates=self._templates,
             clock=clock,
             stop=self._stop,
         )
@@ -140,6 +151,8 @@ class Console:
             await asyncio.gather(self._following, return_exceptions=True)
         if self._runner is not None:
             await self._runner.cleanup()
+        if self._templates is not None:
+            await self._templates.stop()
         if self._watches is not None:
             await self._watches.stop()
         if self._sign_in is not None:

@@ -68,9 +68,15 @@ class View:
         self._sources = {}
         self._visible = {}
         for entry in self._entries:
+            if entry.namespace and self._namespace not in ("", entry.namespace):
+                continue
             # The user is asked about first: nobody makes the console watch a kind that they may not see.
             visible = await self._access.namespaces(
-                self._session, entry.spec.target.resource, candidates, "list", "watch"
+                self._session,
+                entry.spec.target.resource,
+                (entry.namespace,) if entry.namespace else candidates,
+                "list",
+                "watch",
             )
             if visible is None or visible:
                 self._visible[entry.name] = visible
@@ -89,6 +95,8 @@ class View:
 
     def _may(self, entry: Entry, namespace: str) -> bool:
         if entry.name not in self._visible or self._namespace not in ("", namespace):
+            return False
+        if entry.namespace not in ("", namespace):
             return False
         visible = self._visible[entry.name]
         return visible is None or namespace in visible
