@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import ssl
 from pathlib import Path
@@ -139,7 +140,9 @@ async def test_an_account_signs_in_at_one_pod_and_lists_its_instances_at_the_oth
     bed, helm = provided.bed, provided.helm
     authority = Authority()
     certificate, key = authority.issue(HOST)
-    pair = {"tls.crt": certificate, "tls.key": key}
+    pair = {
+        name: base64.b64encode(text).decode() for name, text in (("tls.crt", certificate), ("tls.key", key))
+    }
     await bed.client.create(Secret(metadata=ObjectMeta(name="tls", namespace=NAMESPACE), data=pair))
     # No operator runs: what is looked at here is what the console shows.
     values = f"replicaCount=0,console.enabled=true,console.replicaCount=2,console.tls.secretName=tls,console.url=https://{HOST}"

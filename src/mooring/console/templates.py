@@ -98,11 +98,8 @@ class Templates:
     @property
     def shared(self) -> dict[str, Entry]:
         """The entries for all."""
-        entries = dict(self._packaged)
-        for entry in self._made.values():
-            if not entry.namespace and (entry.name not in self._packaged or entry.spec.override):
-                entries[entry.name] = entry
-        return entries
+        made = {entry.name: entry for entry in self._made.values() if not entry.namespace}
+        return self._packaged | made
 
     async def visible(self, session: Session) -> dict[str, Entry]:
         """The entries for all, and those of namespaces in which the user may list them."""
@@ -233,7 +230,9 @@ class Templates:
             "message": lines[0] if lines else "The console offers it.",
             "observedGeneration": generation,
         }
-        old = next((one for one in before.get("conditions") or () if one.get("type") == "Ready"), {})
+        old: dict[str, Any] = next(
+            (one for one in before.get("conditions") or () if one.get("type") == "Ready"), {}
+        )
         same = all(old.get(name) == value for name, value in condition.items())
         if same and before.get("problems", []) == lines and before.get("observedGeneration") == generation:
             return
