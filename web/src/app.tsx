@@ -7,6 +7,7 @@ import { EditPage } from "./edit";
 import { useSpeech } from "./i18n";
 import { InstancePage } from "./instance";
 import { InstancesPage } from "./instances";
+import { OperatorsPage } from "./operators";
 import { Failure, Loading } from "./parts";
 import { go, to, useRoute } from "./route";
 import { SignInPage } from "./signin";
@@ -72,6 +73,9 @@ export function App() {
           <a href={to("instances")} {...current("instances")}>
             {t("nav.instances")}
           </a>
+          <a href={to("operators")} {...current("operators")}>
+            {t("operators.title")}
+          </a>
         </nav>
         <span className="grow" />
         {languageButton}
@@ -89,6 +93,8 @@ export function App() {
           <InstancePage key={`${a}/${b}/${c}`} namespace={a} entry={b} name={c} />
         ) : page === "instances" ? (
           <InstancesPage namespace={query.get("namespace") ?? ""} />
+        ) : page === "operators" ? (
+          <OperatorsPage />
         ) : (
           <CatalogPage />
         )}

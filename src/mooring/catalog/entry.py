@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import msgspec
 import yaml
 
+from mooring.diagnosis import OperatorHint
 from mooring.kube.object import Resource
 
 __all__ = [
@@ -205,11 +206,18 @@ class Operator(_Data, frozen=True, kw_only=True):
     """How the operator of the kind shows that it works.
 
     It holds a Lease ``LEASE-all``, ``LEASE-cluster`` or ``LEASE-namespaced``, after its scope. An instance whose
-    ``scopeAnnotation`` is ``cluster-scoped`` is of the cluster's operator.
+    ``scopeAnnotation`` is ``cluster-scoped`` is of a shared operator. Without ``scoped`` there is one operator for
+    everything, and ``lease`` is the whole name.
     """
 
     lease: str
     scope_annotation: str = msgspec.field(default="", name="scopeAnnotation")
+    scoped: bool = True
+
+    @property
+    def hint(self) -> OperatorHint:
+        """The same for a diagnosis."""
+        return OperatorHint(lease=self.lease, annotation=self.scope_annotation, scoped=self.scoped)
 
 
 class Retention(_Data, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ changed is noted by key and read when it is sent, so a slow client costs no more
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -95,15 +95,17 @@ class View:
 
     # --- what is there
 
+    def objects(self) -> Iterator[tuple[Entry, Object]]:
+        """The instances that the user sees, without their specs."""
+        for entry in self._entries:
+            for informer in self._sources.get(entry.name, ()):
+                for obj in informer.list(self._namespace if not informer.namespace else None):
+                    if self._may(entry, obj.metadata.namespace or ""):
+                        yield entry, obj
+
     def snapshot(self) -> dict[str, Any]:
         """All that the user sees."""
-        rows = [
-            row(entry, obj)
-            for entry in self._entries
-            for informer in self._sources.get(entry.name, ())
-            for obj in informer.list(self._namespace if not informer.namespace else None)
-            if self._may(entry, obj.metadata.namespace or "")
-        ]
+        rows = [row(entry, obj) for entry, obj in self.objects()]
         rows.sort(key=lambda each: (each["namespace"], each["name"], each["entry"]))
         shown: dict[str, Any] = {
             "rows": rows[:ROW_LIMIT],

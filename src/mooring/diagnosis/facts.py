@@ -34,11 +34,13 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class OperatorHint:
     """How an operator of a kind shows that it works: Leases named ``LEASE-all``, ``-cluster`` and ``-namespaced``.
 
-    ``annotation`` with the value ``cluster-scoped`` gives an object to the operator of the whole cluster.
+    ``annotation`` with the value ``cluster-scoped`` gives an object to a shared operator. Without ``scoped`` there is
+    one operator for everything, and ``lease`` is the whole name.
     """
 
     lease: str
     annotation: str = ""
+    scoped: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
