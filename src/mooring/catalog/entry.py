@@ -143,9 +143,13 @@ class Display(_Data, frozen=True, kw_only=True):
 
 
 class Status(_Data, frozen=True, kw_only=True):
-    """Where the instance says how it is: a JSON pointer to the list with Ready, Progressing and Stalled."""
+    """Where the instance says how it is: a JSON pointer to the list with Ready, Progressing and Stalled.
+
+    ``ready`` is the type of the condition that stands for Ready, "" for Ready, Available or Healthy.
+    """
 
     conditions: str = "/status/conditions"
+    ready: str = ""
 
 
 class Members(_Data, frozen=True, kw_only=True):

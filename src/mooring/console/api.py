@@ -263,11 +263,8 @@ class Api:
             return answer({"operators": [], "orphans": [], "contested": [], "unknown": list(self._entries)})
         candidates = await self._watches.candidates()
         seen = await self._access.namespaces(request[SESSION], Lease.resource, candidates, "list")
-        return answer(
-            operators(
-                view.objects(), leases, entries=self._entries.values(), seen=seen, now=self._clock.now()
-            )
-        )
+        served = [e for e in self._entries.values() if await self._watches.serves(e.spec.target)]
+        return answer(operators(view.objects(), leases, entries=served, seen=seen, now=self._clock.now()))
 
     # --- instances
 
@@ -371,6 +368,7 @@ class Api:
             name=name,
             conditions=(entry.spec.status.conditions,),
             hint=operator.hint if operator is not None else None,
+            ready=entry.spec.status.ready,
         )
         found = diagnose(facts)
         texts = {

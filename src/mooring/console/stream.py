@@ -59,6 +59,7 @@ class View:
         self._sources: dict[str, list[Informer[Any]]] = {}
         self._events: list[Informer[Event]] = []
         self._visible: dict[str, Visible] = {}
+        self._absent: set[str] = set()
         self._events_visible = False
 
     async def look(self) -> bool:
@@ -67,7 +68,12 @@ class View:
         candidates = (self._namespace,) if self._namespace else await self._watches.candidates()
         self._sources = {}
         self._visible = {}
+        self._absent = set()
         for entry in self._entries:
+            if not await self._watches.serves(entry.spec.target):
+                # Nothing to see, and nothing to be denied.
+                self._absent.add(entry.name)
+                continue
             # The user is asked about first: nobody makes the console watch a kind that they may not see.
             visible = await self._access.namespaces(
                 self._session, entry.spec.target.resource, candidates, "list", "watch"
@@ -111,7 +117,11 @@ class View:
             "rows": rows[:ROW_LIMIT],
             "truncated": len(rows) > ROW_LIMIT,
             "live": self._watches.healthy,
-            "denied": [entry.name for entry in self._entries if entry.name not in self._visible],
+            "denied": [
+                entry.name
+                for entry in self._entries
+                if entry.name not in self._visible and entry.name not in self._absent
+            ],
         }
         return shown | self._focused()
 

@@ -47,7 +47,7 @@ class OperatorHint:
 class Facts:
     """What is known of an instance. ``unseen`` names what could not be read, by its plural.
 
-    ``served`` is whether the API server serves the kind. ``events`` are those of the instance and of its children.
+    ``served`` is whether the API server serves the kind. ``ready`` are the conditions that stand for Ready. ``events`` are those of the instance and of its children.
     """
 
     kind: str
@@ -64,6 +64,7 @@ class Facts:
     classes: Sequence[Object] = ()
     leases: Sequence[Object] = ()
     hint: OperatorHint | None = None
+    ready: Sequence[str] = ("Ready", "Available", "Healthy")
     unseen: frozenset[str] = field(default_factory=frozenset)
 
 
