@@ -298,6 +298,7 @@ export const api = {
   signOut: () => send<unknown>("DELETE", "session"),
   catalog: () => send<{ entries: Card[]; others: string[] }>("GET", "catalog"),
   entry: (name: string) => send<Entry>("GET", `catalog/${encodeURIComponent(name)}`),
+  instances: () => send<{ rows: Row[] }>("GET", "instances"),
   operators: () => send<Operators>("GET", "operators"),
   namespaces: () => send<{ namespaces: string[] }>("GET", "namespaces"),
   permissions: (entry: string, namespace: string) =>

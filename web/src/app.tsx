@@ -9,8 +9,10 @@ import { InstancePage } from "./instance";
 import { InstancesPage } from "./instances";
 import { OperatorsPage } from "./operators";
 import { Failure, Loading } from "./parts";
+import { Palette } from "./palette";
 import { go, to, useRoute } from "./route";
 import { SignInPage } from "./signin";
+import { ThemeButton } from "./theme";
 
 export function App() {
   const { t, language, change } = useSpeech();
@@ -78,6 +80,8 @@ export function App() {
           </a>
         </nav>
         <span className="grow" />
+        <Palette />
+        <ThemeButton />
         {languageButton}
         <span data-testid="user">{session.user}</span>
         <button className="plain" onClick={leave}>
