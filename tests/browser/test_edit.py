@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from selenium.webdriver.common.by import By
 from tests.browser.conftest import Page, Plane
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
-SPEC = {"size": 3, "image": "redis:7.0", "password": "s3cret-word"}
+SPEC: dict[str, Any] = {"size": 3, "image": "redis:7.0", "password": "s3cret-word"}
 
 
 def size(plane: Plane, path: str) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.browser.conftest import Page, Plane
 
@@ -9,7 +11,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
 #: Seconds until pods were made and something is known of them.
 KNOWN = 60.0
-SPEC = {"size": 3, "image": "redis:7.0", "sentinel": {"replicas": 3, "image": "redis:7.0"}}
+SPEC: dict[str, Any] = {"size": 3, "image": "redis:7.0", "sentinel": {"replicas": 3, "image": "redis:7.0"}}
 
 
 def code(page: Page) -> str:
@@ -41,7 +43,7 @@ def test_the_cause_and_the_next_step_are_shown(
     plane: Plane,
     axe: str,
     name: str,
-    spec: dict[str, object],
+    spec: dict[str, Any],
     wanted: tuple[str, ...],
     english: str,
     chinese: str,

@@ -17,6 +17,7 @@ from hack.released import NAMESPACE
 from tests.charts.helm import CHART, Provided
 from tests.console.certificates import Authority
 
+from mooring.catalog import KINDS, packaged
 from mooring.console import load_settings
 from mooring.kube.objects.core import Secret
 from mooring.kube.objects.meta import ObjectMeta
@@ -79,7 +80,7 @@ async def test_its_account_reads_no_secret_and_acts_as_named_groups_alone(tmp_pa
     rules = on["ClusterRole", "sys-x-mooring-console"]["rules"]
     for rule in rules:
         assert not {"secrets", "*"} & set(rule["resources"])
-        writes = set(rule["verbs"]) - {"list", "watch", "impersonate"}
+        writes = set(rule["verbs"]) - {"get", "list", "watch", "impersonate"}
         assert not writes or all(name.endswith("/status") for name in rule["resources"])
     [groups] = [rule for rule in rules if "groups" in rule["resources"]]
     assert groups["resourceNames"] == ["a", "b", "system:authenticated"]
@@ -88,6 +89,27 @@ async def test_its_account_reads_no_secret_and_acts_as_named_groups_alone(tmp_pa
         verb for rule in plain["ClusterRole", "sys-x-mooring-console"]["rules"] for verb in rule["verbs"]
     }
     assert verbs == {"list", "watch"}
+    read = {(group, name) for rule in rules for group in rule["apiGroups"] for name in rule["resources"]}
+    kinds = {(entry.spec.target.group, entry.spec.target.plural) for entry in packaged()}
+    beside = {("", "events"), ("", "namespaces"), ("coordination.k8s.io", "leases")}
+    plain_read = {
+        (group, name)
+        for rule in plain["ClusterRole", "sys-x-mooring-console"]["rules"]
+        for group in rule["apiGroups"]
+        for name in rule["resources"]
+    }
+    assert plain_read == kinds | beside
+    assert read - plain_read == {
+        ("g", "rs"),
+        ("", "users"),
+        ("", "groups"),
+        ("apiextensions.k8s.io", "customresourcedefinitions"),
+        *(
+            ("catalog.mooring.dev", f"{kind.resource.plural}{part}")
+            for kind in KINDS
+            for part in ("", "/status")
+        ),
+    }
 
 
 @pytest.mark.full

@@ -151,13 +151,14 @@ class Cluster:
         known._users |= more._users
 
     async def audited(self) -> list[Json]:
-        """The log of requests so far."""
+        """The requests so far that were answered, as the log has them."""
         audit, self.server.audit = self.server.audit, None
         assert audit is not None
         await audit.close()
         lines = await asyncio.to_thread(self.log.read_text)
         self.server.audit = _audit(self.server, self.log)
-        return [json.loads(line) for line in lines.splitlines()]
+        events = [json.loads(line) for line in lines.splitlines()]
+        return [one for one in events if one["stage"] != "RequestReceived"]
 
 
 def _audit(server: ApiServer, log: Path) -> AuditLog:

@@ -195,6 +195,27 @@ export interface Actions {
   values: Values;
 }
 
+export interface Managed {
+  entry: string;
+  namespace: string;
+  name: string;
+}
+
+export interface Operators {
+  operators: {
+    entry: string;
+    lease: string;
+    scope: "all" | "cluster" | "namespaced";
+    namespace: string;
+    healthy: boolean;
+    renewed: string;
+    instances: number;
+  }[];
+  orphans: Managed[];
+  contested: Managed[];
+  unknown: string[];
+}
+
 let csrf = "";
 let signedOut: () => void = () => undefined;
 
@@ -277,6 +298,8 @@ export const api = {
   signOut: () => send<unknown>("DELETE", "session"),
   catalog: () => send<{ entries: Card[]; others: string[] }>("GET", "catalog"),
   entry: (name: string) => send<Entry>("GET", `catalog/${encodeURIComponent(name)}`),
+  instances: () => send<{ rows: Row[] }>("GET", "instances"),
+  operators: () => send<Operators>("GET", "operators"),
   namespaces: () => send<{ namespaces: string[] }>("GET", "namespaces"),
   permissions: (entry: string, namespace: string) =>
     send<Permissions>("GET", `permissions?${new URLSearchParams({ entry, namespace })}`),

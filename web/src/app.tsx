@@ -7,9 +7,12 @@ import { EditPage } from "./edit";
 import { useSpeech } from "./i18n";
 import { InstancePage } from "./instance";
 import { InstancesPage } from "./instances";
+import { OperatorsPage } from "./operators";
 import { Failure, Loading } from "./parts";
+import { Palette } from "./palette";
 import { go, to, useRoute } from "./route";
 import { SignInPage } from "./signin";
+import { ThemeButton } from "./theme";
 
 export function App() {
   const { t, language, change } = useSpeech();
@@ -72,8 +75,13 @@ export function App() {
           <a href={to("instances")} {...current("instances")}>
             {t("nav.instances")}
           </a>
+          <a href={to("operators")} {...current("operators")}>
+            {t("operators.title")}
+          </a>
         </nav>
         <span className="grow" />
+        <Palette />
+        <ThemeButton />
         {languageButton}
         <span data-testid="user">{session.user}</span>
         <button className="plain" onClick={leave}>
@@ -89,6 +97,8 @@ export function App() {
           <InstancePage key={`${a}/${b}/${c}`} namespace={a} entry={b} name={c} />
         ) : page === "instances" ? (
           <InstancesPage namespace={query.get("namespace") ?? ""} />
+        ) : page === "operators" ? (
+          <OperatorsPage />
         ) : (
           <CatalogPage />
         )}

@@ -189,8 +189,22 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 
 {{/* What the shared watch caches read in every namespace that the console looks at: no Secret, and no write. */}}
 {{- define "mooring.console.rules" -}}
+# The kinds of the packaged entries; a test compares them.
 - apiGroups: [redis.kun, redis.middleware.hc.cn]
   resources: [redisclusters]
+  verbs: [list, watch]
+- apiGroups: [postgresql.cnpg.io]
+  resources: [clusters]
+  verbs: [list, watch]
+- apiGroups: [kafka.strimzi.io]
+  resources: [kafkas, kafkanodepools]
+  verbs: [list, watch]
+- apiGroups: [rabbitmq.com]
+  resources: [rabbitmqclusters]
+  verbs: [list, watch]
+# Which operators work.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
   verbs: [list, watch]
 {{- range .Values.console.kinds }}
 - apiGroups: [{{ .group }}]

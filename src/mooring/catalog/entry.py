@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import msgspec
 import yaml
 
+from mooring.diagnosis import OperatorHint
 from mooring.kube.object import Resource
 
 __all__ = [
@@ -151,9 +152,13 @@ class Display(_Data, frozen=True, kw_only=True):
 
 
 class Status(_Data, frozen=True, kw_only=True):
-    """Where the instance says how it is: a JSON pointer to the list with Ready, Progressing and Stalled."""
+    """Where the instance says how it is: a JSON pointer to the list with Ready, Progressing and Stalled.
+
+    ``ready`` is the type of the condition that stands for Ready, "" for Ready, Available or Healthy.
+    """
 
     conditions: str = "/status/conditions"
+    ready: str = ""
 
 
 class Members(_Data, frozen=True, kw_only=True):
@@ -214,11 +219,18 @@ class Operator(_Data, frozen=True, kw_only=True):
     """How the operator of the kind shows that it works.
 
     It holds a Lease ``LEASE-all``, ``LEASE-cluster`` or ``LEASE-namespaced``, after its scope. An instance whose
-    ``scopeAnnotation`` is ``cluster-scoped`` is of the cluster's operator.
+    ``scopeAnnotation`` is ``cluster-scoped`` is of a shared operator. Without ``scoped`` there is one operator for
+    everything, and ``lease`` is the whole name.
     """
 
     lease: str
     scope_annotation: str = msgspec.field(default="", name="scopeAnnotation")
+    scoped: bool = True
+
+    @property
+    def hint(self) -> OperatorHint:
+        """The same for a diagnosis."""
+        return OperatorHint(lease=self.lease, annotation=self.scope_annotation, scoped=self.scoped)
 
 
 class Retention(_Data, frozen=True, kw_only=True):

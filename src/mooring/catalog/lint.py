@@ -107,8 +107,8 @@ def _lint_parameter(path: str, parameter: Parameter, *, sections: list[str]) -> 
         yield f"{path}.default: a sensitive field has none"
     if parameter.sensitive != (parameter.ui.widget == "secret"):
         yield f"{path}: x-sensitive and the widget secret belong together"
-    if not parameter.bind.startswith("/spec/"):
-        yield f"{path}.x-bind: {parameter.bind!r} is not below /spec"
+    if not parameter.bind.startswith(("/spec/", "/metadata/labels/", "/metadata/annotations/")):
+        yield f"{path}.x-bind: {parameter.bind!r} is not below /spec, labels or annotations"
     if parameter.pattern:
         try:
             re2.compile(parameter.pattern)
@@ -190,6 +190,8 @@ def lint_schema(entry: Entry, definition: dict[str, Any]) -> list[str]:
     problems = []
     for name, parameter in entry.parameters.items():
         path = f"spec.parameters.properties.{name}.x-bind"
+        if parameter.bind.startswith("/metadata/"):
+            continue
         found = _schema_at(schema, pointer.parts(parameter.bind))
         if found is None:
             problems.append(f"{path}: the kind has no {pointer.shown(parameter.bind)}")

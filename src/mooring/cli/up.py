@@ -42,7 +42,16 @@ from mooring.operators.scope import lease_name
 from mooring.runtime import configure_logging
 from mooring.runtime.crd_install import install_crds
 
-__all__ = ["Up", "add_parser", "enter_namespaces", "inherited", "node_names", "serve", "twin"]
+__all__ = [
+    "Up",
+    "add_parser",
+    "console_socket",
+    "enter_namespaces",
+    "inherited",
+    "node_names",
+    "serve",
+    "twin",
+]
 
 log = structlog.get_logger("mooring.cli")
 
@@ -133,7 +142,7 @@ def run(options: argparse.Namespace) -> int:
         return detach(directory)
     port = options.console_port
     # Bound before a plain user's process enters a network of its own: the browser is in the machine's.
-    page = _inherited_console() or (listen_console(port) if port >= 0 else None)
+    page = console_socket(port)
     try:
         socks = enter_namespaces(directory, options.listen, console=page)
     except BaseException:
@@ -222,6 +231,11 @@ def enter_namespaces(
             keep.append(console.fileno())
         rootless.reexec(rootless.command(), keep=keep, env=environment)
     return [sock]
+
+
+def console_socket(port: int = 0) -> socket.socket | None:
+    """A listener for the console, or the one that was handed on; None for a negative port."""
+    return _inherited_console() or (listen_console(port) if port >= 0 else None)
 
 
 def _inherited_console() -> socket.socket | None:

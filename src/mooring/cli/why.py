@@ -86,7 +86,7 @@ def _hint(resource: Resource) -> OperatorHint | None:
     for entry in packaged():
         operator = entry.spec.operator
         if operator is not None and entry.spec.target.resource == resource:
-            return OperatorHint(lease=operator.lease, annotation=operator.scope_annotation)
+            return operator.hint
     return None
 
 

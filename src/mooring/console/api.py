@@ -30,6 +30,7 @@ from mooring.console.access import Access
 from mooring.console.actions import actions_of, perform
 from mooring.console.document import to_yaml
 from mooring.console.edit import Edit, form
+from mooring.console.operators import Leases, operators
 from mooring.console.pods import forward, log_query, pod_rows
 from mooring.console.problems import Problem, refusal, scrubbed
 from mooring.console.rows import event_row
@@ -39,9 +40,10 @@ from mooring.console.stream import EVENT_LIMIT, View
 from mooring.console.templates import Templates, distinct
 from mooring.console.upstream import FIELD_MANAGER, Upstream
 from mooring.console.watches import Watches
-from mooring.diagnosis import OperatorHint, cause, diagnose, gather, pods_of, step
+from mooring.diagnosis import cause, diagnose, gather, pods_of, step
 from mooring.kube import ApiError, Client, Forbidden, Key, KubeError, NotFound, Unauthorized
 from mooring.kube.errors import api_error
+from mooring.kube.objects.coordination import Lease
 from mooring.kube.objects.core import Event, Namespace
 
 __all__ = ["SESSION", "Api", "Handler"]
@@ -91,6 +93,7 @@ class Api:
         self._stop = stop
         self._streams: Counter[str] = Counter()
         self._failed: list[float] = []
+        self._leases = Leases(upstream, watches, clock)
 
     def routes(self) -> list[web.RouteDef]:
         """All routes; those of the session are the only ones without one."""
@@ -117,6 +120,7 @@ class Api:
             web.patch(one, self.edit),
             web.delete(one, self.delete),
             web.get("/api/v1/permissions", self.permissions),
+            web.get("/api/v1/operators", self.operators),
             web.get("/api/v1/stream", self.stream),
         ]
 
@@ -273,6 +277,21 @@ class Api:
         )
         return answer(dict(zip(verbs, answers, strict=True)))
 
+    async def operators(self, request: web.Request) -> web.Response:
+        """Which operators work, and who manages the instances that the user sees."""
+        entries = distinct(list((await self._templates.visible(request[SESSION])).values()))
+        view = await self._view(request)
+        await view.look()
+        leases = await self._leases.read()
+        if leases is None:
+            return answer(
+                {"operators": [], "orphans": [], "contested": [], "unknown": [e.name for e in entries]}
+            )
+        candidates = await self._watches.candidates()
+        seen = await self._access.namespaces(request[SESSION], Lease.resource, candidates, "list")
+        served = [e for e in entries if await self._watches.serves(e.spec.target)]
+        return answer(operators(view.objects(), leases, entries=served, seen=seen, now=self._clock.now()))
+
     # --- instances
 
     async def _view(self, request: web.Request) -> View:
@@ -369,18 +388,14 @@ class Api:
         """Why an instance is not as it should be, from what the user may see; null if nothing is wrong."""
         entry, namespace, name = await self._named(request)
         operator, target = entry.spec.operator, entry.spec.target.resource
-        hint = (
-            OperatorHint(lease=operator.lease, annotation=operator.scope_annotation)
-            if operator is not None
-            else None
-        )
         facts = await gather(
             self._upstream.client(request[SESSION]),
             target,
             namespace=namespace,
             name=name,
             conditions=(entry.spec.status.conditions,),
-            hint=hint,
+            hint=operator.hint if operator is not None else None,
+            ready=entry.spec.status.ready,
         )
         found = diagnose(facts)
         texts = {

@@ -113,6 +113,10 @@ class Watches:
         selector = f"involvedObject.kind={resource.kind},involvedObject.apiVersion={resource.api_version}"
         return await self.follow(Event, field_selector=selector)
 
+    async def scopes(self, resource: Resource) -> tuple[str, ...]:
+        """Where the console itself may read a kind: everywhere (""), or in the named namespaces."""
+        return await self._scopes(resource)
+
     @property
     def healthy(self) -> bool:
         """Whether all that is watched follows the server."""

@@ -8,6 +8,7 @@ console share it.
 from mooring.diagnosis.causes import diagnose
 from mooring.diagnosis.facts import Diagnosis, Facts, OperatorHint
 from mooring.diagnosis.gather import gather, pods_of
+from mooring.diagnosis.operators import alive, managers, scope_of
 from mooring.diagnosis.safe import hidden, safe
 from mooring.diagnosis.words import CODES, cause, step
 
@@ -16,11 +17,14 @@ __all__ = [
     "Diagnosis",
     "Facts",
     "OperatorHint",
+    "alive",
     "cause",
     "diagnose",
     "gather",
     "hidden",
+    "managers",
     "pods_of",
     "safe",
+    "scope_of",
     "step",
 ]

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from mooring.diagnosis.facts import Diagnosis, Facts, Object, at
+from mooring.diagnosis.operators import alive, managers, scope_of
 from mooring.diagnosis.safe import safe
 from mooring.kube.quantity import parse_quantity
 
@@ -268,21 +269,8 @@ def _operator(facts: Facts) -> Iterator[Diagnosis]:
     if facts.hint is None or "leases" in facts.unseen:
         yield _about(facts.obj, facts, "NotObserved", params, since=since)
         return
-    wide = bool(facts.hint.annotation) and (
-        at(facts.obj, "metadata", "annotations", facts.hint.annotation) == "cluster-scoped"
-    )
-    namespace = at(facts.obj, "metadata", "namespace")
-    takes = [f"{facts.hint.lease}-all", f"{facts.hint.lease}-{'cluster' if wide else 'namespaced'}"]
-    working = [
-        one
-        for one in facts.leases
-        if _name(one) in takes
-        and _live(one, facts.now)
-        and (not _name(one).endswith("-namespaced") or at(one, "metadata", "namespace") == namespace)
-    ]
-    other = [
-        one for one in facts.leases if _name(one).startswith(f"{facts.hint.lease}-") and _live(one, facts.now)
-    ]
+    working = managers(facts.hint, facts.obj, facts.leases, facts.now)
+    other = [one for one in facts.leases if scope_of(facts.hint, one) and alive(one, facts.now)]
     if working:
         yield _about(facts.obj, facts, "NotYetSeen", {**params, "operator": _name(working[0])}, since=since)
     elif other:
@@ -290,15 +278,6 @@ def _operator(facts: Facts) -> Iterator[Diagnosis]:
         yield _about(facts.obj, facts, "OtherScope", params, since=since)
     else:
         yield _about(facts.obj, facts, "NoOperator", {**params, "operator": facts.hint.lease}, since=since)
-
-
-def _live(lease: Object, now: datetime) -> bool:
-    spec = lease.get("spec") or {}
-    if not spec.get("holderIdentity") or not spec.get("renewTime"):
-        return False
-    return now - _time(spec["renewTime"], now) < timedelta(
-        seconds=int(spec.get("leaseDurationSeconds") or 15)
-    )
 
 
 def _told(facts: Facts) -> Iterator[Diagnosis]:

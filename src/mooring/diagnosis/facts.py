@@ -34,18 +34,20 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class OperatorHint:
     """How an operator of a kind shows that it works: Leases named ``LEASE-all``, ``-cluster`` and ``-namespaced``.
 
-    ``annotation`` with the value ``cluster-scoped`` gives an object to the operator of the whole cluster.
+    ``annotation`` with the value ``cluster-scoped`` gives an object to a shared operator. Without ``scoped`` there is
+    one operator for everything, and ``lease`` is the whole name.
     """
 
     lease: str
     annotation: str = ""
+    scoped: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What is known of an instance. ``unseen`` names what could not be read, by its plural.
 
-    ``served`` is whether the API server serves the kind. ``events`` are those of the instance and of its children.
+    ``served`` is whether the API server serves the kind. ``ready`` are the conditions that stand for Ready. ``events`` are those of the instance and of its children.
     """
 
     kind: str
@@ -62,6 +64,7 @@ class Facts:
     classes: Sequence[Object] = ()
     leases: Sequence[Object] = ()
     hint: OperatorHint | None = None
+    ready: Sequence[str] = ("Ready", "Available", "Healthy")
     unseen: frozenset[str] = field(default_factory=frozenset)
 
 

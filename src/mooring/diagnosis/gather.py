@@ -50,10 +50,12 @@ async def gather(
     name: str,
     conditions: Sequence[str] = ("/status/standardConditions", "/status/conditions"),
     hint: OperatorHint | None = None,
+    ready: str = "",
 ) -> Facts:
     """The facts of one instance; raises `KubeError` when the instance itself cannot be read.
 
-    ``conditions`` are JSON pointers to its conditions, of which the first that is there counts.
+    ``conditions`` are JSON pointers to its conditions, of which the first that is there counts; ``ready`` is the type
+    of the one that stands for Ready.
     """
     now = datetime.now(UTC)
     try:
@@ -97,6 +99,7 @@ async def gather(
         classes=found["storageclasses"],
         leases=found["leases"],
         hint=hint,
+        ready=(ready,) if ready else ("Ready", "Available", "Healthy"),
         unseen=frozenset(key for key, items in listed.items() if items is None),
     )
 
