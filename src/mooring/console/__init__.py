@@ -10,6 +10,7 @@ from mooring.console.problems import Problem
 from mooring.console.server import Console, ConsoleOptions
 from mooring.console.session import Session, Sessions, SignedOut
 from mooring.console.settings import Settings, SettingsError, load_settings
+from mooring.console.templates import distinct
 from mooring.console.upstream import Upstream
 from mooring.console.watches import Watches
 
@@ -26,5 +27,6 @@ __all__ = [
     "SignedOut",
     "Upstream",
     "Watches",
+    "distinct",
     "load_settings",
 ]
