@@ -10,7 +10,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import yaml
+
 from mooring.catalog import load_catalog
+from mooring.catalog.templates import definitions
 from mooring.cli.run import until_signalled
 from mooring.console import Console, ConsoleOptions, Upstream
 from mooring.kube import Config
@@ -41,12 +44,20 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="DIR",
         help="more catalog entries (*.yaml), which replace others of the same name (repeatable)",
     )
+    parser.add_argument(
+        "--print-crds",
+        action="store_true",
+        help="print the definitions of ServiceTemplate and ClusterServiceTemplate, and end",
+    )
     parser.add_argument("--log-level", default="warning", choices=["debug", "info", "warning", "error"])
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until SIGTERM or SIGINT."""
+    """Serve until SIGTERM or SIGINT; with ``--print-crds`` print definitions."""
+    if options.print_crds:
+        print(yaml.safe_dump_all(definitions(), sort_keys=False), end="")
+        return 0
     configure_logging(level=options.log_level)
     config = Config.load(options.kubeconfig, options.context)
     named = [part.strip() for part in options.namespaces.split(",") if part.strip()]

@@ -26,6 +26,7 @@ from mooring.catalog import (
     render,
     values_of,
 )
+from mooring.catalog.templates import TEMPLATES
 from mooring.console.access import Access
 from mooring.console.actions import actions_of, perform
 from mooring.console.document import to_yaml
@@ -36,10 +37,11 @@ from mooring.console.problems import Problem, refusal, scrubbed
 from mooring.console.rows import event_row
 from mooring.console.session import Session, Sessions, SignedOut
 from mooring.console.stream import EVENT_LIMIT, View
+from mooring.console.templates import Catalog
 from mooring.console.upstream import FIELD_MANAGER, Upstream
 from mooring.console.watches import Watches
 from mooring.diagnosis import cause, diagnose, gather, pods_of, step
-from mooring.kube import ApiError, Client, Forbidden, Key, KubeError, NotFound, Unauthorized
+from mooring.kube import ApiError, Client, Forbidden, Key, KubeError, NotFound, Resource, Unauthorized
 from mooring.kube.errors import api_error
 from mooring.kube.objects.authentication import SelfSubjectReview
 from mooring.kube.objects.coordination import Lease
@@ -85,7 +87,7 @@ class Api:
         self._access = access
         self._watches = watches
         self._sessions = sessions
-        self._entries = entries
+        self._catalog = Catalog(upstream, clock, packaged=entries)
         self._clock = clock
         self._stop = stop
         self._streams: Counter[str] = Counter()
@@ -181,17 +183,22 @@ class Api:
     # --- catalog
 
     async def catalog(self, request: web.Request) -> web.Response:
-        """The entries, and the kinds of others that a form can be derived for."""
+        """The entries, those of the user's namespaces, and the kinds of others that a form can be derived for."""
+        session = request[SESSION]
+        client, found = self._upstream.client(session), await self._catalog.found()
+        where = await self._access.namespaces(session, TEMPLATES, await self._watches.candidates(), "list")
+        own = await self._catalog.of_namespaces(client, where)
+        entries = [*found.entries.values(), *own.entries.values()]
         cards = [
-            {**_card(entry), "served": await self._watches.serves(entry.spec.target)}
-            for entry in self._entries.values()
+            {**_card(entry), "served": await self._watches.serves(entry.spec.target)} for entry in entries
         ]
-        curated = {f"{e.spec.target.plural}.{e.spec.target.group}" for e in self._entries.values()}
+        curated = {f"{e.spec.target.plural}.{e.spec.target.group}" for e in found.entries.values()}
         try:
-            names = await self._definitions(self._upstream.client(request[SESSION]))
+            names = await self._definitions(client)
         except (Forbidden, NotFound):
             names = []  # a user who may not list definitions has the entries alone
-        return answer({"entries": cards, "others": [name for name in names if name not in curated]})
+        others = [name for name in names if name not in curated and not name.endswith(f".{TEMPLATES.group}")]
+        return answer({"entries": cards, "others": others, "problems": [*found.problems, *own.problems]})
 
     async def _definitions(self, client: Client) -> list[str]:
         # Names are all that is needed; the definitions themselves are megabytes.
@@ -209,9 +216,20 @@ class Api:
         return answer({**_card(entry), "form": shown["spec"], "defaults": defaults(entry)})
 
     async def _entry(self, request: web.Request, name: str) -> Entry:
-        """An entry by name, a basic one as ``crd-PLURAL.GROUP`` if the user may read the definition."""
-        if name in self._entries:
-            return self._entries[name]
+        """An entry by name.
+
+        ``NAMESPACE.NAME`` is a ServiceTemplate's, and ``crd-PLURAL.GROUP`` a basic one, if the user may read those.
+        """
+        entries = await self._catalog.entries()
+        if name in entries:
+            return entries[name]
+        namespace, _, template = name.partition(".")
+        if template and not name.startswith("crd-"):
+            client = self._upstream.client(request[SESSION])
+            try:
+                return await self._catalog.of_namespace(client, _namespace(namespace), _name(template))
+            except CatalogError as error:
+                raise Problem(404, "NoSuchEntry", str(error)) from error
         definition = name.removeprefix("crd-")
         if definition == name or not _DEFINITION.fullmatch(definition):
             raise Problem(404, "NoSuchEntry", f"The catalog has no entry {name!r}.")
@@ -237,7 +255,7 @@ class Api:
         if await self._access.allowed(session, "list", Namespace.resource, ""):
             return answer({"namespaces": list(names)})
         seen: set[str] = set()
-        for entry in self._entries.values():
+        for entry in await self._listed():
             where = await self._access.namespaces(session, entry.spec.target.resource, names, "list")
             seen |= set(names) if where is None else where
         return answer({"namespaces": sorted(seen)})
@@ -260,18 +278,33 @@ class Api:
         await view.look()
         leases = await self._leases.read()
         if leases is None:
-            return answer({"operators": [], "orphans": [], "contested": [], "unknown": list(self._entries)})
+            return answer(
+                {
+                    "operators": [],
+                    "orphans": [],
+                    "contested": [],
+                    "unknown": [e.name for e in await self._listed()],
+                }
+            )
         candidates = await self._watches.candidates()
         seen = await self._access.namespaces(request[SESSION], Lease.resource, candidates, "list")
-        served = [e for e in self._entries.values() if await self._watches.serves(e.spec.target)]
+        served = [e for e in await self._listed() if await self._watches.serves(e.spec.target)]
         return answer(operators(view.objects(), leases, entries=served, seen=seen, now=self._clock.now()))
 
     # --- instances
 
+    async def _listed(self) -> list[Entry]:
+        """One entry for each kind, so that an instance is in a list once."""
+        kinds: dict[Resource, Entry] = {}
+        # Packaged entries come last in the catalog, and count.
+        for entry in (await self._catalog.entries()).values():
+            kinds[entry.spec.target.resource] = entry
+        return list(kinds.values())
+
     async def _view(self, request: web.Request) -> View:
         query = request.query
         namespace = _namespace(query["namespace"]) if query.get("namespace") else ""
-        entries, focus = list(self._entries.values()), None
+        entries, focus = await self._listed(), None
         if query.get("entry"):
             entry = await self._entry(request, query["entry"])
             entries = [entry]
@@ -320,13 +353,16 @@ class Api:
 
     async def _named(self, request: web.Request) -> tuple[Entry, str, str]:
         namespace, name = _namespace(request.match_info["namespace"]), _name(request.match_info["name"])
-        return await self._entry(request, request.match_info["entry"]), namespace, name
+        entry = await self._entry(request, request.match_info["entry"])
+        _within(entry, namespace)
+        return entry, namespace, name
 
     async def create(self, request: web.Request) -> web.Response:
         """Create an instance of the values of a form; with ``dryRun=true`` only find out what would happen."""
         namespace = _namespace(request.match_info["namespace"])
         body = await read_json(request)
         entry = await self._entry(request, str(body.get("entry") or ""))
+        _within(entry, namespace)
         name, values = body.get("name"), body.get("values")
         if not isinstance(values, dict):
             raise Problem(400, "ValuesMissing", "values must be an object.")
@@ -590,6 +626,12 @@ def _card(entry: Entry) -> Json:
         "display": msgspec.to_builtins(spec.display),
         "target": msgspec.to_builtins(spec.target),
     }
+
+
+def _within(entry: Entry, namespace: str) -> None:
+    """Refuse the entry of one namespace in another."""
+    if entry.kind == TEMPLATES.kind and entry.name.partition(".")[0] != namespace:
+        raise Problem(404, "NoSuchEntry", f"{entry.name} is of another namespace.")
 
 
 def _namespace(text: str) -> str:
