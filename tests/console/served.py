@@ -152,11 +152,11 @@ class Cluster:
 
     async def audited(self) -> list[Json]:
         """The requests so far that were answered, as the log has them."""
-        audit, self.server.audit = self.server.audit, None
+        audit = self.server.audit
         assert audit is not None
-        await audit.close()
+        while audit._lines or (audit._writing is not None and not audit._writing.done()):
+            await asyncio.sleep(0.001)
         lines = await asyncio.to_thread(self.log.read_text)
-        self.server.audit = _audit(self.server, self.log)
         events = [json.loads(line) for line in lines.splitlines()]
         return [one for one in events if one["stage"] != "RequestReceived"]
 

@@ -15,7 +15,8 @@ import yaml
 from tests.console.bed import ADMIN, ANN, CRDS, VALUES
 from tests.console.served import Browser, Cluster, cluster
 
-from mooring.catalog import KINDS, packaged
+from mooring.catalog import KINDS, CatalogError, StoredClusterTemplate, entry_of, packaged
+from mooring.kube.objects.meta import ObjectMeta
 from mooring.runtime import render_crd
 
 API = "/apis/catalog.mooring.dev/v1alpha1"
@@ -205,6 +206,36 @@ async def test_a_template_that_is_not_usable_says_why(
     assert (condition["status"], condition["reason"]) == ("False", reason)
     assert said in "\n".join(status["problems"])
     assert "broken" not in await cards(root)
+    problems = (await root.send("GET", "catalog")).json["problems"]
+    assert problems == [f"ClusterServiceTemplate broken: {line}" for line in status["problems"]]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        {"group": ""},
+        {"group": "apps"},
+        {"group": "rbac.authorization.k8s.io"},
+        {"group": "catalog.mooring.dev"},
+        {"namespaced": False},
+    ],
+)
+def test_an_entry_makes_custom_resources_in_namespaces_alone(target: Json) -> None:
+    document = template("one")
+    document["spec"]["target"] |= target
+    spec = document["spec"]
+    with pytest.raises(CatalogError, match=f"spec.target.{next(iter(target))}"):
+        entry_of(StoredClusterTemplate(metadata=ObjectMeta(name="one"), spec=spec))
+
+
+async def test_what_is_wrong_in_a_namespace_is_told_to_those_who_may_see_it(served: Cluster) -> None:
+    url = await served.console(catalog_resources=True)
+    made = template("broken", namespace="team-b", display={})
+    await ready(served, await add(served, made, "team-b"))
+    root = await served.browser(url).signed_in(ADMIN)
+    ann = await served.browser(url).signed_in(ANN)
+    assert "ServiceTemplate team-b/broken" in (await root.send("GET", "catalog")).text
+    assert "broken" not in (await ann.send("GET", "catalog")).text
 
 
 async def test_a_template_of_a_namespace_takes_no_others_place(served: Cluster) -> None:

@@ -40,6 +40,16 @@ export function CatalogPage() {
           </ul>
         </details>
       ) : null}
+      {data && data.problems.length > 0 ? (
+        <section className="notice bad" data-testid="template-problems">
+          <p>{t("catalog.problems")}</p>
+          <ul>
+            {data.problems.map((problem) => (
+              <li key={problem}>{problem}</li>
+            ))}
+          </ul>
+        </section>
+      ) : null}
       {data && data.others.length > 0 ? (
         <details>
           <summary>

@@ -44,7 +44,8 @@ def _lint(entry: Entry) -> Iterator[str]:
             yield f"spec.parameters.order: there is no field {name!r}"
     if entry.namespace and spec.override:
         yield "spec.override: an entry of a namespace takes no other's place"
-    if "." not in spec.target.group or spec.target.group.endswith((".k8s.io", ".kubernetes.io")):
+    ours = entry.api_version.partition("/")[0]
+    if "." not in spec.target.group or spec.target.group.endswith((".k8s.io", ".kubernetes.io", ours)):
         # A Secret's data would be shown as anything else is.
         yield f"spec.target.group: {spec.target.group!r} is none of custom resources"
     if not spec.target.namespaced:

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from mooring.cache import Clock
 from mooring.catalog import (
+    TEMPLATES,
     CatalogError,
     Entry,
     basic_entry,
@@ -208,7 +209,10 @@ class Api:
             names = await self._definitions(self._upstream.client(request[SESSION]))
         except (Forbidden, NotFound):
             names = []  # a user who may not list definitions has the entries alone
-        return answer({"entries": cards, "others": [name for name in names if name not in curated]})
+        # What the catalog itself is made of is no service.
+        others = [name for name in names if name not in curated and not name.endswith(f".{TEMPLATES.group}")]
+        problems = await self._templates.problems(request[SESSION])
+        return answer({"entries": cards, "others": others, "problems": problems})
 
     async def _definitions(self, client: Client) -> list[str]:
         # Names are all that is needed; the definitions themselves are megabytes.

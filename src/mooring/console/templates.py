@@ -76,6 +76,7 @@ class Templates:
         self._clock = clock
         self._watch = watch
         self._made: dict[Stored, Entry] = {}
+        self._wrong: dict[Stored, list[str]] = {}
         self._waiting: dict[Stored, None] = {}
         self._again: set[Stored] = set()
         self._sources: dict[Resource, list[Informer[Any]]] = {}
@@ -114,6 +115,15 @@ class Templates:
             entry for name in sorted(private) if where is None or name in where for entry in private[name]
         ]
         return self.shared | {entry.name: entry for entry in sorted(shown, key=lambda each: each.name)}
+
+    async def problems(self, session: Session) -> list[str]:
+        """What is wrong with templates, a line each: those for all, and those that the user may list."""
+        lines: list[str] = []
+        for (resource, key), found in sorted(self._wrong.items(), key=lambda each: str(each[0][1])):
+            if key.namespace and not await self._access.allowed(session, "list", resource, key.namespace):
+                continue
+            lines += [f"{resource.kind} {key}: {problem}" for problem in found]
+        return lines
 
     async def find(self, session: Session, name: str) -> Entry | None:
         """The entry of that name, if there is one that the user may see."""
@@ -158,6 +168,7 @@ class Templates:
         stored = (resource, change.key)
         if change.new is None:
             self._made.pop(stored, None)
+            self._wrong.pop(stored, None)
         self._wait_for([stored])
 
     def _wait_for(self, some: Any) -> None:
@@ -200,7 +211,9 @@ class Templates:
                 reason, problems = "TooMany", [f"the console offers {MOST_TEMPLATES} templates at most"]
         if entry is None or problems:
             self._made.pop(stored, None)
+            self._wrong[stored] = problems[:MOST_PROBLEMS]
         else:
+            self._wrong.pop(stored, None)
             self._made[stored] = entry
         await self._tell(found, reason, problems)
 
