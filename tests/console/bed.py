@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from tests.console.held import held
 
 from mooring.catalog import packaged
 from mooring.console import Console, ConsoleOptions, Upstream
@@ -115,6 +116,7 @@ class Browser:
         sent = {name: value for name, value in sent.items() if value}
         async with self.http.request(method, f"{self.url}/api/v1/{path}", data=data, headers=sent) as answer:
             text = await answer.text()
+            held(method, f"/api/v1/{path}", answer.status, answer.content_type, text)
             return answer.status, json.loads(text), text
 
     async def ok(self, method: str, path: str, body: Json = None) -> Json:

@@ -14,6 +14,7 @@ from typing import Any
 
 import aiohttp
 from tests.console.bed import ADMIN, ANN, BOB, CRDS, RBAC, REDIS, bound
+from tests.console.held import held
 
 from mooring.cache import Clock, SystemClock
 from mooring.catalog import packaged
@@ -78,6 +79,8 @@ class Browser:
                 if not morsel.value:
                     del self.cookies[name]
             text = await answer.text()
+            if path.partition("?")[0] != "stream":
+                held(method, where.removeprefix(self.url), answer.status, answer.content_type, text)
         self.seen.append(text)
         return Reply(status=answer.status, headers=answer.headers, text=text)
 

@@ -31,6 +31,7 @@ from mooring.console.access import Access
 from mooring.console.actions import actions_of, perform
 from mooring.console.document import to_yaml
 from mooring.console.edit import Edit, form
+from mooring.console.openapi import document
 from mooring.console.operators import Leases, operators
 from mooring.console.pods import forward, log_query, pod_rows
 from mooring.console.problems import Problem, refusal, scrubbed
@@ -101,6 +102,7 @@ class Api:
         namespace = "/api/v1/namespaces/{namespace}/instances"
         one = namespace + "/{entry}/{name}"
         return [
+            web.get("/api/v1/openapi.json", self.openapi),
             web.get("/api/v1/signin", self.ways),
             web.get("/api/v1/session", self.session),
             web.post("/api/v1/session", self.sign_in),
@@ -126,6 +128,10 @@ class Api:
         ]
 
     # --- session
+
+    async def openapi(self, request: web.Request) -> web.Response:
+        """This document."""
+        return answer(document(self.routes()))
 
     async def ways(self, request: web.Request) -> web.Response:
         """How one can sign in; needs no session."""
