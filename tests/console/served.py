@@ -153,6 +153,12 @@ class Cluster:
         more = Authenticator({token: user}, known._authority, known._store)
         known._users |= more._users
 
+    def forget(self, token: str) -> None:
+        """Let the API server take a token no more, as when it has expired."""
+        known = self.server.authenticator
+        for key in Authenticator({token: User("")}, known._authority, known._store)._users:
+            del known._users[key]
+
     async def audited(self) -> list[Json]:
         """The requests so far that were answered, as the log has them."""
         audit = self.server.audit
