@@ -87,6 +87,9 @@ async def test_a_template_of_a_namespace_is_for_those_who_see_it_and_for_that_na
     assert (await root.send("POST", "namespaces/team-b/instances?dryRun=true", body))[0] == 404
     assert (await root.send("POST", "namespaces/team-a/instances?dryRun=true", body))[0] == 200
     assert (await ann.send("POST", "namespaces/team-a/instances?dryRun=true", body))[0] == 403
+    await defined.redis("team-b", "one", size=3)
+    for path in ("", "/form", "/diagnosis", "/actions", "/pods"):
+        assert (await root.send("GET", f"namespaces/team-b/instances/team-a.tiny/one{path}"))[0] == 404
 
 
 async def test_a_template_that_cannot_be_used_is_told_and_harms_no_other(
