@@ -29,7 +29,7 @@ export function Failure({ error, again }: { error: unknown; again?: () => void }
     <div role="alert" className="notice bad">
       <p>{problem?.message ?? String(error)}</p>
       {problem?.requestId ? <p className="quiet">{t("common.request", { id: problem.requestId })}</p> : null}
-      {again ? <button onClick={again}>{t("common.retry")}</button> : null}
+      {again ? <button type="button" onClick={again}>{t("common.retry")}</button> : null}
     </div>
   );
 }
