@@ -92,7 +92,7 @@ def test_the_end_of_a_session_loses_nothing_that_was_typed(signed_in: Page, plan
 STUB = """
 window.plainFetch ??= window.fetch;
 window.fetch = (url, init) => init?.method !== 'PATCH' ? window.plainFetch(url, init) : Promise.resolve(
-  new Response(JSON.stringify({code: 'Stub', detail: 'refused for a test', requestId: 'r'}), {status: arguments[0]}));
+  new Response(JSON.stringify({code: arguments[0] === 429 ? 'TooManyRequests' : 'Stub', detail: 'refused for a test', requestId: 'r'}), {status: arguments[0]}));
 """
 
 
@@ -116,6 +116,12 @@ def test_no_error_loses_what_was_typed(signed_in: Page, plane: Plane, axe: str, 
         assert page.field("size").get_attribute("value") == "5"
         if status == 403:
             assert page.axe(axe) == []
+        if status == 429:
+            assert page.shows("The cluster asks to slow down.")
+            page.press("中文")
+            page.until(lambda: page.shows("集群请求过多，请稍后重试。"))
+            assert page.field("size").get_attribute("value") == "5"
+            page.press("English")
     finally:
         page.driver.execute_script("if (window.plainFetch) window.fetch = window.plainFetch")
         if status == "offline":
