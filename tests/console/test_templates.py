@@ -9,9 +9,13 @@ import yaml
 from tests.catalog.test_catalog import SMALL
 from tests.console.bed import ADMIN, ANN, BOB, CRDS, Bed, Browser, Json
 
-from mooring.catalog import CatalogError
+from mooring.catalog import CatalogError, packaged
 from mooring.catalog.templates import definitions, entry_of
 from mooring.cli.main import main
+from mooring.console import Upstream
+from mooring.console.templates import Catalog
+from mooring.kube import Response, TransportError
+from mooring.testing import VirtualClock
 
 GROUP = "/apis/catalog.mooring.dev/v1alpha1"
 OURS = SMALL.replace(
@@ -107,6 +111,37 @@ async def test_a_template_that_cannot_be_used_is_told_and_harms_no_other(
     assert "redis-cluster: the name is taken" in problems
     assert {"sound", "redis-cluster"} <= await names(root)
     assert (await root.ok("GET", "catalog/redis-cluster"))["display"]["title"]["en"] == "Redis Cluster"
+
+
+class Away:
+    """A transport to an API server that is away while ``away``."""
+
+    def __init__(self, bed: Bed) -> None:
+        self.away = False
+        self.stream = bed.admin.transport.stream
+        self.close = bed.admin.transport.close
+        self._request = bed.admin.transport.request
+
+    async def request(self, method: str, path: str, **more: Any) -> Response:
+        """See `Transport.request`."""
+        if self.away:
+            raise TransportError("away")
+        return await self._request(method, path, **more)
+
+
+async def test_entries_stay_known_while_the_api_server_is_away(defined: Bed) -> None:
+    await shared(defined, template("tiny"))
+    transport, clock = Away(defined), VirtualClock()
+    packaged_ones = {entry.name: entry for entry in packaged()}
+    catalog = Catalog(Upstream(own=transport, bare=transport), clock, packaged=packaged_ones)
+    transport.away = True
+    assert set(await catalog.entries()) == set(packaged_ones)
+    transport.away = False
+    await clock.advance(60)
+    assert set(await catalog.entries()) == {*packaged_ones, "tiny"}
+    transport.away = True
+    await clock.advance(60)
+    assert set(await catalog.entries()) == {*packaged_ones, "tiny"}
 
 
 @pytest.mark.parametrize(

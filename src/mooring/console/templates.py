@@ -12,7 +12,7 @@ from mooring.cache import Clock
 from mooring.catalog import CatalogError, Entry
 from mooring.catalog.templates import CLUSTER_TEMPLATES, TEMPLATES, entry_of
 from mooring.console.upstream import Upstream
-from mooring.kube import Client, Forbidden, NotFound, Unauthorized
+from mooring.kube import Client, Forbidden, NotFound, TransportError, Unauthorized
 
 __all__ = ["Catalog", "Found"]
 
@@ -44,7 +44,7 @@ class Catalog:
         return (await self.found()).entries
 
     async def found(self) -> Found:
-        """The entries that everybody has, and what is wrong with the others; raises `KubeError`."""
+        """The entries that everybody has, and what is wrong with the others; raises `ApiError`."""
         async with self._lock:
             if self._known is None or self._clock.monotonic() - self._known[0] > FRESH:
                 self._known = (self._clock.monotonic(), await self._read())
@@ -53,8 +53,9 @@ class Catalog:
     async def _read(self) -> Found:
         try:
             objects = await _list(self._upstream.own, CLUSTER_TEMPLATES.path())
-        except Unauthorized:
-            objects = []
+        except (Unauthorized, TransportError):
+            # What is known goes on to count; who asks is told by what they ask for.
+            return self._known[1] if self._known is not None else Found(self._packaged)
         read = _entries(objects)
         taken = [
             f"{CLUSTER_TEMPLATES.kind} {name}: the name is taken by a packaged entry"
