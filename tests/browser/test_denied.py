@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from selenium.webdriver.common.by import By
@@ -61,7 +62,7 @@ def test_what_is_denied_is_said_to_be_denied(reader: Page, plane: Plane, axe: st
         ("events", "You may not list events"),
     ):
         page.open(f"instances/default/redis-sentinel/seen?tab={tab}")
-        page.until(lambda said=said: page.shows(said))
+        page.until(partial(page.shows, said))
         assert page.axe(axe) == []
     page.open("instances/default/redis-sentinel/seen/edit")
     page.type("size", "5")

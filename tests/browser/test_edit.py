@@ -127,6 +127,7 @@ def test_no_error_loses_what_was_typed(signed_in: Page, plane: Plane, axe: str, 
         if status == "offline":
             online = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
             page.driver.execute_cdp_cmd("Network.emulateNetworkConditions", online)
+    assert all("net::ERR_INTERNET_DISCONNECTED" in text for text in page.complaints())
     page.press("Try again")
     page.until(lambda: page.find("apply").is_enabled())
     page.find("apply").click()
