@@ -87,3 +87,50 @@ def test_the_end_of_a_session_loses_nothing_that_was_typed(signed_in: Page, plan
     page.find("apply").click()
     page.until(lambda: page.driver.current_url.endswith("/expired"))
     assert size(plane, "/apis/redis.kun/v1beta1/namespaces/default/redisclusters/expired") == 6
+
+
+STUB = """
+window.plainFetch ??= window.fetch;
+window.fetch = (url, init) => init?.method !== 'PATCH' ? window.plainFetch(url, init) : Promise.resolve(
+  new Response(JSON.stringify({code: arguments[0] === 429 ? 'TooManyRequests' : 'Stub', detail: 'refused for a test', requestId: 'r'}), {status: arguments[0]}));
+"""
+
+
+@pytest.mark.parametrize("status", [403, 409, 410, 429, 500, 502, 504, "offline"])
+def test_no_error_loses_what_was_typed(signed_in: Page, plane: Plane, axe: str, status: int | str) -> None:
+    page, name = signed_in, f"erring-{status}"
+    path = plane.redis(name, **SPEC)
+    page.open(f"instances/default/redis-sentinel/{name}/edit")
+    page.until(lambda: page.field("size").get_attribute("value") == "3")
+    offline = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
+    if status == "offline":
+        page.driver.execute_cdp_cmd("Network.enable", {})
+        page.driver.execute_cdp_cmd("Network.emulateNetworkConditions", offline)
+    else:
+        page.driver.execute_script(STUB, status)
+    try:
+        page.type("size", "5")
+        said = "does not answer" if status == "offline" else "refused for a test"
+        page.until(lambda: page.shows(said))
+        assert not page.find("apply").is_enabled()
+        assert page.field("size").get_attribute("value") == "5"
+        if status == 403:
+            assert page.axe(axe) == []
+        if status == 429:
+            assert page.shows("The cluster asks to slow down.")
+            page.press("中文")
+            page.until(lambda: page.shows("集群请求过多，请稍后重试。"))
+            assert page.field("size").get_attribute("value") == "5"
+            page.press("English")
+    finally:
+        page.driver.execute_script("if (window.plainFetch) window.fetch = window.plainFetch")
+        if status == "offline":
+            online = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+            page.driver.execute_cdp_cmd("Network.emulateNetworkConditions", online)
+    assert all("net::ERR_INTERNET_DISCONNECTED" in text for text in page.complaints())
+    page.press("Try again")
+    page.until(lambda: page.find("apply").is_enabled())
+    page.find("apply").click()
+    page.until(lambda: page.driver.current_url.endswith(f"/{name}"))
+    assert size(plane, path) == 5
+    plane.send("DELETE", path)

@@ -83,7 +83,7 @@ async def test_a_name_within_a_map_stays_in_the_map(served: Cluster, key: str) -
 
 async def test_what_is_too_long_never_reaches_the_api_server(served: Cluster) -> None:
     root = await served.browser(await served.console()).signed_in(ADMIN)
-    body = {"entry": "redis-sentinel", "name": "a", "values": {**VALUES, "image": "x" * 64 * 1024}}
+    body: Json = {"entry": "redis-sentinel", "name": "a", "values": {**VALUES, "image": "x" * 64 * 1024}}
     reply = await root.send("POST", CREATE, body)
     assert (reply.status, [error["field"] for error in reply.json["errors"]]) == (422, ["image"])
     assert len(reply.text) < 2000

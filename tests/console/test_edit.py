@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 import yaml
 from tests.console.bed import ADMIN, ANN, REDIS, SECRET, Bed, Browser, Json
 
-from mooring.catalog import MASKED
+from mooring.catalog import MASKED, packaged
 from mooring.console.document import read_yaml, to_yaml
+from mooring.console.edit import TRIES, Edit
 from mooring.console.problems import Problem
+from mooring.kube import Client, Conflict, Response
 
 ONE = "namespaces/team-a/instances/redis-sentinel/cache"
 LIVE = REDIS.format("team-a") + "/cache"
@@ -91,6 +94,39 @@ async def test_a_status_written_meanwhile_is_no_conflict(bed: Bed, root: Browser
     await patched(bed, {"status": {"observedGeneration": 1}}, LIVE + "/status")
     await root.ok("PATCH", ONE, {"base": form["base"], "values": {"size": 5}})
     assert (await live(bed))["spec"]["size"] == 5
+
+
+class Racing:
+    """A transport on which the operator writes the status just before each of the first patches."""
+
+    def __init__(self, bed: Bed, times: int) -> None:
+        self.bed = bed
+        self.times = times
+        self.stream = bed.admin.transport.stream
+        self.close = bed.admin.transport.close
+
+    async def request(self, method: str, path: str, **more: Any) -> Response:
+        """See `Transport.request`."""
+        if method == "PATCH" and self.times > 0:
+            self.times -= 1
+            await patched(self.bed, {"status": {"observedGeneration": 100 + self.times}}, LIVE + "/status")
+        return await self.bed.admin.transport.request(method, path, **more)
+
+
+@pytest.mark.parametrize(("times", "size"), [(TRIES - 1, 5), (TRIES, 3)])
+async def test_a_status_written_between_is_tried_again_and_not_for_ever(
+    bed: Bed, root: Browser, times: int, size: int
+) -> None:
+    form = await root.ok("GET", ONE + "/form")
+    entry = next(entry for entry in packaged() if entry.name == "redis-sentinel")
+    edit = Edit(entry, {"base": form["base"], "values": {"size": 5}})
+    sending = edit.send(Client(Racing(bed, times)), LIVE, dry_run=False, manager="test")
+    if size == 5:
+        await sending
+    else:
+        with pytest.raises(Conflict):
+            await sending
+    assert (await live(bed))["spec"]["size"] == size
 
 
 async def test_a_change_by_somebody_else_is_told_with_both_sides(bed: Bed, root: Browser) -> None:
@@ -179,7 +215,7 @@ async def test_no_secret_that_was_typed_comes_back(bed: Bed, root: Browser) -> N
     config = {"requirepass": "n3w-word", "maxmemory": "1mb"}
     text = edited(form, password="n3w-word", config=config)
     answers = [await root.send("PATCH", ONE + "?dryRun=true", {"base": form["base"], "yaml": text})]
-    wrong = edited(form, password="n3w-word", config=config, sentinel={"replicas": "n3w-word"})
+    wrong = edited(form, password="n3w-word", config=config, configPolicy="n3w-word")
     answers.append(await root.send("PATCH", ONE, {"base": form["base"], "yaml": wrong}))
     answers.append(await root.send("PATCH", ONE, {"base": form["base"], "yaml": text}))
     assert [status for status, _, _ in answers] == [200, 422, 200]

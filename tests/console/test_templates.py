@@ -141,7 +141,8 @@ async def test_a_namespaces_template_is_there_alone_and_for_those_who_may_see_it
     await served.redis("team-a", "x")
     one = f"instances?entry={name}"
     assert [row["namespace"] for row in (await root.send("GET", one)).json["rows"]] == ["team-b"]
-    assert (await root.send("GET", f"namespaces/team-a/instances/{name}/x")).status == 404
+    for path in ("", "/form", "/diagnosis", "/actions", "/pods", "/events"):
+        assert (await root.send("GET", f"namespaces/team-a/instances/{name}/x{path}")).status == 404
 
 
 async def test_a_packaged_entry_is_replaced_only_when_told_so(served: Cluster) -> None:

@@ -242,7 +242,7 @@ async function send<T>(method: string, path: string, body?: unknown, signal?: Ab
     });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new Problem(0, "NoAnswer", "The console does not answer. 控制台没有响应。", "", [], {});
+    throw new Problem(0, "NoAnswer", "The console does not answer.", "", [], {});
   }
   const answer = (await response.json().catch(() => ({}))) as Record<string, unknown>;
   if (!response.ok) throw refusal(response, answer, method);

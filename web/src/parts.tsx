@@ -21,15 +21,34 @@ export function useLoaded<T>(load: () => Promise<T>, by: unknown[]): { data: T |
   return { ...state, again: useCallback(() => setTurn((old) => old + 1), []) };
 }
 
+/** Codes that have a text in both languages; what the server says stands below, as it is. */
+const KNOWN = new Set([
+  "NoAnswer",
+  "Forbidden",
+  "NotFound",
+  "Conflict",
+  "Expired",
+  "TooManyRequests",
+  "SignedOut",
+  "Unauthorized",
+  "NotNow",
+  "Replaced",
+  "NotOwned",
+  "TooManyStreams",
+  "Defect",
+]);
+
 export function Failure({ error, again }: { error: unknown; again?: () => void }) {
   const { t } = useSpeech();
   if (error === null || error === undefined) return null;
   const problem = error instanceof Problem ? error : null;
+  const known = problem !== null && KNOWN.has(problem.code);
   return (
     <div role="alert" className="notice bad">
-      <p>{problem?.message ?? String(error)}</p>
+      {known ? <p>{t(`problem.${problem.code}` as Key)}</p> : null}
+      <p className={known ? "quiet" : ""}>{problem?.message ?? String(error)}</p>
       {problem?.requestId ? <p className="quiet">{t("common.request", { id: problem.requestId })}</p> : null}
-      {again ? <button onClick={again}>{t("common.retry")}</button> : null}
+      {again ? <button type="button" onClick={again}>{t("common.retry")}</button> : null}
     </div>
   );
 }

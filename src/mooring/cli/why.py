@@ -22,7 +22,7 @@ from mooring.operators.redis.sentinel.saved import gather as gather_inputs
 from mooring.operators.registry import OPERATORS
 from mooring.runtime.crd import crd_of
 
-__all__ = ["Warned", "add_parser", "explained", "kind_of"]
+__all__ = ["Warned", "add_parser", "diagnosed", "explained", "kind_of"]
 
 #: How long before a condition changes a warning may come that belongs to it.
 EARLIER = timedelta(seconds=60)
@@ -68,12 +68,12 @@ async def _run(options: argparse.Namespace) -> int:
         )
         found = diagnose(facts)
         if facts.obj is None:
-            print("\n".join(_diagnosed(found, options.language)))
+            print("\n".join(diagnosed(found, options.language)))
             return 1
         raw = dict(facts.obj)
         warned = await _warnings(client, raw)
         lines = list(explained(raw, warned, now=datetime.now(UTC)))
-        print("\n".join([lines[0], *_diagnosed(found, options.language), *lines[1:]]))
+        print("\n".join([lines[0], *diagnosed(found, options.language), *lines[1:]]))
         if options.save:
             await _save(client, decode(raw, kind), options.save)
     finally:
@@ -90,7 +90,7 @@ def _hint(resource: Resource) -> OperatorHint | None:
     return None
 
 
-def _diagnosed(found: Diagnosis | None, language: Literal["en", "zh"]) -> Iterator[str]:
+def diagnosed(found: Diagnosis | None, language: Literal["en", "zh"]) -> Iterator[str]:
     """The cause and the next step; the operator's own words follow anyway, so they are not repeated in English."""
     if found is None or (language == "en" and found.code in ("Stalled", "Waits", "NotReady")):
         return
