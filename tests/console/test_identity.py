@@ -82,7 +82,11 @@ async def test_keys_are_changed_without_ending_sessions(tmp_path: Path) -> None:
         sessions.read(cookies)
 
 
-@pytest.mark.parametrize("text", ["", "short", f"{new_key()}\nwrong", "\n".join(new_key() for _ in range(9))])
+@pytest.mark.parametrize(
+    "text",
+    ["", "short", f"{'A' * 43}=\nwrong", "\n".join([f"{'A' * 43}="] * 9)],
+    ids=["none", "short", "second", "too many"],
+)
 def test_keys_that_are_none_are_refused_and_not_shown(tmp_path: Path, text: str) -> None:
     file = tmp_path / "keys"
     file.write_text(text)

@@ -18,7 +18,7 @@ _WORD: Final = (
 )
 #: ``password=x``, ``--requirepass x``, ``"token": "x"``, ``Authorization: Bearer x``.
 _GIVEN: Final = re.compile(
-    rf"(?i)((?:--?[-\w]*{_WORD}[=\s]+)|(?:[-\w.]*{_WORD}[\"']?\s*[=:]\s*)|(?:\bbearer\s+))(\"[^\"]*\"|'[^']*'|[^\s,;\"']+)"
+    rf"(?i)((?:--?[-\w]{{0,64}}{_WORD}[=\s]+)|(?:[-\w.]{{0,64}}{_WORD}[\"']?\s*[=:]\s*)|(?:\bbearer\s+))(\"[^\"]*\"|'[^']*'|[^\s,;\"']+)"
 )
 
 
