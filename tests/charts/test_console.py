@@ -17,7 +17,8 @@ from hack.released import NAMESPACE
 from tests.charts.helm import CHART, Provided
 from tests.console.certificates import Authority
 
-from mooring.catalog import KINDS, packaged
+from mooring.catalog import KINDS, StoredClusterTemplate, packaged
+from mooring.catalog.entry import API_VERSION
 from mooring.console import load_settings
 from mooring.kube.objects.core import Secret
 from mooring.kube.objects.meta import ObjectMeta
@@ -167,7 +168,7 @@ async def test_an_account_signs_in_at_one_pod_and_lists_its_instances_at_the_oth
     }
     await bed.client.create(Secret(metadata=ObjectMeta(name="tls", namespace=NAMESPACE), data=pair))
     # No operator runs: what is looked at here is what the console shows.
-    values = f"replicaCount=0,console.enabled=true,console.replicaCount=2,console.tls.secretName=tls,console.url=https://{HOST}"
+    values = f"replicaCount=0,console.enabled=true,console.replicaCount=2,console.tls.secretName=tls,console.url=https://{HOST},console.catalogResources=true"
     await helm.install("mooring", "--set", values)
     for namespace in ("team-a", "team-b"):
         await bed.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
@@ -200,3 +201,17 @@ async def test_an_account_signs_in_at_one_pod_and_lists_its_instances_at_the_oth
         assert "team-b" not in text
         async with http.get(second + "instances", **tls) as answer:
             assert answer.status == 401
+    # The hook has defined the catalog's kinds, and the console's account may watch them and say what it thinks.
+    made = {
+        "apiVersion": API_VERSION,
+        "kind": "ClusterServiceTemplate",
+        "metadata": {"name": "wrong"},
+        "spec": {},
+    }
+    await bed.apply(made)
+
+    async def told() -> bool:
+        found = await bed.get(StoredClusterTemplate, "wrong", "")
+        return found.status is not None and found.status["conditions"][0]["reason"] == "DoesNotLint"
+
+    await bed.until(told, "the console says what is wrong with a template", within=60)
