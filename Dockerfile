@@ -2,8 +2,8 @@
 # Locked dependencies, no root, nothing written but below /tmp. Without an engine: make image OUT=mooring.tar
 FROM python:3.11-slim-bookworm AS build
 COPY requirements/run.txt /requirements.txt
-# Without the wheels that the embedded control plane alone needs, which does not run in a pod, and what no program reads.
-RUN awk '/^[^ ]/ { wanted = !/^(cel-expr-python|google-re2)==/ } wanted' /requirements.txt >/wanted.txt && \
+# Without the wheel that the embedded control plane alone needs, which does not run in a pod, and what no program reads.
+RUN awk '/^[^ ]/ { wanted = !/^cel-expr-python==/ } wanted' /requirements.txt >/wanted.txt && \
     python -m pip install --no-cache-dir --disable-pip-version-check --require-hashes --no-deps --no-compile \
       --only-binary=:all: --target /opt/mooring -r /wanted.txt && \
     find /opt/mooring -depth \( -name tests -o -name test -o -name '*.pyi' -o -name '*.pxd' -o -name '*.pyx' \) \

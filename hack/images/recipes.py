@@ -42,7 +42,7 @@ _INSTALLERS = (
 )
 _SHELL = ("dash", "coreutils", "sed", "grep", "mawk", "util-linux", "procps")
 #: Wheels that the embedded control plane alone needs, which does not run in a pod.
-_EMBEDDED_ONLY = ("cel-expr-python==", "google-re2==")
+_EMBEDDED_ONLY = ("cel-expr-python==",)
 #: Uid and gid of the operator; no name is needed for it.
 OPERATOR = 65532
 #: The version that docs/operations.md upgrades to.

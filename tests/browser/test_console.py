@@ -2,122 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import re
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import pytest
-from selenium import webdriver
 from selenium.webdriver.common.by import By
-from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.ui import WebDriverWait
+from tests.browser.conftest import Page, Plane
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
-ROOT = Path(__file__).resolve().parents[2]
-#: Seconds until the page shows what was clicked, until the plane is ready, until a Redis is healthy.
-SOON, READY, HEALTHY = 10.0, 60.0, 90.0
+#: Seconds until a Redis is healthy.
+HEALTHY = 90.0
 
 
-@pytest.fixture(scope="module")
-def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The link of the console of a running `mooring up`."""
-    place = tmp_path_factory.mktemp("up")
-    log = place / "log"
-    command = [
-        sys.executable,
-        "-m",
-        "mooring",
-        "up",
-        "--data-dir",
-        str(place / "data"),
-        "--listen",
-        "127.0.0.1:0",
-    ]
-    with log.open("wb") as out:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out, start_new_session=True)
-    try:
-        deadline = time.monotonic() + READY
-        while "mooring: ready." not in log.read_text():
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.05)
-        yield re.findall(r"^console: (http://\S+)$", log.read_text(), re.MULTILINE)[0]
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    """A browser that speaks English."""
-    options = webdriver.ChromeOptions()
-    options.binary_location = "/usr/bin/chromium"
-    profile = tmp_path_factory.mktemp("profile")
-    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
-    quiet = ["--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking"]
-    for word in ("--headless=new", "--lang=en", f"--user-data-dir={profile}", *quiet, *sandbox):
-        options.add_argument(word)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    # The driver is given, so that nothing is looked for, or downloaded.
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService("/usr/bin/chromedriver"))
-    try:
-        yield Page(driver)
-    finally:
-        driver.quit()
-
-
-class Page:
-    """What a user does and sees."""
-
-    def __init__(self, driver: webdriver.Chrome) -> None:
-        self.driver = driver
-
-    def until(self, condition: Callable[[], object], seconds: float = SOON) -> None:
-        WebDriverWait(self.driver, seconds, poll_frequency=0.05).until(
-            lambda _: condition(), message=f"not in time at {self.driver.current_url.partition('?')[0]}"
-        )
-
-    def find(self, test_id: str) -> WebElement:
-        found: list[WebElement] = []
-
-        def look() -> bool:
-            found[:] = self.driver.find_elements(By.CSS_SELECTOR, f'[data-testid="{test_id}"]')
-            return bool(found)
-
-        self.until(look)
-        return found[0]
-
-    def there(self, test_id: str) -> bool:
-        return bool(self.driver.find_elements(By.CSS_SELECTOR, f'[data-testid="{test_id}"]'))
-
-    def shows(self, text: str) -> bool:
-        return text in str(self.driver.execute_script("return document.body.innerText"))
-
-    def phase(self) -> str:
-        script = "return document.querySelector('[data-testid=phase]')?.dataset.phase ?? ''"
-        return str(self.driver.execute_script(script))
-
-    def press(self, text: str) -> None:
-        self.driver.find_element(By.XPATH, f"//button[normalize-space()={text!r}]").click()
-
-    def complaints(self) -> list[str]:
-        """What the browser's console says, such as what the content security policy blocked.
-
-        That the server refused something, as it should here, is not among it.
-        """
-        entries = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
-        return [
-            entry["message"] for entry in entries if "responded with a status of 4" not in entry["message"]
-        ]
-
-
-def test_a_redis_is_created_watched_and_deleted(page: Page, link: str) -> None:
+def test_a_redis_is_created_watched_and_deleted(page: Page, plane: Plane, axe: str) -> None:
+    link = plane.link
     address = link.partition("?")[0]
     page.driver.get(address)
     page.until(lambda: page.shows("Sign in"))
@@ -146,7 +42,20 @@ def test_a_redis_is_created_watched_and_deleted(page: Page, link: str) -> None:
     page.until(lambda: f"/instances/default/redis-sentinel/{name}" in page.driver.current_url)
     page.until(lambda: page.phase() == "Running", HEALTHY)
     page.until(lambda: page.shows("Healthy"))
-    page.until(lambda: page.there("events"))
+    page.until(lambda: not page.there("why"))
+    assert page.axe(axe) == []
+    page.press("Topology")
+    page.until(lambda: page.text("pods-redis").count("ready · Online") == 3)
+    assert page.text("pods-redis").count("Master") == 1
+    assert page.text("nodes").count("Replica, ready") == 2
+    assert page.axe(axe) == []
+    page.press("Events")
+    page.until(lambda: "Healthy" in page.text("events"))
+    assert page.axe(axe) == []
+    page.press("Logs")
+    page.until(lambda: "Ready to accept connections" in page.text("log"))
+    assert page.axe(axe) == []
+    assert not page.there("log-ended"), "the log is followed"
     page.press("YAML")
     page.until(lambda: "kind: RedisCluster" in page.find("yaml").text)
 

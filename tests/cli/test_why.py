@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from mooring.cli.main import main
-from mooring.cli.why import Warned, explained, kind_of
+from mooring.cli.why import Warned, diagnosed, explained, kind_of
+from mooring.diagnosis import Diagnosis
 
 SINCE = "2026-01-01T12:00:00Z"
 NOW = datetime(2026, 1, 1, 13, 5, tzinfo=UTC)
@@ -149,3 +150,25 @@ def test_a_redis_cluster_of_harmonycloud_tells_of_its_nodes_and_its_slots() -> N
 def test_kinds_are_called_as_kubectl_calls_them(word: str, group: str) -> None:
     kind, name = kind_of(f"{word}/cart")
     assert (kind.resource.group, name) == (group, "cart")
+
+
+def test_the_cause_and_the_next_step_come_first_in_both_languages() -> None:
+    found = Diagnosis(
+        code="NoRoom",
+        params={"pod": "cart-0", "resource": "cpu", "asked": "8", "free": "2"},
+        kind="Pod",
+        name="cart-0",
+        raw="0/1 nodes are available: 1 Insufficient cpu.",
+    )
+    english = list(diagnosed(found, "en"))
+    assert english[0].startswith("  Cause: No node has enough cpu for pod cart-0")
+    assert english[1].startswith("  Next: Ask for less cpu")
+    assert english[2] == "  Said: 0/1 nodes are available: 1 Insufficient cpu."
+    assert next(iter(diagnosed(found, "zh"))).startswith("  原因：没有节点有足够的 cpu")
+    assert list(diagnosed(None, "en")) == []
+
+
+def test_what_the_operator_says_itself_is_not_said_twice() -> None:
+    found = Diagnosis(code="Stalled", params={"reason": "InvalidArgs", "message": "spec.size is too small"})
+    assert list(diagnosed(found, "en")) == []
+    assert "spec.size is too small" in next(iter(diagnosed(found, "zh")))

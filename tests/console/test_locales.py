@@ -21,9 +21,19 @@ def test_every_text_is_used_and_no_other_is_asked_for() -> None:
     code = "\n".join(path.read_text() for path in sorted(SOURCES.glob("*.ts*")))
     used = set(re.findall(r'\bt\(\s*"([\w.]+)"', code)) | set(re.findall(r'\? t\("([\w.]+)"\)', code))
     assert used - EN.keys() == set()
-    assert {key for key in EN.keys() - used if not key.startswith("phase.")} == set()
+    assert {
+        key for key in EN.keys() - used if not key.startswith(("phase.", "effect.", "theme.", "problem."))
+    } == set()
 
 
 def test_no_text_of_the_page_is_outside_the_locales() -> None:
     for path in SOURCES.glob("*.tsx"):
         assert not re.search(r">\s*[A-Z][a-z]+ [a-z]+", path.read_text()), path
+
+
+def test_every_known_problem_has_a_text() -> None:
+    code = (SOURCES / "parts.tsx").read_text()
+    [known] = re.findall(r"const KNOWN = new Set\(\[(.*?)\]\)", code, re.DOTALL)
+    assert {f"problem.{name}" for name in re.findall(r'"(\w+)"', known)} == {
+        key for key in EN if key.startswith("problem.")
+    }

@@ -569,6 +569,7 @@ async def test_a_plain_user_sees_the_demo(home: Path) -> None:
             "byte code in a tree that is to stay clean"
         )
         assert any((user.home / ".cache/mooring/bytecode").rglob("plane.*.pyc")), "every start compiles anew"
+        assert "console: http://127.0.0.1:" in done.text
         assert "kill -9: " in done.out
         assert "SIGSTOP: " in done.out
         assert ", 0 of " in done.out

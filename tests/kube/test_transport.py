@@ -17,6 +17,7 @@ from aiohttp import web
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from multidict import CIMultiDict
 
 from mooring.kube import Config, ConfigError, HttpTransport, KubeError, TransportError
 
@@ -26,12 +27,14 @@ class Server:
 
     def __init__(self) -> None:
         self.requests: list[str] = []
+        self.groups: list[list[str]] = []
         self.hang_up = 0
         self.token = ""
         self.url = ""
 
     async def answer(self, request: web.Request) -> web.Response:
         self.requests.append(request.method)
+        self.groups.append(request.headers.getall("Impersonate-Group", []))
         if self.hang_up:
             self.hang_up -= 1
             assert request.transport is not None
@@ -72,6 +75,16 @@ async def test_a_read_on_a_connection_the_server_closed_is_sent_again_and_a_writ
         with pytest.raises(TransportError):
             await transport.request(method, "/x")
         assert server.requests == [method], "nobody knows whether it was carried out"
+    await transport.close()
+
+
+async def test_a_header_that_is_given_several_times_is_sent_several_times(server: Server) -> None:
+    transport = HttpTransport(Config(server.url))
+    headers = CIMultiDict([("Impersonate-Group", "a"), ("Impersonate-Group", "b"), ("Accept", "text/plain")])
+    await transport.request("GET", "/x", headers=headers)
+    async with transport.stream("GET", "/x", headers=headers):
+        pass
+    assert server.groups == [["a", "b"], ["a", "b"]]
     await transport.close()
 
 

@@ -43,6 +43,7 @@ export interface Parameter {
   enum?: unknown[];
   "x-ui"?: { group?: string; widget?: string };
   "x-sensitive"?: boolean;
+  "x-immutable"?: boolean;
 }
 
 export type Values = Record<string, unknown>;
@@ -70,6 +71,7 @@ export interface Row {
   name: string;
   uid: string;
   created: string;
+  generation: number;
   phase: string;
   reason: string;
   message: string;
@@ -100,11 +102,118 @@ export interface Detail {
 }
 
 export type Decision = "allowed" | "denied" | "unknown";
-export type Permissions = Record<"create" | "get" | "delete", Decision>;
+export type Permissions = Record<"create" | "get" | "patch" | "delete", Decision>;
+
+/** What an edit begins from; the document is as the server masked it. */
+export interface Base {
+  uid: string;
+  document: unknown;
+}
+
+export interface Start {
+  base: Base;
+  yaml: string;
+  values: Values;
+  kept: string[];
+}
+
+export type EditForm = Card & Start & Pick<Entry, "form">;
+
+export interface Change {
+  op: "add" | "replace" | "remove";
+  path: string;
+  field: string;
+  old: string;
+  new: string;
+  secret: boolean;
+}
+
+export interface Review {
+  changes: Change[];
+  diff: string;
+  warnings: string[];
+}
+
+/** Somebody else changed the instance: both sides, and what the edit would make of what is there now. */
+export interface Conflict {
+  theirs: Change[];
+  ours: Change[];
+  both: string[];
+  left: Change[];
+  current: Start;
+  merged: string;
+}
 
 export interface Preview {
   yaml: string;
   warnings: string[];
+}
+
+export interface Diagnosis {
+  code: string;
+  cause: Text;
+  step: Text;
+  kind?: string;
+  name?: string;
+  since?: string;
+  raw?: string;
+}
+
+export interface Pod {
+  name: string;
+  part: string;
+  role: string;
+  state: string;
+  node: string;
+  ip: string;
+  phase: string;
+  why: string;
+  ready: boolean;
+  restarts: number;
+  created: string;
+  containers: string[];
+}
+
+export interface Pods {
+  pods: Pod[] | null;
+  roles: Record<string, Text>;
+  parts: Record<string, Text>;
+}
+
+export interface Action {
+  name: string;
+  title: Text;
+  description: Text;
+  effect: "none" | "reload" | "rolling" | "interruption";
+  field: string;
+  possible: boolean;
+}
+
+export interface Actions {
+  actions: Action[];
+  fields: Record<string, Parameter>;
+  values: Values;
+}
+
+export interface Managed {
+  entry: string;
+  namespace: string;
+  name: string;
+}
+
+export interface Operators {
+  operators: {
+    entry: string;
+    lease: string;
+    scope: "all" | "cluster" | "namespaced";
+    namespace: string;
+    healthy: boolean;
+    renewed: string;
+    instances: number;
+  }[];
+  orphans: Managed[];
+  contested: Managed[];
+  unknown: string[];
 }
 
 let csrf = "";
@@ -133,16 +242,46 @@ async function send<T>(method: string, path: string, body?: unknown, signal?: Ab
     });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new Problem(0, "NoAnswer", "The console does not answer. 控制台没有响应。", "", [], {});
+    throw new Problem(0, "NoAnswer", "The console does not answer.", "", [], {});
   }
   const answer = (await response.json().catch(() => ({}))) as Record<string, unknown>;
-  if (!response.ok) {
-    const text = (name: string) => (typeof answer[name] === "string" ? answer[name] : "");
-    if (response.status === 401 && method !== "POST") signedOut();
-    const errors = Array.isArray(answer["errors"]) ? (answer["errors"] as FieldError[]) : [];
-    throw new Problem(response.status, text("code"), text("detail") || response.statusText, text("requestId"), errors, answer);
-  }
+  if (!response.ok) throw refusal(response, answer, method);
   return answer as T;
+}
+
+function refusal(response: Response, answer: Record<string, unknown>, method: string): Problem {
+  const text = (name: string) => (typeof answer[name] === "string" ? answer[name] : "");
+  if (response.status === 401 && method !== "POST") signedOut();
+  const errors = Array.isArray(answer["errors"]) ? (answer["errors"] as FieldError[]) : [];
+  return new Problem(response.status, text("code"), text("detail") || response.statusText, text("requestId"), errors, answer);
+}
+
+/** Read the lines of a log as they come; `opened` is called at the answer's head. */
+export async function logs(
+  place: { namespace: string; entry: string; name: string },
+  pod: string,
+  query: Record<string, string>,
+  opened: () => void,
+  take: (lines: string[]) => void,
+  signal: AbortSignal,
+): Promise<void> {
+  const path = `/api/v1/${at(place.namespace, place.entry, place.name)}/pods/${encodeURIComponent(pod)}/log`;
+  const response = await fetch(`${path}?${new URLSearchParams(query)}`, { credentials: "same-origin", signal });
+  if (!response.ok) {
+    const answer = (await response.json().catch(() => ({}))) as Record<string, unknown>;
+    throw refusal(response, answer, "GET");
+  }
+  opened();
+  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const piece = await reader?.read();
+    if (!piece || piece.done) break;
+    const lines = (rest + piece.value).split("\n");
+    rest = lines.pop() ?? "";
+    if (lines.length > 0) take(lines);
+  }
+  if (rest !== "") take([rest]);
 }
 
 function kept(session: Session): Session {
@@ -157,14 +296,38 @@ export const api = {
   session: async () => kept(await send<Session>("GET", "session")),
   signIn: async (token: string) => kept(await send<Session>("POST", "session", { token })),
   signOut: () => send<unknown>("DELETE", "session"),
-  catalog: () => send<{ entries: Card[]; others: string[] }>("GET", "catalog"),
+  catalog: () => send<{ entries: Card[]; others: string[]; problems: string[] }>("GET", "catalog"),
   entry: (name: string) => send<Entry>("GET", `catalog/${encodeURIComponent(name)}`),
+  instances: () => send<{ rows: Row[] }>("GET", "instances"),
+  operators: () => send<Operators>("GET", "operators"),
   namespaces: () => send<{ namespaces: string[] }>("GET", "namespaces"),
   permissions: (entry: string, namespace: string) =>
     send<Permissions>("GET", `permissions?${new URLSearchParams({ entry, namespace })}`),
   create: (namespace: string, body: { entry: string; name: string; values: Values }, dryRun: boolean, signal?: AbortSignal) =>
     send<Preview>("POST", `namespaces/${encodeURIComponent(namespace)}/instances?dryRun=${dryRun}`, body, signal),
   instance: (namespace: string, entry: string, name: string) => send<Detail>("GET", at(namespace, entry, name)),
+  diagnosis: (namespace: string, entry: string, name: string) =>
+    send<{ diagnosis: Diagnosis | null; unseen: string[] }>("GET", `${at(namespace, entry, name)}/diagnosis`),
+  actions: (namespace: string, entry: string, name: string) => send<Actions>("GET", `${at(namespace, entry, name)}/actions`),
+  act: (
+    namespace: string,
+    entry: string,
+    name: string,
+    action: string,
+    body: { uid: string; value?: unknown },
+    dryRun: boolean,
+    signal?: AbortSignal,
+  ) => send<Review>("POST", `${at(namespace, entry, name)}/actions/${action}?dryRun=${dryRun}`, body, signal),
+  pods: (namespace: string, entry: string, name: string) => send<Pods>("GET", `${at(namespace, entry, name)}/pods`),
+  form: (namespace: string, entry: string, name: string) => send<EditForm>("GET", `${at(namespace, entry, name)}/form`),
+  edit: (
+    namespace: string,
+    entry: string,
+    name: string,
+    body: { base: Base; values: Values; yaml: string | null },
+    dryRun: boolean,
+    signal?: AbortSignal,
+  ) => send<Review>("PATCH", `${at(namespace, entry, name)}?dryRun=${dryRun}`, body, signal),
   remove: (namespace: string, entry: string, name: string, uid: string) =>
     send<unknown>("DELETE", `${at(namespace, entry, name)}?${new URLSearchParams({ uid })}`),
 };

@@ -3,12 +3,16 @@ import { useEffect, useState } from "react";
 import { api, onSignedOut, Problem, type Session } from "./api";
 import { CatalogPage } from "./catalog";
 import { CreatePage } from "./create";
+import { EditPage } from "./edit";
 import { useSpeech } from "./i18n";
 import { InstancePage } from "./instance";
 import { InstancesPage } from "./instances";
+import { OperatorsPage } from "./operators";
 import { Failure, Loading } from "./parts";
+import { Palette } from "./palette";
 import { go, to, useRoute } from "./route";
 import { SignInPage } from "./signin";
+import { ThemeButton } from "./theme";
 
 export function App() {
   const { t, language, change } = useSpeech();
@@ -18,12 +22,7 @@ export function App() {
   const { parts, query } = useRoute();
   const [turn, setTurn] = useState(0);
   useEffect(() => {
-    onSignedOut(() =>
-      setSession((old) => {
-        if (old) setOver(true);
-        return null;
-      }),
-    );
+    onSignedOut(() => setOver(true));
     setError(null);
     api.session().then(setSession, (problem: unknown) => {
       if (problem instanceof Problem && problem.status === 401) setSession(null);
@@ -42,28 +41,31 @@ export function App() {
       </main>
     );
   if (session === undefined) return <Loading />;
-  if (session === null)
-    return (
-      <SignInPage
-        refused={query.get("refused") === "link"}
-        over={over}
-        language={languageButton}
-        entered={(made) => {
-          setOver(false);
-          setSession(made);
-          if (parts[0] === "signin") go("catalog");
-        }}
-      />
-    );
+  const signIn = (
+    <SignInPage
+      refused={query.get("refused") === "link"}
+      over={over && session !== null}
+      language={languageButton}
+      entered={(made) => {
+        setOver(false);
+        setSession(made);
+        if (parts[0] === "signin") go("catalog");
+      }}
+    />
+  );
+  if (session === null) return signIn;
   const leave = () =>
     void api.signOut().finally(() => {
       setOver(false);
       setSession(null);
     });
-  const [page = "catalog", a, b, c] = parts;
+  const [page = "catalog", a, b, c, d] = parts;
   const current = (name: string) => (page === name ? { "aria-current": "page" as const } : {});
   return (
     <>
+      {over ? signIn : null}
+      {/* When a session ends the page stays behind, with what was typed in it; another user gets a page of their own. */}
+      <div key={session.user} hidden={over}>
       <div className="bar">
         <strong>Mooring</strong>
         <nav aria-label={t("nav.main")}>
@@ -73,8 +75,13 @@ export function App() {
           <a href={to("instances")} {...current("instances")}>
             {t("nav.instances")}
           </a>
+          <a href={to("operators")} {...current("operators")}>
+            {t("operators.title")}
+          </a>
         </nav>
         <span className="grow" />
+        <Palette />
+        <ThemeButton />
         {languageButton}
         <span data-testid="user">{session.user}</span>
         <button className="plain" onClick={leave}>
@@ -84,14 +91,19 @@ export function App() {
       <main>
         {page === "create" && a ? (
           <CreatePage key={a} name={a} />
+        ) : page === "instances" && a && b && c && d === "edit" ? (
+          <EditPage key={`${a}/${b}/${c}`} namespace={a} entry={b} name={c} />
         ) : page === "instances" && a && b && c ? (
           <InstancePage key={`${a}/${b}/${c}`} namespace={a} entry={b} name={c} />
         ) : page === "instances" ? (
           <InstancesPage namespace={query.get("namespace") ?? ""} />
+        ) : page === "operators" ? (
+          <OperatorsPage />
         ) : (
           <CatalogPage />
         )}
       </main>
+      </div>
     </>
   );
 }

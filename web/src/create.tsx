@@ -1,6 +1,7 @@
 // One page to create anything: its fields come from the catalog, its manifest and its errors from the server.
 import { useEffect, useMemo, useRef, useState, type FormEvent } from "react";
-import { api, Problem, type Entry, type FieldError, type Parameter, type Permissions, type Preview, type Values } from "./api";
+import { api, Problem, type Entry, type FieldError, type Permissions, type Preview, type Values } from "./api";
+import { Fields } from "./form";
 import { useSpeech } from "./i18n";
 import { Failure, Head, Loading, useLoaded } from "./parts";
 import { go } from "./route";
@@ -13,107 +14,6 @@ function suggested(entry: Entry): string {
   const tail = [...random].map((byte) => LETTERS[byte % LETTERS.length]).join("");
   const stem = entry.curated ? entry.name.split("-")[0] : entry.target.kind.toLowerCase();
   return `${stem}-${tail}`;
-}
-
-function Field(props: {
-  name: string;
-  parameter: Parameter;
-  value: unknown;
-  needed: boolean;
-  error: string;
-  change: (value: unknown) => void;
-}) {
-  const { t, say } = useSpeech();
-  const { name, parameter, value, change } = props;
-  const widget = parameter["x-ui"]?.widget;
-  const id = `field-${name}`;
-  const told = { id, "aria-describedby": `${id}-hint ${id}-error`, "aria-invalid": props.error !== "" };
-  const text = value === undefined || value === null ? "" : String(value);
-  let input;
-  if (parameter.type === "boolean")
-    input = <input {...told} type="checkbox" checked={value === true} onChange={(e) => change(e.target.checked)} />;
-  else if (parameter.enum && parameter.enum.length > 0)
-    input = (
-      <select
-        {...told}
-        value={text}
-        onChange={(e) => change(parameter.enum?.find((choice) => String(choice) === e.target.value))}
-      >
-        {props.needed ? null : <option value="">–</option>}
-        {parameter.enum.map((choice) => (
-          <option key={String(choice)} value={String(choice)}>
-            {String(choice)}
-          </option>
-        ))}
-      </select>
-    );
-  else if (parameter.type === "object") input = <Pairs told={told} value={value} change={change} />;
-  else if (parameter.type === "integer" || parameter.type === "number")
-    input = (
-      <input
-        {...told}
-        type="number"
-        step={parameter.type === "integer" ? 1 : "any"}
-        min={parameter.minimum}
-        max={parameter.maximum}
-        value={text}
-        onChange={(e) => change(e.target.value === "" ? undefined : Number(e.target.value))}
-      />
-    );
-  else
-    input = (
-      <input
-        {...told}
-        type={widget === "secret" ? "password" : "text"}
-        autoComplete={widget === "secret" ? "new-password" : "off"}
-        spellCheck={false}
-        value={text}
-        onChange={(e) => change(e.target.value)}
-      />
-    );
-  return (
-    <div className="field">
-      <label htmlFor={id}>
-        {say(parameter.title)}
-        {props.needed ? <span className="quiet"> ({t("create.needed")})</span> : null}
-      </label>
-      {input}
-      <p id={`${id}-hint`} className="quiet">
-        {say(parameter.description)}
-      </p>
-      <p id={`${id}-error`} className="error">
-        {props.error}
-      </p>
-    </div>
-  );
-}
-
-function Pairs(props: { told: Record<string, unknown>; value: unknown; change: (value: unknown) => void }) {
-  const { t } = useSpeech();
-  const [text, setText] = useState(() =>
-    Object.entries((props.value ?? {}) as Record<string, string>)
-      .map(([name, value]) => `${name}=${value}`)
-      .join("\n"),
-  );
-  return (
-    <textarea
-      {...props.told}
-      rows={3}
-      placeholder={t("create.pairs")}
-      value={text}
-      onChange={(event) => {
-        setText(event.target.value);
-        const pairs = event.target.value
-          .split("\n")
-          .filter((line) => line.trim() !== "")
-          .map((line) => {
-            const cut = line.indexOf("=");
-            return cut < 0 ? [line.trim(), ""] : [line.slice(0, cut).trim(), line.slice(cut + 1)];
-          });
-        props.change(Object.fromEntries(pairs));
-      }}
-    />
-  );
 }
 
 export function CreatePage({ name }: { name: string }) {
@@ -191,7 +91,6 @@ function CreateForm({ entry }: { entry: Entry }) {
   }, [entry.name, called, namespace, values]);
 
   const properties = entry.form.parameters?.properties ?? {};
-  const required = entry.form.parameters?.required ?? [];
   const told = useMemo(() => new Map(errors.map((each) => [each.field, say(each.message)])), [errors, say]);
   const denied = permissions?.create === "denied";
 
@@ -276,27 +175,15 @@ function CreateForm({ entry }: { entry: Entry }) {
               </div>
             </fieldset>
           ) : null}
-          {(entry.form.sections ?? []).map((section) => (
-            <details key={section.name} open={!section.advanced} className="section">
-              <summary>{say(section.title)}</summary>
-              {Object.entries(properties)
-                .filter(([, parameter]) => parameter["x-ui"]?.group === section.name)
-                .map(([field, parameter]) => (
-                  <Field
-                    key={field}
-                    name={field}
-                    parameter={parameter}
-                    value={values[field]}
-                    needed={required.includes(field)}
-                    error={told.get(field) ?? ""}
-                    change={(value) => {
-                      setValues((old) => ({ ...old, [field]: value }));
-                      if (chosen?.values && field in chosen.values) setPlan("");
-                    }}
-                  />
-                ))}
-            </details>
-          ))}
+          <Fields
+            form={entry.form}
+            values={values}
+            told={told}
+            change={(field, value) => {
+              setValues((old) => ({ ...old, [field]: value }));
+              if (chosen?.values && field in chosen.values) setPlan("");
+            }}
+          />
         </div>
         <aside className="panel">
           <h2>{t("create.summary")}</h2>

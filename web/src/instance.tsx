@@ -1,24 +1,31 @@
 import { useEffect, useRef, useState } from "react";
+import { Actions } from "./actions";
 import { api, type Detail } from "./api";
 import { useSpeech } from "./i18n";
-import { useLive } from "./live";
-import { Age, Failure, Head, Live, Loading, Phase, useLoaded } from "./parts";
-import { to } from "./route";
+import { useLive, type Live as LiveState } from "./live";
+import { Logs } from "./logs";
+import { Age, Failure, Head, Live, Loading, Phase, Tabs, useLoaded, type Place } from "./parts";
+import { to, useRoute } from "./route";
+import { Topology } from "./topology";
+import { Why } from "./why";
 
-interface Place {
-  namespace: string;
-  entry: string;
-  name: string;
-}
+const TABS = ["overview", "topology", "events", "logs", "yaml"] as const;
+type Tab = (typeof TABS)[number];
 
 export function InstancePage(place: Place) {
   const { t } = useSpeech();
-  const [tab, setTab] = useState<"overview" | "yaml">("overview");
+  const { query } = useRoute();
+  const asked = query.get("tab") as Tab | null;
+  const tab: Tab = asked !== null && TABS.includes(asked) ? asked : "overview";
+  const setTab = (next: Tab) => {
+    window.location.hash = `${to("instances", place.namespace, place.entry, place.name)}?${new URLSearchParams({ tab: next })}`;
+  };
   const [asking, setAsking] = useState(false);
   const live = useLive({ ...place });
   const detail = useLoaded(() => api.instance(place.namespace, place.entry, place.name), [tab, live.instance?.uid]);
   const permissions = useLoaded(() => api.permissions(place.entry, place.namespace), [place.entry, place.namespace]);
   const instance = live.instance;
+  const mayEdit = permissions.data?.patch !== "denied";
   const mayDelete = permissions.data?.delete !== "denied";
   return (
     <>
@@ -33,6 +40,25 @@ export function InstancePage(place: Place) {
         ) : null}
         <Live on={live.connected} />
         <span className="grow" />
+        {instance && instance.phase !== "Deleting" ? (
+          <Actions
+            place={place}
+            uid={instance.uid}
+            state={JSON.stringify([instance.phase, instance.generation])}
+            allowed={mayEdit}
+          />
+        ) : null}
+        {instance && instance.phase !== "Deleting" ? (
+          mayEdit ? (
+            <a className="button" href={to("instances", place.namespace, place.entry, place.name, "edit")} data-testid="edit">
+              {t("edit.open")}
+            </a>
+          ) : (
+            <button disabled title={t("edit.denied")}>
+              {t("edit.open")}
+            </button>
+          )
+        ) : null}
         {instance && instance.phase !== "Deleting" ? (
           <button
             className="danger"
@@ -53,24 +79,34 @@ export function InstancePage(place: Place) {
           {t("instance.gone")} <a href={to("instances")}>{t("nav.instances")}</a>
         </p>
       ) : null}
-      {instance?.message && instance.phase !== "Running" ? <p className="notice">{instance.message}</p> : null}
-      <div className="tabs">
-        <button aria-pressed={tab === "overview"} onClick={() => setTab("overview")}>
-          {t("instance.overview")}
-        </button>
-        <button aria-pressed={tab === "yaml"} onClick={() => setTab("yaml")}>
-          {t("instance.yaml")}
-        </button>
-      </div>
+      {instance ? <Why place={place} live={live} /> : null}
+      <Tabs
+        label={t("instance.views")}
+        chosen={tab}
+        choose={setTab}
+        tabs={[
+          ["overview", t("instance.overview")],
+          ["topology", t("instance.topology")],
+          ["events", t("instance.events")],
+          ["logs", t("instance.logs")],
+          ["yaml", t("instance.yaml")],
+        ]}
+      />
       {tab === "yaml" ? (
         <Yaml detail={detail} />
+      ) : tab === "topology" ? (
+        <Topology place={place} />
+      ) : tab === "logs" ? (
+        <Logs place={place} />
       ) : live.rows === null ? (
         <Loading />
+      ) : tab === "events" ? (
+        <Events live={live} />
       ) : (
         <>
           <h2>{t("instance.conditions")}</h2>
           {instance && instance.conditions.length > 0 ? (
-            <div className="scroll">
+            <div className="scroll" tabIndex={0} role="region" aria-label={t("instance.conditions")}>
               <table data-testid="conditions">
                 <thead>
                   <tr>
@@ -99,11 +135,21 @@ export function InstancePage(place: Place) {
           ) : (
             <p className="quiet">{t("instance.noConditions")}</p>
           )}
-          <h2>{t("instance.events")}</h2>
-          {live.events === null ? (
+        </>
+      )}
+      {asking && instance ? (
+        <DeleteDialog place={place} uid={instance.uid} detail={detail.data} close={() => setAsking(false)} />
+      ) : null}
+    </>
+  );
+}
+
+function Events({ live }: { live: LiveState }) {
+  const { t } = useSpeech();
+  return live.events === null ? (
             <p className="notice">{t("instance.eventsDenied")}</p>
           ) : live.events && live.events.length > 0 ? (
-            <div className="scroll">
+            <div className={live.connected ? "scroll" : "scroll stale"} tabIndex={0} role="region" aria-label={t("instance.events")}>
               <table data-testid="events">
                 <thead>
                   <tr>
@@ -129,14 +175,7 @@ export function InstancePage(place: Place) {
             </div>
           ) : (
             <p className="quiet">{t("instance.noEvents")}</p>
-          )}
-        </>
-      )}
-      {asking && instance ? (
-        <DeleteDialog place={place} uid={instance.uid} detail={detail.data} close={() => setAsking(false)} />
-      ) : null}
-    </>
-  );
+          );
 }
 
 function Yaml({ detail }: { detail: { data: Detail | null; error: unknown; again: () => void } }) {

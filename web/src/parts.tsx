@@ -1,5 +1,5 @@
 // Small pieces that pages share.
-import { useCallback, useEffect, useState, type ReactNode } from "react";
+import { useCallback, useEffect, useState, type KeyboardEvent, type ReactNode } from "react";
 import { Problem } from "./api";
 import { useSpeech, type Key } from "./i18n";
 
@@ -21,15 +21,34 @@ export function useLoaded<T>(load: () => Promise<T>, by: unknown[]): { data: T |
   return { ...state, again: useCallback(() => setTurn((old) => old + 1), []) };
 }
 
+/** Codes that have a text in both languages; what the server says stands below, as it is. */
+const KNOWN = new Set([
+  "NoAnswer",
+  "Forbidden",
+  "NotFound",
+  "Conflict",
+  "Expired",
+  "TooManyRequests",
+  "SignedOut",
+  "Unauthorized",
+  "NotNow",
+  "Replaced",
+  "NotOwned",
+  "TooManyStreams",
+  "Defect",
+]);
+
 export function Failure({ error, again }: { error: unknown; again?: () => void }) {
   const { t } = useSpeech();
   if (error === null || error === undefined) return null;
   const problem = error instanceof Problem ? error : null;
+  const known = problem !== null && KNOWN.has(problem.code);
   return (
     <div role="alert" className="notice bad">
-      <p>{problem?.message ?? String(error)}</p>
+      {known ? <p>{t(`problem.${problem.code}` as Key)}</p> : null}
+      <p className={known ? "quiet" : ""}>{problem?.message ?? String(error)}</p>
       {problem?.requestId ? <p className="quiet">{t("common.request", { id: problem.requestId })}</p> : null}
-      {again ? <button onClick={again}>{t("common.retry")}</button> : null}
+      {again ? <button type="button" onClick={again}>{t("common.retry")}</button> : null}
     </div>
   );
 }
@@ -83,6 +102,48 @@ export function Live({ on }: { on: boolean }) {
     <span className={on ? "live" : "live off"} role="status">
       {on ? t("live.on") : t("live.off")}
     </span>
+  );
+}
+
+export interface Place {
+  namespace: string;
+  entry: string;
+  name: string;
+}
+
+/** Tabs by the keyboard's rules: arrows move among them, the page follows. */
+export function Tabs<T extends string>(props: {
+  label: string;
+  chosen: T;
+  choose: (tab: T) => void;
+  tabs: [T, string][];
+}) {
+  const names = props.tabs.map(([name]) => name);
+  const move = (event: KeyboardEvent<HTMLDivElement>) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (step === undefined) return;
+    event.preventDefault();
+    const next = names[(names.indexOf(props.chosen) + step + names.length) % names.length];
+    if (next === undefined) return;
+    props.choose(next);
+    document.getElementById(`tab-${next}`)?.focus();
+  };
+  return (
+    <div className="tabs" role="tablist" aria-label={props.label} onKeyDown={move}>
+      {props.tabs.map(([name, text]) => (
+        <button
+          key={name}
+          id={`tab-${name}`}
+          type="button"
+          role="tab"
+          aria-selected={name === props.chosen}
+          tabIndex={name === props.chosen ? 0 : -1}
+          onClick={() => props.choose(name)}
+        >
+          {text}
+        </button>
+      ))}
+    </div>
   );
 }
 

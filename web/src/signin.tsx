@@ -28,6 +28,7 @@ export function SignInPage(props: {
       )
       .finally(() => setBusy(false));
   };
+  const elsewhere = () => void api.session().then(props.entered, (problem: unknown) => setError(problem));
   return (
     <main className="narrow">
       <Head title={t("signin.title")}>{props.language}</Head>
@@ -39,9 +40,10 @@ export function SignInPage(props: {
         <p className="quiet">{t("signin.link")}</p>
       )}
       {props.over ? (
-        <p role="status" className="notice">
-          {t("signin.over")}
-        </p>
+        <div role="status" className="notice" data-testid="over">
+          <p>{t("signin.over")}</p>
+          <button onClick={elsewhere}>{t("signin.elsewhere")}</button>
+        </div>
       ) : null}
       <form onSubmit={submit}>
         <div className="field">

@@ -132,3 +132,94 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{/* The console's pods are others than the operator's: no Service of one may lead to the other. */}}
+{{- define "mooring.console.selector" -}}
+app.kubernetes.io/name: mooring-console
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "mooring.console.labels" -}}
+{{ include "mooring.console.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{- define "mooring.console.account" -}}
+{{ default (printf "%s-console" (include "mooring.name" .)) .Values.console.serviceAccount.name }}
+{{- end }}
+
+{{- define "mooring.console.scheme" -}}
+{{ ternary "https" "http" (ne .Values.console.tls.secretName "") }}
+{{- end }}
+
+{{/* The configuration of the console; mooring console --config reads it. */}}
+{{- define "mooring.console.settings" -}}
+{{- $console := .Values.console }}
+{{- $url := $console.url }}
+{{- if and (not $url) $console.ingress.enabled }}{{ $url = printf "https://%s" $console.ingress.host }}{{ end }}
+{{- $settings := dict
+  "url" (default (printf "%s://localhost:8443" (include "mooring.console.scheme" .)) $url)
+  "listen" (ternary "[::]:8443" "0.0.0.0:8443" $console.ipv6)
+  "sessionKeys" "/etc/mooring/sessions/keys"
+  "tokens" $console.tokens
+  "impersonate" $console.impersonation.enabled
+  "namespaces" $console.namespaces
+  "catalogResources" $console.catalogResources }}
+{{- if $console.catalogConfigMap }}{{ $_ := set $settings "catalogDirectories" (list "/etc/mooring/catalog") }}{{ end }}
+{{- if $console.tls.secretName }}
+{{- $tls := dict "certificate" "/etc/mooring/tls/tls.crt" "key" "/etc/mooring/tls/tls.key" }}
+{{- if $console.proxy.names }}{{ $_ := set $tls "clientCa" "/etc/mooring/tls/ca.crt" }}{{ end }}
+{{- $_ := set $settings "tls" $tls }}
+{{- end }}
+{{- if $console.proxy.enabled }}
+{{- $proxy := pick $console.proxy "userHeader" "groupsHeader" "sources" "names" "usernamePrefix" "groupsPrefix" }}
+{{- if $console.proxy.secret }}{{ $_ := set $proxy "secretFile" "/etc/mooring/proxy/secret" }}{{ end }}
+{{- $_ := set $settings "proxy" $proxy }}
+{{- end }}
+{{- if $console.oidc.issuer }}
+{{- $oidc := pick $console.oidc "issuer" "clientId" "scopes" "usernameClaim" "groupsClaim" "usernamePrefix" "groupsPrefix" }}
+{{- if $console.oidc.clientSecret }}{{ $_ := set $oidc "clientSecretFile" "/etc/mooring/oidc/secret" }}{{ end }}
+{{- if $console.oidc.caConfigMap }}{{ $_ := set $oidc "caFile" "/etc/mooring/oidc-ca/ca.crt" }}{{ end }}
+{{- $_ := set $settings "oidc" $oidc }}
+{{- end }}
+{{- toYaml $settings }}
+{{- end }}
+
+{{/* What the shared watch caches read in every namespace that the console looks at: no Secret, and no write. */}}
+{{- define "mooring.console.rules" -}}
+# The kinds of the packaged entries; a test compares them.
+- apiGroups: [redis.kun, redis.middleware.hc.cn]
+  resources: [redisclusters]
+  verbs: [list, watch]
+- apiGroups: [postgresql.cnpg.io]
+  resources: [clusters]
+  verbs: [list, watch]
+- apiGroups: [kafka.strimzi.io]
+  resources: [kafkas, kafkanodepools]
+  verbs: [list, watch]
+- apiGroups: [rabbitmq.com]
+  resources: [rabbitmqclusters]
+  verbs: [list, watch]
+# Which operators work.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [list, watch]
+{{- range .Values.console.kinds }}
+- apiGroups: [{{ .group }}]
+  resources: {{ toYaml .resources | nindent 2 }}
+  verbs: [list, watch]
+{{- end }}
+- apiGroups: [""]
+  resources: [events]
+  verbs: [list, watch]
+{{- if .Values.console.catalogResources }}
+- apiGroups: [catalog.mooring.dev]
+  resources: [servicetemplates]
+  verbs: [list, watch]
+- apiGroups: [catalog.mooring.dev]
+  resources: [servicetemplates/status]
+  verbs: [patch]
+{{- end }}
+{{- end }}

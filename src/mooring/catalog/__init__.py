@@ -5,12 +5,26 @@ plans that fill the form in, and a manifest to start from. Values are put into t
 template, so nothing that a user types can become YAML, a key, or an expression.
 
 `load_catalog` reads entries (the package's own, and directories), `basic_entry` derives one from any
-CustomResourceDefinition, `check_values` and `render` turn a form into a manifest, `lint` says what is wrong with an entry.
+CustomResourceDefinition, `check_values` and `render` turn a form into a manifest,
+`diff` and `json_patch` an edit into the smallest patch, `lint` says what is wrong with an entry.
 """
 
 from mooring.catalog import pointer
 from mooring.catalog.basic import basic_entry
+from mooring.catalog.changes import (
+    Change,
+    MaskedSecret,
+    apply_changes,
+    diff,
+    editable,
+    json_patch,
+    overlaps,
+    restored,
+    values_of,
+    with_values,
+)
 from mooring.catalog.entry import (
+    Action,
     CatalogError,
     Entry,
     Parameter,
@@ -20,6 +34,14 @@ from mooring.catalog.entry import (
     Text,
     parse_entry,
 )
+from mooring.catalog.kinds import (
+    CLUSTER_TEMPLATES,
+    KINDS,
+    TEMPLATES,
+    StoredClusterTemplate,
+    StoredTemplate,
+    entry_of,
+)
 from mooring.catalog.lint import lint, lint_schema
 from mooring.catalog.load import load_catalog, load_directory, packaged
 from mooring.catalog.mask import MASKED, mask
@@ -27,27 +49,44 @@ from mooring.catalog.render import field_of, render
 from mooring.catalog.values import FieldProblem, check_name, check_values, defaults
 
 __all__ = [
+    "CLUSTER_TEMPLATES",
+    "KINDS",
     "MASKED",
+    "TEMPLATES",
+    "Action",
     "CatalogError",
+    "Change",
     "Entry",
     "FieldProblem",
+    "MaskedSecret",
     "Parameter",
     "Plan",
     "Section",
+    "StoredClusterTemplate",
+    "StoredTemplate",
     "Target",
     "Text",
+    "apply_changes",
     "basic_entry",
     "check_name",
     "check_values",
     "defaults",
+    "diff",
+    "editable",
+    "entry_of",
     "field_of",
+    "json_patch",
     "lint",
     "lint_schema",
     "load_catalog",
     "load_directory",
     "mask",
+    "overlaps",
     "packaged",
     "parse_entry",
     "pointer",
     "render",
+    "restored",
+    "values_of",
+    "with_values",
 ]

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, cast
 
 import re2
 
+from mooring.catalog import pointer
 from mooring.catalog.entry import (
     CatalogError,
     Display,
@@ -114,9 +115,12 @@ def _parameter(steps: tuple[str, ...], schema: dict[str, Any]) -> Parameter:
         max_length=schema.get("maxLength"),
         pattern=_pattern(schema.get("pattern")),
         enum=tuple(choice for choice in schema.get("enum") or () if choice not in (None, "")),
-        bind="/spec/" + "/".join(step.replace("~", "~0").replace("/", "~1") for step in steps),
+        bind="/spec/" + "/".join(map(pointer.escape, steps)),
         ui=Ui(group=steps[0] if len(steps) > 1 else "spec", widget=_widget(kind, schema, secret=secret)),
         sensitive=secret,
+        immutable=any(
+            rule.get("rule") == "self == oldSelf" for rule in schema.get("x-kubernetes-validations") or ()
+        ),
     )
     default = schema.get("default")
     if secret or default is None or check_value(bare, default) is not None:

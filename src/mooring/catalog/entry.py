@@ -11,18 +11,23 @@ from typing import Any, Final, Literal
 import msgspec
 import yaml
 
+from mooring.diagnosis import OperatorHint
 from mooring.kube.object import Resource
 
 __all__ = [
     "API_VERSION",
     "WIDGETS",
+    "Action",
     "CatalogError",
     "Entry",
+    "Members",
+    "Operator",
     "Parameter",
     "Plan",
     "Section",
     "Target",
     "Text",
+    "Topology",
     "Ui",
     "parse_entry",
 ]
@@ -66,7 +71,8 @@ class Ui(_Data, frozen=True, kw_only=True):
 class Parameter(_Data, frozen=True, kw_only=True):
     """One field of the form: a JSON Schema of a single value, and the path it is bound to.
 
-    ``bind`` is a JSON pointer into the custom resource. A ``sensitive`` value is never shown again.
+    ``bind`` is a JSON pointer into the custom resource. A ``sensitive`` value is never shown again, an ``immutable``
+    one cannot be changed once the instance is there.
     """
 
     type: Literal["string", "integer", "number", "boolean", "object"]
@@ -83,14 +89,24 @@ class Parameter(_Data, frozen=True, kw_only=True):
     bind: str = msgspec.field(name="x-bind")
     ui: Ui = msgspec.field(default_factory=Ui, name="x-ui")
     sensitive: bool = msgspec.field(default=False, name="x-sensitive")
+    immutable: bool = msgspec.field(default=False, name="x-immutable")
 
 
 class Parameters(_Data, frozen=True, kw_only=True):
-    """The fields of the form, in its order."""
+    """The fields of the form, in the order of ``order``, then in the one they are written in.
+
+    An API server keeps no order of keys: what is stored in a cluster needs ``order``.
+    """
 
     type: Literal["object"] = "object"
     required: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
     properties: dict[str, Parameter] = {}
+
+    def __post_init__(self) -> None:
+        first = {name: self.properties[name] for name in self.order if name in self.properties}
+        if first:
+            msgspec.structs.force_setattr(self, "properties", first | self.properties)
 
 
 class Section(_Data, frozen=True, kw_only=True):
@@ -136,9 +152,85 @@ class Display(_Data, frozen=True, kw_only=True):
 
 
 class Status(_Data, frozen=True, kw_only=True):
-    """Where the instance says how it is: a JSON pointer to the list with Ready, Progressing and Stalled."""
+    """Where the instance says how it is: a JSON pointer to the list with Ready, Progressing and Stalled.
+
+    ``ready`` is the type of the condition that stands for Ready, "" for Ready, Available or Healthy.
+    """
 
     conditions: str = "/status/conditions"
+    ready: str = ""
+
+
+class Members(_Data, frozen=True, kw_only=True):
+    """Where an instance says who is who: a list in its status, and the keys of its elements.
+
+    ``list`` is a JSON pointer; ``name`` is the key with the pod's name.
+    """
+
+    list: str
+    name: str = "name"
+    role: str = "role"
+    state: str = "state"
+
+
+class Topology(_Data, frozen=True, kw_only=True):
+    """How the pods of an instance are told apart: by labels, and by what the status says of each.
+
+    ``part`` is the label that says what a pod is for, ``role`` the one with its role; ``roles`` and ``parts`` have
+    titles for their values.
+    """
+
+    part: str = "app.kubernetes.io/component"
+    role: str = ""
+    members: Members | None = None
+    roles: dict[str, Text] = {}
+    parts: dict[str, Text] = {}
+
+
+class Other(_Data, frozen=True, kw_only=True):
+    """Another object of an instance's namespace, which the instance must own; ``{name}`` is the instance's name."""
+
+    group: str = ""
+    version: str = "v1"
+    plural: str
+    name: str
+
+
+class Action(_Data, frozen=True, kw_only=True):
+    """Something to do with an instance by one click: a few paths that are set.
+
+    ``set`` maps JSON pointers to values (null takes away), ``stamp`` is a pointer that is set to the time, ``field`` a
+    field of the form to ask for. It is possible ``when`` all these pointers have these values (null: nothing, or false).
+    It changes the instance, or the ``target`` object. ``effect`` says what clients will notice.
+    """
+
+    name: str
+    title: Text
+    description: Text
+    effect: Literal["none", "reload", "rolling", "interruption"] = "none"
+    when: dict[str, Any] = {}
+    set: dict[str, Any] = {}
+    stamp: str = ""
+    field: str = ""
+    target: Other | None = None
+
+
+class Operator(_Data, frozen=True, kw_only=True):
+    """How the operator of the kind shows that it works.
+
+    It holds a Lease ``LEASE-all``, ``LEASE-cluster`` or ``LEASE-namespaced``, after its scope. An instance whose
+    ``scopeAnnotation`` is ``cluster-scoped`` is of a shared operator. Without ``scoped`` there is one operator for
+    everything, and ``lease`` is the whole name.
+    """
+
+    lease: str
+    scope_annotation: str = msgspec.field(default="", name="scopeAnnotation")
+    scoped: bool = True
+
+    @property
+    def hint(self) -> OperatorHint:
+        """The same for a diagnosis."""
+        return OperatorHint(lease=self.lease, annotation=self.scope_annotation, scoped=self.scoped)
 
 
 class Retention(_Data, frozen=True, kw_only=True):
@@ -149,7 +241,7 @@ class Retention(_Data, frozen=True, kw_only=True):
 
 
 class Spec(_Data, frozen=True, kw_only=True):
-    """What an entry says."""
+    """What an entry says. Only with ``override`` a ClusterServiceTemplate takes the place of a packaged entry of its name."""
 
     display: Display
     target: Target
@@ -159,6 +251,10 @@ class Spec(_Data, frozen=True, kw_only=True):
     render: dict[str, Any] = {}
     sensitive: tuple[str, ...] = ()
     status: Status = Status()
+    override: bool = False
+    operator: Operator | None = None
+    topology: Topology = Topology()
+    actions: tuple[Action, ...] = ()
     retention: Retention = Retention()
 
 
@@ -171,7 +267,8 @@ class Metadata(_Data, frozen=True, kw_only=True):
 class Entry(_Data, frozen=True, kw_only=True):
     """One service that can be created.
 
-    ``curated`` entries were written by people; the others are derived from a CustomResourceDefinition.
+    ``curated`` entries were written by people; the others are derived from a CustomResourceDefinition. One with a
+    ``namespace`` is offered there alone.
     """
 
     api_version: str = msgspec.field(default=API_VERSION, name="apiVersion")
@@ -179,11 +276,12 @@ class Entry(_Data, frozen=True, kw_only=True):
     metadata: Metadata
     spec: Spec
     curated: bool = True
+    namespace: str = ""
 
     @property
     def name(self) -> str:
-        """Its name in URLs."""
-        return self.metadata.name
+        """Its name in URLs: one of a namespace cannot be mistaken for another, since no name has a colon."""
+        return f"{self.namespace}:{self.metadata.name}" if self.namespace else self.metadata.name
 
     @property
     def parameters(self) -> Mapping[str, Parameter]:
@@ -205,8 +303,9 @@ def parse_entry(text: str, *, source: str = "entry") -> Entry:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise CatalogError([f"{source}: not YAML: {' '.join(str(error).split())}"]) from error
-    if isinstance(document, dict) and "curated" in document:
-        raise CatalogError([f"{source}: Object contains unknown field `curated`"])
+    for ours in ("curated", "namespace"):
+        if isinstance(document, dict) and ours in document:
+            raise CatalogError([f"{source}: Object contains unknown field `{ours}`"])
     try:
         entry = msgspec.convert(document, Entry)
     except msgspec.ValidationError as error:

@@ -14,6 +14,9 @@ from mooring.catalog.values import check_name, check_value, check_values
 
 __all__ = ["lint", "lint_schema"]
 
+#: Fields of a form, plans of an entry.
+MOST_PARAMETERS, MOST_PLANS = 200, 50
+
 
 def lint(entry: Entry) -> list[str]:
     """What must be mended in an entry; each line begins with the path of what is wrong."""
@@ -22,14 +25,31 @@ def lint(entry: Entry) -> list[str]:
 
 def _lint(entry: Entry) -> Iterator[str]:
     spec = entry.spec
-    if check_name(entry.name):
-        yield f"metadata.name: {entry.name!r} is no name of lower case letters, digits and '-'"
+    if check_name(entry.metadata.name):
+        yield f"metadata.name: {entry.metadata.name!r} is no name of lower case letters, digits and '-'"
     for path, text in _texts(entry):
         for language in ("en", "zh"):
             if not getattr(text, language).strip():
                 yield f"{path}.{language}: missing"
     names = [section.name for section in spec.sections]
     yield from (f"spec.sections: {name!r} is there twice" for name, n in Counter(names).items() if n > 1)
+    for limit, path, count in (
+        (MOST_PARAMETERS, "parameters.properties", len(entry.parameters)),
+        (MOST_PLANS, "plans", len(spec.plans)),
+    ):
+        if count > limit:
+            yield f"spec.{path}: more than {limit}"
+    for name in spec.parameters.order:
+        if name not in entry.parameters:
+            yield f"spec.parameters.order: there is no field {name!r}"
+    if entry.namespace and spec.override:
+        yield "spec.override: an entry of a namespace takes no other's place"
+    ours = entry.api_version.partition("/")[0]
+    if "." not in spec.target.group or spec.target.group.endswith((".k8s.io", ".kubernetes.io", ours)):
+        # A Secret's data would be shown as anything else is.
+        yield f"spec.target.group: {spec.target.group!r} is none of custom resources"
+    if not spec.target.namespaced:
+        yield "spec.target.namespaced: the console makes what is in namespaces"
     for name in spec.parameters.required:
         if name not in entry.parameters:
             yield f"spec.parameters.required: there is no field {name!r}"
@@ -43,7 +63,9 @@ def _lint(entry: Entry) -> Iterator[str]:
             yield f"{path}.x-bind: {parameter.bind} is bound by another field as well"
     yield from _lint_plans(entry)
     yield from _lint_render(entry)
-    for path in (*spec.sensitive, spec.status.conditions):
+    yield from _lint_actions(entry)
+    members = [spec.topology.members.list] if spec.topology.members is not None else []
+    for path in (*spec.sensitive, spec.status.conditions, *members):
         try:
             pointer.parts(path)
         except ValueError as error:
@@ -66,6 +88,12 @@ def _texts(entry: Entry) -> Iterator[tuple[str, Text]]:
         yield f"spec.plans[{number}].title", plan.title
         if plan.summary is not None:
             yield f"spec.plans[{number}].summary", plan.summary
+    for action in entry.spec.actions:
+        yield f"spec.actions.{action.name}.title", action.title
+        yield f"spec.actions.{action.name}.description", action.description
+    for what in ("roles", "parts"):
+        for name, text in getattr(entry.spec.topology, what).items():
+            yield f"spec.topology.{what}.{name}", text
     for what in ("stays", "goes"):
         for number, text in enumerate(getattr(entry.spec.retention, what)):
             yield f"spec.retention.{what}[{number}]", text
@@ -80,8 +108,8 @@ def _lint_parameter(path: str, parameter: Parameter, *, sections: list[str]) -> 
         yield f"{path}.default: a sensitive field has none"
     if parameter.sensitive != (parameter.ui.widget == "secret"):
         yield f"{path}: x-sensitive and the widget secret belong together"
-    if not parameter.bind.startswith("/spec/"):
-        yield f"{path}.x-bind: {parameter.bind!r} is not below /spec"
+    if not parameter.bind.startswith(("/spec/", "/metadata/labels/", "/metadata/annotations/")):
+        yield f"{path}.x-bind: {parameter.bind!r} is not below /spec, labels or annotations"
     if parameter.pattern:
         try:
             re2.compile(parameter.pattern)
@@ -93,6 +121,27 @@ def _lint_parameter(path: str, parameter: Parameter, *, sections: list[str]) -> 
     for choice in parameter.enum:
         if (wrong := check_value(parameter, choice)) is not None:
             yield f"{path}.enum: {choice!r}: {wrong.en}"
+
+
+def _lint_actions(entry: Entry) -> Iterator[str]:
+    for name, count in Counter(action.name for action in entry.spec.actions).items():
+        if count > 1:
+            yield f"spec.actions: {name!r} is there twice"
+    for action in entry.spec.actions:
+        path = f"spec.actions.{action.name}"
+        if check_name(action.name):
+            yield f"{path}: the name must be of lower case letters, digits and '-'"
+        if not (action.set or action.stamp or action.field):
+            yield f"{path}: it does nothing"
+        if action.field and action.target is not None:
+            yield f"{path}.field: only a field of the instance itself can be asked for"
+        if action.field and (
+            action.field not in entry.parameters or entry.parameters[action.field].immutable
+        ):
+            yield f"{path}.field: there is no field {action.field!r} that can be changed"
+        for place in (*action.when, *action.set, *([action.stamp] if action.stamp else [])):
+            if not place.startswith(("/spec/", "/metadata/annotations/", "/metadata/labels/")):
+                yield f"{path}: {place!r} is not below /spec, /metadata/annotations or /metadata/labels"
 
 
 def _lint_plans(entry: Entry) -> Iterator[str]:
@@ -142,6 +191,8 @@ def lint_schema(entry: Entry, definition: dict[str, Any]) -> list[str]:
     problems = []
     for name, parameter in entry.parameters.items():
         path = f"spec.parameters.properties.{name}.x-bind"
+        if parameter.bind.startswith("/metadata/"):
+            continue
         found = _schema_at(schema, pointer.parts(parameter.bind))
         if found is None:
             problems.append(f"{path}: the kind has no {pointer.shown(parameter.bind)}")
@@ -162,7 +213,7 @@ def lint_schema(entry: Entry, definition: dict[str, Any]) -> list[str]:
 def _leaves(value: Any, path: str = "") -> Iterator[str]:
     if isinstance(value, dict) and value:
         for key, below in value.items():
-            yield from _leaves(below, f"{path}/{str(key).replace('~', '~0').replace('/', '~1')}")
+            yield from _leaves(below, f"{path}/{pointer.escape(str(key))}")
     elif isinstance(value, list) and value:
         for index, below in enumerate(value):
             yield from _leaves(below, f"{path}/{index}")

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["get", "parts", "put", "shown"]
+__all__ = ["drop", "escape", "get", "parts", "put", "shown"]
+
+
+def escape(step: str) -> str:
+    """A key as a step of a pointer."""
+    return step.replace("~", "~0").replace("/", "~1")
 
 
 def parts(pointer: str) -> tuple[str, ...]:
@@ -49,6 +54,24 @@ def _put(value: Any, steps: tuple[str, ...], leaf: Any, pointer: str) -> Any:
     if not isinstance(value, dict):
         raise ValueError(f"{pointer}: the path leads through a value that is no map")
     return {**value, first: _put(value.get(first), rest, leaf, pointer)}
+
+
+def drop(value: Any, pointer: str) -> Any:
+    """A copy of ``value`` without what the pointer leads to; raises `ValueError` where nothing is there."""
+    return _drop(value, parts(pointer), pointer)
+
+
+def _drop(value: Any, steps: tuple[str, ...], pointer: str) -> Any:
+    first, rest = steps[0], steps[1:]
+    if isinstance(value, list) and first.isdigit() and int(first) < len(value):
+        index = int(first)
+        below = [_drop(value[index], rest, pointer)] if rest else []
+        return [*value[:index], *below, *value[index + 1 :]]
+    if not isinstance(value, dict) or first not in value:
+        raise ValueError(f"{pointer}: there is nothing at this path")
+    if rest:
+        return {**value, first: _drop(value[first], rest, pointer)}
+    return {key: below for key, below in value.items() if key != first}
 
 
 def shown(pointer: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mooring.catalog import load_catalog
 from mooring.cli.run import until_signalled
-from mooring.console import Console, ConsoleOptions, Upstream
+from mooring.console import Console, ConsoleOptions, Settings, Upstream, load_settings
 from mooring.kube import Config
 from mooring.runtime import configure_logging
 
@@ -26,6 +26,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--kubeconfig", type=Path, help="default: $KUBECONFIG, ~/.kube/config, the pod's account"
     )
     parser.add_argument("--context", help="context of the kubeconfig")
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="serve it to others as this file says, instead of on 127.0.0.1 with a link",
+    )
     parser.add_argument("--port", type=int, default=0, help="on 127.0.0.1 (default: any free one)")
     parser.add_argument(
         "--namespaces",
@@ -49,6 +55,8 @@ def run(options: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
     configure_logging(level=options.log_level)
     config = Config.load(options.kubeconfig, options.context)
+    if options.config is not None:
+        return _served(config, load_settings(options.config))
     named = [part.strip() for part in options.namespaces.split(",") if part.strip()]
     with listen(options.port) as sock:
 
@@ -58,6 +66,24 @@ def run(options: argparse.Namespace) -> int:
             ) as console:
                 print(f"console: {console.link}", flush=True)
                 print("mooring: the link signs in once; Ctrl-C ends the console", file=sys.stderr, flush=True)
+                await asyncio.Event().wait()
+
+        asyncio.run(until_signalled(serve()))
+    return 0
+
+
+def _served(config: Config, settings: Settings) -> int:
+    """Serve as the configuration says, until SIGTERM or SIGINT."""
+    host, port = settings.address
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, port), family=family, backlog=128) as sock:
+
+        async def serve() -> None:
+            directories = [Path(directory) for directory in settings.catalog_directories]
+            async with serving(
+                config, sock, namespaces=settings.namespaces, directories=directories, settings=settings
+            ):
+                print(f"console: {settings.origin}", flush=True)
                 await asyncio.Event().wait()
 
         asyncio.run(until_signalled(serve()))
@@ -81,10 +107,15 @@ def listen(port: int) -> socket.socket:
 
 @asynccontextmanager
 async def serving(
-    config: Config, sock: socket.socket, *, namespaces: Sequence[str] = (), directories: Sequence[Path] = ()
+    config: Config,
+    sock: socket.socket,
+    *,
+    namespaces: Sequence[str] = (),
+    directories: Sequence[Path] = (),
+    settings: Settings | None = None,
 ) -> AsyncIterator[Console]:
     """A console of a cluster, while it is entered."""
-    options = ConsoleOptions(entries=load_catalog(directories), namespaces=namespaces)
+    options = ConsoleOptions(entries=load_catalog(directories), namespaces=namespaces, settings=settings)
     console = Console(Upstream.of(config), options)
     try:
         await console.start(sock)

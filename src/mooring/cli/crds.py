@@ -8,10 +8,11 @@ import os
 import sys
 from pathlib import Path
 
+from mooring.catalog import KINDS
 from mooring.kube import Client, Config, HttpTransport
-from mooring.operators.host import apply_crds
 from mooring.operators.registry import OPERATORS, choose
 from mooring.runtime.crd import check_crds, render_crds, to_yaml, write_crds
+from mooring.runtime.crd_install import install_crds
 
 __all__ = ["add_parser"]
 
@@ -23,6 +24,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("action", nargs="?", choices=["show", "apply"], default="show")
     parser.add_argument("--operators", default="*", metavar="LIST|*", help="whose definitions (default: all)")
+    parser.add_argument(
+        "--catalog",
+        action="store_true",
+        help="also those of the console's catalog: ServiceTemplate and ClusterServiceTemplate",
+    )
     parser.add_argument("--kubeconfig", type=Path, help="the cluster to apply them to")
     parser.add_argument("--context", help="context of the kubeconfig")
     parser.add_argument("--write", action="store_true", help="write them to crds/ of this tree")
@@ -32,7 +38,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Show, apply, write or check the definitions."""
-    kinds = [kind for operator in OPERATORS.values() for kind in operator.kinds]
+    kinds = [*(kind for operator in OPERATORS.values() for kind in operator.kinds), *KINDS]
     directory = Path(os.environ.get("MOORING_ROOT", ".")) / "crds"
     if options.write:
         for path in write_crds(kinds, directory):
@@ -43,17 +49,17 @@ def run(options: argparse.Namespace) -> int:
             print(f"{drift}\ncrds/ is out of date: run make generated", file=sys.stderr)
             return 1
         return 0
-    chosen = choose(options.operators)
+    chosen = [kind for operator in choose(options.operators) for kind in operator.kinds]
+    chosen += KINDS if options.catalog else ()
     if options.action == "show":
-        shown = render_crds(kind for operator in chosen for kind in operator.kinds)
-        print("---\n".join(map(to_yaml, shown)))
+        print("---\n".join(map(to_yaml, render_crds(chosen))))
         return 0
 
     async def apply() -> None:
         client = Client(HttpTransport(Config.load(options.kubeconfig, options.context)))
         try:
-            await apply_crds(client, chosen)
-            for kind in (kind for operator in chosen for kind in operator.kinds):
+            await install_crds(client, chosen)
+            for kind in chosen:
                 print(
                     f"applied and served: {kind.resource.plural}.{kind.resource.group} {kind.resource.version}"
                 )

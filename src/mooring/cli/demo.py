@@ -25,7 +25,7 @@ import yaml
 from mooring.cli.failure import INTERRUPTED, explain
 from mooring.cli.packages import NODE, ensure
 from mooring.cli.run import until_signalled
-from mooring.cli.up import Up, enter_namespaces, serve
+from mooring.cli.up import Up, console_socket, enter_namespaces, serve
 from mooring.kube import ApplyPatch, Client, KubeError, NotFound
 from mooring.kube.objects.core import Pod, Service
 from mooring.local.directory import DataDirectory
@@ -74,14 +74,16 @@ def run(options: argparse.Namespace) -> int:
     path = Path(os.environ.get(_DIRECTORY) or tempfile.mkdtemp(prefix="mooring-demo-"))
     os.environ[_DIRECTORY] = str(path)
     directory = DataDirectory(path)
+    console = console_socket()
     try:
-        socks = enter_namespaces(directory, options.listen)
+        socks = enter_namespaces(directory, options.listen, console=console)
         show = Show(directory, manifest, stay=sys.stdin.isatty() and sys.stdout.isatty())
         up = Up(
             plane=PlaneOptions(directory=directory, nodes=("demo",)),
             socks=socks,
             operate=Operate(operators=choose("*")),
             kubeconfig=directory.kubeconfig,
+            console=console,
         )
         interrupted = asyncio.run(until_signalled(serve_until_done(up, show)))
     finally:

@@ -25,6 +25,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("up", "start the embedded control plane and the operators here"),
     "down": ("down", "stop the embedded control plane; data is kept"),
     "console": ("console", "create and watch services in a browser, on any cluster"),
+    "catalog": ("catalog", "the services that can be created: list, show ENTRY, lint FILE"),
+    "create": ("create", "create a service of the catalog"),
+    "get": ("get", "the services there are, or one of them"),
+    "edit": ("edit", "change a service: fields, or its manifest in $EDITOR"),
+    "delete": ("delete", "delete a service, after saying what goes and what stays"),
     "run": ("run", "run the operators alone, against any Kubernetes cluster"),
     "enter": ("enter", "run a command (default: a shell) where pods and Services can be reached"),
     "image": ("image", "load container images from files, list and remove them"),
@@ -35,10 +40,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "replay": ("replay", "decide again from what mooring why --save wrote down"),
     "ledger": ("ledger", "write to a Redis, then count what it lost of what it acknowledged"),
     "exec": ("exec", "run a program of Mooring's Python environment"),
+    "completion": ("completion", "complete commands, entries and fields in bash or zsh"),
     "test": ("tests", "run the test suite (unit and embedded tiers)"),
 }
 #: Commands that the help does not show.
-HIDDEN = {"check-metrics": "check_metrics"}
+HIDDEN = {"check-metrics": "check_metrics", "complete": "complete"}
 
 
 def shown_version() -> str:

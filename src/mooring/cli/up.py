@@ -16,6 +16,7 @@ from pathlib import Path
 
 import structlog
 
+from mooring.catalog import KINDS
 from mooring.cli.console import listen as listen_console
 from mooring.cli.console import serving
 from mooring.cli.detached import CONSOLE, READY, detach, take_over_output
@@ -39,8 +40,18 @@ from mooring.local.plane import Plane, PlaneOptions, listen
 from mooring.operators.host import Operate, Webhooks, apply_crds, operate
 from mooring.operators.workload.scope import lease_name
 from mooring.runtime import configure_logging
+from mooring.runtime.crd_install import install_crds
 
-__all__ = ["Up", "add_parser", "enter_namespaces", "inherited", "node_names", "serve", "twin"]
+__all__ = [
+    "Up",
+    "add_parser",
+    "console_socket",
+    "enter_namespaces",
+    "inherited",
+    "node_names",
+    "serve",
+    "twin",
+]
 
 log = structlog.get_logger("mooring.cli")
 
@@ -131,7 +142,7 @@ def run(options: argparse.Namespace) -> int:
         return detach(directory)
     port = options.console_port
     # Bound before a plain user's process enters a network of its own: the browser is in the machine's.
-    page = _inherited_console() or (listen_console(port) if port >= 0 else None)
+    page = console_socket(port)
     try:
         socks = enter_namespaces(directory, options.listen, console=page)
     except BaseException:
@@ -222,6 +233,11 @@ def enter_namespaces(
     return [sock]
 
 
+def console_socket(port: int = 0) -> socket.socket | None:
+    """A listener for the console, or the one that was handed on; None for a negative port."""
+    return _inherited_console() or (listen_console(port) if port >= 0 else None)
+
+
 def _inherited_console() -> socket.socket | None:
     """The console's listener, in the process that a plain user's became."""
     text = os.environ.pop(_CONSOLE_DESCRIPTOR, "")
@@ -267,6 +283,7 @@ async def serve(up: Up, ready: Callable[[Plane], Awaitable[None]]) -> None:
         )
         client = plane.client("mooring")
         await apply_crds(client, up.operate.operators)
+        await install_crds(client, KINDS)
         await forget_webhooks(client, up.operate)
         await warn_of_stranded(client, up.plane.nodes)
         operators = asyncio.create_task(operate(client, up.operate), name="operators")

@@ -9,18 +9,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from mooring.kube import Client, Config, HttpTransport
+from mooring.catalog import packaged
+from mooring.diagnosis import Diagnosis, OperatorHint, cause, diagnose, gather, step
+from mooring.kube import Client, Config, HttpTransport, Resource
 from mooring.kube.object import Object, decode
 from mooring.operators.redis.sentinel import RedisCluster
-from mooring.operators.redis.sentinel.saved import gather
+from mooring.operators.redis.sentinel.saved import gather as gather_inputs
 from mooring.operators.registry import OPERATORS
 from mooring.runtime.crd import crd_of
 
-__all__ = ["Warned", "add_parser", "explained", "kind_of"]
+__all__ = ["Warned", "add_parser", "diagnosed", "explained", "kind_of"]
 
 #: How long before a condition changes a warning may come that belongs to it.
 EARLIER = timedelta(seconds=60)
@@ -40,6 +42,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("--context", help="context of the kubeconfig")
     parser.add_argument(
+        "--language", choices=["en", "zh"], default="en", help="of the cause and the next step (default: en)"
+    )
+    parser.add_argument(
         "--save",
         type=Path,
         metavar="FILE",
@@ -58,16 +63,42 @@ async def _run(options: argparse.Namespace) -> int:
     kind, name = kind_of(options.object)
     client = Client(HttpTransport(Config.load(options.kubeconfig, options.context)))
     try:
-        path = kind.resource.path(namespace=options.namespace, name=name)
-        body = (await client.request("GET", path)).body
-        raw = msgspec.json.decode(body)
+        facts = await gather(
+            client, kind.resource, namespace=options.namespace, name=name, hint=_hint(kind.resource)
+        )
+        found = diagnose(facts)
+        if facts.obj is None:
+            print("\n".join(diagnosed(found, options.language)))
+            return 1
+        raw = dict(facts.obj)
         warned = await _warnings(client, raw)
-        print("\n".join(explained(raw, warned, now=datetime.now(UTC))))
+        lines = list(explained(raw, warned, now=datetime.now(UTC)))
+        print("\n".join([lines[0], *diagnosed(found, options.language), *lines[1:]]))
         if options.save:
             await _save(client, decode(raw, kind), options.save)
     finally:
         await client.close()
     return 0
+
+
+def _hint(resource: Resource) -> OperatorHint | None:
+    """How the operator of a kind shows that it works, as the catalog says."""
+    for entry in packaged():
+        operator = entry.spec.operator
+        if operator is not None and entry.spec.target.resource == resource:
+            return operator.hint
+    return None
+
+
+def diagnosed(found: Diagnosis | None, language: Literal["en", "zh"]) -> Iterator[str]:
+    """The cause and the next step; the operator's own words follow anyway, so they are not repeated in English."""
+    if found is None or (language == "en" and found.code in ("Stalled", "Waits", "NotReady")):
+        return
+    words = {"en": ("Cause: ", "Next: ", "Said: "), "zh": ("原因：", "下一步：", "消息：")}[language]
+    yield f"  {words[0]}{cause(found, language)}"
+    yield f"  {words[1]}{step(found, language)}"
+    if found.raw:
+        yield f"  {words[2]}{found.raw}"
 
 
 def kind_of(text: str) -> tuple[type[Object], str]:
@@ -114,7 +145,7 @@ def _seen(event: Mapping[str, Any]) -> datetime:
 async def _save(client: Client, cluster: Object, file: Path) -> None:
     if not isinstance(cluster, RedisCluster):
         raise ValueError(f"--save: decisions about a {cluster.resource.kind} cannot be saved yet")
-    saved = await gather(client, cluster, now=datetime.now(UTC))
+    saved = await gather_inputs(client, cluster, now=datetime.now(UTC))
     await asyncio.to_thread(file.write_bytes, saved.dump())
     topology = saved.observed.topology
     silent = [one.name for one in topology.members if one.server is None]

@@ -9,6 +9,8 @@ from mooring.console.access import Access, Decision
 from mooring.console.problems import Problem
 from mooring.console.server import Console, ConsoleOptions
 from mooring.console.session import Session, Sessions, SignedOut
+from mooring.console.settings import Settings, SettingsError, load_settings
+from mooring.console.templates import distinct
 from mooring.console.upstream import Upstream
 from mooring.console.watches import Watches
 
@@ -20,7 +22,11 @@ __all__ = [
     "Problem",
     "Session",
     "Sessions",
+    "Settings",
+    "SettingsError",
     "SignedOut",
     "Upstream",
     "Watches",
+    "distinct",
+    "load_settings",
 ]

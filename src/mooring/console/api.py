@@ -5,37 +5,47 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 import structlog
-import yaml
 from aiohttp import web
 
 from mooring.cache import Clock
 from mooring.catalog import (
-    MASKED,
+    TEMPLATES,
     CatalogError,
     Entry,
     basic_entry,
     check_name,
     check_values,
     defaults,
-    field_of,
     mask,
     render,
+    values_of,
 )
 from mooring.console.access import Access
-from mooring.console.problems import Problem, problem_of
+from mooring.console.actions import actions_of, perform
+from mooring.console.document import to_yaml
+from mooring.console.edit import Edit, form
+from mooring.console.openapi import document
+from mooring.console.operators import Leases, operators
+from mooring.console.pods import forward, log_query, pod_rows
+from mooring.console.problems import Problem, refusal, scrubbed
 from mooring.console.rows import event_row
 from mooring.console.session import Session, Sessions, SignedOut
+from mooring.console.signin import SignIn, user_of
 from mooring.console.stream import EVENT_LIMIT, View
+from mooring.console.templates import Templates, distinct
 from mooring.console.upstream import FIELD_MANAGER, Upstream
 from mooring.console.watches import Watches
+from mooring.diagnosis import cause, diagnose, gather, pods_of, step
 from mooring.kube import ApiError, Client, Forbidden, Key, KubeError, NotFound, Unauthorized
-from mooring.kube.objects.authentication import SelfSubjectReview
+from mooring.kube.errors import api_error
+from mooring.kube.objects.coordination import Lease
 from mooring.kube.objects.core import Event, Namespace
 
 __all__ = ["SESSION", "Api", "Handler"]
@@ -48,13 +58,14 @@ USER_STREAMS, ALL_STREAMS, FAILED_SIGN_INS, SIGN_IN_SECONDS = 20, 500, 10, 10.0
 #: Definitions listed as not curated, at most.
 MOST_DEFINITIONS: Final = 500
 #: Bytes of a bearer token.
-TOKEN_LIMIT: Final = 2500
+TOKEN_LIMIT: Final = 6000
 
 _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _DEFINITION = re.compile(r"[a-z0-9]([-a-z0-9.]{0,250}[a-z0-9])?")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _OBJECT = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
+STREAMED: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 Json = dict[str, Any]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -69,7 +80,8 @@ class Api:
         access: Access,
         watches: Watches,
         sessions: Sessions,
-        entries: Mapping[str, Entry],
+        sign_in: SignIn,
+        templates: Templates,
         clock: Clock,
         stop: asyncio.Event,
     ) -> None:
@@ -77,17 +89,21 @@ class Api:
         self._access = access
         self._watches = watches
         self._sessions = sessions
-        self._entries = entries
+        self._sign_in = sign_in
+        self._templates = templates
         self._clock = clock
         self._stop = stop
         self._streams: Counter[str] = Counter()
         self._failed: list[float] = []
+        self._leases = Leases(upstream, watches, clock)
 
     def routes(self) -> list[web.RouteDef]:
         """All routes; those of the session are the only ones without one."""
         namespace = "/api/v1/namespaces/{namespace}/instances"
         one = namespace + "/{entry}/{name}"
         return [
+            web.get("/api/v1/openapi.json", self.openapi),
+            web.get("/api/v1/signin", self.ways),
             web.get("/api/v1/session", self.session),
             web.post("/api/v1/session", self.sign_in),
             web.delete("/api/v1/session", self.sign_out),
@@ -98,20 +114,38 @@ class Api:
             web.post(namespace, self.create),
             web.get(one, self.instance),
             web.get(one + "/events", self.events),
+            web.get(one + "/form", self.form),
+            web.get(one + "/diagnosis", self.diagnosis),
+            web.get(one + "/actions", self.actions),
+            web.post(one + "/actions/{action}", self.act),
+            web.get(one + "/pods", self.pods),
+            web.get(one + "/pods/{pod}/log", self.log),
+            web.patch(one, self.edit),
             web.delete(one, self.delete),
             web.get("/api/v1/permissions", self.permissions),
+            web.get("/api/v1/operators", self.operators),
             web.get("/api/v1/stream", self.stream),
         ]
 
     # --- session
 
+    async def openapi(self, request: web.Request) -> web.Response:
+        """This document."""
+        return answer(document(self.routes()))
+
+    async def ways(self, request: web.Request) -> web.Response:
+        """How one can sign in; needs no session."""
+        return answer(self._sign_in.ways())
+
     async def session(self, request: web.Request) -> web.Response:
         """Who is signed in, and the word that changes need."""
         session = request[SESSION]
-        return answer({"user": session.user, "csrf": session.csrf, "own": session.own})
+        return answer({"user": session.user, "csrf": session.csrf, "own": session.own, "via": session.via})
 
     async def sign_in(self, request: web.Request) -> web.Response:
         """Sign in with a bearer token, which the API server must accept."""
+        if not self._sign_in.tokens:
+            raise Problem(403, "NoTokens", "This console takes no tokens.")
         now = self._clock.monotonic()
         self._failed = [when for when in self._failed if now - when < SIGN_IN_SECONDS]
         if len(self._failed) >= FAILED_SIGN_INS:
@@ -128,24 +162,15 @@ class Api:
         if len(token) > TOKEN_LIMIT:
             raise Problem(413, "TokenTooLong", f"The token is longer than {TOKEN_LIMIT} bytes.")
         try:
-            user = await self._whose(token)
+            user = await user_of(self._upstream.bearer(token))
         except (ValueError, Unauthorized) as error:
             self._failed.append(now)
             raise Problem(401, "TokenWrong", "The API server does not accept this token.") from error
         session = self._sessions.begin(user=user, token=token)
         response = answer({"user": session.user, "csrf": session.csrf, "own": False})
-        self.keep(response, session)
+        self.keep(request, response, session)
         log.info("signed in", user=user)
         return response
-
-    async def _whose(self, token: str) -> str:
-        """The user of a token; raises `Unauthorized` for nobody's, `ValueError` for what is no token."""
-        review = await self._upstream.bearer(token).create(SelfSubjectReview())
-        info = review.status.user_info if review.status is not None else None
-        name = info.username if info is not None else None
-        if not name or name == "system:anonymous":
-            raise Unauthorized("no user", status=401)
-        return name
 
     async def sign_out(self, request: web.Request) -> web.Response:
         """End the session."""
@@ -153,28 +178,47 @@ class Api:
         self._sessions.end(session)
         self._access.forget(session)
         response = answer({})
-        response.del_cookie(self._sessions.cookie, path="/", httponly=True, samesite="Strict")
+        self._forget(request, response, ())
         return response
 
-    def keep(self, response: web.StreamResponse, session: Session) -> None:
-        """Give the session to the browser."""
-        value = self._sessions.seal(session)
-        response.set_cookie(self._sessions.cookie, value, path="/", httponly=True, samesite="Strict")
+    def keep(self, request: web.Request, response: web.StreamResponse, session: Session) -> None:
+        """Give the session to the browser; raises `Problem` if it does not fit."""
+        try:
+            cookies = self._sessions.seal(session)
+        except ValueError as error:
+            raise Problem(431, "CredentialTooLong", f"This cannot be kept: {error}.") from error
+        for name, value in cookies.items():
+            response.set_cookie(
+                name, value, path="/", secure=self._sessions.served, httponly=True, samesite="Strict"
+            )
+        self._forget(request, response, cookies)
+
+    def _forget(self, request: web.Request, response: web.StreamResponse, but: Container[str]) -> None:
+        """Take the cookies of a session away, but some."""
+        for name in self._sessions.names:
+            if name not in but and (name in request.cookies or name == self._sessions.cookie):
+                response.del_cookie(
+                    name, path="/", secure=self._sessions.served, httponly=True, samesite="Strict"
+                )
 
     # --- catalog
 
     async def catalog(self, request: web.Request) -> web.Response:
         """The entries, and the kinds of others that a form can be derived for."""
+        entries = await self._templates.visible(request[SESSION])
         cards = [
             {**_card(entry), "served": await self._watches.serves(entry.spec.target)}
-            for entry in self._entries.values()
+            for entry in entries.values()
         ]
-        curated = {f"{e.spec.target.plural}.{e.spec.target.group}" for e in self._entries.values()}
+        curated = {f"{e.spec.target.plural}.{e.spec.target.group}" for e in entries.values()}
         try:
             names = await self._definitions(self._upstream.client(request[SESSION]))
         except (Forbidden, NotFound):
             names = []  # a user who may not list definitions has the entries alone
-        return answer({"entries": cards, "others": [name for name in names if name not in curated]})
+        # What the catalog itself is made of is no service.
+        others = [name for name in names if name not in curated and not name.endswith(f".{TEMPLATES.group}")]
+        problems = await self._templates.problems(request[SESSION])
+        return answer({"entries": cards, "others": others, "problems": problems})
 
     async def _definitions(self, client: Client) -> list[str]:
         # Names are all that is needed; the definitions themselves are megabytes.
@@ -191,10 +235,15 @@ class Api:
         shown = msgspec.to_builtins(entry)
         return answer({**_card(entry), "form": shown["spec"], "defaults": defaults(entry)})
 
-    async def _entry(self, request: web.Request, name: str) -> Entry:
-        """An entry by name, a basic one as ``crd-PLURAL.GROUP`` if the user may read the definition."""
-        if name in self._entries:
-            return self._entries[name]
+    async def _entry(self, request: web.Request, name: str, namespace: str = "") -> Entry:
+        """An entry by name, a basic one as ``crd-PLURAL.GROUP`` if the user may read the definition.
+
+        One of a namespace is there for instances of that ``namespace`` alone.
+        """
+        if (offered := await self._templates.find(request[SESSION], name)) is not None:
+            if namespace and offered.namespace not in ("", namespace):
+                raise Problem(404, "OtherNamespace", f"The entry is offered in {offered.namespace} alone.")
+            return offered
         definition = name.removeprefix("crd-")
         if definition == name or not _DEFINITION.fullmatch(definition):
             raise Problem(404, "NoSuchEntry", f"The catalog has no entry {name!r}.")
@@ -220,31 +269,48 @@ class Api:
         if await self._access.allowed(session, "list", Namespace.resource, ""):
             return answer({"namespaces": list(names)})
         seen: set[str] = set()
-        for entry in self._entries.values():
-            where = await self._access.namespaces(session, entry.spec.target.resource, names, "list")
-            seen |= set(names) if where is None else where
+        for entry in distinct(list((await self._templates.visible(session)).values())):
+            known = (entry.namespace,) if entry.namespace else names
+            where = await self._access.namespaces(session, entry.spec.target.resource, known, "list")
+            seen |= set(known) if where is None else where
         return answer({"namespaces": sorted(seen)})
 
     async def permissions(self, request: web.Request) -> web.Response:
-        """Whether the user may create and delete instances of an entry in a namespace."""
+        """What the user may do with instances of an entry in a namespace."""
         namespace = _namespace(request.query.get("namespace", ""))
-        entry = await self._entry(request, request.query.get("entry", ""))
+        entry = await self._entry(request, request.query.get("entry", ""), namespace)
         resource = entry.spec.target.resource
         decide = self._access.decide
-        verbs = ("create", "get", "delete")
+        verbs = ("create", "get", "patch", "delete")
         answers = await asyncio.gather(
             *(decide(request[SESSION], verb, resource, namespace) for verb in verbs)
         )
         return answer(dict(zip(verbs, answers, strict=True)))
+
+    async def operators(self, request: web.Request) -> web.Response:
+        """Which operators work, and who manages the instances that the user sees."""
+        entries = distinct(list((await self._templates.visible(request[SESSION])).values()))
+        view = await self._view(request)
+        await view.look()
+        leases = await self._leases.read()
+        if leases is None:
+            return answer(
+                {"operators": [], "orphans": [], "contested": [], "unknown": [e.name for e in entries]}
+            )
+        candidates = await self._watches.candidates()
+        seen = await self._access.namespaces(request[SESSION], Lease.resource, candidates, "list")
+        served = [e for e in entries if await self._watches.serves(e.spec.target)]
+        return answer(operators(view.objects(), leases, entries=served, seen=seen, now=self._clock.now()))
 
     # --- instances
 
     async def _view(self, request: web.Request) -> View:
         query = request.query
         namespace = _namespace(query["namespace"]) if query.get("namespace") else ""
-        entries, focus = list(self._entries.values()), None
+        entries = distinct(list((await self._templates.visible(request[SESSION])).values()))
+        focus = None
         if query.get("entry"):
-            entry = await self._entry(request, query["entry"])
+            entry = await self._entry(request, query["entry"], namespace)
             entries = [entry]
             if query.get("name"):
                 if not namespace:
@@ -291,13 +357,13 @@ class Api:
 
     async def _named(self, request: web.Request) -> tuple[Entry, str, str]:
         namespace, name = _namespace(request.match_info["namespace"]), _name(request.match_info["name"])
-        return await self._entry(request, request.match_info["entry"]), namespace, name
+        return await self._entry(request, request.match_info["entry"], namespace), namespace, name
 
     async def create(self, request: web.Request) -> web.Response:
         """Create an instance of the values of a form; with ``dryRun=true`` only find out what would happen."""
         namespace = _namespace(request.match_info["namespace"])
         body = await read_json(request)
-        entry = await self._entry(request, str(body.get("entry") or ""))
+        entry = await self._entry(request, str(body.get("entry") or ""), namespace)
         name, values = body.get("name"), body.get("values")
         if not isinstance(values, dict):
             raise Problem(400, "ValuesMissing", "values must be an object.")
@@ -320,13 +386,107 @@ class Api:
         try:
             made = await client.request("POST", path, query=query, body=msgspec.json.encode(manifest))
         except ApiError as error:
-            refused = _refusal(entry, error, secrets)
+            refused = refusal(entry, error, secrets)
             refused.more |= preview
             self._audit(request, "create", entry, namespace, str(name), result=refused.code, dry_run=dry_run)
             raise refused from error
         self._audit(request, "create", entry, namespace, str(name), result="ok", dry_run=dry_run)
         warnings = [scrubbed(text, secrets) for text in _warnings(made.headers)]
         return answer({**preview, "warnings": warnings, "dryRun": dry_run}, status=200 if dry_run else 201)
+
+    async def diagnosis(self, request: web.Request) -> web.Response:
+        """Why an instance is not as it should be, from what the user may see; null if nothing is wrong."""
+        entry, namespace, name = await self._named(request)
+        operator, target = entry.spec.operator, entry.spec.target.resource
+        facts = await gather(
+            self._upstream.client(request[SESSION]),
+            target,
+            namespace=namespace,
+            name=name,
+            conditions=(entry.spec.status.conditions,),
+            hint=operator.hint if operator is not None else None,
+            ready=entry.spec.status.ready,
+        )
+        found = diagnose(facts)
+        texts = {
+            what: {"en": say(found, "en"), "zh": say(found, "zh")}
+            for what, say in (("cause", cause), ("step", step))
+            if found is not None
+        }
+        shown = {**msgspec.to_builtins(found), **texts} if found is not None else None
+        return answer({"diagnosis": shown, "unseen": sorted(facts.unseen)})
+
+    async def form(self, request: web.Request) -> web.Response:
+        """The form and the document of a live instance, to begin an edit with."""
+        entry, namespace, name = await self._named(request)
+        path = entry.spec.target.resource.path(namespace=namespace, name=name)
+        live = msgspec.json.decode((await self._upstream.client(request[SESSION]).request("GET", path)).body)
+        shown = msgspec.to_builtins(entry.spec)
+        return answer({**_card(entry), "form": shown, **form(entry, live)})
+
+    async def edit(self, request: web.Request) -> web.Response:
+        """Change an instance by what the user changed; with ``dryRun=true`` only find out what would happen."""
+        entry, namespace, name = await self._named(request)
+        dry_run = request.query.get("dryRun") == "true"
+        edit = Edit(entry, await read_json(request))
+        path = entry.spec.target.resource.path(namespace=namespace, name=name)
+        audit = partial(self._audit, request, "edit", entry, namespace, name, dry_run=dry_run)
+        try:
+            edited, made = await edit.send(
+                self._upstream.client(request[SESSION]), path, dry_run=dry_run, manager=FIELD_MANAGER
+            )
+        except ApiError as error:
+            refused = refusal(entry, error, edit.secrets)
+            refused.more["changes"] = edit.shown
+            audit(result=refused.code)
+            raise refused from error
+        except Problem as problem:
+            audit(result=problem.code)
+            raise
+        audit(result="ok")
+        warnings = [scrubbed(text, edit.secrets) for text in _warnings(made.headers)] if made else []
+        return answer({**msgspec.to_builtins(edited), "warnings": warnings, "dryRun": dry_run})
+
+    async def actions(self, request: web.Request) -> web.Response:
+        """The actions of an instance, and which of them make sense now."""
+        entry, namespace, name = await self._named(request)
+        path = entry.spec.target.resource.path(namespace=namespace, name=name)
+        live = msgspec.json.decode((await self._upstream.client(request[SESSION]).request("GET", path)).body)
+        shown = msgspec.to_builtins(entry.spec)
+        parameters = shown.get("parameters", {}).get("properties", {})
+        fields = {one.field: parameters[one.field] for one in entry.spec.actions if one.field}
+        return answer(
+            {"actions": actions_of(entry, live), "fields": fields, "values": values_of(entry, live)}
+        )
+
+    async def act(self, request: web.Request) -> web.Response:
+        """Do an action; with ``dryRun=true`` only find out what would happen."""
+        entry, namespace, name = await self._named(request)
+        dry_run, action = request.query.get("dryRun") == "true", request.match_info["action"]
+        body = await read_json(request)
+        audit = partial(self._audit, request, f"action {action}", entry, namespace, name, dry_run=dry_run)
+        try:
+            done, made = await perform(
+                self._upstream.client(request[SESSION]),
+                entry,
+                namespace=namespace,
+                name=name,
+                action=action,
+                uid=str(body.get("uid") or ""),
+                value=body.get("value"),
+                now=self._clock.now(),
+                manager=FIELD_MANAGER,
+                dry_run=dry_run,
+            )
+        except ApiError as error:
+            audit(result=error.reason)
+            raise refusal(entry, error, []) from error
+        except Problem as problem:
+            audit(result=problem.code)
+            raise
+        audit(result="ok")
+        warnings = _warnings(made.headers) if made else []
+        return answer({**msgspec.to_builtins(done), "warnings": warnings, "dryRun": dry_run})
 
     async def delete(self, request: web.Request) -> web.Response:
         """Delete an instance; the UID must be the one that the user was shown."""
@@ -375,52 +535,88 @@ class Api:
 
     # --- stream
 
-    async def stream(self, request: web.Request) -> web.StreamResponse:
-        """Server-sent events: a snapshot, then changes."""
-        session = request[SESSION]
-        view = await self._view(request)
+    @contextmanager
+    def _streaming(self, session: Session) -> Iterator[None]:
+        """Count one more stream of a user; raises `Problem` when there are too many."""
         identity = session.identity
         if self._streams[identity] >= USER_STREAMS or self._streams.total() >= ALL_STREAMS:
             raise Problem(429, "TooManyStreams", "Too many pages follow changes. Close some.", retry_after=10)
         self._streams[identity] += 1
-        response = web.StreamResponse(
-            headers={
-                "Content-Type": "text/event-stream",
-                "Cache-Control": "no-store",
-                "X-Accel-Buffering": "no",
-            }
-        )
         try:
-            # Before the first byte: who may see nothing gets an answer, not a stream.
-            await view.look()
-            self._renew(response, session)
-            await response.prepare(request)
-            await view.send(
-                response, self._clock, check=lambda: self._sessions.check(session), stop=self._stop
-            )
-            await response.write_eof()
-        except (SignedOut, KubeError) as error:
-            if not response.prepared:
-                raise
-            reason = "signed-out" if isinstance(error, (SignedOut, Unauthorized)) else "failed"
-            with suppress(ConnectionError):
-                await response.write(f'event: end\ndata: {{"reason":"{reason}"}}\n\n'.encode())
-        except (ConnectionError, TimeoutError):
-            pass  # the browser has gone, or reads no more
+            yield
         finally:
             self._streams[identity] -= 1
             if not self._streams[identity]:
                 del self._streams[identity]
+
+    async def stream(self, request: web.Request) -> web.StreamResponse:
+        """Server-sent events: a snapshot, then changes."""
+        session = request[SESSION]
+        view = await self._view(request)
+        response = web.StreamResponse(headers={**STREAMED, "Content-Type": "text/event-stream"})
+        with self._streaming(session):
+            try:
+                # Before the first byte: who may see nothing gets an answer, not a stream.
+                await view.look()
+                self._renew(request, response, session)
+                await response.prepare(request)
+                await view.send(
+                    response, self._clock, check=lambda: self._sessions.check(session), stop=self._stop
+                )
+                await response.write_eof()
+            except (SignedOut, KubeError) as error:
+                if not response.prepared:
+                    raise
+                reason = "signed-out" if isinstance(error, (SignedOut, Unauthorized)) else "failed"
+                with suppress(ConnectionError):
+                    await response.write(f'event: end\ndata: {{"reason":"{reason}"}}\n\n'.encode())
+            except (ConnectionError, TimeoutError):
+                pass  # the browser has gone, or reads no more
         return response
 
-    def _renew(self, response: web.StreamResponse, session: Session) -> None:
-        if (renewed := self._sessions.renewed(session)) is not None:
-            self.keep(response, renewed)
+    async def pods(self, request: web.Request) -> web.Response:
+        """The pods of an instance with their part, role and node; null when the user may not list pods."""
+        entry, namespace, name = await self._named(request)
+        client = self._upstream.client(request[SESSION])
+        path = entry.spec.target.resource.path(namespace=namespace, name=name)
+        obj = msgspec.json.decode((await client.request("GET", path)).body)
+        found = await pods_of(client, obj, namespace=namespace)
+        topology = msgspec.to_builtins(entry.spec.topology)
+        titles = {"roles": topology.get("roles", {}), "parts": topology.get("parts", {})}
+        return answer({"pods": None if found is None else pod_rows(entry, obj, found), **titles})
 
-    def renew(self, response: web.StreamResponse, session: Session) -> None:
+    async def log(self, request: web.Request) -> web.StreamResponse:
+        """The log of a container as lines of text; with ``follow=true`` until the browser goes."""
+        _, namespace, _ = await self._named(request)
+        pod, session = _name(request.match_info["pod"]), request[SESSION]
+        try:
+            query = log_query(request.query)
+        except ValueError as error:
+            raise Problem(400, "BadQuery", "lines must be a number.") from error
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
+        transport = self._upstream.client(session).transport
+        response = web.StreamResponse(headers={**STREAMED, "Content-Type": "text/plain; charset=utf-8"})
+        with self._streaming(session):
+            async with transport.stream("GET", path, query=query) as source:
+                if source.status >= 400:
+                    raise api_error(source.status, await source.read(), source.headers)
+                self._renew(request, response, session)
+                with suppress(SignedOut, ConnectionError, TimeoutError):
+                    await response.prepare(request)
+                    await forward(
+                        source, response, check=lambda: self._sessions.check(session), stop=self._stop
+                    )
+                    await response.write_eof()
+        return response
+
+    def _renew(self, request: web.Request, response: web.StreamResponse, session: Session) -> None:
+        if (renewed := self._sessions.renewed(session)) is not None:
+            self.keep(request, response, renewed)
+
+    def renew(self, request: web.Request, response: web.StreamResponse, session: Session) -> None:
         """Give the browser a fresh cookie now and then, as long as it is used."""
         if not response.prepared and self._sessions.cookie not in response.cookies:
-            self._renew(response, session)
+            self._renew(request, response, session)
 
 
 def _card(entry: Entry) -> Json:
@@ -428,6 +624,7 @@ def _card(entry: Entry) -> Json:
     return {
         "name": entry.name,
         "curated": entry.curated,
+        "namespace": entry.namespace,
         "display": msgspec.to_builtins(spec.display),
         "target": msgspec.to_builtins(spec.target),
     }
@@ -445,32 +642,6 @@ def _name(text: str) -> str:
     return text
 
 
-def _refusal(entry: Entry, error: ApiError, secrets: list[str]) -> Problem:
-    """What the API server said against an object, at the fields it is about."""
-    if isinstance(error, Unauthorized):
-        return problem_of(error)
-    problem = problem_of(error)
-    problem.detail = scrubbed(problem.detail, secrets)
-    errors: list[Mapping[str, Any]] = []
-    for cause in error.causes:
-        path = str(cause.get("field") or "")
-        text = scrubbed(str(cause.get("message") or ""), secrets)
-        errors.append({"field": field_of(entry, path), "path": path, "message": {"en": text, "zh": text}})
-    if error.reason == "AlreadyExists":
-        taken = {"en": "There is one of this name already.", "zh": "已有同名实例。"}
-        errors = [{"field": "name", "path": "metadata.name", "message": taken}]
-    problem.errors = errors
-    return problem
-
-
-def scrubbed(text: str, secrets: list[str]) -> str:
-    """A message of the API server without the secrets that were sent to it: it quotes what it refuses."""
-    for secret in secrets:
-        for form in (secret, msgspec.json.encode(secret).decode()[1:-1]):
-            text = text.replace(form, MASKED)
-    return text
-
-
 def _warnings(headers: Mapping[str, str]) -> list[str]:
     every = getattr(headers, "getall", None)
     lines = (
@@ -479,11 +650,6 @@ def _warnings(headers: Mapping[str, str]) -> list[str]:
         else [v for k, v in headers.items() if k.lower() == "warning"]
     )
     return [text.replace('\\"', '"') for line in lines for text in _WARNING.findall(line)]
-
-
-def to_yaml(document: Json) -> str:
-    """YAML for people to read."""
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, default_flow_style=False)
 
 
 async def read_json(request: web.Request) -> Json:

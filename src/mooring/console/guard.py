@@ -1,14 +1,13 @@
 """What every request must show before it is looked at, and what every answer says to the browser.
 
-The console listens on loopback. Any web page that the user has open can send requests there, and any name can be made to
-lead there: so the Host must be loopback's, a request that a browser calls cross-site is refused, and whatever changes
-something needs the Origin of this console and a header that only its own page can know.
+Any web page that the user has open can send requests to the console, and any name can be made to lead there: so the Host
+must be loopback's or the one that the console is served under, a request that a browser calls cross-site is refused, and
+whatever changes something needs the Origin of this console and a header that only its own page can know.
 """
 
 from __future__ import annotations
 
 import hmac
-import ipaddress
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -16,6 +15,7 @@ from aiohttp import web
 
 from mooring.console.problems import Problem
 from mooring.console.session import Session
+from mooring.console.settings import is_loopback
 
 __all__ = ["CSRF_HEADER", "HEADERS", "check_csrf", "check_request"]
 
@@ -47,11 +47,15 @@ HEADERS: Final = {
 _SAFE: Final = frozenset({"GET", "HEAD"})
 
 
-def check_request(request: web.Request) -> None:
-    """Refuse what did not come from this console's own page, or from a program."""
+def check_request(request: web.Request, origin: str = "") -> None:
+    """Refuse what did not come from this console's own page, or from a program.
+
+    ``origin`` is the address under which it is served, besides loopback.
+    """
     host = request.headers.get("Host", "")
-    if not _is_loopback(host):
-        raise Problem(421, "WrongHost", "The console answers on loopback addresses alone.")
+    served = bool(origin) and urlsplit(origin).netloc == host.lower()
+    if not served and not _is_loopback(host):
+        raise Problem(421, "WrongHost", "The console does not answer under this name.")
     if len(request.headers.getall("Host")) != 1:
         raise Problem(400, "WrongHost", "The request has more than one Host.")
     if not request.path.startswith("/api/"):
@@ -59,8 +63,9 @@ def check_request(request: web.Request) -> None:
     # Browsers that have the header send it with every request; a page of another origin cannot leave it out.
     if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
         raise Problem(403, "CrossSite", "The request comes from another site.")
-    origin = request.headers.get("Origin")
-    if origin is not None and origin != f"http://{host}":
+    given = request.headers.get("Origin")
+    # Behind a proxy that ends TLS the scheme here is not the browser's; loopback's is.
+    if given is not None and given != (origin if served else f"{request.scheme}://{host}"):
         raise Problem(403, "CrossSite", "The request comes from another origin.")
     if request.method not in _SAFE:
         # A form of another page can send neither this header nor this content type without being asked first.
@@ -86,9 +91,4 @@ def _is_loopback(host: str) -> bool:
             return False
     except ValueError:
         return False
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
+    return is_loopback(name)

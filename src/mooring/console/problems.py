@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from mooring.catalog import MASKED, Entry, field_of
 from mooring.kube import ApiError, KubeError, TransportError, Unauthorized
 
-__all__ = ["Problem", "problem_of"]
+__all__ = ["Problem", "problem_of", "refusal", "scrubbed"]
 
 
 class Problem(Exception):
@@ -69,3 +70,29 @@ def problem_of(error: KubeError) -> Problem:
     if isinstance(error, TransportError):
         return Problem(504, "NoAnswer", "The API server does not answer. Try again in a moment.")
     return Problem(502, "BadAnswer", "The API server's answer could not be read.")
+
+
+def refusal(entry: Entry, error: ApiError, secrets: list[str]) -> Problem:
+    """What the API server said against an object, at the fields it is about."""
+    if isinstance(error, Unauthorized):
+        return problem_of(error)
+    problem = problem_of(error)
+    problem.detail = scrubbed(problem.detail, secrets)
+    errors: list[Mapping[str, Any]] = []
+    for cause in error.causes:
+        path = str(cause.get("field") or "")
+        text = scrubbed(str(cause.get("message") or ""), secrets)
+        errors.append({"field": field_of(entry, path), "path": path, "message": {"en": text, "zh": text}})
+    if error.reason == "AlreadyExists":
+        taken = {"en": "There is one of this name already.", "zh": "已有同名实例。"}
+        errors = [{"field": "name", "path": "metadata.name", "message": taken}]
+    problem.errors = errors
+    return problem
+
+
+def scrubbed(text: str, secrets: list[str]) -> str:
+    """A message of the API server without the secrets that were sent to it: it quotes what it refuses."""
+    for secret in secrets:
+        for form in (secret, msgspec.json.encode(secret).decode()[1:-1]):
+            text = text.replace(form, MASKED)
+    return text

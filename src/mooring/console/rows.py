@@ -37,40 +37,46 @@ def row(entry: Entry, obj: Object) -> dict[str, Any]:
     """One instance in a list."""
     meta = obj.metadata
     conditions = conditions_of(entry, obj)
-    phase, why = phase_of(conditions, deleting=meta.deletion_timestamp is not None)
+    phase, why = phase_of(
+        conditions, deleting=meta.deletion_timestamp is not None, ready=entry.spec.status.ready
+    )
     return {
         "entry": entry.name,
         "namespace": meta.namespace or "",
         "name": meta.name or "",
         "uid": meta.uid or "",
         "created": meta.creation_timestamp or "",
+        "generation": meta.generation or 0,
         "phase": phase,
         "reason": _text(why.get("reason")),
         "message": _text(why.get("message")),
     }
 
 
-def phase_of(conditions: list[dict[str, Any]], *, deleting: bool) -> tuple[str, Mapping[str, Any]]:
+def phase_of(
+    conditions: list[dict[str, Any]], *, deleting: bool, ready: str = ""
+) -> tuple[str, Mapping[str, Any]]:
     """The phase of an object with these conditions, and the condition that says why.
 
     Conditions are found by type, never by place: UCloud's list is sorted by time.
     """
     by_type = {condition["type"]: condition for condition in reversed(conditions)}
-    ready = next((by_type[name] for name in _READY if name in by_type), None)
+    names = (ready,) if ready else _READY
+    found = next((by_type[name] for name in names if name in by_type), None)
     if deleting:
         return "Deleting", by_type.get("Progressing", {})
     stalled = by_type.get("Stalled", {})
     if stalled.get("status") == "True":
         return "Failed", stalled
-    if ready is None:
+    if found is None:
         return ("Provisioning", conditions[0]) if conditions else ("Pending", {})
-    if ready.get("status") == "True":
+    if found.get("status") == "True":
         progressing = by_type.get("Progressing", {})
-        return ("Updating", progressing) if progressing.get("status") == "True" else ("Running", ready)
-    if ready.get("status") == "Unknown":
-        return "Unknown", ready
+        return ("Updating", progressing) if progressing.get("status") == "True" else ("Running", found)
+    if found.get("status") == "Unknown":
+        return "Unknown", found
     # An operator sets Healthy once there was a working service.
-    return ("Degraded" if "Healthy" in by_type else "Provisioning"), ready
+    return ("Degraded" if "Healthy" in by_type else "Provisioning"), found
 
 
 def conditions_of(entry: Entry, obj: Object) -> list[dict[str, Any]]:

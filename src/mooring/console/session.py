@@ -2,8 +2,9 @@
 
 SignedOut    there is no session, or it has ended; ``reason`` says which
 
-A session is a cookie that only this process can read or make (AES-GCM under a key of its own), so there is nothing to
-store. It ends after half an hour without a request, after twelve hours in any case, and when its user signs out.
+A session is in cookies that only holders of the keys can read or make, so there is nothing to store, and every replica
+with the same keys opens it. It ends after half an hour without a request, after twelve hours in any case, with the
+credential it holds, and when its user signs out.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 import msgspec
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from mooring.cache import Clock
+from mooring.console.keys import Keys
 
-__all__ = ["Session", "Sessions", "SignedOut"]
+__all__ = ["Person", "Session", "Sessions", "SignedOut", "Via", "own_session"]
 
 #: Seconds without a request, seconds in all, and seconds after which the cookie is renewed.
 IDLE, LONGEST, RENEW = 30 * 60.0, 12 * 3600.0, 60.0
-#: Bytes of a cookie: browsers keep 4096 with its name and attributes.
-COOKIE_LIMIT: Final = 3800
+#: Bytes of a cookie, and cookies of a session: browsers keep 4096 bytes with name and attributes.
+COOKIE_LIMIT, COOKIES = 3800, 3
 #: Sessions that were ended before their time, at most.
 MOST_ENDED: Final = 10_000
 
-_NONCE: Final = 12
+Via = Literal["link", "token", "proxy", "oidc"]
+"""How somebody signed in."""
 
 
 class SignedOut(Exception):
@@ -43,31 +44,64 @@ class SignedOut(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """A user and their groups, as a proxy or a provider named them."""
+
+    user: str
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """One signed-in browser: it acts with its ``token``, or with the ``own`` credential that the console was started with."""
+    """One signed-in browser: it acts with its ``token``, by impersonation, or with the ``own`` credential.
+
+    ``ends`` is when its credential does, 0 for one that does not say.
+    """
 
     id: str
     own: bool = False
+    impersonated: bool = False
+    via: Via = "token"
     user: str
     groups: tuple[str, ...] = ()
     csrf: str = field(repr=False)
     token: str = field(default="", repr=False)
     born: float
     seen: float
+    ends: float = 0.0
 
     @property
     def identity(self) -> str:
         """Whose rights these are, for caches of decisions."""
-        return hashlib.sha256(self.token.encode()).hexdigest() if not self.own else "own"
+        if self.own:
+            return "own"
+        if self.impersonated:
+            return hashlib.sha256(msgspec.json.encode((self.user, sorted(self.groups)))).hexdigest()
+        return hashlib.sha256(self.token.encode()).hexdigest()
+
+    @property
+    def person(self) -> Person:
+        """Who it is."""
+        return Person(user=self.user, groups=self.groups)
+
+
+def own_session(user: str) -> Session:
+    """The console itself, for questions about its own rights; no browser gets this."""
+    return Session(id="", own=True, via="link", user=user, csrf="", born=0.0, seen=0.0)
 
 
 class Sessions:
-    """Makes, seals and reads sessions; ``port`` keeps apart the cookies of two consoles on one host."""
+    """Makes, seals and reads sessions.
 
-    def __init__(self, clock: Clock, *, port: int) -> None:
-        self.cookie = f"mooring-console-{port}"
+    On loopback ``port`` keeps apart the cookies of two consoles on one host. A console that is served (``served``)
+    has cookies for HTTPS and its own host alone, and no session of its own credential; replicas agree on wall time.
+    """
+
+    def __init__(self, clock: Clock, *, port: int, keys: Keys | None = None, served: bool = False) -> None:
+        self.cookie = "__Host-mooring-console" if served else f"mooring-console-{port}"
+        self.served = served
         self._clock = clock
-        self._key = AESGCM(AESGCM.generate_key(256))
+        self._keys = keys if keys is not None else Keys(clock)
         self._link: bytes | None = None
         self._ended: dict[str, float] = {}
 
@@ -88,13 +122,25 @@ class Sessions:
 
     # --- sessions
 
-    def begin(self, *, user: str, groups: tuple[str, ...] = (), token: str | None) -> Session:
-        """A new session; without a token one that acts with the console's own credential."""
+    def begin(
+        self,
+        *,
+        user: str,
+        groups: tuple[str, ...] = (),
+        token: str | None = None,
+        via: Via = "token",
+        ends: float = 0.0,
+    ) -> Session:
+        """A new session; without a token one that impersonates, and by the link one of the console's credential."""
         if token == "":
             raise ValueError("an empty token is nobody's")
-        now = self._now()
+        if via == "link" and self.served:
+            raise ValueError("a console that is served lends its credential to nobody")
+        now = self.now()
         return Session(
-            own=token is None,
+            own=via == "link",
+            impersonated=token is None and via != "link",
+            via=via,
             id=secrets.token_urlsafe(16),
             user=user,
             groups=groups,
@@ -102,55 +148,67 @@ class Sessions:
             token=token or "",
             born=now,
             seen=now,
+            ends=ends,
         )
 
-    def seal(self, session: Session) -> str:
-        """The cookie's value; raises `ValueError` when the session does not fit into one."""
-        nonce = secrets.token_bytes(_NONCE)
-        # The groups only serve to be shown once; a cookie has no room for hundreds of them.
-        plain = msgspec.json.encode(replace(session, groups=()))
-        sealed = base64.urlsafe_b64encode(
-            nonce + self._key.encrypt(nonce, plain, self.cookie.encode())
-        ).decode()
-        if len(sealed) > COOKIE_LIMIT:
+    def seal(self, session: Session) -> dict[str, str]:
+        """The cookies by name; raises `ValueError` when the session does not fit into them."""
+        # Only impersonation needs the groups again.
+        kept = session if session.impersonated else replace(session, groups=())
+        sealed = base64.urlsafe_b64encode(self._keys.seal(msgspec.json.encode(kept), self._label)).decode()
+        if len(sealed) > COOKIE_LIMIT * COOKIES:
             raise ValueError("the credential is too long for a session cookie")
-        return sealed
+        pieces = [sealed[at : at + COOKIE_LIMIT] for at in range(0, len(sealed), COOKIE_LIMIT)]
+        return dict(zip(self.names, pieces, strict=False))
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all cookies that a session may have."""
+        return [self.cookie, *(f"{self.cookie}-{number}" for number in range(2, COOKIES + 1))]
+
+    @property
+    def _label(self) -> bytes:
+        return self.cookie.encode()
 
     def read(self, cookies: Mapping[str, str]) -> Session:
         """The session of a request; raises `SignedOut`."""
-        sealed = cookies.get(self.cookie)
-        if not sealed:
+        if not cookies.get(self.cookie):
             raise SignedOut("missing")
+        sealed = "".join(cookies.get(name, "") for name in self.names)
         try:
-            raw = base64.urlsafe_b64decode(sealed.encode())
-            plain = self._key.decrypt(raw[:_NONCE], raw[_NONCE:], self.cookie.encode())
+            plain = self._keys.open(base64.urlsafe_b64decode(sealed.encode()), self._label)
             session = msgspec.json.decode(plain, type=Session)
-        except (ValueError, InvalidTag, msgspec.MsgspecError) as error:
+            if self.served and session.own:
+                raise ValueError("the console's own credential is lent to nobody")
+        except (ValueError, msgspec.MsgspecError) as error:
             raise SignedOut("invalid") from error
         self.check(session)
         return session
 
     def check(self, session: Session) -> None:
         """Raise `SignedOut` when the session is over."""
-        now = self._now()
-        if now - session.seen > IDLE or now - session.born > LONGEST or session.id in self._ended:
+        now = self.now()
+        over = now - session.seen > IDLE or now - session.born > LONGEST or 0 < session.ends <= now
+        if over or session.id in self._ended:
             raise SignedOut("expired")
 
     def renewed(self, session: Session) -> Session | None:
         """The session as of now, None while the cookie it came in is recent."""
-        now = self._now()
+        now = self.now()
         return replace(session, seen=now) if now - session.seen > RENEW else None
 
     def end(self, session: Session) -> None:
-        """End a session: its cookie is of no use any more, wherever it is."""
-        now = self._now()
+        """End a session: this process takes its cookie no more."""
+        now = self.now()
         self._ended = {key: born for key, born in self._ended.items() if now - born <= LONGEST}
         while len(self._ended) >= MOST_ENDED:
             del self._ended[next(iter(self._ended))]
         self._ended[session.id] = session.born
 
-    def _now(self) -> float:
-        return self._clock.boottime()
+    def now(self) -> float:
+        """The time that sessions are measured by."""
+        # Replicas share no boot time.
+        return self._clock.now().timestamp() if self.served else self._clock.boottime()
 
 
 def _digest(text: str) -> bytes:

@@ -7,7 +7,7 @@ changed is noted by key and read when it is sent, so a slow client costs no more
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -59,6 +59,7 @@ class View:
         self._sources: dict[str, list[Informer[Any]]] = {}
         self._events: list[Informer[Event]] = []
         self._visible: dict[str, Visible] = {}
+        self._absent: set[str] = set()
         self._events_visible = False
 
     async def look(self) -> bool:
@@ -67,10 +68,21 @@ class View:
         candidates = (self._namespace,) if self._namespace else await self._watches.candidates()
         self._sources = {}
         self._visible = {}
+        self._absent = set()
         for entry in self._entries:
+            if entry.namespace and self._namespace not in ("", entry.namespace):
+                continue
+            if not await self._watches.serves(entry.spec.target):
+                # Nothing to see, and nothing to be denied.
+                self._absent.add(entry.name)
+                continue
             # The user is asked about first: nobody makes the console watch a kind that they may not see.
             visible = await self._access.namespaces(
-                self._session, entry.spec.target.resource, candidates, "list", "watch"
+                self._session,
+                entry.spec.target.resource,
+                (entry.namespace,) if entry.namespace else candidates,
+                "list",
+                "watch",
             )
             if visible is None or visible:
                 self._visible[entry.name] = visible
@@ -90,26 +102,34 @@ class View:
     def _may(self, entry: Entry, namespace: str) -> bool:
         if entry.name not in self._visible or self._namespace not in ("", namespace):
             return False
+        if entry.namespace not in ("", namespace):
+            return False
         visible = self._visible[entry.name]
         return visible is None or namespace in visible
 
     # --- what is there
 
+    def objects(self) -> Iterator[tuple[Entry, Object]]:
+        """The instances that the user sees, without their specs."""
+        for entry in self._entries:
+            for informer in self._sources.get(entry.name, ()):
+                for obj in informer.list(self._namespace if not informer.namespace else None):
+                    if self._may(entry, obj.metadata.namespace or ""):
+                        yield entry, obj
+
     def snapshot(self) -> dict[str, Any]:
         """All that the user sees."""
-        rows = [
-            row(entry, obj)
-            for entry in self._entries
-            for informer in self._sources.get(entry.name, ())
-            for obj in informer.list(self._namespace if not informer.namespace else None)
-            if self._may(entry, obj.metadata.namespace or "")
-        ]
+        rows = [row(entry, obj) for entry, obj in self.objects()]
         rows.sort(key=lambda each: (each["namespace"], each["name"], each["entry"]))
         shown: dict[str, Any] = {
             "rows": rows[:ROW_LIMIT],
             "truncated": len(rows) > ROW_LIMIT,
             "live": self._watches.healthy,
-            "denied": [entry.name for entry in self._entries if entry.name not in self._visible],
+            "denied": [
+                entry.name
+                for entry in self._entries
+                if entry.name not in self._visible and entry.name not in self._absent
+            ],
         }
         return shown | self._focused()
 

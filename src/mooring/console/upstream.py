@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Final
 
-from mooring.console.session import Session
+from multidict import CIMultiDict
+
+from mooring.console.session import Person, Session
 from mooring.kube import Client, Config, HttpTransport, Response, StreamResponse, Transport
 
 __all__ = ["FIELD_MANAGER", "Upstream"]
@@ -39,14 +41,32 @@ class Upstream:
         return cls(own=HttpTransport(config), bare=HttpTransport(bare))
 
     def client(self, session: Session) -> Client:
-        """A client with the credential of a session."""
-        return self.own if session.own else self.bearer(session.token)
+        """A client that acts as the user of a session."""
+        if session.own:
+            return self.own
+        return self.acting(session.person) if session.impersonated else self.bearer(session.token)
+
+    def acting(self, person: Person) -> Client:
+        """A client that impersonates a user; raises `ValueError` for names that Kubernetes keeps to itself."""
+        headers = [("Impersonate-User", person.user)]
+        headers += [("Impersonate-Group", group) for group in (*person.groups, "system:authenticated")]
+        for name in (person.user, *person.groups):
+            if not name or name.startswith("system:"):
+                # A group of a directory must not become system:masters, nor a user one of the nodes.
+                raise ValueError(
+                    "no user and no group is impersonated whose name is empty or begins with system:"
+                )
+            if not name.isprintable():
+                raise ValueError("no name is impersonated that has control characters")
+        return Client(_Acting(self._own, headers), field_manager=FIELD_MANAGER)
 
     def bearer(self, token: str) -> Client:
         """A client with a bearer token; raises `ValueError` for what is none."""
         if not _TOKEN.fullmatch(token):
             raise ValueError("a bearer token has letters, digits and -._~+/= alone")
-        return Client(_Bearer(self._bare, token), field_manager=FIELD_MANAGER)
+        return Client(
+            _Acting(self._bare, [("Authorization", f"Bearer {token}")]), field_manager=FIELD_MANAGER
+        )
 
     async def close(self) -> None:
         """Close all connections."""
@@ -54,15 +74,22 @@ class Upstream:
         await self._bare.close()
 
 
-class _Bearer:
-    """Requests that carry a user's token; connections are shared, credentials are not."""
+class _Acting:
+    """Requests with headers that say who acts; connections are shared, credentials are not.
 
-    def __init__(self, transport: Transport, token: str) -> None:
+    What a browser sent is never among the headers of a request, so nobody chooses whom they act as.
+    """
+
+    def __init__(self, transport: Transport, acting: Sequence[tuple[str, str]]) -> None:
         self._transport = transport
-        self._token = token
+        self._acting = acting
 
-    def _headers(self, headers: Mapping[str, str] | None) -> dict[str, str]:
-        return {**(headers or {}), "Authorization": f"Bearer {self._token}"}
+    def _headers(self, headers: Mapping[str, str] | None) -> CIMultiDict[str]:
+        # Every group is a header of its own: a list in one header would be one group of a strange name.
+        sent = CIMultiDict(headers or {})
+        for name, value in self._acting:
+            sent.add(name, value)
+        return sent
 
     async def request(
         self,

@@ -1,6 +1,6 @@
 """The shared watch caches: what is there, read once for all who look, with the console's own credential.
 
-They hold no spec and no Secret. What a user sees of them is decided by `Access`, never here.
+They hold no Secret, and no spec but of the catalog's templates. What a user sees of them is decided by `Access`, never here.
 """
 
 from __future__ import annotations
@@ -105,20 +105,25 @@ class Watches:
         target = entry.spec.target
         if not await self.serves(target):
             return []
-        return await self._follow(status_of(target.resource))
+        return await self.follow(status_of(target.resource))
 
     async def events(self, entry: Entry) -> list[Informer[Any]]:
         """The informers of the events of an entry's kind."""
         resource = entry.spec.target.resource
         selector = f"involvedObject.kind={resource.kind},involvedObject.apiVersion={resource.api_version}"
-        return await self._follow(Event, field_selector=selector)
+        return await self.follow(Event, field_selector=selector)
+
+    async def scopes(self, resource: Resource) -> tuple[str, ...]:
+        """Where the console itself may read a kind: everywhere (""), or in the named namespaces."""
+        return await self._scopes(resource)
 
     @property
     def healthy(self) -> bool:
         """Whether all that is watched follows the server."""
         return all(informer.healthy and not informer.last_error for informer in self.informers)
 
-    async def _follow(self, kind: type[Object], *, field_selector: str = "") -> list[Informer[Any]]:
+    async def follow(self, kind: type[Object], *, field_selector: str = "") -> list[Informer[Any]]:
+        """The informers of a kind, synced; none where the console may not look."""
         scopes = await self._scopes(kind.resource)
         found = [self.informers.of(kind, namespace=scope, field_selector=field_selector) for scope in scopes]
         return found if await self._synced(found) else []
@@ -134,7 +139,10 @@ class Watches:
             return ()
         with self._own_credential():
             where = await self._access.namespaces(self._own, resource, self._named, "list", "watch")
-        scopes = (EVERYWHERE,) if where is None else tuple(sorted(where))
+        if where is None or (not resource.namespaced and where):
+            scopes: tuple[str, ...] = (EVERYWHERE,)
+        else:
+            scopes = tuple(sorted(where)) if resource.namespaced else ()
         self._following[resource] = (now, scopes)
         return scopes
 

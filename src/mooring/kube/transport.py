@@ -17,6 +17,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 import aiohttp
+from multidict import CIMultiDict
 
 from mooring.kube.config import Config, Credentials
 from mooring.kube.errors import ConfigError, TransportError
@@ -63,7 +64,10 @@ class Transport(Protocol):
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> Response:
-        """Send one request and read its whole answer; ``timeout`` is in seconds, 30 by default."""
+        """Send one request and read its whole answer; ``timeout`` is in seconds, 30 by default.
+
+        ``headers`` may be a multidict: a name that it has several times is sent several times.
+        """
         ...
 
     def stream(
@@ -191,8 +195,9 @@ class HttpTransport:
             session._retry_connection = False
         return self._sessions[limit]
 
-    async def _headers(self, extra: Mapping[str, str] | None) -> dict[str, str]:
-        headers = {"Accept": "application/json", **(extra or {})}
+    async def _headers(self, extra: Mapping[str, str] | None) -> CIMultiDict[str]:
+        headers = CIMultiDict(extra or {})
+        headers.setdefault("Accept", "application/json")
         if token := await self._credentials.token():
             headers["Authorization"] = f"Bearer {token}"
         return headers

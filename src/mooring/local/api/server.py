@@ -782,7 +782,8 @@ class LocalTransport:
             "user-agent": self._agent,
             **{name.lower(): value for name, value in (headers or {}).items()},
         }
-        acting = _acting(names.items())
+        # Of the headers themselves: a multidict may have one of them several times.
+        acting = _acting((headers or {}).items())
         return Request(method, path, parsed, names, read_body, user=self._user, acting=acting)
 
     async def request(

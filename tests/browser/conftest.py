@@ -1,0 +1,234 @@
+"""One control plane with its console, and one Chromium, for all tests of the page."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import WebDriverWait
+
+from mooring.kube import Client, Config, HttpTransport
+
+__all__ = ["Page", "Plane"]
+
+ROOT = Path(__file__).resolve().parents[2]
+WEB = ROOT / "web"
+#: Seconds until the page shows what was clicked, until the plane is ready.
+SOON, READY = 10.0, 60.0
+REDIS = "/apis/redis.kun/v1beta1/namespaces/{}/redisclusters"
+
+
+@contextmanager
+def running(*words: str, log: Path, until: str) -> Iterator[str]:
+    """A command of Mooring, once it has printed ``until``; gives what it printed."""
+    with log.open("wb") as out:
+        command = [sys.executable, "-m", "mooring", *words]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out, start_new_session=True)
+    try:
+        deadline = time.monotonic() + READY
+        while until not in log.read_text():
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)
+        yield log.read_text()
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+
+class Plane:
+    """A running `mooring up`: the link of its console, and writes to its API server."""
+
+    def __init__(self, link: str, kubeconfig: Path) -> None:
+        self.link = link
+        self.kubeconfig = kubeconfig
+
+    def send(self, method: str, path: str, body: Any = None) -> Any:
+        """One request with the administrator's credential."""
+
+        async def once() -> Any:
+            client = Client(HttpTransport(Config.from_kubeconfig(self.kubeconfig)))
+            kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+            data = None if body is None else json.dumps(body).encode()
+            try:
+                return json.loads((await client.request(method, path, body=data, content_type=kind)).body)
+            finally:
+                await client.close()
+
+        return asyncio.run(once())
+
+    def redis(self, name: str, *, paused: bool = True, **spec: Any) -> str:
+        """Make a RedisCluster, which its operator leaves alone while ``paused``; gives its path."""
+        body = {
+            "apiVersion": "redis.kun/v1beta1",
+            "kind": "RedisCluster",
+            "metadata": {"name": name, "annotations": {"mooring.dev/pause": str(paused).lower()}},
+            "spec": spec,
+        }
+        self.send("POST", REDIS.format("default"), body)
+        return f"{REDIS.format('default')}/{name}"
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    """A running `mooring up`."""
+    place = tmp_path_factory.mktemp("up")
+    words = ("up", "--data-dir", str(place / "data"), "--listen", "127.0.0.1:0")
+    with running(*words, log=place / "log", until="mooring: ready.") as said:
+        link = re.findall(r"^console: (http://\S+)$", said, re.MULTILINE)[0]
+        kubeconfig = re.findall(r"export KUBECONFIG=(\S+)", said)[0]
+        yield Plane(link, Path(kubeconfig))
+
+
+@pytest.fixture(scope="session")
+def console(plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The link of a second console of the plane, as `mooring console` serves it."""
+    place = tmp_path_factory.mktemp("console")
+    words = ("console", "--kubeconfig", str(plane.kubeconfig))
+    with running(*words, log=place / "log", until="Ctrl-C ends") as said:
+        yield re.findall(r"^console: (http://\S+)$", said, re.MULTILINE)[0]
+
+
+@pytest.fixture(scope="session")
+def signed_in(page: Page, console: str) -> Page:
+    """The browser with a session of the second console."""
+    page.driver.get(console)
+    page.find("user")
+    page.address = console.partition("?")[0]
+    return page
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The source of axe-core, which finds what keeps people from using a page."""
+    source = WEB / "node_modules" / "axe-core" / "axe.min.js"
+    if not source.exists():
+        npm = shutil.which("npm")
+        assert npm, "the browser tests need npm for axe-core"
+        quiet = ["--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
+        subprocess.run([npm, "ci", *quiet], cwd=WEB, check=True)
+    return source.read_text()
+
+
+@pytest.fixture(scope="session")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A browser that speaks English."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = "/usr/bin/chromium"
+    profile = tmp_path_factory.mktemp("profile")
+    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+    quiet = ["--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking"]
+    for word in ("--headless=new", "--lang=en", f"--user-data-dir={profile}", *quiet, *sandbox):
+        options.add_argument(word)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    # The driver is given, so that nothing is looked for, or downloaded.
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService("/usr/bin/chromedriver"))
+    try:
+        yield Page(driver)
+    finally:
+        driver.quit()
+
+
+class Page:
+    """What a user does and sees."""
+
+    def __init__(self, driver: webdriver.Chrome) -> None:
+        self.driver = driver
+        self.address = ""
+
+    def open(self, route: str) -> None:
+        """Go to a page of the console."""
+        self.driver.get(f"{self.address}#/{route}")
+
+    def field(self, name: str) -> WebElement:
+        """The input of a field of a form."""
+        found: list[WebElement] = []
+
+        def look() -> bool:
+            found[:] = self.driver.find_elements(By.ID, f"field-{name}")
+            return bool(found)
+
+        self.until(look)
+        return found[0]
+
+    def type(self, name: str, text: str) -> None:
+        """Write into a field in place of what is there."""
+        self.field(name).send_keys(Keys.CONTROL, "a")
+        self.field(name).send_keys(text)
+
+    def paste(self, name: str, text: str) -> None:
+        """Put a long text into a field at once, as from the clipboard."""
+        script = "arguments[0].select(); document.execCommand('insertText', false, arguments[1])"
+        self.driver.execute_script(f"arguments[0].focus(); {script}", self.field(name), text)
+
+    def text(self, test_id: str) -> str:
+        """The text of a part of the page, "" if it is not there."""
+        script = "return document.querySelector(`[data-testid=${arguments[0]}]`)?.innerText ?? ''"
+        return str(self.driver.execute_script(script, test_id))
+
+    def axe(self, source: str) -> list[str]:
+        """What axe-core calls serious or critical on the page as it is."""
+        self.driver.execute_script(source)
+        script = (
+            "const done = arguments[0]; axe.run({resultTypes: ['violations']}).then(r => done(r.violations))"
+        )
+        found = self.driver.execute_async_script(script)
+        return [
+            f"{one['id']}: {one['help']}: {[node['target'] for node in one['nodes']][:3]}"
+            for one in found
+            if one["impact"] in ("serious", "critical")
+        ]
+
+    def until(self, condition: Callable[[], object], seconds: float = SOON) -> None:
+        WebDriverWait(self.driver, seconds, poll_frequency=0.05).until(
+            lambda _: condition(), message=f"not in time at {self.driver.current_url.partition('?')[0]}"
+        )
+
+    def find(self, test_id: str) -> WebElement:
+        found: list[WebElement] = []
+
+        def look() -> bool:
+            found[:] = self.driver.find_elements(By.CSS_SELECTOR, f'[data-testid="{test_id}"]')
+            return bool(found)
+
+        self.until(look)
+        return found[0]
+
+    def there(self, test_id: str) -> bool:
+        return bool(self.driver.find_elements(By.CSS_SELECTOR, f'[data-testid="{test_id}"]'))
+
+    def shows(self, text: str) -> bool:
+        return text in str(self.driver.execute_script("return document.body.innerText"))
+
+    def phase(self) -> str:
+        script = "return document.querySelector('[data-testid=phase]')?.dataset.phase ?? ''"
+        return str(self.driver.execute_script(script))
+
+    def press(self, text: str) -> None:
+        self.driver.find_element(By.XPATH, f"//button[normalize-space()={text!r}]").click()
+
+    def complaints(self) -> list[str]:
+        """What the browser's console says, such as what the content security policy blocked.
+
+        That the server refused something, as it should here, is not among it.
+        """
+        entries = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
+        return [
+            entry["message"] for entry in entries if "responded with a status of 4" not in entry["message"]
+        ]

@@ -1,0 +1,81 @@
+"""The operators page: who works, shared or private, what they manage, what nobody manages."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from tests.console.bed import ADMIN, ANN, BOB, Bed, Browser, Json
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
+
+
+async def lease(bed: Bed, namespace: str, name: str, *, ago: float = 0, holder: str = "pod-1") -> None:
+    renewed = (
+        (datetime.now(UTC) - timedelta(seconds=ago)).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    )
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 3600, "renewTime": renewed}
+    await bed.post(LEASES.format(namespace), {"metadata": {"name": name}, "spec": spec})
+
+
+async def annotated(bed: Bed, namespace: str, name: str) -> None:
+    body = {
+        "apiVersion": "redis.kun/v1beta1",
+        "kind": "RedisCluster",
+        "metadata": {"name": name, "annotations": {"redis.kun/scope": "cluster-scoped"}},
+        "spec": {},
+    }
+    await bed.post(f"/apis/redis.kun/v1beta1/namespaces/{namespace}/redisclusters", body)
+
+
+def rows(found: Json) -> list[tuple[str, str, bool, int]]:
+    return [(one["scope"], one["namespace"], one["healthy"], one["instances"]) for one in found["operators"]]
+
+
+async def test_shared_and_private_operators_and_what_they_manage(bed: Bed, browsers: list[Browser]) -> None:
+    root = await browsers[0].signed_in(ADMIN)
+    await lease(bed, "team-a", "mooring-redis-sentinel-namespaced")
+    await lease(bed, "default", "mooring-redis-sentinel-cluster")
+    await lease(bed, "default", "mooring-redis-cluster-all", ago=7200)
+    await lease(bed, "default", "mooring-redis-sentinel-odd")
+    await bed.redis("team-a", "private")
+    await bed.redis("team-b", "orphan")
+    await annotated(bed, "team-a", "wide")
+    found = await root.ok("GET", "operators")
+    assert rows(found) == [
+        ("all", "default", False, 0),
+        ("cluster", "default", True, 1),
+        ("namespaced", "team-a", True, 1),
+    ]
+    assert [(one["namespace"], one["name"]) for one in found["orphans"]] == [("team-b", "orphan")]
+    assert (found["contested"], found["unknown"]) == ([], [])
+
+
+async def test_two_operators_of_one_instance_are_told(bed: Bed, browsers: list[Browser]) -> None:
+    root = await browsers[0].signed_in(ADMIN)
+    await lease(bed, "default", "mooring-redis-sentinel-cluster")
+    await lease(bed, "team-b", "mooring-redis-sentinel-all")
+    await annotated(bed, "team-a", "wide")
+    assert [one["name"] for one in (await root.ok("GET", "operators"))["contested"]] == ["wide"]
+
+
+async def test_a_user_sees_shared_operators_and_nothing_of_other_namespaces(
+    bed: Bed, browsers: list[Browser]
+) -> None:
+    ann, bob, _ = browsers
+    await lease(bed, "team-b", "mooring-redis-sentinel-namespaced")
+    await lease(bed, "team-a", "mooring-redis-sentinel-namespaced")
+    await lease(bed, "kube-system", "mooring-redis-cluster-all")
+    await bed.redis("team-a", "mine")
+    await bed.redis("team-b", "theirs")
+    await bed.grant("ann", "team-a", "redis.kun", ["redisclusters"], ["get", "list", "watch"])
+    await ann.signed_in(ANN)
+    await bob.signed_in(BOB)
+    found = await ann.ok("GET", "operators")
+    assert rows(found) == [("all", "", True, 0), ("namespaced", "team-a", True, 1)]
+    assert rows(await bob.ok("GET", "operators")) == [("all", "", True, 0)]
+    for browser in (ann, bob):
+        text = (await browser.send("GET", "operators"))[2]
+        assert "team-b" not in text
+        assert "theirs" not in text
+        assert "pod-1" not in text
+    assert (await browsers[2].send("GET", "operators"))[0] == 401
