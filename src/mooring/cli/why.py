@@ -16,7 +16,7 @@ import msgspec
 from mooring.kube import Client, Config, HttpTransport
 from mooring.kube.object import Object, decode
 from mooring.operators.redis.sentinel import RedisCluster
-from mooring.operators.redis.sentinel.saved import gather
+from mooring.operators.redis.sentinel.saved import dump, gather
 from mooring.operators.registry import OPERATORS
 from mooring.runtime.crd import crd_of
 
@@ -115,7 +115,7 @@ async def _save(client: Client, cluster: Object, file: Path) -> None:
     if not isinstance(cluster, RedisCluster):
         raise ValueError(f"--save: decisions about a {cluster.resource.kind} cannot be saved yet")
     saved = await gather(client, cluster, now=datetime.now(UTC))
-    await asyncio.to_thread(file.write_bytes, saved.dump())
+    await asyncio.to_thread(file.write_bytes, dump(saved))
     topology = saved.observed.topology
     silent = [one.name for one in topology.members if one.server is None]
     silent += [one.name for one in topology.watchers if one.sentinel is None]

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 from tests.operators.redis.sentinel.builders import NOW, Scene, healthy
 
-from mooring.operators.redis.sentinel.moves import InSync, Record, Resize, Roll, Verdict, Wait
-from mooring.operators.redis.sentinel.snapshot import SetState, Snapshot
-from mooring.operators.redis.sentinel.status import Head, headed, legacy_head, readiness
+from mooring.operators.redis.sentinel.legacy import Head, headed, legacy_head
+from mooring.operators.redis.sentinel.moves import InSync, Record, Resize, Verdict, Wait
+from mooring.operators.redis.sentinel.snapshot import Snapshot
+from mooring.operators.redis.sentinel.status import readiness
 from mooring.operators.redis.sentinel.topology import Topology
 from mooring.operators.redis.sentinel.types import LegacyCondition, RedisClusterSpec, RedisClusterStatus
+from mooring.operators.workload.rollout import Roll, SetState
 
 HEALTHY = Head("Healthy", "Cluster available", "Cluster ok")
 SCALING_UP = Head("Scaling", "Scaling up", "Scaling up form: 3 to: 5")
@@ -21,7 +23,7 @@ def said(scene: Scene, verdict: Verdict, *before: Head) -> Head:
     """The head that follows those that were shown before, the last of them on top."""
     conditions: list[LegacyCondition] = []
     for head in before:
-        conditions = headed(conditions, head, generation=1, now=NOW)
+        conditions = headed(conditions, head, now=NOW)
     topology = Topology(members=tuple(scene.members.values()), watchers=tuple(scene.watchers.values()))
     snapshot = Snapshot(scene.wanted, replace(scene.observed, topology=topology), scene.recorded, NOW)
     status = RedisClusterStatus(conditions=conditions)

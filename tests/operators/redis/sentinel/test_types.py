@@ -12,13 +12,15 @@ import yaml
 
 from mooring.kube.object import decode, to_dict
 from mooring.operators.redis.sentinel.lineage import Lineage, Standing
-from mooring.operators.redis.sentinel.moves import ConfigResult, LastFailover, Operation
 from mooring.operators.redis.sentinel.types import (
+    LastFailover,
+    Operation,
     RedisCluster,
     RedisClusterStatus,
     spec_of,
-    validate,
 )
+from mooring.operators.redis.sentinel.validate import validate
+from mooring.operators.workload.configuration import ConfigResult
 from mooring.runtime.crd import render_crd, unknown_fields
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "redis-sentinel.yaml"

@@ -14,6 +14,7 @@ __all__ = [
     "Names",
     "cluster_of",
     "labels_of",
+    "selector",
     "selector_of",
 ]
 
@@ -28,6 +29,11 @@ _SERVICE_LIMIT: Final = 63
 _SET_LIMIT: Final = 52
 """A pod's label ``controller-revision-hash`` is the set's name and eleven characters, at most 63 together."""
 _COMPONENT: Final = "app.kubernetes.io/component"
+
+
+def selector(cluster: str) -> str:
+    """Label selector of the pods and claims of a cluster."""
+    return f"{_NAME}={cluster},{MANAGED_SELECTOR}"
 
 
 class Names:

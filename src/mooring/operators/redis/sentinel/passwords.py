@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from mooring.operators.redis.sentinel.moves import (
     AddPassword,
-    PasswordChange,
     PresentPassword,
     PublishPassword,
     Record,
@@ -25,6 +24,7 @@ from mooring.operators.redis.sentinel.moves import (
 )
 from mooring.operators.redis.sentinel.snapshot import Snapshot
 from mooring.operators.redis.sentinel.topology import Member, Server
+from mooring.operators.redis.sentinel.types import PasswordChange
 
 __all__ = ["begin", "keep", "two_valid"]
 

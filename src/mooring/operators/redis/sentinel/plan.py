@@ -1,8 +1,8 @@
 """The next safe step: every rule of fail-over, repair, change and growth, without any I/O.
 
-`next_step` looks at one consistent set of inputs and returns a `Move`, a `Wait` or `InSync`. It is called
-again after every move, so each rule only has to be right about the first thing to do. The order is the order
-of what matters: data first (who is master), then who follows, then the sentinels, then what the user changed.
+`decide` looks at one snapshot and returns a `Move`, a `Wait` or `InSync`. It is called again after every move, so each
+rule only has to be right about the first thing to do. The rules stand in the order of what matters: data first (which
+server is master), then its replicas, then the sentinels, then what the user changed.
 
 Guarantees: a server is promoted only after that was recorded; one that does not answer is neither empty nor
 dead; an empty server never wins over one with data; a sentinel that can do the work is not raced; between
@@ -12,7 +12,6 @@ unrelated histories nothing is chosen without a person.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -24,9 +23,7 @@ from mooring.operators.redis.sentinel.moves import (
     Follow,
     InSync,
     LabelRoles,
-    LastFailover,
     Move,
-    Operation,
     Promote,
     Quarantine,
     Record,
@@ -36,12 +33,15 @@ from mooring.operators.redis.sentinel.moves import (
     Wait,
     data_target,
 )
-from mooring.operators.redis.sentinel.snapshot import Observed, Recorded, SetState, Snapshot, Wanted
+from mooring.operators.redis.sentinel.snapshot import Snapshot
 from mooring.operators.redis.sentinel.topology import Member, Server
-from mooring.operators.redis.sentinel.unblock import with_way_out
+from mooring.operators.redis.sentinel.types import PAUSE_ANNOTATION, LastFailover, Operation
+from mooring.operators.redis.sentinel.waits import ENDINGS
 from mooring.operators.redis.versions import capabilities
+from mooring.operators.workload.rollout import HandOver
+from mooring.operators.workload.waits import while_paused, with_ending
 
-__all__ = ["ALL_DATA", "Observed", "Recorded", "SetState", "Snapshot", "Wanted", "held_back", "next_step"]
+__all__ = ["ALL_DATA", "decide", "next_step"]
 
 ALL_DATA = "all data: no server or volume that held it is left"
 """The bound of a loss when every server came back empty."""
@@ -59,9 +59,21 @@ LOST_AFTER = 15.0
 """Seconds without an answer, under a healthy master, after which a replica no longer counts as in sync."""
 
 
-def next_step(wanted: Wanted, observed: Observed, recorded: Recorded, now: datetime) -> Verdict:
+def decide(snapshot: Snapshot) -> Verdict:
+    """The next safe step, or while the cluster is paused what would be; each wait says what ends it."""
+    verdict = next_step(snapshot)
+    if snapshot.wanted.paused and not (isinstance(verdict, Record) and _only_notes(verdict)):
+        return while_paused(verdict, PAUSE_ANNOTATION)
+    return with_ending(verdict, ENDINGS)
+
+
+def _only_notes(record: Record) -> bool:
+    """Nothing is begun by it."""
+    return record.operation is None and record.password is None and not record.rolls
+
+
+def next_step(snapshot: Snapshot) -> Verdict:
     """The one thing to do now."""
-    snapshot = Snapshot(wanted, observed, recorded, now)
     if not snapshot.topology.members:
         return Wait(reason="PodsMissing", message="no redis pod exists yet", after=1.0)
     if not snapshot.answering and (verdict := roll.unblock(snapshot)):
@@ -75,29 +87,6 @@ def next_step(wanted: Wanted, observed: Observed, recorded: Recorded, now: datet
         if verdict is not None:
             return verdict
     return InSync()
-
-
-def held_back(wanted: Wanted, verdict: Verdict) -> Verdict:
-    """What is left of a verdict while the cluster is paused: what was seen is noted, nothing is begun.
-
-    A wait says what would end it.
-    """
-    if not wanted.paused or (isinstance(verdict, Record) and _only_notes(verdict)):
-        return with_way_out(verdict) if isinstance(verdict, Wait) else verdict
-    now = {Move: "would do", Wait: "would wait for"}
-    what = next((word for kind, word in now.items() if isinstance(verdict, kind)), "")
-    name = verdict.reason if isinstance(verdict, Wait) else type(verdict).__name__
-    rest = f"; it {what} {name}" if what else ""
-    return Wait(
-        reason="Paused",
-        message=f"the annotation mooring.dev/pause holds the operator back{rest}; remove it to go on",
-        after=5.0,
-    )
-
-
-def _only_notes(record: Record) -> bool:
-    """Nothing is begun by it."""
-    return record.operation is None and record.password is None and not record.rolls
 
 
 # --- who is master ---------------------------------------------------------------------------------------
@@ -332,7 +321,7 @@ def _leaderless(snapshot: Snapshot, lineage: Lineage) -> Move | Wait:
     standing = {
         member.name: (member, server)
         for member, server in snapshot.answering
-        if not server.gated and not server.loading and descends(server, lineage)
+        if not server.at_gate and not server.loading and descends(server, lineage)
     }
     grown = [entry for entry in standing.values() if entry[1].replid2 == lineage.replid]
     pool = grown or list(standing.values())
@@ -654,7 +643,7 @@ def _label(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None
         one.name: "replica"
         for one in snapshot.topology.members
         if one.name != member.name
-        and (one.pod.role == "master" or (one.pod.role == "" and one.server and not one.server.gated))
+        and (one.pod.role == "master" or (one.pod.role == "" and one.server and not one.server.at_gate))
     }
     if member.pod.role not in ("master", None):
         wrong[member.name] = "master"
@@ -690,11 +679,11 @@ def _keeps_place(snapshot: Snapshot, master: Member, standing: Standing) -> bool
 
 
 def _stale(server: Server) -> bool:
-    return server.gated or server.syncing or server.loading or server.link_down_seconds > STALE_AFTER
+    return server.at_gate or server.syncing or server.loading or server.link_down_seconds > STALE_AFTER
 
 
-def _gates(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
-    """In election: who is in sync and stays. Held out: who is not, or leaves."""
+def _release(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
+    """Replicas in sync that stay are eligible as master; those out of sync or leaving are not."""
     lineage = snapshot.lineage
     assert lineage is not None
     replicas = [(one, it) for one, it in snapshot.answering if one.name != member.name and not it.is_master]
@@ -796,7 +785,7 @@ Rule = Callable[[Snapshot, Member, Server], Verdict | None]
 def _change(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """What the user changed; it asks back for a switch where the master is in the way."""
     verdict = changes.next_change(snapshot, member, server)
-    if isinstance(verdict, roll.MasterInTheWay):
+    if isinstance(verdict, HandOver):
         return relieve(snapshot, member, server, why=verdict.why)
     return verdict
 
@@ -810,7 +799,7 @@ _RULES: tuple[Rule, ...] = (
     _leave,
     _resume_switch,
     _note_members,
-    _gates,
+    _release,
     passwords.keep,
     quorum.repair,
     _change,

@@ -8,7 +8,6 @@ one that is left would tell the others its old master by its higher epoch.
 
 from __future__ import annotations
 
-from mooring.operators.redis.dial import Address
 from mooring.operators.redis.sentinel.moves import (
     DeletePod,
     Hasten,
@@ -16,10 +15,19 @@ from mooring.operators.redis.sentinel.moves import (
     TuneSentinel,
     Verdict,
     Wait,
+    data_target,
     sentinel_target,
 )
 from mooring.operators.redis.sentinel.snapshot import Snapshot
-from mooring.operators.redis.sentinel.topology import REDIS_PORT, Member, Peer, Sentinel, Server, Watcher
+from mooring.operators.redis.sentinel.topology import (
+    REDIS_PORT,
+    Address,
+    Member,
+    Peer,
+    Sentinel,
+    Server,
+    Watcher,
+)
 
 __all__ = ["learning", "repair"]
 
@@ -125,9 +133,11 @@ def _point(
 
 def _monitor(snapshot: Snapshot, watchers: list[Watcher], right: Address, *, why: str) -> Monitor:
     names = ", ".join(one.name for one in watchers)
+    leader = snapshot.topology.at(right.ip)
+    assert leader is not None
     return Monitor(
         sentinels=tuple(sentinel_target(one) for one in watchers),
-        master=right,
+        master=data_target(leader),
         quorum=snapshot.quorum,
         settings=snapshot.wanted.sentinel_settings,
         peers={one.sentinel.my_id: sentinel_target(one) for one in snapshot.watchers if one.sentinel},

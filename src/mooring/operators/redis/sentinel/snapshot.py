@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from mooring.operators.redis.dial import Address
 from mooring.operators.redis.sentinel.lineage import Lineage, Standing, descends
-from mooring.operators.redis.sentinel.moves import (
-    ConfigResult,
+from mooring.operators.redis.sentinel.moves import Target, sentinel_target
+from mooring.operators.redis.sentinel.topology import REDIS_PORT, Address, Member, Server, Topology, Watcher
+from mooring.operators.redis.sentinel.types import (
     LastFailover,
+    NodeStatus,
     Operation,
     PasswordChange,
-    Roll,
-    Target,
-    sentinel_target,
+    RedisClusterStatus,
+    SentinelStatus,
 )
-from mooring.operators.redis.sentinel.topology import REDIS_PORT, Member, Server, Topology, Watcher
+from mooring.operators.workload.configuration import ConfigResult
 from mooring.operators.workload.credentials import PasswordState
+from mooring.operators.workload.rollout import Roll, SetState
 
-__all__ = ["Observed", "Recorded", "SetState", "Snapshot", "Wanted"]
+__all__ = ["LEARNING", "UNREACHABLE", "Observed", "Recorded", "Snapshot", "Wanted"]
+
+UNREACHABLE = "Unreachable"
+"""State of a pod that does not answer."""
+LEARNING = "Learning"
+"""State of a sentinel that watches the right master without knowing every replica and sentinel."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,22 +85,28 @@ class Recorded:
     quarantined: frozenset[str] = frozenset()
     """Volumes whose foreign data is kept."""
 
+    @staticmethod
+    def of(status: RedisClusterStatus, *, lineage: Lineage | None = None) -> Recorded:
+        """Read a status; ``lineage`` counts where it has none."""
+        nodes, sentinels = status.nodes or (), status.sentinels or ()
+        return Recorded(
+            lineage=status.lineage or lineage,
+            operation=status.operation,
+            last_failover=status.last_failover,
+            unreachable_since={**_since(nodes, UNREACHABLE), **_since(sentinels, UNREACHABLE)},
+            learning_since=_since(sentinels, LEARNING),
+            config=status.config or {},
+            rolls=status.rolls or {},
+            password=status.password,
+            quarantined=frozenset(status.quarantined or ()),
+        )
 
-@dataclass(frozen=True, kw_only=True)
-class SetState:
-    """A StatefulSet, as far as decisions need it."""
 
-    replicas: int = 0
-    update_revision: str = ""
-    """The revision new pods get."""
-    current: bool = True
-    """Its template is what the user's inputs ask for."""
-    inputs: str = ""
-    """Digest of the inputs its template was made from."""
-    asked: str = ""
-    """Digest of the user's present inputs."""
-    image: str = ""
-    """The main container's image in the template."""
+def _since(entries: Iterable[NodeStatus | SentinelStatus], state: str) -> dict[str, datetime]:
+    """Since when the entries in this state are in it."""
+    return {
+        one.name: datetime.fromisoformat(one.since) for one in entries if one.state == state and one.since
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,7 +255,7 @@ class Snapshot:
         member = self.topology.member(standing.pod)
         if member is None or not standing.same_process(member.pod):
             return True
-        return member.server is not None and member.server.gated and not self._promoting(standing.pod)
+        return member.server is not None and member.server.at_gate and not self._promoting(standing.pod)
 
     def _promoting(self, pod: str) -> bool:
         operation = self.recorded.operation
@@ -261,7 +273,7 @@ class Snapshot:
             (member, server)
             for member, server in self.answering
             if not server.is_master
-            and not server.gated
+            and not server.at_gate
             and not server.loading
             and descends(server, lineage)
             and (standing := lineage.standing(member.name)) is not None

@@ -21,7 +21,7 @@ from mooring.operators.redis.sentinel import scripts
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.names import INPUTS, ROLE, Component, Names, labels_of, selector_of
 from mooring.operators.redis.sentinel.settings import base_conf, first_live, render_live, restart_keys
-from mooring.operators.redis.sentinel.steps import gate_arguments
+from mooring.operators.redis.sentinel.topology import GATE
 from mooring.operators.redis.sentinel.types import (
     RedisCluster,
     RedisClusterSpec,
@@ -40,8 +40,9 @@ from mooring.operators.workload.containers import (
     probe,
 )
 from mooring.operators.workload.credentials import Kept
+from mooring.operators.workload.moves import Orders
 
-__all__ = ["Found", "Specs"]
+__all__ = ["Found", "Specs", "gate_arguments"]
 
 DEFAULT_VOLUME = "redis-data"
 _GRACE_SECONDS = 40
@@ -66,18 +67,15 @@ class Found:
     lineage: Lineage | None = None
     lineage_kept: bool = False
     """The record beside the claims is there already."""
-    replicas: Mapping[str, int] = field(default_factory=dict)
-    """Pods per component, where that differs from what is there (a resize)."""
-    roll: frozenset[str] = frozenset()
-    """Components whose template is to be written anew now."""
 
 
 class Specs:
-    """The child objects of one cluster."""
+    """The child objects of one cluster; ``orders`` is what a move changes about them."""
 
-    def __init__(self, cluster: RedisCluster, found: Found) -> None:
+    def __init__(self, cluster: RedisCluster, found: Found, orders: Orders | None = None) -> None:
         self._cluster = cluster
         self._found = found
+        self._orders = orders or Orders()
         self._spec: RedisClusterSpec = spec_of(cluster)
         self._sentinel: SentinelSettings = self._spec.sentinel or SentinelSettings()
         self._namespace = cluster.metadata.namespace or ""
@@ -195,7 +193,7 @@ class Specs:
 
     def live_config(self) -> core.ConfigMap:
         """The live keys in force; what is there stays until servers accepted something else."""
-        text = self._found.live
+        text = self._found.live if self._orders.live is None else self._orders.live
         if text is not None:
             return self.published(text)
         born = self._found.redis is None
@@ -207,7 +205,7 @@ class Specs:
 
     def password_secret(self) -> core.Secret:
         """The password in force, the same for the exporter, and those of a change."""
-        kept = self._found.kept
+        kept = self._orders.kept or self._found.kept
         entries = {
             "exporter.json": _json({"redis://localhost:6379": kept.password}),
             **{str(label): text for label, text in kept.named().items()},
@@ -313,7 +311,7 @@ class Specs:
         return self._found.redis if component == "redis" else self._found.sentinel
 
     def _keeps_template(self, component: Component) -> bool:
-        return self._live(component) is not None and component not in self._found.roll
+        return self._live(component) is not None and component not in self._orders.templates
 
     def _template(self, component: Component, fresh: core.PodTemplateSpec) -> core.PodTemplateSpec:
         live = self._live(component)
@@ -334,7 +332,7 @@ class Specs:
         live = self._live(component)
         wanted = (self._spec.size if component == "redis" else self._sentinel.replicas) or 3
         there = live.spec.replicas if live is not None and live.spec is not None else None
-        replicas = self._found.replicas.get(component, wanted if there is None else there)
+        replicas = self._orders.replicas.get(component, wanted if there is None else there)
         inputs = self.inputs(component)
         if live is not None and self._keeps_template(component):
             inputs = (live.metadata.annotations or {}).get(INPUTS, inputs)
@@ -614,3 +612,8 @@ def _unprivileged(pod: core.PodSecurityContext | None) -> core.SecurityContext |
 
 def _json(value: dict[str, str]) -> str:
     return msgspec.json.encode(value).decode()
+
+
+def gate_arguments() -> tuple[str, ...]:
+    """Arguments of every start of a data container: a replica of the placeholder address, not eligible as master."""
+    return ("--slaveof", GATE.ip, str(GATE.port), "--slave-priority", "0")

@@ -9,25 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
 from time import monotonic
 from typing import Any
 
+from mooring.actor import StepFailed
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused
-from mooring.operators.redis.info import parse_info
-from mooring.operators.redis.parameters import canonical, same_value
+from mooring.operators.redis.info import pairs, parse_info
 from mooring.operators.redis.passwords import quoted, take_only
 from mooring.operators.redis.sentinel.moves import (
     AddPassword,
-    ConfigResult,
     Configure,
+    DatabaseMove,
     Demote,
+    Done,
     FailOver,
     Follow,
     Hasten,
     Monitor,
-    Move,
     PresentPassword,
     Promote,
     PublishPassword,
@@ -39,32 +38,21 @@ from mooring.operators.redis.sentinel.moves import (
     Target,
     TuneSentinel,
 )
+from mooring.operators.redis.sentinel.settings import KEYS
 from mooring.operators.redis.sentinel.topology import GATE, MASTER_NAME, Server, read_server, sentinel_user
 from mooring.operators.redis.versions import capabilities
+from mooring.operators.workload.configuration import ConfigResult, result_of
 from mooring.operators.workload.credentials import Kept
 
-__all__ = ["Done", "StepFailed", "Steps", "gate_arguments", "is_database_move"]
+__all__ = ["Steps"]
+
+
+class AnotherProcess(DialError):
+    """The process that was seen does not answer at its address any more; whoever does is told nothing."""
+
 
 POLL = 0.02
 """Seconds between two looks while a step waits for its effect."""
-
-
-class StepFailed(Exception):
-    """A move did not get through; what it had done is harmless and it may be tried again."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Done:
-    """What a step found out that status should keep."""
-
-    message: str = ""
-    master: str = ""
-    """The pod that became master."""
-    gap_seconds: float | None = None
-    config: tuple[str, ConfigResult] | None = None
-    """A key that was refused or clamped: to be kept in status, since a look alone would try for ever."""
-    lost_bytes: int | None = None
-    """What a second master had that is gone now."""
 
 
 class Steps:
@@ -85,12 +73,12 @@ class Steps:
         self._sleep = sleep
         self._monotonic = monotonic
 
-    async def run(self, move: Move) -> Done:
-        """Carry out one move; `StepFailed` or `DialError` when it did not get through."""
-        handler = _HANDLERS.get(type(move))
-        if handler is None:
-            raise StepFailed(f"{move.name} is not a move of the databases")
-        return await handler(self, move)
+    async def run(self, move: DatabaseMove) -> Done:
+        """Carry out one move; `StepFailed` when it did not get through."""
+        try:
+            return await _HANDLERS[type(move)](self, move)
+        except DialError as error:
+            raise StepFailed(str(error)) from error
 
     # --- roles -------------------------------------------------------------------------------------------
 
@@ -99,15 +87,16 @@ class Steps:
         async with self._data(move.target) as link:
             await link.call("CONFIG", "SET", "slave-priority", 1)
             await link.call("SLAVEOF", "NO", "ONE")
-        return Done(master=move.target.name)
+        return Done()
 
     async def follow(self, move: Follow) -> Done:
         """REPLICAOF on several servers at once; the rest is not held up by one that does not answer."""
-        held = {target.name for target in move.unsynced}
+        unsynced = {target.name for target in move.unsynced}
+        await self._confirm(move.master)
 
         async def one(target: Target) -> None:
             async with self._data(target) as link:
-                if target.name in held:
+                if target.name in unsynced:
                     await link.call("CONFIG", "SET", "slave-priority", 0)
                 await link.call("SLAVEOF", move.master.address.ip, move.master.address.port)
 
@@ -116,6 +105,7 @@ class Steps:
 
     async def demote(self, move: Demote) -> Done:
         """The second master follows; its clients are cut off so that they ask the sentinels again."""
+        await self._confirm(move.master)
         async with self._data(move.target) as link:
             info, *answers = await link.pipeline(
                 [
@@ -134,7 +124,7 @@ class Steps:
         return Done(lost_bytes=max(0, offset - move.forked))
 
     async def quarantine(self, move: Quarantine) -> Done:
-        """No more writes: the server follows the address where nobody lives; its data stays."""
+        """No more writes: the server follows the placeholder address; its data stays."""
         async with self._data(move.target) as link:
             await link.call("CONFIG", "SET", "slave-priority", 0)
             await link.call("SLAVEOF", GATE.ip, GATE.port)
@@ -145,7 +135,7 @@ class Steps:
         return Done()
 
     async def set_priority(self, move: SetPriority) -> Done:
-        """Into election or out of it."""
+        """Make servers eligible as master, or exclude them."""
 
         async def one(target: Target) -> None:
             async with self._data(target) as link:
@@ -158,13 +148,12 @@ class Steps:
 
     async def fail_over(self, move: FailOver) -> Done:
         """Level the heirs, ask a sentinel, and turn the others to the chosen one the moment it leads."""
-        started = self._monotonic()
         if move.equalise:
             await self._level(move.best, move.heirs)
         await self._ask_sentinels(move.sentinels)
         chosen = await self._await_master(move.heirs, patience=1.5)
         await self._turn(move.heirs, chosen)
-        return Done(master=chosen.name, gap_seconds=self._monotonic() - started)
+        return Done()
 
     async def _level(self, best: Target, heirs: tuple[Target, ...]) -> None:
         """Chain the others behind the one that received most; a partial sync takes milliseconds.
@@ -172,6 +161,7 @@ class Steps:
         Sentinel chooses by offsets it may have read ten seconds ago, so all must hold the same.
         """
         others = tuple(target for target in heirs if target != best)
+        await self._confirm(best)
 
         async def one(target: Target) -> None:
             async with self._data(target) as link:
@@ -234,7 +224,6 @@ class Steps:
 
     async def switch(self, move: Switch) -> Done:
         """Hold writes, let every heir reach the master's offset, ask the sentinels, demote, let go."""
-        started = self._monotonic()
         async with self._data(move.master) as master:
             await self._hold(master, move)
             try:
@@ -247,7 +236,7 @@ class Steps:
             finally:
                 await self._let_go(master, move)
         await self._turn(move.heirs, chosen)
-        return Done(master=chosen.name, gap_seconds=self._monotonic() - started)
+        return Done()
 
     async def _hold(self, master: Link, move: Switch) -> None:
         if move.pause:
@@ -275,12 +264,13 @@ class Steps:
 
         async def point(target: Target) -> None:
             async with self._sentinel(target) as link:
-                name, master = self._master_name, move.master
+                name, master = self._master_name, move.master.address
                 with contextlib.suppress(Refused):  # a second try finds it monitored already
                     await link.call("SENTINEL", "MONITOR", name, master.ip, master.port, move.quorum)
                 secret = {"auth-pass": self._kept.password} if self._kept.password else {}
                 await self._tune(link, {**move.settings, **secret, "quorum": str(move.quorum)})
 
+        await self._confirm(move.master)
         await self._each(move.sentinels, forget)
         await self._each(move.sentinels, point)
         await self._introduce(move)
@@ -292,7 +282,7 @@ class Steps:
         Epochs of 0 in it change nothing for who hears it. One that does not get through is no failure: it comes
         by itself.
         """
-        name, master = self._master_name, move.master
+        name, master = self._master_name, move.master.address
         greetings = {
             peer: f"{peer.address.ip},{peer.address.port},{id},0,{name},{master.ip},{master.port},0"
             for id, peer in move.peers.items()
@@ -429,28 +419,33 @@ class Steps:
                     previous=move.previous,
                 )
             answer: Any = await link.call("CONFIG", "GET", move.key)
-        words = (
-            list(answer.items())
-            if isinstance(answer, dict)
-            else list(zip(answer[::2], answer[1::2], strict=False))
-        )
-        shown = next((str(v) for k, v in words if canonical(str(k)) == canonical(move.key)), move.value)
-        same = same_value(move.key, move.value, shown)
-        return ConfigResult(
+        shown = KEYS.find(move.key, pairs(answer))
+        return result_of(
+            KEYS,
+            move.key,
             wanted=move.value,
-            effective=shown,
-            state="Applied" if same else "Clamped",
-            message="" if same else f"the server made {shown!r} of it",
+            shown=move.value if shown is None else shown,
             previous=move.previous,
         )
 
     # --- ways to talk ------------------------------------------------------------------------------------
 
-    def _data(self, target: Target) -> contextlib.AbstractAsyncContextManager[Link]:
-        return self._dial.link(target.address, password=self._kept.keys)
+    @contextlib.asynccontextmanager
+    async def _data(self, target: Target) -> AsyncIterator[Link]:
+        async with self._dial.link(target.address, password=self._kept.keys) as link:
+            await _same_process(link, target)
+            yield link
 
-    def _sentinel(self, target: Target) -> contextlib.AbstractAsyncContextManager[Link]:
-        return self._dial.link(target.address, user=sentinel_user(self._kept))
+    @contextlib.asynccontextmanager
+    async def _sentinel(self, target: Target) -> AsyncIterator[Link]:
+        async with self._dial.link(target.address, user=sentinel_user(self._kept)) as link:
+            await _same_process(link, target)
+            yield link
+
+    async def _confirm(self, master: Target) -> None:
+        """Nothing is made to follow a process that was not seen to lead."""
+        async with self._data(master):
+            return
 
     async def _server(self, target: Target) -> Server:
         async with self._data(target) as link:
@@ -467,7 +462,7 @@ class Steps:
             raise StepFailed("; ".join(str(failure) for failure in failures))
 
 
-_HANDLERS: dict[type[Move], Callable[[Steps, Any], Awaitable[Done]]] = {
+_HANDLERS: dict[type[DatabaseMove], Callable[[Steps, Any], Awaitable[Done]]] = {
     Promote: Steps.promote,
     Follow: Steps.follow,
     Demote: Steps.demote,
@@ -487,6 +482,14 @@ _HANDLERS: dict[type[Move], Callable[[Steps, Any], Awaitable[Done]]] = {
 }
 
 
+async def _same_process(link: Link, target: Target) -> None:
+    """Another process at the address is a restarted server, or a stranger that was given it: it is left alone."""
+    if target.run_id and parse_info(await link.call("INFO", "server")).get("run_id") != target.run_id:
+        raise AnotherProcess(
+            f"{target.name}: the process that was seen no longer answers at {target.address}"
+        )
+
+
 def _was_open(server: Server, kept: Kept) -> bool:
     """Everybody was let in by a server that knows no users."""
     auth = server.auth
@@ -495,13 +498,3 @@ def _was_open(server: Server, kept: Kept) -> bool:
         and not auth.two
         and any(label in auth.accepts and not text for label, text in kept.named().items())
     )
-
-
-def is_database_move(move: Move) -> bool:
-    """Whether `Steps` carries it out (the others are writes to Kubernetes)."""
-    return type(move) in _HANDLERS
-
-
-def gate_arguments() -> tuple[str, ...]:
-    """What every start of a data container carries."""
-    return ("--slaveof", GATE.ip, str(GATE.port), "--slave-priority", "0")

@@ -18,13 +18,8 @@ from mooring.kube.objects.coordination import Lease
 from mooring.operators.redis.keys import nearest
 from mooring.operators.redis.parameters import implausible
 from mooring.operators.redis.sentinel.actor import NAME
-from mooring.operators.redis.sentinel.types import (
-    Problem,
-    RedisCluster,
-    RedisClusterSpec,
-    forbidden_keys,
-    validate,
-)
+from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterSpec
+from mooring.operators.redis.sentinel.validate import Problem, forbidden_keys, validate
 from mooring.operators.workload.scope import SCOPE_ANNOTATION, lease_name, managed, yields
 from mooring.runtime import unknown_fields
 from mooring.runtime.webhooks import Allow, Refuse, Review, Verdict, Webhook

@@ -6,21 +6,21 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from tests.operators.redis.sentinel.builders import healthy
 
 from mooring.operators.redis import sentinel
 from mooring.operators.redis.sentinel.moves import Wait
-from mooring.operators.redis.sentinel.plan import held_back
-from mooring.operators.redis.sentinel.unblock import SAYS_SO, UNBLOCKS
+from mooring.operators.redis.sentinel.waits import ENDINGS, SELF_EXPLAINING
+from mooring.operators.workload import rollout, waits
 
 PLANNING = ("plan", "changes", "roll", "passwords", "quorum")
 
 
 def reasons() -> Iterator[str]:
     """Every reason that is written out in a wait of the planner."""
-    for module in PLANNING:
-        tree = ast.parse((Path(sentinel.__file__).parent / f"{module}.py").read_text())
+    planning = [Path(sentinel.__file__).parent / f"{module}.py" for module in PLANNING]
+    for file in (*planning, Path(rollout.__file__), Path(waits.__file__)):
+        tree = ast.parse(file.read_text())
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Wait":
                 given = [word.value for word in node.keywords if word.arg == "reason"]
@@ -32,12 +32,12 @@ def reasons() -> Iterator[str]:
 def test_every_reason_to_wait_has_a_way_out() -> None:
     known = set(reasons())
     assert len(known) > 20
-    assert known - SAYS_SO - UNBLOCKS.keys() == set()
-    assert (SAYS_SO | UNBLOCKS.keys()) - known == set()
+    assert known - SELF_EXPLAINING - ENDINGS.keys() == set()
+    assert (SELF_EXPLAINING | ENDINGS.keys()) - known == set()
 
 
-@pytest.mark.parametrize("reason", sorted(UNBLOCKS))
-def test_it_is_said_beside_what_is_waited_for(reason: str) -> None:
-    said = held_back(healthy().wanted, Wait(reason=reason, message="this"))
-    assert isinstance(said, Wait)
-    assert said.message == f"this; {UNBLOCKS[reason]}"
+def test_a_wait_of_the_planner_says_what_ends_it() -> None:
+    waiting = healthy().silent("redis-2", seconds=2).settled().planned()
+    assert isinstance(waiting, Wait)
+    assert waiting.reason == "RedisNotAnswering"
+    assert waiting.message.endswith(f"; {ENDINGS['RedisNotAnswering']}")
