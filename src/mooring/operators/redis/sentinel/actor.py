@@ -6,20 +6,29 @@ Every decision is in `plan`, every object in `specs`, every effect in `steps` an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
-from msgspec.structs import replace
-
-from mooring.actor import Context, Move, Outcome, Planned, Related, Report, Terminal, Verdict, Wait, run_actor
-from mooring.kube.object import Key, Object, ObjectMetadata, metadata_of
+from mooring.actor import (
+    Context,
+    Move,
+    Outcome,
+    Planned,
+    Related,
+    Report,
+    Terminal,
+    Verdict,
+    Wait,
+    run_actor,
+)
+from mooring.kube.object import Key
 from mooring.kube.objects import apps, core, policy
-from mooring.kube.objects.meta import ObjectMeta
 from mooring.operators.redis.dial import Address, Dial
-from mooring.operators.redis.sentinel import effects, legacy
-from mooring.operators.redis.sentinel.events import head_note, loses_all
+from mooring.operators.redis.sentinel import effects
+from mooring.operators.redis.sentinel.events import loses_all, refusal
 from mooring.operators.redis.sentinel.inputs import (
+    DEPENDENCIES,
     Inputs,
     read_inputs,
     read_snapshot,
@@ -27,6 +36,7 @@ from mooring.operators.redis.sentinel.inputs import (
     secret_names,
 )
 from mooring.operators.redis.sentinel.listen import Listener
+from mooring.operators.redis.sentinel.metrics import Metrics
 from mooring.operators.redis.sentinel.moves import DatabaseMove, PublishPassword, Record
 from mooring.operators.redis.sentinel.names import MANAGED_SELECTOR, cluster_of
 from mooring.operators.redis.sentinel.plan import decide
@@ -45,53 +55,39 @@ from mooring.runtime import Manager
 __all__ = ["NAME", "SentinelActor", "register"]
 
 NAME = "redis-sentinel"
-K = TypeVar("K", bound=Object)
 
 
 class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
     """Observes one RedisCluster and acts upon it."""
 
     kind = RedisCluster
-    name: ClassVar[str] = NAME
-    owns: ClassVar[Sequence[type[Object]]] = (
-        core.Service,
-        core.ConfigMap,
-        apps.StatefulSet,
-        policy.PodDisruptionBudget,
-    )
-    owns_by_metadata: ClassVar[Sequence[type[Object]]] = (core.Secret,)
+    name = NAME
+    owns = (core.Service, core.ConfigMap, apps.StatefulSet, policy.PodDisruptionBudget)
+    owns_by_metadata = (core.Secret,)
+    dependencies = DEPENDENCIES
 
     def __init__(self, manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = ()) -> None:
         self._manager = manager
-        self._scoped = Scoped(manager, RedisCluster, operator=NAME, scope=scope)
+        self.scoped = Scoped(manager, RedisCluster, operator=NAME, scope=scope)
         self._unknown = UnknownFields(manager, RedisClusterSpec)
         self._predecessor = Predecessor(manager.client.live, manager.clock, namespaced=bool(namespaces))
-        self._pods = _index(manager, core.Pod, namespaces)
-        self._claims = _index(manager, core.PersistentVolumeClaim, namespaces)
+        index = partial(
+            ClusterIndex, manager, selector=MANAGED_SELECTOR, cluster_of=cluster_of, namespaces=namespaces
+        )
+        self._pods: ClusterIndex[core.Pod] = index(core.Pod)
+        self._claims: ClusterIndex[core.PersistentVolumeClaim] = index(core.PersistentVolumeClaim)
         self.wake: Callable[[Key], None] = lambda key: None
         """Brings the next pass over a cluster forward."""
         self.listener = Listener(lambda key: self.wake(key), self._dial)
-        labels = ["namespace", "name"]
-        self._healthy = manager.metrics.gauge(
-            "redis_operator_controller_cluster_healthy",
-            "Status of redis clusters managed by the operator.",
-            labels,
-        )
-        self._lost = manager.metrics.gauge(
-            "redis_operator_controller_data_lost",
-            "How often this process saw a redis cluster come back without any of its data.",
-            labels,
-        )
-        self.related = (
-            Related(core.Pod, _cluster_key, label_selector=MANAGED_SELECTOR),
-            Related(core.PersistentVolumeClaim, _cluster_key, label_selector=MANAGED_SELECTOR),
-            Related(metadata_of(core.Secret), self._users_of_secret),
-            Related(core.ConfigMap, self._users_of_config_map),
-        )
+        self._metrics = Metrics(manager)
+        self.related = [
+            Related(kind, partial(keys_of, cluster_of=cluster_of), label_selector=MANAGED_SELECTOR)
+            for kind in (core.Pod, core.PersistentVolumeClaim)
+        ]
 
     def manages(self, obj: RedisCluster) -> bool:
         """By scope; what another process manages is left alone."""
-        ours = self._scoped.manages(obj)
+        ours = self.scoped.manages(obj)
         if not ours:
             self.forget(Key(obj.metadata.namespace or "", obj.metadata.name or ""))
         return ours
@@ -100,8 +96,7 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
         """Drop the metric and the subscriptions."""
         self.listener.forget(key)
         self._unknown.forget(key)
-        with suppress(KeyError):
-            self._healthy.remove(key.namespace, key.name)
+        self._metrics.forget(key)
 
     # --- one pass ------------------------------------------------------------------------------------------
 
@@ -144,7 +139,7 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
         service = ctx.children.find(core.Service, inputs.specs.names.sentinel)
         entry = service.spec.cluster_ip if service and service.spec else None
         made = report(inputs, snapshot, verdict, entry=entry, unknown=self._unknown.of(ctx.key))
-        self._show_health(ctx, healthy=bool(made.ready.status))
+        self._metrics.show(ctx.key, healthy=bool(made.ready.status))
         return made
 
     async def step(
@@ -154,40 +149,26 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
         status = _status(ctx)
         if isinstance(move, Record):  # it is written already
             if loses_all(move):
-                self._lost.labels(ctx.key.namespace, ctx.key.name).inc()
+                self._metrics.count_loss(ctx.key)
             return status
         if isinstance(move, DatabaseMove):
             done = await Steps(self._dial(), kept=inputs.found.kept, sleep=ctx.clock.sleep).run(move)
             status = after_step(status, move, done, now=ctx.now())
             if not isinstance(move, PublishPassword):
                 return status
-        status = await effects.carry_out(ctx, inputs, move, status)
-        if isinstance(move, PublishPassword) and status.password is not None:
-            return replace(status, password=replace(status.password, since=ctx.now()))  # its grace begins
-        return status
+        return await effects.carry_out(ctx, inputs, move, status)
 
-    def refused(self, ctx: Context[RedisCluster], why: Wait) -> None:
-        """UCloud's newest condition names a refusal of the API server too."""
-        self._show_failed(ctx, why)
-
-    def _refuse(self, ctx: Context[RedisCluster], why: Wait | Terminal) -> Outcome:
-        """The declaration cannot be met."""
-        self._show_health(ctx, healthy=False)
-        self._show_failed(ctx, why)
-        return why
-
-    def _show_failed(self, ctx: Context[RedisCluster], why: Wait | Terminal) -> None:
-        before = _status(ctx).conditions or []
-        conditions = legacy.headed(before, legacy.failed(why), now=ctx.now())
-        ctx.show(replace(_status(ctx), conditions=conditions))
-        if conditions != list(before):
-            note = head_note(conditions[0])
+    def refused(self, ctx: Context[RedisCluster], why: Wait | Terminal) -> None:
+        """UCloud's newest condition names what is refused, here or by the API server."""
+        status, note = refusal(_status(ctx), why, now=ctx.now())
+        ctx.show(status)
+        if note is not None:
             ctx.events.warning(ctx.obj, note.reason, note.message)
 
-    def _show_health(self, ctx: Context[RedisCluster], *, healthy: bool) -> None:
-        self._healthy.labels(ctx.key.namespace, ctx.key.name).set(1.0 if healthy else 0.0)
-
-    # --- what wakes a cluster ------------------------------------------------------------------------------
+    def _refuse(self, ctx: Context[RedisCluster], why: Wait | Terminal) -> Outcome:
+        self._metrics.show(ctx.key, healthy=False)
+        self.refused(ctx, why)
+        return why
 
     def _dial(self) -> Dial:
         return Dial(fence=self._manager.fence.check)
@@ -198,41 +179,9 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
             ctx.key, [Address(pod.ip, SENTINEL_PORT) for pod in pods if pod.ip and pod.running]
         )
 
-    def _users_of_secret(self, secret: ObjectMetadata) -> list[Key]:
-        return self._users(
-            secret.metadata, lambda spec: spec.password_secret.name if spec.password_secret else None
-        )
-
-    def _users_of_config_map(self, config_map: core.ConfigMap) -> list[Key]:
-        return self._users(config_map.metadata, lambda spec: spec.shutdown_config_map)
-
-    def _users(self, meta: ObjectMeta, named: Callable[[RedisClusterSpec], str | None]) -> list[Key]:
-        """The clusters that name this object."""
-        namespace = meta.namespace or ""
-        clusters: Collection[RedisCluster] = self._manager.client.list(RedisCluster, namespace=namespace)
-        return [
-            Key(namespace, one.metadata.name or "")
-            for one in clusters
-            if one.spec and named(one.spec) == meta.name
-        ]
-
-    async def take_up(self) -> None:
-        """See `Scoped`."""
-        await self._scoped.take_up(lambda key: self.wake(key))
-
 
 def _status(ctx: Context[RedisCluster]) -> RedisClusterStatus:
     return ctx.status if isinstance(ctx.status, RedisClusterStatus) else RedisClusterStatus()
-
-
-def _cluster_key(obj: Object) -> list[Key]:
-    return keys_of(obj, cluster_of)
-
-
-def _index(manager: Manager, kind: type[K], namespaces: Sequence[str]) -> ClusterIndex[K]:
-    return ClusterIndex(
-        manager, kind, selector=MANAGED_SELECTOR, cluster_of=cluster_of, namespaces=namespaces
-    )
 
 
 def register(
@@ -245,4 +194,4 @@ def register(
     actor.wake = controller.enqueue
     manager.serve(f"{NAME} listener", actor.listener.run)
     if scope == "all":
-        manager.serve(f"{NAME} scopes", actor.take_up)
+        manager.serve(f"{NAME} scopes", lambda: actor.scoped.take_up(controller.enqueue))

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from mooring.actor import Note
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from mooring.actor import Note, Terminal, Wait
 from mooring.operators.redis.sentinel.inputs import Inputs
+from mooring.operators.redis.sentinel.legacy import failed, headed
 from mooring.operators.redis.sentinel.moves import (
     DatabaseMove,
     PublishPassword,
@@ -12,14 +17,14 @@ from mooring.operators.redis.sentinel.moves import (
     Verdict,
 )
 from mooring.operators.redis.sentinel.plan import ALL_DATA
-from mooring.operators.redis.sentinel.types import LegacyCondition
+from mooring.operators.redis.sentinel.types import LegacyCondition, RedisClusterStatus
 
-__all__ = ["head_note", "loses_all", "notes_of"]
+__all__ = ["loses_all", "notes_of", "refusal"]
 
 
 def notes_of(inputs: Inputs, verdict: Verdict, head: LegacyCondition | None) -> list[Note]:
     """What to announce; ``head`` is UCloud's newest condition where it is new."""
-    notes = [head_note(head)] if head is not None else []
+    notes = [_head_note(head)] if head is not None else []
     if isinstance(verdict, Record) and verdict.last_failover is not None:
         if loses_all(verdict):
             text = f"{verdict.why}; lost: {verdict.last_failover.loss_bound}"
@@ -34,7 +39,17 @@ def notes_of(inputs: Inputs, verdict: Verdict, head: LegacyCondition | None) -> 
     return notes
 
 
-def head_note(head: LegacyCondition) -> Note:
+def refusal(
+    status: RedisClusterStatus, why: Wait | Terminal, *, now: datetime
+) -> tuple[RedisClusterStatus, Note | None]:
+    """The status of a cluster that cannot be as declared, and the event where that is new."""
+    before = status.conditions or []
+    conditions = headed(before, failed(why), now=now)
+    note = _head_note(conditions[0]) if conditions != list(before) else None
+    return replace(status, conditions=conditions), note
+
+
+def _head_note(head: LegacyCondition) -> Note:
     """The event that announces one of UCloud's conditions, by UCloud's reason."""
     reason, message = head.type or "", head.message or ""
     if reason == "Failed":

@@ -13,7 +13,8 @@ from functools import cached_property
 
 import msgspec
 
-from mooring.actor import Terminal, Wait
+from mooring.actor import Dependency, Terminal, Wait
+from mooring.kube.object import Key, metadata_of
 from mooring.kube.objects import apps, core
 from mooring.kube.quantity import parse_quantity
 from mooring.operators.redis.dial import Dial
@@ -42,7 +43,14 @@ from mooring.operators.workload.surroundings import Reference, Surroundings
 from mooring.operators.workload.trouble import SIDECAR
 from mooring.runtime import secrets
 
-__all__ = ["Inputs", "read_inputs", "read_snapshot", "references", "secret_names"]
+__all__ = [
+    "DEPENDENCIES",
+    "Inputs",
+    "read_inputs",
+    "read_snapshot",
+    "references",
+    "secret_names",
+]
 
 _IMAGE = "correct spec{part}.image, or give spec{part}.imagePullSecrets"
 _REMEDIES = {
@@ -88,19 +96,40 @@ class Inputs:
         return Specs(self.cluster, self.found, orders)
 
 
-def secret_names(cluster: RedisCluster) -> list[str]:
-    """The Secrets that are read: the cluster's own, and the user's where one is named."""
+def _given_secrets(cluster: RedisCluster) -> list[Key]:
+    """The user's Secret with the password, where one is named."""
     reference = spec_of(cluster).password_secret
-    own = Names(cluster.metadata.name or "").password
-    return [own, *([reference.name] if reference is not None and reference.name else [])]
+    return _keys(cluster, reference.name if reference is not None else None)
+
+
+def _given_config_maps(cluster: RedisCluster) -> list[Key]:
+    """The user's ConfigMap with shutdown.sh, where one is named."""
+    return _keys(cluster, spec_of(cluster).shutdown_config_map)
+
+
+DEPENDENCIES = (
+    Dependency(metadata_of(core.Secret), _given_secrets),
+    Dependency(core.ConfigMap, _given_config_maps),
+)
+"""Objects of the user's whose changes bring a cluster back."""
+
+
+def _keys(cluster: RedisCluster, name: str | None) -> list[Key]:
+    return [Key(cluster.metadata.namespace or "", name)] if name else []
+
+
+def secret_names(cluster: RedisCluster) -> list[str]:
+    """The Secrets that are read: the cluster's own, and the user's."""
+    return [Names(cluster.metadata.name or "").password, *(key.name for key in _given_secrets(cluster))]
 
 
 def references(cluster: RedisCluster) -> list[Reference]:
     """The objects that are read beside pods and claims."""
-    names, shutdown = Names(cluster.metadata.name or ""), spec_of(cluster).shutdown_config_map
+    names = Names(cluster.metadata.name or "")
+    given = [key.name for key in _given_config_maps(cluster)]
     return [
         *((apps.StatefulSet, name) for name in (names.redis, names.sentinel)),
-        *((core.ConfigMap, name) for name in (names.live, names.lineage, shutdown) if name),
+        *((core.ConfigMap, name) for name in (names.live, names.lineage, *given)),
         *((core.Secret, name) for name in secret_names(cluster)),
     ]
 

@@ -20,6 +20,7 @@ from mooring.operators.redis.sentinel.moves import (
     InSync,
     Monitor,
     Move,
+    PublishPassword,
     Record,
     Resize,
     Verdict,
@@ -126,6 +127,8 @@ def after_step(status: RedisClusterStatus, move: Move, done: Done, *, now: datet
         status = replace(status, last_failover=replace(status.last_failover, lost_bytes=done.lost_bytes))
     if isinstance(move, Monitor):
         status = _pointed(status, {one.name for one in move.sentinels}, now)
+    if isinstance(move, PublishPassword) and status.password is not None:  # the grace of the old one begins
+        status = replace(status, password=replace(status.password, since=now))
     return status
 
 
