@@ -39,7 +39,7 @@ GATE = Address("192.0.2.1", 6379)
 MASTER_NAME = "mymaster"
 REDIS_PORT = 6379
 SENTINEL_PORT = 26379
-SILENT_TIMEOUT = 0.4
+SILENT_TIMEOUT = 0.25
 """Seconds for the answer of a pod that did not answer the last time."""
 
 
