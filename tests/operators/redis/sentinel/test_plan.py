@@ -9,6 +9,7 @@ import pytest
 from tests.operators.redis.sentinel.builders import NOW, Scene, ago, at_gate, healthy
 
 from mooring.operators.redis.dial import Address
+from mooring.operators.redis.sentinel.failover import ALL_DATA
 from mooring.operators.redis.sentinel.moves import (
     Demote,
     FailOver,
@@ -23,7 +24,6 @@ from mooring.operators.redis.sentinel.moves import (
     Verdict,
     Wait,
 )
-from mooring.operators.redis.sentinel.plan import ALL_DATA
 
 M = TypeVar("M")
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from mooring.actor import Note, Terminal, Wait
+from mooring.operators.redis.sentinel.failover import ALL_DATA
 from mooring.operators.redis.sentinel.inputs import Inputs
 from mooring.operators.redis.sentinel.legacy import failed, headed
 from mooring.operators.redis.sentinel.moves import (
@@ -16,7 +17,6 @@ from mooring.operators.redis.sentinel.moves import (
     SwitchPassword,
     Verdict,
 )
-from mooring.operators.redis.sentinel.plan import ALL_DATA
 from mooring.operators.redis.sentinel.types import LegacyCondition, RedisClusterStatus
 
 __all__ = ["loses_all", "notes_of", "refusal"]

@@ -23,8 +23,10 @@ from mooring.operators.workload.configuration import ConfigResult
 from mooring.operators.workload.credentials import PasswordState
 from mooring.operators.workload.rollout import Roll, SetState
 
-__all__ = ["LEARNING", "UNREACHABLE", "Observed", "Recorded", "Snapshot", "Wanted"]
+__all__ = ["LEARNING", "STALE_AFTER", "UNREACHABLE", "Observed", "Recorded", "Snapshot", "Wanted"]
 
+STALE_AFTER = 5.0
+"""Seconds out of sync, under a healthy master, after which a replica may no longer be elected."""
 UNREACHABLE = "Unreachable"
 """State of a pod that does not answer."""
 LEARNING = "Learning"
