@@ -136,12 +136,7 @@ class Steps:
 
     async def set_priority(self, move: SetPriority) -> Done:
         """Make servers eligible as master, or exclude them."""
-
-        async def one(target: Target) -> None:
-            async with self._data(target) as link:
-                await link.call("CONFIG", "SET", "slave-priority", move.priority)
-
-        await self._each(move.targets, one)
+        await self._call_all(move.targets, "CONFIG", "SET", "slave-priority", move.priority)
         return Done()
 
     # --- fail-over ---------------------------------------------------------------------------------------
@@ -162,12 +157,7 @@ class Steps:
         """
         others = tuple(target for target in heirs if target != best)
         await self._confirm(best)
-
-        async def one(target: Target) -> None:
-            async with self._data(target) as link:
-                await link.call("SLAVEOF", best.address.ip, best.address.port)
-
-        await self._each(others, one)
+        await self._call_all(others, "SLAVEOF", best.address.ip, best.address.port)
         await self._until_level((await self._server(best)).offset, others, patience=0.5)
 
     async def _until_level(self, offset: int, targets: tuple[Target, ...], *, patience: float) -> None:
@@ -215,12 +205,9 @@ class Steps:
             return False
 
     async def _turn(self, heirs: tuple[Target, ...], chosen: Target) -> None:
-        async def one(target: Target) -> None:
-            async with self._data(target) as link:
-                await link.call("SLAVEOF", chosen.address.ip, chosen.address.port)
-
+        others = tuple(target for target in heirs if target != chosen)
         with contextlib.suppress(DialError, StepFailed):
-            await self._each(tuple(target for target in heirs if target != chosen), one)
+            await self._call_all(others, "SLAVEOF", chosen.address.ip, chosen.address.port)
 
     async def switch(self, move: Switch) -> Done:
         """Hold writes, let every heir reach the master's offset, ask the sentinels, demote, let go."""
@@ -333,25 +320,15 @@ class Steps:
     async def add_password(self, move: AddPassword) -> Done:
         """Further passwords for the default user; those it has stay."""
         named = self._kept.named()
-        wanted = [named[label] for label in named if label in move.passwords]
-
-        async def one(target: Target) -> None:
-            async with self._data(target) as link:
-                await link.call("ACL", "SETUSER", "default", *(f">{text}" for text in wanted))
-
-        await self._each(move.targets, one)
+        wanted = [f">{named[label]}" for label in named if label in move.passwords]
+        await self._call_all(move.targets, "ACL", "SETUSER", "default", *wanted)
         return Done()
 
     async def present_password(self, move: PresentPassword) -> Done:
         """What a replica shows its master, from its next connection on."""
         named = self._kept.named()
         text = next(named[label] for label in named if label == move.password)
-
-        async def one(target: Target) -> None:
-            async with self._data(target) as link:
-                await link.call("CONFIG", "SET", "masterauth", text)
-
-        await self._each(move.targets, one)
+        await self._call_all(move.targets, "CONFIG", "SET", "masterauth", text)
         return Done()
 
     async def tell_password(self, move: PublishPassword) -> Done:
@@ -450,6 +427,15 @@ class Steps:
     async def _server(self, target: Target) -> Server:
         async with self._data(target) as link:
             return await read_server(link)
+
+    async def _call_all(self, targets: tuple[Target, ...], *words: str | int) -> None:
+        """The same command on several data servers."""
+
+        async def one(target: Target) -> None:
+            async with self._data(target) as link:
+                await link.call(*words)
+
+        await self._each(targets, one)
 
     async def _each(self, targets: tuple[Target, ...], effect: Callable[[Target], Awaitable[None]]) -> None:
         """All at once; every one is tried before the first failure is raised."""
