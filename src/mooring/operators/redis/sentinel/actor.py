@@ -145,7 +145,7 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
     async def step(
         self, ctx: Context[RedisCluster], inputs: Inputs, snapshot: Snapshot, move: Move
     ) -> RedisClusterStatus:
-        """Carry out a move on the databases, on Kubernetes, or both: a password is told, then published."""
+        """Carry out a move on the databases, on Kubernetes, or both: sentinels take a password before it is published."""
         status = _status(ctx)
         if isinstance(move, Record):  # it is written already
             if loses_all(move):

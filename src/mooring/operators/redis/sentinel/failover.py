@@ -51,7 +51,7 @@ def find_master(snapshot: Snapshot) -> tuple[Member, Server] | Move | Wait:
 
 
 def _rightful(snapshot: Snapshot, lineage: Lineage) -> tuple[Member, Server] | None:
-    """The master among those that call themselves so, if one is beyond doubt."""
+    """The one of several masters that is master beyond doubt, if there is one."""
     by_ip = {member.ip: (member, server) for member, server in snapshot.masters}
     if snapshot.named is not None:
         ip, epoch = snapshot.named
@@ -70,7 +70,7 @@ def _rightful(snapshot: Snapshot, lineage: Lineage) -> tuple[Member, Server] | N
 
 
 def _retired(snapshot: Snapshot, standing: Standing) -> bool:
-    """The recorded master certainly serves no more: its process is gone, or it follows somebody."""
+    """The recorded master certainly serves no more: its process is gone, or it is a replica."""
     member = snapshot.topology.member(standing.pod)
     if snapshot.process_gone(standing):
         return True
@@ -78,7 +78,7 @@ def _retired(snapshot: Snapshot, standing: Standing) -> bool:
 
 
 def _pretender(snapshot: Snapshot, lineage: Lineage) -> tuple[Member, Server] | Move | Wait:
-    """Masters exist but none is rightful beyond doubt."""
+    """Servers call themselves master, but none of them certainly is."""
     holders = [entry for entry in snapshot.answering if entry[1].keys and entry not in snapshot.masters]
     for member, server in snapshot.masters:
         restarted = member.name == lineage.master.pod and not descends(server, lineage)
@@ -109,7 +109,7 @@ def _pretender(snapshot: Snapshot, lineage: Lineage) -> tuple[Member, Server] | 
 
 
 def _first_master(snapshot: Snapshot) -> tuple[Member, Server] | Move | Wait:
-    """No record: a new cluster, a cluster taken over, or claims that were kept."""
+    """No record: a new cluster, an adopted one, or kept claims."""
     if snapshot.masters:
         return _adopt(snapshot)
     unknown = snapshot.maybe_holding()
@@ -138,7 +138,7 @@ def _first_master(snapshot: Snapshot) -> tuple[Member, Server] | Move | Wait:
 
 
 def _adopt(snapshot: Snapshot) -> Move | Wait:
-    """Servers that already run as masters though we recorded nothing: taken over."""
+    """Adopt a server that already runs as master though nothing was recorded."""
     if snapshot.failing_over:
         return Wait(reason="SentinelFailover", message="the sentinels are changing the master", after=0.5)
     named = snapshot.named[0] if snapshot.named else ""
@@ -172,7 +172,7 @@ def _begin(snapshot: Snapshot, choice: tuple[Member, Server], *, why: str) -> Re
 
 
 def _refuse(snapshot: Snapshot, holders: list[tuple[Member, Server]]) -> Move | Wait:
-    """Unrelated histories: nobody but the user can say which one counts."""
+    """Unrelated histories: only the user can say which one counts."""
     elected = next((entry for entry in holders if entry[0].name == snapshot.wanted.elect), None)
     if elected is not None:
         return _begin(snapshot, elected, why="chosen by the annotation mooring.dev/elect-master")
@@ -187,7 +187,7 @@ def _refuse(snapshot: Snapshot, holders: list[tuple[Member, Server]]) -> Move | 
 
 
 def _promotion(snapshot: Snapshot, operation: Operation) -> Move | Wait | None:
-    """Carry on a promotion that was recorded; None when another rule has to decide anew."""
+    """Continue a recorded promotion; ``None`` when another rule has to decide."""
     member = snapshot.topology.member(operation.subject)
     lineage = snapshot.lineage
     if member is None or lineage is None or not lineage.master.same_process(member.pod):
@@ -205,7 +205,7 @@ def _promotion(snapshot: Snapshot, operation: Operation) -> Move | Wait | None:
     return Promote(target=data_target(member), why=operation.why)
 
 
-# --- nobody is master ------------------------------------------------------------------------------------
+# --- no server is master ------------------------------------------------------------------------------------
 
 
 def _succession(snapshot: Snapshot, lineage: Lineage) -> Move | Wait:
@@ -222,7 +222,7 @@ def _succession(snapshot: Snapshot, lineage: Lineage) -> Move | Wait:
 
 
 def _silent_master(snapshot: Snapshot, lineage: Lineage, incumbent: Standing) -> Move | Wait:
-    """The master's process may live: hung, cut off, or made to follow somebody who is gone."""
+    """The master's process may be alive: hung, cut off, or a replica of a server that is gone."""
     member = snapshot.topology.member(incumbent.pod)
     heirs = snapshot.heirs()
     patience = snapshot.wanted.down_after + 3 * snapshot.wanted.failover_timeout
@@ -260,7 +260,7 @@ def _silent_master(snapshot: Snapshot, lineage: Lineage, incumbent: Standing) ->
 
 
 def _leaderless(snapshot: Snapshot, lineage: Lineage) -> Move | Wait:
-    """Every server follows somebody and nobody leads: the newest history, then the highest offset."""
+    """Every server is a replica: promote the one with the newest history, then the highest offset."""
     standing = {
         member.name: (member, server)
         for member, server in snapshot.answering
@@ -282,7 +282,7 @@ def _leaderless(snapshot: Snapshot, lineage: Lineage) -> Move | Wait:
 
 
 def _await_return(snapshot: Snapshot, incumbent: Standing) -> Move | Wait | None:
-    """Where no follower is needed to write, the dead master's own log is worth a second."""
+    """Wait a second for the dead master's own log where no replica is needed for writes."""
     member = snapshot.topology.member(incumbent.pod)
     if not snapshot.wanted.persistence or snapshot.wanted.min_replicas > 0 or member is None:
         return None
@@ -341,7 +341,7 @@ def _death(snapshot: Snapshot, standing: Standing) -> str:
 
 
 def _restart(snapshot: Snapshot, lineage: Lineage, incumbent: Standing) -> Move | Wait:
-    """Every server of the record restarted: the record decides, its master first."""
+    """Every recorded server restarted: the record decides, its master first."""
     order = [incumbent, *(one for one in lineage.members if one.pod != incumbent.pod)]
     standing = [one for one in order if _volume_stands(snapshot, one)]
     if snapshot.failing_over:
@@ -393,7 +393,7 @@ def _volume_stands(snapshot: Snapshot, standing: Standing) -> bool:
 def _after_totalloss_of(
     snapshot: Snapshot, lineage: Lineage, *, incumbent: Standing, ready: list[tuple[Member, Server]]
 ) -> Move | Wait:
-    """No recorded server has anything left; others may."""
+    """No recorded server has data left; others may."""
     if any(server.loading for _, server in snapshot.answering):
         return Wait(reason="Loading", message="a server is loading its data", after=0.3)
     holders = [entry for entry in snapshot.answering if entry[1].keys]

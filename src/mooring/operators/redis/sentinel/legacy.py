@@ -96,7 +96,7 @@ def legacy_head(
     )
     growing = newest is not None and newest.type == "Scaling" and newest.message.endswith(_ends(snapshot))
     if (gone or not ready.status) and not growing:
-        # What began it stays said while pods come back one after the other.
+        # The cause stays shown while pods come back one after the other.
         begun = newest is not None and newest.message.startswith(RESTARTING.message)
         return newest if newest is not None and begun else _restarting(snapshot, ready)
     return newest or CREATING

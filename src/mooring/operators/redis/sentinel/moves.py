@@ -122,7 +122,7 @@ class Record(Move):
 
 @dataclass(frozen=True, kw_only=True)
 class Promote(DatabaseMove):
-    """Make a server master by ourselves; only after it was recorded."""
+    """Make a server master; only after that was recorded."""
 
     target: Target
 
@@ -138,7 +138,7 @@ class Follow(DatabaseMove):
 
 @dataclass(frozen=True, kw_only=True)
 class Demote(DatabaseMove):
-    """A second master of our own history follows the right one at once; its clients are sent away."""
+    """Make a second master with our data a replica at once; its clients are disconnected."""
 
     target: Target
     master: Target
@@ -148,7 +148,7 @@ class Demote(DatabaseMove):
 
 @dataclass(frozen=True, kw_only=True)
 class Quarantine(DatabaseMove):
-    """A master with foreign or no data serves no more; its data is saved and kept, it follows nobody."""
+    """A master with foreign or no data serves no more; its data is saved and kept, and it replicates from no server."""
 
     target: Target
     save: bool = True
@@ -164,7 +164,7 @@ class SetPriority(DatabaseMove):
 
 @dataclass(frozen=True, kw_only=True)
 class FailOver(DatabaseMove):
-    """Ask the sentinels for a new master now; the heirs are first brought to one offset."""
+    """Ask the sentinels for a new master now; replicas are brought to one offset before."""
 
     best: Target
     heirs: tuple[Target, ...]
@@ -206,7 +206,7 @@ class TuneSentinel(DatabaseMove):
 
 @dataclass(frozen=True, kw_only=True)
 class Hasten(DatabaseMove):
-    """Let sentinels look and talk more often, so that they learn of changes and of a hung master sooner."""
+    """Make sentinels poll and publish more often, so that they notice changes and a hung master sooner."""
 
     sentinels: tuple[Target, ...]
     periods: Mapping[str, int]
@@ -220,7 +220,7 @@ class StagePassword(Move):
 
 @dataclass(frozen=True, kw_only=True)
 class AddPassword(DatabaseMove):
-    """Let servers take these passwords beside those they take (6.0)."""
+    """Make servers accept further passwords (6.0)."""
 
     targets: tuple[Target, ...]
     passwords: tuple[str, ...]
@@ -229,7 +229,7 @@ class AddPassword(DatabaseMove):
 
 @dataclass(frozen=True, kw_only=True)
 class PresentPassword(DatabaseMove):
-    """Let servers show this password to their master."""
+    """Make servers present this password to their master."""
 
     targets: tuple[Target, ...]
     password: str
@@ -237,14 +237,14 @@ class PresentPassword(DatabaseMove):
 
 @dataclass(frozen=True, kw_only=True)
 class PublishPassword(DatabaseMove):
-    """Tell the sentinels, then write the next password down as the one in force."""
+    """Give the next password to the sentinels, then write it to the Secret as the one in force."""
 
     sentinels: tuple[Target, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SwitchPassword(DatabaseMove):
-    """From now on servers take and present the next password alone; the sentinels too."""
+    """Make servers accept and present the next password only; the sentinels too."""
 
     targets: tuple[Target, ...]
     sentinels: tuple[Target, ...]
@@ -252,7 +252,7 @@ class SwitchPassword(DatabaseMove):
 
 @dataclass(frozen=True, kw_only=True)
 class SetPassword(DatabaseMove):
-    """Servers take and present the password in force and no other."""
+    """Make servers accept and present the password in force and no other."""
 
     targets: tuple[Target, ...]
     sentinels: tuple[Target, ...]

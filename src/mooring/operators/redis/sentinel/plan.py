@@ -48,12 +48,12 @@ def decide(snapshot: Snapshot) -> Verdict:
 
 
 def _only_notes(record: Record) -> bool:
-    """Nothing is begun by it."""
+    """It starts nothing."""
     return record.operation is None and record.password is None and not record.rolls
 
 
 def next_step(snapshot: Snapshot) -> Verdict:
-    """The one thing to do now."""
+    """The one thing to do now, paused or not."""
     if not snapshot.topology.members:
         return Wait(reason="PodsMissing", message="no redis pod exists yet", after=1.0)
     if not snapshot.answering and (verdict := roll.unblock(snapshot)):

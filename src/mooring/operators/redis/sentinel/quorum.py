@@ -1,9 +1,9 @@
 """Sentinels: the right master, the right settings, no ghosts, and a quorum at every moment.
 
 SENTINEL RESET is never used: it empties a sentinel's replicas and peers for up to ten seconds, and a master
-that dies in that window is never replaced. One sentinel at a time is pointed anew (REMOVE, MONITOR) while the
-others could do a fail-over; only when a majority watches a wrong address are all of them removed first, since
-one that is left would tell the others its old master by its higher epoch.
+that dies in that window is never replaced. One sentinel at a time is reset (REMOVE, MONITOR) while the
+others could fail over; only when a majority watches a wrong address are all of them removed first, since one that is
+left would spread its old master by its higher epoch.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ __all__ = ["learning", "repair"]
 GOSSIP = 6.0
 """Seconds the sentinels get to tell each other of a new master before they are pointed by hand."""
 INFO_PERIOD = 800
-"""Milliseconds between a sentinel's questions to the servers, where it can be told (10,000 of itself): that long
+"""Milliseconds between a sentinel's polls of the servers, where it can be set (default 10,000): that long
 a new replica, or who may not be elected, stays unknown to it. Its own candidates may be three periods old. From
-the moment a majority sees the master hang it asks every 1,000 whatever it was told, and names the new master to clients
+the moment a majority sees the master hang it polls every 1,000 whatever is set, and names the new master to clients
 only once that one said so: with a little less before, its next question falls soon after the promotion."""
 PERIODS = {
     "info-period": INFO_PERIOD,
@@ -55,11 +55,11 @@ HAUNTED_AGAIN = 0.2
 LEARNING_AGAIN = 0.3
 """Seconds between two looks while a sentinel gets to know the others, which takes two at most."""
 LEARN_WITHIN = 30.0
-"""Seconds a sentinel gets to know every replica and peer (it asks every 10); then it is pointed anew."""
+"""Seconds in which a sentinel must discover all replicas and peers (it polls every 10). After that it is reset."""
 
 
 def repair(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
-    """The first thing to mend among the sentinels, if any."""
+    """The next repair of the sentinels, if one is needed."""
     right = Address(member.ip, REDIS_PORT)
     seen = [(one, one.sentinel) for one in snapshot.watchers if one.sentinel is not None]
     if snapshot.failing_over:
@@ -157,7 +157,7 @@ def _drift(snapshot: Snapshot, sentinel: Sentinel) -> dict[str, str]:
 def _complete(
     snapshot: Snapshot, member: Member, server: Server, *, seen: list[tuple[Watcher, Sentinel]]
 ) -> Verdict | None:
-    """Every sentinel knows every live replica and peer, and nobody else."""
+    """Every sentinel knows every live replica and peer, and no others."""
     right = Address(member.ip, REDIS_PORT)
     replicas = _in_sync(snapshot, member)
     peers = {one.pod.ip for one, _ in seen}
@@ -249,7 +249,7 @@ def _teach(
     seen: list[tuple[Watcher, Sentinel]],
     right: Address,
 ) -> Verdict:
-    """One that does not learn by itself is pointed anew, if no ability to fail over is lost by it."""
+    """Reset a sentinel that does not discover the others, if the rest could fail over meanwhile."""
     names = {one.name for one, _ in blind}
     able = [one.name for one, it in seen if one.name not in names and _able(it, right)]
     late = [(one, it) for one, it in blind if snapshot.learning_for(one.name) > LEARN_WITHIN]

@@ -78,7 +78,7 @@ class Recorded:
     unreachable_since: Mapping[str, datetime] = field(default_factory=dict)
     """Since when pods (of both components) have not answered."""
     learning_since: Mapping[str, datetime] = field(default_factory=dict)
-    """Since when sentinels watch the right master without knowing everybody."""
+    """Since when sentinels watch the right master without knowing all the others."""
     config: Mapping[str, ConfigResult] = field(default_factory=dict)
     rolls: Mapping[str, Roll] = field(default_factory=dict)
     """Roll-outs under way or stopped, by component."""
@@ -152,7 +152,7 @@ class Snapshot:
 
     @cached_property
     def masters(self) -> tuple[tuple[Member, Server], ...]:
-        """Those that call themselves master."""
+        """Data servers that call themselves master."""
         return tuple((one, server) for one, server in self.answering if server.is_master)
 
     @cached_property
@@ -172,7 +172,7 @@ class Snapshot:
 
     @cached_property
     def failing_over(self) -> bool:
-        """Some sentinel is changing the master right now."""
+        """A sentinel is changing the master now."""
         return any(one.sentinel is not None and one.sentinel.failing_over for one in self.watchers)
 
     @cached_property
@@ -221,12 +221,12 @@ class Snapshot:
         return max(0.0, (self.now - since).total_seconds()) if since else 0.0
 
     def learning_for(self, name: str) -> float:
-        """Seconds a sentinel has watched the right master without knowing everybody."""
+        """Seconds a sentinel has watched the right master without knowing all the others."""
         since = self.recorded.learning_since.get(name)
         return self.seconds_since(since) if since else 0.0
 
     def seconds_since(self, moment: datetime | None) -> float:
-        """Seconds from a moment to now; a moment nobody knows is long ago."""
+        """Seconds from a moment to now; an unknown moment is long ago."""
         return max(0.0, (self.now - moment).total_seconds()) if moment else float("inf")
 
     def later(self, seconds: float) -> datetime:
@@ -238,7 +238,7 @@ class Snapshot:
         return self.observed.redis_set if component == "redis" else self.observed.sentinel_set
 
     def set_aside(self, member: Member) -> bool:
-        """Held with foreign data until the user lets go of it."""
+        """Kept with foreign data until the user gives that up."""
         return member.pod.volume in self.recorded.quarantined and member.name not in self.wanted.discard
 
     def maybe_holding(self) -> list[str]:

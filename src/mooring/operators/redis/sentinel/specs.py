@@ -131,7 +131,7 @@ class Specs:
         return self._service(self.names.sentinel_headless, "sentinel", port=26379, headless=True)
 
     def role_service(self, role: Literal["master", "replica"]) -> core.Service:
-        """For clients that do not ask sentinels: whoever leads, or all that follow."""
+        """For clients that do not ask sentinels: the master, or all replicas."""
         name = self.names.master if role == "master" else self.names.replica
         made = self._service(name, "redis", port=6379, headless=False)
         assert made.spec is not None
@@ -370,7 +370,7 @@ class Specs:
 
     @property
     def _claim(self) -> core.PersistentVolumeClaim | None:
-        """The template of the claims: nobody can change that of a set that exists, whatever is declared."""
+        """The template of the claims; that of an existing set cannot be changed, whatever is declared."""
         live = self._found.redis
         if live is None or live.spec is None:
             return self._declared_claim
@@ -570,7 +570,7 @@ class Specs:
         ]
 
     def _apart(self, component: Component) -> core.Affinity:
-        """One host each, where possible."""
+        """Spread the pods over hosts where possible."""
         term = core.PodAffinityTerm(
             label_selector=meta.LabelSelector(match_labels=self._selector(component)),
             topology_key="kubernetes.io/hostname",

@@ -86,7 +86,7 @@ def report(
 
 
 def _instead(inputs: Inputs, unknown: Sequence[str]) -> Wait | Terminal | InSync:
-    """What is to be said of a cluster that works well."""
+    """The outcome of a pass over a cluster that works well."""
     if inputs.blocked is not None:
         return inputs.blocked
     unmet = [

@@ -2,7 +2,7 @@
 
 Commands go through `Dial`, whose fence is checked at every send. A step asks before it acts where the answer
 may have changed since the look, works for about a second at most, and raises `StepFailed` with the reason;
-the caller looks again and decides anew.
+the next pass decides again.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = ["Steps"]
 
 
 class AnotherProcess(DialError):
-    """The process that was seen does not answer at its address any more; whoever does is told nothing."""
+    """The process that was seen no longer answers at its address; another one there is not touched."""
 
 
 POLL = 0.02
@@ -90,7 +90,7 @@ class Steps:
         return Done()
 
     async def follow(self, move: Follow) -> Done:
-        """REPLICAOF on several servers at once; the rest is not held up by one that does not answer."""
+        """REPLICAOF on several servers at once; one that does not answer does not delay the others."""
         unsynced = {target.name for target in move.unsynced}
         await self._confirm(move.master)
 
@@ -104,7 +104,7 @@ class Steps:
         return Done()
 
     async def demote(self, move: Demote) -> Done:
-        """The second master follows; its clients are cut off so that they ask the sentinels again."""
+        """REPLICAOF on the second master; its clients are disconnected so that they ask the sentinels again."""
         await self._confirm(move.master)
         async with self._data(move.target) as link:
             info, *answers = await link.pipeline(
@@ -142,7 +142,7 @@ class Steps:
     # --- fail-over ---------------------------------------------------------------------------------------
 
     async def fail_over(self, move: FailOver) -> Done:
-        """Level the heirs, ask a sentinel, and turn the others to the chosen one the moment it leads."""
+        """Bring the replicas to one offset, ask a sentinel, and point the others at the new master the moment it is one."""
         if move.equalise:
             await self._level(move.best, move.heirs)
         await self._ask_sentinels(move.sentinels)
@@ -187,7 +187,7 @@ class Steps:
         raise StepFailed(f"no sentinel took the fail-over: {'; '.join(refusals)}")
 
     async def _await_master(self, heirs: tuple[Target, ...], *, patience: float) -> Target:
-        """Ask until one leads; a sentinel cuts the connections of the one it promotes, ours too."""
+        """Poll until one is master; a sentinel cuts the connections of the one it promotes, ours too."""
         deadline = self._monotonic() + patience
         while self._monotonic() < deadline:
             for target, leads in zip(heirs, await asyncio.gather(*map(self._leads, heirs)), strict=True):
@@ -210,7 +210,7 @@ class Steps:
             await self._call_all(others, "SLAVEOF", chosen.address.ip, chosen.address.port)
 
     async def switch(self, move: Switch) -> Done:
-        """Hold writes, let every heir reach the master's offset, ask the sentinels, demote, let go."""
+        """Hold writes, wait until every replica has the master's offset, ask the sentinels, demote, release writes."""
         async with self._data(move.master) as master:
             await self._hold(master, move)
             try:
@@ -242,7 +242,7 @@ class Steps:
     # --- sentinels ---------------------------------------------------------------------------------------
 
     async def monitor(self, move: Monitor) -> Done:
-        """REMOVE on all, then MONITOR and SET on all: no old master is left to be told around."""
+        """REMOVE on all, then MONITOR and SET on all, so that none spreads an old master."""
 
         async def forget(target: Target) -> None:
             async with self._sentinel(target) as link:
@@ -342,7 +342,7 @@ class Steps:
         return Done()
 
     async def set_password(self, move: SetPassword) -> Done:
-        """The password in force alone counts; the sentinels are told first."""
+        """Accept the password in force only; the sentinels get it first."""
         await self._tell(move.sentinels, self._kept.password)
         await self._rekey(move.targets, (), self._kept.password)
         return Done()
@@ -360,7 +360,7 @@ class Steps:
         await asyncio.gather(self._each(targets, one), self._tell(sentinels, text))
 
     async def _cut_unauthenticated(self, link: Link, text: str) -> None:
-        """Before 6.0 connections made without a password are refused every command; they have to come anew."""
+        """Before 6.0 connections made without a password are refused every command; cut them so that clients reconnect."""
         await link.call("AUTH", text)
         for kind in ("normal", "pubsub", "slave"):
             await link.call("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
@@ -420,7 +420,7 @@ class Steps:
             yield link
 
     async def _confirm(self, master: Target) -> None:
-        """Nothing is made to follow a process that was not seen to lead."""
+        """Check that the master that was seen still answers: replicas of another process would take its data."""
         async with self._data(master):
             return
 
@@ -477,7 +477,7 @@ async def _same_process(link: Link, target: Target) -> None:
 
 
 def _was_open(server: Server, kept: Kept) -> bool:
-    """Everybody was let in by a server that knows no users."""
+    """A server without users (before 6.0) accepted clients without a password."""
     auth = server.auth
     return (
         auth is not None

@@ -1,6 +1,6 @@
 """UCloud's operator, where it still runs: what it made is not taken over while its lock has a living owner.
 
-Two operators that both repair one cluster choose two masters. UCloud's is elected for life: whoever leads owns, by
+Two operators that both repair one cluster choose two masters. UCloud's is elected for life: its leader owns, by
 an owner reference with its Pod's UID, a ConfigMap in the operator's own namespace, and gives it up only by ending.
 """
 

@@ -132,7 +132,7 @@ class Sentinel:
     settings: Mapping[str, str] = field(default_factory=dict)
     quorum_ok: bool = False
     periods: Mapping[str, int] = field(default_factory=dict)
-    """Milliseconds between its questions, greetings ... by their names; empty where it cannot be told (before 7.0)."""
+    """Milliseconds between its questions, greetings ... by their names; empty where they cannot be read (before 7.0)."""
     locked: bool = False
     """It does not take the cluster's key: it may be asked, not changed."""
     other_masters: tuple[str, ...] = ()
