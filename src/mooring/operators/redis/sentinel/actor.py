@@ -24,7 +24,8 @@ from mooring.actor import (
 )
 from mooring.kube.object import Key
 from mooring.kube.objects import apps, core, policy
-from mooring.operators.redis.dial import Address, Dial
+from mooring.operators.redis.address import Address
+from mooring.operators.redis.dial import Dial
 from mooring.operators.redis.sentinel import effects
 from mooring.operators.redis.sentinel.events import loses_all, refusal
 from mooring.operators.redis.sentinel.inputs import (

@@ -7,7 +7,8 @@ import contextlib
 from collections.abc import Callable, Iterable
 
 from mooring.kube.object import Key
-from mooring.operators.redis.dial import Address, Dial, DialError
+from mooring.operators.redis.address import Address
+from mooring.operators.redis.dial import Dial, DialError
 
 __all__ = ["Listener"]
 

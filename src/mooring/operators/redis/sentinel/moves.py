@@ -9,14 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mooring.actor.verdict import InSync, Move, Verdict, Wait
+from mooring.operators.redis.address import Address
 from mooring.operators.redis.sentinel.lineage import Lineage
-from mooring.operators.redis.sentinel.topology import (
-    REDIS_PORT,
-    SENTINEL_PORT,
-    Address,
-    Member,
-    Watcher,
-)
+from mooring.operators.redis.sentinel.topology import REDIS_PORT, SENTINEL_PORT, Member, Watcher
 from mooring.operators.redis.sentinel.types import LastFailover, Operation, PasswordChange
 from mooring.operators.workload.configuration import ConfigResult, PublishConfig
 from mooring.operators.workload.moves import (

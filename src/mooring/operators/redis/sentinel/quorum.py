@@ -8,6 +8,7 @@ left would spread its old master by its higher epoch.
 
 from __future__ import annotations
 
+from mooring.operators.redis.address import Address
 from mooring.operators.redis.sentinel.moves import (
     DeletePod,
     Hasten,
@@ -19,15 +20,7 @@ from mooring.operators.redis.sentinel.moves import (
     sentinel_target,
 )
 from mooring.operators.redis.sentinel.snapshot import Snapshot
-from mooring.operators.redis.sentinel.topology import (
-    REDIS_PORT,
-    Address,
-    Member,
-    Peer,
-    Sentinel,
-    Server,
-    Watcher,
-)
+from mooring.operators.redis.sentinel.topology import REDIS_PORT, Member, Peer, Sentinel, Server, Watcher
 
 __all__ = ["learning", "repair"]
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
+from mooring.operators.redis.address import Address
 from mooring.operators.redis.sentinel.lineage import Lineage, Standing, descends
 from mooring.operators.redis.sentinel.moves import Target, sentinel_target
-from mooring.operators.redis.sentinel.topology import REDIS_PORT, Address, Member, Server, Topology, Watcher
+from mooring.operators.redis.sentinel.topology import REDIS_PORT, Member, Server, Topology, Watcher
 from mooring.operators.redis.sentinel.types import (
     LastFailover,
     NodeStatus,

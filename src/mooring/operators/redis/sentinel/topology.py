@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
+from mooring.operators.redis.address import Address
+from mooring.operators.redis.dial import Dial, DialError, Link, Refused
 from mooring.operators.redis.info import keys_of, pairs, parse_info
 from mooring.operators.redis.passwords import ASKED, SENTINEL_USER, Auth, told_auth
 from mooring.operators.workload.credentials import Kept
@@ -21,7 +22,6 @@ __all__ = [
     "MASTER_NAME",
     "REDIS_PORT",
     "SENTINEL_PORT",
-    "Address",
     "Member",
     "Peer",
     "Replica",
