@@ -71,8 +71,8 @@ _READS_FIRST = ("slave-priority", "min-slaves-to-write")
 class Inputs:
     """What a pass found outside the databases."""
 
-    cluster: RedisCluster
-    around: Surroundings
+    cluster: RedisCluster = field(repr=False)
+    around: Surroundings = field(repr=False)
     wanted: Wanted
     found: Found
     password: PasswordState
