@@ -23,7 +23,7 @@ def reasons() -> Iterator[str]:
         tree = ast.parse(file.read_text())
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Wait":
-                given = [word.value for word in node.keywords if word.arg == "reason"]
+                given = [*node.args, *(word.value for word in node.keywords if word.arg == "reason")]
                 for part in ast.walk(given[0]):
                     if isinstance(part, ast.Constant) and isinstance(part.value, str):
                         yield part.value

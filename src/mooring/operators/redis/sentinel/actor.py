@@ -10,18 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from mooring.actor import (
-    Context,
-    Move,
-    Outcome,
-    Planned,
-    Related,
-    Report,
-    Terminal,
-    Verdict,
-    Wait,
-    run_actor,
-)
+from mooring.actor import Context, Move, Outcome, Planned, Related, Report, Terminal, Verdict, Wait, run_actor
 from mooring.kube.object import Key
 from mooring.kube.objects import apps, core, policy
 from mooring.operators.redis.address import Address

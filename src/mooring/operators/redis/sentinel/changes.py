@@ -84,8 +84,8 @@ def _shrink_redis(snapshot: Snapshot, member: Member, server: Server) -> Verdict
     staying = [one for one, it in snapshot.answering if one.pod.ordinal < size and it.in_sync_with(member.ip)]
     if size > 1 and not staying:
         return Wait(
-            reason="ScaleInBlocked",
-            message="no replica that stays is in sync with the master; nothing is removed before",
+            "ScaleInBlocked",
+            "no replica that stays is in sync with the master; nothing is removed before",
             after=1.0,
         )
     return Resize(component="redis", replicas=size, why=f"from {replicas} to {size}")
@@ -98,7 +98,7 @@ def _shrink_sentinels(snapshot: Snapshot, member: Member, server: Server) -> Ver
         return None
     leaving = [one for one in snapshot.topology.watchers if one.pod.ordinal >= replicas]
     if leaving:
-        return Wait(reason="SentinelLeaving", message=f"{leaving[0].name} is on its way out", after=0.5)
+        return Wait("SentinelLeaving", f"{leaving[0].name} is on its way out", after=0.5)
     return Resize(
         component="sentinel", replicas=replicas - 1, why=f"towards {snapshot.wanted.sentinels}, one by one"
     )
@@ -113,7 +113,7 @@ def _two_passwords(snapshot: Snapshot) -> Wait | None:
         return None
     until = snapshot.later(left).strftime("%H:%M:%S")
     message = f"the old and the new password are both valid until {until} UTC; then the new one alone is"
-    return Wait(reason="PasswordChanging", message=message, after=left)
+    return Wait("PasswordChanging", message, after=left)
 
 
 def _missing(snapshot: Snapshot) -> Verdict | None:
@@ -124,22 +124,18 @@ def _missing(snapshot: Snapshot) -> Verdict | None:
     if silent:
         one = silent[0]
         return Wait(
-            reason=one.pod.trouble or "RedisNotAnswering",
-            message=f"{one.name}: {one.pod.trouble_message or one.error}",
+            one.pod.trouble or "RedisNotAnswering",
+            f"{one.name}: {one.pod.trouble_message or one.error}",
             after=1.0,
             stalled=hopeless(one.pod, snapshot.now),
         )
     if len(wanted) < snapshot.wanted.size:
-        return Wait(
-            reason="PodsMissing",
-            message=f"{len(wanted)} of {snapshot.wanted.size} redis pods exist",
-            after=1.0,
-        )
+        return Wait("PodsMissing", f"{len(wanted)} of {snapshot.wanted.size} redis pods exist", after=1.0)
     aside = [one for one, it in snapshot.answering if it.at_gate and snapshot.set_aside(one)]
     if aside:
         return Wait(
-            reason="ForeignDataSetAside",
-            message=f"{aside[0].name} holds data of an unrelated history and is kept as it is; copy out what you "
+            "ForeignDataSetAside",
+            f"{aside[0].name} holds data of an unrelated history and is kept as it is; copy out what you "
             f"need, then name it in the annotation mooring.dev/discard-data: {aside[0].name}",
             after=10.0,
             stalled=True,
@@ -147,15 +143,13 @@ def _missing(snapshot: Snapshot) -> Verdict | None:
     unready: list[Member | Watcher] = [one for one in wanted if not one.pod.ready]
     unsynced = [one for one, it in snapshot.answering if not it.is_master and not it.link_up]
     if unsynced:
-        return Wait(
-            reason="ReplicaSynchronising", message=f"{unsynced[0].name} is not in sync yet", after=0.5
-        )
+        return Wait("ReplicaSynchronising", f"{unsynced[0].name} is not in sync yet", after=0.5)
     lost = [one for one in snapshot.topology.watchers if one.sentinel is None]
     if lost or len(snapshot.topology.watchers) < snapshot.wanted.sentinels:
         trouble = next((one.pod for one in lost if one.pod.trouble), None)
         return Wait(
-            reason=trouble.trouble if trouble else "SentinelNotAnswering",
-            message=f"{lost[0].name}: {lost[0].pod.trouble_message or lost[0].error}"
+            trouble.trouble if trouble else "SentinelNotAnswering",
+            f"{lost[0].name}: {lost[0].pod.trouble_message or lost[0].error}"
             if lost
             else f"{len(snapshot.topology.watchers)} of {snapshot.wanted.sentinels} sentinel pods exist",
             after=1.0,
@@ -167,8 +161,8 @@ def _missing(snapshot: Snapshot) -> Verdict | None:
         troubled = next((one.pod for one in unready if one.pod.trouble), None)
         why = f": {troubled.trouble_message}" if troubled else ""
         return Wait(
-            reason="PodsNotReady",
-            message=f"{names} not ready yet{why}",
+            "PodsNotReady",
+            f"{names} not ready yet{why}",
             after=5.0,
             stalled=troubled is not None and hopeless(troubled, snapshot.now),
         )

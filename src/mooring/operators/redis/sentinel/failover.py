@@ -91,7 +91,7 @@ def _pretender(snapshot: Snapshot, lineage: Lineage) -> tuple[Member, Server] | 
         if restarted and not server.loading and len(snapshot.masters) == 1:
             return member, server
     if snapshot.failing_over:
-        return Wait(reason="SentinelFailover", message="the sentinels are changing the master", after=0.2)
+        return Wait("SentinelFailover", "the sentinels are changing the master", after=0.2)
     names = ", ".join(member.name for member, _ in snapshot.masters)
     waited = max(
         (snapshot.unreachable_for(one.name) for one in snapshot.topology.members if not one.server), default=0
@@ -101,8 +101,8 @@ def _pretender(snapshot: Snapshot, lineage: Lineage) -> tuple[Member, Server] | 
         if server.keys or not (holders or snapshot.heirs()):
             return _refuse(snapshot, [(member, server)])
     return Wait(
-        reason="MasterUndecided",
-        message=f"{names} claims to be master, but the record names {lineage.master.pod} and the sentinels do "
+        "MasterUndecided",
+        f"{names} claims to be master, but the record names {lineage.master.pod} and the sentinels do "
         f"not agree on another; waiting for them ({waited:.0f} s)",
         after=1.0,
     )
@@ -116,14 +116,14 @@ def _first_master(snapshot: Snapshot) -> tuple[Member, Server] | Move | Wait:
     if unknown:
         names = ", ".join(unknown)
         return Wait(
-            reason="WaitingForData",
-            message=f"{names} may hold data of an earlier cluster and does not answer yet",
+            "WaitingForData",
+            f"{names} may hold data of an earlier cluster and does not answer yet",
             after=1.0,
         )
     if any(server.loading for _, server in snapshot.answering):
-        return Wait(reason="Loading", message="a server is loading its data", after=0.5)
+        return Wait("Loading", "a server is loading its data", after=0.5)
     if not snapshot.answering:
-        return Wait(reason="PodsStarting", message="no redis server answers yet", after=0.5)
+        return Wait("PodsStarting", "no redis server answers yet", after=0.5)
     holders = [entry for entry in snapshot.answering if entry[1].keys]
     if len(holders) > 1 and (not holders[0][1].replid or len({server.replid for _, server in holders}) > 1):
         return _refuse(snapshot, holders)
@@ -133,14 +133,14 @@ def _first_master(snapshot: Snapshot) -> tuple[Member, Server] | Move | Wait:
     lowest = [entry for entry in snapshot.answering if entry[0].pod.ordinal < snapshot.wanted.size]
     missing = snapshot.wanted.size - len(lowest)
     if not lowest or (missing and snapshot.oldest_pod_age() < START_TOGETHER):
-        return Wait(reason="PodsStarting", message=f"{missing} redis servers do not answer yet", after=0.3)
+        return Wait("PodsStarting", f"{missing} redis servers do not answer yet", after=0.3)
     return _begin(snapshot, lowest[0], why="all servers are empty and nothing was ever recorded")
 
 
 def _adopt(snapshot: Snapshot) -> Move | Wait:
     """Adopt a server that already runs as master though nothing was recorded."""
     if snapshot.failing_over:
-        return Wait(reason="SentinelFailover", message="the sentinels are changing the master", after=0.5)
+        return Wait("SentinelFailover", "the sentinels are changing the master", after=0.5)
     named = snapshot.named[0] if snapshot.named else ""
     chosen = [entry for entry in snapshot.masters if entry[0].ip == named] or (
         list(snapshot.masters) if len(snapshot.masters) == 1 else []
@@ -178,8 +178,8 @@ def _refuse(snapshot: Snapshot, holders: list[tuple[Member, Server]]) -> Move | 
         return _begin(snapshot, elected, why="chosen by the annotation mooring.dev/elect-master")
     listed = ", ".join(f"{member.name} ({server.keys} keys)" for member, server in holders)
     return Wait(
-        reason="UnrelatedData",
-        message=f"the servers hold data of unrelated histories: {listed}; nothing was changed. Name the one to "
+        "UnrelatedData",
+        f"the servers hold data of unrelated histories: {listed}; nothing was changed. Name the one to "
         "keep in the annotation mooring.dev/elect-master",
         after=10.0,
         stalled=True,
@@ -196,7 +196,7 @@ def _promotion(snapshot: Snapshot, operation: Operation) -> Move | Wait | None:
     if server is None:
         if snapshot.unreachable_for(member.name) > SENTINEL_PATIENCE:
             return Record(finish=True, why=f"{operation.subject} does not answer any more")
-        return Wait(reason="Promoting", message=f"{member.name} does not answer", after=0.2)
+        return Wait("Promoting", f"{member.name} does not answer", after=0.2)
     if server.is_master:
         return None
     others = [entry for entry in snapshot.masters if descends(entry[1], lineage)]
@@ -227,31 +227,31 @@ def _silent_master(snapshot: Snapshot, lineage: Lineage, incumbent: Standing) ->
     heirs = snapshot.heirs()
     patience = snapshot.wanted.down_after + 3 * snapshot.wanted.failover_timeout
     if snapshot.failing_over:
-        return Wait(reason="SentinelFailover", message="the sentinels are changing the master", after=0.2)
+        return Wait("SentinelFailover", "the sentinels are changing the master", after=0.2)
     if member is not None and member.server is not None:
         if member.server.loading:
-            return Wait(reason="Loading", message=f"{member.name} is loading its data", after=0.5)
+            return Wait("Loading", f"{member.name} is loading its data", after=0.5)
         return _leaderless(snapshot, lineage)
     waited = snapshot.unreachable_for(incumbent.pod)
     able = snapshot.useful_sentinels(incumbent.ip, heirs)
     if len(able) >= snapshot.quorum and waited < patience:
         return Wait(
-            reason="MasterUnreachable",
-            message=f"{incumbent.pod} does not answer; the sentinels decide (waited {waited:.0f} of "
+            "MasterUnreachable",
+            f"{incumbent.pod} does not answer; the sentinels decide (waited {waited:.0f} of "
             f"{patience:.0f} s)",
             after=0.3,
         )
     if not heirs:
         return Wait(
-            reason="MasterUnreachable",
-            message=f"{incumbent.pod} does not answer and no other server has all data; it is waited for",
+            "MasterUnreachable",
+            f"{incumbent.pod} does not answer and no other server has all data; it is waited for",
             after=1.0,
         )
     reachable = sum(1 for one in snapshot.watchers if one.sentinel) >= snapshot.sentinel_count // 2 + 1
     if waited < patience or not reachable or any(server.link_up for _, server in heirs):
         return Wait(
-            reason="MasterUnreachable",
-            message=f"{incumbent.pod} does not answer us (waited {waited:.0f} of {patience:.0f} s)",
+            "MasterUnreachable",
+            f"{incumbent.pod} does not answer us (waited {waited:.0f} of {patience:.0f} s)",
             after=1.0,
         )
     return _succeed(
@@ -271,10 +271,10 @@ def _leaderless(snapshot: Snapshot, lineage: Lineage) -> Move | Wait:
     if any(server.keys for _, server in pool):
         pool = [entry for entry in pool if entry[1].keys]
     if not pool:
-        return Wait(reason="NoMaster", message="no server of the recorded history answers", after=1.0)
+        return Wait("NoMaster", "no server of the recorded history answers", after=1.0)
     silent = [one for one in snapshot.topology.members if one.server is None and one.pod.running]
     if silent and all(snapshot.unreachable_for(one.name) < STALE_AFTER for one in silent):
-        return Wait(reason="NoMaster", message=f"{silent[0].name} is asked again first", after=0.3)
+        return Wait("NoMaster", f"{silent[0].name} is asked again first", after=0.3)
     best = max(pool, key=lambda entry: (entry[1].offset, -entry[0].pod.ordinal))
     return _succeed(
         snapshot, lineage, incumbent=lineage.master, heir=best, why="nobody leads; it has the newest data"
@@ -299,7 +299,7 @@ def _await_return(snapshot: Snapshot, incumbent: Standing) -> Move | Wait | None
             why="it came back in time with its own log, which may hold writes no replica has",
         )
     if member.pod.died_at is not None and snapshot.seconds_since(member.pod.died_at) < RETURN_WAIT:
-        return Wait(reason="AwaitingMaster", message=f"{member.name} restarts with its log", after=0.1)
+        return Wait("AwaitingMaster", f"{member.name} restarts with its log", after=0.1)
     return None
 
 
@@ -318,7 +318,7 @@ def _fail_over(
     sentinels = snapshot.useful_sentinels(incumbent.ip, heirs)
     eligible = [entry for entry in heirs if entry[1].priority > 0] or heirs
     if snapshot.failing_over and tried < snapshot.wanted.failover_timeout:
-        return Wait(reason="SentinelFailover", message="the sentinels are changing the master", after=0.1)
+        return Wait("SentinelFailover", "the sentinels are changing the master", after=0.1)
     if sentinels and tried < SENTINEL_PATIENCE:
         best = eligible[0]
         return FailOver(
@@ -345,7 +345,7 @@ def _restart(snapshot: Snapshot, lineage: Lineage, incumbent: Standing) -> Move 
     order = [incumbent, *(one for one in lineage.members if one.pod != incumbent.pod)]
     standing = [one for one in order if _volume_stands(snapshot, one)]
     if snapshot.failing_over:
-        return Wait(reason="SentinelFailover", message="the sentinels are changing the master", after=0.2)
+        return Wait("SentinelFailover", "the sentinels are changing the master", after=0.2)
     answered = [
         (one, member) for one in standing if (member := snapshot.topology.member(one.pod)) and member.server
     ]
@@ -356,12 +356,12 @@ def _restart(snapshot: Snapshot, lineage: Lineage, incumbent: Standing) -> Move 
     if first is not None and first[1].keys:
         return _succeed(snapshot, lineage, incumbent=incumbent, heir=first, why="it is the recorded master")
     if loading:
-        return Wait(reason="Loading", message=f"{loading[0].name} is loading its data", after=0.3)
+        return Wait("Loading", f"{loading[0].name} is loading its data", after=0.3)
     awaited = [one for one in silent if snapshot.unreachable_for(one.pod) < RETURN_DEADLINE]
     if awaited:
         return Wait(
-            reason="AwaitingRecorded",
-            message=f"{awaited[0].pod} held the data and does not answer yet; another recorded server stands "
+            "AwaitingRecorded",
+            f"{awaited[0].pod} held the data and does not answer yet; another recorded server stands "
             f"after {RETURN_DEADLINE:.0f} s",
             after=0.3,
         )
@@ -373,8 +373,8 @@ def _restart(snapshot: Snapshot, lineage: Lineage, incumbent: Standing) -> Move 
         )
     if silent:
         return Wait(
-            reason="DataUnreachable",
-            message=f"{silent[0].pod} may hold the only copy and does not answer; bring it back, or delete its "
+            "DataUnreachable",
+            f"{silent[0].pod} may hold the only copy and does not answer; bring it back, or delete its "
             "claim to give the data up",
             after=5.0,
             stalled=True,
@@ -395,7 +395,7 @@ def _after_totalloss_of(
 ) -> Move | Wait:
     """No recorded server has data left; others may."""
     if any(server.loading for _, server in snapshot.answering):
-        return Wait(reason="Loading", message="a server is loading its data", after=0.3)
+        return Wait("Loading", "a server is loading its data", after=0.3)
     holders = [entry for entry in snapshot.answering if entry[1].keys]
     related = [entry for entry in holders if descends(entry[1], lineage)]
     if related:
@@ -410,7 +410,7 @@ def _after_totalloss_of(
     gone = not ready or not snapshot.wanted.persistence
     pool = ready or [entry for entry in snapshot.answering if entry[0].pod.ordinal < snapshot.wanted.size]
     if not pool:
-        return Wait(reason="PodsStarting", message="no redis server answers yet", after=0.5)
+        return Wait("PodsStarting", "no redis server answers yet", after=0.5)
     why = (
         "every server restarted empty"
         if snapshot.wanted.persistence

@@ -26,12 +26,7 @@ from mooring.operators.redis.sentinel.settings import wanted_of
 from mooring.operators.redis.sentinel.snapshot import Observed, Recorded, Snapshot, Wanted
 from mooring.operators.redis.sentinel.specs import Found, Specs
 from mooring.operators.redis.sentinel.topology import read_topology
-from mooring.operators.redis.sentinel.types import (
-    RedisCluster,
-    RedisClusterSpec,
-    RedisClusterStatus,
-    spec_of,
-)
+from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterSpec, RedisClusterStatus, spec_of
 from mooring.operators.redis.sentinel.validate import validate
 from mooring.operators.workload.claims import claim_name, is_older
 from mooring.operators.workload.configuration import parse_keys
@@ -43,14 +38,7 @@ from mooring.operators.workload.surroundings import Reference, Surroundings
 from mooring.operators.workload.trouble import SIDECAR
 from mooring.runtime import secrets
 
-__all__ = [
-    "DEPENDENCIES",
-    "Inputs",
-    "read_inputs",
-    "read_snapshot",
-    "references",
-    "secret_names",
-]
+__all__ = ["DEPENDENCIES", "Inputs", "read_inputs", "read_snapshot", "references", "secret_names"]
 
 _IMAGE = "correct spec{part}.image, or give spec{part}.imagePullSecrets"
 _REMEDIES = {

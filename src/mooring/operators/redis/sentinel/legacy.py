@@ -18,11 +18,7 @@ from mooring.operators.redis.sentinel.moves import (
 )
 from mooring.operators.redis.sentinel.snapshot import Snapshot
 from mooring.operators.redis.sentinel.topology import Member, Watcher
-from mooring.operators.redis.sentinel.types import (
-    LegacyCondition,
-    RedisClusterSpec,
-    RedisClusterStatus,
-)
+from mooring.operators.redis.sentinel.types import LegacyCondition, RedisClusterSpec, RedisClusterStatus
 from mooring.operators.workload.rollout import SetState
 from mooring.runtime import rfc3339
 

@@ -14,13 +14,7 @@ from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.topology import REDIS_PORT, SENTINEL_PORT, Member, Watcher
 from mooring.operators.redis.sentinel.types import LastFailover, Operation, PasswordChange
 from mooring.operators.workload.configuration import ConfigResult, PublishConfig
-from mooring.operators.workload.moves import (
-    DeletePod,
-    LabelRoles,
-    Resize,
-    RestoreTemplate,
-    WriteTemplate,
-)
+from mooring.operators.workload.moves import DeletePod, LabelRoles, Resize, RestoreTemplate, WriteTemplate
 from mooring.operators.workload.rollout import Roll
 
 __all__ = [

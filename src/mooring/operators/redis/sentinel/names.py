@@ -7,16 +7,7 @@ from typing import Final, Literal
 
 from mooring.operators.workload.pods import ROLE
 
-__all__ = [
-    "INPUTS",
-    "ROLE",
-    "Component",
-    "Names",
-    "cluster_of",
-    "labels_of",
-    "selector",
-    "selector_of",
-]
+__all__ = ["INPUTS", "ROLE", "Component", "Names", "cluster_of", "labels_of", "selector", "selector_of"]
 
 Component = Literal["redis", "sentinel"]
 

@@ -104,8 +104,8 @@ def _switch(snapshot: Snapshot) -> Verdict:
     waited = snapshot.seconds_since(change.since)
     if waited < ANNOUNCE:
         return Wait(
-            reason="PasswordSwitch",
-            message="these servers take one password at a time, or the change is from or to none: in "
+            "PasswordSwitch",
+            "these servers take one password at a time, or the change is from or to none: in "
             f"{ANNOUNCE:.0f} s new connections need the declared one",
             after=ANNOUNCE - waited,
         )

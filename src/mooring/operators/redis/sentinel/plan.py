@@ -55,7 +55,7 @@ def _only_notes(record: Record) -> bool:
 def next_step(snapshot: Snapshot) -> Verdict:
     """The one thing to do now, paused or not."""
     if not snapshot.topology.members:
-        return Wait(reason="PodsMissing", message="no redis pod exists yet", after=1.0)
+        return Wait("PodsMissing", "no redis pod exists yet", after=1.0)
     if not snapshot.answering and (verdict := roll.unblock(snapshot)):
         return verdict
     found = find_master(snapshot)
@@ -118,8 +118,8 @@ def _demote_others(snapshot: Snapshot, member: Member, server: Server) -> Verdic
         grown = claims.replid2 == server.replid
         if grown and _being_chosen(snapshot, other):
             return Wait(
-                reason="SentinelFailover",
-                message=f"the sentinels are making {other.name} master in place of {member.name}",
+                "SentinelFailover",
+                f"the sentinels are making {other.name} master in place of {member.name}",
                 after=0.2,
             )
         kin = lineage.ours(claims.replid) or claims.replid in (server.replid, server.replid2)

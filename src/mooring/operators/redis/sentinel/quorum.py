@@ -56,7 +56,7 @@ def repair(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None
     right = Address(member.ip, REDIS_PORT)
     seen = [(one, one.sentinel) for one in snapshot.watchers if one.sentinel is not None]
     if snapshot.failing_over:
-        return Wait(reason="SentinelFailover", message="the sentinels are changing the master", after=0.3)
+        return Wait("SentinelFailover", "the sentinels are changing the master", after=0.3)
     if recreate := _unlock(snapshot, seen=seen, right=right):
         return recreate
     blank = [one for one, it in seen if it.master is None]
@@ -111,9 +111,7 @@ def _point(
     gossiping = informed and max(informed) > max(it.epoch for _, it in wrong)
     if gossiping and recent is not None and snapshot.seconds_since(recent.at) < GOSSIP:
         return Wait(
-            reason="SentinelsLearning",
-            message=f"{len(wrong)} sentinels have not heard of the new master yet",
-            after=0.5,
+            "SentinelsLearning", f"{len(wrong)} sentinels have not heard of the new master yet", after=0.5
         )
     named = ", ".join(sorted({str(it.master) for _, it in wrong}))
     return _monitor(
@@ -204,8 +202,8 @@ def _forget(
     # The others of the last one tried: none could be spared.
     unsure = next((one.name for one, _ in seen if one.name not in {pick.name, *able}), pick.name)
     return Wait(
-        reason="SentinelsLearning",
-        message=f"{pick.name} knows addresses that no pod here has; {unsure} must be able to fail over first",
+        "SentinelsLearning",
+        f"{pick.name} knows addresses that no pod here has; {unsure} must be able to fail over first",
         after=HAUNTED_AGAIN,
     )
 
@@ -255,8 +253,8 @@ def _teach(
     what = "takes the master for dead" if it.master_down else "does not know every replica and sentinel yet"
     remedy = "; check that its pod reaches the others, or delete it" if late else ""
     return Wait(
-        reason="SentinelsLearning",
-        message=f"{one.name} {what}{remedy}",
+        "SentinelsLearning",
+        f"{one.name} {what}{remedy}",
         after=1.0 if late else LEARNING_AGAIN,
         stalled=bool(late),
     )

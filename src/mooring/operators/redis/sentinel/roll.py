@@ -46,7 +46,7 @@ def roll_sentinels(snapshot: Snapshot, member: Member, server: Server) -> Verdic
     leaving = any(one.pod.terminating for one in snapshot.topology.watchers)
     wait = None
     if leaving or len(snapshot.watchers) < snapshot.wanted.sentinels:
-        wait = Wait(reason="RollWaiting", message="the last rolled sentinel is not back yet", after=0.5)
+        wait = Wait("RollWaiting", "the last rolled sentinel is not back yet", after=0.5)
     return _recorded(_sentinels(snapshot).advance(wait=wait))
 
 
@@ -66,8 +66,8 @@ def refused(snapshot: Snapshot) -> Wait | None:
         return None
     newest = max((it.version for _, it in snapshot.answering), key=file_format)
     return Wait(
-        reason="VersionRefused",
-        message=f"spec.image: {snapshot.wanted.image} cannot read the files of {newest}, which runs; nothing was "
+        "VersionRefused",
+        f"spec.image: {snapshot.wanted.image} cannot read the files of {newest}, which runs; nothing was "
         f"changed. Give {newest} or a later version; to go back, restore a backup into a new cluster",
         after=10.0,
         stalled=True,
@@ -86,7 +86,7 @@ def unblock(snapshot: Snapshot) -> Verdict | None:
         if pod in stuck:
             return rollout.recreate(pod, f"its old template cannot run: {pod.trouble}")
     pod = stuck[0]
-    return Wait(reason=pod.trouble, message=f"{pod.name}: {pod.trouble_message}", after=2.0, stalled=True)
+    return Wait(pod.trouble, f"{pod.name}: {pod.trouble_message}", after=2.0, stalled=True)
 
 
 def _recorded(verdict: V | RecordRolls) -> V | Record:
@@ -126,9 +126,9 @@ def _not_in_sync(snapshot: Snapshot, master: Member, revision: str) -> Wait | No
             one.name == master.name or (it.in_sync_with(master.ip) and it.priority > 0)
         )
         if not in_sync or one.pod.terminating or (one.pod.revision == revision and one.pod.trouble):
-            return Wait(reason="RollWaiting", message=f"{one.name} is not in sync yet", after=0.5)
+            return Wait("RollWaiting", f"{one.name} is not in sync yet", after=0.5)
     if len(wanted) < snapshot.wanted.size:
-        return Wait(reason="RollWaiting", message="the last rolled pod is not there yet", after=0.5)
+        return Wait("RollWaiting", "the last rolled pod is not there yet", after=0.5)
     return None
 
 

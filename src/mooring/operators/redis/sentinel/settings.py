@@ -33,13 +33,7 @@ __all__ = [
     "wanted_of",
 ]
 
-KEYS = Keys(
-    classify=classify,
-    canonical=canonical,
-    same=same_value,
-    sent=told,
-    secret=SECRET_KEYS,
-)
+KEYS = Keys(classify=classify, canonical=canonical, same=same_value, sent=told, secret=SECRET_KEYS)
 """The configuration keys of Redis."""
 
 #: UCloud's defaults with persistence on, and two of ours (measured: 0.1 s instead of 5.1 s to write again).

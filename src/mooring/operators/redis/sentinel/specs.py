@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mooring.actor import differs, digest
-from mooring.kube.object import Object, owner_reference
+from mooring.kube.object import Object
 from mooring.kube.objects import apps, core, meta, policy
 from mooring.operators.redis.sentinel import scripts
 from mooring.operators.redis.sentinel.lineage import Lineage
@@ -194,13 +194,9 @@ class Specs:
     def live_config(self) -> core.ConfigMap:
         """The live keys in force; what is there stays until servers accepted something else."""
         text = self._found.live if self._orders.live is None else self._orders.live
-        if text is not None:
-            return self.published(text)
-        born = self._found.redis is None
-        return self.published(render_live(first_live(self._spec, born=born, memory=self._found.memory)))
-
-    def published(self, text: str) -> core.ConfigMap:
-        """The live keys with this text."""
+        if text is None:
+            born = self._found.redis is None
+            text = render_live(first_live(self._spec, born=born, memory=self._found.memory))
         return core.ConfigMap(metadata=self._meta(self.names.live, "redis"), data={"live.conf": text})
 
     def password_secret(self) -> core.Secret:
@@ -250,44 +246,23 @@ class Specs:
         Restart-only keys of spec.config are among it where the policy is to roll them; else they are reported,
         and wait for the next roll.
         """
-        spec, sentinel = self._spec, self._sentinel
-        if component == "redis":
-            plain = [
-                msgspec.to_builtins(part)
-                for part in (
-                    *(
-                        spec.image,
-                        spec.image_pull_policy,
-                        spec.image_pull_secrets,
-                        spec.command,
-                        spec.resources,
-                    ),
-                    *(spec.affinity, spec.security_context, spec.node_selector, spec.tole_rations),
-                    *(spec.annotations, self._exporter, self._found.shutdown),
-                )
-            ]
-            if spec.config_policy == "roll" and (keys := restart_keys(spec, self._found.read_at_start)):
-                plain.append(keys)
-        else:
-            plain = [
-                msgspec.to_builtins(part)
-                for part in (
-                    *(
-                        sentinel.image,
-                        sentinel.image_pull_policy,
-                        sentinel.image_pull_secrets,
-                        sentinel.command,
-                    ),
-                    *(
-                        sentinel.resources,
-                        sentinel.affinity,
-                        sentinel.security_context,
-                        sentinel.node_selector,
-                    ),
-                    *(sentinel.tolerations, sentinel.annotations),
-                )
-            ]
+        redis = component == "redis"
+        of = self._spec if redis else self._sentinel
+        decided: list[object] = [
+            *(of.image, of.image_pull_policy, of.image_pull_secrets, of.command, of.resources, of.affinity),
+            *(of.security_context, of.node_selector, self._tolerations(component), of.annotations),
+        ]
+        if redis:
+            decided += [self._exporter, self._found.shutdown]
+        plain = [msgspec.to_builtins(one) for one in decided]
+        keys = restart_keys(self._spec, self._found.read_at_start)
+        if redis and keys and self._spec.config_policy == "roll":
+            plain.append(keys)
         return digest(plain)
+
+    def _tolerations(self, component: Component) -> list[core.Toleration] | None:
+        """UCloud spells those of the servers in its own way."""
+        return self._spec.tole_rations if component == "redis" else self._sentinel.tolerations
 
     def current(self, component: Component) -> bool:
         """The template in place was made from the user's present inputs (or by somebody else)."""
@@ -431,18 +406,26 @@ class Specs:
         if not self.claimed:
             empty = (spec.storage.empty_dir if spec.storage else None) or core.EmptyDirVolumeSource()
             volumes.append(core.Volume(name=DEFAULT_VOLUME, empty_dir=empty))
+        return self._pod(
+            "redis",
+            core.PodSpec(
+                termination_grace_period_seconds=_GRACE_SECONDS, containers=containers, volumes=volumes
+            ),
+        )
+
+    def _pod(self, component: Component, pod: core.PodSpec) -> core.PodTemplateSpec:
+        """The template of a component's pods, with what the user declares of them."""
+        of = self._spec if component == "redis" else self._sentinel
         return core.PodTemplateSpec(
-            metadata=meta.ObjectMeta(labels=self._labels("redis"), annotations=spec.annotations),
-            spec=core.PodSpec(
-                affinity=spec.affinity or self._apart("redis"),
-                security_context=spec.security_context,
-                node_selector=spec.node_selector,
-                tolerations=spec.tole_rations,
-                image_pull_secrets=spec.image_pull_secrets,
-                termination_grace_period_seconds=_GRACE_SECONDS,
+            metadata=meta.ObjectMeta(labels=self._labels(component), annotations=of.annotations),
+            spec=replace(
+                pod,
+                affinity=of.affinity or self._apart(component),
+                security_context=of.security_context,
+                node_selector=of.node_selector,
+                tolerations=self._tolerations(component),
+                image_pull_secrets=of.image_pull_secrets,
                 automount_service_account_token=False,
-                containers=containers,
-                volumes=volumes,
             ),
         )
 
@@ -542,23 +525,14 @@ class Specs:
             volume_mounts=mounts,
             security_context=_unprivileged(sentinel.security_context),
         )
-        return core.PodTemplateSpec(
-            metadata=meta.ObjectMeta(labels=self._labels("sentinel"), annotations=sentinel.annotations),
-            spec=core.PodSpec(
-                affinity=sentinel.affinity or self._apart("sentinel"),
-                security_context=sentinel.security_context,
-                node_selector=sentinel.node_selector,
-                tolerations=sentinel.tolerations,
-                image_pull_secrets=sentinel.image_pull_secrets,
-                automount_service_account_token=False,
-                init_containers=[copy] if sentinel.command else None,
-                containers=[container],
-                volumes=[
-                    config_volume("conf", self.sentinel_config().metadata.name or ""),
-                    self._auth_volume("sentinel"),
-                    memory_volume(),
-                ],
-            ),
+        volumes = [
+            config_volume("conf", self.sentinel_config().metadata.name or ""),
+            self._auth_volume("sentinel"),
+            memory_volume(),
+        ]
+        copies = [copy] if sentinel.command else None
+        return self._pod(
+            "sentinel", core.PodSpec(init_containers=copies, containers=[container], volumes=volumes)
         )
 
     def _identity(self) -> list[core.EnvVar]:
@@ -592,10 +566,6 @@ class Specs:
 
     def _selector(self, component: Component) -> dict[str, str]:
         return selector_of(self._namespace, self._name, component)
-
-    def owner(self) -> meta.OwnerReference:
-        """What makes a claim go with the cluster."""
-        return owner_reference(self._cluster, controller=False)
 
 
 def _unprivileged(pod: core.PodSecurityContext | None) -> core.SecurityContext | None:

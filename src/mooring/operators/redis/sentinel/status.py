@@ -30,12 +30,7 @@ from mooring.operators.redis.sentinel.names import Names, selector_of
 from mooring.operators.redis.sentinel.quorum import learning
 from mooring.operators.redis.sentinel.snapshot import LEARNING, UNREACHABLE, Snapshot
 from mooring.operators.redis.sentinel.topology import REDIS_PORT, Member, Watcher
-from mooring.operators.redis.sentinel.types import (
-    NodeStatus,
-    RedisClusterStatus,
-    SentinelStatus,
-    spec_of,
-)
+from mooring.operators.redis.sentinel.types import NodeStatus, RedisClusterStatus, SentinelStatus, spec_of
 from mooring.runtime import rfc3339
 
 __all__ = ["LOOK_AGAIN", "after_step", "readiness", "recorded", "report", "topology_status"]

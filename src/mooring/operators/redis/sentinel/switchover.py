@@ -27,10 +27,10 @@ def relieve(snapshot: Snapshot, member: Member, server: Server, *, why: str) -> 
     ]
     sentinels = snapshot.useful_sentinels(member.ip, staying)
     if snapshot.failing_over:
-        return Wait(reason="SentinelFailover", message="the sentinels are changing the master", after=0.2)
+        return Wait("SentinelFailover", "the sentinels are changing the master", after=0.2)
     if not staying or not sentinels:
         what = "no replica in sync can take over" if not staying else "no sentinel knows such a replica yet"
-        return Wait(reason="SwitchBlocked", message=f"{why}, but {what}", after=0.5)
+        return Wait("SwitchBlocked", f"{why}, but {what}", after=0.5)
     unfit = {
         one.ip
         for one, it in snapshot.answering
@@ -43,8 +43,8 @@ def relieve(snapshot: Snapshot, member: Member, server: Server, *, why: str) -> 
     ]
     if eager:
         return Wait(
-            reason="SwitchBlocked",
-            message=f"{why}; {eager[0]} has not seen yet which replicas leave (it asks every 10 s)",
+            "SwitchBlocked",
+            f"{why}; {eager[0]} has not seen yet which replicas leave (it asks every 10 s)",
             after=0.5,
         )
     if operation is None or operation.kind != "Switch" or operation.subject != member.name:

@@ -24,7 +24,7 @@ from mooring.operators.workload.resources import resource_faults
 __all__ = ["Problem", "forbidden_keys", "validate"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Problem:
     """A field that cannot be accepted, and what to do about it."""
 
@@ -66,37 +66,30 @@ def validate(cluster: RedisCluster) -> list[Problem]:
     if len(name) > NAME_LIMIT:
         found.append(
             Problem(
-                field="metadata.name",
-                message=f"{len(name)} characters, at most {NAME_LIMIT} are possible; choose a shorter name",
+                "metadata.name",
+                f"{len(name)} characters, at most {NAME_LIMIT} are possible; choose a shorter name",
             )
         )
     if "." in name:
-        found.append(Problem(field="metadata.name", message=f"{DOT_MESSAGE}; choose one without"))
+        found.append(Problem("metadata.name", f"{DOT_MESSAGE}; choose one without"))
     if spec.size and spec.size < 3:
-        found.append(Problem(field="spec.size", message=f"{SIZE_MESSAGE}; give 3 to 10"))
+        found.append(Problem("spec.size", f"{SIZE_MESSAGE}; give 3 to 10"))
     if spec.size and spec.size > 10:
-        found.append(Problem(field="spec.size", message=f"{spec.size} is more than 10; give 3 to 10"))
+        found.append(Problem("spec.size", f"{spec.size} is more than 10; give 3 to 10"))
     if sentinel.replicas and sentinel.replicas < 3:
         found.append(
-            Problem(
-                field="spec.sentinel.replicas",
-                message=f"{SENTINEL_MESSAGE}; give at least 3, best an odd number",
-            )
+            Problem("spec.sentinel.replicas", f"{SENTINEL_MESSAGE}; give at least 3, best an odd number")
         )
     if len(spec.password or "") > 48:
-        found.append(
-            Problem(field="spec.password", message="longer than 48 characters; choose a shorter one")
-        )
+        found.append(Problem("spec.password", "longer than 48 characters; choose a shorter one"))
     if spec.password and spec.password_secret:
-        found.append(
-            Problem(field="spec.passwordSecret", message="spec.password is set too; remove one of them")
-        )
+        found.append(Problem("spec.passwordSecret", "spec.password is set too; remove one of them"))
     found += _images(spec, sentinel)
     for where, resources in (
         ("spec.resources", spec.resources),
         ("spec.sentinel.resources", sentinel.resources),
     ):
-        found += [Problem(field=at, message=why) for at, why in resource_faults(where, resources)]
+        found += [Problem(at, why) for at, why in resource_faults(where, resources)]
     found += _storage(spec.storage)
     found += _sentinel_config(sentinel)
     return found
@@ -105,18 +98,15 @@ def validate(cluster: RedisCluster) -> list[Problem]:
 def _images(spec: RedisClusterSpec, sentinel: SentinelSettings) -> list[Problem]:
     exporter = spec.exporter or RedisExporter()
     found = [
-        Problem(
-            field=where,
-            message=f"{image!r} is not an image reference; write name:tag, the name in small letters",
-        )
+        Problem(where, f"{image!r} is not an image reference; write name:tag, the name in small letters")
         for where, image in (("spec.image", spec.image), ("spec.sentinel.image", sentinel.image))
         if image and not _IMAGE.fullmatch(image)
     ]
     if exporter.enabled and not exporter.image:
         found.append(
             Problem(
-                field="spec.exporter.image",
-                message="the exporter is enabled and has no default image; give one, as oliver006/redis_exporter:v1.58.0",
+                "spec.exporter.image",
+                "the exporter is enabled and has no default image; give one, as oliver006/redis_exporter:v1.58.0",
             )
         )
     return found
@@ -127,25 +117,20 @@ def _storage(storage: RedisStorage | None) -> list[Problem]:
         return []
     claim = storage.persistent_volume_claim
     if claim is not None and storage.empty_dir is not None:
-        return [
-            Problem(
-                field="spec.storage",
-                message="emptyDir and persistentVolumeClaim exclude each other; remove one",
-            )
-        ]
+        return [Problem("spec.storage", "emptyDir and persistentVolumeClaim exclude each other; remove one")]
     if storage.keep_after_deletion and claim is None:
         return [
             Problem(
-                field="spec.storage.keepAfterDeletion",
-                message="needs a persistentVolumeClaim: an emptyDir goes with its pod; add one or remove this",
+                "spec.storage.keepAfterDeletion",
+                "needs a persistentVolumeClaim: an emptyDir goes with its pod; add one or remove this",
             )
         ]
     requests = claim.spec.resources.requests if claim and claim.spec and claim.spec.resources else None
     if claim is not None and "storage" not in (requests or {}):
         return [
             Problem(
-                field="spec.storage.persistentVolumeClaim.spec.resources.requests.storage",
-                message="is missing; say how much is needed, as 10Gi",
+                "spec.storage.persistentVolumeClaim.spec.resources.requests.storage",
+                "is missing; say how much is needed, as 10Gi",
             )
         ]
     return []
@@ -159,16 +144,14 @@ def _sentinel_config(sentinel: SentinelSettings) -> list[Problem]:
         if any(ord(one) < 32 or ord(one) == 127 for one in line.strip()):
             found.append(
                 Problem(
-                    field=where,
-                    message=f"{line!r} holds a line break or another control character; one entry per parameter",
+                    where,
+                    f"{line!r} holds a line break or another control character; one entry per parameter",
                 )
             )
         elif not value.strip():
-            found.append(Problem(field=where, message=f'{line!r} has no value; write "parameter value"'))
+            found.append(Problem(where, f'{line!r} has no value; write "parameter value"'))
         elif name not in _SENTINEL_PARAMETERS:
-            found.append(
-                Problem(field=where, message=f"{name} is not a parameter of SENTINEL SET; remove it")
-            )
+            found.append(Problem(where, f"{name} is not a parameter of SENTINEL SET; remove it"))
     return found
 
 

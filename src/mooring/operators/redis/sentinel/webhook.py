@@ -122,9 +122,6 @@ def webhooks(
     review = RedisClusterReview(scope=scope, namespaces=namespaces, served=served_by(client, clock, NAME))
     return [
         Webhook(
-            RedisCluster,
-            review.review,
-            operations=("CREATE", "UPDATE", "DELETE"),
-            failure_policy="Ignore",
+            RedisCluster, review.review, operations=("CREATE", "UPDATE", "DELETE"), failure_policy="Ignore"
         )
     ]
