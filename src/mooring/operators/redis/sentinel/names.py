@@ -84,11 +84,6 @@ def cluster_of(labels: dict[str, str] | None) -> str:
     return labels.get(_NAME, "")
 
 
-def component_of(labels: dict[str, str] | None) -> str:
-    """``redis`` or ``sentinel``, or ""."""
-    return (labels or {}).get(_COMPONENT, "")
-
-
 def _fitting(name: str, limit: int) -> str:
     """The name, if it is short enough for what it names; no cluster with a longer one ever came up."""
     if len(name) <= limit:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +15,6 @@ from mooring.operators.redis.sentinel.types import (
     SIZE_MESSAGE,
     RedisCluster,
     RedisClusterSpec,
-    RedisExporter,
     RedisStorage,
     SentinelSettings,
 )
@@ -61,98 +60,78 @@ def validate(cluster: RedisCluster) -> list[Problem]:
     """Everything wrong with a declaration; the CRD refuses most of it where it is installed as shipped."""
     spec = cluster.spec or RedisClusterSpec()
     sentinel = spec.sentinel or SentinelSettings()
-    found: list[Problem] = []
-    name = cluster.metadata.name or ""
-    if len(name) > NAME_LIMIT:
-        found.append(
-            Problem(
-                "metadata.name",
-                f"{len(name)} characters, at most {NAME_LIMIT} are possible; choose a shorter name",
-            )
-        )
-    if "." in name:
-        found.append(Problem("metadata.name", f"{DOT_MESSAGE}; choose one without"))
-    if spec.size and spec.size < 3:
-        found.append(Problem("spec.size", f"{SIZE_MESSAGE}; give 3 to 10"))
-    if spec.size and spec.size > 10:
-        found.append(Problem("spec.size", f"{spec.size} is more than 10; give 3 to 10"))
-    if sentinel.replicas and sentinel.replicas < 3:
-        found.append(
-            Problem("spec.sentinel.replicas", f"{SENTINEL_MESSAGE}; give at least 3, best an odd number")
-        )
-    if len(spec.password or "") > 48:
-        found.append(Problem("spec.password", "longer than 48 characters; choose a shorter one"))
-    if spec.password and spec.password_secret:
-        found.append(Problem("spec.passwordSecret", "spec.password is set too; remove one of them"))
-    found += _images(spec, sentinel)
-    for where, resources in (
-        ("spec.resources", spec.resources),
-        ("spec.sentinel.resources", sentinel.resources),
-    ):
-        found += [Problem(at, why) for at, why in resource_faults(where, resources)]
-    found += _storage(spec.storage)
-    found += _sentinel_config(sentinel)
-    return found
-
-
-def _images(spec: RedisClusterSpec, sentinel: SentinelSettings) -> list[Problem]:
-    exporter = spec.exporter or RedisExporter()
-    found = [
-        Problem(where, f"{image!r} is not an image reference; write name:tag, the name in small letters")
-        for where, image in (("spec.image", spec.image), ("spec.sentinel.image", sentinel.image))
-        if image and not _IMAGE.fullmatch(image)
+    return [
+        *_name(cluster.metadata.name or ""),
+        *_sizes(spec, sentinel),
+        *_password(spec),
+        *_images(spec, sentinel),
+        *(Problem(*fault) for fault in resource_faults("spec.resources", spec.resources)),
+        *(Problem(*fault) for fault in resource_faults("spec.sentinel.resources", sentinel.resources)),
+        *_storage(spec.storage or RedisStorage()),
+        *_sentinel_config(sentinel),
     ]
-    if exporter.enabled and not exporter.image:
-        found.append(
-            Problem(
-                "spec.exporter.image",
-                "the exporter is enabled and has no default image; give one, as oliver006/redis_exporter:v1.58.0",
-            )
+
+
+def _name(name: str) -> Iterator[Problem]:
+    if len(name) > NAME_LIMIT:
+        text = f"{len(name)} characters, at most {NAME_LIMIT} are possible; choose a shorter name"
+        yield Problem("metadata.name", text)
+    if "." in name:
+        yield Problem("metadata.name", f"{DOT_MESSAGE}; choose one without")
+
+
+def _sizes(spec: RedisClusterSpec, sentinel: SentinelSettings) -> Iterator[Problem]:
+    if spec.size and spec.size < 3:
+        yield Problem("spec.size", f"{SIZE_MESSAGE}; give 3 to 10")
+    if spec.size and spec.size > 10:
+        yield Problem("spec.size", f"{spec.size} is more than 10; give 3 to 10")
+    if sentinel.replicas and sentinel.replicas < 3:
+        yield Problem("spec.sentinel.replicas", f"{SENTINEL_MESSAGE}; give at least 3, best an odd number")
+
+
+def _password(spec: RedisClusterSpec) -> Iterator[Problem]:
+    if len(spec.password or "") > 48:
+        yield Problem("spec.password", "longer than 48 characters; choose a shorter one")
+    if spec.password and spec.password_secret:
+        yield Problem("spec.passwordSecret", "spec.password is set too; remove one of them")
+
+
+def _images(spec: RedisClusterSpec, sentinel: SentinelSettings) -> Iterator[Problem]:
+    for where, image in (("spec.image", spec.image), ("spec.sentinel.image", sentinel.image)):
+        if image and not _IMAGE.fullmatch(image):
+            text = f"{image!r} is not an image reference; write name:tag, the name in small letters"
+            yield Problem(where, text)
+    if spec.exporter is not None and spec.exporter.enabled and not spec.exporter.image:
+        text = (
+            "the exporter is enabled and has no default image; give one, as oliver006/redis_exporter:v1.58.0"
         )
-    return found
+        yield Problem("spec.exporter.image", text)
 
 
-def _storage(storage: RedisStorage | None) -> list[Problem]:
-    if storage is None:
-        return []
+def _storage(storage: RedisStorage) -> Iterator[Problem]:
     claim = storage.persistent_volume_claim
-    if claim is not None and storage.empty_dir is not None:
-        return [Problem("spec.storage", "emptyDir and persistentVolumeClaim exclude each other; remove one")]
-    if storage.keep_after_deletion and claim is None:
-        return [
-            Problem(
-                "spec.storage.keepAfterDeletion",
-                "needs a persistentVolumeClaim: an emptyDir goes with its pod; add one or remove this",
-            )
-        ]
     requests = claim.spec.resources.requests if claim and claim.spec and claim.spec.resources else None
-    if claim is not None and "storage" not in (requests or {}):
-        return [
-            Problem(
-                "spec.storage.persistentVolumeClaim.spec.resources.requests.storage",
-                "is missing; say how much is needed, as 10Gi",
-            )
-        ]
-    return []
+    if claim is not None and storage.empty_dir is not None:
+        yield Problem("spec.storage", "emptyDir and persistentVolumeClaim exclude each other; remove one")
+    elif claim is None and storage.keep_after_deletion:
+        text = "needs a persistentVolumeClaim: an emptyDir goes with its pod; add one or remove this"
+        yield Problem("spec.storage.keepAfterDeletion", text)
+    elif claim is not None and "storage" not in (requests or {}):
+        where = "spec.storage.persistentVolumeClaim.spec.resources.requests.storage"
+        yield Problem(where, "is missing; say how much is needed, as 10Gi")
 
 
-def _sentinel_config(sentinel: SentinelSettings) -> list[Problem]:
-    found = []
+def _sentinel_config(sentinel: SentinelSettings) -> Iterator[Problem]:
     for at, line in enumerate(sentinel.custom_config or ()):
         name, _, value = line.strip().partition(" ")
         where = f"spec.sentinel.customConfig[{at}]"
         if any(ord(one) < 32 or ord(one) == 127 for one in line.strip()):
-            found.append(
-                Problem(
-                    where,
-                    f"{line!r} holds a line break or another control character; one entry per parameter",
-                )
-            )
+            text = f"{line!r} holds a line break or another control character; one entry per parameter"
+            yield Problem(where, text)
         elif not value.strip():
-            found.append(Problem(where, f'{line!r} has no value; write "parameter value"'))
+            yield Problem(where, f'{line!r} has no value; write "parameter value"')
         elif name not in _SENTINEL_PARAMETERS:
-            found.append(Problem(where, f"{name} is not a parameter of SENTINEL SET; remove it"))
-    return found
+            yield Problem(where, f"{name} is not a parameter of SENTINEL SET; remove it")
 
 
 def forbidden_keys(config: Mapping[str, str]) -> list[str]:
