@@ -191,7 +191,7 @@ class LegacyCondition(Part, frozen=True, kw_only=True):
 
     type: Annotated[str | None, F("Healthy, Creating, Scaling ..., or Ready, Progressing, Stalled.")] = None
     status: Annotated[str | None, F("True, False or Unknown.")] = None
-    last_update_time: Annotated[str | None, F("When it was last true anew.")] = None
+    last_update_time: Annotated[str | None, F("When it last became true.")] = None
     last_transition_time: Annotated[str | None, F("When its status last changed.")] = None
     observed_generation: Annotated[int | None, F("The generation it speaks of.")] = None
     reason: Annotated[str | None, F("In a word.")] = None
