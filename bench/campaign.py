@@ -30,8 +30,8 @@ from mooring.kube.objects.meta import ObjectMeta
 from mooring.operators.redis import cluster as cluster_operator
 from mooring.operators.redis.cluster import types as clusters
 from mooring.operators.redis.sentinel.actor import register
+from mooring.operators.redis.sentinel.legacy import LEGACY
 from mooring.operators.redis.sentinel.names import ROLE
-from mooring.operators.redis.sentinel.status import LEGACY
 from mooring.operators.redis.sentinel.types import RedisCluster
 from mooring.testing.campaign import replay, run_campaign
 from mooring.testing.faults import Plan

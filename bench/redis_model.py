@@ -23,8 +23,8 @@ from mooring.kube.objects.core import Pod
 from mooring.operators.redis.dial import Address, Dial
 from mooring.operators.redis.parameters import canonical
 from mooring.operators.redis.sentinel.names import ROLE, cluster_of
-from mooring.operators.redis.sentinel.settings import parse_live
 from mooring.operators.redis.sentinel.topology import GATE
+from mooring.operators.workload.configuration import parse_keys
 from mooring.testing.monitors import kept, owned
 from mooring.testing.plane import ControlPlane
 from mooring.testing.workload import Change, Monitor
@@ -136,7 +136,7 @@ class Model:
         for volume in (pod.spec.volumes if pod.spec else None) or ():
             data = self._data(pod, "configmaps", volume.config_map.name if volume.config_map else None)
             for file, text in sorted(data.items(), reverse=True):
-                found |= parse_live(text) if file.endswith(".conf") else {}
+                found |= parse_keys(text) if file.endswith(".conf") else {}
         return found
 
     def _password(self, pod: Pod) -> str:

@@ -24,8 +24,8 @@ from mooring.kube.objects.core import ConfigMap, Node, NodeCondition, NodeStatus
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.operators.redis.parameters import canonical
 from mooring.operators.redis.sentinel.names import cluster_of
-from mooring.operators.redis.sentinel.settings import parse_live
 from mooring.operators.redis.sentinel.topology import GATE, REDIS_PORT, SENTINEL_PORT
+from mooring.operators.workload.configuration import parse_keys
 from mooring.runtime import Manager
 from mooring.runtime.controller import Controller, Done, Result
 
@@ -186,7 +186,7 @@ class SimulatedNode:
                     await self._client.get(ConfigMap, at.name, namespace=at.namespace)
                 ).data or {}
             for name, text in sorted(self._files[at].items(), reverse=True):
-                found |= parse_live(text) if name.endswith(".conf") else {}
+                found |= parse_keys(text) if name.endswith(".conf") else {}
         return found
 
     def _status(self, pod: Pod, ip: str) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from typing import Any
 
 import yaml
 
-from mooring.operators.redis.sentinel.moves import LastFailover
+from mooring.operators.redis.sentinel.types import LastFailover
 from mooring.runtime import configure_logging
 from mooring.testing.bed import Bed, KubernetesBed
 from mooring.testing.ledger import Ledger

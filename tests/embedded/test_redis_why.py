@@ -8,7 +8,7 @@ import pytest
 from tests.embedded.conftest import MakeCluster
 
 from mooring.operators.redis.sentinel.moves import InSync
-from mooring.operators.redis.sentinel.saved import gather, load, replay
+from mooring.operators.redis.sentinel.saved import dump, gather, load, replay
 
 pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(90)]
 
@@ -17,7 +17,7 @@ async def test_a_decision_is_gathered_by_a_person_as_by_the_operator(cluster: Ma
     stage = await cluster(password="not-for-files", resources={"limits": {"memory": "256Mi"}})
     saved = await gather(stage.bed.client, await stage.get(), now=datetime.now(UTC))
 
-    text = saved.dump()
+    text = dump(saved)
     assert b"not-for-files" not in text
     assert isinstance(replay(load(text)), InSync), replay(load(text))
     assert len(saved.observed.topology.members) == 3

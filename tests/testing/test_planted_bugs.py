@@ -36,13 +36,15 @@ from mooring.kube import (
 from mooring.kube.objects import core
 from mooring.kube.objects.core import ConfigMap
 from mooring.kube.objects.meta import ObjectMeta
-from mooring.operators.redis.sentinel import actor, roll, settings, specs
-from mooring.operators.redis.sentinel.moves import LabelRoles
+from mooring.operators.redis.sentinel import actor, effects, roll, settings, specs
+from mooring.operators.redis.sentinel import status as sentinel_status
 from mooring.operators.redis.sentinel.names import ROLE
 from mooring.operators.redis.sentinel.specs import Specs
 from mooring.operators.redis.sentinel.status import topology_status
 from mooring.operators.redis.sentinel.steps import Steps
 from mooring.operators.redis.sentinel.types import RedisCluster
+from mooring.operators.workload import effects as workload_effects
+from mooring.operators.workload.rollout import HandOver
 from mooring.runtime import Controller, Done, Manager, Result, crd
 from mooring.testing.campaign import replay, run_campaign
 from mooring.testing.faults import Fault, Plan
@@ -85,40 +87,36 @@ class Planted:
 def all_sentinels_at_once() -> AbstractContextManager[object]:
     """Does not wait until a rolled sentinel is back."""
 
-    def carry_on(look: Any, member: Any, server: Any) -> Any:
-        old = roll._old(roll._pods(look, "sentinel"), look.observed.sentinel_set.update_revision)
-        here = [pod for pod in old if not pod.terminating]
-        return roll._remove("sentinel", here[0], why="it is old") if here else None
+    def rolled(snapshot: Any, member: Any, server: Any) -> Any:
+        rollout = roll._sentinels(snapshot)
+        here = [pod for pod in rollout.old if not pod.terminating]
+        return rollout.recreate(here[0], "it is old") if here else None
 
-    return mock.patch.object(roll, "carry_on_sentinels", carry_on)
+    return mock.patch.object(roll, "roll_sentinels", rolled)
 
 
 def master_without_a_switch() -> AbstractContextManager[object]:
     """Rolls the master's pod like any other."""
-    whole = roll.carry_on_redis
+    whole = roll.roll_redis
 
-    def carry_on(look: Any, member: Any, server: Any) -> Any:
-        verdict = whole(look, member, server)
-        if isinstance(verdict, roll.MasterInTheWay):
-            return roll._remove("redis", member.pod, why="it is old")
+    def rolled(snapshot: Any, member: Any, server: Any) -> Any:
+        verdict = whole(snapshot, member, server)
+        if isinstance(verdict, HandOver):
+            return roll._servers(snapshot).recreate(member.pod, "it is old")
         return verdict
 
-    return mock.patch.object(roll, "carry_on_redis", carry_on)
+    return mock.patch.object(roll, "roll_redis", rolled)
 
 
 def new_label_before_the_old_is_gone() -> AbstractContextManager[object]:
     """Points the master's Service at two pods for a moment."""
-    whole = actor.SentinelActor._kubernetes
 
-    async def kubernetes(self: Any, ctx: Any, move: Any, inputs: Any) -> None:
-        if not isinstance(move, LabelRoles):
-            await whole(self, ctx, move, inputs)
-            return
+    async def label_roles(ctx: Any, move: Any) -> None:
         for pod, role in sorted(move.roles.items(), key=lambda one: one[1] != "master"):
             body = MergePatch({"metadata": {"labels": {ROLE: role}}})
             await ctx.client.patch(core.Pod, pod, body, namespace=ctx.key.namespace)
 
-    return mock.patch.object(actor.SentinelActor, "_kubernetes", kubernetes)
+    return mock.patch.object(workload_effects, "label_roles", label_roles)
 
 
 def password_in_a_config_map() -> AbstractContextManager[object]:
@@ -139,7 +137,7 @@ def status_with_the_time_of_day() -> AbstractContextManager[object]:
         nodes = [msgspec.structs.replace(one, since=look.now.isoformat()) for one in found.nodes or ()]
         return msgspec.structs.replace(found, nodes=nodes)
 
-    return mock.patch.object(actor, "topology_status", status)
+    return mock.patch.object(sentinel_status, "topology_status", status)
 
 
 def children_without_an_owner() -> AbstractContextManager[object]:
@@ -168,8 +166,8 @@ def forgotten_task() -> AbstractContextManager[object]:
     whole = actor.SentinelActor._listen
     begun: list[asyncio.Task[bool]] = []
 
-    def listen(self: Any, ctx: Any, observed: Any) -> None:
-        whole(self, ctx, observed)
+    def listen(self: Any, ctx: Any, topology: Any) -> None:
+        whole(self, ctx, topology)
         if not begun:
             begun.append(asyncio.create_task(asyncio.Event().wait(), name="forgotten"))
 
@@ -189,7 +187,7 @@ def step_that_changes_nothing() -> AbstractContextManager[object]:
 
 def mounted_configuration_removed() -> AbstractContextManager[object]:
     """Collects what running pods still mount."""
-    return mock.patch.object(actor.SentinelActor, "_mounted", return_value=[])
+    return mock.patch.object(effects, "mounted", return_value=[])
 
 
 IN_SENTINEL: Sequence[Planted] = (

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from mooring.kube import Client, Config, HttpTransport
 from mooring.operators.redis.sentinel import RedisCluster
-from mooring.operators.redis.sentinel.upgrade import Planned, plan_upgrade
+from mooring.operators.redis.sentinel.upgrade import plan_upgrade
+from mooring.operators.workload.upgrade import Planned
 
 __all__ = ["add_parser", "told"]
 

@@ -8,7 +8,8 @@ from dataclasses import fields
 from pathlib import Path
 
 from mooring.operators.redis.sentinel.moves import InSync, Verdict, Wait
-from mooring.operators.redis.sentinel.saved import Saved, load, replay
+from mooring.operators.redis.sentinel.saved import load, replay
+from mooring.operators.redis.sentinel.snapshot import Snapshot
 
 __all__ = ["add_parser", "told"]
 
@@ -29,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def told(saved: Saved) -> Iterator[str]:
+def told(saved: Snapshot) -> Iterator[str]:
     """What was seen, one line a server, and the verdict."""
     yield f"At {saved.now.isoformat()}"
     for member in saved.observed.topology.members:

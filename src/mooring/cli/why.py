@@ -18,7 +18,7 @@ from mooring.diagnosis import Diagnosis, OperatorHint, cause, diagnose, gather, 
 from mooring.kube import Client, Config, HttpTransport, Resource
 from mooring.kube.object import Object, decode
 from mooring.operators.redis.sentinel import RedisCluster
-from mooring.operators.redis.sentinel.saved import gather as gather_inputs
+from mooring.operators.redis.sentinel.saved import dump, gather
 from mooring.operators.registry import OPERATORS
 from mooring.runtime.crd import crd_of
 
@@ -145,8 +145,8 @@ def _seen(event: Mapping[str, Any]) -> datetime:
 async def _save(client: Client, cluster: Object, file: Path) -> None:
     if not isinstance(cluster, RedisCluster):
         raise ValueError(f"--save: decisions about a {cluster.resource.kind} cannot be saved yet")
-    saved = await gather_inputs(client, cluster, now=datetime.now(UTC))
-    await asyncio.to_thread(file.write_bytes, saved.dump())
+    saved = await gather(client, cluster, now=datetime.now(UTC))
+    await asyncio.to_thread(file.write_bytes, dump(saved))
     topology = saved.observed.topology
     silent = [one.name for one in topology.members if one.server is None]
     silent += [one.name for one in topology.watchers if one.sentinel is None]

@@ -9,9 +9,9 @@ from typing import Any
 
 from mooring.operators.redis.dial import Address
 from mooring.operators.redis.sentinel.lineage import Lineage, standing_of
-from mooring.operators.redis.sentinel.moves import Operation, Record, Verdict
-from mooring.operators.redis.sentinel.plan import next_step
-from mooring.operators.redis.sentinel.snapshot import Observed, Recorded, SetState, Wanted
+from mooring.operators.redis.sentinel.moves import Record, Verdict
+from mooring.operators.redis.sentinel.plan import decide, next_step
+from mooring.operators.redis.sentinel.snapshot import Observed, Recorded, Snapshot, Wanted
 from mooring.operators.redis.sentinel.topology import (
     GATE,
     Member,
@@ -21,12 +21,14 @@ from mooring.operators.redis.sentinel.topology import (
     Topology,
     Watcher,
 )
+from mooring.operators.redis.sentinel.types import Operation
 from mooring.operators.workload.pods import Pod
+from mooring.operators.workload.rollout import SetState
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 SETTINGS = {"down-after-milliseconds": "5000", "failover-timeout": "10000", "parallel-syncs": "2"}
 
-__all__ = ["NOW", "SETTINGS", "Scene", "ago", "gated", "healthy"]
+__all__ = ["NOW", "SETTINGS", "Scene", "ago", "at_gate", "healthy"]
 
 
 def ago(seconds: float) -> datetime:
@@ -34,7 +36,7 @@ def ago(seconds: float) -> datetime:
     return NOW - timedelta(seconds=seconds)
 
 
-def gated(server: Server | None = None, *, keys: int = 0, replid: str = "fresh") -> Server:
+def at_gate(server: Server | None = None, *, keys: int = 0, replid: str = "fresh") -> Server:
     """A server that just started."""
     return Server(role="slave", master=GATE, replid=replid, keys=keys, priority=0, offset=0)
 
@@ -50,8 +52,16 @@ class Scene:
     observed: Observed = field(default_factory=lambda: Observed(topology=Topology()))
 
     def decide(self) -> Verdict:
+        return next_step(self.snapshot)
+
+    def planned(self) -> Verdict:
+        """As the actor decides: a pause counts, and a wait says what ends it."""
+        return decide(self.snapshot)
+
+    @property
+    def snapshot(self) -> Snapshot:
         topology = Topology(members=tuple(self.members.values()), watchers=tuple(self.watchers.values()))
-        return next_step(self.wanted, replace(self.observed, topology=topology), self.recorded, NOW)
+        return Snapshot(self.wanted, replace(self.observed, topology=topology), self.recorded, NOW)
 
     def settled(self) -> Scene:
         """The same after everything that only had to be recorded was."""
@@ -106,7 +116,7 @@ class Scene:
         """Its container was started anew and waits behind the gate."""
         member = self.members[name]
         made = replace(member.pod, incarnation=member.pod.incarnation + "+", died_at=ago(0.5), **pod)
-        return self.member(name, Member(pod=made, server=gated(keys=keys, replid=f"fresh-{name}")))
+        return self.member(name, Member(pod=made, server=at_gate(keys=keys, replid=f"fresh-{name}")))
 
     def replaced(self, name: str, *, keys: int = 0, ip: str = "", volume: str = "") -> Scene:
         """Its pod is a new one."""

@@ -20,9 +20,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 
-from mooring.operators.redis.dial import Address, Dial, DialError
+from mooring.actor import StepFailed
+from mooring.operators.redis.dial import Address, Dial
 from mooring.operators.redis.sentinel import scripts
 from mooring.operators.redis.sentinel.moves import (
+    DatabaseMove,
     DeletePod,
     InSync,
     Move,
@@ -33,11 +35,13 @@ from mooring.operators.redis.sentinel.moves import (
     Wait,
 )
 from mooring.operators.redis.sentinel.plan import next_step
-from mooring.operators.redis.sentinel.snapshot import Observed, Recorded, SetState, Wanted
-from mooring.operators.redis.sentinel.steps import StepFailed, Steps, gate_arguments
+from mooring.operators.redis.sentinel.snapshot import Observed, Recorded, Snapshot, Wanted
+from mooring.operators.redis.sentinel.specs import gate_arguments
+from mooring.operators.redis.sentinel.steps import Steps
 from mooring.operators.redis.sentinel.topology import Server, Topology, read_server, read_topology
 from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.pods import Pod
+from mooring.operators.workload.rollout import SetState
 
 __all__ = ["Cluster", "Container", "Operator", "cluster"]
 
@@ -314,7 +318,7 @@ class Operator:
             published=self.cluster.live,
             volumes=volumes,
         )
-        self.verdict = next_step(self.wanted, observed, self.recorded, now)
+        self.verdict = next_step(Snapshot(self.wanted, observed, self.recorded, now))
         self._decided = snapshot
         line = str(self.verdict)
         if not self.history or not self.history[-1].endswith(line):
@@ -344,8 +348,8 @@ class Operator:
                 self.cluster.live = dict(move.values)
             case DeletePod():
                 await self.cluster.replace([move.pod])
-            case _:
-                with contextlib.suppress(StepFailed, DialError):
+            case DatabaseMove():
+                with contextlib.suppress(StepFailed):
                     done = await self._steps.run(move)
                     if done.config is not None:
                         key, result = done.config

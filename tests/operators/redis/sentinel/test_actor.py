@@ -12,8 +12,9 @@ import msgspec
 import pytest
 from tests.actor.greetings import Noting
 
+from mooring.cache import NotCached
 from mooring.kube import Client, MergePatch, NotFound, metadata_of
-from mooring.kube.object import decode, owner_reference
+from mooring.kube.object import Key, decode, owner_reference
 from mooring.kube.objects.apps import StatefulSet, StatefulSetUpdateStrategy
 from mooring.kube.objects.coordination import Lease, LeaseSpec
 from mooring.kube.objects.core import ConfigMap, Container, Pod, PodSpec, Secret, Service
@@ -27,6 +28,7 @@ from mooring.operators.redis.sentinel.names import labels_of
 from mooring.operators.redis.sentinel.types import LegacyCondition
 from mooring.runtime import Clock, Manager, rfc3339
 from mooring.runtime.crd import render_crd
+from mooring.testing.clock import VirtualClock
 
 NAMESPACE = "default"
 
@@ -228,20 +230,40 @@ async def test_what_the_last_good_template_mounts_is_kept_while_a_roll_may_be_ta
 
 
 def writes(manager: Manager) -> float:
-    return sum(count for (_, method, _), count in manager.metrics.requests.items() if method != "GET")
+    requests = manager.metrics.requests.items()
+    return sum(count for (_, method, _), count in requests if method not in ("GET", "WATCH"))
+
+
+async def passes(clock: VirtualClock, manager: Manager, *, minutes: int = 2) -> None:
+    """Let virtual time pass, a second at a time, and every pass that it brings end."""
+
+    async def rests() -> bool:
+        await clock.settle()
+        return manager.idle
+
+    for _ in range(minutes * 60):
+        await clock.advance(1.0)
+        await eventually(rests)
 
 
 async def test_nothing_is_written_while_nothing_changes() -> None:
-    async with operating() as (client, manager, _):
+    clock = VirtualClock()
+    async with operating(clock=clock) as (client, manager, _):
         await declare(client)
         await made(client, manager)
 
         async def quiet() -> bool:
-            before = writes(manager)
-            await asyncio.sleep(2.0)
-            return writes(manager) == before
+            before, passed = writes(manager), looks(manager)
+            await passes(clock, manager)
+            return writes(manager) == before and looks(manager) > passed + 50
 
         await eventually(quiet)
+
+
+def looks(manager: Manager) -> int:
+    """How many passes there were."""
+    (controller,) = manager.controllers
+    return sum(controller.stats.results.values())
 
 
 @pytest.mark.parametrize(
@@ -344,14 +366,25 @@ async def test_a_pod_is_deleted_only_as_it_was_when_that_was_decided() -> None:
 
 
 async def test_a_bad_edit_leaves_a_cluster_as_it_is() -> None:
-    async with operating() as (client, _, _):
+    clock = VirtualClock()
+    async with operating(clock=clock) as (client, manager, _):
         await declare(client)
+        await made(client, manager)
         old = await eventually(there(client, StatefulSet, "redis-cluster-shop"))
         patch = MergePatch({"spec": {"exporter": {"enabled": True}, "size": 5}})
         await client.patch(RedisCluster, "shop", patch, namespace=NAMESPACE)
-        await asyncio.sleep(1.0)
+        await eventually(first(client, "Failed"))
+        await passes(clock, manager)
         now = await client.get(StatefulSet, "redis-cluster-shop", namespace=NAMESPACE)
         assert now.metadata.generation == old.metadata.generation
+
+
+async def known(manager: Manager, key: Key) -> bool:
+    """The operator's cache has the cluster."""
+    try:
+        return manager.client.find(RedisCluster, key.name, namespace=key.namespace) is not None
+    except NotCached:
+        return False
 
 
 @pytest.mark.parametrize(
@@ -366,12 +399,15 @@ async def test_a_bad_edit_leaves_a_cluster_as_it_is() -> None:
     ],
 )
 async def test_each_scope_manages_its_own(scope: str, annotated: bool, ours: bool) -> None:
-    async with operating(scope=scope) as (client, _, _):
+    clock = VirtualClock(datetime.now(UTC))
+    async with operating(scope=scope, clock=clock) as (client, manager, _):
         await declare(client, "mine", {"redis.kun/scope": "cluster-scoped"} if annotated else {})
         if ours:
             await eventually(there(client, StatefulSet, "redis-cluster-mine"))
         else:
-            await asyncio.sleep(0.5)
+            seen = Key(NAMESPACE, "mine")
+            await eventually(lambda: known(manager, seen))
+            await passes(clock, manager)
             assert await there(client, StatefulSet, "redis-cluster-mine")() is None
             assert await conditions(client, "mine") == []
 

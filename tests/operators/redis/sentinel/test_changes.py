@@ -6,13 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.operators.redis.sentinel.builders import Scene, gated, healthy
+from tests.operators.redis.sentinel.builders import Scene, at_gate, healthy
 from tests.operators.redis.sentinel.test_plan import is_a, waits_for
 
 from mooring.operators.redis.dial import Address
 from mooring.operators.redis.parameters import classify, same_value
 from mooring.operators.redis.sentinel.moves import (
-    ConfigResult,
     Configure,
     InSync,
     LabelRoles,
@@ -22,9 +21,9 @@ from mooring.operators.redis.sentinel.moves import (
     SetPriority,
     Wait,
 )
-from mooring.operators.redis.sentinel.plan import held_back
-from mooring.operators.redis.sentinel.snapshot import SetState
 from mooring.operators.redis.sentinel.topology import Peer
+from mooring.operators.workload.configuration import ConfigResult
+from mooring.operators.workload.rollout import SetState
 
 
 def configured(scene: Scene, **keys: str) -> Scene:
@@ -207,7 +206,7 @@ def test_old_and_new_spellings_are_one_key() -> None:
 # --- sizes -----------------------------------------------------------------------------------------------
 
 
-def test_growth_is_one_resize_and_the_new_pod_is_let_in_after_it_synchronised() -> None:
+def test_growth_is_one_resize_and_the_new_pod_is_released_after_it_synchronised() -> None:
     assert is_a(Resize, healthy().want(size=5).decide()).replicas == 5
     assert is_a(Resize, healthy().want(sentinels=5).decide()).component == "sentinel"
 
@@ -304,7 +303,7 @@ def test_a_master_that_is_gone_loses_its_label_though_it_does_not_answer() -> No
 def test_a_paused_cluster_is_left_alone_and_what_would_be_done_is_said() -> None:
     scene = asking(configured(healthy(paused=True), hz="10"), hz="13")
     scene = scene.record(config={"hz": ConfigResult(wanted="13", state="Pending", previous="10")})
-    waiting = is_a(Wait, held_back(scene.wanted, scene.decide()))
+    waiting = is_a(Wait, scene.planned())
     assert waiting.reason == "Paused"
     assert "Configure" in waiting.message
     assert "mooring.dev/pause" in waiting.message
@@ -312,9 +311,9 @@ def test_a_paused_cluster_is_left_alone_and_what_would_be_done_is_said() -> None
 
 def test_a_pause_stops_no_note_of_what_the_sentinels_did() -> None:
     scene = labelled(healthy(paused=True)).sentinels(epoch=3)
-    is_a(Record, held_back(scene.wanted, scene.decide()))
+    is_a(Record, scene.planned())
     dead = healthy(paused=True).dead("redis-0")
-    assert is_a(Wait, held_back(dead.wanted, dead.decide())).reason == "Paused"
+    assert is_a(Wait, dead.planned()).reason == "Paused"
 
 
 # --- what is missing ------------------------------------------------------------------------------------
@@ -334,5 +333,5 @@ def test_pods_that_are_not_ready_are_not_called_healthy() -> None:
 
 def test_gated_servers_are_no_reason_to_hurry_a_change() -> None:
     scene = healthy().want(size=5).member("redis-2", healthy().members["redis-2"])
-    scene = scene.server("redis-2", master=gated().master, link_up=False)
+    scene = scene.server("redis-2", master=at_gate().master, link_up=False)
     assert not isinstance(scene.decide(), Resize)

@@ -353,7 +353,7 @@ async def test_a_sentinel_that_is_pointed_anew_knows_the_others_without_their_gr
                 targets[await link.call("SENTINEL", "MYID")] = Target(
                     name=name, address=Address(pod.ip, 26379)
                 )
-        master = Address(pods.redis[operator.master].ip, 6379)
+        master = Target(name=operator.master, address=Address(pods.redis[operator.master].ip, 6379))
         first = next(iter(targets.values()))
 
         await Steps(Dial()).run(

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TypeVar
-
 import pytest
 from msgspec.structs import replace
 
-from mooring.actor import Wait
-from mooring.kube.object import Object
+from mooring.actor import Terminal, Wait
 from mooring.kube.objects import core
 from mooring.kube.objects.meta import ObjectMeta
-from mooring.operators.redis.sentinel.inputs import Gathering, Inputs
+from mooring.operators.redis.sentinel.inputs import Inputs, read_inputs
 from mooring.operators.redis.sentinel.lineage import Lineage, Standing
 from mooring.operators.redis.sentinel.types import (
     RedisCluster,
@@ -20,31 +16,14 @@ from mooring.operators.redis.sentinel.types import (
     RedisClusterStatus,
     RedisStorage,
 )
-
-T = TypeVar("T", bound=Object)
-
-
-@dataclass
-class Around:
-    """The objects around a cluster, of which only claims are left."""
-
-    left: list[core.PersistentVolumeClaim] = field(default_factory=list)
-
-    def find(self, kind: type[T], name: str) -> T | None:
-        return None
-
-    def pods(self) -> list[core.Pod]:
-        return []
-
-    def claims(self) -> list[core.PersistentVolumeClaim]:
-        return self.left
+from mooring.operators.workload.surroundings import Surroundings
 
 
 def claim(name: str | None, uid: str = "") -> core.PersistentVolumeClaim:
     return core.PersistentVolumeClaim(metadata=ObjectMeta(name=name, uid=uid))
 
 
-def gathered(declared: str | None, *, there: str) -> Inputs | Wait | object:
+def gathered(declared: str | None, *, there: str) -> Inputs | Wait | Terminal:
     """The inputs of a cluster whose set is gone: what it declares now, and the claim with its data."""
     size = core.VolumeResourceRequirements(requests={"storage": "1Gi"})
     spec = core.PersistentVolumeClaimSpec(resources=size)
@@ -54,7 +33,7 @@ def gathered(declared: str | None, *, there: str) -> Inputs | Wait | object:
     )
     master = Standing(pod="redis-cluster-demo-0", volume="the-data")
     status = RedisClusterStatus(lineage=Lineage(master=master, members=(master,)))
-    return Gathering(cluster, Around([claim(there, "the-data")]), status).inputs()
+    return read_inputs(replace(cluster, status=status), Surroundings([claim(there, "the-data")]))
 
 
 @pytest.mark.parametrize("declared", [None, "other"])

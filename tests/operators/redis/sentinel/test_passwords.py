@@ -12,7 +12,6 @@ from mooring.operators.redis.passwords import Auth, auth_of, unusable
 from mooring.operators.redis.sentinel.moves import (
     AddPassword,
     InSync,
-    PasswordChange,
     PresentPassword,
     PublishPassword,
     Record,
@@ -21,7 +20,7 @@ from mooring.operators.redis.sentinel.moves import (
     SwitchPassword,
     Wait,
 )
-from mooring.operators.redis.sentinel.plan import held_back
+from mooring.operators.redis.sentinel.types import PasswordChange
 from mooring.operators.workload.credentials import Kept, PasswordState
 
 STAGED = PasswordState(staged=True)
@@ -120,7 +119,7 @@ def test_a_server_that_comes_back_late_with_the_old_one_is_brought_up_to_date(
 
 def test_a_paused_cluster_announces_no_switch() -> None:
     scene = taking(healthy(paused=True), "password", presents="password", two=False).see(password=STAGED)
-    assert is_a(Wait, held_back(scene.wanted, scene.decide())).reason == "Paused"
+    assert is_a(Wait, scene.planned()).reason == "Paused"
 
 
 def test_the_next_change_begins_after_the_last_has_ended() -> None:

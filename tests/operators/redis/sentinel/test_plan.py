@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import TypeVar
 
 import pytest
-from tests.operators.redis.sentinel.builders import NOW, Scene, ago, gated, healthy
+from tests.operators.redis.sentinel.builders import NOW, Scene, ago, at_gate, healthy
 
 from mooring.operators.redis.dial import Address
+from mooring.operators.redis.sentinel.failover import ALL_DATA
 from mooring.operators.redis.sentinel.moves import (
     Demote,
     FailOver,
@@ -23,7 +24,6 @@ from mooring.operators.redis.sentinel.moves import (
     Verdict,
     Wait,
 )
-from mooring.operators.redis.sentinel.plan import ALL_DATA
 
 M = TypeVar("M")
 
@@ -42,7 +42,7 @@ def waits_for(reason: str, verdict: Verdict) -> Wait:
 def empty(scene: Scene) -> Scene:
     """A cluster that never ran: every server gated and empty, nothing recorded."""
     for name in scene.members:
-        scene = scene.member(name, replace(scene.members[name], server=gated(replid=f"fresh-{name}")))
+        scene = scene.member(name, replace(scene.members[name], server=at_gate(replid=f"fresh-{name}")))
     return scene.record(lineage=None).sentinels(master=None, replicas=(), sentinels=(), settings={})
 
 
@@ -474,7 +474,7 @@ def test_the_operators_own_newer_choice_is_not_undone_by_sentinels_that_lag() ->
 # --- followers and gates ---------------------------------------------------------------------------------
 
 
-def test_a_restarted_replica_follows_and_is_let_in_only_after_it_was_recorded_in_sync() -> None:
+def test_a_restarted_replica_follows_and_is_released_only_after_it_was_recorded_in_sync() -> None:
     scene = healthy().restarted("redis-2", keys=10)
     assert [target.name for target in is_a(Follow, scene.decide()).targets] == ["redis-2"]
     following = scene.server("redis-2", master=Address("10.0.0.1", 6379), syncing=True, replid="line")

@@ -10,16 +10,10 @@ from tests.operators.redis.sentinel.builders import Scene, ago, healthy
 from tests.operators.redis.sentinel.test_plan import is_a, waits_for
 
 from mooring.operators.redis.dial import Address
-from mooring.operators.redis.sentinel.moves import (
-    DeletePod,
-    Hasten,
-    InSync,
-    LastFailover,
-    Monitor,
-    TuneSentinel,
-)
+from mooring.operators.redis.sentinel.moves import DeletePod, Hasten, InSync, Monitor, TuneSentinel
 from mooring.operators.redis.sentinel.quorum import PERIODS
 from mooring.operators.redis.sentinel.topology import Peer, Replica
+from mooring.operators.redis.sentinel.types import LastFailover
 
 DEAD = Address("10.9.9.9", 6379)
 
@@ -31,7 +25,7 @@ def names(move: Monitor) -> list[str]:
 def test_sentinels_that_watch_nothing_are_told_the_master_with_the_right_quorum() -> None:
     scene = healthy(sentinels=5).sentinels(master=None, replicas=(), sentinels=(), settings={})
     move = is_a(Monitor, scene.decide())
-    assert (move.master.ip, move.quorum, len(move.sentinels)) == ("10.0.0.1", 3, 5)
+    assert (move.master.address.ip, move.quorum, len(move.sentinels)) == ("10.0.0.1", 3, 5)
 
 
 def test_a_majority_that_watches_a_dead_address_is_emptied_first_and_then_pointed() -> None:

@@ -14,12 +14,11 @@ from mooring.operators.redis.sentinel.moves import (
     InSync,
     Record,
     RestoreTemplate,
-    Roll,
     Wait,
     WriteTemplate,
 )
-from mooring.operators.redis.sentinel.snapshot import SetState
 from mooring.operators.redis.versions import file_format, image_format
+from mooring.operators.workload.rollout import Roll, SetState
 
 GOOD, BAD = "digest-good", "digest-bad"
 

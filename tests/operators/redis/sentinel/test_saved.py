@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from tests.operators.redis.sentinel.builders import NOW, Scene, ago, healthy
+from tests.operators.redis.sentinel.builders import ago, healthy
 from tests.operators.redis.sentinel.test_roll import failing
 
 from mooring.cli.replay import told
 from mooring.operators.redis.passwords import Auth
-from mooring.operators.redis.sentinel.moves import LastFailover
-from mooring.operators.redis.sentinel.plan import held_back
-from mooring.operators.redis.sentinel.saved import NotDecided, Saved, load, replay
-from mooring.operators.redis.sentinel.topology import Topology
-
-
-def saved(scene: Scene) -> Saved:
-    topology = Topology(members=tuple(scene.members.values()), watchers=tuple(scene.watchers.values()))
-    observed = replace(scene.observed, topology=topology)
-    return Saved(now=NOW, wanted=scene.wanted, observed=observed, recorded=scene.recorded)
-
+from mooring.operators.redis.sentinel.saved import dump, load, replay
+from mooring.operators.redis.sentinel.types import LastFailover
+from mooring.operators.workload.saved import NotDecided
 
 SCENES = {
     "healthy": healthy(),
@@ -35,18 +25,18 @@ SCENES = {
 
 @pytest.mark.parametrize("name", SCENES)
 def test_what_was_saved_is_decided_alike_when_it_is_read_again(name: str) -> None:
-    one = saved(SCENES[name])
-    again = load(one.dump())
+    one = SCENES[name].snapshot
+    again = load(dump(one))
     assert again == one
-    assert replay(again) == held_back(SCENES[name].wanted, SCENES[name].decide())
+    assert replay(again) == SCENES[name].planned()
 
 
 def test_a_replay_shows_what_was_seen_and_what_follows_from_it() -> None:
-    lines = list(told(saved(healthy().dead("redis-0").operation("FailOver", "redis-0"))))
+    lines = list(told(healthy().dead("redis-0").operation("FailOver", "redis-0").snapshot))
     assert any(line.startswith("  redis-0: no answer") for line in lines)
     assert any("redis-1: follows 10.0.0.1:6379, link up, 10 keys, offset 1000" in line for line in lines)
     assert any(line.startswith("Next step: FailOver") for line in lines)
-    assert list(told(saved(healthy())))[-1] == "Nothing to do: everything is as declared"
+    assert list(told(healthy().snapshot))[-1] == "Nothing to do: everything is as declared"
 
 
 @pytest.mark.parametrize("text", [b"", b"{}", b'{"form": "other"}'])

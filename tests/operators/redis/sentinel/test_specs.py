@@ -15,14 +15,15 @@ from mooring.operators.redis.sentinel.settings import (
     base_conf,
     first_live,
     live_keys,
-    parse_live,
     render_live,
     sentinel_settings,
     wanted_of,
 )
 from mooring.operators.redis.sentinel.specs import Found, Specs
 from mooring.operators.redis.sentinel.types import RedisCluster, SentinelSettings, spec_of
+from mooring.operators.workload.configuration import parse_keys
 from mooring.operators.workload.credentials import Kept
+from mooring.operators.workload.moves import Orders
 
 PASSWORD = "open sesame"
 CLAIM = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
@@ -33,8 +34,10 @@ def cluster(**spec: Any) -> RedisCluster:
     return decode({"metadata": metadata, "spec": spec}, RedisCluster)
 
 
-def children(declared: RedisCluster, **found: Any) -> dict[tuple[str, str], Object]:
-    made = Specs(declared, Found(**found)).objects()
+def children(
+    declared: RedisCluster, *, orders: Orders | None = None, **found: Any
+) -> dict[tuple[str, str], Object]:
+    made = Specs(declared, Found(**found), orders).objects()
     return {(one.resource.kind, one.metadata.name or ""): one for one in made}
 
 
@@ -179,7 +182,11 @@ def test_a_template_in_place_stays_until_the_roll_begins() -> None:
     changed = cluster(image="redis:7.2")
     assert main(changed, redis=there).image == "redis:5.0.4-alpine"
     rolled: apps.StatefulSet = one(
-        apps.StatefulSet, "redis-cluster-shop", changed, redis=there, roll=frozenset({"redis"})
+        apps.StatefulSet,
+        "redis-cluster-shop",
+        changed,
+        redis=there,
+        orders=Orders(templates=frozenset({"redis"})),
     )
     assert rolled.spec
     assert rolled.spec.template
@@ -192,7 +199,11 @@ def test_a_size_in_place_stays_until_it_may_change() -> None:
     there: apps.StatefulSet = one(apps.StatefulSet, "redis-cluster-shop", cluster(size=5))
     kept: apps.StatefulSet = one(apps.StatefulSet, "redis-cluster-shop", cluster(size=3), redis=there)
     cut: apps.StatefulSet = one(
-        apps.StatefulSet, "redis-cluster-shop", cluster(size=3), redis=there, replicas={"redis": 3}
+        apps.StatefulSet,
+        "redis-cluster-shop",
+        cluster(size=3),
+        redis=there,
+        orders=Orders(replicas={"redis": 3}),
     )
     assert kept.spec
     assert cut.spec
@@ -247,7 +258,7 @@ def claiming(size: str, name: str = "data") -> dict[str, Any]:
 @pytest.mark.parametrize("storage", [{"emptyDir": {}}, claiming("1Gi", "other")])
 def test_a_set_that_exists_keeps_its_volumes_whatever_is_declared(storage: dict[str, Any]) -> None:
     live = one(apps.StatefulSet, "redis-cluster-shop", cluster(storage=claiming("1Gi")))
-    specs = Specs(cluster(storage=storage), Found(redis=live, roll=frozenset({"redis"})))
+    specs = Specs(cluster(storage=storage), Found(redis=live), Orders(templates=frozenset({"redis"})))
     template = specs.redis_set().spec.template  # type: ignore[union-attr]
     assert template
     assert template.spec
@@ -322,8 +333,8 @@ def test_live_keys_survive_being_written_and_read() -> None:
         "notify-keyspace-events": 'K"E\\x',
         "appendonly": "yes",
     }
-    assert parse_live(render_live(values)) == values
-    assert parse_live(render_live({"save": ""})) == {"save": ""}
+    assert parse_keys(render_live(values)) == values
+    assert parse_keys(render_live({"save": ""})) == {"save": ""}
 
 
 def test_restart_only_keys_are_in_the_immutable_part() -> None:

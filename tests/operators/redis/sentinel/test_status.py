@@ -6,11 +6,24 @@ from dataclasses import replace
 
 from tests.operators.redis.sentinel.builders import NOW, Scene, healthy
 
-from mooring.operators.redis.sentinel.moves import InSync, Record, Resize, Roll, Verdict, Wait
-from mooring.operators.redis.sentinel.snapshot import SetState, Snapshot
-from mooring.operators.redis.sentinel.status import Head, headed, legacy_head, readiness
+from mooring.kube.objects.meta import ObjectMeta
+from mooring.operators.redis.dial import Address
+from mooring.operators.redis.sentinel.inputs import Inputs
+from mooring.operators.redis.sentinel.legacy import Head, headed, legacy_head
+from mooring.operators.redis.sentinel.moves import InSync, Record, Resize, Verdict, Wait
+from mooring.operators.redis.sentinel.snapshot import Snapshot
+from mooring.operators.redis.sentinel.specs import Found
+from mooring.operators.redis.sentinel.status import readiness, report
 from mooring.operators.redis.sentinel.topology import Topology
-from mooring.operators.redis.sentinel.types import LegacyCondition, RedisClusterSpec, RedisClusterStatus
+from mooring.operators.redis.sentinel.types import (
+    LegacyCondition,
+    RedisCluster,
+    RedisClusterSpec,
+    RedisClusterStatus,
+)
+from mooring.operators.workload.credentials import PasswordState
+from mooring.operators.workload.rollout import Roll, SetState
+from mooring.operators.workload.surroundings import Surroundings
 
 HEALTHY = Head("Healthy", "Cluster available", "Cluster ok")
 SCALING_UP = Head("Scaling", "Scaling up", "Scaling up form: 3 to: 5")
@@ -21,7 +34,7 @@ def said(scene: Scene, verdict: Verdict, *before: Head) -> Head:
     """The head that follows those that were shown before, the last of them on top."""
     conditions: list[LegacyCondition] = []
     for head in before:
-        conditions = headed(conditions, head, generation=1, now=NOW)
+        conditions = headed(conditions, head, now=NOW)
     topology = Topology(members=tuple(scene.members.values()), watchers=tuple(scene.watchers.values()))
     snapshot = Snapshot(scene.wanted, replace(scene.observed, topology=topology), scene.recorded, NOW)
     status = RedisClusterStatus(conditions=conditions)
@@ -69,3 +82,53 @@ def test_more_sentinels_are_called_scaling_too() -> None:
 def test_a_roll_that_is_only_noted_is_no_longer_healthy() -> None:
     noted = Record(rolls={"redis": Roll(inputs="new", good="old")})
     assert said(healthy(), noted, HEALTHY) == Head("Upgrading", "Cluster upgrading", "Upgrading to redis:7.0")
+
+
+# --- a whole report --------------------------------------------------------------------------------------
+
+
+def inputs(scene: Scene, status: RedisClusterStatus | None = None) -> Inputs:
+    cluster = RedisCluster(
+        metadata=ObjectMeta(name="shop", namespace="web"), spec=RedisClusterSpec(), status=status
+    )
+    return Inputs(
+        cluster=cluster,
+        around=Surroundings([]),
+        wanted=scene.wanted,
+        found=Found(),
+        password=PasswordState(),
+    )
+
+
+def test_the_record_of_a_failover_names_the_new_master_in_the_same_write() -> None:
+    """A server that hangs delays every further pass, so nothing may be left for the next one."""
+    scene = healthy().silent("redis-0", seconds=6).server("redis-1", role="master", master=None)
+    scene = scene.server("redis-1", replid="newer", replid2="line")
+    for name in scene.watchers:
+        scene = scene.sentinel(name, master=Address("10.0.0.2", 6379), epoch=1)
+    record = scene.decide()
+    assert isinstance(record, Record)
+    assert record.lineage is not None
+
+    shown = report(inputs(scene), scene.snapshot, record, entry=None, unknown=())
+
+    assert shown.record
+    status = shown.status
+    assert isinstance(status, RedisClusterStatus)
+    assert (status.master, status.master_ip) == ("redis-1", "10.0.0.2")
+    assert status.lineage == record.lineage
+    assert status.last_failover == record.last_failover
+
+
+def test_a_master_that_is_only_to_be_promoted_is_not_shown_as_one() -> None:
+    scene = healthy().dead("redis-0").blind("sentinel-0", "sentinel-1", "sentinel-2")
+    scene = scene.operation("FailOver", "redis-0", seconds=5)
+    record = scene.decide()
+    assert isinstance(record, Record)
+    assert record.operation is not None
+    assert record.operation.kind == "Promote"
+
+    status = report(inputs(scene), scene.snapshot, record, entry=None, unknown=()).status
+
+    assert isinstance(status, RedisClusterStatus)
+    assert status.master is None

@@ -28,9 +28,8 @@ from mooring.kube.objects.core import ConfigMap, Namespace, Pod, Service
 from mooring.kube.transport import Response, Transport
 from mooring.local.api.server import ApiServer
 from mooring.operators.redis.sentinel import RedisCluster
-from mooring.operators.redis.sentinel.actor import LOOK_FOR_PREDECESSOR
 from mooring.operators.redis.sentinel.names import Component, labels_of
-from mooring.operators.redis.sentinel.takeover import FRESH, LOCK, Predecessor
+from mooring.operators.redis.sentinel.takeover import FRESH, LOCK, LOOK_FOR_PREDECESSOR, Predecessor
 from mooring.testing import VirtualClock
 
 LEGACY = "legacy"

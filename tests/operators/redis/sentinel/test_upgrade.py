@@ -8,7 +8,7 @@ from tests.operators.redis.sentinel.test_specs import cluster
 from mooring.cli.plan_upgrade import told
 from mooring.kube.objects import apps, core
 from mooring.operators.redis.sentinel.specs import Found, Specs
-from mooring.operators.redis.sentinel.upgrade import Planned, differences
+from mooring.operators.workload.upgrade import Planned, differences
 
 
 def template(made: apps.StatefulSet) -> core.PodTemplateSpec:

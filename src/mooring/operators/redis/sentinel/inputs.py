@@ -1,23 +1,20 @@
-"""What a cluster is decided from, gathered: its declaration, what it refers to, its pods, and its servers' word.
+"""The declaration of a cluster with all it refers to, and the snapshot that a decision is made from; reads only.
 
-The operator gathers from its caches; a person who asks why gathers the same from the API server.
+A running operator takes the objects from its caches, ``mooring why`` from the API server: see `references`.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from dataclasses import replace as changed
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Protocol, TypeVar
+from functools import cached_property
 
 import msgspec
 
-from mooring.actor import Terminal, Wait
-from mooring.kube.object import Object
+from mooring.actor import Dependency, Terminal, Wait
+from mooring.kube.object import Key, metadata_of
 from mooring.kube.objects import apps, core
 from mooring.kube.quantity import parse_quantity
 from mooring.operators.redis.dial import Dial
@@ -25,27 +22,24 @@ from mooring.operators.redis.parameters import SECRET_KEYS, canonical
 from mooring.operators.redis.passwords import unusable
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.names import INPUTS, Component, Names
-from mooring.operators.redis.sentinel.settings import parse_live, wanted_of
-from mooring.operators.redis.sentinel.snapshot import Observed, Recorded, SetState, Wanted
+from mooring.operators.redis.sentinel.settings import wanted_of
+from mooring.operators.redis.sentinel.snapshot import Observed, Recorded, Snapshot, Wanted
 from mooring.operators.redis.sentinel.specs import Found, Specs
-from mooring.operators.redis.sentinel.status import learning_since, unreachable_since
 from mooring.operators.redis.sentinel.topology import read_topology
-from mooring.operators.redis.sentinel.types import (
-    RedisCluster,
-    RedisClusterSpec,
-    RedisClusterStatus,
-    spec_of,
-    validate,
-)
+from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterSpec, RedisClusterStatus, spec_of
+from mooring.operators.redis.sentinel.validate import validate
 from mooring.operators.workload.claims import claim_name, is_older
-from mooring.operators.workload.credentials import Kept, PasswordState
+from mooring.operators.workload.configuration import parse_keys
+from mooring.operators.workload.credentials import Kept, PasswordState, secret_value
+from mooring.operators.workload.moves import Orders
 from mooring.operators.workload.pods import Pod, pods_of
+from mooring.operators.workload.rollout import SetState
+from mooring.operators.workload.surroundings import Reference, Surroundings
 from mooring.operators.workload.trouble import SIDECAR
 from mooring.runtime import secrets
 
-__all__ = ["Around", "Gathering", "Inputs"]
+__all__ = ["DEPENDENCIES", "Inputs", "read_inputs", "read_snapshot", "references", "secret_names"]
 
-T = TypeVar("T", bound=Object)
 _IMAGE = "correct spec{part}.image, or give spec{part}.imagePullSecrets"
 _REMEDIES = {
     "ImagePullBackOff": _IMAGE,
@@ -61,243 +55,257 @@ _REMEDIES = {
 _READS_FIRST = ("slave-priority", "min-slaves-to-write")
 
 
-class Around(Protocol):
-    """The objects around one cluster."""
-
-    def find(self, kind: type[T], name: str) -> T | None:
-        """The object of that name in the cluster's namespace."""
-        ...
-
-    def pods(self) -> list[core.Pod]:
-        """The cluster's pods."""
-        ...
-
-    def claims(self) -> list[core.PersistentVolumeClaim]:
-        """The cluster's claims."""
-        ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """What a pass found outside the databases; ``blocked`` is what keeps the declaration from being met."""
+    """What a pass found outside the databases."""
 
+    cluster: RedisCluster = field(repr=False)
+    around: Surroundings = field(repr=False)
     wanted: Wanted
     found: Found
-    claims: dict[str, core.PersistentVolumeClaim]
     password: PasswordState
+    declared: str | None = field(default=None, repr=False)
+    """The declared password; ``None`` while it cannot be used."""
     blocked: Wait | Terminal | None = None
+    """What keeps the declaration from being met; the cluster runs on as it is."""
+
+    @property
+    def status(self) -> RedisClusterStatus:
+        """The status of earlier passes."""
+        return self.cluster.status or RedisClusterStatus()
+
+    @cached_property
+    def specs(self) -> Specs:
+        """The child objects as they are to be."""
+        return Specs(self.cluster, self.found)
+
+    def ordered(self, orders: Orders) -> Specs:
+        """The child objects with what a move changes about them."""
+        return Specs(self.cluster, self.found, orders)
 
 
-class Gathering:
-    """Everything about one cluster at one moment."""
+def _given_secrets(cluster: RedisCluster) -> list[Key]:
+    """The user's Secret with the password, where one is named."""
+    reference = spec_of(cluster).password_secret
+    return _keys(cluster, reference.name if reference is not None else None)
 
-    def __init__(self, cluster: RedisCluster, around: Around, status: RedisClusterStatus) -> None:
-        self._cluster = cluster
-        self._around = around
-        self._status = status
 
-    def secrets(self) -> list[str]:
-        """Names of the Secrets that have to be at hand: the cluster's own, and the user's where one is named."""
-        reference = spec_of(self._cluster).password_secret
-        own = Names(self._cluster.metadata.name or "").password
-        return [own, *([reference.name] if reference is not None and reference.name else [])]
+def _given_config_maps(cluster: RedisCluster) -> list[Key]:
+    """The user's ConfigMap with shutdown.sh, where one is named."""
+    return _keys(cluster, spec_of(cluster).shutdown_config_map)
 
-    def inputs(self) -> Inputs | Wait | Terminal:
-        """The declaration with all it refers to; a bad one leaves a running cluster as it runs."""
-        names = Names(self._cluster.metadata.name or "")
-        redis = self._around.find(apps.StatefulSet, names.redis)
-        sentinel = self._around.find(apps.StatefulSet, names.sentinel)
-        problems = validate(self._cluster)
-        blocked: Wait | Terminal | None = None
-        if problems:
-            blocked = Terminal("InvalidSpec", "; ".join(str(problem) for problem in problems))
-        kept, state, trouble = self._passwords(names)
-        blocked = blocked or trouble
-        shutdown, trouble = self._shutdown()
-        blocked = blocked or trouble
-        if blocked is not None and redis is None:
-            return blocked
-        for secret in (*kept.keys, kept.sentinel):
-            secrets.add(secret)
-        live = self._around.find(core.ConfigMap, names.live)
-        text = (live.data or {}).get("live.conf") if live is not None else None
-        memory = _memory(spec_of(self._cluster), self._around.pods())
-        results = self._status.config or {}
-        found = Found(
-            redis=redis,
-            sentinel=sentinel,
-            live=text,
-            read_at_start=frozenset(key for key, result in results.items() if result.restart),
-            memory=memory,
-            kept=kept,
-            shutdown=shutdown,
-            lineage=self._status.lineage,
-            lineage_kept=self._around.find(core.ConfigMap, names.lineage) is not None,
-        )
-        held = None if redis is None else parse_live(text or "")
-        wanted = wanted_of(self._cluster, memory=memory, held=held)
-        if isinstance(blocked, Terminal):
-            wanted = changed(
-                wanted,
-                size=_replicas(redis) or wanted.size,
-                sentinels=_replicas(sentinel) or wanted.sentinels,
-                roll=False,
+
+DEPENDENCIES = (
+    Dependency(metadata_of(core.Secret), _given_secrets),
+    Dependency(core.ConfigMap, _given_config_maps),
+)
+"""Objects of the user's whose changes bring a cluster back."""
+
+
+def _keys(cluster: RedisCluster, name: str | None) -> list[Key]:
+    return [Key(cluster.metadata.namespace or "", name)] if name else []
+
+
+def secret_names(cluster: RedisCluster) -> list[str]:
+    """The Secrets that are read: the cluster's own, and the user's."""
+    return [Names(cluster.metadata.name or "").password, *(key.name for key in _given_secrets(cluster))]
+
+
+def references(cluster: RedisCluster) -> list[Reference]:
+    """The objects that are read beside pods and claims."""
+    names = Names(cluster.metadata.name or "")
+    given = [key.name for key in _given_config_maps(cluster)]
+    return [
+        *((apps.StatefulSet, name) for name in (names.redis, names.sentinel)),
+        *((core.ConfigMap, name) for name in (names.live, names.lineage, *given)),
+        *((core.Secret, name) for name in secret_names(cluster)),
+    ]
+
+
+def read_inputs(cluster: RedisCluster, around: Surroundings) -> Inputs | Wait | Terminal:
+    """Resolve the declaration.
+
+    A faulty one leaves a running cluster as it runs (`Inputs.blocked`); where nothing runs yet it is the answer.
+    """
+    spec, status = spec_of(cluster), cluster.status or RedisClusterStatus()
+    names = Names(cluster.metadata.name or "")
+    redis, sentinel = (around.find(apps.StatefulSet, name) for name in (names.redis, names.sentinel))
+    declared, no_password = _declared_password(spec, around)
+    kept, password = _passwords(spec, around.find(core.Secret, names.password), declared)
+    shutdown, no_shutdown = _shutdown(spec, around)
+    problems = "; ".join(str(problem) for problem in validate(cluster))
+    blocked = (Terminal("InvalidSpec", problems) if problems else None) or no_password or no_shutdown
+    if blocked is not None and redis is None:
+        return blocked
+    for secret in (*kept.keys, kept.sentinel):
+        secrets.add(secret)
+    live = around.find(core.ConfigMap, names.live)
+    memory = _memory(spec, around.pods)
+    found = Found(
+        redis=redis,
+        sentinel=sentinel,
+        live=(live.data or {}).get("live.conf") if live is not None else None,
+        read_at_start=frozenset(key for key, result in (status.config or {}).items() if result.restart),
+        memory=memory,
+        kept=kept,
+        shutdown=shutdown,
+        lineage=status.lineage,
+        lineage_kept=around.find(core.ConfigMap, names.lineage) is not None,
+    )
+    wanted = wanted_of(cluster, memory=memory, held=None if redis is None else parse_keys(found.live or ""))
+    if isinstance(blocked, Terminal):
+        size, sentinels = _replicas(redis) or wanted.size, _replicas(sentinel) or wanted.sentinels
+        wanted = replace(wanted, size=size, sentinels=sentinels)
+    if blocked is not None:
+        wanted = replace(wanted, roll=False)
+    inputs = Inputs(
+        cluster=cluster,
+        around=around,
+        wanted=wanted,
+        found=found,
+        password=password,
+        declared=declared,
+        blocked=blocked,
+    )
+    if redis is None and (why := _left_behind(inputs)):
+        return Wait("StorageChanged", why, after=30.0, stalled=True)
+    return inputs
+
+
+def _left_behind(inputs: Inputs) -> str:
+    """Claims with this cluster's data that a new set, as declared now, would not mount; or ""."""
+    lineage, specs = inputs.status.lineage, inputs.specs
+    homes = {one.volume: one.pod for one in lineage.members} if lineage is not None else {}
+    for name, claim in sorted(inputs.around.claims.items()):
+        pod = homes.get(claim.metadata.uid or "")
+        if pod and (not specs.claimed or name != claim_name(specs.volume_name, pod)):
+            return (
+                f"spec.storage.persistentVolumeClaim: the data is on the claim {name}, which pods made as declared "
+                "now would not mount; put it back as it was, or delete the claims if their data may go"
             )
-        elif blocked is not None:
-            wanted = changed(wanted, roll=False)
-        claims = {claim.metadata.name or "": claim for claim in self._around.claims()}
-        if redis is None and (why := self._left_behind(Specs(self._cluster, found), claims)):
-            return Wait("StorageChanged", why, after=30.0, stalled=True)
-        return Inputs(wanted=wanted, found=found, claims=claims, password=state, blocked=blocked)
+    return ""
 
-    def _left_behind(self, specs: Specs, claims: Mapping[str, core.PersistentVolumeClaim]) -> str:
-        """Claims with this cluster's data that a set made anew, as declared now, would not mount; or ""."""
-        lineage = self._status.lineage
-        homes = {one.volume: one.pod for one in lineage.members} if lineage is not None else {}
-        for name, claim in sorted(claims.items()):
-            pod = homes.get(claim.metadata.uid or "")
-            if pod and (not specs.claimed or name != claim_name(specs.volume_name, pod)):
-                return (
-                    f"spec.storage.persistentVolumeClaim: the data is on the claim {name}, which pods made as declared "
-                    "now would not mount; put it back as it was, or delete the claims if their data may go"
-                )
-        return ""
 
-    def _passwords(self, names: Names) -> tuple[Kept, PasswordState, Wait | None]:
-        """Those of the cluster's Secret; for a new or an adopted cluster the declared one."""
-        spec = spec_of(self._cluster)
-        declared, trouble = self.declared_password()
-        secret = self._around.find(core.Secret, names.password)
-        sentinel = (_secret_value(secret, "sentinel") if secret is not None else "") or os.urandom(16).hex()
-        grace = float(60 if spec.password_grace_seconds is None else spec.password_grace_seconds)
-        if secret is None:
-            return Kept(password=declared or "", sentinel=sentinel), PasswordState(grace=grace), trouble
-        have = secret.data or {}
-        texts = {name: _secret_value(secret, name) for name in ("next", "previous") if name in have}
-        kept = Kept(password=_secret_value(secret, "password"), sentinel=sentinel, **texts)
-        target = kept.next if kept.next is not None else declared
-        state = PasswordState(
-            staged=kept.next is not None,
-            differs=declared is not None and declared != kept.published().password,
-            open=not kept.password or not target,
-            grace=grace,
-        )
-        return kept, state, trouble
+def _passwords(
+    spec: RedisClusterSpec, secret: core.Secret | None, declared: str | None
+) -> tuple[Kept, PasswordState]:
+    """Those of the cluster's Secret; for a new or an adopted cluster the declared one."""
+    sentinel = _text(secret, "sentinel") or os.urandom(16).hex()
+    grace = float(60 if spec.password_grace_seconds is None else spec.password_grace_seconds)
+    if secret is None:
+        return Kept(password=declared or "", sentinel=sentinel), PasswordState(grace=grace)
+    texts = {name: _text(secret, name) for name in ("next", "previous") if name in (secret.data or {})}
+    kept = Kept(password=_text(secret, "password"), sentinel=sentinel, **texts)
+    target = kept.next if kept.next is not None else declared
+    state = PasswordState(
+        staged=kept.next is not None,
+        differs=declared is not None and declared != kept.published().password,
+        open=not kept.password or not target,
+        grace=grace,
+    )
+    return kept, state
 
-    def declared_password(self) -> tuple[str | None, Wait | None]:
-        """The declared password, None while it cannot be used."""
-        spec = spec_of(self._cluster)
-        reference = spec.password_secret
-        key = (reference.key or "password") if reference else ""
-        if reference is None:
-            text, where = spec.password or "", "spec.password"
-        else:
-            given = self._around.find(core.Secret, reference.name or "")
-            text, where = (_secret_value(given, key) if given is not None else ""), "spec.passwordSecret"
-            if not text:
-                return None, Wait(
-                    "PasswordSecretMissing",
-                    f"{where}: Secret {reference.name} with a key {key} does not exist; create it",
-                    after=30.0,
-                    stalled=True,
-                )
-        if why := unusable(text):
-            return None, Wait("PasswordUnusable", f"{where}: {why}; choose another", after=30.0, stalled=True)
-        return text, None
 
-    def _shutdown(self) -> tuple[str | None, Wait | None]:
-        name = spec_of(self._cluster).shutdown_config_map
-        if not name:
-            return None, None
-        given = self._around.find(core.ConfigMap, name)
-        script = (given.data or {}).get("shutdown.sh") if given is not None else None
-        if script:
-            return script, None
-        return None, Wait(
-            "ShutdownConfigMapMissing",
-            f"spec.shutdownConfigMap: ConfigMap {name} with a key shutdown.sh does not exist; create it or remove "
-            "the field",
-            after=30.0,
-            stalled=True,
-        )
-
-    async def snapshot(self, dial: Dial, specs: Specs, inputs: Inputs) -> tuple[Observed, Recorded]:
-        status, found = self._status, inputs.found
-        born = _time(self._cluster.metadata.creation_timestamp)
-        all_pods = self._around.pods()
-
-        def of(component: Component, owner: apps.StatefulSet | None) -> list[Pod]:
-            uid = (owner.metadata.uid if owner is not None else None) or ""
-            return pods_of(
-                all_pods,
-                component=component,
-                owner_uid=uid,
-                claims=inputs.claims,
-                born=born,
-                remedies=_remedies(component),
-            )
-
-        redis, sentinels = of("redis", found.redis), of("sentinel", found.sentinel)
-        topology = await read_topology(
-            dial,
-            redis=redis,
-            sentinels=sentinels,
-            kept=found.kept,
-            keys=[
-                key
-                for key in (*_READS_FIRST, *inputs.wanted.config, *(status.config or {}))
-                if canonical(key) not in SECRET_KEYS
-            ],
-        )
-        volumes, old = self._volumes(specs, inputs, born)
-        observed = Observed(
-            topology=topology,
-            redis_set=_set_state(found.redis, specs, "redis"),
-            sentinel_set=_set_state(found.sentinel, specs, "sentinel"),
-            published=parse_live(found.live or ""),
-            password=inputs.password,
-            volumes=volumes,
-            old_claims=old,
-        )
-        recorded = Recorded(
-            lineage=status.lineage or self._kept_lineage(specs.names, volumes),
-            operation=status.operation,
-            last_failover=status.last_failover,
-            unreachable_since=unreachable_since(status),
-            learning_since=learning_since(status),
-            config=status.config or {},
-            rolls=status.rolls or {},
-            password=status.password,
-            quarantined=frozenset(status.quarantined or ()),
-        )
-        return observed, recorded
-
-    def _volumes(
-        self, specs: Specs, inputs: Inputs, born: datetime | None
-    ) -> tuple[dict[str, str], frozenset[str]]:
-        """Claim UIDs by pod name, and the pods whose claim is older than the cluster."""
-        volumes: dict[str, str] = {}
-        old: set[str] = set()
-        for ordinal in range(inputs.wanted.size):
-            pod = specs.names.pod("redis", ordinal)
-            there = inputs.claims.get(claim_name(specs.volume_name, pod))
-            if there is not None:
-                volumes[pod] = there.metadata.uid or ""
-                if is_older(there, born):
-                    old.add(pod)
-        return volumes, frozenset(old)
-
-    def _kept_lineage(self, names: Names, volumes: dict[str, str]) -> Lineage | None:
-        """What an earlier cluster of this name left beside its claims, if those are still the claims."""
-        kept = self._around.find(core.ConfigMap, names.lineage)
-        text = (kept.data or {}).get("lineage.json") if kept is not None else None
+def _declared_password(spec: RedisClusterSpec, around: Surroundings) -> tuple[str | None, Wait | None]:
+    """The declared password, ``None`` while it cannot be used."""
+    reference = spec.password_secret
+    if reference is None:
+        text, where = spec.password or "", "spec.password"
+    else:
+        key = reference.key or "password"
+        text, where = _text(around.find(core.Secret, reference.name or ""), key), "spec.passwordSecret"
         if not text:
-            return None
-        try:
-            lineage = msgspec.json.decode(text, type=Lineage)
-        except msgspec.MsgspecError:
-            return None
-        return lineage if any(one.volume in volumes.values() for one in lineage.members) else None
+            why = f"{where}: Secret {reference.name} with a key {key} does not exist; create it"
+            return None, Wait("PasswordSecretMissing", why, after=30.0, stalled=True)
+    if why := unusable(text):
+        return None, Wait("PasswordUnusable", f"{where}: {why}; choose another", after=30.0, stalled=True)
+    return text, None
+
+
+def _shutdown(spec: RedisClusterSpec, around: Surroundings) -> tuple[str | None, Wait | None]:
+    """The user's shutdown.sh."""
+    name = spec.shutdown_config_map
+    if not name:
+        return None, None
+    given = around.find(core.ConfigMap, name)
+    script = (given.data or {}).get("shutdown.sh") if given is not None else None
+    if script:
+        return script, None
+    why = (
+        f"spec.shutdownConfigMap: ConfigMap {name} with a key shutdown.sh does not exist; create it or remove "
+        "the field"
+    )
+    return None, Wait("ShutdownConfigMapMissing", why, after=30.0, stalled=True)
+
+
+# --- the snapshot ----------------------------------------------------------------------------------------
+
+
+async def read_snapshot(inputs: Inputs, dial: Dial, *, now: Callable[[], datetime]) -> Snapshot:
+    """Ask every server and sentinel; pods that did not answer before are given less time."""
+    status, found, specs = inputs.status, inputs.found, inputs.specs
+    born = _time(inputs.cluster.metadata.creation_timestamp)
+
+    def of(component: Component, owner: apps.StatefulSet | None) -> list[Pod]:
+        return pods_of(
+            inputs.around.pods,
+            component=component,
+            owner_uid=(owner.metadata.uid if owner is not None else None) or "",
+            claims=inputs.around.claims,
+            born=born,
+            remedies=_remedies(component),
+        )
+
+    silent = Recorded.of(status).unreachable_since
+    keys = (*_READS_FIRST, *inputs.wanted.config, *(status.config or {}))
+    topology = await read_topology(
+        dial,
+        redis=of("redis", found.redis),
+        sentinels=of("sentinel", found.sentinel),
+        kept=found.kept,
+        keys=[key for key in keys if canonical(key) not in SECRET_KEYS],
+        silent=silent.keys(),
+    )
+    volumes, old = _volumes(inputs, born)
+    observed = Observed(
+        topology=topology,
+        redis_set=_set_state(found.redis, specs, "redis"),
+        sentinel_set=_set_state(found.sentinel, specs, "sentinel"),
+        published=parse_keys(found.live or ""),
+        password=inputs.password,
+        volumes=volumes,
+        old_claims=old,
+    )
+    recorded = Recorded.of(status, lineage=_kept_lineage(inputs, volumes))
+    return Snapshot(inputs.wanted, observed, recorded, now())
+
+
+def _volumes(inputs: Inputs, born: datetime | None) -> tuple[dict[str, str], frozenset[str]]:
+    """Claim UIDs by pod name, and the pods whose claim is older than the cluster."""
+    claims, specs = inputs.around.claims, inputs.specs
+    volumes: dict[str, str] = {}
+    old: set[str] = set()
+    for ordinal in range(inputs.wanted.size):
+        pod = specs.names.pod("redis", ordinal)
+        there = claims.get(claim_name(specs.volume_name, pod))
+        if there is not None:
+            volumes[pod] = there.metadata.uid or ""
+            if is_older(there, born):
+                old.add(pod)
+    return volumes, frozenset(old)
+
+
+def _kept_lineage(inputs: Inputs, volumes: Mapping[str, str]) -> Lineage | None:
+    """What an earlier cluster of this name left beside its claims, if those are still the claims."""
+    kept = inputs.around.find(core.ConfigMap, inputs.specs.names.lineage)
+    text = (kept.data or {}).get("lineage.json") if kept is not None else None
+    if not text:
+        return None
+    try:
+        lineage = msgspec.json.decode(text, type=Lineage)
+    except msgspec.MsgspecError:
+        return None
+    return lineage if any(one.volume in volumes.values() for one in lineage.members) else None
 
 
 # --- small readings ---
@@ -341,12 +349,9 @@ def _memory(spec: RedisClusterSpec, pods: Sequence[core.Pod]) -> int:
     return min(int(parse_quantity(text)) for text in limits if text)
 
 
-def _secret_value(secret: core.Secret, key: str) -> str:
-    encoded = (secret.data or {}).get(key, "")
-    try:
-        return base64.b64decode(encoded).decode().rstrip("\n")
-    except (binascii.Error, UnicodeDecodeError):
-        return ""
+def _text(secret: core.Secret | None, key: str) -> str:
+    """A password without the line end that an editor left."""
+    return secret_value(secret, key).rstrip("\n")
 
 
 def _time(text: str | None) -> datetime | None:

@@ -1,4 +1,4 @@
-"""Which data is the cluster's: the recorded line of descent, and who may stand for election by it.
+"""Which data is the cluster's: its recorded history, and which servers may become master by it.
 
 INFO alone cannot say it: with AOF on, every restarted server has a new random replication id and offset 0,
 so a master, its replica and a stale replica look alike. What was true while they served is therefore recorded

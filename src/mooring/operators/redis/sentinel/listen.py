@@ -1,4 +1,4 @@
-"""Sentinels tell at once what a periodic look finds late: a subscription per sentinel wakes its cluster."""
+"""Subscriptions to the sentinels' events: each event wakes its cluster, sooner than the next periodic pass."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import contextlib
 from collections.abc import Callable, Iterable
 
 from mooring.kube.object import Key
-from mooring.operators.redis.dial import Address, Dial, DialError
+from mooring.operators.redis.address import Address
+from mooring.operators.redis.dial import Dial, DialError
 
 __all__ = ["Listener"]
 
@@ -17,7 +18,7 @@ _SHORTEST, _LONGEST = 1.0, 30.0
 class Listener:
     """Keeps one subscription per sentinel; ``wake`` is called at every event and when one is lost.
 
-    Nothing is decided from what an event says: it only brings the next look forward.
+    Nothing is decided from what an event says: it only brings the next pass forward.
     """
 
     def __init__(self, wake: Callable[[Key], None], dial: Callable[[], Dial]) -> None:

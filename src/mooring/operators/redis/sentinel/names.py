@@ -7,15 +7,7 @@ from typing import Final, Literal
 
 from mooring.operators.workload.pods import ROLE
 
-__all__ = [
-    "INPUTS",
-    "ROLE",
-    "Component",
-    "Names",
-    "cluster_of",
-    "labels_of",
-    "selector_of",
-]
+__all__ = ["INPUTS", "ROLE", "Component", "Names", "cluster_of", "labels_of", "selector", "selector_of"]
 
 Component = Literal["redis", "sentinel"]
 
@@ -28,6 +20,11 @@ _SERVICE_LIMIT: Final = 63
 _SET_LIMIT: Final = 52
 """A pod's label ``controller-revision-hash`` is the set's name and eleven characters, at most 63 together."""
 _COMPONENT: Final = "app.kubernetes.io/component"
+
+
+def selector(cluster: str) -> str:
+    """Label selector of the pods and claims of a cluster."""
+    return f"{_NAME}={cluster},{MANAGED_SELECTOR}"
 
 
 class Names:
@@ -85,11 +82,6 @@ def cluster_of(labels: dict[str, str] | None) -> str:
     if labels is None or labels.get("app.kubernetes.io/managed-by") != MANAGED_BY:
         return ""
     return labels.get(_NAME, "")
-
-
-def component_of(labels: dict[str, str] | None) -> str:
-    """``redis`` or ``sentinel``, or ""."""
-    return (labels or {}).get(_COMPONENT, "")
 
 
 def _fitting(name: str, limit: int) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from mooring.operators.redis.sentinel.moves import (
     AddPassword,
-    PasswordChange,
     PresentPassword,
     PublishPassword,
     Record,
@@ -25,6 +24,7 @@ from mooring.operators.redis.sentinel.moves import (
 )
 from mooring.operators.redis.sentinel.snapshot import Snapshot
 from mooring.operators.redis.sentinel.topology import Member, Server
+from mooring.operators.redis.sentinel.types import PasswordChange
 
 __all__ = ["begin", "keep", "two_valid"]
 
@@ -33,7 +33,7 @@ ANNOUNCE = 3.0
 
 
 def keep(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
-    """Every server takes and presents what it should at this point; a change under way is carried on."""
+    """Make every server accept and present what it should at this point; continue a change under way."""
     state, change = snapshot.observed.password, snapshot.recorded.password
     if state.staged:
         return _both(snapshot) if _can_overlap(snapshot) else _switch(snapshot)
@@ -60,7 +60,7 @@ def keep(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
 
 
 def begin(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
-    """A declared password that is not in force is first written down."""
+    """Write a declared password that is not in force to the Secret first."""
     state = snapshot.observed.password
     if not state.differs or state.staged or snapshot.recorded.password is not None:
         return None
@@ -83,7 +83,7 @@ def _can_overlap(snapshot: Snapshot) -> bool:
 
 
 def _both(snapshot: Snapshot) -> Verdict:
-    """All take both; then all present the new one; then it is recorded, told to the sentinels and published."""
+    """All accept both; then all present the new one; then it is recorded, given to the sentinels and published."""
     if verdict := _lacking(snapshot, "password", "next") or _presenting(snapshot, "next"):
         return verdict
     change = snapshot.recorded.password
@@ -104,8 +104,8 @@ def _switch(snapshot: Snapshot) -> Verdict:
     waited = snapshot.seconds_since(change.since)
     if waited < ANNOUNCE:
         return Wait(
-            reason="PasswordSwitch",
-            message="these servers take one password at a time, or the change is from or to none: in "
+            "PasswordSwitch",
+            "these servers take one password at a time, or the change is from or to none: in "
             f"{ANNOUNCE:.0f} s new connections need the declared one",
             after=ANNOUNCE - waited,
         )
@@ -149,7 +149,7 @@ def _presenting(snapshot: Snapshot, label: str) -> PresentPassword | None:
 
 
 def _sentinels(snapshot: Snapshot) -> tuple[Target, ...]:
-    """Those to be told; one that does not take the cluster's key can be told nothing, and is recreated afterwards."""
+    """Sentinels that accept the cluster's key; another one cannot be changed, and is recreated afterwards."""
     known = [
         one for one in snapshot.watchers if one.sentinel and one.sentinel.master and not one.sentinel.locked
     ]

@@ -1,14 +1,14 @@
 """Sentinels: the right master, the right settings, no ghosts, and a quorum at every moment.
 
 SENTINEL RESET is never used: it empties a sentinel's replicas and peers for up to ten seconds, and a master
-that dies in that window is never replaced. One sentinel at a time is pointed anew (REMOVE, MONITOR) while the
-others could do a fail-over; only when a majority watches a wrong address are all of them removed first, since
-one that is left would tell the others its old master by its higher epoch.
+that dies in that window is never replaced. One sentinel at a time is reset (REMOVE, MONITOR) while the
+others could fail over; only when a majority watches a wrong address are all of them removed first, since one that is
+left would spread its old master by its higher epoch.
 """
 
 from __future__ import annotations
 
-from mooring.operators.redis.dial import Address
+from mooring.operators.redis.address import Address
 from mooring.operators.redis.sentinel.moves import (
     DeletePod,
     Hasten,
@@ -16,6 +16,7 @@ from mooring.operators.redis.sentinel.moves import (
     TuneSentinel,
     Verdict,
     Wait,
+    data_target,
     sentinel_target,
 )
 from mooring.operators.redis.sentinel.snapshot import Snapshot
@@ -26,9 +27,9 @@ __all__ = ["learning", "repair"]
 GOSSIP = 6.0
 """Seconds the sentinels get to tell each other of a new master before they are pointed by hand."""
 INFO_PERIOD = 800
-"""Milliseconds between a sentinel's questions to the servers, where it can be told (10,000 of itself): that long
+"""Milliseconds between a sentinel's polls of the servers, where it can be set (default 10,000): that long
 a new replica, or who may not be elected, stays unknown to it. Its own candidates may be three periods old. From
-the moment a majority sees the master hang it asks every 1,000 whatever it was told, and names the new master to clients
+the moment a majority sees the master hang it polls every 1,000 whatever is set, and names the new master to clients
 only once that one said so: with a little less before, its next question falls soon after the promotion."""
 PERIODS = {
     "info-period": INFO_PERIOD,
@@ -47,15 +48,15 @@ HAUNTED_AGAIN = 0.2
 LEARNING_AGAIN = 0.3
 """Seconds between two looks while a sentinel gets to know the others, which takes two at most."""
 LEARN_WITHIN = 30.0
-"""Seconds a sentinel gets to know every replica and peer (it asks every 10); then it is pointed anew."""
+"""Seconds in which a sentinel must discover all replicas and peers (it polls every 10). After that it is reset."""
 
 
 def repair(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
-    """The first thing to mend among the sentinels, if any."""
+    """The next repair of the sentinels, if one is needed."""
     right = Address(member.ip, REDIS_PORT)
     seen = [(one, one.sentinel) for one in snapshot.watchers if one.sentinel is not None]
     if snapshot.failing_over:
-        return Wait(reason="SentinelFailover", message="the sentinels are changing the master", after=0.3)
+        return Wait("SentinelFailover", "the sentinels are changing the master", after=0.3)
     if recreate := _unlock(snapshot, seen=seen, right=right):
         return recreate
     blank = [one for one, it in seen if it.master is None]
@@ -110,9 +111,7 @@ def _point(
     gossiping = informed and max(informed) > max(it.epoch for _, it in wrong)
     if gossiping and recent is not None and snapshot.seconds_since(recent.at) < GOSSIP:
         return Wait(
-            reason="SentinelsLearning",
-            message=f"{len(wrong)} sentinels have not heard of the new master yet",
-            after=0.5,
+            "SentinelsLearning", f"{len(wrong)} sentinels have not heard of the new master yet", after=0.5
         )
     named = ", ".join(sorted({str(it.master) for _, it in wrong}))
     return _monitor(
@@ -125,9 +124,11 @@ def _point(
 
 def _monitor(snapshot: Snapshot, watchers: list[Watcher], right: Address, *, why: str) -> Monitor:
     names = ", ".join(one.name for one in watchers)
+    leader = snapshot.topology.at(right.ip)
+    assert leader is not None
     return Monitor(
         sentinels=tuple(sentinel_target(one) for one in watchers),
-        master=right,
+        master=data_target(leader),
         quorum=snapshot.quorum,
         settings=snapshot.wanted.sentinel_settings,
         peers={one.sentinel.my_id: sentinel_target(one) for one in snapshot.watchers if one.sentinel},
@@ -147,7 +148,7 @@ def _drift(snapshot: Snapshot, sentinel: Sentinel) -> dict[str, str]:
 def _complete(
     snapshot: Snapshot, member: Member, server: Server, *, seen: list[tuple[Watcher, Sentinel]]
 ) -> Verdict | None:
-    """Every sentinel knows every live replica and peer, and nobody else."""
+    """Every sentinel knows every live replica and peer, and no others."""
     right = Address(member.ip, REDIS_PORT)
     replicas = _in_sync(snapshot, member)
     peers = {one.pod.ip for one, _ in seen}
@@ -201,8 +202,8 @@ def _forget(
     # The others of the last one tried: none could be spared.
     unsure = next((one.name for one, _ in seen if one.name not in {pick.name, *able}), pick.name)
     return Wait(
-        reason="SentinelsLearning",
-        message=f"{pick.name} knows addresses that no pod here has; {unsure} must be able to fail over first",
+        "SentinelsLearning",
+        f"{pick.name} knows addresses that no pod here has; {unsure} must be able to fail over first",
         after=HAUNTED_AGAIN,
     )
 
@@ -239,7 +240,7 @@ def _teach(
     seen: list[tuple[Watcher, Sentinel]],
     right: Address,
 ) -> Verdict:
-    """One that does not learn by itself is pointed anew, if no ability to fail over is lost by it."""
+    """Reset a sentinel that does not discover the others, if the rest could fail over meanwhile."""
     names = {one.name for one, _ in blind}
     able = [one.name for one, it in seen if one.name not in names and _able(it, right)]
     late = [(one, it) for one, it in blind if snapshot.learning_for(one.name) > LEARN_WITHIN]
@@ -252,8 +253,8 @@ def _teach(
     what = "takes the master for dead" if it.master_down else "does not know every replica and sentinel yet"
     remedy = "; check that its pod reaches the others, or delete it" if late else ""
     return Wait(
-        reason="SentinelsLearning",
-        message=f"{one.name} {what}{remedy}",
+        "SentinelsLearning",
+        f"{one.name} {what}{remedy}",
         after=1.0 if late else LEARNING_AGAIN,
         stalled=bool(late),
     )

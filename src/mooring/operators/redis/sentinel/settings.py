@@ -7,9 +7,9 @@ accepted a value).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from mooring.operators.redis.parameters import canonical, classify, told
+from mooring.operators.redis.parameters import SECRET_KEYS, canonical, classify, same_value, told
 from mooring.operators.redis.sentinel.snapshot import Wanted
 from mooring.operators.redis.sentinel.types import (
     DISCARD_ANNOTATION,
@@ -20,17 +20,21 @@ from mooring.operators.redis.sentinel.types import (
     SentinelSettings,
     spec_of,
 )
+from mooring.operators.workload.configuration import Keys, as_line, render_keys
 
 __all__ = [
+    "KEYS",
     "base_conf",
     "first_live",
     "live_keys",
-    "parse_live",
     "render_live",
     "restart_keys",
     "sentinel_settings",
     "wanted_of",
 ]
+
+KEYS = Keys(classify=classify, canonical=canonical, same=same_value, sent=told, secret=SECRET_KEYS)
+"""The configuration keys of Redis."""
 
 #: UCloud's defaults with persistence on, and two of ours (measured: 0.1 s instead of 5.1 s to write again).
 _PERSISTENT = {
@@ -112,54 +116,26 @@ def restart_keys(spec: RedisClusterSpec, learnt: Collection[str] = ()) -> dict[s
 def base_conf(spec: RedisClusterSpec, learnt: Collection[str] = ()) -> str:
     """The immutable part: nothing in it can be changed without a restart, or it is not the user's to change."""
     lines = ["port 6379", "daemonize no", "protected-mode no", "tcp-keepalive 60"]
-    lines += [f"{key} {_quoted(value)}" for key, value in restart_keys(spec, learnt).items()]
+    lines += [line for key, value in restart_keys(spec, learnt).items() for line in as_line(key, value)]
     return "\n".join(lines) + "\n"
 
 
 def render_live(values: Mapping[str, str]) -> str:
-    """redis.conf lines; keys that take several words stand unquoted, as the parser wants them."""
-    lines: list[str] = []
-    for key, value in sorted(values.items()):
-        name = canonical(key)
-        if name == "save":
-            words = value.replace('"', "").split()
-            lines += [
-                f"{key} {after} {changes}" for after, changes in zip(words[::2], words[1::2], strict=False)
-            ]
-            if not words:
-                lines.append(f'{key} ""')
-        elif name == "client-output-buffer-limit":
-            words = value.split()
-            lines += [f"{key} {' '.join(words[at : at + 4])}" for at in range(0, len(words) - 3, 4)]
-        elif name in _MANY_WORDS:
-            lines.append(f"{key} {value}")
-        else:
-            lines.append(f"{key} {_quoted(value)}")
-    return "\n".join(lines) + "\n"
+    """The live keys as redis.conf."""
+    return render_keys(values, lines=_lines)
 
 
-def parse_live(text: str) -> dict[str, str]:
-    """The values that `render_live` wrote."""
-    found: dict[str, str] = {}
-    for line in text.splitlines():
-        key, _, rest = line.partition(" ")
-        if not key:
-            continue
-        value = _unquoted(rest)
-        found[key] = f"{found[key]} {value}" if key in found else value
-    return found
-
-
-def _quoted(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
-
-
-def _unquoted(text: str) -> str:
-    text = text.strip()
-    if len(text) < 2 or text[0] != '"' or text[-1] != '"':
-        return text
-    return text[1:-1].replace("\\n", "\n").replace('\\"', '"').replace("\\\\", "\\")
+def _lines(key: str, value: str) -> Iterable[str]:
+    """Keys that take several words stand unquoted, as the parser wants them."""
+    name = canonical(key)
+    if name == "save":
+        words = value.replace('"', "").split()
+        pairs = zip(words[::2], words[1::2], strict=False)
+        return [f"{key} {after} {changes}" for after, changes in pairs] or [f'{key} ""']
+    if name == "client-output-buffer-limit":
+        words = value.split()
+        return [f"{key} {' '.join(words[at : at + 4])}" for at in range(0, len(words) - 3, 4)]
+    return [f"{key} {value}"] if name in _MANY_WORDS else as_line(key, value)
 
 
 def sentinel_settings(sentinel: SentinelSettings) -> dict[str, str]:

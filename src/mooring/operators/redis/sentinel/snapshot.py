@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from mooring.operators.redis.dial import Address
+from mooring.operators.redis.address import Address
 from mooring.operators.redis.sentinel.lineage import Lineage, Standing, descends
-from mooring.operators.redis.sentinel.moves import (
-    ConfigResult,
+from mooring.operators.redis.sentinel.moves import Target, sentinel_target
+from mooring.operators.redis.sentinel.topology import REDIS_PORT, Member, Server, Topology, Watcher
+from mooring.operators.redis.sentinel.types import (
     LastFailover,
+    NodeStatus,
     Operation,
     PasswordChange,
-    Roll,
-    Target,
-    sentinel_target,
+    RedisClusterStatus,
+    SentinelStatus,
 )
-from mooring.operators.redis.sentinel.topology import REDIS_PORT, Member, Server, Topology, Watcher
+from mooring.operators.workload.configuration import ConfigResult
 from mooring.operators.workload.credentials import PasswordState
+from mooring.operators.workload.rollout import Roll, SetState
 
-__all__ = ["Observed", "Recorded", "SetState", "Snapshot", "Wanted"]
+__all__ = ["LEARNING", "STALE_AFTER", "UNREACHABLE", "Observed", "Recorded", "Snapshot", "Wanted"]
+
+STALE_AFTER = 5.0
+"""Seconds out of sync, under a healthy master, after which a replica may no longer be elected."""
+UNREACHABLE = "Unreachable"
+"""State of a pod that does not answer."""
+LEARNING = "Learning"
+"""State of a sentinel that watches the right master without knowing every replica and sentinel."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +79,7 @@ class Recorded:
     unreachable_since: Mapping[str, datetime] = field(default_factory=dict)
     """Since when pods (of both components) have not answered."""
     learning_since: Mapping[str, datetime] = field(default_factory=dict)
-    """Since when sentinels watch the right master without knowing everybody."""
+    """Since when sentinels watch the right master without knowing all the others."""
     config: Mapping[str, ConfigResult] = field(default_factory=dict)
     rolls: Mapping[str, Roll] = field(default_factory=dict)
     """Roll-outs under way or stopped, by component."""
@@ -79,22 +88,28 @@ class Recorded:
     quarantined: frozenset[str] = frozenset()
     """Volumes whose foreign data is kept."""
 
+    @staticmethod
+    def of(status: RedisClusterStatus, *, lineage: Lineage | None = None) -> Recorded:
+        """Read a status; ``lineage`` counts where it has none."""
+        nodes, sentinels = status.nodes or (), status.sentinels or ()
+        return Recorded(
+            lineage=status.lineage or lineage,
+            operation=status.operation,
+            last_failover=status.last_failover,
+            unreachable_since={**_since(nodes, UNREACHABLE), **_since(sentinels, UNREACHABLE)},
+            learning_since=_since(sentinels, LEARNING),
+            config=status.config or {},
+            rolls=status.rolls or {},
+            password=status.password,
+            quarantined=frozenset(status.quarantined or ()),
+        )
 
-@dataclass(frozen=True, kw_only=True)
-class SetState:
-    """A StatefulSet, as far as decisions need it."""
 
-    replicas: int = 0
-    update_revision: str = ""
-    """The revision new pods get."""
-    current: bool = True
-    """Its template is what the user's inputs ask for."""
-    inputs: str = ""
-    """Digest of the inputs its template was made from."""
-    asked: str = ""
-    """Digest of the user's present inputs."""
-    image: str = ""
-    """The main container's image in the template."""
+def _since(entries: Iterable[NodeStatus | SentinelStatus], state: str) -> dict[str, datetime]:
+    """Since when the entries in this state are in it."""
+    return {
+        one.name: datetime.fromisoformat(one.since) for one in entries if one.state == state and one.since
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +153,7 @@ class Snapshot:
 
     @cached_property
     def masters(self) -> tuple[tuple[Member, Server], ...]:
-        """Those that call themselves master."""
+        """Data servers that call themselves master."""
         return tuple((one, server) for one, server in self.answering if server.is_master)
 
     @cached_property
@@ -158,7 +173,7 @@ class Snapshot:
 
     @cached_property
     def failing_over(self) -> bool:
-        """Some sentinel is changing the master right now."""
+        """A sentinel is changing the master now."""
         return any(one.sentinel is not None and one.sentinel.failing_over for one in self.watchers)
 
     @cached_property
@@ -207,12 +222,12 @@ class Snapshot:
         return max(0.0, (self.now - since).total_seconds()) if since else 0.0
 
     def learning_for(self, name: str) -> float:
-        """Seconds a sentinel has watched the right master without knowing everybody."""
+        """Seconds a sentinel has watched the right master without knowing all the others."""
         since = self.recorded.learning_since.get(name)
         return self.seconds_since(since) if since else 0.0
 
     def seconds_since(self, moment: datetime | None) -> float:
-        """Seconds from a moment to now; a moment nobody knows is long ago."""
+        """Seconds from a moment to now; an unknown moment is long ago."""
         return max(0.0, (self.now - moment).total_seconds()) if moment else float("inf")
 
     def later(self, seconds: float) -> datetime:
@@ -224,7 +239,7 @@ class Snapshot:
         return self.observed.redis_set if component == "redis" else self.observed.sentinel_set
 
     def set_aside(self, member: Member) -> bool:
-        """Held with foreign data until the user lets go of it."""
+        """Kept with foreign data until the user gives that up."""
         return member.pod.volume in self.recorded.quarantined and member.name not in self.wanted.discard
 
     def maybe_holding(self) -> list[str]:
@@ -243,7 +258,7 @@ class Snapshot:
         member = self.topology.member(standing.pod)
         if member is None or not standing.same_process(member.pod):
             return True
-        return member.server is not None and member.server.gated and not self._promoting(standing.pod)
+        return member.server is not None and member.server.at_gate and not self._promoting(standing.pod)
 
     def _promoting(self, pod: str) -> bool:
         operation = self.recorded.operation
@@ -261,7 +276,7 @@ class Snapshot:
             (member, server)
             for member, server in self.answering
             if not server.is_master
-            and not server.gated
+            and not server.at_gate
             and not server.loading
             and descends(server, lineage)
             and (standing := lineage.standing(member.name)) is not None

@@ -15,13 +15,13 @@ import msgspec
 from msgspec.structs import replace
 
 from mooring.actor import differs, digest
-from mooring.kube.object import Object, owner_reference
+from mooring.kube.object import Object
 from mooring.kube.objects import apps, core, meta, policy
 from mooring.operators.redis.sentinel import scripts
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.names import INPUTS, ROLE, Component, Names, labels_of, selector_of
 from mooring.operators.redis.sentinel.settings import base_conf, first_live, render_live, restart_keys
-from mooring.operators.redis.sentinel.steps import gate_arguments
+from mooring.operators.redis.sentinel.topology import GATE
 from mooring.operators.redis.sentinel.types import (
     RedisCluster,
     RedisClusterSpec,
@@ -40,8 +40,9 @@ from mooring.operators.workload.containers import (
     probe,
 )
 from mooring.operators.workload.credentials import Kept
+from mooring.operators.workload.moves import Orders
 
-__all__ = ["Found", "Specs"]
+__all__ = ["Found", "Specs", "gate_arguments"]
 
 DEFAULT_VOLUME = "redis-data"
 _GRACE_SECONDS = 40
@@ -66,18 +67,15 @@ class Found:
     lineage: Lineage | None = None
     lineage_kept: bool = False
     """The record beside the claims is there already."""
-    replicas: Mapping[str, int] = field(default_factory=dict)
-    """Pods per component, where that differs from what is there (a resize)."""
-    roll: frozenset[str] = frozenset()
-    """Components whose template is to be written anew now."""
 
 
 class Specs:
-    """The child objects of one cluster."""
+    """The child objects of one cluster; ``orders`` is what a move changes about them."""
 
-    def __init__(self, cluster: RedisCluster, found: Found) -> None:
+    def __init__(self, cluster: RedisCluster, found: Found, orders: Orders | None = None) -> None:
         self._cluster = cluster
         self._found = found
+        self._orders = orders or Orders()
         self._spec: RedisClusterSpec = spec_of(cluster)
         self._sentinel: SentinelSettings = self._spec.sentinel or SentinelSettings()
         self._namespace = cluster.metadata.namespace or ""
@@ -133,7 +131,7 @@ class Specs:
         return self._service(self.names.sentinel_headless, "sentinel", port=26379, headless=True)
 
     def role_service(self, role: Literal["master", "replica"]) -> core.Service:
-        """For clients that do not ask sentinels: whoever leads, or all that follow."""
+        """For clients that do not ask sentinels: the master, or all replicas."""
         name = self.names.master if role == "master" else self.names.replica
         made = self._service(name, "redis", port=6379, headless=False)
         assert made.spec is not None
@@ -195,19 +193,15 @@ class Specs:
 
     def live_config(self) -> core.ConfigMap:
         """The live keys in force; what is there stays until servers accepted something else."""
-        text = self._found.live
-        if text is not None:
-            return self.published(text)
-        born = self._found.redis is None
-        return self.published(render_live(first_live(self._spec, born=born, memory=self._found.memory)))
-
-    def published(self, text: str) -> core.ConfigMap:
-        """The live keys with this text."""
+        text = self._found.live if self._orders.live is None else self._orders.live
+        if text is None:
+            born = self._found.redis is None
+            text = render_live(first_live(self._spec, born=born, memory=self._found.memory))
         return core.ConfigMap(metadata=self._meta(self.names.live, "redis"), data={"live.conf": text})
 
     def password_secret(self) -> core.Secret:
         """The password in force, the same for the exporter, and those of a change."""
-        kept = self._found.kept
+        kept = self._orders.kept or self._found.kept
         entries = {
             "exporter.json": _json({"redis://localhost:6379": kept.password}),
             **{str(label): text for label, text in kept.named().items()},
@@ -252,44 +246,23 @@ class Specs:
         Restart-only keys of spec.config are among it where the policy is to roll them; else they are reported,
         and wait for the next roll.
         """
-        spec, sentinel = self._spec, self._sentinel
-        if component == "redis":
-            plain = [
-                msgspec.to_builtins(part)
-                for part in (
-                    *(
-                        spec.image,
-                        spec.image_pull_policy,
-                        spec.image_pull_secrets,
-                        spec.command,
-                        spec.resources,
-                    ),
-                    *(spec.affinity, spec.security_context, spec.node_selector, spec.tole_rations),
-                    *(spec.annotations, self._exporter, self._found.shutdown),
-                )
-            ]
-            if spec.config_policy == "roll" and (keys := restart_keys(spec, self._found.read_at_start)):
-                plain.append(keys)
-        else:
-            plain = [
-                msgspec.to_builtins(part)
-                for part in (
-                    *(
-                        sentinel.image,
-                        sentinel.image_pull_policy,
-                        sentinel.image_pull_secrets,
-                        sentinel.command,
-                    ),
-                    *(
-                        sentinel.resources,
-                        sentinel.affinity,
-                        sentinel.security_context,
-                        sentinel.node_selector,
-                    ),
-                    *(sentinel.tolerations, sentinel.annotations),
-                )
-            ]
+        redis = component == "redis"
+        of = self._spec if redis else self._sentinel
+        decided: list[object] = [
+            *(of.image, of.image_pull_policy, of.image_pull_secrets, of.command, of.resources, of.affinity),
+            *(of.security_context, of.node_selector, self._tolerations(component), of.annotations),
+        ]
+        if redis:
+            decided += [self._exporter, self._found.shutdown]
+        plain = [msgspec.to_builtins(one) for one in decided]
+        keys = restart_keys(self._spec, self._found.read_at_start)
+        if redis and keys and self._spec.config_policy == "roll":
+            plain.append(keys)
         return digest(plain)
+
+    def _tolerations(self, component: Component) -> list[core.Toleration] | None:
+        """UCloud spells those of the servers in its own way."""
+        return self._spec.tole_rations if component == "redis" else self._sentinel.tolerations
 
     def current(self, component: Component) -> bool:
         """The template in place was made from the user's present inputs (or by somebody else)."""
@@ -313,7 +286,7 @@ class Specs:
         return self._found.redis if component == "redis" else self._found.sentinel
 
     def _keeps_template(self, component: Component) -> bool:
-        return self._live(component) is not None and component not in self._found.roll
+        return self._live(component) is not None and component not in self._orders.templates
 
     def _template(self, component: Component, fresh: core.PodTemplateSpec) -> core.PodTemplateSpec:
         live = self._live(component)
@@ -334,7 +307,7 @@ class Specs:
         live = self._live(component)
         wanted = (self._spec.size if component == "redis" else self._sentinel.replicas) or 3
         there = live.spec.replicas if live is not None and live.spec is not None else None
-        replicas = self._found.replicas.get(component, wanted if there is None else there)
+        replicas = self._orders.replicas.get(component, wanted if there is None else there)
         inputs = self.inputs(component)
         if live is not None and self._keeps_template(component):
             inputs = (live.metadata.annotations or {}).get(INPUTS, inputs)
@@ -372,7 +345,7 @@ class Specs:
 
     @property
     def _claim(self) -> core.PersistentVolumeClaim | None:
-        """The template of the claims: nobody can change that of a set that exists, whatever is declared."""
+        """The template of the claims; that of an existing set cannot be changed, whatever is declared."""
         live = self._found.redis
         if live is None or live.spec is None:
             return self._declared_claim
@@ -433,18 +406,26 @@ class Specs:
         if not self.claimed:
             empty = (spec.storage.empty_dir if spec.storage else None) or core.EmptyDirVolumeSource()
             volumes.append(core.Volume(name=DEFAULT_VOLUME, empty_dir=empty))
+        return self._pod(
+            "redis",
+            core.PodSpec(
+                termination_grace_period_seconds=_GRACE_SECONDS, containers=containers, volumes=volumes
+            ),
+        )
+
+    def _pod(self, component: Component, pod: core.PodSpec) -> core.PodTemplateSpec:
+        """The template of a component's pods, with what the user declares of them."""
+        of = self._spec if component == "redis" else self._sentinel
         return core.PodTemplateSpec(
-            metadata=meta.ObjectMeta(labels=self._labels("redis"), annotations=spec.annotations),
-            spec=core.PodSpec(
-                affinity=spec.affinity or self._apart("redis"),
-                security_context=spec.security_context,
-                node_selector=spec.node_selector,
-                tolerations=spec.tole_rations,
-                image_pull_secrets=spec.image_pull_secrets,
-                termination_grace_period_seconds=_GRACE_SECONDS,
+            metadata=meta.ObjectMeta(labels=self._labels(component), annotations=of.annotations),
+            spec=replace(
+                pod,
+                affinity=of.affinity or self._apart(component),
+                security_context=of.security_context,
+                node_selector=of.node_selector,
+                tolerations=self._tolerations(component),
+                image_pull_secrets=of.image_pull_secrets,
                 automount_service_account_token=False,
-                containers=containers,
-                volumes=volumes,
             ),
         )
 
@@ -544,23 +525,14 @@ class Specs:
             volume_mounts=mounts,
             security_context=_unprivileged(sentinel.security_context),
         )
-        return core.PodTemplateSpec(
-            metadata=meta.ObjectMeta(labels=self._labels("sentinel"), annotations=sentinel.annotations),
-            spec=core.PodSpec(
-                affinity=sentinel.affinity or self._apart("sentinel"),
-                security_context=sentinel.security_context,
-                node_selector=sentinel.node_selector,
-                tolerations=sentinel.tolerations,
-                image_pull_secrets=sentinel.image_pull_secrets,
-                automount_service_account_token=False,
-                init_containers=[copy] if sentinel.command else None,
-                containers=[container],
-                volumes=[
-                    config_volume("conf", self.sentinel_config().metadata.name or ""),
-                    self._auth_volume("sentinel"),
-                    memory_volume(),
-                ],
-            ),
+        volumes = [
+            config_volume("conf", self.sentinel_config().metadata.name or ""),
+            self._auth_volume("sentinel"),
+            memory_volume(),
+        ]
+        copies = [copy] if sentinel.command else None
+        return self._pod(
+            "sentinel", core.PodSpec(init_containers=copies, containers=[container], volumes=volumes)
         )
 
     def _identity(self) -> list[core.EnvVar]:
@@ -572,7 +544,7 @@ class Specs:
         ]
 
     def _apart(self, component: Component) -> core.Affinity:
-        """One host each, where possible."""
+        """Spread the pods over hosts where possible."""
         term = core.PodAffinityTerm(
             label_selector=meta.LabelSelector(match_labels=self._selector(component)),
             topology_key="kubernetes.io/hostname",
@@ -595,10 +567,6 @@ class Specs:
     def _selector(self, component: Component) -> dict[str, str]:
         return selector_of(self._namespace, self._name, component)
 
-    def owner(self) -> meta.OwnerReference:
-        """What makes a claim go with the cluster."""
-        return owner_reference(self._cluster, controller=False)
-
 
 def _unprivileged(pod: core.PodSecurityContext | None) -> core.SecurityContext | None:
     """What the restricted pod security standard wants of containers, for pods that do not run as root.
@@ -614,3 +582,8 @@ def _unprivileged(pod: core.PodSecurityContext | None) -> core.SecurityContext |
 
 def _json(value: dict[str, str]) -> str:
     return msgspec.json.encode(value).decode()
+
+
+def gate_arguments() -> tuple[str, ...]:
+    """Arguments of every start of a data container: a replica of the placeholder address, not eligible as master."""
+    return ("--slaveof", GATE.ip, str(GATE.port), "--slave-priority", "0")

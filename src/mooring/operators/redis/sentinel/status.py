@@ -1,4 +1,4 @@
-"""What status says: per node, per sentinel, UCloud's conditions, and whether the service works.
+"""What status shows: every node and sentinel, what was recorded, and whether the service works; pure.
 
 Nothing here changes while the cluster does not: offsets, lags and clocks stay out.
 """
@@ -6,62 +6,136 @@ Nothing here changes while the cluster does not: offsets, lags and clocks stay o
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace as changed
 from datetime import datetime
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from mooring.actor import ConditionState, Report, Terminal
+from mooring.operators.redis.sentinel.events import notes_of
+from mooring.operators.redis.sentinel.inputs import Inputs
+from mooring.operators.redis.sentinel.legacy import CREATING, failed, headed, legacy_head
 from mooring.operators.redis.sentinel.moves import (
-    Configure,
+    Done,
     InSync,
-    PublishConfig,
+    Monitor,
+    Move,
+    PublishPassword,
     Record,
+    Resize,
     Verdict,
     Wait,
-    WriteTemplate,
 )
-from mooring.operators.redis.sentinel.names import Names
+from mooring.operators.redis.sentinel.names import Names, selector_of
 from mooring.operators.redis.sentinel.quorum import learning
-from mooring.operators.redis.sentinel.snapshot import SetState, Snapshot
+from mooring.operators.redis.sentinel.snapshot import LEARNING, UNREACHABLE, Snapshot
 from mooring.operators.redis.sentinel.topology import REDIS_PORT, Member, Watcher
-from mooring.operators.redis.sentinel.types import (
-    LegacyCondition,
-    NodeStatus,
-    RedisClusterSpec,
-    RedisClusterStatus,
-    SentinelStatus,
-)
+from mooring.operators.redis.sentinel.types import NodeStatus, RedisClusterStatus, SentinelStatus, spec_of
 from mooring.runtime import rfc3339
 
-__all__ = [
-    "CREATING",
-    "LEGACY",
-    "Head",
-    "Readiness",
-    "headed",
-    "learning_since",
-    "legacy_head",
-    "pointed_anew",
-    "readiness",
-    "topology_status",
-    "unreachable_since",
-]
+__all__ = ["LOOK_AGAIN", "after_step", "readiness", "recorded", "report", "topology_status"]
 
-LEGACY = frozenset(
-    {
-        "Healthy",
-        "Creating",
-        "Scaling",
-        "Upgrading",
-        "Updating",
-        "Failed",
-        "Available",
-        "Running",
-        "Recovering",
-    }
-)
-UNREACHABLE = "Unreachable"
-LEARNING = "Learning"
+LOOK_AGAIN = 60.0
+"""Seconds between two passes over a cluster that is in sync.
+
+Sentinels and pods announce what goes wrong; only a value that somebody set on a server by hand is announced by nothing.
+"""
+
+
+# --- one pass --------------------------------------------------------------------------------------------
+
+
+def report(
+    inputs: Inputs, snapshot: Snapshot, verdict: Verdict, *, entry: str | None, unknown: Sequence[str]
+) -> Report:
+    """What a pass shows; ``entry`` is the address of the sentinels' Service, ``unknown`` names unknown fields."""
+    status, names, shown = inputs.status, inputs.specs.names, snapshot
+    if isinstance(verdict, Record):  # it is written before anything else is read: the new master with it
+        status = recorded(status, verdict)
+        lineage = verdict.lineage or snapshot.lineage
+        shown = changed(snapshot, recorded=changed(snapshot.recorded, lineage=lineage))
+    metadata = inputs.cluster.metadata
+    labels = selector_of(metadata.namespace or "", names.cluster, "redis")
+    status = replace(
+        topology_status(status, shown, names),
+        sentinel_ip=entry,
+        selector=",".join(f"{key}={value}" for key, value in sorted(labels.items())),
+    )
+    ready = readiness(snapshot)
+    head = legacy_head(status, spec_of(inputs.cluster), snapshot, verdict, ready)
+    if inputs.blocked is not None and not isinstance(verdict, Move):
+        head = failed(inputs.blocked)
+    if ready.status and head == CREATING:  # a new cluster is ready when it is Healthy, in one write
+        ready = ConditionState(False, "Creating", f"{ready.message}; the rest of the cluster is being made")
+    conditions = headed(status.conditions or [], head, now=snapshot.now)
+    # A head that is shown only with the next wait would be announced twice.
+    written = not isinstance(verdict, Move) or isinstance(verdict, Record | Resize)
+    changes = written and conditions != list(status.conditions or [])
+    return Report(
+        status=replace(status, conditions=conditions),
+        ready=ready,
+        notes=notes_of(inputs, verdict, conditions[0] if changes else None),
+        instead=_instead(inputs, unknown) if isinstance(verdict, InSync) else None,
+        record=isinstance(verdict, Record | Resize),
+    )
+
+
+def _instead(inputs: Inputs, unknown: Sequence[str]) -> Wait | Terminal | InSync:
+    """The outcome of a pass over a cluster that works well."""
+    if inputs.blocked is not None:
+        return inputs.blocked
+    unmet = [
+        f"spec.config.{key}: {result.message}"
+        for key, result in sorted((inputs.status.config or {}).items())
+        if result.message and result.state != "Clamped"
+    ]
+    storage = inputs.specs.unlike_declared(inputs.around.claims)
+    unmet += [*([storage] if storage else []), *unknown]
+    if unmet:
+        return Wait("NotAsDeclared", "; ".join(unmet), after=LOOK_AGAIN, stalled=True)
+    return InSync(again=LOOK_AGAIN)
+
+
+def recorded(status: RedisClusterStatus, move: Record) -> RedisClusterStatus:
+    """The status with what has to be known before the next step."""
+    operation = move.operation or (None if move.finish else status.operation)
+    return replace(
+        status,
+        lineage=move.lineage or status.lineage,
+        operation=operation,
+        last_failover=move.last_failover or status.last_failover,
+        config=status.config if move.config is None else dict(move.config) or None,
+        password=status.password
+        if move.password is None
+        else (move.password if move.password.phase else None),
+        rolls=status.rolls if move.rolls is None else dict(move.rolls) or None,
+        quarantined=status.quarantined if move.quarantined is None else sorted(move.quarantined),
+    )
+
+
+def after_step(status: RedisClusterStatus, move: Move, done: Done, *, now: datetime) -> RedisClusterStatus:
+    """The status with what a step on the databases found out."""
+    if done.config is not None:
+        key, result = done.config
+        status = replace(status, config={**(status.config or {}), key: result})
+    if done.lost_bytes is not None and status.last_failover is not None:
+        status = replace(status, last_failover=replace(status.last_failover, lost_bytes=done.lost_bytes))
+    if isinstance(move, Monitor):
+        status = _pointed(status, {one.name for one in move.sentinels}, now)
+    if isinstance(move, PublishPassword) and status.password is not None:  # the grace of the old one begins
+        status = replace(status, password=replace(status.password, since=now))
+    return status
+
+
+def _pointed(status: RedisClusterStatus, names: Collection[str], now: datetime) -> RedisClusterStatus:
+    """Sentinels that were pointed at the master again learn from now on."""
+    if not status.sentinels:
+        return status
+    renewed = [
+        replace(one, since=rfc3339(now)) if one.state == LEARNING and one.name in names else one
+        for one in status.sentinels
+    ]
+    return replace(status, sentinels=renewed)
 
 
 # --- topology --------------------------------------------------------------------------------------------
@@ -111,7 +185,7 @@ def _node(snapshot: Snapshot, member: Member) -> NodeStatus:
         state = "Loading"
     elif server.is_master:
         state = "Online"
-    elif server.gated:
+    elif server.at_gate:
         state = "SetAside" if member.pod.volume in snapshot.recorded.quarantined else "Gated"
     else:
         state = "Online" if server.link_up and not server.syncing else "Synchronising"
@@ -143,46 +217,10 @@ def _dated_sentinel(one: SentinelStatus, before: SentinelStatus | None, now: dat
     return replace(one, since=before.since if before is not None and same else rfc3339(now))
 
 
-def unreachable_since(status: RedisClusterStatus) -> dict[str, datetime]:
-    """Since when pods have not answered, as recorded."""
-    entries: list[NodeStatus | SentinelStatus] = [*(status.nodes or ()), *(status.sentinels or ())]
-    return _since(entries, UNREACHABLE)
-
-
-def learning_since(status: RedisClusterStatus) -> dict[str, datetime]:
-    """Since when sentinels watch the right master without knowing everybody, as recorded."""
-    return _since(status.sentinels or (), LEARNING)
-
-
-def pointed_anew(status: RedisClusterStatus, names: Collection[str], *, now: datetime) -> RedisClusterStatus:
-    """The status after sentinels were pointed at the master again: they learn from now on."""
-    if not status.sentinels:
-        return status
-    renewed = [
-        replace(one, since=rfc3339(now)) if one.state == LEARNING and one.name in names else one
-        for one in status.sentinels
-    ]
-    return replace(status, sentinels=renewed)
-
-
-def _since(entries: Sequence[NodeStatus | SentinelStatus], state: str) -> dict[str, datetime]:
-    return {
-        one.name: datetime.fromisoformat(one.since) for one in entries if one.state == state and one.since
-    }
-
-
 # --- does it work ----------------------------------------------------------------------------------------
 
 
-class Readiness(NamedTuple):
-    """Whether clients can read and write, and if not, why."""
-
-    ready: bool
-    reason: str
-    message: str
-
-
-def readiness(snapshot: Snapshot) -> Readiness:
+def readiness(snapshot: Snapshot) -> ConditionState:
     """A master that a majority of sentinels names, with as many replicas as it needs to accept writes."""
     if len(snapshot.masters) != 1:
         what = (
@@ -190,148 +228,12 @@ def readiness(snapshot: Snapshot) -> Readiness:
             if not snapshot.masters
             else f"{len(snapshot.masters)} servers call themselves master"
         )
-        return Readiness(False, "NoMaster" if not snapshot.masters else "SeveralMasters", what)
+        return ConditionState(False, "NoMaster" if not snapshot.masters else "SeveralMasters", what)
     member, _ = snapshot.masters[0]
     synced = sum(1 for _, other in snapshot.answering if other.in_sync_with(member.ip))
     if synced < snapshot.wanted.min_replicas:
         text = f"{member.name} accepts no writes: {synced} of {snapshot.wanted.min_replicas} needed replicas follow it"
-        return Readiness(False, "ReplicasMissing", text)
+        return ConditionState(False, "ReplicasMissing", text)
     if snapshot.named is None or snapshot.named[0] != member.ip:
-        return Readiness(False, "SentinelsDisagree", f"no majority of the sentinels names {member.name}")
-    return Readiness(True, "Serving", f"{member.name} leads at {member.ip}:{REDIS_PORT}")
-
-
-# --- UCloud's conditions ---------------------------------------------------------------------------------
-
-
-class Head(NamedTuple):
-    """The newest legacy condition."""
-
-    type: str
-    reason: str
-    message: str
-
-
-HEALTHY = Head("Healthy", "Cluster available", "Cluster ok")
-CREATING = Head("Creating", "Creating", "Bootstrap redis cluster")
-RESTARTING = Head("Creating", "Creating", "redis server or sentinel server be removed by user, restart")
-
-
-def legacy_head(
-    status: RedisClusterStatus, spec: RedisClusterSpec, snapshot: Snapshot, verdict: Verdict, ready: Readiness
-) -> Head:
-    """The legacy condition that describes this moment."""
-    seen = {entry.type for entry in status.conditions or ()}
-    if isinstance(verdict, InSync):
-        return HEALTHY
-    if isinstance(verdict, Wait) and verdict.stalled:
-        return Head("Failed", "Cluster failed", f"{verdict.reason}: {verdict.message}")
-    newest = _newest(status)
-    if scaling := _scaling(snapshot):
-        begun = (
-            newest is not None
-            and newest.reason == scaling.reason
-            and newest.message.endswith(_ends(snapshot))
-        )
-        return newest if newest is not None and begun else scaling
-    if "Healthy" not in seen:
-        return CREATING
-    if isinstance(verdict, Configure | PublishConfig) or (
-        isinstance(verdict, Record) and verdict.config is not None
-    ):
-        return Head("Updating", "Cluster updating", "Updating redis config")
-    begins = isinstance(verdict, Record) and any(not roll.pod for roll in (verdict.rolls or {}).values())
-    if begins or isinstance(verdict, WriteTemplate) or _rolling(snapshot):
-        return Head("Upgrading", "Cluster upgrading", f"Upgrading to {spec.image}")
-    gone = (
-        len(snapshot.answering) < snapshot.wanted.size or len(snapshot.watchers) < snapshot.wanted.sentinels
-    )
-    growing = newest is not None and newest.type == "Scaling" and newest.message.endswith(_ends(snapshot))
-    if (gone or not ready.ready) and not growing:
-        # What began it stays said while pods come back one after the other.
-        begun = newest is not None and newest.message.startswith(RESTARTING.message)
-        return newest if newest is not None and begun else _restarting(snapshot, ready)
-    return newest or CREATING
-
-
-def _restarting(snapshot: Snapshot, ready: Readiness) -> Head:
-    """UCloud's words, and what really happened."""
-    members, watchers = snapshot.topology.members, snapshot.topology.watchers
-    silent = [(one.pod, one.error) for one in members if one.server is None]
-    silent += [(one.pod, one.error) for one in watchers if one.sentinel is None]
-    causes = [
-        f"{pod.name}: {pod.trouble_message or error or 'does not answer'}".rstrip(".")
-        for pod, error in silent
-    ]
-    causes += [
-        f"{wanted - there} of {wanted} {component} pods missing"
-        for component, there, wanted in (
-            ("redis", len(members), snapshot.wanted.size),
-            ("sentinel", len(watchers), snapshot.wanted.sentinels),
-        )
-        if there < wanted
-    ]
-    return RESTARTING._replace(message=f"{RESTARTING.message} ({'; '.join(causes[:3]) or ready.message})")
-
-
-def _newest(status: RedisClusterStatus) -> Head | None:
-    """The legacy condition on top."""
-    newest = next((entry for entry in status.conditions or () if entry.type in LEGACY), None)
-    return Head(newest.type or "", newest.reason or "", newest.message or "") if newest else None
-
-
-def _ends(snapshot: Snapshot) -> tuple[str, str]:
-    """How the message of a change to the declared sizes ends: of the servers (UCloud's), and of the sentinels."""
-    return f" to: {snapshot.wanted.size}", f" to: {snapshot.wanted.sentinels} sentinels"
-
-
-def _scaling(snapshot: Snapshot) -> Head | None:
-    if snapshot.lineage is None:
-        return None
-    servers, sentinels = _ends(snapshot)
-    return _resizing(
-        snapshot.observed.redis_set, snapshot.topology.members, snapshot.wanted.size, servers
-    ) or _resizing(
-        snapshot.observed.sentinel_set, snapshot.topology.watchers, snapshot.wanted.sentinels, sentinels
-    )
-
-
-def _resizing(there: SetState, ones: Sequence[Member | Watcher], wanted: int, end: str) -> Head | None:
-    now = len([one for one in ones if not one.pod.terminating])
-    if not there.replicas or (there.replicas == wanted and now <= wanted):
-        return None
-    before = there.replicas if there.replicas != wanted else now
-    word = "up" if before < wanted else "down"
-    return Head("Scaling", f"Scaling {word}", f"Scaling {word} form: {before}{end}")
-
-
-def _rolling(snapshot: Snapshot) -> bool:
-    pairs: list[tuple[Sequence[Member | Watcher], str]] = [
-        (snapshot.topology.members, snapshot.observed.redis_set.update_revision),
-        (snapshot.topology.watchers, snapshot.observed.sentinel_set.update_revision),
-    ]
-    return any(
-        revision and one.pod.revision and one.pod.revision != revision
-        for ones, revision in pairs
-        for one in ones
-    )
-
-
-def headed(
-    conditions: Sequence[LegacyCondition], head: Head, *, generation: int | None, now: datetime
-) -> list[LegacyCondition]:
-    """The list with this legacy condition first; unchanged when it is first already."""
-    legacy = [entry for entry in conditions if entry.type in LEGACY]
-    rest = [entry for entry in conditions if entry.type not in LEGACY]
-    if legacy and (legacy[0].type, legacy[0].reason, legacy[0].message) == head:
-        return [*legacy, *rest]
-    stamp = rfc3339(now)
-    entry = LegacyCondition(
-        type=head.type,
-        status="True",
-        reason=head.reason,
-        message=head.message,
-        last_update_time=stamp,
-        last_transition_time=stamp,
-    )
-    return [entry, *(one for one in legacy if one.type != head.type), *rest]
+        return ConditionState(False, "SentinelsDisagree", f"no majority of the sentinels names {member.name}")
+    return ConditionState(True, "Serving", f"{member.name} leads at {member.ip}:{REDIS_PORT}")

@@ -2,32 +2,31 @@
 
 Commands go through `Dial`, whose fence is checked at every send. A step asks before it acts where the answer
 may have changed since the look, works for about a second at most, and raises `StepFailed` with the reason;
-the caller looks again and decides anew.
+the next pass decides again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
 from time import monotonic
 from typing import Any
 
+from mooring.actor import StepFailed
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused
-from mooring.operators.redis.info import parse_info
-from mooring.operators.redis.parameters import canonical, same_value
+from mooring.operators.redis.info import pairs, parse_info
 from mooring.operators.redis.passwords import quoted, take_only
 from mooring.operators.redis.sentinel.moves import (
     AddPassword,
-    ConfigResult,
     Configure,
+    DatabaseMove,
     Demote,
+    Done,
     FailOver,
     Follow,
     Hasten,
     Monitor,
-    Move,
     PresentPassword,
     Promote,
     PublishPassword,
@@ -39,32 +38,21 @@ from mooring.operators.redis.sentinel.moves import (
     Target,
     TuneSentinel,
 )
+from mooring.operators.redis.sentinel.settings import KEYS
 from mooring.operators.redis.sentinel.topology import GATE, MASTER_NAME, Server, read_server, sentinel_user
 from mooring.operators.redis.versions import capabilities
+from mooring.operators.workload.configuration import ConfigResult, result_of
 from mooring.operators.workload.credentials import Kept
 
-__all__ = ["Done", "StepFailed", "Steps", "gate_arguments", "is_database_move"]
+__all__ = ["Steps"]
+
+
+class AnotherProcess(DialError):
+    """The process that was seen no longer answers at its address; another one there is not touched."""
+
 
 POLL = 0.02
 """Seconds between two looks while a step waits for its effect."""
-
-
-class StepFailed(Exception):
-    """A move did not get through; what it had done is harmless and it may be tried again."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Done:
-    """What a step found out that status should keep."""
-
-    message: str = ""
-    master: str = ""
-    """The pod that became master."""
-    gap_seconds: float | None = None
-    config: tuple[str, ConfigResult] | None = None
-    """A key that was refused or clamped: to be kept in status, since a look alone would try for ever."""
-    lost_bytes: int | None = None
-    """What a second master had that is gone now."""
 
 
 class Steps:
@@ -85,12 +73,12 @@ class Steps:
         self._sleep = sleep
         self._monotonic = monotonic
 
-    async def run(self, move: Move) -> Done:
-        """Carry out one move; `StepFailed` or `DialError` when it did not get through."""
-        handler = _HANDLERS.get(type(move))
-        if handler is None:
-            raise StepFailed(f"{move.name} is not a move of the databases")
-        return await handler(self, move)
+    async def run(self, move: DatabaseMove) -> Done:
+        """Carry out one move; `StepFailed` when it did not get through."""
+        try:
+            return await _HANDLERS[type(move)](self, move)
+        except DialError as error:
+            raise StepFailed(str(error)) from error
 
     # --- roles -------------------------------------------------------------------------------------------
 
@@ -99,15 +87,16 @@ class Steps:
         async with self._data(move.target) as link:
             await link.call("CONFIG", "SET", "slave-priority", 1)
             await link.call("SLAVEOF", "NO", "ONE")
-        return Done(master=move.target.name)
+        return Done()
 
     async def follow(self, move: Follow) -> Done:
-        """REPLICAOF on several servers at once; the rest is not held up by one that does not answer."""
-        held = {target.name for target in move.unsynced}
+        """REPLICAOF on several servers at once; one that does not answer does not delay the others."""
+        unsynced = {target.name for target in move.unsynced}
+        await self._confirm(move.master)
 
         async def one(target: Target) -> None:
             async with self._data(target) as link:
-                if target.name in held:
+                if target.name in unsynced:
                     await link.call("CONFIG", "SET", "slave-priority", 0)
                 await link.call("SLAVEOF", move.master.address.ip, move.master.address.port)
 
@@ -115,7 +104,8 @@ class Steps:
         return Done()
 
     async def demote(self, move: Demote) -> Done:
-        """The second master follows; its clients are cut off so that they ask the sentinels again."""
+        """REPLICAOF on the second master; its clients are disconnected so that they ask the sentinels again."""
+        await self._confirm(move.master)
         async with self._data(move.target) as link:
             info, *answers = await link.pipeline(
                 [
@@ -134,7 +124,7 @@ class Steps:
         return Done(lost_bytes=max(0, offset - move.forked))
 
     async def quarantine(self, move: Quarantine) -> Done:
-        """No more writes: the server follows the address where nobody lives; its data stays."""
+        """No more writes: the server follows the placeholder address; its data stays."""
         async with self._data(move.target) as link:
             await link.call("CONFIG", "SET", "slave-priority", 0)
             await link.call("SLAVEOF", GATE.ip, GATE.port)
@@ -145,26 +135,20 @@ class Steps:
         return Done()
 
     async def set_priority(self, move: SetPriority) -> Done:
-        """Into election or out of it."""
-
-        async def one(target: Target) -> None:
-            async with self._data(target) as link:
-                await link.call("CONFIG", "SET", "slave-priority", move.priority)
-
-        await self._each(move.targets, one)
+        """Make servers eligible as master, or exclude them."""
+        await self._call_all(move.targets, "CONFIG", "SET", "slave-priority", move.priority)
         return Done()
 
     # --- fail-over ---------------------------------------------------------------------------------------
 
     async def fail_over(self, move: FailOver) -> Done:
-        """Level the heirs, ask a sentinel, and turn the others to the chosen one the moment it leads."""
-        started = self._monotonic()
+        """Bring the replicas to one offset, ask a sentinel, and point the others at the new master the moment it is one."""
         if move.equalise:
             await self._level(move.best, move.heirs)
         await self._ask_sentinels(move.sentinels)
         chosen = await self._await_master(move.heirs, patience=1.5)
         await self._turn(move.heirs, chosen)
-        return Done(master=chosen.name, gap_seconds=self._monotonic() - started)
+        return Done()
 
     async def _level(self, best: Target, heirs: tuple[Target, ...]) -> None:
         """Chain the others behind the one that received most; a partial sync takes milliseconds.
@@ -172,12 +156,8 @@ class Steps:
         Sentinel chooses by offsets it may have read ten seconds ago, so all must hold the same.
         """
         others = tuple(target for target in heirs if target != best)
-
-        async def one(target: Target) -> None:
-            async with self._data(target) as link:
-                await link.call("SLAVEOF", best.address.ip, best.address.port)
-
-        await self._each(others, one)
+        await self._confirm(best)
+        await self._call_all(others, "SLAVEOF", best.address.ip, best.address.port)
         await self._until_level((await self._server(best)).offset, others, patience=0.5)
 
     async def _until_level(self, offset: int, targets: tuple[Target, ...], *, patience: float) -> None:
@@ -207,7 +187,7 @@ class Steps:
         raise StepFailed(f"no sentinel took the fail-over: {'; '.join(refusals)}")
 
     async def _await_master(self, heirs: tuple[Target, ...], *, patience: float) -> Target:
-        """Ask until one leads; a sentinel cuts the connections of the one it promotes, ours too."""
+        """Poll until one is master; a sentinel cuts the connections of the one it promotes, ours too."""
         deadline = self._monotonic() + patience
         while self._monotonic() < deadline:
             for target, leads in zip(heirs, await asyncio.gather(*map(self._leads, heirs)), strict=True):
@@ -225,16 +205,12 @@ class Steps:
             return False
 
     async def _turn(self, heirs: tuple[Target, ...], chosen: Target) -> None:
-        async def one(target: Target) -> None:
-            async with self._data(target) as link:
-                await link.call("SLAVEOF", chosen.address.ip, chosen.address.port)
-
+        others = tuple(target for target in heirs if target != chosen)
         with contextlib.suppress(DialError, StepFailed):
-            await self._each(tuple(target for target in heirs if target != chosen), one)
+            await self._call_all(others, "SLAVEOF", chosen.address.ip, chosen.address.port)
 
     async def switch(self, move: Switch) -> Done:
-        """Hold writes, let every heir reach the master's offset, ask the sentinels, demote, let go."""
-        started = self._monotonic()
+        """Hold writes, wait until every replica has the master's offset, ask the sentinels, demote, release writes."""
         async with self._data(move.master) as master:
             await self._hold(master, move)
             try:
@@ -247,7 +223,7 @@ class Steps:
             finally:
                 await self._let_go(master, move)
         await self._turn(move.heirs, chosen)
-        return Done(master=chosen.name, gap_seconds=self._monotonic() - started)
+        return Done()
 
     async def _hold(self, master: Link, move: Switch) -> None:
         if move.pause:
@@ -266,7 +242,7 @@ class Steps:
     # --- sentinels ---------------------------------------------------------------------------------------
 
     async def monitor(self, move: Monitor) -> Done:
-        """REMOVE on all, then MONITOR and SET on all: no old master is left to be told around."""
+        """REMOVE on all, then MONITOR and SET on all, so that none spreads an old master."""
 
         async def forget(target: Target) -> None:
             async with self._sentinel(target) as link:
@@ -275,12 +251,13 @@ class Steps:
 
         async def point(target: Target) -> None:
             async with self._sentinel(target) as link:
-                name, master = self._master_name, move.master
+                name, master = self._master_name, move.master.address
                 with contextlib.suppress(Refused):  # a second try finds it monitored already
                     await link.call("SENTINEL", "MONITOR", name, master.ip, master.port, move.quorum)
                 secret = {"auth-pass": self._kept.password} if self._kept.password else {}
                 await self._tune(link, {**move.settings, **secret, "quorum": str(move.quorum)})
 
+        await self._confirm(move.master)
         await self._each(move.sentinels, forget)
         await self._each(move.sentinels, point)
         await self._introduce(move)
@@ -292,7 +269,7 @@ class Steps:
         Epochs of 0 in it change nothing for who hears it. One that does not get through is no failure: it comes
         by itself.
         """
-        name, master = self._master_name, move.master
+        name, master = self._master_name, move.master.address
         greetings = {
             peer: f"{peer.address.ip},{peer.address.port},{id},0,{name},{master.ip},{master.port},0"
             for id, peer in move.peers.items()
@@ -343,25 +320,15 @@ class Steps:
     async def add_password(self, move: AddPassword) -> Done:
         """Further passwords for the default user; those it has stay."""
         named = self._kept.named()
-        wanted = [named[label] for label in named if label in move.passwords]
-
-        async def one(target: Target) -> None:
-            async with self._data(target) as link:
-                await link.call("ACL", "SETUSER", "default", *(f">{text}" for text in wanted))
-
-        await self._each(move.targets, one)
+        wanted = [f">{named[label]}" for label in named if label in move.passwords]
+        await self._call_all(move.targets, "ACL", "SETUSER", "default", *wanted)
         return Done()
 
     async def present_password(self, move: PresentPassword) -> Done:
         """What a replica shows its master, from its next connection on."""
         named = self._kept.named()
         text = next(named[label] for label in named if label == move.password)
-
-        async def one(target: Target) -> None:
-            async with self._data(target) as link:
-                await link.call("CONFIG", "SET", "masterauth", text)
-
-        await self._each(move.targets, one)
+        await self._call_all(move.targets, "CONFIG", "SET", "masterauth", text)
         return Done()
 
     async def tell_password(self, move: PublishPassword) -> Done:
@@ -375,7 +342,7 @@ class Steps:
         return Done()
 
     async def set_password(self, move: SetPassword) -> Done:
-        """The password in force alone counts; the sentinels are told first."""
+        """Accept the password in force only; the sentinels get it first."""
         await self._tell(move.sentinels, self._kept.password)
         await self._rekey(move.targets, (), self._kept.password)
         return Done()
@@ -393,7 +360,7 @@ class Steps:
         await asyncio.gather(self._each(targets, one), self._tell(sentinels, text))
 
     async def _cut_unauthenticated(self, link: Link, text: str) -> None:
-        """Before 6.0 connections made without a password are refused every command; they have to come anew."""
+        """Before 6.0 connections made without a password are refused every command; cut them so that clients reconnect."""
         await link.call("AUTH", text)
         for kind in ("normal", "pubsub", "slave"):
             await link.call("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
@@ -429,32 +396,46 @@ class Steps:
                     previous=move.previous,
                 )
             answer: Any = await link.call("CONFIG", "GET", move.key)
-        words = (
-            list(answer.items())
-            if isinstance(answer, dict)
-            else list(zip(answer[::2], answer[1::2], strict=False))
-        )
-        shown = next((str(v) for k, v in words if canonical(str(k)) == canonical(move.key)), move.value)
-        same = same_value(move.key, move.value, shown)
-        return ConfigResult(
+        shown = KEYS.find(move.key, pairs(answer))
+        return result_of(
+            KEYS,
+            move.key,
             wanted=move.value,
-            effective=shown,
-            state="Applied" if same else "Clamped",
-            message="" if same else f"the server made {shown!r} of it",
+            shown=move.value if shown is None else shown,
             previous=move.previous,
         )
 
     # --- ways to talk ------------------------------------------------------------------------------------
 
-    def _data(self, target: Target) -> contextlib.AbstractAsyncContextManager[Link]:
-        return self._dial.link(target.address, password=self._kept.keys)
+    @contextlib.asynccontextmanager
+    async def _data(self, target: Target) -> AsyncIterator[Link]:
+        async with self._dial.link(target.address, password=self._kept.keys) as link:
+            await _same_process(link, target)
+            yield link
 
-    def _sentinel(self, target: Target) -> contextlib.AbstractAsyncContextManager[Link]:
-        return self._dial.link(target.address, user=sentinel_user(self._kept))
+    @contextlib.asynccontextmanager
+    async def _sentinel(self, target: Target) -> AsyncIterator[Link]:
+        async with self._dial.link(target.address, user=sentinel_user(self._kept)) as link:
+            await _same_process(link, target)
+            yield link
+
+    async def _confirm(self, master: Target) -> None:
+        """Check that the master that was seen still answers: replicas of another process would take its data."""
+        async with self._data(master):
+            return
 
     async def _server(self, target: Target) -> Server:
         async with self._data(target) as link:
             return await read_server(link)
+
+    async def _call_all(self, targets: tuple[Target, ...], *words: str | int) -> None:
+        """The same command on several data servers."""
+
+        async def one(target: Target) -> None:
+            async with self._data(target) as link:
+                await link.call(*words)
+
+        await self._each(targets, one)
 
     async def _each(self, targets: tuple[Target, ...], effect: Callable[[Target], Awaitable[None]]) -> None:
         """All at once; every one is tried before the first failure is raised."""
@@ -467,7 +448,7 @@ class Steps:
             raise StepFailed("; ".join(str(failure) for failure in failures))
 
 
-_HANDLERS: dict[type[Move], Callable[[Steps, Any], Awaitable[Done]]] = {
+_HANDLERS: dict[type[DatabaseMove], Callable[[Steps, Any], Awaitable[Done]]] = {
     Promote: Steps.promote,
     Follow: Steps.follow,
     Demote: Steps.demote,
@@ -487,21 +468,19 @@ _HANDLERS: dict[type[Move], Callable[[Steps, Any], Awaitable[Done]]] = {
 }
 
 
+async def _same_process(link: Link, target: Target) -> None:
+    """Another process at the address is a restarted server, or a stranger that was given it: it is left alone."""
+    if target.run_id and parse_info(await link.call("INFO", "server")).get("run_id") != target.run_id:
+        raise AnotherProcess(
+            f"{target.name}: the process that was seen no longer answers at {target.address}"
+        )
+
+
 def _was_open(server: Server, kept: Kept) -> bool:
-    """Everybody was let in by a server that knows no users."""
+    """A server without users (before 6.0) accepted clients without a password."""
     auth = server.auth
     return (
         auth is not None
         and not auth.two
         and any(label in auth.accepts and not text for label, text in kept.named().items())
     )
-
-
-def is_database_move(move: Move) -> bool:
-    """Whether `Steps` carries it out (the others are writes to Kubernetes)."""
-    return type(move) in _HANDLERS
-
-
-def gate_arguments() -> tuple[str, ...]:
-    """What every start of a data container carries."""
-    return ("--slaveof", GATE.ip, str(GATE.port), "--slave-priority", "0")

@@ -1,6 +1,6 @@
 """UCloud's operator, where it still runs: what it made is not taken over while its lock has a living owner.
 
-Two operators that both repair one cluster choose two masters. UCloud's is elected for life: whoever leads owns, by
+Two operators that both repair one cluster choose two masters. UCloud's is elected for life: its leader owns, by
 an owner reference with its Pod's UID, a ConfigMap in the operator's own namespace, and gives it up only by ending.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from mooring.actor import Context
+from mooring.actor import Context, Wait
 from mooring.actor.drift import APPLIED
 from mooring.kube.client import Client
 from mooring.kube.object import Key, Object, metadata_of
@@ -21,12 +21,14 @@ from mooring.operators.redis.sentinel.names import Names
 from mooring.operators.redis.sentinel.types import RedisCluster
 from mooring.runtime import Clock
 
-__all__ = ["LOCK", "Predecessor", "made_by_another"]
+__all__ = ["LOCK", "Predecessor", "left_to", "made_by_another"]
 
 LOCK: Final = "redis-operator-lock"
 """Name of the ConfigMap that its leader owns."""
 FRESH: Final = 5.0
 """Seconds for which an answer serves all clusters of this process."""
+LOOK_FOR_PREDECESSOR: Final = 10.0
+"""Seconds between two passes while UCloud's operator runs."""
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -75,6 +77,20 @@ class Predecessor:
         return bool(pods.undecodable) or any(
             pod.metadata.uid == owner.uid and _runs(pod, now) for pod in pods.items
         )
+
+
+async def left_to(predecessor: Predecessor, ctx: Context[RedisCluster]) -> Wait | None:
+    """Wait while UCloud's operator runs and the cluster is one that it made."""
+    if not made_by_another(ctx):
+        return None
+    leader = await predecessor.leader(ctx.key.namespace)
+    if leader is None:
+        return None
+    message = (
+        f"UCloud's operator runs in pod {leader} and looks after this cluster; nothing is touched until it has "
+        "ended: scale its Deployment to 0"
+    )
+    return Wait("LegacyOperatorRunning", message, after=LOOK_FOR_PREDECESSOR, stalled=True)
 
 
 def made_by_another(ctx: Context[RedisCluster]) -> bool:

@@ -6,11 +6,12 @@ Reads only. What did not answer is None with the reason beside it: unknown, neve
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
+from mooring.operators.redis.address import Address
+from mooring.operators.redis.dial import Dial, DialError, Link, Refused
 from mooring.operators.redis.info import keys_of, pairs, parse_info
 from mooring.operators.redis.passwords import ASKED, SENTINEL_USER, Auth, told_auth
 from mooring.operators.workload.credentials import Kept
@@ -33,11 +34,13 @@ __all__ = [
 ]
 
 GATE = Address("192.0.2.1", 6379)
-"""The address every data server follows from its start (RFC 5737: nobody lives there) until it is let in."""
+"""Placeholder master address (TEST-NET-1, RFC 5737). Servers start as its replicas until the operator releases them."""
 
 MASTER_NAME = "mymaster"
 REDIS_PORT = 6379
 SENTINEL_PORT = 26379
+SILENT_TIMEOUT = 0.25
+"""Seconds for the answer of a pod that did not answer the last time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +85,8 @@ class Server:
         return self.role == "master"
 
     @property
-    def gated(self) -> bool:
-        """Held back since its start: follows the address where nobody lives."""
+    def at_gate(self) -> bool:
+        """Not released since its start: it follows the placeholder address."""
         return not self.is_master and self.master == GATE
 
     def follows(self, ip: str) -> bool:
@@ -117,6 +120,8 @@ class Sentinel:
     """A sentinel's answer; ``master`` is None while it monitors nothing."""
 
     my_id: str = ""
+    run_id: str = ""
+    """Of its process."""
     version: str = "7.0.15"
     master: Address | None = None
     flags: frozenset[str] = frozenset()
@@ -127,7 +132,7 @@ class Sentinel:
     settings: Mapping[str, str] = field(default_factory=dict)
     quorum_ok: bool = False
     periods: Mapping[str, int] = field(default_factory=dict)
-    """Milliseconds between its questions, greetings ... by their names; empty where it cannot be told (before 7.0)."""
+    """Milliseconds between its questions, greetings ... by their names; empty where they cannot be read (before 7.0)."""
     locked: bool = False
     """It does not take the cluster's key: it may be asked, not changed."""
     other_masters: tuple[str, ...] = ()
@@ -195,13 +200,25 @@ async def read_topology(
     sentinels: Sequence[Pod],
     kept: Kept | None = None,
     keys: Sequence[str] = (),
+    silent: Collection[str] = (),
     master_name: str = MASTER_NAME,
 ) -> Topology:
-    """Ask every pod that has an address, all at once; ``keys`` are the configuration keys to read."""
+    """Ask every pod that has an address, all at once; ``keys`` are the configuration keys to read.
+
+    ``silent`` names pods that did not answer the last time: they get `SILENT_TIMEOUT`, so that a server that hangs
+    delays what the others have to say as little as possible.
+    """
+    known = kept or Kept()
+    waits = dict.fromkeys(silent, SILENT_TIMEOUT)
     members, watchers = await asyncio.gather(
-        asyncio.gather(*(_member(dial, pod, kept=kept or Kept(), keys=keys) for pod in redis)),
         asyncio.gather(
-            *(_watcher(dial, pod, kept=kept or Kept(), master_name=master_name) for pod in sentinels)
+            *(_member(dial, pod, kept=known, keys=keys, timeout=waits.get(pod.name)) for pod in redis)
+        ),
+        asyncio.gather(
+            *(
+                _watcher(dial, pod, kept=known, master_name=master_name, timeout=waits.get(pod.name))
+                for pod in sentinels
+            )
         ),
     )
     return Topology(
@@ -210,21 +227,23 @@ async def read_topology(
     )
 
 
-async def _member(dial: Dial, pod: Pod, *, kept: Kept, keys: Sequence[str]) -> Member:
+async def _member(dial: Dial, pod: Pod, *, kept: Kept, keys: Sequence[str], timeout: float | None) -> Member:
     if not pod.ip or not pod.running:
         return Member(pod=pod, error=pod.trouble or "the container is not running")
+    address = Address(pod.ip, REDIS_PORT)
     try:
-        async with dial.link(Address(pod.ip, REDIS_PORT), password=kept.keys) as link:
+        async with dial.link(address, password=kept.keys, reply_timeout=timeout) as link:
             return Member(pod=pod, server=await read_server(link, keys=keys, kept=kept))
     except DialError as error:
         return Member(pod=pod, error=str(error))
 
 
-async def _watcher(dial: Dial, pod: Pod, *, kept: Kept, master_name: str) -> Watcher:
+async def _watcher(dial: Dial, pod: Pod, *, kept: Kept, master_name: str, timeout: float | None) -> Watcher:
     if not pod.ip or not pod.running:
         return Watcher(pod=pod, error=pod.trouble or "the container is not running")
+    address = Address(pod.ip, SENTINEL_PORT)
     try:
-        async with dial.link(Address(pod.ip, SENTINEL_PORT), user=sentinel_user(kept)) as link:
+        async with dial.link(address, user=sentinel_user(kept), reply_timeout=timeout) as link:
             return Watcher(pod=pod, sentinel=await read_sentinel(link, master_name=master_name))
     except DialError as error:
         return Watcher(pod=pod, error=str(error))
@@ -322,10 +341,11 @@ async def read_sentinel(link: Link, *, master_name: str = MASTER_NAME) -> Sentin
         raise masters
     known = [pairs(master) for master in masters]
     ours = next((master for master in known if master.get("name") == master_name), None)
-    version = "" if isinstance(info, Refused) else parse_info(info).get("redis_version", "")
+    process = {} if isinstance(info, Refused) else parse_info(info)
     base = Sentinel(
         my_id="" if isinstance(my_id, Refused) else str(my_id),
-        version=version,
+        run_id=process.get("run_id", ""),
+        version=process.get("redis_version", ""),
         periods={}
         if isinstance(timers, Refused)
         else {name.lower(): _int(value) for name, value in pairs(timers).items()},
@@ -334,12 +354,8 @@ async def read_sentinel(link: Link, *, master_name: str = MASTER_NAME) -> Sentin
     )
     if ours is None:
         return base
-    return Sentinel(
-        my_id=base.my_id,
-        version=base.version,
-        periods=base.periods,
-        other_masters=base.other_masters,
-        locked=base.locked,
+    return replace(
+        base,
         master=Address(ours.get("ip", ""), _int(ours.get("port"))),
         flags=_flags(ours),
         epoch=_int(ours.get("config-epoch")),

@@ -6,9 +6,7 @@ Names, defaults and condition texts of UCloud's fields stay, ``toleRations`` too
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, ClassVar, Final
 
 from msgspec import field
@@ -17,19 +15,24 @@ from msgspec.structs import replace
 from mooring.kube.object import Object, Resource
 from mooring.kube.objects import core
 from mooring.kube.part import Part
-from mooring.operators.redis.parameters import canonical, classify
 from mooring.operators.redis.sentinel.lineage import Lineage
-from mooring.operators.redis.sentinel.moves import ConfigResult, LastFailover, Operation, PasswordChange, Roll
-from mooring.operators.workload.resources import resource_faults
+from mooring.operators.workload.configuration import ConfigResult
+from mooring.operators.workload.rollout import TIME, Roll
 from mooring.runtime.crd import F, PrinterColumn, Rule, Scale, at_most_one_of, crd, rules
 
 __all__ = [
     "DISCARD_ANNOTATION",
+    "DOT_MESSAGE",
     "ELECT_ANNOTATION",
+    "NAME_LIMIT",
     "PAUSE_ANNOTATION",
+    "SENTINEL_MESSAGE",
+    "SIZE_MESSAGE",
+    "LastFailover",
     "LegacyCondition",
     "NodeStatus",
-    "Problem",
+    "Operation",
+    "PasswordChange",
     "RedisCluster",
     "RedisClusterSpec",
     "RedisClusterStatus",
@@ -39,7 +42,6 @@ __all__ = [
     "SentinelSettings",
     "SentinelStatus",
     "spec_of",
-    "validate",
 ]
 
 DEFAULT_IMAGE: Final = "redis:5.0.4-alpine"
@@ -189,7 +191,7 @@ class LegacyCondition(Part, frozen=True, kw_only=True):
 
     type: Annotated[str | None, F("Healthy, Creating, Scaling ..., or Ready, Progressing, Stalled.")] = None
     status: Annotated[str | None, F("True, False or Unknown.")] = None
-    last_update_time: Annotated[str | None, F("When it was last true anew.")] = None
+    last_update_time: Annotated[str | None, F("When it last became true.")] = None
     last_transition_time: Annotated[str | None, F("When its status last changed.")] = None
     observed_generation: Annotated[int | None, F("The generation it speaks of.")] = None
     reason: Annotated[str | None, F("In a word.")] = None
@@ -217,6 +219,42 @@ class SentinelStatus(Part, frozen=True, kw_only=True):
     ip: Annotated[str, F("Its address.")] = ""
     reason: Annotated[str, F("What is in the way.")] = ""
     since: Annotated[str, F("Since when it is in this state.", format="date-time")] = ""
+
+
+class Operation(Part, frozen=True, kw_only=True):
+    """A sequence under way that cannot be derived again; recorded before its first effect."""
+
+    kind: Annotated[str, F("Promote, FailOver or Switch.")] = ""
+    subject: Annotated[str, F("The pod to promote, the dead master, or the master to relieve.")] = ""
+    since: Annotated[datetime | None, F("When it began.", schema=TIME)] = None
+    why: Annotated[str, F("The reason.")] = ""
+    fence: Annotated[str, F("The min-slaves-to-write to put back after a switch below 6.2.")] = ""
+
+
+class LastFailover(Part, frozen=True, kw_only=True):
+    """What happened the last time another server became master."""
+
+    at: Annotated[datetime | None, F("When.", schema=TIME)] = None
+    old: Annotated[str, F("The pod that led before.")] = ""
+    new: Annotated[str, F("The pod that leads since.")] = ""
+    cause: Annotated[str, F("MasterDied, MasterUnreachable, Planned or SentinelDecided.")] = ""
+    choice: Annotated[str, F("Why this one and not another.")] = ""
+    gap_seconds: Annotated[float, F("From the old master's end to the record of the new one.")] = 0.0
+    loss_bound: Annotated[str, F("What may be lost at most.")] = ""
+    lost_bytes: Annotated[
+        int | None,
+        F(
+            "Bytes of writes that the old master had and the new one had not, measured when the old one was made to "
+            "follow; absent where it could not be asked, such as after a restart."
+        ),
+    ] = None
+
+
+class PasswordChange(Part, frozen=True, kw_only=True):
+    """Where a change of the password stands; the passwords themselves are in the cluster's Secret alone."""
+
+    phase: Annotated[str, F("Announced, or BothValid while the old and the new one are.")] = ""
+    since: Annotated[datetime | None, F("Since when.", schema=TIME)] = None
 
 
 class RedisClusterStatus(Part, frozen=True, kw_only=True):
@@ -296,162 +334,4 @@ def spec_of(cluster: RedisCluster) -> RedisClusterSpec:
             image=sentinel.image or DEFAULT_IMAGE,
             image_pull_policy=sentinel.image_pull_policy or "Always",
         ),
-    )
-
-
-# --- validation without a server's help ------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class Problem:
-    """A field that cannot be accepted, and what to do about it."""
-
-    field: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.field}: {self.message}"
-
-
-_IMAGE: Final = re.compile(
-    r"([\w.-]+(:\d+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
-    r"(:\w[\w.-]{0,127})?(@sha256:[0-9a-f]{64})?",
-    re.ASCII,
-)
-"""A registry with a port, the name in small letters, one tag, a digest."""
-_SENTINEL_PARAMETERS: Final = frozenset(
-    [
-        "down-after-milliseconds",
-        "failover-timeout",
-        "parallel-syncs",
-        "quorum",
-        "notification-script",
-        "client-reconfig-script",
-        "auth-pass",
-        "auth-user",
-        "rename-command",
-        "master-reboot-down-after-period",
-    ]
-)
-
-
-def validate(cluster: RedisCluster) -> list[Problem]:
-    """Everything wrong with a declaration; the CRD refuses most of it where it is installed as shipped."""
-    spec = cluster.spec or RedisClusterSpec()
-    sentinel = spec.sentinel or SentinelSettings()
-    found: list[Problem] = []
-    name = cluster.metadata.name or ""
-    if len(name) > NAME_LIMIT:
-        found.append(
-            Problem(
-                field="metadata.name",
-                message=f"{len(name)} characters, at most {NAME_LIMIT} are possible; choose a shorter name",
-            )
-        )
-    if "." in name:
-        found.append(Problem(field="metadata.name", message=f"{DOT_MESSAGE}; choose one without"))
-    if spec.size and spec.size < 3:
-        found.append(Problem(field="spec.size", message=f"{SIZE_MESSAGE}; give 3 to 10"))
-    if spec.size and spec.size > 10:
-        found.append(Problem(field="spec.size", message=f"{spec.size} is more than 10; give 3 to 10"))
-    if sentinel.replicas and sentinel.replicas < 3:
-        found.append(
-            Problem(
-                field="spec.sentinel.replicas",
-                message=f"{SENTINEL_MESSAGE}; give at least 3, best an odd number",
-            )
-        )
-    if len(spec.password or "") > 48:
-        found.append(
-            Problem(field="spec.password", message="longer than 48 characters; choose a shorter one")
-        )
-    if spec.password and spec.password_secret:
-        found.append(
-            Problem(field="spec.passwordSecret", message="spec.password is set too; remove one of them")
-        )
-    found += _images(spec, sentinel)
-    for where, resources in (
-        ("spec.resources", spec.resources),
-        ("spec.sentinel.resources", sentinel.resources),
-    ):
-        found += [Problem(field=at, message=why) for at, why in resource_faults(where, resources)]
-    found += _storage(spec.storage)
-    found += _sentinel_config(sentinel)
-    return found
-
-
-def _images(spec: RedisClusterSpec, sentinel: SentinelSettings) -> list[Problem]:
-    exporter = spec.exporter or RedisExporter()
-    found = [
-        Problem(
-            field=where,
-            message=f"{image!r} is not an image reference; write name:tag, the name in small letters",
-        )
-        for where, image in (("spec.image", spec.image), ("spec.sentinel.image", sentinel.image))
-        if image and not _IMAGE.fullmatch(image)
-    ]
-    if exporter.enabled and not exporter.image:
-        found.append(
-            Problem(
-                field="spec.exporter.image",
-                message="the exporter is enabled and has no default image; give one, as oliver006/redis_exporter:v1.58.0",
-            )
-        )
-    return found
-
-
-def _storage(storage: RedisStorage | None) -> list[Problem]:
-    if storage is None:
-        return []
-    claim = storage.persistent_volume_claim
-    if claim is not None and storage.empty_dir is not None:
-        return [
-            Problem(
-                field="spec.storage",
-                message="emptyDir and persistentVolumeClaim exclude each other; remove one",
-            )
-        ]
-    if storage.keep_after_deletion and claim is None:
-        return [
-            Problem(
-                field="spec.storage.keepAfterDeletion",
-                message="needs a persistentVolumeClaim: an emptyDir goes with its pod; add one or remove this",
-            )
-        ]
-    requests = claim.spec.resources.requests if claim and claim.spec and claim.spec.resources else None
-    if claim is not None and "storage" not in (requests or {}):
-        return [
-            Problem(
-                field="spec.storage.persistentVolumeClaim.spec.resources.requests.storage",
-                message="is missing; say how much is needed, as 10Gi",
-            )
-        ]
-    return []
-
-
-def _sentinel_config(sentinel: SentinelSettings) -> list[Problem]:
-    found = []
-    for at, line in enumerate(sentinel.custom_config or ()):
-        name, _, value = line.strip().partition(" ")
-        where = f"spec.sentinel.customConfig[{at}]"
-        if any(ord(one) < 32 or ord(one) == 127 for one in line.strip()):
-            found.append(
-                Problem(
-                    field=where,
-                    message=f"{line!r} holds a line break or another control character; one entry per parameter",
-                )
-            )
-        elif not value.strip():
-            found.append(Problem(field=where, message=f'{line!r} has no value; write "parameter value"'))
-        elif name not in _SENTINEL_PARAMETERS:
-            found.append(
-                Problem(field=where, message=f"{name} is not a parameter of SENTINEL SET; remove it")
-            )
-    return found
-
-
-def forbidden_keys(config: Mapping[str, str]) -> list[str]:
-    """Keys of spec.config that the operator itself decides."""
-    return sorted(
-        key for key in config if classify(key) == "forbidden" and canonical(key) != "replica-priority"
     )

@@ -1,27 +1,24 @@
-"""What would end each wait: said beside its reason, so that nobody has to know the planner to help it on."""
+"""What ends each wait of this operator; the message of a wait goes on with it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
-from mooring.operators.redis.sentinel.moves import Wait
+__all__ = ["ENDINGS", "SELF_EXPLAINING"]
 
-__all__ = ["SAYS_SO", "UNBLOCKS", "with_way_out"]
-
-SAYS_SO: Final = frozenset(
+SELF_EXPLAINING: Final = frozenset(
     {
         *("AwaitingRecorded", "DataUnreachable", "ForeignDataSetAside", "PasswordChanging", "PasswordSwitch"),
         *("Paused", "RollHalted", "UnrelatedData", "VersionRefused"),
     }
 )
-"""Reasons whose messages name the way out by themselves."""
+"""Reasons whose messages name the remedy themselves."""
 
 _ANSWERS: Final = (
     "it goes on when it answers; kubectl logs and kubectl describe of the pod say why it does not"
 )
 
-UNBLOCKS: Final[dict[str, str]] = {
+ENDINGS: Final[dict[str, str]] = {
     "AwaitingMaster": "another server leads if it does not answer within a second",
     "Loading": "it goes on when the data is loaded; the server's log says how far it is",
     "MasterUndecided": "it goes on when a majority of the sentinels names one master or the recorded one answers",
@@ -43,10 +40,4 @@ UNBLOCKS: Final[dict[str, str]] = {
     "SwitchBlocked": "it goes on when a replica is in sync and the sentinels know it; status.nodes says which are",
     "WaitingForData": "it goes on when they answer; delete their claims if that data may go",
 }
-"""By reason: how the message goes on."""
-
-
-def with_way_out(wait: Wait) -> Wait:
-    """The wait with a message that says what would end it."""
-    way = UNBLOCKS.get(wait.reason)
-    return replace(wait, message=f"{wait.message}; {way}") if way else wait
+"""By reason."""
