@@ -6,9 +6,10 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from mooring.kube import Client, Config, HttpTransport
-from mooring.operators.redis.sentinel import RedisCluster
-from mooring.operators.redis.sentinel.upgrade import Planned, plan_upgrade
+from mooring.kube import Client, Config, HttpTransport, NotFound
+from mooring.kube.object import Object
+from mooring.operators.operator import Upgrade
+from mooring.operators.registry import OPERATORS
 
 __all__ = ["add_parser", "told"]
 
@@ -37,18 +38,28 @@ def run(options: argparse.Namespace) -> int:
 async def _run(options: argparse.Namespace) -> int:
     client = Client(HttpTransport(Config.load(options.kubeconfig, options.context)))
     try:
-        clusters = (await client.list(RedisCluster, namespace=options.namespace)).items
-        for cluster in clusters:
-            for planned in await plan_upgrade(client, cluster):
-                print(told(f"{cluster.metadata.namespace}/{cluster.metadata.name}", planned))
-        if not clusters:
+        found = False
+        for operator in OPERATORS.values():
+            for kind in operator.kinds if operator.plan_upgrade is not None else ():
+                for one in await _all(client, kind, options.namespace):
+                    found = True
+                    for planned in await operator.plan_upgrade(client, one):
+                        print(told(f"{one.metadata.namespace}/{one.metadata.name}", planned))
+        if not found:
             print("There is no cluster.")
     finally:
         await client.close()
     return 0
 
 
-def told(cluster: str, planned: Planned) -> str:
+async def _all(client: Client, kind: type[Object], namespace: str) -> list[Object]:
+    try:
+        return list((await client.list(kind, namespace=namespace)).items)
+    except NotFound:  # the kind is not defined here
+        return []
+
+
+def told(cluster: str, planned: Upgrade) -> str:
     """One component's line, and one for each field."""
     head = f"{cluster} {planned.component}"
     if planned.trouble:

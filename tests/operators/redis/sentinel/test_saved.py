@@ -8,11 +8,12 @@ import pytest
 from tests.operators.redis.sentinel.builders import NOW, Scene, ago, healthy
 from tests.operators.redis.sentinel.test_roll import failing
 
-from mooring.cli.replay import told
+from mooring.cli.replay import replay_of, shown
+from mooring.operators.operator import NotDecided
 from mooring.operators.redis.passwords import Auth
 from mooring.operators.redis.sentinel.moves import LastFailover
 from mooring.operators.redis.sentinel.plan import held_back
-from mooring.operators.redis.sentinel.saved import NotDecided, Saved, load, replay
+from mooring.operators.redis.sentinel.saved import Saved, load, replay
 from mooring.operators.redis.sentinel.topology import Topology
 
 
@@ -41,15 +42,21 @@ def test_what_was_saved_is_decided_alike_when_it_is_read_again(name: str) -> Non
     assert replay(again) == held_back(SCENES[name].wanted, SCENES[name].decide())
 
 
+def told(one: Saved) -> list[str]:
+    content = one.dump()
+    return list(shown(replay_of(content)(content)))
+
+
 def test_a_replay_shows_what_was_seen_and_what_follows_from_it() -> None:
-    lines = list(told(saved(healthy().dead("redis-0").operation("FailOver", "redis-0"))))
+    lines = told(saved(healthy().dead("redis-0").operation("FailOver", "redis-0")))
     assert any(line.startswith("  redis-0: no answer") for line in lines)
     assert any("redis-1: follows 10.0.0.1:6379, link up, 10 keys, offset 1000" in line for line in lines)
     assert any(line.startswith("Next step: FailOver") for line in lines)
-    assert list(told(saved(healthy())))[-1] == "Nothing to do: everything is as declared"
+    assert told(saved(healthy()))[-1] == "Nothing to do: everything is as declared"
 
 
 @pytest.mark.parametrize("text", [b"", b"{}", b'{"form": "other"}'])
 def test_another_file_is_refused_with_what_to_do(text: bytes) -> None:
-    with pytest.raises(NotDecided, match="mooring why"):
-        load(text)
+    for read in (load, replay_of):
+        with pytest.raises(NotDecided, match="mooring why"):
+            read(text)

@@ -17,6 +17,7 @@ from mooring.kube.client import Client
 from mooring.kube.errors import NotFound
 from mooring.kube.object import Object
 from mooring.kube.objects import apps, core
+from mooring.operators.operator import NotDecided
 from mooring.operators.redis.dial import Dial
 from mooring.operators.redis.sentinel.inputs import Gathering
 from mooring.operators.redis.sentinel.moves import Verdict
@@ -30,10 +31,6 @@ __all__ = ["NotDecided", "Saved", "gather", "load", "read_around", "replay"]
 
 T = TypeVar("T", bound=Object)
 FORM = "mooring/redis-sentinel/1"
-
-
-class NotDecided(Exception):
-    """There is nothing to decide from; the message says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
