@@ -40,10 +40,13 @@ async def _run(options: argparse.Namespace) -> int:
     try:
         found = False
         for operator in OPERATORS.values():
-            for kind in operator.kinds if operator.plan_upgrade is not None else ():
+            plan_upgrade = operator.plan_upgrade
+            if plan_upgrade is None:
+                continue
+            for kind in operator.kinds:
                 for one in await _all(client, kind, options.namespace):
                     found = True
-                    for planned in await operator.plan_upgrade(client, one):
+                    for planned in await plan_upgrade(client, one):
                         print(told(f"{one.metadata.namespace}/{one.metadata.name}", planned))
         if not found:
             print("There is no cluster.")

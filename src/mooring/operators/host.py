@@ -1,4 +1,4 @@
-"""Operators in this process: one manager, one Lease and caches each; their metrics and probes are one."""
+"""Operators in this process: one manager and one Lease each; they share caches, metrics and probes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import structlog
 
-from mooring.cache import SystemClock
+from mooring.cache import InformerPool, SystemClock
 from mooring.kube import Client, Forbidden, Key, NotFound
 from mooring.kube.objects.core import Namespace
 from mooring.kube.objects.meta import ObjectMeta
@@ -107,12 +107,13 @@ async def operate(client: Client, how: Operate) -> None:
 
 
 class _Shared:
-    """What the operators of a process have in common: numbers, health, and the ports that tell of them."""
+    """What the operators of a process have in common: caches, numbers, health, and the ports that show them."""
 
     def __init__(self, how: Operate) -> None:
         self.missing: dict[str, str] = {}
         """What operators wait for before they can begin."""
         self._operators = len(how.operators)
+        self.pool = InformerPool()
         self.metrics = Metrics()
         self.health = Health(SystemClock(), self.metrics)
         self._server = ProbeServer(
@@ -205,6 +206,7 @@ async def _run(
             name=operator.name,
             clock=clock,
             election=election,
+            pool=shared.pool,
             metrics=shared.metrics,
             health=shared.health,
         )
