@@ -8,7 +8,7 @@ one that is left would tell the others its old master by its higher epoch.
 
 from __future__ import annotations
 
-from mooring.operators.redis.dial import Address
+from mooring.operators.redis.address import Address
 from mooring.operators.redis.sentinel.moves import (
     DeletePod,
     Hasten,
