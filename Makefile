@@ -2,6 +2,7 @@
 .DEFAULT_GOAL := help
 CACHE ?= $(or $(MOORING_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mooring)
 DEV := MOORING_LOCK=dev ./mooring exec
+LOCK = uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-header --no-annotate pyproject.toml
 
 .PHONY: web help check format types generated test test-all test-clusters mutants flakes kubernetes kubernetes-down transcript bare image specs crds soak campaign campaign-real bench api lock
 
@@ -83,10 +84,9 @@ api: ## list the public API again, in docs/api.txt
 	$(DEV) python -m hack.api
 
 lock: ## resolve the dependencies again (needs uv)
-	uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-header --no-annotate \
-	  pyproject.toml -o requirements/run.txt
-	uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-header --no-annotate \
-	  pyproject.toml --group dev -o requirements/dev.txt
+	$(LOCK) -o requirements/operators.txt
+	$(LOCK) --extra local --extra console -c requirements/operators.txt -o requirements/run.txt
+	$(LOCK) --extra local --extra console --group dev -c requirements/run.txt -o requirements/dev.txt
 
 web: ## build the page of the console into the package (needs npm)
 	$(DEV) python hack/web.py

@@ -16,8 +16,6 @@ from pathlib import Path
 
 import structlog
 
-from mooring.cli.console import listen as listen_console
-from mooring.cli.console import serving
 from mooring.cli.detached import CONSOLE, READY, detach, take_over_output
 from mooring.cli.packages import NODE, ensure
 from mooring.cli.run import add_operator_options, chosen, until_signalled
@@ -129,6 +127,8 @@ def run(options: argparse.Namespace) -> int:
     check_kubeconfig(kubeconfig)
     if options.detach:
         return detach(directory)
+    from mooring.cli.console import listen as listen_console
+
     port = options.console_port
     # Bound before a plain user's process enters a network of its own: the browser is in the machine's.
     page = _inherited_console() or (listen_console(port) if port >= 0 else None)
@@ -326,6 +326,8 @@ async def _console(up: Up) -> AsyncIterator[None]:
     if up.console is None:
         yield
         return
+    from mooring.cli.console import serving
+
     async with serving(Config.from_kubeconfig(up.kubeconfig), up.console) as console:
         with suppress(OSError):
             print(f"{CONSOLE}{console.link}", file=sys.stderr, flush=True)
