@@ -27,6 +27,7 @@ class Scoped:
     def __init__(self, manager: Manager, kind: type[Object], *, operator: str, scope: str) -> None:
         self._manager = manager
         self._kind = kind
+        self._operator = operator
         self._scope = scope
         self._lease = lease_name(operator, "namespaced")
         self._left: set[str] = set()
@@ -51,6 +52,13 @@ class Scoped:
         self._left.add(namespace)
         self._some_left.set()
         return True
+
+    def serve(self) -> None:
+        """Have the manager take up what namespaced operators leave; call it once the controller was added."""
+        if self._scope != "all":
+            return
+        controller = next(one for one in self._manager.controllers if one.name == self._operator)
+        self._manager.serve(f"{self._operator} scopes", lambda: self.take_up(controller.enqueue))
 
     async def take_up(self, wake: Callable[[Key], None]) -> None:
         """Look again at what was left to namespaced operators once they are gone; a Lease runs out in silence."""
