@@ -160,7 +160,7 @@ def _memcached(name: str) -> Workload:
     given, steps = {
         "create": ((), (create,)),
         "resize": ((create,), (edit(replicas=5), edit(replicas=2))),
-        "roll": ((create,), (edit(threads=8), edit(image="memcached:1.6.18"))),
+        "roll": ((create,), (edit(threads=8, image="memcached:1.6.18"),)),
         "configure": ((create,), (edit(memoryMegabytes=128, verbosity=1), edit(memoryMegabytes=64))),
         "adopt": ((by_hand,), (create,)),
         "delete": ((create,), (delete, create)),

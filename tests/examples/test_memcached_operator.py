@@ -76,7 +76,7 @@ class Bed:
         """The image of the template in place."""
         found = await self.client.get(StatefulSet, "shop", namespace=NAMESPACE)
         template = found.spec.template if found.spec else None
-        containers = (template.spec.containers if template and template.spec else None) or ()
+        containers = (template.spec.containers if template and template.spec else None) or []
         return containers[0].image
 
     async def why(self) -> str:

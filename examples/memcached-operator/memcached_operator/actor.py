@@ -1,7 +1,6 @@
 """The rooms put together; `mooring.actor.Planned` has their order."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -13,14 +12,13 @@ from memcached_operator.snapshot import Snapshot
 from memcached_operator.specs import INPUTS, Specs
 from memcached_operator.types import Memcached, Status
 from mooring.actor import Context, Move, Outcome, Planned, Related, Report, StepFailed, Verdict, run_actor
-from mooring.kube import Key, Object
-from mooring.kube.object import controller_of
 from mooring.kube.objects import apps, core
 from mooring.operators.workload import effects
 from mooring.operators.workload.adoption import rolls_itself, stop_rolling
 from mooring.operators.workload.moves import DeletePod, RestoreTemplate, WriteTemplate
 from mooring.operators.workload.retries import failed
 from mooring.operators.workload.scope import Scoped
+from mooring.operators.workload.statefulset import set_key
 from mooring.runtime import Manager
 
 
@@ -28,7 +26,7 @@ class MemcachedActor(Planned[Memcached, Inputs, Snapshot]):
     kind = Memcached
     name = "memcached"
     owns = (core.Service, core.ConfigMap, apps.StatefulSet)
-    related = (Related(core.Pod, lambda pod: _set_of(pod)),)
+    related = (Related(core.Pod, set_key),)
 
     def __init__(self, manager: Manager, *, scope: str, dial: Dial | None) -> None:
         self.scoped = Scoped(manager, Memcached, operator=self.name, scope=scope)
@@ -83,13 +81,6 @@ class MemcachedActor(Planned[Memcached, Inputs, Snapshot]):
                 await effects.delete_pod(ctx, move)
 
 
-def _set_of(pod: Object) -> list[Key]:
-    """The Memcached of a pod: that of the name of its StatefulSet."""
-    owner = controller_of(pod)
-    ours = owner is not None and owner.kind == "StatefulSet"
-    return [Key(pod.metadata.namespace or "", owner.name or "")] if owner is not None and ours else []
-
-
 def register(
     manager: Manager,
     *,
@@ -97,9 +88,8 @@ def register(
     namespaces: Sequence[str] = (),
     workers: int = 8,
     dial: Dial | None = None,
-    **how: Any,
 ) -> None:
     """Put the operator onto a manager; see `mooring.operators.operator.Operator`."""
     actor = MemcachedActor(manager, scope=scope, dial=dial)
-    run_actor(actor, manager, namespaces=namespaces, workers=workers, **how)
+    run_actor(actor, manager, namespaces=namespaces, workers=workers)
     actor.scoped.serve()

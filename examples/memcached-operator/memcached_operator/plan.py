@@ -25,19 +25,19 @@ class Configure(Move):
 
 def next_step(snapshot: Snapshot) -> Verdict:
     """What is to be done, unless it is paused or failed a moment ago."""
-    verdict = decide(snapshot)
-    if snapshot.inputs.paused:
+    verdict, inputs = decide(snapshot), snapshot.inputs
+    if inputs.paused:
         return while_paused(verdict, PAUSE)
-    return spaced(verdict, snapshot.inputs.status.failure, snapshot.now)
+    return spaced(verdict, inputs.status.failure, snapshot.now)
 
 
 def decide(snapshot: Snapshot) -> Verdict:
     """Live settings first, they cost nothing; then the roll-out, one server at a time, since each loses its items."""
     rollout, starts = snapshot.rollout, starting(snapshot)
-    step = configure(snapshot) or rollout.begin() or replaced(snapshot)
-    step = step or rollout.advance(wait=starts) or rollout.end()
+    step: Verdict | HandOver | None
+    step = configure(snapshot) or rollout.begin() or replaced(snapshot) or rollout.advance(wait=starts)
     assert not isinstance(step, HandOver)  # no server leads
-    return step or rollout.halt() or starts or InSync(again=LOOK_AGAIN)
+    return step or rollout.end() or rollout.halt() or starts or InSync(again=LOOK_AGAIN)
 
 
 def configure(snapshot: Snapshot) -> Configure | None:
@@ -68,5 +68,6 @@ def starting(snapshot: Snapshot) -> Wait | None:
             stuck, text = hopeless(pod, snapshot.now), pod.trouble_message or "no answer yet"
             reason = pod.trouble if stuck else "PodsStarting"
             return Wait(reason, f"{pod.name}: {text}", after=5.0, stalled=stuck)
-    text = f"{len(pods)} of {wanted} pods are there"
-    return Wait("Scaling", text, after=5.0) if len(pods) != wanted else None
+    if len(pods) != wanted:
+        return Wait("Scaling", f"{len(pods)} of {wanted} pods are there", after=5.0)
+    return None

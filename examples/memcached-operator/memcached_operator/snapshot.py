@@ -7,9 +7,10 @@ from datetime import datetime
 
 from memcached_operator.dial import Dial, DialError, Server
 from memcached_operator.inputs import Inputs
-from memcached_operator.specs import Specs
+from memcached_operator.specs import INPUTS, Specs
 from mooring.operators.workload.pods import Pod, pods_of
-from mooring.operators.workload.rollout import Rollout, SetState
+from mooring.operators.workload.rollout import Rollout
+from mooring.operators.workload.statefulset import state_of
 
 REMEDIES = dict.fromkeys(("ErrImagePull", "ImagePullBackOff", "InvalidImageName"), "correct spec.image")
 
@@ -28,28 +29,13 @@ class Snapshot:
 
 async def look(inputs: Inputs, specs: Specs, dial: Dial, now: datetime) -> Snapshot:
     """Ask every server."""
-    found, uid, revision = inputs.found, "", ""
-    if found is not None:
-        uid, status = found.metadata.uid or "", found.status
-        if status is not None and status.observed_generation == found.metadata.generation:
-            revision = status.update_revision or ""
+    found = inputs.found
+    uid = (found.metadata.uid if found is not None else None) or ""
     pods = pods_of(inputs.pods, component="memcached", owner_uid=uid, claims={}, born=None, remedies=REMEDIES)
     answers = await asyncio.gather(*(_ask(dial, pod) for pod in pods))
-    state = SetState(
-        replicas=inputs.spec.replicas,
-        update_revision=revision,
-        current=specs.made_from == specs.inputs,
-        inputs=specs.made_from,
-        asked=specs.inputs,
-    )
-    rollout = Rollout(
-        component="memcached",
-        state=state,
-        pods=pods,
-        rolls=inputs.status.rolls or {},
-        now=now,
-        silent={pod.name: _age(pod, now) for pod in pods if not pod.ready},
-    )
+    state = state_of(found, replicas=inputs.spec.replicas, asked=specs.inputs, annotation=INPUTS)
+    silent, rolls = {pod.name: _age(pod, now) for pod in pods if not pod.ready}, inputs.status.rolls or {}
+    rollout = Rollout(component="memcached", state=state, pods=pods, rolls=rolls, now=now, silent=silent)
     named = dict(zip((pod.name for pod in pods), answers, strict=True))
     return Snapshot(inputs=inputs, rollout=rollout, answers=named, now=now)
 
@@ -63,5 +49,4 @@ async def _ask(dial: Dial, pod: Pod) -> Server | str:
 
 def _age(pod: Pod, now: datetime) -> float:
     """Seconds since its server started, at least."""
-    since = max(filter(None, (pod.created, pod.died_at)), default=now)
-    return (now - since).total_seconds()
+    return (now - max(filter(None, (pod.created, pod.died_at)), default=now)).total_seconds()

@@ -10,6 +10,7 @@ from mooring.actor import digest
 from mooring.kube import Object
 from mooring.kube.objects import apps, core, meta
 from mooring.operators.workload.containers import config_volume
+from mooring.operators.workload.statefulset import keeping_template, selector_of
 
 INPUTS = "examples.mooring.dev/inputs"
 """Annotation of the StatefulSet: digest of the declaration that its template was made from."""
@@ -21,24 +22,13 @@ class Specs:
     def __init__(self, name: str, inputs: Inputs) -> None:
         self.name, self._spec, self._found = name, inputs.spec, inputs.found
         self.labels = {"app.kubernetes.io/name": name, "app.kubernetes.io/managed-by": "memcached-operator"}
-
-    @property
-    def selector(self) -> dict[str, str]:
-        """Ours, or that of an adopted StatefulSet, which cannot be changed."""
-        spec = self._found.spec if self._found is not None else None
-        return (spec.selector.match_labels if spec and spec.selector else None) or self.labels
+        self.selector = selector_of(inputs.found) or self.labels
 
     @property
     def inputs(self) -> str:
         """Digest of what restarts servers when it changes."""
         spec = self._spec
         return digest([spec.image, spec.threads, spec.max_connections, spec.max_item_size])
-
-    @property
-    def made_from(self) -> str:
-        """The same of the declaration that the template in place was made from; "" of one that was made by hand."""
-        annotations = self._found.metadata.annotations if self._found is not None else None
-        return (annotations or {}).get(INPUTS, "")
 
     def objects(self) -> Iterator[Object]:
         service = core.ServiceSpec(
@@ -48,17 +38,7 @@ class Specs:
         # What is changed on running servers is kept here for those that start later.
         live = f"-m {self._spec.memory_megabytes}{' -v' * self._spec.verbosity}"
         yield core.ConfigMap(metadata=self._meta(f"{self.name}-live"), data={"live": live})
-        declared, found = self.declared(), self._found
-        if found is None or found.spec is None or declared.spec is None:
-            yield declared
-            return
-        # Said again as it was found, at that version: nobody's newer template is taken back.
-        version, annotations = found.metadata.resource_version, {INPUTS: self.made_from}
-        yield replace(
-            declared,
-            metadata=replace(declared.metadata, annotations=annotations, resource_version=version),
-            spec=replace(declared.spec, template=found.spec.template),
-        )
+        yield keeping_template(self.declared(), self._found, INPUTS)
 
     def declared(self) -> apps.StatefulSet:
         """The StatefulSet with the pods as they are declared now."""

@@ -9,7 +9,6 @@ from mooring.operators.workload.rollout import Roll
 from mooring.runtime import F, PrinterColumn, Scale, crd
 
 RESTARTS = "A change restarts the servers, one by one."
-SIZE = "^[1-9][0-9]*[km]?$"
 
 
 class Spec(Part, frozen=True, kw_only=True):
@@ -19,7 +18,7 @@ class Spec(Part, frozen=True, kw_only=True):
     image: Annotated[str, F(RESTARTS, default="memcached:1.6")] = "memcached:1.6"
     threads: Annotated[int, F(RESTARTS, minimum=1, maximum=128, default=4)] = 4
     max_connections: Annotated[int, F(RESTARTS, minimum=1, default=1024)] = 1024
-    max_item_size: Annotated[str, F(RESTARTS, pattern=SIZE, default="1m")] = "1m"
+    max_item_size: Annotated[str, F(RESTARTS, pattern="^[1-9][0-9]*[km]?$", default="1m")] = "1m"
 
 
 class Member(Part, frozen=True, kw_only=True):
