@@ -4,7 +4,7 @@ CACHE ?= $(or $(MOORING_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mooring)
 DEV := MOORING_LOCK=dev ./mooring exec
 LOCK = uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-header --no-annotate pyproject.toml
 
-.PHONY: web help check format types generated test test-all test-clusters mutants flakes kubernetes kubernetes-down transcript bare image specs crds soak campaign campaign-real bench api lock
+.PHONY: web help check format types generated test test-all test-operator test-clusters mutants flakes kubernetes kubernetes-down transcript bare image specs crds soak campaign campaign-real bench api lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s'|'
@@ -31,6 +31,9 @@ crds: generated ## the same
 
 test: ## unit and embedded tiers
 	./mooring test
+
+test-operator: ## unit and embedded tests of one operator: make test-operator NAME=redis-cluster ARGS='--lf'
+	./mooring test --operator $(NAME) $(if $(ARGS),-- $(ARGS))
 
 test-all: ## every tier
 	./mooring test --all
