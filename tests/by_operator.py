@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -51,11 +51,11 @@ def left_out(path: Path) -> bool:
 
 def note_seconds(reports: Iterable[pytest.TestReport]) -> dict[str, float]:
     """Seconds by operator, also added to the file that `mooring test` named."""
-    seconds: Counter[str] = Counter()
+    seconds: dict[str, float] = defaultdict(float)
     for report in reports:
         marker = next((name for name in names() if name.replace("-", "_") in report.keywords), "others")
         seconds[marker] += report.duration
     if place := os.environ.get(SECONDS):
         with Path(place).open("a") as file:
             file.write(json.dumps(seconds) + "\n")
-    return dict(seconds)
+    return seconds

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -145,11 +145,12 @@ def _run_tier(
     return 0 if status == NONE_MATCHED and (options.operator or len(options.tier or ()) != 1) else status
 
 
-def _seconds_in(file: Path) -> Counter[str]:
+def _seconds_in(file: Path) -> dict[str, float]:
     """Seconds by operator, as the tests of a tier noted them."""
-    total: Counter[str] = Counter()
+    total: dict[str, float] = defaultdict(float)
     for line in file.read_text().splitlines() if file.exists() else ():
-        total.update(json.loads(line))
+        for name, seconds in json.loads(line).items():
+            total[name] += seconds
     return total
 
 
