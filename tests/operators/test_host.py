@@ -21,7 +21,6 @@ from mooring.operators.workload.scope import yields
 
 NAMESPACE = "mooring-system"
 BOTH = tuple(OPERATORS.values())
-TIMES = {"lease_duration": 3.0, "renew_deadline": 2.0, "retry_period": 0.2}
 
 
 class Counting:
@@ -63,7 +62,7 @@ class Counting:
 async def operating(
     client: Client, operators: Sequence[Operator], **options: Any
 ) -> AsyncIterator[asyncio.Task[None]]:
-    how = Operate(operators=operators, election=TIMES, namespace=NAMESPACE, **options)
+    how = Operate(operators=operators, namespace=NAMESPACE, **options)
     task = asyncio.create_task(operate(client, how))
     try:
         yield task

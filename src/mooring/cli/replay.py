@@ -7,17 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
 
-import msgspec
-
 from mooring.actor.verdict import InSync, Verdict, Wait
-from mooring.operators.operator import NotDecided, Replayed
+from mooring.operators.operator import Replayed
 from mooring.operators.registry import OPERATORS
+from mooring.operators.workload.saved import NotDecided, form_of
 
 __all__ = ["add_parser", "replay_of", "shown"]
-
-
-class _Head(msgspec.Struct):
-    form: str = ""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -38,12 +33,7 @@ def run(options: argparse.Namespace) -> int:
 
 def replay_of(content: bytes) -> Callable[[bytes], Replayed]:
     """The replay of the operator whose name is in the file's ``form``; raises `NotDecided` when there is none."""
-    try:
-        form = msgspec.json.decode(content, type=_Head).form
-    except msgspec.MsgspecError as error:
-        raise NotDecided(
-            f"not a saved decision: {error}; make one by mooring why KIND/NAME --save FILE"
-        ) from error
+    form = form_of(content)
     parts = form.split("/")
     operator = OPERATORS.get(parts[1]) if len(parts) == 3 and parts[0] == "mooring" else None
     if operator is None or operator.replay is None:

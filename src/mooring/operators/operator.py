@@ -16,7 +16,6 @@ from mooring.operators.workload.removal import Removable
 from mooring.runtime.webhooks import Webhook
 
 __all__ = [
-    "NotDecided",
     "Operator",
     "Option",
     "Replayed",
@@ -28,10 +27,6 @@ __all__ = [
 ]
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-class NotDecided(Exception):
-    """There is nothing to decide from; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,9 +113,9 @@ class Operator:
     )
     """The lines of ``mooring why`` about an object (as the API server gives it), beside its conditions and events."""
     save: Callable[[Client, Any], Awaitable[SavedDecision]] | None = field(repr=False, default=None)
-    """The inputs of the next decision about an object; reads only. Raises `NotDecided`."""
+    """The inputs of the next decision about an object; reads only. Raises `mooring.operators.workload.saved.NotDecided`."""
     replay: Callable[[bytes], Replayed] | None = field(repr=False, default=None)
-    """The decision from saved inputs; contacts nothing. Raises `NotDecided`."""
+    """The decision from saved inputs; contacts nothing. Raises the same."""
     plan_upgrade: Callable[[Client, Any], Awaitable[Sequence[Upgrade]]] | None = field(
         repr=False, default=None
     )

@@ -9,12 +9,12 @@ from tests.operators.redis.sentinel.builders import NOW, Scene, ago, healthy
 from tests.operators.redis.sentinel.test_roll import failing
 
 from mooring.cli.replay import replay_of, shown
-from mooring.operators.operator import NotDecided
 from mooring.operators.redis.passwords import Auth
 from mooring.operators.redis.sentinel.moves import LastFailover
 from mooring.operators.redis.sentinel.plan import held_back
 from mooring.operators.redis.sentinel.saved import Saved, load, replay
 from mooring.operators.redis.sentinel.topology import Topology
+from mooring.operators.workload.saved import NotDecided
 
 
 def saved(scene: Scene) -> Saved:

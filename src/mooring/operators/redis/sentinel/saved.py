@@ -17,7 +17,6 @@ from mooring.kube.client import Client
 from mooring.kube.errors import NotFound
 from mooring.kube.object import Object
 from mooring.kube.objects import apps, core
-from mooring.operators.operator import NotDecided
 from mooring.operators.redis.dial import Dial
 from mooring.operators.redis.sentinel.inputs import Gathering
 from mooring.operators.redis.sentinel.moves import Verdict
@@ -26,6 +25,7 @@ from mooring.operators.redis.sentinel.plan import held_back, next_step
 from mooring.operators.redis.sentinel.snapshot import Observed, Recorded, Wanted
 from mooring.operators.redis.sentinel.specs import Specs
 from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterStatus, spec_of
+from mooring.operators.workload.saved import NotDecided
 
 __all__ = ["NotDecided", "Saved", "gather", "load", "read_around", "replay"]
 
