@@ -72,7 +72,7 @@ async def _run(options: argparse.Namespace) -> int:
 
 
 def kind_of(text: str) -> tuple[type[Object], str]:
-    """The kind and the name of ``rediscluster/demo``, ``rec/demo`` or ``redisclusters.redis.kun/demo``."""
+    """The kind and the name of ``KIND/NAME``; the kind as kubectl takes it: singular, plural or short, with or without group."""
     word, _, name = text.partition("/")
     known = [kind for operator in OPERATORS.values() for kind in operator.kinds]
     for kind in known:
