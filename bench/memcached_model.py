@@ -44,7 +44,7 @@ class Servers:
     """The servers in a control plane's pods."""
 
     def __init__(self, plane: ControlPlane) -> None:
-        self._plane = plane
+        self.store = plane.server.cluster.store
         self._ips: dict[str, str] = {}
         self.running: dict[str, Running] = {}
         """By address."""
@@ -75,7 +75,7 @@ class Servers:
         self.running.pop(self._ips.pop(uid, ""), None)
 
     def _live(self, pod: Pod) -> str:
-        maps = self._plane.server.cluster.store.collection("configmaps")
+        maps = self.store.collection("configmaps")
         for volume in (pod.spec.volumes if pod.spec else None) or ():
             if volume.config_map is not None:
                 entry = maps.get((pod.metadata.namespace or "", volume.config_map.name or ""))
@@ -146,15 +146,24 @@ async def by_hand(client: Client) -> None:
 
 
 def one_at_a_time(change: Change) -> str:
-    """A monitor: the operator deletes a pod only while all others of the set are ready."""
-    meta_ = change.object["metadata"]
-    leaves = change.type == "DELETED" or meta_.get("deletionTimestamp")
-    if change.resource != "pods" or not change.by.startswith("DELETE") or not leaves:
+    """A monitor: the operator deletes a pod that serves only while all others of the set serve."""
+    before = change.previous
+    if (
+        change.resource != "pods"
+        or not change.by.startswith("DELETE")
+        or before is None
+        or not _serves(before)
+    ):
         return ""
-    pods = [entry.obj for entry in newest()._plane.server.cluster.store.collection("pods")]
-    others = [one for one in pods if one["metadata"]["uid"] != meta_["uid"]]
-    down = [one["metadata"]["name"] for one in others if not _ready(one)]
-    return f"{meta_['name']} is deleted while {', '.join(down)} do not serve" if down else ""
+    store = newest().store
+    found = store.collection("statefulsets.apps").get(("default", "shop"))
+    if found is None:
+        return ""
+    gone = change.object["metadata"]["uid"]
+    pods = [entry.obj for entry in store.collection("pods") if entry.obj["metadata"]["uid"] != gone]
+    others = sum(map(_serves, pods))
+    wanted = found.obj["spec"]["replicas"] - 1
+    return f"a pod is deleted while {others} of {wanted} others serve" if others < wanted else ""
 
 
 def settled(change: Change) -> str:
@@ -171,6 +180,7 @@ def settled(change: Change) -> str:
     return f"called in sync with other settings on {', '.join(wrong)}" if wrong else ""
 
 
-def _ready(pod: dict[str, Any]) -> bool:
+def _serves(pod: dict[str, Any]) -> bool:
     conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return ready and "deletionTimestamp" not in pod["metadata"]
