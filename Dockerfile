@@ -1,15 +1,16 @@
 # The operators as a container image: docker build -t REGISTRY/mooring:0.1.0 .
 # Locked dependencies, no root, nothing written but below /tmp. Without an engine: make image OUT=mooring.tar
 FROM python:3.11-slim-bookworm AS build
-COPY requirements/run.txt /requirements.txt
-# Without the wheel that the embedded control plane alone needs, which does not run in a pod, and what no program reads.
-RUN awk '/^[^ ]/ { wanted = !/^cel-expr-python==/ } wanted' /requirements.txt >/wanted.txt && \
-    python -m pip install --no-cache-dir --disable-pip-version-check --require-hashes --no-deps --no-compile \
-      --only-binary=:all: --target /opt/mooring -r /wanted.txt && \
+COPY requirements/operators.txt /requirements.txt
+# Without what no program reads.
+RUN python -m pip install --no-cache-dir --disable-pip-version-check --require-hashes --no-deps --no-compile \
+      --only-binary=:all: --target /opt/mooring -r /requirements.txt && \
     find /opt/mooring -depth \( -name tests -o -name test -o -name '*.pyi' -o -name '*.pxd' -o -name '*.pyx' \) \
       -exec rm -rf {} + && rm -rf /opt/mooring/bin
 COPY src/mooring /opt/mooring/mooring
-RUN python -m compileall -q --invalidation-mode=unchecked-hash /opt/mooring
+# The embedded control plane does not run in a pod.
+RUN rm -rf /opt/mooring/mooring/local && \
+    python -m compileall -q --invalidation-mode=unchecked-hash /opt/mooring
 
 FROM python:3.11-slim-bookworm
 COPY --from=build /opt/mooring /opt/mooring

@@ -2,8 +2,9 @@
 .DEFAULT_GOAL := help
 CACHE ?= $(or $(MOORING_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mooring)
 DEV := MOORING_LOCK=dev ./mooring exec
+LOCK = uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-header --no-annotate pyproject.toml
 
-.PHONY: web help check format types generated test test-all test-clusters mutants flakes kubernetes kubernetes-down transcript bare image specs crds soak campaign campaign-real bench api lock
+.PHONY: web help check format types generated test test-all test-operator test-clusters mutants flakes kubernetes kubernetes-down transcript bare image specs crds soak campaign campaign-real bench api lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s'|'
@@ -30,6 +31,9 @@ crds: generated ## the same
 
 test: ## unit and embedded tiers
 	./mooring test
+
+test-operator: ## unit and embedded tests of one operator: make test-operator NAME=redis-cluster ARGS='--lf'
+	./mooring test --operator $(NAME) $(if $(ARGS),-- $(ARGS))
 
 test-all: ## every tier
 	./mooring test --all
@@ -83,10 +87,9 @@ api: ## list the public API again, in docs/api.txt
 	$(DEV) python -m hack.api
 
 lock: ## resolve the dependencies again (needs uv)
-	uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-header --no-annotate \
-	  pyproject.toml -o requirements/run.txt
-	uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-header --no-annotate \
-	  pyproject.toml --extra objectstore --group dev -o requirements/dev.txt
+	$(LOCK) --extra console -o requirements/operators.txt
+	$(LOCK) --extra local --extra console -c requirements/operators.txt -o requirements/run.txt
+	$(LOCK) --extra local --extra console --extra objectstore --group dev -c requirements/run.txt -o requirements/dev.txt
 
 web: ## build the page of the console into the package (needs npm)
 	$(DEV) python hack/web.py

@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import functools
 import hashlib
+import importlib
 import importlib.util
 import os
 import sys
@@ -22,6 +23,7 @@ from typing import Any
 import msgspec
 from bench.cluster_model import ClusterModel, PairModel, in_virtual_time
 from bench.directory_model import Disk, as_declared, fill, newest
+from bench.memcached_model import InMemory, Servers, by_hand, one_at_a_time, settled
 from bench.redis_model import Model, in_memory, monitors, of_servers
 
 from mooring.actor import run_actor
@@ -35,6 +37,7 @@ from mooring.operators.redis.sentinel.names import ROLE
 from mooring.operators.redis.sentinel.types import RedisCluster
 from mooring.testing.campaign import replay, run_campaign
 from mooring.testing.faults import Plan
+from mooring.testing.monitors import owned
 from mooring.testing.redis import manifest
 from mooring.testing.workload import Step, Workload
 
@@ -54,6 +57,13 @@ def _example(path: str) -> Any:
         sys.modules[name] = module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     return sys.modules[name]
+
+
+def _package(directory: str, name: str) -> Any:
+    """An example that is a package."""
+    if (path := str(ROOT / "examples" / directory)) not in sys.path:
+        sys.path.append(path)
+    return importlib.import_module(name)
 
 
 def _deployment(name: str) -> Workload:
@@ -120,6 +130,50 @@ def _directory(name: str) -> Workload:
         model=Disk,
         endpoints=False,
         monitors=(as_declared,),
+    )
+
+
+def _memcached(name: str) -> Workload:
+    """The example on workload and the planned actor: Memcached -> servers that are configured, rolled and adopted."""
+    example = _package("memcached-operator", "memcached_operator")
+    kind = example.Memcached
+
+    async def create(client: Client) -> None:
+        document = {"metadata": {"name": "shop", "namespace": "default"}, "spec": {"replicas": 3}}
+        await client.request(
+            "POST",
+            kind.resource.path(namespace="default"),
+            body=msgspec.json.encode(
+                {"apiVersion": kind.resource.api_version, "kind": "Memcached", **document}
+            ),
+        )
+
+    def edit(**spec: Any) -> Step:
+        async def step(client: Client) -> None:
+            await client.patch(kind, "shop", MergePatch({"spec": spec}), namespace="default")
+
+        return step
+
+    async def delete(client: Client) -> None:
+        await client.delete(kind, "shop", namespace="default")
+
+    given, steps = {
+        "create": ((), (create,)),
+        "resize": ((create,), (edit(replicas=5), edit(replicas=2))),
+        "roll": ((create,), (edit(threads=8, image="memcached:1.6.18"),)),
+        "configure": ((create,), (edit(memoryMegabytes=128, verbosity=1), edit(memoryMegabytes=64))),
+        "adopt": ((by_hand,), (create,)),
+        "delete": ((create,), (delete, create)),
+    }[name]
+    return Workload(
+        name=f"memcached-{name}",
+        kinds=(kind,),
+        operator=functools.partial(example.register, dial=InMemory()),
+        given=given,
+        steps=steps,
+        model=Servers,
+        endpoints=False,
+        monitors=(owned(), one_at_a_time, settled),
     )
 
 
@@ -274,6 +328,7 @@ def _cluster(name: str, *, nodes: int = 6) -> Workload:
 OLD_PASSWORD, NEW_PASSWORD = "correct-horse-battery", "staple-of-another-year"
 _DEPLOYMENT = ("create", "resize", "roll", "delete")
 _DIRECTORY = ("create", "mode", "delete")
+_MEMCACHED = ("create", "resize", "roll", "configure", "adopt", "delete")
 _SENTINEL = (
     *("create", "grow", "shrink", "watchers", "configure", "restart", "password", "protect"),
     *("roll", "roll-watchers", "delete"),
@@ -283,6 +338,7 @@ _PAIR = ("create", "password", "roll")
 WORKLOADS: dict[str, Callable[[], Workload]] = {
     **{f"deployment-{name}": functools.partial(_deployment, name) for name in _DEPLOYMENT},
     **{f"directory-{name}": functools.partial(_directory, name) for name in _DIRECTORY},
+    **{f"memcached-{name}": functools.partial(_memcached, name) for name in _MEMCACHED},
     **{f"sentinel-{name}": functools.partial(_sentinel, name) for name in _SENTINEL},
     **{f"cluster-{name}": functools.partial(_cluster, name) for name in _CLUSTER},
     **{f"pair-{name}": functools.partial(_cluster, name, nodes=2) for name in _PAIR},

@@ -14,11 +14,38 @@ from hack.images.debian import DebianError
 from hack.kubernetes.binaries import SERVERS, BuildError, build
 from hack.kubernetes.controlplane import ControlPlane
 from hack.kubernetes.specs import Programs
+from tests.by_operator import left_out, marker_of, names, note_seconds
 from tests.standstill import Standstill, standstill
 
-__all__ = ["pytest_collection_finish", "real_kubernetes", "stood"]
+__all__ = [
+    "pytest_collection_finish",
+    "pytest_collection_modifyitems",
+    "pytest_configure",
+    "pytest_ignore_collect",
+    "real_kubernetes",
+    "stood",
+]
 
 _BUILD_FAILED = pytest.StashKey[BuildError | DebianError]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register a marker per operator."""
+    for name in names():
+        config.addinivalue_line("markers", f"{name.replace('-', '_')}: of the operator {name}")
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Read no file of another operator where one was asked for."""
+    return True if left_out(collection_path) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests with the operator they are about."""
+    for item in items:
+        if marker := marker_of(item.path):
+            item.add_marker(marker)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -41,7 +68,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What each file came to on the real control plane, and how long it took with starts and ends."""
+    """Seconds by operator, and what each file came to on the real control plane, with starts and ends."""
+    reports = [one for found in terminalreporter.stats.values() for one in found]
+    seconds_by = note_seconds(one for one in reports if isinstance(one, pytest.TestReport))
+    if len(seconds_by) > 1:
+        said = ", ".join(f"{name} {one:.0f} s" for name, one in sorted(seconds_by.items()))
+        terminalreporter.write_line(f"by operator: {said}")
     asked = os.environ.get("MOORING_TEST_BED") == "kubernetes"
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     seconds: dict[str, float] = defaultdict(float)

@@ -41,8 +41,8 @@ _INSTALLERS = (
     *("libtirpc-common", "libkrb5-3", "libkrb5support0", "libk5crypto3", "libgssapi-krb5-2", "libkeyutils1"),
 )
 _SHELL = ("dash", "coreutils", "sed", "grep", "mawk", "util-linux", "procps")
-#: Wheels that the embedded control plane alone needs, which does not run in a pod.
-_EMBEDDED_ONLY = ("cel-expr-python==",)
+#: The embedded control plane does not run in a pod.
+_LEFT_OUT = ROOT / "src" / "mooring" / "local"
 #: Uid and gid of the operator; no name is needed for it.
 OPERATOR = 65532
 #: The version that docs/operations.md upgrades to.
@@ -134,7 +134,8 @@ def _mooring_config() -> Config:
 
 def _sources() -> list[Path]:
     source = ROOT / "src" / "mooring"
-    return sorted(path for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    files = (path for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return sorted(path for path in files if not path.is_relative_to(_LEFT_OUT))
 
 
 def _mooring_inputs() -> bytes:
@@ -169,9 +170,7 @@ def _fill_mooring(layer: tarfile.TarFile) -> None:
 
 def _locked() -> str:
     """The locked requirements of the image: every condition in them holds for Debian 12's Python 3.11.2."""
-    text = re.sub(r" ; [^\\\n]*", " ", (ROOT / "requirements" / "run.txt").read_text())
-    entries = re.split(r"\n(?=\S)", text)
-    return "\n".join(entry for entry in entries if not entry.startswith(_EMBEDDED_ONLY)) + "\n"
+    return re.sub(r" ; [^\\\n]*", " ", (ROOT / "requirements" / "operators.txt").read_text())
 
 
 def _wheels() -> Path:

@@ -10,7 +10,15 @@ from contextlib import asynccontextmanager
 import pytest
 from tests.cache.fake_api import FakeApi, status
 
-from mooring.cache import BadObject, Informer, InformerSet, NotCached, OutsideFilter, Transition
+from mooring.cache import (
+    BadObject,
+    Informer,
+    InformerPool,
+    InformerSet,
+    NotCached,
+    OutsideFilter,
+    Transition,
+)
 from mooring.kube import Client, Key, TransportError
 from mooring.kube.objects.core import ConfigMap, Pod
 from mooring.testing.clock import VirtualClock
@@ -403,6 +411,110 @@ async def test_a_set_is_current_when_every_informer_follows(api: FakeApi, clock:
             await waiting
         api.faults.clear()
         await clock.advance(31)
+
+
+def informer_tasks() -> list[str]:
+    return [t.get_name() for t in asyncio.all_tasks() if t.get_name().startswith(("informer", "reopen"))]
+
+
+async def test_sets_of_one_pool_watch_what_both_need_once_and_stop_on_their_own(
+    api: FakeApi, clock: VirtualClock
+) -> None:
+    api.put(CONFIG_MAPS, "a")
+    pool = InformerPool()
+    one, two = (InformerSet(Client(api), clock, pool=pool) for _ in range(2))
+    maps = one.of(ConfigMap)
+    assert two.of(ConfigMap) is maps
+    two.of(Pod)
+    one.start()
+    two.start()
+    await clock.settle()
+    assert (api.count("WATCH", CONFIG_MAPS), api.count("WATCH", "pods")) == (1, 1)
+    with pytest.raises(NotCached, match="no informer"):
+        one.reading(Pod, "default")
+    assert len(one.every(Pod)) == 1, "a write of one is known to the caches of all"
+
+    await one.stop()
+    api.put(CONFIG_MAPS, "b")
+    await clock.settle()
+    assert names(maps) == {"a", "b"}, "the other set still needs it"
+
+    again = InformerSet(Client(api), clock, pool=pool)
+    assert again.of(ConfigMap) is maps
+    again.start()
+    await two.stop()
+    assert informer_tasks() == ["informer configmaps"]
+    await again.stop()
+    assert informer_tasks() == []
+    assert again.every(ConfigMap) == []
+
+    anew = InformerSet(Client(api), clock, pool=pool)
+    assert anew.of(ConfigMap) is not maps, "what nobody followed for a while is listed again"
+
+
+async def test_a_set_waits_for_its_own_informers_and_for_no_other_of_the_pool(
+    api: FakeApi, clock: VirtualClock
+) -> None:
+    pool = InformerPool()
+    api.fail("GET", status(403, "Forbidden"), times=100, path="pods")
+    async with InformerSet(Client(api), clock, pool=pool) as late:
+        late.of(Pod)
+        async with InformerSet(Client(api), clock, pool=pool) as informers:
+            informers.of(ConfigMap)
+            waiting = [
+                asyncio.create_task(step(5)) for step in (informers.wait_synced, informers.wait_current)
+            ]
+            await clock.settle()
+            assert all(task.done() for task in waiting)
+            assert informers.healthy
+            assert not late.healthy
+
+
+async def test_a_reader_that_gives_up_waiting_leaves_a_shared_informer_running(
+    api: FakeApi, clock: VirtualClock
+) -> None:
+    pool = InformerPool()
+    async with (
+        InformerSet(Client(api), clock, pool=pool) as one,
+        InformerSet(Client(api), clock, pool=pool) as two,
+    ):
+        maps = one.of(ConfigMap)
+        assert two.of(ConfigMap) is maps
+        await one.wait_synced(5)
+        await clock.advance(6)
+        waiting = [asyncio.create_task(informers.wait_current(5)) for informers in (one, two)]
+        while "reopen <Informer ConfigMap in all namespaces>" not in informer_tasks():
+            await asyncio.sleep(0)
+        waiting[0].cancel()
+        await asyncio.wait(waiting)
+        assert not waiting[1].cancelled()
+        assert api.count("WATCH", CONFIG_MAPS) == 2, "the silent stream is opened again once"
+        api.put(CONFIG_MAPS, "a")
+        await clock.settle()
+        assert names(maps) == {"a"}
+
+
+async def test_a_handler_that_is_removed_no_longer_hears_of_bad_objects(
+    api: FakeApi, clock: VirtualClock
+) -> None:
+    async with following(api, clock) as (informer, _):
+        bad: list[object] = []
+        other = Recorder()
+        informer.add_handler(other, on_bad=bad.append)
+        informer.remove_handler(other, on_bad=bad.append)
+        api.put(CONFIG_MAPS, "a", data=["no", "map"])
+        await clock.settle()
+        assert informer.decode_errors == 1
+        assert bad == []
+        assert other.changes == []
+
+
+async def test_an_index_is_made_once_for_all_who_need_it(api: FakeApi, clock: VirtualClock) -> None:
+    api.put(CONFIG_MAPS, "a")
+    async with following(api, clock) as (informer, _):
+        for _ in range(2):
+            informer.ensure_index("name", lambda obj: [obj.metadata.name or ""])
+        assert [obj.metadata.name for obj in informer.by_index("name", "a")] == ["a"]
 
 
 async def test_an_object_a_selector_may_hide_is_not_called_absent(api: FakeApi, clock: VirtualClock) -> None:

@@ -6,8 +6,9 @@ import argparse
 
 import pytest
 
-from mooring.cli.legacy import add_legacy_options, apply_legacy_options, seconds
+from mooring.cli.legacy import add_legacy_options, apply_legacy_options
 from mooring.cli.run import add_parser, chosen
+from mooring.operators.operator import seconds
 
 
 def parsed(*arguments: str) -> argparse.Namespace:

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from tests.by_operator import marker_of
 
 from mooring.cli import main, tests
 from mooring.local.node import rootless
@@ -115,3 +116,45 @@ def test_a_tier_whose_sandboxes_cannot_be_made_fails_with_the_reason(
     monkeypatch.setattr(rootless, "trouble", lambda: "user namespaces are switched off here")
     assert status("--tier", "embedded") == 1
     assert "mooring: user namespaces are switched off here" in capfd.readouterr().err
+
+
+def test_the_tests_of_one_operator_are_chosen_by_its_marker(
+    plain_user: list[list[str]], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def pytest_runs(arguments: list[str], *, noted: dict[str, str], **_: object) -> int:
+        plain_user.append(arguments)
+        assert noted["MOORING_TEST_OPERATOR"] == "redis-cluster"
+        Path(noted["MOORING_TEST_SECONDS"]).write_text('{"redis_cluster": 12.4, "others": 1.0}\n')
+        return 0
+
+    monkeypatch.setattr(tests, "_pytest", pytest_runs)
+    assert status("--operator", "redis-cluster") == 0
+    marked = [arguments[arguments.index("-m") + 1] for arguments in plain_user]
+    assert marked == [f"({tests.TIERS[tier].marked}) and redis_cluster" for tier in ("unit", "embedded")]
+    lines = [line.split() for line in capfd.readouterr().err.splitlines()]
+    assert ["redis_cluster", "12", "12"] in lines
+    assert [*["seconds", "of", "tests"], "unit", "embedded"] in lines
+
+
+def test_an_operator_without_tests_is_an_error(
+    plain_user: list[list[str]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert status("--operator", "mysql") == 2
+    assert "no test is about an operator mysql" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("path", "marker"),
+    [
+        ("tests/operators/redis/sentinel/test_plan.py", "redis_sentinel"),
+        ("tests/operators/redis/cluster/test_plan.py", "redis_cluster"),
+        ("tests/operators/redis/test_dial.py", ""),
+        ("tests/embedded/test_redis_roll.py", "redis_sentinel"),
+        ("tests/embedded/test_rec_life.py", "redis_cluster"),
+        ("tests/embedded/test_memcached.py", "memcached"),
+        ("tests/examples/test_memcached_operator.py", "memcached"),
+        ("tests/cache/test_store.py", ""),
+    ],
+)
+def test_a_test_bears_the_marker_of_the_operator_that_it_is_about(path: str, marker: str) -> None:
+    assert marker_of(Path("/clone") / path) == marker

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 from mooring.cli.main import main
 from mooring.cli.why import Warned, diagnosed, explained, kind_of
 from mooring.diagnosis import Diagnosis
+from mooring.operators.redis.cluster import explain as cluster_explain
+from mooring.operators.redis.sentinel import explain as sentinel_explain
 
 SINCE = "2026-01-01T12:00:00Z"
 NOW = datetime(2026, 1, 1, 13, 5, tzinfo=UTC)
@@ -29,8 +32,8 @@ SERVES = condition("Ready", "True", "Serving", "cart-0 leads")
 RESTS = condition("Progressing", "False", "InSync", "everything is as declared")
 
 
-def text(raw: dict[str, Any], *warnings: Warned) -> str:
-    return "\n".join(explained(raw, warnings, now=NOW))
+def text(raw: dict[str, Any], *warnings: Warned, details: Iterable[str] = ()) -> str:
+    return "\n".join(explained(raw, warnings, details, now=NOW))
 
 
 def warned(ago: int, note: str, reason: str = "Failed") -> Warned:
@@ -47,10 +50,12 @@ def test_a_cluster_that_is_fine_is_said_to_be() -> None:
 def test_what_needs_a_person_comes_with_reason_time_and_remedy() -> None:
     stalled = condition("Stalled", "True", "RollHalted", "cart-2 does not come up; correct spec.image")
     roll = {"redis": {"pod": "cart-2", "reason": "ErrImagePull", "message": "no such image"}}
+    raw = cluster(SERVES, RESTS, stalled, rolls=roll)
     said = text(
-        cluster(SERVES, RESTS, stalled, rolls=roll),
+        raw,
         warned(60, "cart-2 does not come up; correct spec.image"),
         warned(40, "once", "Evicted"),
+        details=sentinel_explain.lines(raw["status"]),
     )
     assert f"Needs you: cart-2 does not come up; correct spec.image (RollHalted, since {SINCE})" in said
     assert "stopped at cart-2: ErrImagePull: no such image" in said
@@ -83,24 +88,23 @@ def test_a_warning_from_before_what_is_in_the_way_now_is_over() -> None:
 
 def test_what_is_under_way_and_what_is_out_of_service_is_named() -> None:
     waits = condition("Progressing", "True", "ReplicaSynchronising", "cart-2 is not in sync yet")
-    said = text(
-        cluster(
-            condition("Ready", "False", "NoMaster", "no server leads"),
-            waits,
-            operation={"kind": "Promote", "subject": "cart-1", "since": SINCE, "why": "it has the data"},
-            nodes=[{"name": "cart-2", "state": "Synchronising", "since": SINCE}],
-            sentinels=[{"name": "s-0", "state": "Watching"}],
-            config={"databases": {"state": "NeedsRestart", "message": "read at start only"}},
-            lastFailover={
-                "at": SINCE,
-                "old": "cart-0",
-                "new": "cart-1",
-                "cause": "MasterDied",
-                "lossBound": "few",
-                "lostBytes": 512,
-            },
-        )
+    raw = cluster(
+        condition("Ready", "False", "NoMaster", "no server leads"),
+        waits,
+        operation={"kind": "Promote", "subject": "cart-1", "since": SINCE, "why": "it has the data"},
+        nodes=[{"name": "cart-2", "state": "Synchronising", "since": SINCE}],
+        sentinels=[{"name": "s-0", "state": "Watching"}],
+        config={"databases": {"state": "NeedsRestart", "message": "read at start only"}},
+        lastFailover={
+            "at": SINCE,
+            "old": "cart-0",
+            "new": "cart-1",
+            "cause": "MasterDied",
+            "lossBound": "few",
+            "lostBytes": 512,
+        },
     )
+    said = text(raw, details=sentinel_explain.lines(raw["status"]))
     assert "DOES NOT SERVE: no server leads" in said
     assert "Waits or works: cart-2 is not in sync yet" in said
     assert "Under way: Promote of cart-1" in said
@@ -132,7 +136,8 @@ def test_a_redis_cluster_of_harmonycloud_tells_of_its_nodes_and_its_slots() -> N
     node = {"name": "cart-1", "domainName": "cart-1.cart", "type": "master", "lastTransitionTime": SINCE}
     down = {**node, "status": "False", "reason": "HeldBack", "message": "it waits until its data is safe"}
     plan = {"kind": "Drain", "replicas": 6, "since": SINCE, "moved": 100, "total": 4096, "secondsLeft": 9}
-    said = text(cluster(down, standardConditions=[SERVES, RESTS], slotPlan=plan))
+    raw = cluster(down, standardConditions=[SERVES, RESTS], slotPlan=plan)
+    said = text(raw, details=cluster_explain.lines(raw["status"]))
     assert "Serves: cart-0 leads" in said
     assert "cart-1: False since" in said
     assert "HeldBack: it waits until its data is safe" in said

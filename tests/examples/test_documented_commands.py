@@ -47,6 +47,7 @@ def wrong(command: str) -> str:
         if words[3:5] == ["-m", "pytest"]:
             return ""
         places = [ROOT / f"{named}.py", ROOT / named / "__main__.py", ROOT / "src" / f"{named}.py"]
+        places += ROOT.glob(f"examples/*/{named}/__main__.py")  # with PYTHONPATH
         return "" if any(place.exists() for place in places) else f"no program {named}"
     return ""
 

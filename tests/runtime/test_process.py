@@ -12,7 +12,7 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 from tests.cache.fake_api import FakeApi, status
 
-from mooring.cache import InformerSet
+from mooring.cache import InformerPool, InformerSet
 from mooring.kube import Client, Key
 from mooring.kube.errors import TransportError
 from mooring.kube.objects.core import ConfigMap, Pod
@@ -307,6 +307,55 @@ async def test_two_managers_share_informers_and_metrics(api: FakeApi, clock: Vir
     managers[1].stop()
     await asyncio.gather(*tasks)
     await informers.stop()
+
+
+async def test_a_manager_that_loses_its_lease_leaves_shared_caches_to_the_other(
+    api: FakeApi, clock: VirtualClock
+) -> None:
+    api.put("pods", "a")
+    pool, metrics = InformerPool(), Metrics()
+    one, two = (
+        Operator(
+            api,
+            clock,
+            name=name,
+            controller=name,
+            pool=pool,
+            metrics=metrics,
+            election=Election(name, "ns", identity="me"),
+        )
+        for name in ("one", "two")
+    )
+    two.manager.informers.of(ConfigMap)
+    tasks = [one.run(), two.run()]
+    await clock.settle()
+    assert api.count("WATCH", "pods") == 1
+    assert len(one.seen) == len(two.seen) == 1
+    objects = [line for line in metrics.text().decode().splitlines() if line.startswith("informer_objects{")]
+    assert sorted(objects) == [
+        'informer_objects{group="",kind="ConfigMap",namespace="",operator="two",selector=""} 0.0',
+        'informer_objects{group="",kind="Pod",namespace="",operator="one,two",selector=""} 1.0',
+    ]
+
+    api.put("leases", "one", "ns", spec={"holderIdentity": "other", "leaseDurationSeconds": 15})
+    await clock.advance(6)
+    with pytest.raises(LeaseLost):
+        await tasks[0]
+    assert two.manager.leading.is_set()
+    api.put("pods", "b")
+    await clock.settle()
+    assert two.seen[-1].name == "b"
+    assert len(one.seen) == 1
+
+    again = Operator(api, clock, name="one", controller="one", pool=pool, metrics=metrics)
+    tasks[0] = again.run()
+    await clock.settle()
+    assert {key.name for key in again.seen} == {"a", "b"}, "a cache that is full already is looked at as well"
+    assert api.count("WATCH", "pods") == 1
+    again.manager.stop()
+    two.manager.stop()
+    await clock.settle(100)
+    await asyncio.gather(*tasks)
 
 
 async def test_a_name_is_given_once(api: FakeApi, clock: VirtualClock) -> None:

@@ -153,7 +153,7 @@ class _Runner(Generic[T]):
         primaries = [informers.of(actor.kind, namespace=namespace) for namespace in namespaces or ("",)]
         for number, dependency in enumerate(actor.dependencies):
             for primary in primaries:
-                primary.add_index(_index(actor, number), dependency.index)
+                primary.ensure_index(_index(actor, number), dependency.index)
         for namespace, primary in zip(namespaces or ("",), primaries, strict=True):
             self._controller.watch(primary, predicate=meaningful_change)
             for number, dependency in enumerate(actor.dependencies):

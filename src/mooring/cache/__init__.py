@@ -8,7 +8,7 @@ conversation with the server in `reflector`. Stands on `mooring.kube` alone.
 from mooring.cache.backoff import StreamBackoff
 from mooring.cache.clock import Clock, Deadline, SystemClock, Timer, Watchdog, rfc3339
 from mooring.cache.errors import BadObject, CacheError, NotCached, OutsideFilter
-from mooring.cache.informer import Handler, Informer, InformerSet, selects
+from mooring.cache.informer import Handler, Informer, InformerPool, InformerSet, selects
 from mooring.cache.reflector import Reflector, Sink, gc_suspended
 from mooring.cache.store import Origin, Store, Transition, version_of
 
@@ -19,6 +19,7 @@ __all__ = [
     "Deadline",
     "Handler",
     "Informer",
+    "InformerPool",
     "InformerSet",
     "NotCached",
     "Origin",

@@ -1,7 +1,8 @@
 """Informers: a store that keeps itself current, shared by everyone in the process who reads that kind.
 
 An `Informer` owns a store and the reflector that feeds it, and tells handlers of every transition, whatever
-its source. `InformerSet` makes one informer per (kind, namespace, selectors) and runs them.
+its source. `InformerSet` makes one informer per (kind, namespace, selectors) and runs them; several sets share them by
+an `InformerPool`.
 
 Guarantees: a handler sees every object at least once, and its last state always; states in between may be
 merged. ``old`` and ``new`` are exactly what readers saw before and see now. Handlers run on the event loop,
@@ -28,7 +29,7 @@ from mooring.kube.client import Client, Undecodable, WatchEvent
 from mooring.kube.object import Key, Object, ObjectMetadata, Resource, key_of
 from mooring.kube.selectors import FieldRequirement, parse_field_selector, parse_selector
 
-__all__ = ["Handler", "Informer", "InformerSet", "selects"]
+__all__ = ["Handler", "Informer", "InformerPool", "InformerSet", "selects"]
 
 T = TypeVar("T", bound=Object)
 
@@ -85,6 +86,7 @@ class Informer(Generic[T]):
             silence=silence,
         )
         self._task: asyncio.Task[None] | None = None
+        self._reopening: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
         scope = self.namespace or "all namespaces"
@@ -136,6 +138,11 @@ class Informer(Generic[T]):
         """Add an index; ``function`` gives the strings under which an object is filed."""
         self._store.add_index(name, function)
 
+    def ensure_index(self, name: str, function: Callable[[T], Iterable[str]]) -> None:
+        """As `add_index`, unless there is one of that name; all functions given for a name must do the same."""
+        if not self._store.has_index(name):
+            self._store.add_index(name, function)
+
     @property
     def undecodable(self) -> dict[Key, Undecodable]:
         """Objects whose current version does not fit the type."""
@@ -156,9 +163,11 @@ class Informer(Generic[T]):
         for obj in self._store.values():
             self._call(handler, Transition(key_of(obj), None, obj, "list"))
 
-    def remove_handler(self, handler: Handler[T]) -> None:
-        """Stop calling a handler."""
+    def remove_handler(self, handler: Handler[T], *, on_bad: BadHandler | None = None) -> None:
+        """Stop calling a handler, and the ``on_bad`` that was given with it."""
         self._handlers.remove(handler)
+        if on_bad is not None:
+            self._bad_handlers.remove(on_bad)
 
     def _emit(self, change: Transition[T] | None) -> None:
         if change is not None:
@@ -275,11 +284,20 @@ class Informer(Generic[T]):
         A stream that was silent for longer may be dead without anybody knowing: it is opened again where it
         stopped, which costs one request and shows what was missed.
         """
-        if self._reflector.following.is_set() and self.age > FRESH:
-            await self.stop()
-            self.start()
+        if self._reopening is None and self._reflector.following.is_set() and self.age > FRESH:
+            self._reopening = asyncio.create_task(self._reopen(), name=f"reopen {self!r}")
+        if self._reopening is not None:
+            # Another reader may wait for it too: one that is cancelled does not leave the informer stopped.
+            await asyncio.wait([self._reopening])
         await self.synced.wait()
         await self._reflector.following.wait()
+
+    async def _reopen(self) -> None:
+        try:
+            await self._end()
+            self.start()
+        finally:
+            self._reopening = None
 
     def start(self) -> None:
         """Begin to follow; a second call does nothing."""
@@ -290,19 +308,77 @@ class Informer(Generic[T]):
 
     async def stop(self) -> None:
         """Stop following; the objects stay readable."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+        if self._reopening is not None:
+            self._reopening.cancel()
+            await asyncio.wait([self._reopening])
+        await self._end()
+
+    async def _end(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
 
 
 Scope = tuple[type[Object], str, str, str]
 
 
-class InformerSet:
-    """All informers of a process; one per kind, namespace and selectors, started once.
+class InformerPool:
+    """The informers of several sets in one process: each kind, namespace and selector is watched once.
 
-    ``watch_list`` and ``silence`` (70 seconds): see `Reflector`. Used as an async context manager it starts and stops them.
+    An informer runs from the start of the first set that has it to the stop of the last one. A set that asks for the
+    same after that gets a new one, which lists again.
+    """
+
+    def __init__(self) -> None:
+        self._informers: dict[Scope, Informer[Any]] = {}
+        self._by_resource: dict[Resource, list[Informer[Any]]] = {}
+        self._users: dict[Informer[Any], set[InformerSet]] = {}
+
+    def take(self, scope: Scope, make: Callable[[], Informer[Any]]) -> Informer[Any]:
+        """The informer of a scope, made if there is none."""
+        informer = self._informers.get(scope)
+        if informer is None:
+            informer = make()
+            self._add(scope, informer)
+        return informer
+
+    def every(self, kind: type[Object]) -> Sequence[Informer[Any]]:
+        """The informers of a resource, of all sets."""
+        return self._by_resource.get(kind.resource, ())
+
+    def start(self, scope: Scope, informer: Informer[Any], user: InformerSet) -> None:
+        """Have an informer run for a set."""
+        if informer not in self._users:  # its last user stopped it
+            self._add(scope, informer)
+        self._users[informer].add(user)
+        informer.start()
+
+    async def stop(self, scope: Scope, informer: Informer[Any], user: InformerSet) -> None:
+        """A set no longer needs an informer; it ends with its last user."""
+        users = self._users.get(informer)
+        if users is None:
+            return
+        users.discard(user)
+        if not users:
+            del self._users[informer]
+            self._by_resource[informer.kind.resource].remove(informer)
+            if self._informers.get(scope) is informer:
+                del self._informers[scope]
+            await informer.stop()
+
+    def _add(self, scope: Scope, informer: Informer[Any]) -> None:
+        self._informers.setdefault(scope, informer)
+        self._by_resource.setdefault(informer.kind.resource, []).append(informer)
+        self._users[informer] = set()
+
+
+class InformerSet:
+    """The informers of one reader; one per kind, namespace and selectors, started once.
+
+    ``pool`` shares them with other sets of the process (default: a pool of its own). ``watch_list`` and ``silence``
+    (70 seconds): see `Reflector`; of a shared informer the set that asks first decides.
+    Used as an async context manager it starts and stops them.
     """
 
     def __init__(
@@ -312,13 +388,14 @@ class InformerSet:
         *,
         watch_list: bool = False,
         silence: float = SILENCE,
+        pool: InformerPool | None = None,
     ) -> None:
         self.client = client
         self.clock = clock or SystemClock()
         self._watch_list = watch_list
         self._silence = silence
+        self._pool = pool or InformerPool()
         self._informers: dict[Scope, Informer[Any]] = {}
-        self._by_resource: dict[Resource, list[Informer[Any]]] = {}
         self._running = False
 
     def __iter__(self) -> Iterator[Informer[Any]]:
@@ -331,13 +408,15 @@ class InformerSet:
         scope = (kind, namespace, label_selector, field_selector)
         informer = self._informers.get(scope)
         if informer is None:
-            informer = self.apart(
-                kind, namespace=namespace, label_selector=label_selector, field_selector=field_selector
+            informer = self._pool.take(
+                scope,
+                lambda: self.apart(
+                    kind, namespace=namespace, label_selector=label_selector, field_selector=field_selector
+                ),
             )
             self._informers[scope] = informer
-            self._by_resource.setdefault(kind.resource, []).append(informer)
             if self._running:
-                informer.start()
+                self._pool.start(scope, informer, self)
         return cast("Informer[T]", informer)
 
     def apart(
@@ -356,8 +435,8 @@ class InformerSet:
         )
 
     def every(self, kind: type[Object]) -> Sequence[Informer[Any]]:
-        """All informers of a resource, those included that see a part of it or its metadata alone."""
-        return self._by_resource.get(kind.resource, ())
+        """All informers of a resource, those included that see a part of it or its metadata alone, or are another set's."""
+        return self._pool.every(kind)
 
     def reading(self, kind: type[T], namespace: str) -> Informer[T]:
         """The informer that answers for every object of the kind in a namespace ("": in all).
@@ -365,7 +444,7 @@ class InformerSet:
         Raises `OutsideFilter` when there are only informers that see a part, `NotCached` when there is none
         or it is not synced yet.
         """
-        informers = [informer for informer in self.every(kind) if informer.kind is kind]
+        informers = [informer for informer in self._informers.values() if informer.kind is kind]
         for informer in informers:
             if informer.label_selector or informer.field_selector:
                 continue
@@ -384,8 +463,8 @@ class InformerSet:
     def start(self) -> None:
         """Start every informer, now and later ones."""
         self._running = True
-        for informer in self._informers.values():
-            informer.start()
+        for scope, informer in self._informers.items():
+            self._pool.start(scope, informer, self)
 
     async def wait_synced(self, timeout: float = 120.0) -> None:
         """Wait until every informer holds a complete list; then move them out of the collector's way.
@@ -424,9 +503,10 @@ class InformerSet:
         return all(informer.healthy for informer in self._informers.values())
 
     async def stop(self) -> None:
-        """Stop every informer."""
+        """Stop every informer that no other set needs."""
         self._running = False
-        await asyncio.gather(*(informer.stop() for informer in self._informers.values()))
+        stops = [self._pool.stop(scope, informer, self) for scope, informer in self._informers.items()]
+        await asyncio.gather(*stops)
 
     async def __aenter__(self) -> InformerSet:
         self.start()

@@ -139,6 +139,10 @@ class Store(Generic[T]):
             index.put(key, obj)
         self._indexes[name] = index
 
+    def has_index(self, name: str) -> bool:
+        """Whether an index of that name was added."""
+        return name in self._indexes
+
     def by_index(self, name: str, value: str) -> list[T]:
         """The objects that an index files under ``value``.
 

@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, Literal, cast
 
-import re2
-
 from mooring.catalog import pointer
 from mooring.catalog.entry import (
     CatalogError,
@@ -22,6 +20,7 @@ from mooring.catalog.entry import (
     Text,
     Ui,
 )
+from mooring.catalog.expressions import re2
 from mooring.catalog.mask import is_secret_name
 from mooring.catalog.values import check_value
 

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import re2
-
 from mooring.catalog import pointer
 from mooring.catalog.entry import WIDGETS, Entry, Parameter, Text
+from mooring.catalog.expressions import re2
 from mooring.catalog.values import check_name, check_value, check_values
 
 __all__ = ["lint", "lint_schema"]

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
-import re2
 
 from mooring.catalog.entry import Entry, Parameter, Text
+from mooring.catalog.expressions import re2
 from mooring.kube.quantity import parse_quantity
 
 __all__ = ["NAME_FIELD", "FieldProblem", "check_name", "check_value", "check_values", "defaults"]

@@ -8,8 +8,8 @@ import os
 import sys
 from pathlib import Path
 
-from mooring.catalog import KINDS
 from mooring.kube import Client, Config, HttpTransport
+from mooring.kube.object import Object
 from mooring.operators.registry import OPERATORS, choose
 from mooring.runtime.crd import check_crds, render_crds, to_yaml, write_crds
 from mooring.runtime.crd_install import install_crds
@@ -38,19 +38,20 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Show, apply, write or check the definitions."""
-    kinds = [*(kind for operator in OPERATORS.values() for kind in operator.kinds), *KINDS]
+    kinds = [kind for operator in OPERATORS.values() for kind in operator.kinds]
+    catalog = _catalog() if options.write or options.check or options.catalog else []
     directory = Path(os.environ.get("MOORING_ROOT", ".")) / "crds"
     if options.write:
-        for path in write_crds(kinds, directory):
+        for path in write_crds([*kinds, *catalog], directory):
             print(path)
         return 0
     if options.check:
-        if drift := check_crds(kinds, directory):
+        if drift := check_crds([*kinds, *catalog], directory):
             print(f"{drift}\ncrds/ is out of date: run make generated", file=sys.stderr)
             return 1
         return 0
     chosen = [kind for operator in choose(options.operators) for kind in operator.kinds]
-    chosen += KINDS if options.catalog else ()
+    chosen += catalog
     if options.action == "show":
         print("---\n".join(map(to_yaml, render_crds(chosen))))
         return 0
@@ -68,3 +69,10 @@ def run(options: argparse.Namespace) -> int:
 
     asyncio.run(apply())
     return 0
+
+
+def _catalog() -> list[type[Object]]:
+    """The kinds of the console's catalog, whose package needs the extra `console`."""
+    from mooring.catalog import KINDS
+
+    return list(KINDS)

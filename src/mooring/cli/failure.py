@@ -37,6 +37,8 @@ def explain(error: BaseException) -> str:
     if isinstance(error, TransportError):
         remedy = "Start it (mooring up), or name the one that runs with --kubeconfig or $KUBECONFIG"
         return f"the API server does not answer: {error}. {remedy}"
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("mooring.local"):
+        return "this image holds the operators alone; for the embedded control plane: pip install 'mooring[local]'"
     if _expected(error):
         return str(error) or type(error).__name__
     words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

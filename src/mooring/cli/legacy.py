@@ -6,14 +6,15 @@ What still has a meaning is put into the option it has here; of the rest a line 
 from __future__ import annotations
 
 import argparse
-import re
 from typing import Final
 
 import structlog
 
 from mooring.cli.main import shown_version
+from mooring.operators.operator import seconds
+from mooring.operators.registry import OPERATORS
 
-__all__ = ["add_legacy_options", "apply_legacy_options", "seconds"]
+__all__ = ["add_legacy_options", "apply_legacy_options"]
 
 log = structlog.get_logger("mooring.cli")
 
@@ -48,17 +49,6 @@ PROBES: Final = 8081
 """Where probes are answered unless another port is named."""
 DETAILS: Final = 4
 """The verbosity from which on every step is logged: their levels are Kubernetes'."""
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-def seconds(text: str) -> float:
-    """A duration as Go writes it (``1m30s``), or plain seconds."""
-    if re.fullmatch(r"\d+(\.\d+)?", text):
-        return float(text)
-    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 15s or 1m30s")
-    return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
 def add_legacy_options(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +65,10 @@ def add_legacy_options(parser: argparse.ArgumentParser) -> None:
     hidden("--leader-elect", nargs="?", const="true", type=_boolean)
     hidden("--metrics-bind-address", type=_bound)
     hidden("--health-probe-bind-address", type=_bound)
-    hidden("--resync_period", dest="resync_period", type=seconds, default=argparse.SUPPRESS)
+    for option in (one for operator in OPERATORS.values() for one in operator.options):
+        underscored = option.flags[0].replace("-", "_").replace("__", "--", 1)
+        how = {"dest": option.attribute, "type": option.parse, "default": argparse.SUPPRESS}
+        parser.add_argument(underscored, help=argparse.SUPPRESS, **how)  # type: ignore[arg-type]
     hidden("--version", action="version", version=f"mooring {shown_version()}")
     parser.add_argument("-v", "--v", type=int, dest="verbosity", help=argparse.SUPPRESS)
     for name in ("lease-duration", "renew-deadline", "retry-period"):

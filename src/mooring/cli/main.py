@@ -84,14 +84,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     interrupted.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
-    options = _parser(next((word for word in given if not word.startswith("-")), "")).parse_args(given)
-    # A plain user's PATH may lack the directories of ip, nft and the like.
-    os.environ["PATH"] = f"{os.environ.get('PATH', '/usr/bin:/bin')}:{SBIN}"
-    raise SystemExit(_run(options))
+    raise SystemExit(_run(given))
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run(given: Sequence[str]) -> int:
     try:
+        options = _parser(next((word for word in given if not word.startswith("-")), "")).parse_args(given)
+        # A plain user's PATH may lack the directories of ip, nft and the like.
+        os.environ["PATH"] = f"{os.environ.get('PATH', '/usr/bin:/bin')}:{SBIN}"
         status: int = options.run(options)
         sys.stdout.flush()
     except KeyboardInterrupt:

@@ -21,7 +21,7 @@ NODE: dict[str, str] = {
 }
 
 #: For tests that run pods: what their images are made of, and what fills in a sample.
-TESTS: dict[str, str] = {"busybox": "busybox", "patch": "patch"}
+TESTS: dict[str, str] = {"busybox": "busybox", "memcached": "memcached", "patch": "patch"}
 
 #: For tests of the console in a browser.
 BROWSER: dict[str, str] = {"chromium": "chromium", "chromedriver": "chromium-driver"}

@@ -6,10 +6,10 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from mooring.kube import Client, Config, HttpTransport
-from mooring.operators.redis.sentinel import RedisCluster
-from mooring.operators.redis.sentinel.upgrade import plan_upgrade
-from mooring.operators.workload.upgrade import Planned
+from mooring.kube import Client, Config, HttpTransport, NotFound
+from mooring.kube.object import Object
+from mooring.operators.operator import Upgrade
+from mooring.operators.registry import OPERATORS
 
 __all__ = ["add_parser", "told"]
 
@@ -38,18 +38,31 @@ def run(options: argparse.Namespace) -> int:
 async def _run(options: argparse.Namespace) -> int:
     client = Client(HttpTransport(Config.load(options.kubeconfig, options.context)))
     try:
-        clusters = (await client.list(RedisCluster, namespace=options.namespace)).items
-        for cluster in clusters:
-            for planned in await plan_upgrade(client, cluster):
-                print(told(f"{cluster.metadata.namespace}/{cluster.metadata.name}", planned))
-        if not clusters:
+        found = False
+        for operator in OPERATORS.values():
+            plan_upgrade = operator.plan_upgrade
+            if plan_upgrade is None:
+                continue
+            for kind in operator.kinds:
+                for one in await _all(client, kind, options.namespace):
+                    found = True
+                    for planned in await plan_upgrade(client, one):
+                        print(told(f"{one.metadata.namespace}/{one.metadata.name}", planned))
+        if not found:
             print("There is no cluster.")
     finally:
         await client.close()
     return 0
 
 
-def told(cluster: str, planned: Planned) -> str:
+async def _all(client: Client, kind: type[Object], namespace: str) -> list[Object]:
+    try:
+        return list((await client.list(kind, namespace=namespace)).items)
+    except NotFound:  # the kind is not defined here
+        return []
+
+
+def told(cluster: str, planned: Upgrade) -> str:
     """One component's line, and one for each field."""
     head = f"{cluster} {planned.component}"
     if planned.trouble:

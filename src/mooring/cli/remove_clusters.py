@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mooring.kube import Client, Config, HttpTransport
 from mooring.operators.registry import choose
-from mooring.operators.workload.removal import REMOVABLE, remove_clusters
+from mooring.operators.workload.removal import remove_clusters
 from mooring.operators.workload.scope import SCOPES
 
 __all__ = ["add_parser"]
@@ -21,7 +21,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "remove-clusters",
         help="delete the clusters of a scope; their volumes stay",
         description="Delete every cluster that an operator of this scope manages and wait until its pods are gone. "
-        "The operator has to be running. Claims stay, also those of clusters with keepAfterDeletion: false or finalizers: foreground.",
+        "The operator has to be running. Claims stay, also those of clusters that are declared to delete them.",
     )
     parser.add_argument(
         "--operators",
@@ -52,7 +52,7 @@ async def _run(options: argparse.Namespace) -> int:
     try:
         removed = await remove_clusters(
             client,
-            operators=[one.name for one in choose(options.operators) if one.name in REMOVABLE],
+            operators={one.name: one.removal for one in choose(options.operators) if one.removal is not None},
             scope=options.scope,
             namespaces=namespaces,
             within=options.within,

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
 
-from mooring.operators.redis.sentinel.moves import InSync, Verdict, Wait
-from mooring.operators.redis.sentinel.saved import load, replay
-from mooring.operators.redis.sentinel.snapshot import Snapshot
+from mooring.actor.verdict import InSync, Verdict, Wait
+from mooring.operators.operator import Replayed
+from mooring.operators.registry import OPERATORS
+from mooring.operators.workload.saved import NotDecided, form_of
 
-__all__ = ["add_parser", "told"]
+__all__ = ["add_parser", "replay_of", "shown"]
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -25,34 +26,28 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Print what was seen and what the planner makes of it; nothing is contacted."""
-    saved = load(options.file.read_bytes())
-    print("\n".join(told(saved)))
+    content = options.file.read_bytes()
+    print("\n".join(shown(replay_of(content)(content))))
     return 0
 
 
-def told(saved: Snapshot) -> Iterator[str]:
-    """What was seen, one line a server, and the verdict."""
-    yield f"At {saved.now.isoformat()}"
-    for member in saved.observed.topology.members:
-        server = member.server
-        if server is None:
-            yield f"  {member.name}: no answer ({member.error})"
-            continue
-        what = (
-            "master"
-            if server.is_master
-            else f"follows {server.master}, link {'up' if server.link_up else 'down'}"
+def replay_of(content: bytes) -> Callable[[bytes], Replayed]:
+    """The replay of the operator whose name is in the file's ``form``; raises `NotDecided` when there is none."""
+    form = form_of(content)
+    parts = form.split("/")
+    operator = OPERATORS.get(parts[1]) if len(parts) == 3 and parts[0] == "mooring" else None
+    if operator is None or operator.replay is None:
+        raise NotDecided(
+            f"saved in the form {form!r}, which no operator of this version reads; "
+            "make one by mooring why KIND/NAME --save FILE"
         )
-        yield f"  {member.name}: {what}, {server.keys} keys, offset {server.offset}, priority {server.priority}"
-    for watcher in saved.observed.topology.watchers:
-        sentinel = watcher.sentinel
-        seen = (
-            f"watches {sentinel.master}, epoch {sentinel.epoch}"
-            if sentinel
-            else f"no answer ({watcher.error})"
-        )
-        yield f"  {watcher.name}: {seen}"
-    yield from _verdict(replay(saved))
+    return operator.replay
+
+
+def shown(replayed: Replayed) -> Iterator[str]:
+    """What was seen, one line per server, and the verdict."""
+    yield from replayed.seen
+    yield from _verdict(replayed.verdict)
 
 
 def _verdict(verdict: Verdict) -> Iterator[str]:

@@ -13,11 +13,11 @@ from typing import Any
 
 import structlog
 
-from mooring.cli.legacy import add_legacy_options, apply_legacy_options, seconds
+from mooring.cli.legacy import add_legacy_options, apply_legacy_options
 from mooring.kube import Client, Config, Forbidden, HttpTransport
 from mooring.operators.host import Operate, Webhooks, apply_crds, operate
-from mooring.operators.registry import Operator, choose
-from mooring.operators.workload.scope import SCOPES
+from mooring.operators.registry import OPERATORS, Operator, choose
+from mooring.operators.workload.scope import SCOPE_ANNOTATION, SCOPES
 from mooring.runtime import configure_logging
 
 __all__ = ["add_operator_options", "add_parser", "chosen", "until_signalled"]
@@ -34,7 +34,7 @@ def add_operator_options(parser: argparse.ArgumentParser) -> None:
         "--scope",
         choices=SCOPES,
         default="all",
-        help="cluster: only objects annotated redis.kun/scope: cluster-scoped; namespaced: only those without, "
+        help=f"cluster: only objects annotated {SCOPE_ANNOTATION}: cluster-scoped; namespaced: only those without, "
         "in --namespaces; all: both (default)",
     )
     parser.add_argument(
@@ -52,33 +52,26 @@ def add_operator_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="objects worked on at once (default: 8)",
     )
-    # HarmonyCloud's spellings are accepted beside ours.
-    parser.add_argument(
-        "--cluster-timeout",
-        "--clusterTimeOut",
-        type=float,
-        default=20.0,
-        metavar="MIN",
-        help="minutes after which a Redis Cluster that is being made or changed counts as Failed (default: 20)",
-    )
-    parser.add_argument(
-        "--resync-period",
-        type=seconds,
-        default=15.0,
-        metavar="S",
-        help="seconds between two looks at a Redis Cluster at rest (default: 15); changes come at once",
-    )
+    for option in (one for operator in OPERATORS.values() for one in operator.options):
+        parser.add_argument(
+            *option.flags,
+            dest=option.attribute,
+            type=option.parse,
+            default=option.default,
+            metavar=option.metavar,
+            help=f"{option.doc} (default: {option.default})",
+        )
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     parser.add_argument("--log-format", choices=["json", "console"], help="default: console on a terminal")
 
 
 def chosen(options: argparse.Namespace) -> tuple[list[Operator], tuple[str, ...]]:
     """The operators and namespaces of these options; raises :class:`ValueError` naming what is wrong."""
-    for name in ("cluster_timeout", "resync_period"):
-        if getattr(options, name) <= 0:
-            raise ValueError(f"--{name.replace('_', '-')} {getattr(options, name):g}: must be more than 0")
-    more = {"timeout": options.cluster_timeout * 60, "look_again": options.resync_period}
-    operators = choose(options.operators, options={"redis-cluster": more})
+    settings = {
+        one.name: {option.keyword: getattr(options, option.attribute) for option in one.options}
+        for one in OPERATORS.values()
+    }
+    operators = choose(options.operators, options=settings)
     namespaces = tuple(filter(None, (part.strip() for part in options.namespaces.split(","))))
     if options.scope == "namespaced" and not namespaces:
         raise ValueError(

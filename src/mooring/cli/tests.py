@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +68,8 @@ TIERS: dict[str, Tier] = {
     ),
 }
 
+#: What pytest exits with when no test was chosen.
+NONE_MATCHED = 5
 #: Niceness of builds beside tests.
 _NICE = 15
 #: Seconds that a tier waits for them.
@@ -83,6 +87,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         choices=list(TIERS),
         help="only this tier (repeatable); clusters: the operators' tests again, on a real kube-apiserver",
     )
+    parser.add_argument(
+        "--operator", metavar="NAME", help="only tests of this operator, such as redis-cluster"
+    )
     parser.add_argument("pytest", nargs="*", help="arguments for pytest, after --")
     parser.set_defaults(run=run)
 
@@ -99,26 +106,61 @@ def run(options: argparse.Namespace) -> int:
 def _run_tiers(
     tiers: list[str], options: argparse.Namespace, *, root: Path, built: Callable[[], None]
 ) -> int:
-    for tier in tiers:
-        if TIERS[tier].builds:
-            built()
-        started = time.monotonic()
-        print(f"mooring: tier {tier}", file=sys.stderr, flush=True)
-        if TIERS[tier].rooted and os.geteuid() != 0:
-            print(f"mooring: tier {tier} needs root, for a kubelet and containerd: left out", file=sys.stderr)
-            if tier in (options.tier or ()) or os.environ.get("CI"):
-                return 1
-            continue
-        if TIERS[tier].real and (status := _build(root)):
-            return status
-        arguments = ["-q", "-m", TIERS[tier].marked, *_side_by_side(TIERS[tier]), *options.pytest]
-        status = _pytest(arguments, root=root, tier=TIERS[tier])
-        print(f"mooring: tier {tier}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
-        if status == 5 and len(tiers) > 1:  # no test in this tier matched the given arguments
-            continue
-        if status:
-            return status
-    return 0
+    with tempfile.TemporaryDirectory(prefix="mooring-test-seconds-") as place:
+        status, seconds = 0, {tier: Path(place) / tier for tier in tiers}
+        for tier in tiers:
+            status = _run_tier(tier, options, root=root, built=built, seconds=seconds[tier])
+            if status:
+                break
+        ran = {tier: _seconds_in(file) for tier, file in seconds.items()}
+    if options.operator and not status and not any(ran.values()):
+        print(f"mooring: no test is about an operator {options.operator}", file=sys.stderr)
+        return 2
+    if sum(map(bool, ran.values())) > 1:
+        print("\n".join(_table(ran)), file=sys.stderr, flush=True)
+    return status
+
+
+def _run_tier(
+    name: str, options: argparse.Namespace, *, root: Path, built: Callable[[], None], seconds: Path
+) -> int:
+    """Run one tier; the status is 0 where none of its tests matched the given arguments."""
+    tier = TIERS[name]
+    if tier.builds:
+        built()
+    started = time.monotonic()
+    print(f"mooring: tier {name}", file=sys.stderr, flush=True)
+    if tier.rooted and os.geteuid() != 0:
+        print(f"mooring: tier {name} needs root, for a kubelet and containerd: left out", file=sys.stderr)
+        return 1 if name in (options.tier or ()) or os.environ.get("CI") else 0
+    if tier.real and (status := _build(root)):
+        return status
+    marked = tier.marked
+    if options.operator:
+        marked = f"({marked}) and {options.operator.replace('-', '_')}"
+    arguments = ["-q", "-m", marked, *_side_by_side(tier), *options.pytest]
+    noted = {"MOORING_TEST_SECONDS": str(seconds), "MOORING_TEST_OPERATOR": options.operator or ""}
+    status = _pytest(arguments, root=root, tier=tier, noted=noted)
+    print(f"mooring: tier {name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+    return 0 if status == NONE_MATCHED and (options.operator or len(options.tier or ()) != 1) else status
+
+
+def _seconds_in(file: Path) -> dict[str, float]:
+    """Seconds by operator, as the tests of a tier noted them."""
+    total: dict[str, float] = defaultdict(float)
+    for line in file.read_text().splitlines() if file.exists() else ():
+        for name, seconds in json.loads(line).items():
+            total[name] += seconds
+    return total
+
+
+def _table(ran: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    """Seconds of tests by operator and tier; several run at a time."""
+    tiers = [tier for tier, seconds in ran.items() if seconds]
+    operators = sorted({name for seconds in ran.values() for name in seconds})
+    yield f"{'seconds of tests':20}" + "".join(f"{tier:>12}" for tier in tiers)
+    for name in operators:
+        yield f"{name:20}" + "".join(f"{ran[tier].get(name, 0.0):12.0f}" for tier in tiers)
 
 
 @contextmanager
@@ -170,10 +212,12 @@ def _side_by_side(tier: Tier) -> list[str]:
     return ["-n", str(tier.workers), "--dist", "loadfile", "--no-loadscope-reorder"]
 
 
-def _pytest(arguments: list[str], *, root: Path, tier: Tier) -> int:
+def _pytest(arguments: list[str], *, root: Path, tier: Tier, noted: Mapping[str, str]) -> int:
     """Run pytest; a plain user's tests with real pods inside namespaces of their own, as his planes do."""
     command = [sys.executable, "-m", "pytest", *arguments]
-    environment = {**os.environ, **({"MOORING_TEST_BED": "kubernetes"} if tier.real else {})}
+    environment = {**os.environ, **noted}
+    if tier.real:
+        environment["MOORING_TEST_BED"] = "kubernetes"
     if tier.namespaced and rootless.needed():
         if (why := rootless.trouble()) is not None:
             raise rootless.RootlessError(why)

@@ -16,9 +16,6 @@ from pathlib import Path
 
 import structlog
 
-from mooring.catalog import KINDS
-from mooring.cli.console import listen as listen_console
-from mooring.cli.console import serving
 from mooring.cli.detached import CONSOLE, READY, detach, take_over_output
 from mooring.cli.packages import NODE, ensure
 from mooring.cli.run import add_operator_options, chosen, until_signalled
@@ -235,6 +232,8 @@ def enter_namespaces(
 
 def console_socket(port: int = 0) -> socket.socket | None:
     """A listener for the console, or the one that was handed on; None for a negative port."""
+    from mooring.cli.console import listen as listen_console
+
     return _inherited_console() or (listen_console(port) if port >= 0 else None)
 
 
@@ -283,6 +282,8 @@ async def serve(up: Up, ready: Callable[[Plane], Awaitable[None]]) -> None:
         )
         client = plane.client("mooring")
         await apply_crds(client, up.operate.operators)
+        from mooring.catalog import KINDS
+
         await install_crds(client, KINDS)
         await forget_webhooks(client, up.operate)
         await warn_of_stranded(client, up.plane.nodes)
@@ -343,6 +344,8 @@ async def _console(up: Up) -> AsyncIterator[None]:
     if up.console is None:
         yield
         return
+    from mooring.cli.console import serving
+
     async with serving(Config.from_kubeconfig(up.kubeconfig), up.console) as console:
         with suppress(OSError):
             print(f"{CONSOLE}{console.link}", file=sys.stderr, flush=True)

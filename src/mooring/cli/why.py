@@ -13,13 +13,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from mooring.catalog import packaged
 from mooring.diagnosis import Diagnosis, OperatorHint, cause, diagnose, gather, step
+from mooring.extras import MissingExtra
 from mooring.kube import Client, Config, HttpTransport, Resource
 from mooring.kube.object import Object, decode
-from mooring.operators.redis.sentinel import RedisCluster
-from mooring.operators.redis.sentinel.saved import dump, gather
-from mooring.operators.registry import OPERATORS
+from mooring.operators.registry import OPERATORS, operator_of
 from mooring.runtime.crd import crd_of
 
 __all__ = ["Warned", "add_parser", "diagnosed", "explained", "kind_of"]
@@ -35,7 +33,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "why", help="what an operator waits for, since when, and what would unblock it"
     )
-    parser.add_argument("object", metavar="KIND/NAME", help="for example rediscluster/demo")
+    kind = next(iter(OPERATORS.values())).kinds[0].resource.kind.lower()
+    parser.add_argument("object", metavar="KIND/NAME", help=f"for example {kind}/demo")
     parser.add_argument("--namespace", "-n", default="default", help="default: default")
     parser.add_argument(
         "--kubeconfig", type=Path, help="default: $KUBECONFIG, ~/.kube/config, the pod's account"
@@ -72,7 +71,9 @@ async def _run(options: argparse.Namespace) -> int:
             return 1
         raw = dict(facts.obj)
         warned = await _warnings(client, raw)
-        lines = list(explained(raw, warned, now=datetime.now(UTC)))
+        explain = operator_of(kind).explain
+        details = await explain(client, raw) if explain is not None else ()
+        lines = list(explained(raw, warned, details, now=datetime.now(UTC)))
         print("\n".join([lines[0], *diagnosed(found, options.language), *lines[1:]]))
         if options.save:
             await _save(client, decode(raw, kind), options.save)
@@ -83,6 +84,10 @@ async def _run(options: argparse.Namespace) -> int:
 
 def _hint(resource: Resource) -> OperatorHint | None:
     """How the operator of a kind shows that it works, as the catalog says."""
+    try:
+        from mooring.catalog import packaged
+    except MissingExtra:  # the catalog comes with the extra `console`
+        return None
     for entry in packaged():
         operator = entry.spec.operator
         if operator is not None and entry.spec.target.resource == resource:
@@ -102,7 +107,7 @@ def diagnosed(found: Diagnosis | None, language: Literal["en", "zh"]) -> Iterato
 
 
 def kind_of(text: str) -> tuple[type[Object], str]:
-    """The kind and the name of ``rediscluster/demo``, ``rec/demo`` or ``redisclusters.redis.kun/demo``."""
+    """The kind and the name of ``KIND/NAME``; the kind as kubectl takes it: singular, plural or short, with or without group."""
     word, _, name = text.partition("/")
     known = [kind for operator in OPERATORS.values() for kind in operator.kinds]
     for kind in known:
@@ -142,16 +147,14 @@ def _seen(event: Mapping[str, Any]) -> datetime:
     return datetime.fromisoformat(series or event.get("deprecatedLastTimestamp") or first)
 
 
-async def _save(client: Client, cluster: Object, file: Path) -> None:
-    if not isinstance(cluster, RedisCluster):
-        raise ValueError(f"--save: decisions about a {cluster.resource.kind} cannot be saved yet")
-    saved = await gather(client, cluster, now=datetime.now(UTC))
-    await asyncio.to_thread(file.write_bytes, dump(saved))
-    topology = saved.observed.topology
-    silent = [one.name for one in topology.members if one.server is None]
-    silent += [one.name for one in topology.watchers if one.sentinel is None]
-    if silent:
-        print(f"No answer from here: {', '.join(silent)}; that is how they are saved.", file=sys.stderr)
+async def _save(client: Client, obj: Object, file: Path) -> None:
+    operator = operator_of(type(obj))
+    if operator.save is None:
+        raise ValueError(f"--save: {operator.name} does not save its decisions")
+    saved = await operator.save(client, obj)
+    await asyncio.to_thread(file.write_bytes, saved.content)
+    if saved.silent:
+        print(f"No answer from here: {', '.join(saved.silent)}; that is how they are saved.", file=sys.stderr)
     print(f"Saved to {file}; mooring replay {file} decides from it again.")
 
 
@@ -159,12 +162,16 @@ async def _save(client: Client, cluster: Object, file: Path) -> None:
 
 
 def explained(
-    raw: Mapping[str, Any], warnings: Iterable[Warned] = (), *, now: datetime | None = None
+    raw: Mapping[str, Any],
+    warnings: Iterable[Warned] = (),
+    details: Iterable[str] = (),
+    *,
+    now: datetime | None = None,
 ) -> Iterator[str]:
-    """The answer, line by line, from the object as the API server gives it."""
+    """The answer, line by line, from the object as the API server gives it; ``details`` are its operator's lines."""
     meta, status = raw["metadata"], raw.get("status") or {}
     yield f"{raw.get('kind')} {meta.get('namespace')}/{meta.get('name')}"
-    # HarmonyCloud's conditions are one for each redis node; there the standard ones are beside them.
+    # Kinds that were taken over may have conditions of another meaning; there the standard ones are beside them.
     listed = status.get("standardConditions") or status.get("conditions")
     conditions = {one.get("type"): one for one in listed or ()}
     if "Ready" not in conditions:
@@ -176,9 +183,7 @@ def explained(
     ready = conditions["Ready"]
     yield f"  {'Serves' if ready.get('status') == 'True' else 'DOES NOT SERVE'}: {_said(ready)}"
     yield from _held(conditions)
-    yield from _under_way(status)
-    yield from _parts(status)
-    yield from _last(status)
+    yield from (f"  {line}" for line in details)
     yield from _warned(conditions, warnings, now or datetime.now(UTC))
 
 
@@ -231,45 +236,3 @@ def _held(conditions: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         yield f"  Waits or works: {_said(progressing)}"
     else:
         yield f"  Nothing is in the way: {progressing.get('message')}"
-
-
-def _under_way(status: Mapping[str, Any]) -> Iterator[str]:
-    if operation := status.get("operation"):
-        since, why = operation.get("since"), operation.get("why")
-        yield f"  Under way: {operation.get('kind')} of {operation.get('subject')} since {since}: {why}"
-    for component, roll in (status.get("rolls") or {}).items():
-        if roll.get("pod"):
-            text = f"{roll.get('reason')}: {roll.get('message')}"
-            yield f"  Roll-out of the {component} pods stopped at {roll['pod']}: {text}"
-        else:
-            yield f"  Roll-out of the {component} pods since {roll.get('since')}"
-    if plan := status.get("slotPlan"):
-        left = f", {plan['secondsLeft']} s left" if plan.get("secondsLeft") is not None else ""
-        done = f"{plan.get('moved', 0)} of {plan.get('total')} slots"
-        yield f"  {plan.get('kind')} towards {plan.get('replicas')} nodes since {plan.get('since')}: {done}{left}"
-    if password := status.get("password"):
-        yield f"  Change of the password: {password.get('phase')} since {password.get('since')}"
-
-
-def _parts(status: Mapping[str, Any]) -> Iterator[str]:
-    for one in (*(status.get("nodes") or ()), *(status.get("sentinels") or ())):
-        if one.get("state") not in ("Online", "Watching"):
-            reason = f" ({one['reason']})" if one.get("reason") else ""
-            yield f"  {one.get('name')}: {one.get('state')}{reason} since {one.get('since')}"
-    for one in status.get("conditions") or ():
-        if "domainName" in one and one.get("status") != "True":
-            why = f"{one.get('reason')}: {one.get('message')}"
-            yield f"  {one.get('name')}: {one.get('status')} since {one.get('lastTransitionTime')}: {why}"
-    for key, result in (status.get("config") or {}).items():
-        if result.get("state") != "Applied":
-            yield f"  spec.config.{key}: {result.get('state')}: {result.get('message')}"
-    for claim in status.get("quarantined") or ():
-        yield f"  Foreign data is kept on the volume {claim}"
-
-
-def _last(status: Mapping[str, Any]) -> Iterator[str]:
-    if last := status.get("lastFailover"):
-        yield f"  Last change of master: {last.get('at')}, {last.get('old')} -> {last.get('new')}, {last.get('cause')}"
-        yield f"    because {last.get('choice')}; gap {last.get('gapSeconds', 0)} s; may be lost: {last.get('lossBound')}"
-        if (lost := last.get("lostBytes")) is not None:
-            yield f"    the old master came back with {lost} bytes of writes that the new one did not have"

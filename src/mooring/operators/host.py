@@ -1,4 +1,4 @@
-"""Operators in this process: one manager, one Lease and caches each; their metrics and probes are one."""
+"""Operators in this process: one manager and one Lease each; they share caches, metrics and probes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import structlog
 
-from mooring.cache import SystemClock
+from mooring.cache import InformerPool, SystemClock
 from mooring.kube import Client, Forbidden, Key, NotFound
 from mooring.kube.objects.core import Namespace
 from mooring.kube.objects.meta import ObjectMeta
@@ -27,16 +27,16 @@ __all__ = ["Operate", "Webhooks", "apply_crds", "operate"]
 log = structlog.get_logger("mooring.operators")
 
 LONGEST_WAIT: Final = 60.0
-"""Seconds between two looks for a kind that is not served; the first ones are closer together."""
+"""Most seconds between two checks whether a kind is served; the first ones are closer together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhooks:
     """How the API server reaches the webhooks of this process.
 
-    By ``service``, the name of a Service in the operators' namespace, or by ``url``; with neither by a URL of
-    this machine's loopback, for an API server in the same process. ``inject_only`` leaves the webhook
-    configurations to a chart and sets their CA bundles alone. ``port`` 0 takes any free one.
+    It uses ``service``, the name of a Service in the operators' namespace, or ``url``; without both a URL of this
+    machine's loopback, for an API server in the same process. ``inject_only`` leaves the webhook configurations to a
+    chart and sets only their CA bundles. ``port`` 0 takes any free port.
     """
 
     service: str = ""
@@ -51,7 +51,7 @@ class Webhooks:
         return f"{self.service or 'mooring-webhooks'}-certificates"
 
     def registration(self, name: str, *, namespace: str, port: int) -> Registration:
-        """What the API server is told; ``port`` is the one that is bound."""
+        """The registration at the API server; ``port`` is the one that is bound."""
         if self.service:
             return Registration(name=name, service=Key(namespace, self.service), inject_only=self.inject_only)
         url = self.url or f"https://{self.host}:{port}"
@@ -62,13 +62,12 @@ class Webhooks:
 class Operate:
     """How to run operators.
 
-    ``namespace`` is where their Leases are, but for namespaced operators, who hold theirs where they work.
-    ``namespaces`` restricts what is watched; none means all.
-    ``again`` stands for election anew after a lost Lease instead of failing. ``identity`` is who holds the
-    Leases, by default a new name for each process; one that is kept takes its own Lease back at once after a
-    crash, and is only for whoever can be sure that its former process is dead. ``election`` has times of the Leases
-    in seconds, by their names in :class:`~mooring.runtime.Election`. Without ``webhooks`` none are
-    served.
+    ``namespace`` holds their Leases; namespaced operators hold theirs where they work. ``namespaces`` restricts what
+    is watched; none means all. With ``again`` an operator that loses its Lease stands for election again, and the others
+    go on; without it the process fails. ``identity`` is the holder of the Leases, by default a new name for each
+    process; a fixed one takes its own Lease back at once after a crash, and is safe only if the former process is
+    certainly dead. ``election`` has times of the Leases in seconds, by their names in
+    :class:`~mooring.runtime.Election`. Without ``webhooks`` none are served.
     """
 
     operators: Sequence[Operator]
@@ -107,12 +106,13 @@ async def operate(client: Client, how: Operate) -> None:
 
 
 class _Shared:
-    """What the operators of a process have in common: numbers, health, and the ports that tell of them."""
+    """What the operators of a process have in common: caches, numbers, health, and the ports that show them."""
 
     def __init__(self, how: Operate) -> None:
         self.missing: dict[str, str] = {}
-        """What operators wait for before they can begin."""
+        """What operators wait for before they can start, by name."""
         self._operators = len(how.operators)
+        self.pool = InformerPool()
         self.metrics = Metrics()
         self.health = Health(SystemClock(), self.metrics)
         self._server = ProbeServer(
@@ -137,7 +137,10 @@ class _Shared:
         await self.health.stop()
 
     def trouble(self, operator: Operator) -> str:
-        """Why an operator that has not begun keeps the process from being ready; one that waits does not, if another works."""
+        """Why an operator that has not started blocks readiness.
+
+        A waiting operator blocks readiness only if no other operator in the process is running.
+        """
         missing = self.missing.get(operator.name)
         if missing is None:
             return "not begun"
@@ -167,7 +170,7 @@ async def _webhooks(client: Client, how: Operate) -> AsyncIterator[WebhookServer
 
 
 def _webhooks_ended(task: asyncio.Task[None]) -> None:
-    """Operators go on without webhooks; the readiness probe tells that none are served."""
+    """Log the failure; operators go on without webhooks, and the readiness probe reports it."""
     if not task.cancelled() and (failure := task.exception()) is not None:
         log.error("the webhook server failed", error=str(failure))
 
@@ -205,6 +208,7 @@ async def _run(
             name=operator.name,
             clock=clock,
             election=election,
+            pool=shared.pool,
             metrics=shared.metrics,
             health=shared.health,
         )
@@ -229,7 +233,7 @@ async def _run(
 
 
 async def _defined(client: Client, operator: Operator, how: Operate, shared: _Shared) -> None:
-    """Wait until an operator's kinds are served: one whose definition nobody made holds up no other."""
+    """Wait until an operator's kinds are served; the other operators do not wait."""
     namespace = how.namespaces[0] if how.namespaces else ""
     wait = 1.0
     while missing := await unserved(client, operator.kinds, namespace=namespace):

@@ -1,7 +1,7 @@
-"""A namespaced operator shows itself in every namespace it works in.
+"""Presence Leases: a namespaced operator announces itself in every namespace it works in.
 
-It holds one Lease, in the first of its namespaces. An operator of all namespaces looks for one in the namespace of
-each object and leaves alone what is looked after there; so the leader shows a Lease in the others as well.
+It elects its leader by one Lease, in the first of its namespaces. An operator of all namespaces leaves objects alone in a
+namespace with such a Lease, so the leader keeps a presence Lease in each of the others.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ log = structlog.get_logger("mooring.operators")
 
 RENEW_SECONDS: Final = 5.0
 LEASE_SECONDS: Final = 15
-#: Seconds at the end for taking the Leases back; without that they run out.
+#: Seconds at the end for giving the Leases back; without that they expire.
 END_SECONDS: Final = 2.0
 
 
 class Presence:
-    """Leases of one name in several namespaces, held while `run` runs; nobody is elected by them."""
+    """Presence Leases, one per namespace. They announce this process; they elect no leader."""
 
     def __init__(
         self, client: Client, name: str, namespaces: Sequence[str], *, identity: str, clock: Clock
@@ -55,7 +55,7 @@ class Presence:
             try:
                 await self._client.apply(self._lease(namespace, holder))
             except (KubeError, FenceLost) as error:
-                self._tell(namespace, str(error))
+                self._report(namespace, str(error))
             else:
                 self._trouble.pop(namespace, None)
 
@@ -66,7 +66,7 @@ class Presence:
             spec=LeaseSpec(holder_identity=holder, lease_duration_seconds=LEASE_SECONDS, renew_time=now),
         )
 
-    def _tell(self, namespace: str, trouble: str) -> None:
+    def _report(self, namespace: str, trouble: str) -> None:
         if self._trouble.get(namespace) != trouble:
             self._trouble[namespace] = trouble
             log.warning("cannot show that this operator works here", namespace=namespace, error=trouble)

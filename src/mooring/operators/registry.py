@@ -1,72 +1,56 @@
-"""The operators there are, by the name they have everywhere: ``--operators``, Leases, metrics, events."""
+"""The operators there are. A new one is one more entry of `OPERATORS`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from mooring.kube.object import Object
-from mooring.operators.redis import cluster, sentinel
-from mooring.runtime.webhooks import Webhook
+from mooring.operators.operator import Operator
+from mooring.operators.redis.cluster import OPERATOR as REDIS_CLUSTER
+from mooring.operators.redis.sentinel import OPERATOR as REDIS_SENTINEL
 
-__all__ = ["ALIASES", "OPERATORS", "Operator", "choose"]
+__all__ = ["OPERATORS", "Operator", "choose", "operator_of"]
 
-
-def _no_webhooks(*_: object, **__: object) -> Sequence[Webhook[Any]]:
-    return ()
-
-
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """One operator: the kinds it serves, and how it is put onto a manager.
-
-    ``register(manager, scope=..., namespaces=..., workers=...)`` adds its controllers; see
-    :mod:`mooring.operators.workload.scope` for what a scope means. ``webhooks(client, clock=..., scope=...,
-    namespaces=...)`` gives its admission webhooks for that scope.
-    """
-
-    name: str
-    kinds: tuple[type[Object], ...]
-    register: Callable[..., None] = field(repr=False)
-    webhooks: Callable[..., Sequence[Webhook[Any]]] = field(repr=False, default=_no_webhooks)
-
-
-OPERATORS: dict[str, Operator] = {
+OPERATORS: Final[dict[str, Operator]] = {
     operator.name: operator
     for operator in (
-        Operator("redis-sentinel", sentinel.KINDS, sentinel.register, webhooks=sentinel.webhooks),
-        Operator("redis-cluster", cluster.KINDS, cluster.register, webhooks=cluster.webhooks),
+        REDIS_SENTINEL,
+        REDIS_CLUSTER,
     )
 }
+"""By name; the order is that of the help and of messages."""
 
 
-ALIASES: Final = {"redisCluster": "redis-cluster"}
-"""Names that HarmonyCloud's operator-manager had."""
+def operator_of(kind: type[Object]) -> Operator:
+    """The operator of a kind; raises `StopIteration` for a kind of none."""
+    return next(one for one in OPERATORS.values() if kind in one.kinds)
 
 
 def choose(names: str, *, options: Mapping[str, Mapping[str, Any]] | None = None) -> list[Operator]:
     """The operators of a ``--operators`` value: ``none``, or names joined by commas.
 
     ``*`` among them stands for all, ``-NAME`` takes one out; of several words on one operator the first counts.
-    ``options`` has further words for the ``register`` of an operator, by its name.
+    ``options`` has further arguments of `Operator.register`, by the operator's name.
     Raises :class:`ValueError` naming the one that does not exist.
     """
     if names == "none":
         return []
-    said: dict[str, bool] = {}
+    aliases = {alias: one.name for one in OPERATORS.values() for alias in one.aliases}
+    wanted: dict[str, bool] = {}
     everything = False
     for word in (part.strip() for part in names.split(",")):
         name = word.removeprefix("-")
-        name = name if name in OPERATORS else ALIASES.get(name, name)
+        name = name if name in OPERATORS else aliases.get(name, name)
         if word in ("*", "all", ""):
             everything = True
         elif name in OPERATORS:
-            said.setdefault(name, not word.startswith("-"))
+            wanted.setdefault(name, not word.startswith("-"))
         else:
             known = f"{', '.join(OPERATORS)}, * and none"
             raise ValueError(f"--operators: there is no {word!r}; known are {known}")
-    chosen = [one for name, one in OPERATORS.items() if said.get(name, everything)]
+    chosen = [one for name, one in OPERATORS.items() if wanted.get(name, everything)]
     more = options or {}
     return [replace(one, register=partial(one.register, **more.get(one.name, {}))) for one in chosen]

@@ -128,7 +128,7 @@ class _Watch:
         self._replaying = False
 
     def detach(self) -> None:
-        self.informer.remove_handler(self.on_change)
+        self.informer.remove_handler(self.on_change, on_bad=self.on_bad)
 
     def on_change(self, change: Transition[Any]) -> None:
         if self.primary and change.new is None and change.old is not None:

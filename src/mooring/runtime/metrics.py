@@ -25,7 +25,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from mooring.cache.clock import Clock, SystemClock
-from mooring.cache.informer import InformerSet
+from mooring.cache.informer import Informer, InformerSet
 from mooring.kube.transport import Response, StreamResponse, Transport
 from mooring.runtime.context import span
 from mooring.runtime.queue import WorkQueue
@@ -278,15 +278,18 @@ class Metrics(Collector):
         bad = CounterMetricFamily(
             "informer_decode_errors_total", "Objects that do not fit their type.", labels=labels
         )
+        users: dict[Informer[Any], list[str]] = defaultdict(list)
         for operator, reference in self._informers.items():
             for informer in reference() or ():
-                selector = ",".join(filter(None, (informer.label_selector, informer.field_selector)))
-                resource = informer.kind.resource
-                name = [resource.kind, resource.group, informer.namespace, selector, operator]
-                objects.add_metric(name, len(informer))
-                age.add_metric(name, informer.age)
-                relists.add_metric(name, informer.relists)
-                bad.add_metric(name, informer.decode_errors)
+                users[informer].append(operator)
+        for informer, operators in users.items():
+            selector = ",".join(filter(None, (informer.label_selector, informer.field_selector)))
+            resource = informer.kind.resource
+            name = [resource.kind, resource.group, informer.namespace, selector, ",".join(sorted(operators))]
+            objects.add_metric(name, len(informer))
+            age.add_metric(name, informer.age)
+            relists.add_metric(name, informer.relists)
+            bad.add_metric(name, informer.decode_errors)
         yield from (objects, age, relists, bad)
 
     def _collect_client(self) -> Iterator[Metric]:

@@ -9,7 +9,7 @@ are cancelled at once and `run` raises `LeaseLost`: the process should exit. Not
 cancelled holds a stop up for longer than a second.
 
 One `Manager` holds one Lease, or its share of several (`shards`). A process with several operators runs
-several, sharing one `InformerSet`, one `Metrics` and one `Health`.
+several, sharing one `InformerPool`, one `Metrics` and one `Health`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, Final
 import structlog
 
 from mooring.cache.clock import Clock, SystemClock
-from mooring.cache.informer import InformerSet
+from mooring.cache.informer import InformerPool, InformerSet
 from mooring.kube.client import Client
 from mooring.kube.transport import HttpTransport, Transport
 from mooring.runtime.client import CachedClient
@@ -54,8 +54,9 @@ class Manager:
     """Everything an operator runs on, started and stopped in order; see the module's text.
 
     ``name`` is the operator's (``redis-sentinel``): the events' reporting controller and the logs carry it.
-    ``election``: without one this process acts at once, unfenced. ``informers``, ``metrics`` and ``health`` may be
-    shared with other managers; ``shards``: spread the objects over so many Leases, held by all replicas together,
+    ``election``: without one this process acts at once, unfenced. ``pool``, ``informers``, ``metrics`` and ``health`` may
+    be shared with other managers: those on one ``pool`` watch what they have in common once, and each starts and stops,
+    and waits for, what it watches itself; ``shards``: spread the objects over so many Leases, held by all replicas together,
     instead of one Lease that one replica holds. ``watch_list``: take the first lists as streams where the
     server offers that (Kubernetes 1.32), which spares its memory. A shared `InformerSet` or `Health` is started
     here if need be, and stopped by whoever made it.
@@ -71,6 +72,7 @@ class Manager:
         election: Election | None = None,
         shards: int = 0,
         watch_list: bool = False,
+        pool: InformerPool | None = None,
         informers: InformerSet | None = None,
         metrics: Metrics | None = None,
         health: Health | None = None,
@@ -95,7 +97,7 @@ class Manager:
             self.fence = self._share.fence if self._share is not None else Fence(self.clock)
             fenced = Client(FencedTransport(transport, self.fence), field_manager=manager)
         self._own_informers = informers is None
-        self.informers = informers or InformerSet(metered, self.clock, watch_list=watch_list)
+        self.informers = informers or InformerSet(metered, self.clock, watch_list=watch_list, pool=pool)
         self.metrics.informers(name, self.informers)
         self.client = CachedClient(fenced, self.informers)
         self.events = EventRecorder(fenced, controller=name, clock=self.clock, metrics=self.metrics)

@@ -248,6 +248,12 @@ def built_in() -> list[Image]:
             files={"/usr/local/bin/docker-entrypoint.sh": _MARIADB_ENTRYPOINT},
             volumes=("/var/lib/mysql",),
         ),
+        Image(
+            name="memcached",
+            match=_names("memcached"),
+            programs={"memcached": Program(path="/usr/bin/memcached", package="memcached", version=("-V",))},
+            cmd=("memcached",),
+        ),
         _shell("busybox", "busybox", "*/busybox"),
         _shell("alpine", "alpine", "*/alpine", "debian", "*/debian", "ubuntu", "*/ubuntu"),
         Image(

@@ -31,11 +31,11 @@ class ClusterIndex(Generic[K]):
         cluster_of: Owner,
         namespaces: Sequence[str] = (),
     ) -> None:
-        self._index = f"cluster {selector}"
+        self._index = f"cluster of {manager.name}, {selector}"
         self._informers: list[Informer[K]] = []
         for namespace in namespaces or ("",):
             informer = manager.informers.of(kind, namespace=namespace, label_selector=selector)
-            informer.add_index(self._index, lambda obj: [str(key) for key in keys_of(obj, cluster_of)])
+            informer.ensure_index(self._index, lambda obj: [str(key) for key in keys_of(obj, cluster_of)])
             self._informers.append(informer)
 
     def of(self, key: Key) -> list[K]:

@@ -1,58 +1,40 @@
-"""Delete the clusters of a release that goes, when it was asked to: the servers go, the data stays.
+"""Delete the clusters of a release before it is uninstalled, where that was asked for: the data stays.
 
-The operator has to be running: a cluster that would take its claims along (``keepAfterDeletion: false``, HarmonyCloud's
-``finalizers: foreground``) is told to keep them first, and only when the operator has let go of them is it deleted.
+The operator has to be running: a cluster that would take its claims along (``keepAfterDeletion: false``, say) is first
+changed to keep them, and deleted once the operator no longer owns them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from mooring.kube import Client, MergePatch, NotFound
 from mooring.kube.object import Object
 from mooring.kube.objects.coordination import Lease
 from mooring.kube.objects.core import PersistentVolumeClaim, Pod
-from mooring.operators.redis import cluster, sentinel
-from mooring.operators.redis.cluster.names import MANAGED_SELECTOR as CLUSTER_SELECTOR
-from mooring.operators.redis.sentinel.names import MANAGED_SELECTOR as SENTINEL_SELECTOR
 from mooring.operators.workload.claims import owned
 from mooring.operators.workload.scope import SCOPE_ANNOTATION, lease_name, managed, yields
 
-__all__ = ["REMOVABLE", "NotRemoved", "Removable", "remove_clusters"]
+__all__ = ["NotRemoved", "Removable", "remove_clusters"]
 
 _POLL = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Removable:
-    """The clusters of one operator: their kind, how their objects are found, and what makes them keep their claims."""
+    """How the clusters of one operator are removed: their kind, the selector of their objects, and how they keep claims.
+
+    ``keeps`` gives the change of spec after which a cluster keeps its claims, ``None`` where it keeps them already.
+    """
 
     kind: type[Object]
     selector: str
     keeps: Callable[[Any], dict[str, Any] | None]
-    """The change of spec after which claims are kept; None where they are kept already."""
-
-
-def _keeps_storage(one: sentinel.RedisCluster) -> dict[str, Any] | None:
-    storage = one.spec.storage if one.spec else None
-    goes = storage is not None and storage.keep_after_deletion is False
-    return {"storage": {"keepAfterDeletion": True}} if goes else None
-
-
-def _keeps_claims(one: cluster.RedisCluster) -> dict[str, Any] | None:
-    return {"finalizers": None} if one.spec and one.spec.finalizers else None
-
-
-REMOVABLE: Final = {
-    "redis-sentinel": Removable(kind=sentinel.RedisCluster, selector=SENTINEL_SELECTOR, keeps=_keeps_storage),
-    "redis-cluster": Removable(kind=cluster.RedisCluster, selector=CLUSTER_SELECTOR, keeps=_keeps_claims),
-}
-"""By the operator's name."""
 
 
 class NotRemoved(Exception):
@@ -62,18 +44,22 @@ class NotRemoved(Exception):
 async def remove_clusters(
     client: Client,
     *,
-    operators: Sequence[str],
+    operators: Mapping[str, Removable],
     scope: str,
     namespaces: Sequence[str],
     within: float,
     say: Callable[[str], None],
 ) -> int:
-    """Delete every cluster of a scope and wait until its pods are gone; how many there were.
+    """Delete every cluster of a scope and wait until its pods are gone; returns how many there were.
 
-    ``operators`` are those whose clusters go, of `REMOVABLE`. ``within`` is a deadline in seconds for all of them
+    ``operators``: by name, those whose clusters are deleted. ``within`` is a deadline in seconds for all of them
     together; raises :class:`NotRemoved` after it.
     """
-    ours = [one for name in operators for one in await _ours(client, name, scope, namespaces)]
+    ours = [
+        (one, how)
+        for name, how in operators.items()
+        for one in await _ours(client, name, how, scope, namespaces)
+    ]
     left = {_key(one): "not begun" for one, _ in ours}
 
     async def remove(one: Object, how: Removable) -> None:
@@ -96,18 +82,12 @@ async def remove_clusters(
 
 
 def _key(one: Object) -> str:
-    name = f"{one.metadata.namespace}/{one.metadata.name}"
-    return (
-        name
-        if one.resource.group == sentinel.RedisCluster.resource.group
-        else f"{name} ({one.resource.group})"
-    )
+    return f"{one.metadata.namespace}/{one.metadata.name} ({one.resource.group})"
 
 
 async def _ours(
-    client: Client, operator: str, scope: str, namespaces: Sequence[str]
-) -> list[tuple[Object, Removable]]:
-    how = REMOVABLE[operator]
+    client: Client, operator: str, how: Removable, scope: str, namespaces: Sequence[str]
+) -> list[Object]:
     found: list[Object] = []
     for namespace in namespaces or ("",):
         with suppress(NotFound):  # what is not defined has no clusters
@@ -118,7 +98,7 @@ async def _ours(
             if await _others_work_in(client, operator, namespace):
                 yielded.add(namespace)
     return [
-        (one, how)
+        one
         for one in found
         if managed(one, scope=scope, annotation=SCOPE_ANNOTATION, yielded=yielded.__contains__)
     ]

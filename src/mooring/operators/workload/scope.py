@@ -1,4 +1,4 @@
-"""Which clusters a process of a scope works on, and what becomes of those that a namespaced operator leaves."""
+"""Scopes: which objects a process manages, and when it takes over those of a namespaced operator that ended."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ __all__ = ["SCOPES", "SCOPE_ANNOTATION", "Scoped", "lease_name", "managed", "yie
 SCOPES: Final = ("all", "cluster", "namespaced")
 SCOPE_ANNOTATION: Final = "redis.kun/scope"
 TAKE_UP_PERIOD: Final = 2.0
-"""Seconds between two looks whether a namespaced operator is gone."""
+"""Seconds between two checks whether a namespaced operator has ended."""
 
 
 class Scoped:
-    """The scope of one operator; ``all`` yields where a live namespaced operator works."""
+    """The scope of one operator; ``all`` leaves a namespace to a namespaced operator that runs there."""
 
     def __init__(self, manager: Manager, kind: type[Object], *, operator: str, scope: str) -> None:
         self._manager = manager
         self._kind = kind
+        self._operator = operator
         self._scope = scope
         self._lease = lease_name(operator, "namespaced")
         self._left: set[str] = set()
@@ -38,11 +39,11 @@ class Scoped:
             )
 
     def manages(self, obj: Object) -> bool:
-        """Whether it is ours; what another process manages is left alone."""
+        """Whether this process manages the object."""
         return managed(obj, scope=self._scope, annotation=SCOPE_ANNOTATION, yielded=self._yielded)
 
     def _yielded(self, namespace: str) -> bool:
-        """A live namespaced operator works there."""
+        """Whether a namespaced operator runs there."""
         if self._leases is None:
             return False
         lease = self._leases.get(Key(namespace, self._lease))
@@ -52,8 +53,15 @@ class Scoped:
         self._some_left.set()
         return True
 
+    def serve(self) -> None:
+        """Have the manager run `take_up` where the scope needs it; call this once the controller was added."""
+        if self._scope != "all":
+            return
+        controller = next(one for one in self._manager.controllers if one.name == self._operator)
+        self._manager.serve(f"{self._operator} scopes", lambda: self.take_up(controller.enqueue))
+
     async def take_up(self, wake: Callable[[Key], None]) -> None:
-        """Look again at what was left to namespaced operators once they are gone; a Lease runs out in silence."""
+        """Reconcile what was left to namespaced operators once they ended: no watch reports that a Lease expired."""
         while True:
             await self._some_left.wait()
             for namespace in sorted(self._left):
@@ -67,12 +75,12 @@ class Scoped:
 
 
 def lease_name(operator: str, scope: str) -> str:
-    """The Lease of an operator and scope."""
+    """The name of the Lease of an operator and scope."""
     return f"mooring-{operator}-{scope}"
 
 
 def managed(obj: Object, *, scope: str, annotation: str, yielded: Callable[[str], bool]) -> bool:
-    """Whether a process of ``scope`` manages ``obj``; ``yielded`` tells of live namespaced operators."""
+    """Whether a process of ``scope`` manages ``obj``; ``yielded`` says where a namespaced operator runs."""
     wide = (obj.metadata.annotations or {}).get(annotation) == "cluster-scoped"
     if scope == "cluster":
         return wide

@@ -22,7 +22,7 @@ from mooring.kube.objects.core import (
 from mooring.kube.objects.events import Event
 from mooring.kube.objects.meta import ObjectMeta, OwnerReference
 from mooring.local.api.server import ApiServer
-from mooring.operators.redis.cluster import RedisCluster, register
+from mooring.operators.redis.cluster import OPERATOR, RedisCluster, register
 from mooring.operators.redis.cluster.names import selector_of
 from mooring.operators.redis.cluster.types import RedisClusterStatus
 from mooring.operators.workload.removal import remove_clusters
@@ -179,8 +179,15 @@ async def test_clusters_that_go_with_a_release_keep_their_claims() -> None:
 
         await eventually(owners)
         said: list[str] = []
+        removal = OPERATOR.removal
+        assert removal is not None
         removed = await remove_clusters(
-            client, operators=["redis-cluster"], scope="all", namespaces=(), within=10.0, say=said.append
+            client,
+            operators={"redis-cluster": removal},
+            scope="all",
+            namespaces=(),
+            within=10.0,
+            say=said.append,
         )
 
         assert removed == 1

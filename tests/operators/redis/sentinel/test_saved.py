@@ -6,7 +6,7 @@ import pytest
 from tests.operators.redis.sentinel.builders import ago, healthy
 from tests.operators.redis.sentinel.test_roll import failing
 
-from mooring.cli.replay import told
+from mooring.cli.replay import replay_of, shown
 from mooring.operators.redis.passwords import Auth
 from mooring.operators.redis.sentinel.saved import dump, load, replay
 from mooring.operators.redis.sentinel.types import LastFailover
@@ -31,6 +31,11 @@ def test_what_was_saved_is_decided_alike_when_it_is_read_again(name: str) -> Non
     assert replay(again) == SCENES[name].planned()
 
 
+def told(one: Saved) -> list[str]:
+    content = one.dump()
+    return list(shown(replay_of(content)(content)))
+
+
 def test_a_replay_shows_what_was_seen_and_what_follows_from_it() -> None:
     lines = list(told(healthy().dead("redis-0").operation("FailOver", "redis-0").snapshot))
     assert any(line.startswith("  redis-0: no answer") for line in lines)
@@ -41,5 +46,6 @@ def test_a_replay_shows_what_was_seen_and_what_follows_from_it() -> None:
 
 @pytest.mark.parametrize("text", [b"", b"{}", b'{"form": "other"}'])
 def test_another_file_is_refused_with_what_to_do(text: bytes) -> None:
-    with pytest.raises(NotDecided, match="mooring why"):
-        load(text)
+    for read in (load, replay_of):
+        with pytest.raises(NotDecided, match="mooring why"):
+            read(text)

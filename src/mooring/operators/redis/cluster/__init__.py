@@ -6,38 +6,50 @@ done, `specs` what is declared, `actor` puts them together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from mooring.kube.object import Object
+from mooring.operators.operator import Operator, Option, deferred, minutes, seconds
+from mooring.operators.redis.cluster.names import MANAGED_SELECTOR
 from mooring.operators.redis.cluster.types import RedisCluster
+from mooring.operators.workload.removal import Removable
 
-if TYPE_CHECKING:
-    from mooring.kube.client import Client
-    from mooring.runtime import Clock, Manager
-    from mooring.runtime.webhooks import Webhook
+__all__ = ["KINDS", "OPERATOR", "RedisCluster", "register", "webhooks"]
 
-__all__ = ["KINDS", "RedisCluster", "register", "webhooks"]
-
+_HERE = __name__
 KINDS: tuple[type[Object], ...] = (RedisCluster,)
+register = deferred(f"{_HERE}.actor", "register")
+webhooks = deferred(f"{_HERE}.webhook", "webhooks")
 
 
-# What serves it is loaded where it runs, and costs other starts nothing.
+def _keep_claims(one: RedisCluster) -> dict[str, Any] | None:
+    return {"finalizers": None} if one.spec and one.spec.finalizers else None
 
 
-def register(
-    manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = (), workers: int = 8, **how: float
-) -> None:
-    """Put the operator onto a manager; see `actor`, for further words too."""
-    from mooring.operators.redis.cluster import actor
-
-    actor.register(manager, scope=scope, namespaces=namespaces, workers=workers, **how)
-
-
-def webhooks(
-    client: Client, *, clock: Clock, scope: str = "all", namespaces: Sequence[str] = ()
-) -> list[Webhook[RedisCluster]]:
-    """The webhooks of the operator; see `webhook`."""
-    from mooring.operators.redis.cluster import webhook
-
-    return webhook.webhooks(client, clock=clock, scope=scope, namespaces=namespaces)
+OPERATOR = Operator(
+    "redis-cluster",
+    KINDS,
+    register,
+    webhooks=webhooks,
+    aliases=("redisCluster",),  # HarmonyCloud's name for it, as of the two options below
+    options=(
+        Option(
+            keyword="timeout",
+            flags=("--cluster-timeout", "--clusterTimeOut"),
+            metavar="MIN",
+            default="20",
+            parse=minutes,
+            doc="minutes after which a Redis Cluster that is being created or changed counts as Failed",
+        ),
+        Option(
+            keyword="look_again",
+            flags=("--resync-period",),
+            metavar="S",
+            default="15",
+            parse=seconds,
+            doc="seconds between two reconciles of a Redis Cluster at rest; changes are reconciled at once",
+        ),
+    ),
+    explain=deferred(f"{_HERE}.explain", "explain"),
+    removal=Removable(kind=RedisCluster, selector=MANAGED_SELECTOR, keeps=_keep_claims),
+)

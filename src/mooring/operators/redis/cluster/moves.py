@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mooring.actor.verdict import InSync, Move, Verdict, Wait
+from mooring.operators.redis.address import Address
 from mooring.operators.redis.cluster.slots import Slots, Transfer
 from mooring.operators.redis.cluster.types import SlotPlan
-from mooring.operators.redis.dial import Address
 
 __all__ = [
     "Attach",

@@ -4,11 +4,38 @@ Read `plan` first: it holds every rule. `topology` says what is seen, `steps` wh
 declared, `actor` puts them together.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 from mooring.kube.object import Object
-from mooring.operators.redis.sentinel.actor import register
+from mooring.operators.operator import Operator, deferred
+from mooring.operators.redis.sentinel.names import MANAGED_SELECTOR
 from mooring.operators.redis.sentinel.types import RedisCluster
-from mooring.operators.redis.sentinel.webhook import webhooks
+from mooring.operators.workload.removal import Removable
 
-__all__ = ["KINDS", "RedisCluster", "register", "webhooks"]
+__all__ = ["KINDS", "OPERATOR", "RedisCluster", "register", "webhooks"]
 
+_HERE = __name__
 KINDS: tuple[type[Object], ...] = (RedisCluster,)
+register = deferred(f"{_HERE}.actor", "register")
+webhooks = deferred(f"{_HERE}.webhook", "webhooks")
+
+
+def _keep_claims(one: RedisCluster) -> dict[str, Any] | None:
+    storage = one.spec.storage if one.spec else None
+    deletes = storage is not None and storage.keep_after_deletion is False
+    return {"storage": {"keepAfterDeletion": True}} if deletes else None
+
+
+OPERATOR = Operator(
+    "redis-sentinel",
+    KINDS,
+    register,
+    webhooks=webhooks,
+    explain=deferred(f"{_HERE}.explain", "explain"),
+    save=deferred(f"{_HERE}.explain", "save"),
+    replay=deferred(f"{_HERE}.explain", "replay"),
+    plan_upgrade=deferred(f"{_HERE}.upgrade", "plan_upgrade"),
+    removal=Removable(kind=RedisCluster, selector=MANAGED_SELECTOR, keeps=_keep_claims),
+)
