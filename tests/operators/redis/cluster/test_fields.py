@@ -14,8 +14,7 @@ from tests.operators.redis.cluster.builders import snapshot, whole
 
 from mooring.kube.object import Object, decode
 from mooring.kube.objects import apps, core
-from mooring.operators.redis.cluster.inputs import Gathering
-from mooring.operators.redis.cluster.snapshot import Wanted
+from mooring.operators.redis.cluster.inputs import _wanted, read_inputs, read_snapshot
 from mooring.operators.redis.cluster.topology import Seen
 from mooring.operators.redis.cluster.types import (
     RedisCluster,
@@ -158,23 +157,22 @@ async def outcome(spec: dict[str, Any], *, made_from: dict[str, Any] | None) -> 
     """Everything that this declaration leads to: children, decisions, words; of a new cluster or a running one."""
     live = secret = None
     if made_from is not None:
-        objects = Gathering(declared(made_from), Around(None, None), RedisClusterStatus()).specs.objects()
+        objects = read_inputs(declared(made_from), Around(None, None), RedisClusterStatus()).specs.objects()
         live = next(one for one in objects if isinstance(one, apps.StatefulSet))
         secret = next(one for one in objects if isinstance(one, core.Secret))
     cluster = declared(spec)
-    gathering = Gathering(cluster, Around(live, secret), RedisClusterStatus())
-    seen = await gathering.snapshot(Dial(), NOW)
-    wanted: Wanted = seen.wanted
+    inputs = read_inputs(cluster, Around(live, secret), RedisClusterStatus())
+    seen = await read_snapshot(inputs, Dial(), NOW, grace=120.0)
+    wanted, blocked = seen.wanted, seen.blocked
     if live is not None:
-        wanted = gathering._wanted(serving("7.0.15"))  # what the servers say of themselves counts
-    said = [gathering.blocked.message] if gathering.blocked else []
-    said += [*warnings(cluster), *unmet(cluster, gathering.specs, live)]
-    children = [msgspec.to_builtins(one) for one in gathering.specs.objects()]
+        wanted, blocked = _wanted(inputs, serving("7.0.15"), [])  # what the servers say of themselves counts
+    said = [blocked.message] if blocked else []
+    said += [*warnings(cluster), *unmet(cluster, inputs.specs, live)]
+    children = [msgspec.to_builtins(one) for one in inputs.specs.objects()]
     decisions = (
         replace(wanted, stale_template=False),
-        gathering.paused,
-        gathering.claims_go,
-        gathering.password_differs,
+        inputs.claims_go,
+        seen.password.differs,
     )
     return children, decisions, wanted.stale_template, " ".join(said)
 

@@ -16,7 +16,6 @@ from mooring.operators.redis.cluster.moves import (
     DeletePod,
     Forget,
     InSync,
-    LetIn,
     Meet,
     MoveSlots,
     Promote,
@@ -24,6 +23,7 @@ from mooring.operators.redis.cluster.moves import (
     Release,
     Resize,
     RestoreTemplate,
+    Retire,
     Settle,
     Tell,
     Unfollow,
@@ -150,7 +150,7 @@ def test_a_cluster_is_written_down_once_everybody_agrees() -> None:
 def test_servers_with_all_their_data_begin_at_once_even_if_nobody_answers() -> None:
     members = [replace(one, held="full") for one in whole()]
     verdict = next_step(snapshot(members))
-    assert isinstance(verdict, LetIn)
+    assert isinstance(verdict, Release)
     assert (len(verdict.as_is), verdict.fresh) == (6, ())
 
 
@@ -167,26 +167,26 @@ def test_an_older_snapshot_is_not_preferred_to_a_replica_either() -> None:
 def test_once_taken_over_it_begins_with_a_new_id() -> None:
     members = change(change(whole(), 0, held="none", slots=0), 3, master=None, slots=shares(3)[0])
     verdict = next_step(snapshot(members))
-    assert isinstance(verdict, LetIn)
+    assert isinstance(verdict, Release)
     assert [one.name for one in verdict.fresh] == ["demo-0"]
 
 
 def test_a_replica_that_lost_its_data_begins_as_it_is() -> None:
     verdict = next_step(snapshot(change(whole(), 3, held="none")))
-    assert isinstance(verdict, LetIn)
+    assert isinstance(verdict, Release)
     assert [one.name for one in verdict.as_is] == ["demo-3"]
 
 
 def test_a_silent_replica_may_have_the_data_so_its_empty_master_waits() -> None:
     members = change(change(whole(), 0, held="none"), 3, silent=True)
     verdict = next_step(snapshot(members))
-    assert not isinstance(verdict, LetIn)
+    assert not isinstance(verdict, Release)
 
 
 def test_with_no_copy_anywhere_the_empty_master_serves_again() -> None:
     members = change(change(whole(), 0, held="none"), 3, held="none")
     verdict = next_step(snapshot(members))
-    assert isinstance(verdict, LetIn)
+    assert isinstance(verdict, Release)
     assert {one.name for one in verdict.as_is} == {"demo-0", "demo-3"}
 
 
@@ -203,7 +203,7 @@ def test_data_that_lost_its_identity_waits_for_the_replica_and_is_then_set_aside
     verdict = next_step(snapshot([*change(whole(), 0, gone=True), newcomer], nodes=7, pods=6, alone=[6]))
     assert isinstance(verdict, Promote)
     verdict = next_step(snapshot([*whole(), Member(ordinal=6, held="full")], nodes=7, alone=[6]))
-    assert isinstance(verdict, LetIn)
+    assert isinstance(verdict, Release)
     assert [one.name for one in verdict.fresh] == ["demo-6"]
 
 
@@ -219,7 +219,7 @@ def test_a_volume_of_a_node_that_was_taken_out_brings_nothing_back() -> None:
         for one in known.seen.nodes
     ]
     verdict = next_step(replace(known, seen=replace(known.seen, nodes=tuple(nodes))))
-    assert isinstance(verdict, LetIn)
+    assert isinstance(verdict, Release)
     assert [one.name for one in verdict.fresh] == ["demo-6"]
 
 
@@ -634,7 +634,7 @@ def test_a_master_on_a_pod_that_goes_hands_over_to_one_that_stays() -> None:
 
 def test_nobody_is_forgotten_by_a_replica_that_has_not_heard_who_has_its_slots_now() -> None:
     drained = snapshot(change(whole(3, replicas=2), 8, master=None, keys=0), nodes=8)
-    assert isinstance(next_step(drained), Release)
+    assert isinstance(next_step(drained), Retire)
     slots = shares(3)[0]
     behind = seeing(seeing(drained, [4], 8, slots=slots), [4], 0, slots=0)
     verdict = next_step(behind)
@@ -645,7 +645,7 @@ def test_nobody_is_forgotten_by_a_replica_that_has_not_heard_who_has_its_slots_n
 def test_who_leaves_is_forgotten_before_the_set_shrinks() -> None:
     members = [*whole(), Member(ordinal=6, master=0), Member(ordinal=7, master=1)]
     verdict = next_step(snapshot(members, nodes=6, pods=8))
-    assert isinstance(verdict, Release)
+    assert isinstance(verdict, Retire)
     assert [one.name for one in verdict.leavers] == ["demo-6", "demo-7"]
     assert len(verdict.rest) == 6
 

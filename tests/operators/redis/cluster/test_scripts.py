@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mooring.operators.redis.cluster import scripts
-from mooring.operators.redis.cluster.moves import LetIn, Target
+from mooring.operators.redis.cluster.moves import Release, Target
 from mooring.operators.redis.cluster.specs import DEFAULTS
 from mooring.operators.redis.cluster.steps import Steps
 from mooring.operators.redis.cluster.topology import Node, read_node
@@ -63,8 +63,8 @@ class Start:
         try:
             held = await self._until(lambda node: node.held is not None)
             target = Target(name=POD.name, address=self.address, id=held.id)
-            move = LetIn(as_is=(target,), why="") if how == "as is" else LetIn(fresh=(target,), why="")
-            await Steps(self._dial, password="").run(move)
+            move = Release(as_is=(target,), why="") if how == "as is" else Release(fresh=(target,), why="")
+            await Steps(self._dial).run(move)
             await self._until(lambda node: node.server is not None and not node.server.loading)
             yield
         finally:

@@ -22,15 +22,16 @@ __all__ = [
     "Forget",
     "HandOver",
     "InSync",
-    "LetIn",
     "Meet",
     "Move",
     "MoveSlots",
+    "Paused",
     "Promote",
     "Record",
     "Release",
     "Resize",
     "RestoreTemplate",
+    "Retire",
     "Settle",
     "Target",
     "Tell",
@@ -51,7 +52,7 @@ class Target:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LetIn(Move):
+class Release(Move):
     """Let servers that are held back begin: as they are, or with a new id and without their old data."""
 
     as_is: tuple[Target, ...] = ()
@@ -122,7 +123,7 @@ class Expel(Move):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Release(Move):
+class Retire(Move):
     """Nodes that are verified to have no slots are forgotten by the rest; clients are still told where to go."""
 
     leavers: tuple[Target, ...]
@@ -184,6 +185,8 @@ class Record(Move):
     """Write down what must be known before the next step."""
 
     formed: bool | None = None
+    lost: str = ""
+    """What was lost for good, if a cluster that was formed is founded again."""
     leader: str = ""
     plan: SlotPlan | None = None
     drop_plan: bool = False
@@ -215,3 +218,13 @@ class DeletePod(Move):
 
     pod: str
     uid: str
+    version: str = ""
+    """The resourceVersion at which it was seen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paused(Wait):
+    """Nothing is changed while the declaration is paused."""
+
+    decided: Verdict
+    """What would be done, or waited for, otherwise."""

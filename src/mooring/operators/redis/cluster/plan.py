@@ -15,39 +15,52 @@ from mooring.operators.redis.cluster.moves import (
     Claim,
     Forget,
     InSync,
-    LetIn,
     Meet,
+    Move,
+    Paused,
     Promote,
     Record,
+    Release,
     Settle,
     Target,
     Verdict,
     Wait,
 )
 from mooring.operators.redis.cluster.pair import pair
+from mooring.operators.redis.cluster.passwords import change_password
 from mooring.operators.redis.cluster.placement import Place, best_master, choose_masters, matched
+from mooring.operators.redis.cluster.retries import spaced
 from mooring.operators.redis.cluster.roll import roll, turn_back
 from mooring.operators.redis.cluster.scale import head_of, newcomers, scale
 from mooring.operators.redis.cluster.slots import ALL, Slots, count, shares, show
 from mooring.operators.redis.cluster.snapshot import Snapshot, target_of
 from mooring.operators.redis.cluster.strangers import expel
-from mooring.operators.redis.cluster.stuck import correct, pods_starting, troubles
+from mooring.operators.redis.cluster.stuck import pods_starting, replace_stuck, troubles
 from mooring.operators.redis.cluster.topology import SILENCE, Live, Node, outranked
 
 __all__ = ["next_step"]
 
 
 def next_step(snapshot: Snapshot) -> Verdict:
-    """What to do now; a corrected declaration comes after all that heals, and before any waiting."""
+    """What to do now; a corrected declaration comes after all that heals, and before any waiting.
+
+    A password changes while there is nothing else to do, and a step that failed may have to wait for its next try.
+    """
     verdict = _first_of_all(snapshot)
-    return (correct(snapshot) or verdict) if isinstance(verdict, Wait) else verdict
+    if isinstance(verdict, Wait):
+        verdict = replace_stuck(snapshot) or verdict
+    if snapshot.wanted.paused:
+        todo = f"; {verdict.name} is left undone: {verdict.why}" if isinstance(verdict, Move) else ""
+        message = f"spec.pause: nothing is changed{todo}"
+        return Paused(reason="Paused", message=message, decided=verdict)
+    return spaced(snapshot, change_password(snapshot, verdict))
 
 
 def _first_of_all(snapshot: Snapshot) -> Verdict:
     if snapshot.wanted.nodes == 2:
         return pair(snapshot)
     rules = (
-        (let_in, found) if not snapshot.recorded.formed else (let_in, heal, turn_back, scale, waiting, roll)
+        (release, found) if not snapshot.recorded.formed else (release, heal, turn_back, scale, waiting, roll)
     )
     for rule in rules:
         verdict = rule(snapshot)
@@ -59,7 +72,7 @@ def _first_of_all(snapshot: Snapshot) -> Verdict:
 # --- servers that are held back ----------------------------------------------------------------------------
 
 
-def let_in(snapshot: Snapshot) -> Verdict | None:
+def release(snapshot: Snapshot) -> Verdict | None:
     """Whom nobody can be harmed by; who may bring less than others have waits until they have taken over."""
     as_is, fresh, rescue = [], [], []
     for node in snapshot.seen.nodes:
@@ -74,7 +87,7 @@ def let_in(snapshot: Snapshot) -> Verdict | None:
             rescue.append(node)
     if as_is or fresh:
         names = ", ".join(one.name for one in (*as_is, *fresh))
-        return LetIn(as_is=tuple(as_is), fresh=tuple(fresh), why=f"{names} may begin")
+        return Release(as_is=tuple(as_is), fresh=tuple(fresh), why=f"{names} may begin")
     if rescue and (verdict := mesh(snapshot)):
         return verdict  # nobody is voted for by nodes that do not know one another
     return _first_move(
@@ -372,7 +385,7 @@ def _gone(snapshot: Snapshot, id: str) -> bool:
     if node is None or node.server is not None:
         return True  # no such pod any more, or the pod runs under another id
     if node.held is not None:
-        return False  # decided by `let_in`
+        return False  # decided by `release`
     return snapshot.gone_for_sure(node)
 
 

@@ -45,7 +45,7 @@ from mooring.operators.workload.containers import (
 )
 from mooring.operators.workload.credentials import Kept
 
-__all__ = ["DEFAULTS", "FORCED", "OURS", "Found", "Specs", "template_lines"]
+__all__ = ["DEFAULTS", "FORCED", "OURS", "Found", "Orders", "Specs", "template_lines"]
 
 DATA: Final = "redis-data"
 GRACE_SECONDS: Final = 30
@@ -82,28 +82,39 @@ class Found:
     live: apps.StatefulSet | None = None
     shown_at: str = ""
     """The address of the Service that gives pods their names, where HarmonyCloud's operator made one for clients."""
-    replicas: int | None = None
-    """Pods to have now; None leaves them as they are."""
     template: str = ""
     """The user's redis.conf."""
     kept: Kept = field(default_factory=Kept)
     """The passwords: the one in force, and those that are being exchanged."""
     published: str = ""
     """When the one in force came into force, as RFC 3339, while the one before is valid too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Orders:
+    """What a move changes about what is there."""
+
+    replicas: int | None = None
+    """Pods to have now; None leaves them as they are."""
     rewrite: bool = False
-    """The pods' template is to be written anew."""
+    """The pods' template is written anew."""
     good: core.PodTemplateSpec | None = None
     """The template to put back."""
     why: str = ""
     """Why it is put back."""
+    kept: Kept | None = None
+    """The passwords from now on; None leaves them as they are."""
+    published: str = ""
+    """With ``kept``: when the one in force came into force."""
 
 
 class Specs:
     """The child objects of one cluster."""
 
-    def __init__(self, cluster: RedisCluster, found: Found) -> None:
+    def __init__(self, cluster: RedisCluster, found: Found, orders: Orders | None = None) -> None:
         self._cluster = cluster
         self._found = found
+        self._orders = orders or Orders()
         self._spec = cluster.spec or RedisClusterSpec()
         self._pod: RedisClusterPod = pod_of(self._spec)
         self._name = cluster.metadata.name or ""
@@ -175,12 +186,14 @@ class Specs:
 
     def secret(self) -> core.Secret:
         """The password in force; without one an empty one, so that a later one is not taken for it."""
-        kept, password = self._found.kept, self._found.kept.password
-        entries = {
-            **kept.named(),
-            **({"published": self._found.published} if self._found.published else {}),
-            "password": password,
-            "exporter.json": msgspec.json.encode({"redis://localhost:6379": password}).decode(),
+        kept, published = self._found.kept, self._found.published
+        if self._orders.kept is not None:
+            kept, published = self._orders.kept, self._orders.published
+        exporter = msgspec.json.encode({"redis://localhost:6379": kept.password}).decode()
+        entries: dict[str, str] = {
+            **{str(label): text for label, text in kept.named().items()},
+            **({"published": published} if published else {}),
+            "exporter.json": exporter,
         }
         return core.Secret(
             metadata=self._meta(self.names.password),
@@ -229,16 +242,16 @@ class Specs:
         there = live.spec.replicas if live is not None and live.spec is not None else None
         template = self._template()
         if live is not None and live.spec is not None and live.spec.template is not None:
-            if self._found.good is not None:
-                inputs, template = "restored", self._found.good
-            elif not self._found.rewrite:
+            if self._orders.good is not None:
+                inputs, template = "restored", self._orders.good
+            elif not self._orders.rewrite:
                 inputs = (live.metadata.annotations or {}).get(INPUTS, inputs)
                 template = live.spec.template
             elif not differs(template, live.spec.template):
                 template = live.spec.template
-        wanted = self._found.replicas if self._found.replicas is not None else there
+        wanted = self._orders.replicas if self._orders.replicas is not None else there
         annotations = {INPUTS: inputs, LINK: self._name}
-        if refused := self._found.why or self.refused():
+        if refused := self._orders.why or self.refused():
             annotations[REFUSED] = f"{self.inputs()} {refused}"
         # Template and number of pods are those found, so they are not written over newer ones.
         version = live.metadata.resource_version if live is not None else None

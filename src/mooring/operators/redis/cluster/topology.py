@@ -11,7 +11,8 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, Literal
 
@@ -19,6 +20,8 @@ from mooring.operators.redis.cluster.names import REDIS_PORT
 from mooring.operators.redis.cluster.slots import ALL, Slots, span
 from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
 from mooring.operators.redis.info import keys_of, parse_info
+from mooring.operators.redis.passwords import ASKED, Auth, told_auth
+from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.pods import Pod
 
 __all__ = [
@@ -180,6 +183,8 @@ class Node:
     pod: Pod
     server: Server | None = None
     held: Held | None = None
+    auth: Auth | None = None
+    """Which of our passwords it accepts and presents; None where nobody asked, or it did not answer that."""
     error: str = ""
 
     @property
@@ -347,17 +352,23 @@ def _union(many: Iterable[Slots]) -> Slots:
     return found
 
 
-async def read_nodes(dial: Dial, pods: Sequence[Pod], *, password: str) -> Seen:
-    """Ask all of them at once."""
-    return Seen(nodes=tuple(await asyncio.gather(*(_read(dial, pod, password) for pod in pods))))
+async def read_nodes(dial: Dial, pods: Sequence[Pod], *, password: str, kept: Kept | None = None) -> Seen:
+    """Ask all of them at once; with ``kept`` also which of these passwords each accepts."""
+    found = await asyncio.gather(*(_read(dial, pod, password, kept) for pod in pods))
+    return Seen(nodes=tuple(found))
 
 
-async def _read(dial: Dial, pod: Pod, password: str) -> Node:
+async def _read(dial: Dial, pod: Pod, password: str, kept: Kept | None) -> Node:
     if not pod.ip or not pod.running:
         return Node(pod=pod, error=pod.trouble or "it does not run")
     try:
         async with dial.link(Address(pod.ip, REDIS_PORT), password=password) as link:
-            return await read_node(link, pod)
+            node = await read_node(link, pod)
+            if kept is None or node.server is None:
+                return node
+            with suppress(DialError):
+                return replace(node, auth=told_auth(kept, *await link.pipeline(ASKED)))
+            return node
     except DialError as error:
         return Node(pod=pod, error=str(error))
 
