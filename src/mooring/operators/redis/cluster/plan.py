@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from mooring.operators.redis.cluster.loss import found_again
 from mooring.operators.redis.cluster.moves import (
     Attach,
     Claim,
@@ -59,9 +60,9 @@ def next_step(snapshot: Snapshot) -> Verdict:
 def _first_of_all(snapshot: Snapshot) -> Verdict:
     if snapshot.wanted.nodes == 2:
         return pair(snapshot)
-    rules = (
-        (release, found) if not snapshot.recorded.formed else (release, heal, turn_back, scale, waiting, roll)
-    )
+    founding = (release, found)
+    running = (release, found_again, heal, turn_back, scale, waiting, roll)
+    rules = running if snapshot.recorded.formed else founding
     for rule in rules:
         verdict = rule(snapshot)
         if verdict is not None:

@@ -34,7 +34,7 @@ SLOTS_FAILED: Final = {
     "Drain": "RebalanceSlotsFailed",
 }
 """HarmonyCloud's reason for each kind of plan whose last try failed."""
-FIRST: Final = 1.0
+FIRST: Final = 2.0
 MOST: Final = 5.0
 """Seconds between two tries to move slots, twice as long each time."""
 PERIOD: Final = timedelta(seconds=3)

@@ -34,7 +34,7 @@ from mooring.operators.redis.cluster.types import (
     volumes_of,
 )
 from mooring.operators.redis.parameters import canonical, classify
-from mooring.operators.redis.shell import REDIS_LIVE, REDIS_READY
+from mooring.operators.redis.shell import REDIS_LIVE
 from mooring.operators.workload.containers import (
     READ_ONLY,
     config_volume,
@@ -172,7 +172,7 @@ class Specs:
         """Scripts and configuration, named by content."""
         files = {
             "start.sh": scripts.START,
-            "ready.sh": REDIS_READY,
+            "ready.sh": scripts.READY,
             "live.sh": REDIS_LIVE,
             "stop.sh": scripts.STOP,
             "defaults.conf": DEFAULTS,
