@@ -413,6 +413,6 @@ async def test_who_is_held_up_for_longer_than_writes_wait_does_not_take_over(
 
     monkeypatch.setattr(steps, "HAND_OVER_MS", 200)
     monkeypatch.setattr(steps, "_caught_up", suspended)
-    with contextlib.suppress(StepFailed):
+    with pytest.raises(StepFailed, match="took so long that its master may take writes again"):
         await Steps(cluster.dial)._take_over_in_agreement(move)
     assert not (await cluster.me(heir)).is_master

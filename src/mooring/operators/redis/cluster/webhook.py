@@ -10,33 +10,78 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mooring.cache import Clock
-from mooring.kube import Client, DecodeError
+from mooring.kube import Client, DecodeError, KubeError
 from mooring.kube.object import decode
-from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterSpec
+from mooring.kube.objects.core import ConfigMap
+from mooring.operators.redis.cluster.specs import template_lines
+from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterSpec, pod_of
 from mooring.operators.redis.cluster.validate import validate, warnings
+from mooring.operators.redis.keys import nearest
+from mooring.operators.redis.parameters import implausible
 from mooring.runtime import unknown_fields
 from mooring.runtime.webhooks import Allow, Review, Verdict, Webhook
 
-__all__ = ["review", "webhooks"]
+__all__ = ["RedisClusterReview", "webhooks"]
 
 NAMED = 6
-"""Unknown fields that are named; the rest is counted."""
+"""Unknown fields, and doubtful keys, that are named; the rest is counted."""
 
 
-async def review(asked: Review[RedisCluster]) -> Verdict:
-    """Warnings about what is new in the spec."""
-    new = asked.object
-    if new is None or _spec(new) == _spec(asked.old or {}):
-        return Allow()
-    found = unknown_fields(RedisClusterSpec, _spec(new), path="spec")
-    said = [f"{one}; it has no effect" for one in found[:NAMED]]
-    if len(found) > NAMED:
-        said.append(f"and {len(found) - NAMED} more unknown fields")
-    try:
-        cluster = decode(dict(new), RedisCluster)
-    except DecodeError:
-        return Allow(*said)  # the server's own words say more
-    return Allow(*said, *map(str, validate(cluster)), *warnings(cluster))
+class RedisClusterReview:
+    """Reviews RedisClusters; ``client`` reads the redis.conf that one refers to."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def review(self, asked: Review[RedisCluster]) -> Verdict:
+        """Warnings about what is new in the spec."""
+        new = asked.object
+        if new is None or _spec(new) == _spec(asked.old or {}):
+            return Allow()
+        found = unknown_fields(RedisClusterSpec, _spec(new), path="spec")
+        said = _few([f"{one}; it has no effect" for one in found], "unknown fields")
+        try:
+            cluster = decode(dict(new), RedisCluster)
+        except DecodeError:
+            return Allow(*said)  # the server's own words say more
+        template = await self._template(cluster, namespace=asked.key.namespace)
+        return Allow(*said, *map(str, validate(cluster)), *warnings(cluster), *_doubtful(cluster, template))
+
+    async def _template(self, cluster: RedisCluster, *, namespace: str) -> str:
+        """The redis.conf; "" where there is none or it cannot be read, which the status says."""
+        name = pod_of(cluster.spec or RedisClusterSpec()).configmap
+        if not name:
+            return ""
+        try:
+            found = await self._client.get(ConfigMap, name, namespace=namespace)
+        except KubeError:
+            return ""
+        return (found.data or {}).get("redis.conf", "")
+
+
+def _doubtful(cluster: RedisCluster, template: str) -> list[str]:
+    """Keys and values that a server will probably refuse, so that it does not start."""
+    pod = pod_of(cluster.spec or RedisClusterSpec())
+    said = []
+    for line in template_lines(template)[0]:
+        key, _, value = line.partition(" ")
+        value = value.strip().strip('"')
+        if "(" in value or "{" in value:
+            continue  # a placeholder, filled in when the server starts
+        if near := nearest(key):
+            said.append(
+                f"ConfigMap {pod.configmap}: {key}: Redis 7.0 has no such key; did you mean {near!r}?"
+            )
+        elif why := implausible(key, value):
+            said.append(f"ConfigMap {pod.configmap}: {key}: {why}")
+    for at, one in enumerate(pod.env or ()):
+        if one.name == "MAXMEMORY" and one.value and (why := implausible("maxmemory", one.value)):
+            said.append(f"spec.pod[0].env[{at}].value: MAXMEMORY becomes maxmemory: {why}")
+    return _few(said, "doubtful keys")
+
+
+def _few(said: list[str], what: str) -> list[str]:
+    return [*said[:NAMED], f"and {len(said) - NAMED} more {what}"] if len(said) > NAMED else said
 
 
 def _spec(raw: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -50,4 +95,5 @@ def webhooks(
     """The webhooks of the operator; none in namespaced mode."""
     if scope == "namespaced":
         return []
+    review = RedisClusterReview(client).review
     return [Webhook(RedisCluster, review, operations=("CREATE", "UPDATE"), failure_policy="Ignore")]
