@@ -14,7 +14,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from redis.asyncio import Connection
 from redis.asyncio.retry import Retry
@@ -33,6 +33,8 @@ from redis.exceptions import (
     ResponseError,
     TryAgainError,
 )
+
+from mooring.operators.redis.address import Address
 
 __all__ = ["Address", "Dial", "DialError", "Fence", "Link", "Refused", "Unreachable", "no_fence"]
 
@@ -56,16 +58,6 @@ class Refused(DialError):
     def __init__(self, message: str, reply: str) -> None:
         super().__init__(message)
         self.reply = reply
-
-
-class Address(NamedTuple):
-    """Where a server listens."""
-
-    ip: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.ip}]:{self.port}" if ":" in self.ip else f"{self.ip}:{self.port}"
 
 
 def no_fence() -> None:

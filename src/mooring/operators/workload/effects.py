@@ -1,0 +1,80 @@
+"""The effects of `moves` on Kubernetes; idempotent, each bound to what was seen when it was decided."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from mooring.actor import Context
+from mooring.actor.children import Drift, Named
+from mooring.kube.errors import NotFound
+from mooring.kube.object import Object, to_dict
+from mooring.kube.objects import apps, core
+from mooring.kube.patches import MergePatch
+from mooring.operators.workload.adoption import put_template
+from mooring.operators.workload.moves import DeletePod, LabelRoles, RestoreTemplate
+from mooring.operators.workload.pods import ROLE
+
+__all__ = ["apply", "delete_pod", "label_roles", "restore_template", "write_template"]
+
+
+async def apply(
+    ctx: Context[Any],
+    objects: Iterable[Object],
+    *,
+    keep: Collection[Named] = (),
+    unowned: Collection[Named] = (),
+    but: type[Object] | None = None,
+) -> None:
+    """Apply what differs of these child objects and delete what is no longer among them nor in ``keep``.
+
+    Objects of the kind ``but`` are left as they are.
+    """
+    every = list(objects)
+    names = [(type(one), one.metadata.name or "") for one in every]
+    wanted = [one for one in every if but is None or not isinstance(one, but)]
+    drift: Drift = ctx.children.diff(wanted, keep=[*names, *keep], unowned=unowned)
+    await ctx.children.apply(drift)
+
+
+async def delete_pod(ctx: Context[Any], move: DeletePod) -> None:
+    """Delete the pod if it is still the one that was seen, as it was then."""
+    await ctx.client.delete(
+        core.Pod,
+        move.pod,
+        namespace=ctx.key.namespace,
+        uid=move.uid,
+        resource_version=move.version or None,
+    )
+
+
+async def label_roles(ctx: Context[Any], move: LabelRoles) -> None:
+    """Label the replicas first and the master last, so that no Service ever has two masters."""
+    for pod, role in sorted(move.roles.items(), key=lambda one: one[1] == "master"):
+        body = MergePatch({"metadata": {"labels": {ROLE: role}}})
+        await ctx.client.patch(core.Pod, pod, body, namespace=ctx.key.namespace)
+
+
+async def write_template(
+    ctx: Context[Any], made: apps.StatefulSet, *, annotations: Mapping[str, str]
+) -> None:
+    """Replace the template of a StatefulSet by the rendered one, whoever wrote parts of it."""
+    assert made.spec is not None
+    template = to_dict(made.spec.template or core.PodTemplateSpec())
+    await put_template(ctx, made, template, annotations=annotations)
+
+
+async def restore_template(
+    ctx: Context[Any], move: RestoreTemplate, live: apps.StatefulSet, *, annotations: Mapping[str, str]
+) -> bool:
+    """Put a template back as its revision kept it; ``False`` when that revision is gone."""
+    try:
+        revision = await ctx.client.live.get(
+            apps.ControllerRevision, move.revision, namespace=ctx.key.namespace
+        )
+    except NotFound:
+        return False
+    kept = ((revision.data or {}).get("spec") or {}).get("template") or {}
+    template = {name: value for name, value in kept.items() if name != "$patch"}
+    await put_template(ctx, live, template, annotations=annotations)
+    return True
