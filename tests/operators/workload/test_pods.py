@@ -6,13 +6,17 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from mooring.actor import Context
 from mooring.kube import Client, Conflict, MergePatch, NotFound
 from mooring.kube.object import Key, decode
 from mooring.kube.objects import core
+from mooring.kube.objects.meta import ObjectMeta
 from mooring.local.api.server import ApiServer
-from mooring.operators.workload.pods import delete_pod, pod_of
+from mooring.operators.workload.effects import delete_pod
+from mooring.operators.workload.moves import DeletePod
+from mooring.operators.workload.pods import pod_of
 
 DATA = "data"
 
@@ -20,6 +24,11 @@ DATA = "data"
 def pod(*volumes: dict[str, Any]) -> core.Pod:
     spec = {"containers": [{"name": "redis", "image": "redis:7.0"}], "volumes": list(volumes)}
     return decode({"metadata": {"name": "demo-0", "namespace": "default"}, "spec": spec}, core.Pod)
+
+
+def deletion(seen: ObjectMeta) -> DeletePod:
+    version = seen.resource_version or ""
+    return DeletePod(component="redis", pod="demo-0", uid=seen.uid or "", version=version)
 
 
 async def test_a_pod_is_deleted_as_it_was_seen() -> None:
@@ -31,10 +40,10 @@ async def test_a_pod_is_deleted_as_it_was_seen() -> None:
         ctx = cast(Context[Any], SimpleNamespace(client=client, key=Key("default", "demo")))
 
         with pytest.raises(Conflict):
-            await delete_pod(ctx, "demo-0", uid=seen.uid or "", version=seen.resource_version or "")
+            await delete_pod(ctx, deletion(seen))
         with pytest.raises(Conflict):
-            await delete_pod(ctx, "demo-0", uid="another", version=now.resource_version or "")
-        await delete_pod(ctx, "demo-0", uid=now.uid or "", version=now.resource_version or "")
+            await delete_pod(ctx, deletion(replace(now, uid="another")))
+        await delete_pod(ctx, deletion(now))
         with pytest.raises(NotFound):
             await client.get(core.Pod, "demo-0", namespace="default")
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
-from mooring.actor import Context
 from mooring.kube.objects import core
 from mooring.operators.workload.claims import is_older
 from mooring.operators.workload.trouble import sidecar_trouble, trouble_of
@@ -15,7 +14,6 @@ from mooring.operators.workload.trouble import sidecar_trouble, trouble_of
 __all__ = [
     "ROLE",
     "Pod",
-    "delete_pod",
     "main_container",
     "pod_of",
     "pods_of",
@@ -125,13 +123,6 @@ def pod_of(
         node=(pod.spec.node_name if pod.spec else None) or "",
         trouble=trouble,
         trouble_message=message,
-    )
-
-
-async def delete_pod(ctx: Context[Any], name: str, *, uid: str, version: str) -> None:
-    """Delete exactly the pod that was seen, at the version at which it was; raises `Conflict` when it has changed."""
-    await ctx.client.delete(
-        core.Pod, name, namespace=ctx.key.namespace, uid=uid, resource_version=version or None
     )
 
 

@@ -14,6 +14,7 @@ from tests.operators.redis.cluster.builders import snapshot, whole
 
 from mooring.kube.object import Object, decode
 from mooring.kube.objects import apps, core
+from mooring.kube.objects.meta import ObjectMeta
 from mooring.operators.redis.cluster.inputs import _wanted, read_inputs, read_snapshot
 from mooring.operators.redis.cluster.topology import Seen
 from mooring.operators.redis.cluster.types import (
@@ -25,10 +26,11 @@ from mooring.operators.redis.cluster.types import (
 )
 from mooring.operators.redis.cluster.validate import unmet, warnings
 from mooring.operators.redis.dial import Dial
+from mooring.operators.workload.surroundings import Surroundings
 
 T = TypeVar("T", bound=Object)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-TEMPLATE = core.ConfigMap(data={"redis.conf": "maxclients 100\n"})
+TEMPLATE = core.ConfigMap(metadata=ObjectMeta(name="conf"), data={"redis.conf": "maxclients 100\n"})
 CLAIM = {
     "metadata": {"name": "redis-data"},
     "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
@@ -116,22 +118,9 @@ ROWS = [
 ]
 
 
-class Around:
+def around(live: apps.StatefulSet | None = None, secret: core.Secret | None = None) -> Surroundings:
     """The objects around a cluster."""
-
-    def __init__(self, live: apps.StatefulSet | None, secret: core.Secret | None) -> None:
-        self._there: dict[tuple[type[Object], str], Object] = {(core.ConfigMap, "conf"): TEMPLATE}
-        if live is not None and secret is not None:
-            self._there |= {(apps.StatefulSet, "shop"): live, (core.Secret, "shop-password"): secret}
-
-    def find(self, kind: type[T], name: str) -> T | None:
-        return self._there.get((kind, name))  # type: ignore[return-value]
-
-    def pods(self) -> list[core.Pod]:
-        return []
-
-    def node(self, name: str) -> core.Node | None:
-        return None
+    return Surroundings([TEMPLATE, live, secret])
 
 
 def declared(spec: dict[str, Any]) -> RedisCluster:
@@ -157,11 +146,11 @@ async def outcome(spec: dict[str, Any], *, made_from: dict[str, Any] | None) -> 
     """Everything that this declaration leads to: children, decisions, words; of a new cluster or a running one."""
     live = secret = None
     if made_from is not None:
-        objects = read_inputs(declared(made_from), Around(None, None), RedisClusterStatus()).specs.objects()
+        objects = read_inputs(declared(made_from), around(), RedisClusterStatus()).specs.objects()
         live = next(one for one in objects if isinstance(one, apps.StatefulSet))
         secret = next(one for one in objects if isinstance(one, core.Secret))
     cluster = declared(spec)
-    inputs = read_inputs(cluster, Around(live, secret), RedisClusterStatus())
+    inputs = read_inputs(cluster, around(live, secret), RedisClusterStatus())
     seen = await read_snapshot(inputs, Dial(), NOW, grace=120.0)
     wanted, blocked = seen.wanted, seen.blocked
     if live is not None:

@@ -7,35 +7,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, ClassVar
 
-from mooring.actor import (
-    Context,
-    Move,
-    Outcome,
-    Planned,
-    Related,
-    Report,
-    Verdict,
-    Wait,
-    run_actor,
-)
-from mooring.kube.object import Key, Object
+from mooring.actor import Context, Move, Outcome, Planned, Related, Report, Verdict, Wait, run_actor
+from mooring.kube.object import Key
 from mooring.kube.objects import apps, core, policy
 from mooring.operators.redis.cluster import events, passwords
-from mooring.operators.redis.cluster.inputs import Cached, Inputs, read_inputs, read_snapshot
+from mooring.operators.redis.cluster.inputs import (
+    Inputs,
+    read_inputs,
+    read_snapshot,
+    references,
+    users_of,
+    zones_of,
+)
 from mooring.operators.redis.cluster.names import MANAGED_SELECTOR, Names, cluster_of
 from mooring.operators.redis.cluster.plan import next_step
 from mooring.operators.redis.cluster.report import Early, failure, not_begun, refusal, report, step_failed
 from mooring.operators.redis.cluster.snapshot import Snapshot
 from mooring.operators.redis.cluster.takeover import RENAME, Takeover
-from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterSpec, RedisClusterStatus, pod_of
+from mooring.operators.redis.cluster.types import (
+    RedisCluster,
+    RedisClusterSpec,
+    RedisClusterStatus,
+    status_of,
+)
 from mooring.operators.redis.cluster.validate import FOREGROUND
 from mooring.operators.redis.cluster.writes import carry_out, mounted, record_notes
 from mooring.operators.redis.dial import Dial
 from mooring.operators.workload.claims import own_claims, owned
 from mooring.operators.workload.index import ClusterIndex, keys_of
 from mooring.operators.workload.scope import Scoped
+from mooring.operators.workload.surroundings import Surroundings
 from mooring.operators.workload.unknown_fields import UnknownFields
 from mooring.runtime import Manager
 
@@ -73,20 +77,17 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
         self._manager = manager
         self.scoped = Scoped(manager, RedisCluster, operator=NAME, scope=scope)
         self._timeout, self._look_again, self._grace = timedelta(seconds=timeout), look_again, grace
-        by: dict[str, Any] = {
-            "selector": MANAGED_SELECTOR,
-            "cluster_of": cluster_of,
-            "namespaces": namespaces,
-        }
-        self._pods = ClusterIndex(manager, core.Pod, **by)
-        self._claims = ClusterIndex(manager, core.PersistentVolumeClaim, **by)
+        of_cluster = partial(keys_of, cluster_of=cluster_of)
+        index: Any = partial(ClusterIndex, manager, selector=MANAGED_SELECTOR, namespaces=namespaces)
+        self._pods = index(core.Pod, cluster_of=cluster_of)
+        self._claims = index(core.PersistentVolumeClaim, cluster_of=cluster_of)
         self._nodes = manager.informers.of(core.Node) if scope != "namespaced" else None
         self._unknown = UnknownFields(manager, RedisClusterSpec)
         self._takeover = Takeover(manager, self._given, self.snapshot, namespaced=bool(namespaces))
         self.related = (
-            Related(core.Pod, _cluster_key, label_selector=MANAGED_SELECTOR),
-            Related(core.PersistentVolumeClaim, _cluster_key, label_selector=MANAGED_SELECTOR),
-            Related(core.ConfigMap, self._users_of_config_map),
+            Related(core.Pod, of_cluster, label_selector=MANAGED_SELECTOR),
+            Related(core.PersistentVolumeClaim, of_cluster, label_selector=MANAGED_SELECTOR),
+            Related(core.ConfigMap, self._users_of),
         )
 
     def manages(self, obj: RedisCluster) -> bool:
@@ -104,7 +105,7 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
 
     def refused(self, ctx: Pass, why: Wait) -> None:
         """See `refusal`."""
-        self._end(ctx, refusal(_status(ctx), why))
+        self._end(ctx, refusal(status_of(ctx.status), why))
 
     # --- the rooms of a pass -------------------------------------------------------------------------------
 
@@ -163,37 +164,27 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
 
     def failed(self, ctx: Pass, snapshot: Snapshot, move: Move, message: str) -> RedisClusterStatus:
         """What does not get through is recorded, so that another process says the same."""
-        return step_failed(_status(ctx), snapshot, move, message, now=ctx.now())[0]
-
-    # --- what the rooms share ------------------------------------------------------------------------------
+        return step_failed(status_of(ctx.status), snapshot, move, message, now=ctx.now())[0]
 
     def _given(self, ctx: Pass, pods: Sequence[core.Pod]) -> Inputs:
-        around = Cached(ctx, pods, self._nodes)
-        return read_inputs(ctx.obj, around, _status(ctx), unknown=tuple(self._unknown.of(ctx.key)))
+        single = (ctx.children.find(kind, name) for kind, name in references(ctx.obj))
+        zones = zones_of(pods, self._nodes)
+        unknown = tuple(self._unknown.of(ctx.key))
+        return read_inputs(
+            ctx.obj, Surroundings([*pods, *single]), status_of(ctx.status), zones=zones, unknown=unknown
+        )
 
     def _dial(self, inputs: Inputs) -> Dial:
         return Dial(fence=self._manager.fence.check, keys=inputs.found.kept.keys)
+
+    def _users_of(self, one: core.ConfigMap) -> list[Key]:
+        namespace = one.metadata.namespace or ""
+        return users_of(one, self._manager.client.list(RedisCluster, namespace=namespace))
 
     def _end(self, ctx: Pass, early: Early) -> Outcome:
         record_notes(ctx.events, ctx.obj, early.notes)
         ctx.show(early.status)
         return early.outcome
-
-    def _users_of_config_map(self, config_map: core.ConfigMap) -> list[Key]:
-        name, namespace = config_map.metadata.name, config_map.metadata.namespace or ""
-        return [
-            Key(namespace, one.metadata.name or "")
-            for one in self._manager.client.list(RedisCluster, namespace=namespace)
-            if pod_of(one.spec or RedisClusterSpec()).configmap == name
-        ]
-
-
-def _status(ctx: Pass) -> RedisClusterStatus:
-    return ctx.status if isinstance(ctx.status, RedisClusterStatus) else RedisClusterStatus()
-
-
-def _cluster_key(obj: Object) -> list[Key]:
-    return keys_of(obj, cluster_of)
 
 
 def register(

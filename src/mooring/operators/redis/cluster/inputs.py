@@ -5,14 +5,12 @@ The operator reads it from its caches; `mooring why` reads the same from the API
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import Protocol
 
-from mooring.actor import Context
-from mooring.cache import Informer
-from mooring.kube.object import Key, Object
+from mooring.kube.object import Key, key_of
 from mooring.kube.objects import apps, core
 from mooring.operators.redis.cluster.migration import immovable
 from mooring.operators.redis.cluster.names import Names
@@ -38,13 +36,13 @@ from mooring.operators.redis.dial import Dial
 from mooring.operators.redis.versions import file_format, image_format
 from mooring.operators.workload.credentials import Kept, PasswordState, kept_in, secret_value
 from mooring.operators.workload.pods import Pod, main_container, pods_of
+from mooring.operators.workload.surroundings import Reference, Surroundings
 from mooring.operators.workload.template import pending
 from mooring.operators.workload.trouble import SIDECAR
 from mooring.runtime import secrets
 
-__all__ = ["Around", "Cached", "Inputs", "read_inputs", "read_snapshot"]
+__all__ = ["Inputs", "read_inputs", "read_snapshot", "references", "users_of", "zones_of"]
 
-T = TypeVar("T", bound=Object)
 IMAGE = "correct spec.pod[0].middlewareImage, or spec.repository and spec.version"
 REMEDIES = {
     "ImagePullBackOff": IMAGE,
@@ -60,41 +58,41 @@ REMEDIES = {
 ZONE = "topology.kubernetes.io/zone"
 
 
-class Around(Protocol):
-    """The objects around one cluster."""
+def references(cluster: RedisCluster) -> list[Reference]:
+    """The single objects that a decision about a cluster reads, beside its pods."""
+    names, configmap = (
+        Names(cluster.metadata.name or ""),
+        pod_of(cluster.spec or RedisClusterSpec()).configmap,
+    )
+    found: list[Reference] = [
+        (apps.StatefulSet, names.cluster),
+        (core.Service, names.service),
+        (core.Secret, names.password),
+    ]
+    return [*found, (core.ConfigMap, configmap)] if configmap else found
 
-    def find(self, kind: type[T], name: str) -> T | None:
-        """The object of that name in the cluster's namespace."""
+
+def users_of(config_map: core.ConfigMap, clusters: Iterable[RedisCluster]) -> list[Key]:
+    """Which of these clusters have their redis.conf in this ConfigMap."""
+    name = config_map.metadata.name
+    return [key_of(one) for one in clusters if pod_of(one.spec or RedisClusterSpec()).configmap == name]
+
+
+class Nodes(Protocol):
+    """The nodes of the Kubernetes cluster, as an informer has them."""
+
+    def get(self, key: Key) -> core.Node | None:
+        """One of them."""
         ...
 
-    def pods(self) -> list[core.Pod]:
-        """The cluster's pods."""
-        ...
 
-    def node(self, name: str) -> core.Node | None:
-        """A node of the Kubernetes cluster, if nodes may be read."""
-        ...
-
-
-class Cached:
-    """The objects around a cluster, from the caches; without ``nodes`` no zones are known."""
-
-    def __init__(
-        self, ctx: Context[RedisCluster], pods: Sequence[core.Pod], nodes: Informer[core.Node] | None
-    ) -> None:
-        self._ctx, self._pods, self._nodes = ctx, pods, nodes
-
-    def find(self, kind: type[T], name: str) -> T | None:
-        """See `Around`."""
-        return self._ctx.children.find(kind, name)
-
-    def pods(self) -> list[core.Pod]:
-        """See `Around`."""
-        return list(self._pods)
-
-    def node(self, name: str) -> core.Node | None:
-        """See `Around`."""
-        return self._nodes.get(Key("", name)) if self._nodes is not None else None
+def zones_of(pods: Iterable[core.Pod], nodes: Nodes | None) -> dict[str, str]:
+    """The zones of the nodes that these pods run on, by name; none where nodes may not be read."""
+    if nodes is None:
+        return {}
+    names = {(pod.spec.node_name if pod.spec else None) or "" for pod in pods} - {""}
+    found = ((name, nodes.get(Key("", name))) for name in sorted(names))
+    return {name: (one.metadata.labels or {}).get(ZONE, "") for name, one in found if one is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,9 +152,17 @@ class Inputs:
 
 
 def read_inputs(
-    cluster: RedisCluster, around: Around, status: RedisClusterStatus, *, unknown: tuple[str, ...] = ()
+    cluster: RedisCluster,
+    around: Surroundings,
+    status: RedisClusterStatus,
+    *,
+    zones: Mapping[str, str] | None = None,
+    unknown: tuple[str, ...] = (),
 ) -> Inputs:
-    """Read all of it; a wrong declaration is in ``blocked``."""
+    """All of it from the objects `references` names; a wrong declaration is in ``blocked``.
+
+    ``zones`` are those of the nodes, by name, where nodes may be read.
+    """
     spec, names = cluster.spec or RedisClusterSpec(), Names(cluster.metadata.name or "")
     live = around.find(apps.StatefulSet, names.cluster)
     configmap = pod_of(spec).configmap
@@ -171,7 +177,7 @@ def read_inputs(
     if live is None and status.formed_cluster_before:
         # A StatefulSet that was deleted comes back whole: slots are taken out before pods, never by a deletion.
         orders = Orders(replicas=max(spec.replicas or 0, len(status.conditions or ())))
-    pods = tuple(around.pods())
+    pods = tuple(around.pods)
     return Inputs(
         cluster=cluster,
         status=status,
@@ -184,7 +190,7 @@ def read_inputs(
         ),
         orders=orders,
         pods=pods,
-        places={one.metadata.name or "": _place(around, one) for one in pods},
+        places={one.metadata.name or "": _place(one, zones or {}) for one in pods},
         blocked=_blocked(cluster, template=template),
         unknown=unknown,
     )
@@ -205,12 +211,11 @@ def _blocked(cluster: RedisCluster, *, template: str) -> Blocked | None:
     return None
 
 
-def _place(around: Around, pod: core.Pod) -> Place:
-    name, at = pod.metadata.name or "", (pod.spec.node_name if pod.spec else None) or ""
-    node = around.node(at) if at else None
-    zone = ((node.metadata.labels or {}) if node is not None else {}).get(ZONE, "")
+def _place(pod: core.Pod, zones: Mapping[str, str]) -> Place:
+    name, node = pod.metadata.name or "", (pod.spec.node_name if pod.spec else None) or ""
     tail = name.rpartition("-")[2]
-    return Place(name=name, ordinal=int(tail) if tail.isdigit() else 0, node=at, zone=zone)
+    ordinal = int(tail) if tail.isdigit() else 0
+    return Place(name=name, ordinal=ordinal, node=node, zone=zones.get(node, ""))
 
 
 # --- the snapshot ------------------------------------------------------------------------------------------

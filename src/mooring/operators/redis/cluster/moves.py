@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mooring.actor.verdict import InSync, Move, Verdict, Wait
+from mooring.operators.redis.address import Address
 from mooring.operators.redis.cluster.slots import Slots, Transfer
 from mooring.operators.redis.cluster.types import SlotPlan
-from mooring.operators.redis.dial import Address
+from mooring.operators.workload.moves import DeletePod
 
 __all__ = [
     "Attach",
@@ -210,16 +211,6 @@ class RestoreTemplate(Move):
 
     revision: str
     """The ControllerRevision that has it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeletePod(Move):
-    """Delete one pod so that it is made anew from the template."""
-
-    pod: str
-    uid: str
-    version: str = ""
-    """The resourceVersion at which it was seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

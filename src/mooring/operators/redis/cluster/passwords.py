@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Final
 
 from mooring.actor.verdict import InSync, Move, Verdict
+from mooring.operators.redis.address import Address
 from mooring.operators.redis.cluster.snapshot import Snapshot
-from mooring.operators.redis.dial import Address
 from mooring.operators.redis.passwords import Auth
 from mooring.operators.workload.credentials import PasswordState
 

@@ -32,7 +32,7 @@ COMES_UP_WITHIN: Final = timedelta(minutes=10)
 
 def delete(node: Node, *, why: str) -> DeletePod:
     """Delete a node's pod, as it was seen."""
-    return DeletePod(pod=node.name, uid=node.pod.uid, version=node.pod.version, why=why)
+    return DeletePod(component="redis", pod=node.name, uid=node.pod.uid, version=node.pod.version, why=why)
 
 
 def turn_back(snapshot: Snapshot) -> Verdict | None:

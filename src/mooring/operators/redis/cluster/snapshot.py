@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -37,7 +37,7 @@ class Wanted:
     """Pods the StatefulSet has now."""
     named: bool = False
     """Slots of new masters come from named nodes."""
-    strategies: Sequence[AssignStrategy] = ()
+    strategies: tuple[AssignStrategy, ...] = ()
     pipeline: int = 10
     rate: float = 0.0
     """Bytes of keys a second that moving may cost at most; 0: no limit."""

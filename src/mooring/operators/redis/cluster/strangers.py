@@ -15,9 +15,9 @@ from mooring.operators.redis.cluster.slots import Slots, count, show
 from mooring.operators.redis.cluster.snapshot import target_of
 
 if TYPE_CHECKING:
+    from mooring.operators.redis.address import Address
     from mooring.operators.redis.cluster.snapshot import Snapshot
     from mooring.operators.redis.cluster.topology import Live
-    from mooring.operators.redis.dial import Address
 
 __all__ = ["expel"]
 

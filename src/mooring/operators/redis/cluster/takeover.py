@@ -21,7 +21,7 @@ from mooring.operators.redis.cluster.pair import leader_of
 from mooring.operators.redis.cluster.slots import ALL
 from mooring.operators.redis.cluster.snapshot import Snapshot
 from mooring.operators.redis.cluster.specs import Specs
-from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterStatus
+from mooring.operators.redis.cluster.types import RedisCluster, status_of
 from mooring.operators.redis.cluster.writes import apply
 from mooring.operators.workload.adoption import (
     has_labels,
@@ -133,8 +133,7 @@ class Takeover:
 
 
 def _untouched(ctx: Context[RedisCluster], reason: str, message: str) -> Wait:
-    status = ctx.status if isinstance(ctx.status, RedisClusterStatus) else RedisClusterStatus()
-    ctx.show(replace(status, reason=message, reason_type=reason))
+    ctx.show(replace(status_of(ctx.status), reason=message, reason_type=reason))
     return ctx.wait(reason, message, after=LOOK_AT_REFUSED, stalled=reason != "Paused")
 
 

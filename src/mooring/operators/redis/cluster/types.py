@@ -41,6 +41,7 @@ __all__ = [
     "pipeline_of",
     "pod_of",
     "rate_of",
+    "status_of",
     "volumes_of",
 ]
 
@@ -323,6 +324,11 @@ def rate_of(cluster: RedisCluster) -> float:
 def password_of(spec: RedisClusterSpec) -> str:
     """The password, "" for none."""
     return pod_of(spec).requirepass or ""
+
+
+def status_of(part: object) -> RedisClusterStatus:
+    """The status, or an empty one while there is none."""
+    return part if isinstance(part, RedisClusterStatus) else RedisClusterStatus()
 
 
 def masters_of(nodes: int) -> int:

@@ -17,11 +17,12 @@ from mooring.operators.redis.cluster.retries import after_success, said_of
 from mooring.operators.redis.cluster.snapshot import Snapshot
 from mooring.operators.redis.cluster.specs import Orders, Specs
 from mooring.operators.redis.cluster.steps import Steps, is_database_move
-from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterStatus, password_of
+from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterStatus, password_of, status_of
 from mooring.operators.redis.dial import Dial, DialError
+from mooring.operators.workload import effects
 from mooring.operators.workload.adoption import pods_of_set
 from mooring.operators.workload.credentials import Kept
-from mooring.operators.workload.pods import delete_pod
+from mooring.operators.workload.effects import delete_pod
 from mooring.operators.workload.template import apply_whole, kept_template, mounted_config_maps
 from mooring.runtime import EventRecorder
 
@@ -43,7 +44,7 @@ async def carry_out(
     """
     if isinstance(move, moves.Record):
         return None  # the status has it already
-    before = ctx.status if isinstance(ctx.status, RedisClusterStatus) else RedisClusterStatus()
+    before = status_of(ctx.status)
     try:
         if is_database_move(move):
             await _is_no_pod(inputs, move, client)
@@ -76,7 +77,7 @@ def record_notes(events: EventRecorder, obj: Object, notes: Iterable[Note]) -> N
 
 async def _write(ctx: Context[Any], inputs: Inputs, move: Move, client: Client) -> None:
     if isinstance(move, moves.DeletePod):
-        await delete_pod(ctx, move.pod, uid=move.uid, version=move.version)
+        await delete_pod(ctx, move)
         return
     orders = await _orders(ctx, inputs, move, client)
     specs = Specs(inputs.cluster, inputs.found, orders)
@@ -107,7 +108,7 @@ async def _orders(ctx: Context[Any], inputs: Inputs, move: Move, client: Client)
 async def apply(ctx: Context[Any], inputs: Inputs, orders: Orders) -> None:
     """Apply what differs from the child objects with these orders."""
     objects = Specs(inputs.cluster, inputs.found, orders).objects()
-    await ctx.children.apply(ctx.children.diff(objects, keep=mounted(inputs)))
+    await effects.apply(ctx, objects, keep=mounted(inputs))
 
 
 def mounted(inputs: Inputs) -> list[tuple[type[Object], str]]:

@@ -1,0 +1,163 @@
+"""What one operator offers to the process and to the command line; `mooring.operators.registry` lists them."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Final, Protocol
+
+from mooring.actor.verdict import Verdict
+from mooring.kube.client import Client
+from mooring.kube.object import Object
+from mooring.operators.workload.removal import Removable
+from mooring.runtime.webhooks import Webhook
+
+__all__ = [
+    "NotDecided",
+    "Operator",
+    "Option",
+    "Replayed",
+    "SavedDecision",
+    "Upgrade",
+    "deferred",
+    "minutes",
+    "seconds",
+]
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class NotDecided(Exception):
+    """There is nothing to decide from; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One setting of an operator that ``mooring run`` and ``mooring up`` take.
+
+    ``keyword`` is the parameter of `Operator.register`; ``flags`` are the spellings on the command line, the first one
+    is documented. ``parse`` turns the text into the parameter's value and raises `argparse.ArgumentTypeError`; ``default``
+    is a text too.
+    """
+
+    keyword: str
+    flags: tuple[str, ...]
+    default: str
+    doc: str
+    metavar: str = "VALUE"
+    parse: Callable[[str], Any] = str
+
+    @property
+    def attribute(self) -> str:
+        """The option's name in the parsed command line."""
+        return self.flags[0].removeprefix("--").replace("-", "_")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedDecision:
+    """What ``mooring why --save`` writes: a JSON object with ``form`` ``mooring/OPERATOR/VERSION``, free of secrets.
+
+    ``silent`` names the servers that did not answer.
+    """
+
+    content: bytes
+    silent: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """What a saved decision was made from, one line per server, and what the planner decides from it."""
+
+    seen: Sequence[str]
+    verdict: Verdict
+
+
+class Upgrade(Protocol):
+    """What the next change of the pods of one component brings along in this version.
+
+    ``fields`` are rendered differently than before; ``waiting``: such a change was made already, so that they roll
+    now; ``trouble``: why nothing can be said.
+    """
+
+    @property
+    def component(self) -> str: ...
+    @property
+    def fields(self) -> Sequence[str]: ...
+    @property
+    def waiting(self) -> bool: ...
+    @property
+    def trouble(self) -> str: ...
+
+
+def _no_webhooks(*_: object, **__: object) -> Sequence[Webhook[Any]]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One operator. ``name`` is the same everywhere: ``--operators``, Leases, metrics, events.
+
+    ``register(manager, scope=..., namespaces=..., workers=..., **options)`` adds its controllers; see
+    :mod:`mooring.operators.workload.scope` for what a scope means. ``webhooks(client, clock=..., scope=...,
+    namespaces=...)`` gives its admission webhooks for that scope. What an operator leaves out, the command line says is
+    not offered.
+    """
+
+    name: str
+    kinds: tuple[type[Object], ...]
+    register: Callable[..., None] = field(repr=False)
+    webhooks: Callable[..., Sequence[Webhook[Any]]] = field(repr=False, default=_no_webhooks)
+    options: tuple[Option, ...] = field(repr=False, default=())
+    aliases: tuple[str, ...] = ()
+    """Other names that ``--operators`` takes."""
+    explain: Callable[[Client, Mapping[str, Any]], Awaitable[Sequence[str]]] | None = field(
+        repr=False, default=None
+    )
+    """The lines of ``mooring why`` about an object (as the API server gives it), beside its conditions and events."""
+    save: Callable[[Client, Any], Awaitable[SavedDecision]] | None = field(repr=False, default=None)
+    """The inputs of the next decision about an object; reads only. Raises `NotDecided`."""
+    replay: Callable[[bytes], Replayed] | None = field(repr=False, default=None)
+    """The decision from saved inputs; contacts nothing. Raises `NotDecided`."""
+    plan_upgrade: Callable[[Client, Any], Awaitable[Sequence[Upgrade]]] | None = field(
+        repr=False, default=None
+    )
+    """What this version would roll with the next change of an object; reads only."""
+    removal: Removable | None = field(repr=False, default=None)
+    """How ``mooring remove-clusters`` deletes its objects."""
+
+
+def deferred(module: str, name: str) -> Callable[..., Any]:
+    """A function of a module that is imported with the first call: what a command does not use costs it nothing."""
+
+    def call(*args: Any, **options: Any) -> Any:
+        return getattr(import_module(module), name)(*args, **options)
+
+    call.__name__ = call.__qualname__ = f"{module}.{name}"
+    return call
+
+
+def seconds(text: str) -> float:
+    """Seconds, more than 0, from a duration as Go writes it (``1m30s``) or a plain number."""
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return _positive(float(text))
+    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 15s or 1m30s")
+    return _positive(sum(float(number) * _UNITS[unit] for number, unit in parts))
+
+
+def minutes(text: str) -> float:
+    """Seconds, more than 0, from a number of minutes."""
+    try:
+        return _positive(float(text) * 60)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of minutes") from None
+
+
+def _positive(value: float) -> float:
+    if not value > 0:
+        raise argparse.ArgumentTypeError("must be more than 0")
+    return value

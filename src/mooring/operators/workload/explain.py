@@ -1,0 +1,31 @@
+"""Lines of ``mooring why`` about fields of the status that several operators have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+__all__ = ["configuration", "password", "rolls"]
+
+
+def rolls(status: Mapping[str, Any]) -> Iterator[str]:
+    """Each roll-out of ``status.rolls``: since when, and the pod that stopped it."""
+    for component, roll in (status.get("rolls") or {}).items():
+        if roll.get("pod"):
+            text = f"{roll.get('reason')}: {roll.get('message')}"
+            yield f"Roll-out of the {component} pods stopped at {roll['pod']}: {text}"
+        else:
+            yield f"Roll-out of the {component} pods since {roll.get('since')}"
+
+
+def configuration(status: Mapping[str, Any]) -> Iterator[str]:
+    """Each entry of ``status.config`` that is not applied."""
+    for key, result in (status.get("config") or {}).items():
+        if result.get("state") != "Applied":
+            yield f"spec.config.{key}: {result.get('state')}: {result.get('message')}"
+
+
+def password(status: Mapping[str, Any]) -> Iterator[str]:
+    """The password change of ``status.password``."""
+    if change := status.get("password"):
+        yield f"Password change: {change.get('phase')} since {change.get('since')}"
