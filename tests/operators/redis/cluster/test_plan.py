@@ -154,6 +154,14 @@ def test_servers_with_all_their_data_begin_at_once_even_if_nobody_answers() -> N
     assert (len(verdict.as_is), verdict.fresh) == (6, ())
 
 
+def test_nodes_of_a_cluster_in_the_making_are_told_so_when_they_are_released() -> None:
+    members = [Member(ordinal=at, held="none") for at in range(6)]
+    for formed in (False, True):
+        verdict = next_step(snapshot(members, formed=formed))
+        assert isinstance(verdict, Release)
+        assert verdict.founding is not formed
+
+
 def test_a_master_that_lost_its_data_waits_until_its_replica_has_taken_over() -> None:
     verdict = next_step(snapshot(change(whole(), 0, held="none")))
     assert isinstance(verdict, Promote)

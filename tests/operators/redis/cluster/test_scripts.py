@@ -49,7 +49,7 @@ class Start:
 
     @asynccontextmanager
     async def running(self, how: str) -> AsyncIterator[None]:
-        """Start it and let it in, ``as is`` or ``fresh``; it is killed at the end."""
+        """Start it and release it, ``as is``, ``fresh`` or ``founding``; it is killed at the end."""
         process = await asyncio.create_subprocess_exec(
             *("sh", str(self._home / "start.sh")),
             env={
@@ -64,7 +64,8 @@ class Start:
         try:
             held = await self._until(lambda node: node.held is not None)
             target = Target(name=POD.name, address=self.address, id=held.id)
-            move = Release(as_is=(target,), why="") if how == "as is" else Release(fresh=(target,), why="")
+            as_is, fresh = ((), (target,)) if how == "fresh" else ((target,), ())
+            move = Release(as_is=as_is, fresh=fresh, founding=how == "founding")
             await Steps(self._dial).run(move)
             await self._until(lambda node: node.server is not None and not node.server.loading)
             yield
@@ -142,6 +143,14 @@ async def test_a_new_node_is_ready_once_its_cluster_serves_and_stays_so(tmp_path
         assert await start.ready(), "a node of before may be the first of a cluster that is down"
     async with start.running("fresh"):
         assert not await start.ready(), "it is new again"
+
+
+async def test_a_node_of_a_cluster_that_is_being_founded_is_ready_as_soon_as_it_answers(
+    tmp_path: Path,
+) -> None:
+    start = Start(tmp_path)
+    async with start.running("founding"):
+        assert await start.ready()
 
 
 @pytest.mark.parametrize(("seconds", "ready"), [(29, False), (30, True)])

@@ -58,6 +58,8 @@ class Release(Move):
 
     as_is: tuple[Target, ...] = ()
     fresh: tuple[Target, ...] = ()
+    founding: bool = False
+    """No cluster serves yet: they are ready as soon as they answer."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -88,7 +88,8 @@ def release(snapshot: Snapshot) -> Verdict | None:
             rescue.append(node)
     if as_is or fresh:
         names = ", ".join(one.name for one in (*as_is, *fresh))
-        return Release(as_is=tuple(as_is), fresh=tuple(fresh), why=f"{names} may begin")
+        founding = not snapshot.recorded.formed
+        return Release(as_is=tuple(as_is), fresh=tuple(fresh), founding=founding, why=f"{names} may begin")
     if rescue and (verdict := mesh(snapshot)):
         return verdict  # nobody is voted for by nodes that do not know one another
     return _first_move(

@@ -5,7 +5,8 @@ without data that follows an address where nobody lives and answers every client
 stays closed, so that the cluster sees what is true: this node is away. Its configuration file is named after the pod,
 the node id on the volume and what else is on it, which INFO shows. The operator lets exactly this start in by
 setting ``slave-priority`` (1: as it is, 2: with a new id and without the old data), CONFIG REWRITE and SHUTDOWN; an
-order for an earlier start cannot reach it, because the order is a command to this very process.
+order for an earlier start cannot reach it, because the order is a command to this very process. ``slowlog-max-len 1`` says
+that no cluster serves yet, and the node is ready as soon as it answers.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ if [ "${MODE:-cluster}" = cluster ]; then
   case $(sed -n 's/^\(slave\|replica\)-priority \([0-9]*\)$/\2/p' "$held" | tail -n 1) in
     1)
       # A node of before is ready as soon as it answers, also while its cluster is down.
-      [ "$id" = none ] || : >"$home/run/served"
+      [ "$id" = none ] && ! grep -q '^slowlog-max-len 1$' "$held" || : >"$home/run/served"
       ;;
     2)
       # What is left is older than what the others have, or nobody's: set aside under a number of its own, not deleted.

@@ -48,6 +48,7 @@ __all__ = ["Steps", "is_database_move"]
 
 AS_IS: Final = 1
 FRESH: Final = 2
+FOUNDING: Final = 1
 HAND_OVER_MS: Final = 3000
 """Milliseconds in which a pair's leader must have handed over; else it goes on leading."""
 _POD: Final = Pod(name="", ordinal=0)
@@ -80,8 +81,8 @@ class Steps:
     async def _run(self, move: Move) -> None:
         match move:
             case Release():
-                await _each([self._release(one, AS_IS) for one in move.as_is])
-                await _each([self._release(one, FRESH) for one in move.fresh])
+                await _each([self._release(one, AS_IS, move.founding) for one in move.as_is])
+                await _each([self._release(one, FRESH, move.founding) for one in move.fresh])
             case Meet():
                 await self._meet(move)
             case Claim():
@@ -143,7 +144,7 @@ class Steps:
         async with self._link(target) as link:
             await link.call(*words)
 
-    async def _release(self, target: Target, how: int) -> None:
+    async def _release(self, target: Target, how: int, founding: bool) -> None:
         """The order goes to the very process that was seen: its configuration file bears the pod's name."""
         async with self._dial.link(target.address, password=self._password) as link:
             node = await read_node(link, Pod(name=target.name, ordinal=0))
@@ -153,6 +154,8 @@ class Steps:
             if f"/held/{target.name}." not in str(config):
                 raise StepFailed(f"{target.address} is not {target.name} any more")
             await link.call("CONFIG", "SET", "slave-priority", how)
+            if founding:
+                await link.call("CONFIG", "SET", "slowlog-max-len", FOUNDING)
             await link.call("CONFIG", "REWRITE")
             with contextlib.suppress(Unreachable):
                 await link.call("SHUTDOWN", "NOSAVE")
