@@ -90,7 +90,7 @@ def test_a_step_that_fails_again_and_again_is_told_of_once_until_one_gets_throug
 
     def told(step: tuple[moves.Move, Snapshot], error: str) -> list[str]:
         nonlocal status, at
-        at += timedelta(seconds=5)
+        at += timedelta(seconds=10)
         status, notes = step_failed(status, step[1], step[0], error, now=at)
         return [one.reason for one in notes]
 

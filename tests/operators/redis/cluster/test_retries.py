@@ -75,29 +75,34 @@ def spaced_at(status: RedisClusterStatus, seconds: float, verdict: Verdict = MOV
 
 
 def test_tries_are_further_and_further_apart_and_begin_anew_after_success() -> None:
-    status, at, gaps = RedisClusterStatus(slot_plan=moving(minutes=0)), 0.0, []
-    for _ in range(6):
-        status = failed(status, "slot 7: OOM", at)
-        wait = spaced_at(status, at)
-        assert isinstance(wait, Wait)
-        gaps.append(wait.after)
-        at += wait.after
+    first = failed(RedisClusterStatus(slot_plan=moving(minutes=0)), "slot 7: OOM")
+    status = first
+    for second in range(10):
+        assert spaced_at(status, second) is MOVE, "it may pass by itself"
+        status = failed(status, "slot 7: OOM", second)
+    assert status == first, "and is written once"
+    for failures, at in enumerate((10.0, 15.0, 20.0), start=2):
         assert spaced_at(status, at) is MOVE
-    assert gaps == pytest.approx([2.0, 4.0, 5.0, 5.0, 5.0, 5.0])
-    assert status.retry is not None
-    assert (status.retry.failures, status.retry.since) == (6, NOW)
-    again = failed(after_success(status, MOVE), "slot 7: OOM", at)
+        status = failed(status, "slot 7: OOM", at)
+        assert status.retry is not None
+        assert (status.retry.failures, status.retry.since) == (failures, NOW)
+        wait = spaced_at(status, at + 1)
+        assert isinstance(wait, Wait)
+        assert wait.after == pytest.approx(4.0)
+    again = failed(after_success(status, MOVE), "slot 7: OOM", 21)
+    assert spaced_at(again, 21) is MOVE
     assert again.retry is not None
     assert again.retry.failures == 1
 
 
 def test_a_wait_for_the_next_try_says_what_failed_and_holds_up_nothing_else() -> None:
     status = failed(RedisClusterStatus(slot_plan=moving(minutes=0, kind="Reshard")), "slot 7: OOM")
-    wait = spaced_at(status, 0.5)
+    status = failed(status, "slot 7: OOM", 10)
+    wait = spaced_at(status, 10.5)
     assert isinstance(wait, Wait)
     assert (wait.reason, wait.message, wait.stalled) == ("ReshareSlotsFailed", "slot 7: OOM", False)
     healing = InSync()
-    assert spaced_at(status, 0.5, healing) is healing
+    assert spaced_at(status, 10.5, healing) is healing
     assert spaced_at(status, -600.0) is MOVE, "the clock was set back: nobody waits for ten minutes"
 
 
@@ -121,7 +126,7 @@ def said_at(status: RedisClusterStatus, seconds: float) -> str:
 
 def test_a_step_that_fails_for_long_is_said_until_one_gets_through() -> None:
     assert said_at(stuck(0), 0) == "" == said_at(stuck(0, 9), 9)
-    long = stuck(0, 4, 8, 11)
+    long = stuck(0, 4, 8, 11, 12)
     assert said_at(long, 11) == f"{STEP.why}: does not get through, and is tried again: no answer"
     assert said_at(long, 80) == "", "it was not tried lately"
     assert said_at(stuck(0, 4, 8, 11, 80), 80) == "", "that is another failure"
@@ -133,11 +138,13 @@ def test_failures_are_recorded_at_once_and_every_few_seconds_afterwards() -> Non
     first = stuck(0)
     assert first.retry is not None
     assert (first.retry.step, first.retry.failures, first.retry.last) == ("Settle", 1, NOW)
-    assert stuck(0, 0.2, 0.4, 2.9) == first
-    assert stuck(0, 0.2, 3.1).retry == replace_part(
-        first.retry, failures=2, last=NOW + timedelta(seconds=3.1)
-    )
-    assert after_failure(first, OTHER, "no", note=None, now=NOW) == first, "whichever step it is"
+    assert stuck(0, 0.2, 0.4, 9.9) == first
+    later = replace_part(first.retry, failures=2, last=NOW + timedelta(seconds=10.1))
+    assert stuck(0, 0.2, 10.1, 12).retry == later
+    assert after_failure(first, OTHER, "no", note=None, now=NOW + timedelta(seconds=2)) == first
+    other = after_failure(first, OTHER, "no", note=None, now=NOW + timedelta(seconds=3))
+    assert other.retry is not None
+    assert (other.retry.step, other.retry.failures) == ("Unfollow", 1)
     refused = after_failure(first, OTHER, "quota", note=None, now=NOW, refused=True)
     assert refused.retry is not None
     assert (refused.retry.step, refused.retry.failures) == ("Unfollow", 1)

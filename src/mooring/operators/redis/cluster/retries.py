@@ -18,6 +18,7 @@ from mooring.operators.redis.cluster.types import RedisClusterStatus, Retry, Slo
 from mooring.runtime import redact
 
 __all__ = [
+    "PACE",
     "SLOTS_FAILED",
     "after_failure",
     "after_success",
@@ -34,13 +35,15 @@ SLOTS_FAILED: Final = {
     "Drain": "RebalanceSlotsFailed",
 }
 """HarmonyCloud's reason for each kind of plan whose last try failed."""
-FIRST: Final = 2.0
-MOST: Final = 5.0
-"""Seconds between two tries to move slots, twice as long each time."""
-PERIOD: Final = timedelta(seconds=3)
-"""How often failures of other steps, which are tried again at once, are recorded."""
+APART: Final = 5.0
+"""Seconds between two tries to move slots, once they do not get through for long."""
+PACE: Final = 0.8
+"""Seconds to wait after each of the tries before that: about one a second."""
 PATIENCE: Final = timedelta(seconds=10)
-"""How long steps may fail, as they do while servers come and go, before the status says so."""
+"""How long steps may fail, as they do while servers come and go, before the status says so; one that goes on failing is
+recorded as often."""
+OTHERS: Final = timedelta(seconds=3)
+"""How long the failure of another step is not recorded over the one that is."""
 LATELY: Final = timedelta(seconds=60)
 """What failed longer ago is over: a try may take half a minute."""
 _REMEDIES: Final = {
@@ -83,8 +86,8 @@ def after_failure(
 ) -> RedisClusterStatus:
     """The status after a try that failed; ``note`` tells of it.
 
-    One that is recorded already is counted every few seconds, unless it is spaced (slots) or the API server ``refused``
-    it, which is minutes until the next try.
+    The first failure is recorded at once, further ones of the step every ten seconds; each, where tries are spaced or the API server
+    ``refused`` it, which is minutes until the next one.
     """
     slots = isinstance(move, MoveSlots)
     if (plan := status.slot_plan) is not None and slots:
@@ -92,21 +95,23 @@ def after_failure(
     before = status.retry
     if before is not None and before.last is not None and now - before.last >= LATELY:
         before = None
-    if before is not None and not slots and not refused and now - (before.last or now) < PERIOD:
-        return status
+    spaced = before is not None and before.next is not None and slots
+    if before is not None and not (spaced or refused):
+        rest = PATIENCE if before.step == move.name else OTHERS
+        if now - (before.last or now) < rest:
+            return status
     if before is None or before.step != move.name:
         before = Retry(since=now)
-    failures = before.failures + 1
-    wait = min(FIRST * 2.0 ** min(failures - 1, 10), MOST)
+    long = now - (before.since or now) >= PATIENCE
     text = said if slots else f"{move.why}: does not get through, and is tried again: {said}"
     retry = replace(
         before,
         step=move.name,
         event=note.reason if note is not None else None,
         message=str(redact(text)),
-        failures=failures,
+        failures=before.failures + 1,
         last=now,
-        next=now + timedelta(seconds=wait) if slots else None,
+        next=now + timedelta(seconds=APART) if slots and long else None,
     )
     return replace(status, retry=retry)
 
@@ -143,6 +148,6 @@ def spaced(snapshot: Snapshot, verdict: Verdict) -> Verdict:
     if plan is None or retry is None or retry.next is None or not isinstance(verdict, MoveSlots):
         return verdict
     left = (retry.next - snapshot.now).total_seconds()
-    if not 0 < left <= MOST:
+    if not 0 < left <= APART:
         return verdict
     return Wait(reason=slots_failed(plan), message=plan.failure or verdict.why, after=left)

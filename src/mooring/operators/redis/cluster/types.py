@@ -222,7 +222,7 @@ class Retry(Part, frozen=True, kw_only=True):
     step: Annotated[str, F("The step, as conditions and logs name it.")] = ""
     event: Annotated[str | None, F("The Event that was recorded of it.")] = None
     message: Annotated[str, F("What did not get through, and why.")] = ""
-    failures: Annotated[int, F("Tries that failed; of several within three seconds one is counted.")] = 0
+    failures: Annotated[int, F("Tries that failed; of several within ten seconds one is counted.")] = 0
     since: Annotated[datetime | None, F("When it failed first.", schema=TIME)] = None
     last: Annotated[datetime | None, F("When it failed last, as far as it was counted.", schema=TIME)] = None
     next: Annotated[

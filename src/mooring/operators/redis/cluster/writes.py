@@ -13,7 +13,7 @@ from mooring.kube.object import Object
 from mooring.operators.redis.cluster import moves, passwords
 from mooring.operators.redis.cluster.inputs import Inputs
 from mooring.operators.redis.cluster.report import step_failed
-from mooring.operators.redis.cluster.retries import after_success, said_of
+from mooring.operators.redis.cluster.retries import PACE, after_success, said_of
 from mooring.operators.redis.cluster.snapshot import Snapshot
 from mooring.operators.redis.cluster.specs import Orders, Specs
 from mooring.operators.redis.cluster.steps import Steps, is_database_move
@@ -54,6 +54,8 @@ async def carry_out(
     except (StepFailed, DialError) as error:
         said = said_of(move, str(error))
         record_notes(ctx.events, ctx.obj, step_failed(before, snapshot, move, said, now=ctx.now())[1])
+        if isinstance(move, moves.MoveSlots):
+            await ctx.clock.sleep(PACE)
         raise StepFailed(said) from error
     except (BadRequest, Forbidden, Invalid) as error:
         status, notes = step_failed(before, snapshot, move, str(error), now=ctx.now(), refused=True)
