@@ -7,13 +7,35 @@ from typing import Any
 
 import msgspec
 
-from mooring.actor import Context
+from mooring.actor import Context, differs
 from mooring.kube.client import Client
 from mooring.kube.object import Object, to_dict
 from mooring.kube.objects import apps, core
 from mooring.operators.workload.adoption import put_template
 
-__all__ = ["apply_whole", "kept_template", "mounted_config_maps", "pending"]
+__all__ = [
+    "apply_whole",
+    "is_current",
+    "kept_or_written",
+    "kept_template",
+    "mounted_config_maps",
+    "pending",
+]
+
+
+def is_current(one: apps.StatefulSet | None, annotation: str, inputs: str) -> bool:
+    """The template in place was made from these inputs, as far as the annotation with their digest tells."""
+    return one is None or (one.metadata.annotations or {}).get(annotation) in (None, inputs)
+
+
+def kept_or_written(
+    one: apps.StatefulSet | None, made: core.PodTemplateSpec, *, rewrite: bool
+) -> core.PodTemplateSpec:
+    """The template to declare: the one in place, unless ``rewrite`` and the rendered one differs in meaning."""
+    there = one.spec.template if one is not None and one.spec is not None else None
+    if there is None:
+        return made
+    return made if rewrite and differs(made, there) else there
 
 
 def pending(one: apps.StatefulSet | None) -> bool:

@@ -45,7 +45,7 @@ def test_a_cluster_on_empty_dirs_whose_pods_are_all_new_is_founded_again_and_say
         pytest.param(EMPTY, {"formed": False}, id="a cluster that never had any"),
         pytest.param(change(EMPTY, 5, silent=True), {}, id="a pod that does not answer"),
         pytest.param(change(EMPTY, 5, gone=True), {"pods": 6}, id="a pod that is still to be made"),
-        pytest.param(change(EMPTY, 5, held="full"), {}, id="a node that waits with data"),
+        pytest.param(change(EMPTY, 5, gate="full"), {}, id="a node that waits with data"),
         pytest.param(change(EMPTY, 5, pod=(("terminating", True),)), {}, id="a pod that ends"),
         pytest.param(change(EMPTY, 5, keys=1), {}, id="a node with keys"),
         pytest.param(change(EMPTY, 5, server=(("loading", True),)), {}, id="a node that loads its data"),

@@ -21,7 +21,7 @@ from mooring.operators.workload.saved import NotDecided
 
 def rich() -> Snapshot:
     """With something of everything."""
-    members = change(change(whole(), 4, held="part"), 5, died=True)
+    members = change(change(whole(), 4, gate="part"), 5, died=True)
     seen = snapshot(members, plan=moving(), missing={"demo-7": NOW})
     auth = Auth(accepts=frozenset({"password"}), two=True)
     nodes = tuple(replace(one, auth=auth if one.server else None) for one in seen.seen.nodes)

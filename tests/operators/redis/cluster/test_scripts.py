@@ -62,7 +62,7 @@ class Start:
             stdout=asyncio.subprocess.DEVNULL,
         )
         try:
-            held = await self._until(lambda node: node.held is not None)
+            held = await self._until(lambda node: node.gate is not None)
             target = Target(name=POD.name, address=self.address, id=held.id)
             as_is, fresh = ((), (target,)) if how == "fresh" else ((target,), ())
             move = Release(as_is=as_is, fresh=fresh, founding=how == "founding")

@@ -45,7 +45,7 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
 async def save(client: Client, cluster: RedisCluster) -> SavedDecision:
     """Ask the API server and the cluster's own servers, as the operator does."""
     snapshot = await saved.gather(client, cluster, now=datetime.now(UTC))
-    silent = [one.name for one in snapshot.seen.nodes if one.server is None and one.held is None]
+    silent = [one.name for one in snapshot.seen.nodes if one.server is None and one.gate is None]
     return SavedDecision(content=saved.dump(snapshot), silent=silent)
 
 
@@ -61,8 +61,8 @@ def seen(found: Seen) -> Iterator[str]:
     """One line per server."""
     for node in found.nodes:
         server = node.server
-        if node.held is not None:
-            yield f"  {node.name}: waits at its gate, data: {node.held.disk}"
+        if node.gate is not None:
+            yield f"  {node.name}: waits at its gate, data: {node.gate.disk}"
         elif server is None:
             yield f"  {node.name}: no answer ({node.error})"
         elif server.role == "master":

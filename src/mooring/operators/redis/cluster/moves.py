@@ -54,7 +54,7 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class Release(Move):
-    """Let servers that are held back begin: as they are, or with a new id and without their old data."""
+    """Let servers at their gate begin: as they are, or with a new id and without their old data."""
 
     as_is: tuple[Target, ...] = ()
     fresh: tuple[Target, ...] = ()

@@ -1,6 +1,6 @@
 """The rules: from one look at a cluster to the next safe step. Pure.
 
-The order is the order of importance. Servers that are held back first, for they may be all there is; then the
+The order is the order of importance. Servers at their gate first, for they may be all there is; then the
 cluster is founded, or healed; only a whole one is scaled, and only one at rest gets new pods. Each rule looks at
 what there is and nothing else, so that a step interrupted anywhere is simply taken again.
 """
@@ -70,14 +70,14 @@ def _first_of_all(snapshot: Snapshot) -> Verdict:
     return InSync()
 
 
-# --- servers that are held back ----------------------------------------------------------------------------
+# --- servers at their gate ---------------------------------------------------------------------------------
 
 
 def release(snapshot: Snapshot) -> Verdict | None:
     """Whom nobody can be harmed by; who may bring less than others have waits until they have taken over."""
     as_is, fresh, rescue = [], [], []
     for node in snapshot.seen.nodes:
-        if node.held is None:
+        if node.gate is None:
             continue
         how = _hold(snapshot, node)
         if how == "as is":
@@ -113,23 +113,23 @@ def _first_move(verdicts: Iterable[Verdict | None]) -> Verdict | None:
 
 def _hold(snapshot: Snapshot, node: Node) -> str:
     """``as is``, ``fresh``, or "" to hold it back for now."""
-    assert node.held is not None
-    if not node.held.id and (ghost := _ghost_at(snapshot, node)):
-        return "" if node.held.disk == "none" or _may_have_copies(snapshot, ghost) else "as is"
-    if node.held.disk == "full" or not node.held.id:
-        return "fresh" if node.held.disk != "none" and _left_earlier(snapshot, node.held.id) else "as is"
+    assert node.gate is not None
+    if not node.gate.id and (ghost := _ghost_at(snapshot, node)):
+        return "" if node.gate.disk == "none" or _may_have_copies(snapshot, ghost) else "as is"
+    if node.gate.disk == "full" or not node.gate.id:
+        return "fresh" if node.gate.disk != "none" and _left_earlier(snapshot, node.gate.id) else "as is"
     if not snapshot.seen.live:
         # Nobody tells who has its slots. Those with data begin; if nobody has any, there is nothing to guard.
         others = [one for one in snapshot.seen.nodes if one is not node]
-        answered = [one for one in others if one.held is not None]
-        best = max((_RANK[one.held.disk] for one in answered if one.held), default=0)
+        answered = [one for one in others if one.gate is not None]
+        best = max((_RANK[one.gate.disk] for one in answered if one.gate), default=0)
         silent = len(answered) < len(others)
-        return "as is" if not silent and _RANK[node.held.disk] >= best else ""
-    if node.held.id not in snapshot.seen.absent_owners:
-        known = [one.server.peers.get(node.held.id) for one in snapshot.seen.live]
+        return "as is" if not silent and _RANK[node.gate.disk] >= best else ""
+    if node.gate.id not in snapshot.seen.absent_owners:
+        known = [one.server.peers.get(node.gate.id) for one in snapshot.seen.live]
         follows = any(peer is not None and peer.master for peer in known)
         return "as is" if follows else "fresh"
-    return "" if _may_have_copies(snapshot, node.held.id) else "as is"
+    return "" if _may_have_copies(snapshot, node.gate.id) else "as is"
 
 
 def _left_earlier(snapshot: Snapshot, id: str) -> bool:
@@ -168,7 +168,7 @@ def _may_have_copies(snapshot: Snapshot, owner: str) -> bool:
 
 
 def _emptied(node: Node) -> bool:
-    return node.held is not None and node.held.disk == "none"
+    return node.gate is not None and node.gate.disk == "none"
 
 
 # --- the beginning -----------------------------------------------------------------------------------------
@@ -386,7 +386,7 @@ def _gone(snapshot: Snapshot, id: str) -> bool:
     node = snapshot.node_of(id)
     if node is None or node.server is not None:
         return True  # no such pod any more, or the pod runs under another id
-    if node.held is not None:
+    if node.gate is not None:
         return False  # decided by `release`
     return snapshot.gone_for_sure(node)
 
@@ -412,9 +412,9 @@ def take_over(snapshot: Snapshot, owner: str, *, why: str) -> Verdict | None:
 
 
 def _waits(snapshot: Snapshot, id: str) -> bool:
-    """Its server is held back: it does not serve."""
+    """Its server waits at its gate: it does not serve."""
     node = snapshot.node_of(id)
-    return node is not None and node.held is not None
+    return node is not None and node.gate is not None
 
 
 def re_attach(snapshot: Snapshot) -> Verdict | None:

@@ -89,7 +89,7 @@ def _is_member(snapshot: Snapshot, node: Node) -> bool:
 def hangs(snapshot: Snapshot, node: Node) -> bool:
     """It was made, and will not run without a person."""
     pod = node.pod
-    if node.server is not None or node.held is not None or pod.terminating or not pod.revision:
+    if node.server is not None or node.gate is not None or pod.terminating or not pod.revision:
         return False
     age = snapshot.now - pod.created if pod.created else timedelta()
     if hopeless(pod.trouble, age=age.total_seconds()):

@@ -44,6 +44,7 @@ from mooring.operators.workload.containers import (
     probe,
 )
 from mooring.operators.workload.credentials import Kept
+from mooring.operators.workload.template import is_current, kept_or_written
 
 __all__ = ["DEFAULTS", "FORCED", "OURS", "Found", "Orders", "Specs", "template_lines"]
 
@@ -224,10 +225,7 @@ class Specs:
 
     def current(self) -> bool:
         """The template in place was made from the user's present inputs."""
-        live, inputs = self._found.live, self.inputs()
-        if live is None or self.refused():
-            return True
-        return (live.metadata.annotations or {}).get(INPUTS) in (None, inputs)
+        return bool(self.refused()) or is_current(self._found.live, INPUTS, self.inputs())
 
     def refused(self) -> str:
         """Why pods as they are declared now did not come up, so that the last good ones run; "" for no such thing."""
@@ -238,17 +236,13 @@ class Specs:
 
     def stateful_set(self) -> apps.StatefulSet:
         """The nodes."""
-        live, inputs = self._found.live, self.inputs()
+        live, inputs, orders = self._found.live, self.inputs(), self._orders
         there = live.spec.replicas if live is not None and live.spec is not None else None
-        template = self._template()
-        if live is not None and live.spec is not None and live.spec.template is not None:
-            if self._orders.good is not None:
-                inputs, template = "restored", self._orders.good
-            elif not self._orders.rewrite:
-                inputs = (live.metadata.annotations or {}).get(INPUTS, inputs)
-                template = live.spec.template
-            elif not differs(template, live.spec.template):
-                template = live.spec.template
+        template = kept_or_written(live, self._template(), rewrite=orders.rewrite)
+        if live is not None and orders.good is not None:
+            inputs, template = "restored", orders.good
+        elif live is not None and not orders.rewrite:
+            inputs = (live.metadata.annotations or {}).get(INPUTS, inputs)
         wanted = self._orders.replicas if self._orders.replicas is not None else there
         annotations = {INPUTS: inputs, LINK: self._name}
         if refused := self._orders.why or self.refused():

@@ -106,13 +106,13 @@ def _condition(
     )
     server = node.server
     if server is None:
-        waiting = "it waits until its data is safe" if node.held else node.pod.trouble_message or node.error
+        waiting = "it waits until its data is safe" if node.gate else node.pod.trouble_message or node.error
         return replace(
             one,
             type=before.type if before else None,
-            status="False" if node.held or not node.pod.running else "Unknown",
+            status="False" if node.gate or not node.pod.running else "Unknown",
             slots=show(snapshot.lost_by(node.id or (before and before.node_id) or "")) or None,
-            reason="HeldBack" if node.held else node.pod.trouble or "Unreachable",
+            reason="HeldBack" if node.gate else node.pod.trouble or "Unreachable",
             message=waiting,
         )
     me = server.me

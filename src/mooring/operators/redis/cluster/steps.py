@@ -148,7 +148,7 @@ class Steps:
         """The order goes to the very process that was seen: its configuration file bears the pod's name."""
         async with self._dial.link(target.address, password=self._password) as link:
             node = await read_node(link, Pod(name=target.name, ordinal=0))
-            if node.held is None or node.held.id != target.id:
+            if node.gate is None or node.gate.id != target.id:
                 return
             config = await link.call("INFO", "server")
             if f"/held/{target.name}." not in str(config):
