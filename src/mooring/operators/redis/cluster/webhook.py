@@ -6,8 +6,7 @@ that does not exist, such as one at the wrong depth, is kept by the server and s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from mooring.cache import Clock
 from mooring.kube import Client, DecodeError, KubeError
@@ -16,15 +15,11 @@ from mooring.kube.objects.core import ConfigMap
 from mooring.operators.redis.cluster.specs import template_lines
 from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterSpec, pod_of
 from mooring.operators.redis.cluster.validate import validate, warnings
-from mooring.operators.redis.keys import nearest
-from mooring.operators.redis.parameters import implausible
-from mooring.runtime import unknown_fields
+from mooring.operators.redis.keys import doubtful
+from mooring.operators.workload.admission import at_most, part, unknown_warnings
 from mooring.runtime.webhooks import Allow, Review, Verdict, Webhook
 
 __all__ = ["RedisClusterReview", "webhooks"]
-
-NAMED = 6
-"""Unknown fields, and doubtful keys, that are named; the rest is counted."""
 
 
 class RedisClusterReview:
@@ -36,10 +31,9 @@ class RedisClusterReview:
     async def review(self, asked: Review[RedisCluster]) -> Verdict:
         """Warnings about what is new in the spec."""
         new = asked.object
-        if new is None or _spec(new) == _spec(asked.old or {}):
+        if new is None or part(new, "spec") == part(asked.old, "spec"):
             return Allow()
-        found = unknown_fields(RedisClusterSpec, _spec(new), path="spec")
-        said = _few([f"{one}; it has no effect" for one in found], "unknown fields")
+        said = unknown_warnings(RedisClusterSpec, part(new, "spec"))
         try:
             cluster = decode(dict(new), RedisCluster)
         except DecodeError:
@@ -61,32 +55,17 @@ class RedisClusterReview:
 
 def _doubtful(cluster: RedisCluster, template: str) -> list[str]:
     """Keys and values that a server will probably refuse, so that it does not start."""
-    pod = pod_of(cluster.spec or RedisClusterSpec())
-    said = []
+    pod, said = pod_of(cluster.spec or RedisClusterSpec()), []
     for line in template_lines(template)[0]:
         key, _, value = line.partition(" ")
-        value = value.strip().strip('"')
         if "(" in value or "{" in value:
             continue  # a placeholder, filled in when the server starts
-        if near := nearest(key):
-            said.append(
-                f"ConfigMap {pod.configmap}: {key}: Redis 7.0 has no such key; did you mean {near!r}?"
-            )
-        elif why := implausible(key, value):
+        if why := doubtful(key, value.strip().strip('"')):
             said.append(f"ConfigMap {pod.configmap}: {key}: {why}")
     for at, one in enumerate(pod.env or ()):
-        if one.name == "MAXMEMORY" and one.value and (why := implausible("maxmemory", one.value)):
+        if one.name == "MAXMEMORY" and one.value and (why := doubtful("maxmemory", one.value)):
             said.append(f"spec.pod[0].env[{at}].value: MAXMEMORY becomes maxmemory: {why}")
-    return _few(said, "doubtful keys")
-
-
-def _few(said: list[str], what: str) -> list[str]:
-    return [*said[:NAMED], f"and {len(said) - NAMED} more {what}"] if len(said) > NAMED else said
-
-
-def _spec(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = raw.get("spec")
-    return found if isinstance(found, Mapping) else {}
+    return at_most(said, "more doubtful keys")
 
 
 def webhooks(
