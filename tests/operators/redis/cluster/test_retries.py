@@ -13,7 +13,7 @@ from tests.operators.redis.cluster.test_status import MOVE, moving
 
 from mooring.actor import Note
 from mooring.operators.redis.cluster.migration import immovable
-from mooring.operators.redis.cluster.moves import InSync, Move, Settle, Unfollow, Verdict, Wait
+from mooring.operators.redis.cluster.moves import InSync, Move, Resize, Settle, Unfollow, Verdict, Wait
 from mooring.operators.redis.cluster.retries import (
     after_failure,
     after_success,
@@ -148,6 +148,23 @@ def test_failures_are_recorded_at_once_and_every_few_seconds_afterwards() -> Non
     refused = after_failure(first, OTHER, "quota", note=None, now=NOW, refused=True)
     assert refused.retry is not None
     assert (refused.retry.step, refused.retry.failures) == ("Unfollow", 1)
+
+
+def test_what_the_api_server_refuses_is_told_of_once_until_it_is_accepted() -> None:
+    note = Note(reason="ScalePodFailed", message="quota", warning=True)
+    step = Resize(replicas=8, why="8 nodes are declared")
+    status, told = RedisClusterStatus(), []
+    for seconds in (0, 1, 300, 600):
+        now = NOW + timedelta(seconds=seconds)
+        status = replace_part(status, retry=still_needed(status.retry, MOVE, now))
+        before = status
+        status = after_failure(status, step, "quota", note=note, now=now, refused=True)
+        told.append(status != before and (before.retry is None or before.retry.event != note.reason))
+        assert status.retry is not None
+        assert (status == before) is (seconds == 1), "and not written for every try"
+    assert told == [True, False, False, False]
+    assert failing_for_long(status.retry, NOW + timedelta(seconds=600)) == "", "the reason says it already"
+    assert after_success(status, step).retry is None
 
 
 def test_what_failed_is_kept_until_nothing_is_left_to_do_or_it_was_not_tried_for_a_minute() -> None:

@@ -35,8 +35,10 @@ SLOTS_FAILED: Final = {
     "Drain": "RebalanceSlotsFailed",
 }
 """HarmonyCloud's reason for each kind of plan whose last try failed."""
-APART: Final = 5.0
-"""Seconds between two tries to move slots, once they do not get through for long."""
+APART: Final = timedelta(seconds=5)
+"""Between two tries to move slots, once they do not get through for long."""
+REFUSED: Final = timedelta(minutes=5)
+"""Until what the API server refused is tried again, unless something changes before."""
 PACE: Final = 0.8
 """Seconds to wait after each of the tries before that: about one a second."""
 PATIENCE: Final = timedelta(seconds=10)
@@ -86,19 +88,18 @@ def after_failure(
 ) -> RedisClusterStatus:
     """The status after a try that failed; ``note`` tells of it.
 
-    The first failure is recorded at once, further ones of the step every ten seconds; each, where tries are spaced or the API server
-    ``refused`` it, which is minutes until the next one.
+    The first failure is recorded at once, further ones of the step every ten seconds, and each once tries are spaced.
+    ``refused``: the API server does not accept it, and it is minutes until the next try.
     """
     slots = isinstance(move, MoveSlots)
     if (plan := status.slot_plan) is not None and slots:
         status = replace(status, slot_plan=replace(plan, failure=said, failing=plan.failing or now))
-    before = status.retry
-    if before is not None and before.last is not None and now - before.last >= LATELY:
-        before = None
-    spaced = before is not None and before.next is not None and slots
-    if before is not None and not (spaced or refused):
-        rest = PATIENCE if before.step == move.name else OTHERS
-        if now - (before.last or now) < rest:
+    before = status.retry if _is_recent(status.retry, now) else None
+    if before is not None:
+        same = before.step == move.name
+        spaced = slots and before.next is not None
+        rest = PATIENCE if same else timedelta() if refused else OTHERS
+        if not spaced and now - (before.last or now) < rest:
             return status
     if before is None or before.step != move.name:
         before = Retry(since=now)
@@ -111,7 +112,7 @@ def after_failure(
         message=str(redact(text)),
         failures=before.failures + 1,
         last=now,
-        next=now + timedelta(seconds=APART) if slots and long else None,
+        next=now + (REFUSED if refused else APART) if refused or (slots and long) else None,
     )
     return replace(status, retry=retry)
 
@@ -127,14 +128,24 @@ def after_success(status: RedisClusterStatus, move: Move) -> RedisClusterStatus:
 
 def still_needed(retry: Retry | None, verdict: Verdict, now: datetime) -> Retry | None:
     """What is recorded of a step, until nothing is left to do or it was not tried for long."""
-    if retry is None or isinstance(verdict, InSync):
-        return None
-    return retry if retry.last is not None and now - retry.last <= LATELY else None
+    return retry if _is_recent(retry, now) and not isinstance(verdict, InSync) else None
+
+
+def _is_recent(retry: Retry | None, now: datetime) -> bool:
+    """It was tried lately, or is to be tried later."""
+    if retry is None or retry.last is None:
+        return False
+    return now - max(retry.last, retry.next or retry.last) <= LATELY
 
 
 def failing_for_long(retry: Retry | None, now: datetime) -> str:
-    """What does not get through for long, and did not lately; "" if nothing. Of slots the plan says it."""
-    if retry is None or retry.since is None or retry.last is None or retry.step == MoveSlots.__name__:
+    """What does not get through for long, and did not lately; "" if nothing.
+
+    Of slots the plan says it, and of what the API server refused the reason does already.
+    """
+    if retry is None or retry.since is None or retry.last is None:
+        return ""
+    if retry.step == MoveSlots.__name__ or retry.next is not None:
         return ""
     return retry.message if retry.last - retry.since >= PATIENCE and now - retry.last <= LATELY else ""
 
@@ -148,6 +159,6 @@ def spaced(snapshot: Snapshot, verdict: Verdict) -> Verdict:
     if plan is None or retry is None or retry.next is None or not isinstance(verdict, MoveSlots):
         return verdict
     left = (retry.next - snapshot.now).total_seconds()
-    if not 0 < left <= APART:
+    if not 0 < left <= APART.total_seconds():
         return verdict
     return Wait(reason=slots_failed(plan), message=plan.failure or verdict.why, after=left)
