@@ -37,6 +37,7 @@ from mooring.operators.redis.parameters import canonical, classify
 from mooring.operators.redis.shell import REDIS_LIVE
 from mooring.operators.workload.containers import (
     READ_ONLY,
+    apart,
     config_volume,
     encoded,
     field_value,
@@ -401,16 +402,7 @@ class Specs:
         """The user's, or one host each where possible."""
         if self._pod.affinity is not None and differs(self._pod.affinity, core.Affinity()):
             return self._pod.affinity
-        term = core.PodAffinityTerm(
-            label_selector=meta.LabelSelector(match_labels=selector_of(self._name)),
-            topology_key="kubernetes.io/hostname",
-        )
-        weighted = core.WeightedPodAffinityTerm(weight=100, pod_affinity_term=term)
-        return core.Affinity(
-            pod_anti_affinity=core.PodAntiAffinity(
-                preferred_during_scheduling_ignored_during_execution=[weighted]
-            )
-        )
+        return apart(selector_of(self._name))
 
     def _meta(self, name: str) -> meta.ObjectMeta:
         labels = {**(self._cluster.metadata.labels or {}), **selector_of(self._name)}
