@@ -19,8 +19,9 @@ from mooring.kube.objects.apps import StatefulSet
 from mooring.kube.objects.core import Endpoints, PersistentVolumeClaim, Pod, Service
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.operators.redis.cluster.names import selector_of
-from mooring.operators.redis.cluster.takeover import LEADER, LOCKS
+from mooring.operators.redis.cluster.takeover import LOCKS
 from mooring.operators.redis.cluster.types import RedisCluster
+from mooring.operators.workload.adoption import LEADER
 from mooring.testing.bed import Bed, KubernetesBed
 
 pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]

@@ -39,6 +39,26 @@ async def test_most_masters_gone_with_their_data_are_replaced_by_their_replicas(
     assert await stage.kept(1000) == 1000
 
 
+async def test_a_cluster_on_empty_dirs_that_lost_all_its_pods_serves_empty_again_and_says_so(
+    make: Make,
+) -> None:
+    stage = await make(persistence=False)
+    await stage.fill(1000)
+    before = {pod.metadata.uid for pod in await stage.pods()}
+
+    await asyncio.gather(*(remove(stage, pod.metadata.name or "") for pod in await stage.pods()))
+
+    await renewed(stage, before)
+    await stage.exact(6, within=90)
+    assert await stage.kept(1000) == 0
+    loss = (await stage.status()).last_data_loss
+    assert loss is not None
+    assert "all keys are lost" in loss.message
+    await stage.tells("DataLost")
+    await stage.fill(100)
+    assert await stage.kept(100) == 100
+
+
 @pytest.mark.parametrize("which", ["source", "target"])
 @pytest.mark.full
 async def test_a_move_survives_the_death_of_its(make: Make, which: str) -> None:

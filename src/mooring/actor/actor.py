@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import msgspec
 import structlog
@@ -113,6 +113,9 @@ class Actor(ABC, Generic[T]):
     def forget(self, key: Key) -> None:
         """The object is gone: drop what is kept about it in memory (connections, metrics)."""
 
+    def deleted(self, obj: T) -> None:
+        """The object is gone; ``obj`` is what this process looked at last. For Events, which need its UID."""
+
 
 def run_actor(
     actor: Actor[T],
@@ -180,9 +183,11 @@ class _Runner(Generic[T]):
             await self._report_undecodable(key, bad)
             return Done()
         if obj is None:
-            self._memories.pop(key, None)
+            _, memory = self._memories.pop(key, ("", None))
             self._repeats.forget(key)
             self._actor.forget(key)
+            if memory is not None and memory.owner is not None:
+                self._actor.deleted(cast("T", memory.owner))
             return Done()
         if not self._actor.manages(obj):
             self._memories.pop(key, None)
@@ -279,6 +284,7 @@ class _Runner(Generic[T]):
         if memory is None or known != uid:
             memory = Memory()
             self._memories[key_of(obj)] = uid, memory
+        memory.owner = obj
         return memory
 
     # --- status

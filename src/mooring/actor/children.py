@@ -67,6 +67,8 @@ class Memory:
     """What the last comparison that found no drift was made from."""
     objects: dict[Named, Object] = field(default_factory=dict)
     """Objects that were read whole, of kinds whose metadata alone is cached."""
+    owner: Object | None = None
+    """The owner as it was looked at last."""
 
 
 class Children:

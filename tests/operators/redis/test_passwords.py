@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mooring.operators.redis.cluster import passwords
+from mooring.operators.redis.cluster.steps import Steps as ClusterSteps
 from mooring.operators.redis.dial import Address, Dial, DialError
 from mooring.operators.redis.passwords import Auth
 from mooring.operators.redis.sentinel.moves import SetPassword, Target
@@ -64,8 +65,8 @@ async def by_sentinel(address: Address, kept: Kept) -> object:
 
 
 async def by_cluster(address: Address, kept: Kept) -> None:
-    keyed = passwords.Keyed(name="demo-0", address=address, auth=Auth(two=True))
-    await passwords.carry_out(Dial(), passwords.Only(targets=(keyed,)), kept)
+    server = passwords.ServerAuth(name="demo-0", address=address, auth=Auth(two=True))
+    await ClusterSteps(Dial(), kept=kept).run(passwords.Only(targets=(server,)))
 
 
 @pytest.mark.parametrize("drop", [by_sentinel, by_cluster])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 from typing import Final
 
-from mooring.operators.redis.parameters import canonical
+from mooring.operators.redis.parameters import canonical, implausible
 
-__all__ = ["KNOWN", "nearest"]
+__all__ = ["KNOWN", "doubtful", "nearest"]
 
 _NAMES: Final = """
 acl-pubsub-default aclfile acllog-max-len active-defrag-cycle-max active-defrag-cycle-min
@@ -63,3 +63,10 @@ def nearest(key: str) -> str:
     if name in KNOWN:
         return ""
     return next(iter(difflib.get_close_matches(name, KNOWN, n=1, cutoff=0.8)), "")
+
+
+def doubtful(key: str, value: str) -> str:
+    """Why a server will probably refuse a key or its value, or ""."""
+    if near := nearest(key):
+        return f"Redis 7.0 has no such key; did you mean {near!r}?"
+    return implausible(key, value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ASK", "BEGIN", "LOCK", "REDIS_LIVE", "REDIS_READY"]
+__all__ = ["ASK", "BEGIN", "LOCK", "REDIS_LIVE", "REDIS_READY", "ready"]
 
 ASK: Final = r"""
 home=${MOORING_HOME:-/mooring}
@@ -66,16 +66,22 @@ case $answer in *PONG* | *LOADING* | *BUSY* | *MASTERDOWN* | *NOAUTH* | *WRONGPA
 exit 1
 """
 
-REDIS_READY: Final = f"""#!/bin/sh
+
+def ready(also: str = "") -> str:
+    """The readiness probe; ``also`` are lines for a server that answers, which exit with 1 when it is not ready yet."""
+    return f"""#!/bin/sh
 # Ready: answers exactly PONG, and leads or follows with the link up and nothing left to synchronise.
 {ASK}
 answer=$(ask PING | tail -n 1)
 # While the password changes the file here may be older than the server's word: it served, and goes on serving.
 case $answer in *NOAUTH*) exit 0 ;; esac
 [ "$answer" = PONG ] || exit 1
-state=$(ask 'INFO replication' | tr -d '\\r')
+{also}state=$(ask 'INFO replication' | tr -d '\\r')
 case $state in *role:master*) exit 0 ;; esac
 case $state in *master_sync_in_progress:1*) exit 1 ;; esac
 case $state in *master_link_status:up*) exit 0 ;; esac
 exit 1
 """
+
+
+REDIS_READY: Final = ready()

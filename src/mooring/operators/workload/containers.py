@@ -1,15 +1,30 @@
-"""Parts of pods and Secrets that both operators declare alike."""
+"""Parts of pods and Secrets that operators declare alike."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
-from mooring.kube.objects import core
+from mooring.kube.objects import core, meta
 
-__all__ = ["READ_ONLY", "config_volume", "encoded", "field_value", "memory_volume", "probe"]
+__all__ = ["READ_ONLY", "apart", "config_volume", "encoded", "field_value", "memory_volume", "probe"]
 
 READ_ONLY = 0o444
 """Mode of files that a pod only reads."""
+
+
+def apart(labels: Mapping[str, str]) -> core.Affinity:
+    """Pods with these labels on different hosts, where possible."""
+    term = core.PodAffinityTerm(
+        label_selector=meta.LabelSelector(match_labels=dict(labels)), topology_key="kubernetes.io/hostname"
+    )
+    weighted = core.WeightedPodAffinityTerm(weight=100, pod_affinity_term=term)
+    return core.Affinity(
+        pod_anti_affinity=core.PodAntiAffinity(
+            preferred_during_scheduling_ignored_during_execution=[weighted]
+        )
+    )
 
 
 def probe(script: str, *, period: int, failures: int) -> core.Probe:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Literal
 
 from mooring.kube.objects import core
 
-__all__ = ["Kept", "Label", "PasswordState", "secret_value"]
+__all__ = ["Kept", "Label", "PasswordState", "kept_in", "secret_value"]
 
 Label = Literal["password", "next", "previous"]
 
@@ -65,6 +66,22 @@ class PasswordState:
     """One of the two that are being exchanged is none."""
     grace: float = 60.0
     """Seconds both are valid after the new one was published."""
+    retired: bool = False
+    """The previous one is in the Secret: servers may still accept it."""
+    published: datetime | None = None
+    """When the one in force was published, while the previous one is in the Secret."""
+
+    @property
+    def changing(self) -> bool:
+        """A change was begun and has not ended."""
+        return self.staged or self.retired
+
+
+def kept_in(secret: core.Secret) -> Kept:
+    """The passwords that a cluster's Secret has."""
+    have = secret.data or {}
+    texts = {name: secret_value(secret, name) for name in ("next", "previous") if name in have}
+    return Kept(password=secret_value(secret, "password"), **texts)
 
 
 def secret_value(secret: core.Secret | None, key: str) -> str:

@@ -37,6 +37,8 @@ class Pod:
     """Identity of what it stores on: the claim's UID, or the pod's own for an emptyDir."""
     lasting: bool = False
     """What it stores is on a claim: the pod that is made anew finds it, wherever it runs."""
+    ephemeral: bool = False
+    """All it stores on is gone with the pod: emptyDirs, configuration and Secrets, but no claim and no directory of a host."""
     fresh: bool = False
     """The volume cannot hold data of before this cluster (emptyDir, or a claim made for it)."""
     incarnation: str = ""
@@ -108,6 +110,7 @@ def pod_of(
         ip=status.pod_ip or "",
         volume=(claim.metadata.uid if claim is not None else None) or uid,
         lasting=bool(_claim_of(pod)),
+        ephemeral=pod.spec is not None and not any(map(_outlives, pod.spec.volumes or ())),
         fresh=claim is None or not is_older(claim, born),
         incarnation=f"{uid}/{(container.restart_count or 0) if container else 0}",
         running=state.running is not None and status.phase != "Failed",
@@ -128,6 +131,14 @@ def main_container(pod: core.PodSpec, component: str) -> core.Container:
     containers = pod.containers or ()
     named = next((one for one in containers if one.name == component), None)
     return named or next(iter(containers), core.Container(name=component))
+
+
+def _outlives(volume: core.Volume) -> bool:
+    """It may be found again by another pod."""
+    kinds = {
+        name for name in volume.__struct_fields__ if name != "name" and getattr(volume, name) is not None
+    }
+    return not kinds <= {"empty_dir", "config_map", "secret", "projected", "downward_api"}
 
 
 def _claim_of(pod: core.Pod) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from mooring.operators.redis.cluster.placement import Place
 from mooring.operators.redis.cluster.slots import Slots, shares
 from mooring.operators.redis.cluster.snapshot import Recorded, Snapshot, Wanted
-from mooring.operators.redis.cluster.topology import Disk, Held, Node, Peer, Seen, Server
+from mooring.operators.redis.cluster.topology import Disk, Gate, Node, Peer, Seen, Server
 from mooring.operators.redis.dial import Address
 from mooring.operators.workload.pods import Pod
 
@@ -31,7 +31,7 @@ class Member:
     keys: int = 0
     silent: bool = False
     died: bool = False
-    held: Disk | None = None
+    gate: Disk | None = None
     gone: bool = False
     epoch: int | None = None
     failed: bool = False
@@ -58,7 +58,7 @@ class Member:
 
     @property
     def answers(self) -> bool:
-        return not (self.silent or self.died or self.held or self.gone)
+        return not (self.silent or self.died or self.gate or self.gone)
 
 
 def whole(masters: int = 3, *, replicas: int = 1) -> list[Member]:
@@ -102,9 +102,9 @@ def snapshot(
             ready=one.answers,
         )
         pod = replace(pod, **dict(one.pod))
-        if one.held:
-            held = Held(id="" if one.ordinal in alone else id_of(one.ordinal), disk=one.held)
-            made.append(Node(pod=pod, held=held))
+        if one.gate:
+            gate = Gate(id="" if one.ordinal in alone else id_of(one.ordinal), disk=one.gate)
+            made.append(Node(pod=pod, gate=gate))
         elif not one.answers:
             made.append(Node(pod=pod, error="no answer"))
         else:

@@ -20,11 +20,12 @@ from typing import Any
 
 from redis.crc import key_slot
 
+from mooring.actor import StepFailed
 from mooring.operators.redis.cluster.moves import InSync, Record, Resize, Verdict, Wait
 from mooring.operators.redis.cluster.plan import next_step
 from mooring.operators.redis.cluster.slots import Slots, count
 from mooring.operators.redis.cluster.snapshot import Recorded, Snapshot, Wanted
-from mooring.operators.redis.cluster.steps import StepFailed, Steps
+from mooring.operators.redis.cluster.steps import Steps
 from mooring.operators.redis.cluster.topology import Peer, parse_nodes, read_nodes
 from mooring.operators.redis.dial import Address, Dial, DialError, Unreachable
 from mooring.operators.workload.pods import Pod
@@ -210,7 +211,7 @@ class Servers:
                 pass
             case _:
                 with contextlib.suppress(StepFailed, DialError):
-                    await Steps(dial, password="").run(verdict)
+                    await Steps(dial).run(verdict)
 
     # --- seen from outside
 

@@ -8,10 +8,8 @@ from datetime import timedelta
 import pytest
 from tests.operators.redis.cluster.builders import NOW, Member, change, id_of, snapshot, whole
 
-from mooring.kube.object import Key
 from mooring.operators.redis.cluster import moves
 from mooring.operators.redis.cluster.events import (
-    Failing,
     of_beginning,
     of_change,
     of_deletion,
@@ -20,6 +18,8 @@ from mooring.operators.redis.cluster.events import (
 )
 from mooring.operators.redis.cluster.moves import InSync, Target, Verdict, Wait
 from mooring.operators.redis.cluster.plan import next_step
+from mooring.operators.redis.cluster.report import step_failed
+from mooring.operators.redis.cluster.retries import after_success
 from mooring.operators.redis.cluster.slots import Transfer, span
 from mooring.operators.redis.cluster.snapshot import Snapshot
 from mooring.operators.redis.cluster.status import phase_of
@@ -85,39 +85,21 @@ def test_a_step_that_does_not_get_through_is_told_of_by_its_twin(event: str) -> 
 
 
 def test_a_step_that_fails_again_and_again_is_told_of_once_until_one_gets_through() -> None:
-    failing, key, other = Failing(), Key("default", "demo"), Key("default", "other")
     attach, claim = STEPS["AddSlave"], STEPS["InitCluster"]
+    status, at = RedisClusterStatus(), NOW
 
-    def told(at: Key, step: tuple[moves.Move, Snapshot], error: str) -> list[str]:
-        return [one.reason for one in failing.failed(at, *step, error)]
+    def told(step: tuple[moves.Move, Snapshot], error: str) -> list[str]:
+        nonlocal status, at
+        at += timedelta(seconds=10)
+        status, notes = step_failed(status, step[1], step[0], error, now=at)
+        return [one.reason for one in notes]
 
-    assert told(key, attach, "no answer") == ["AddSlaveFailed"]
-    assert told(key, attach, "refused") == []
-    assert told(other, attach, "no answer") == ["AddSlaveFailed"]
-    assert told(key, claim, "busy") == ["InitClusterFailed"]
-    failing.forget(key)
-    assert told(key, claim, "busy") == ["InitClusterFailed"]
-
-
-def test_a_step_that_fails_for_long_is_said_until_one_gets_through() -> None:
-    failing, key = Failing(), Key("default", "demo")
-    attach, _ = STEPS["AddSlave"]
-
-    def fail(seconds: float) -> str:
-        now = NOW + timedelta(seconds=seconds)
-        failing.stuck(key, attach, "no answer", now)
-        return failing.said(key, now)
-
-    assert fail(0) == "" == fail(9)
-    assert fail(11) == f"{attach.why}: does not get through, and is tried again: no answer"
-    assert failing.said(key, NOW + timedelta(seconds=80)) == ""
-    assert fail(80) == ""
-    assert fail(91)
-    failing.forget(key)
-    assert fail(92) == "" == fail(101)
-    failing.at_rest(key)
-    assert fail(104) == ""
-    assert failing.said(Key("default", "other"), NOW) == ""
+    assert told(attach, "no answer") == ["AddSlaveFailed"]
+    assert told(attach, "refused") == []
+    assert told(claim, "busy") == ["InitClusterFailed"]
+    assert told(claim, "busy") == []
+    status = after_success(status, claim[0])
+    assert told(claim, "busy") == ["InitClusterFailed"]
 
 
 @pytest.mark.parametrize(
@@ -185,7 +167,7 @@ def reasons(*history: tuple[Snapshot, Verdict], phase: str = "Running") -> list[
     """The Events of one look after the other, from a cluster in this phase."""
     status, said = RedisClusterStatus(phase=phase, formed_cluster_before=phase != "Creating"), []
     for seen, verdict in history:
-        after = phase_of(status, seen, verdict, None)
+        after = phase_of(status, seen, verdict)
         said += [one.reason for one in of_change(status, after, verdict)]
         status = after
     return said
@@ -249,9 +231,9 @@ def test_what_took_too_long_and_ends_well_all_the_same_is_told_by_its_name(
     reason_type: str, success: str
 ) -> None:
     late = RedisClusterStatus(phase="Failed", reason_type=reason_type, formed_cluster_before=True)
-    between = phase_of(late, AWAY, WAITS, None)
+    between = phase_of(late, AWAY, WAITS)
     assert of_change(late, between, WAITS) == []
-    after = phase_of(between, REST, InSync(), None)
+    after = phase_of(between, REST, InSync())
     assert [one.reason for one in of_change(between, after, InSync())] == [success]
 
 

@@ -14,8 +14,8 @@ from tests.operators.redis.cluster.builders import snapshot, whole
 
 from mooring.kube.object import Object, decode
 from mooring.kube.objects import apps, core
-from mooring.operators.redis.cluster.inputs import Gathering
-from mooring.operators.redis.cluster.snapshot import Wanted
+from mooring.kube.objects.meta import ObjectMeta
+from mooring.operators.redis.cluster.inputs import _wanted, read_inputs, read_snapshot
 from mooring.operators.redis.cluster.topology import Seen
 from mooring.operators.redis.cluster.types import (
     RedisCluster,
@@ -26,10 +26,11 @@ from mooring.operators.redis.cluster.types import (
 )
 from mooring.operators.redis.cluster.validate import unmet, warnings
 from mooring.operators.redis.dial import Dial
+from mooring.operators.workload.surroundings import Surroundings
 
 T = TypeVar("T", bound=Object)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-TEMPLATE = core.ConfigMap(data={"redis.conf": "maxclients 100\n"})
+TEMPLATE = core.ConfigMap(metadata=ObjectMeta(name="conf"), data={"redis.conf": "maxclients 100\n"})
 CLAIM = {
     "metadata": {"name": "redis-data"},
     "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
@@ -117,22 +118,9 @@ ROWS = [
 ]
 
 
-class Around:
+def around(live: apps.StatefulSet | None = None, secret: core.Secret | None = None) -> Surroundings:
     """The objects around a cluster."""
-
-    def __init__(self, live: apps.StatefulSet | None, secret: core.Secret | None) -> None:
-        self._there: dict[tuple[type[Object], str], Object] = {(core.ConfigMap, "conf"): TEMPLATE}
-        if live is not None and secret is not None:
-            self._there |= {(apps.StatefulSet, "shop"): live, (core.Secret, "shop-password"): secret}
-
-    def find(self, kind: type[T], name: str) -> T | None:
-        return self._there.get((kind, name))  # type: ignore[return-value]
-
-    def pods(self) -> list[core.Pod]:
-        return []
-
-    def node(self, name: str) -> core.Node | None:
-        return None
+    return Surroundings([TEMPLATE, live, secret])
 
 
 def declared(spec: dict[str, Any]) -> RedisCluster:
@@ -158,23 +146,22 @@ async def outcome(spec: dict[str, Any], *, made_from: dict[str, Any] | None) -> 
     """Everything that this declaration leads to: children, decisions, words; of a new cluster or a running one."""
     live = secret = None
     if made_from is not None:
-        objects = Gathering(declared(made_from), Around(None, None), RedisClusterStatus()).specs.objects()
+        objects = read_inputs(declared(made_from), around(), RedisClusterStatus()).specs.objects()
         live = next(one for one in objects if isinstance(one, apps.StatefulSet))
         secret = next(one for one in objects if isinstance(one, core.Secret))
     cluster = declared(spec)
-    gathering = Gathering(cluster, Around(live, secret), RedisClusterStatus())
-    seen = await gathering.snapshot(Dial(), NOW)
-    wanted: Wanted = seen.wanted
+    inputs = read_inputs(cluster, around(live, secret), RedisClusterStatus())
+    seen = await read_snapshot(inputs, Dial(), NOW, grace=120.0)
+    wanted, blocked = seen.wanted, seen.blocked
     if live is not None:
-        wanted = gathering._wanted(serving("7.0.15"))  # what the servers say of themselves counts
-    said = [gathering.blocked.message] if gathering.blocked else []
-    said += [*warnings(cluster), *unmet(cluster, gathering.specs, live)]
-    children = [msgspec.to_builtins(one) for one in gathering.specs.objects()]
+        wanted, blocked = _wanted(inputs, serving("7.0.15"), [])  # what the servers say of themselves counts
+    said = [blocked.message] if blocked else []
+    said += [*warnings(cluster), *unmet(cluster, inputs.specs, live)]
+    children = [msgspec.to_builtins(one) for one in inputs.specs.objects()]
     decisions = (
         replace(wanted, stale_template=False),
-        gathering.paused,
-        gathering.claims_go,
-        gathering.password_differs,
+        inputs.claims_go,
+        seen.password.differs,
     )
     return children, decisions, wanted.stale_template, " ".join(said)
 

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
+from tests.operators.redis.cluster.builders import NOW, Member, change, snapshot, whole
 
 from mooring.operators.redis.cluster import passwords
-from mooring.operators.redis.cluster.passwords import Keyed, PasswordMove, next_password
+from mooring.operators.redis.cluster.moves import Promote, Wait
+from mooring.operators.redis.cluster.passwords import PasswordMove, ServerAuth, next_password
+from mooring.operators.redis.cluster.plan import next_step
+from mooring.operators.redis.cluster.snapshot import Recorded, Snapshot, Wanted
+from mooring.operators.redis.cluster.topology import Seen
 from mooring.operators.redis.dial import Address
 from mooring.operators.redis.passwords import Auth
-from mooring.operators.workload.credentials import Kept
+from mooring.operators.workload.credentials import PasswordState
 
-SETTLED = Kept(password="old")
-STAGED = Kept(password="old", next="new")
-PUBLISHED = Kept(password="new", previous="old")
+SETTLED = PasswordState(grace=120.0)
+STAGED = PasswordState(staged=True, grace=120.0)
+PUBLISHED = PasswordState(retired=True, published=NOW, grace=120.0)
 
 
-def server(name: str, accepts: str, presents: str, *, two: bool = True) -> Keyed:
+def server(name: str, accepts: str, presents: str, *, two: bool = True) -> ServerAuth:
     auth = Auth(accepts=frozenset(accepts.split()), presents=frozenset(presents.split()), two=two)
-    return Keyed(name=name, address=Address("10.0.0.1", 6379), auth=auth)
+    return ServerAuth(name=name, address=Address("10.0.0.1", 6379), auth=auth)
 
 
-def step(kept: Kept, *servers: Keyed, declared: str = "new", seconds: float = 0.0) -> PasswordMove | None:
-    return next_password(kept, declared=declared, servers=servers, seconds=seconds, grace=120.0)
+def step(state: PasswordState, *servers: ServerAuth, seconds: float = 0.0) -> PasswordMove | None:
+    return next_password(state, servers=servers, now=NOW + timedelta(seconds=seconds))
 
 
 def names(move: PasswordMove | None) -> list[str]:
@@ -29,8 +38,9 @@ def names(move: PasswordMove | None) -> list[str]:
 
 
 def test_the_declared_one_is_written_down_before_a_server_hears_of_it() -> None:
-    assert isinstance(step(SETTLED, server("a", "password", "password")), passwords.Stage)
-    assert step(SETTLED, server("a", "password", "password"), declared="old") is None
+    declared = replace(SETTLED, differs=True)
+    assert isinstance(step(declared, server("a", "password", "password")), passwords.Stage)
+    assert step(SETTLED, server("a", "password", "password")) is None
 
 
 def test_all_take_both_before_any_presents_the_new_one_and_then_it_is_published() -> None:
@@ -58,22 +68,44 @@ def test_a_server_that_came_back_with_the_old_file_is_brought_along() -> None:
     assert isinstance(move, passwords.Add)
 
 
-@pytest.mark.parametrize(
-    ("kept", "two"),
-    [(STAGED, False), (Kept(password="", next="new"), True), (Kept(password="old", next=""), True)],
-)
-def test_where_two_cannot_be_valid_it_is_switched_everywhere_at_once(kept: Kept, two: bool) -> None:
+@pytest.mark.parametrize(("state", "two"), [(STAGED, False), (replace(STAGED, open=True), True)])
+def test_where_two_cannot_be_valid_it_is_switched_everywhere_at_once(state: PasswordState, two: bool) -> None:
     servers = [server(name, "password", "password", two=two) for name in ("a", "b")]
-    move = step(kept, *servers)
+    move = step(state, *servers)
     assert isinstance(move, passwords.Switch)
     assert names(move) == ["a", "b"]
-    assert isinstance(step(kept, server("a", "next", "next", two=two)), passwords.Publish)
+    assert isinstance(step(state, server("a", "next", "next", two=two)), passwords.Publish)
 
 
 def test_a_change_that_is_changed_again_is_finished_first() -> None:
-    assert isinstance(step(STAGED, server("a", "password next", "next"), declared="third"), passwords.Publish)
+    third = replace(STAGED, differs=True)
+    assert isinstance(step(third, server("a", "password next", "next")), passwords.Publish)
 
 
-def test_no_password_is_shown() -> None:
-    assert "new" not in repr(STAGED)
-    assert "old" not in repr(step(STAGED, server("a", "password", "password")))
+# --- as a part of the plan ---------------------------------------------------------------------------------
+
+
+def seen(members: Sequence[Member], state: PasswordState) -> Snapshot:
+    """A cluster whose servers all accept and present the password in force alone."""
+    found = snapshot(members)
+    auth = Auth(accepts=frozenset({"password"}), presents=frozenset({"password"}), two=True)
+    nodes = tuple(replace(one, auth=auth if one.server else None) for one in found.seen.nodes)
+    return replace(found, seen=Seen(nodes=nodes), password=state)
+
+
+def test_a_change_begins_at_rest_and_goes_on_while_something_is_waited_for() -> None:
+    differs, away = replace(SETTLED, differs=True), change(whole(), 5, silent=True)
+    assert isinstance(next_step(seen(whole(), differs)), passwords.Stage)
+    assert isinstance(next_step(seen(away, differs)), Wait)
+    move = next_step(seen(away, STAGED))
+    assert isinstance(move, passwords.Add)
+    assert names(move) == ["demo-0", "demo-1", "demo-2", "demo-3", "demo-4"]
+
+
+def test_a_change_waits_for_every_other_move_and_for_a_cluster_to_be_formed() -> None:
+    dying = change(whole(), 0, pod=(("terminating", True),))
+    assert isinstance(next_step(seen(dying, STAGED)), Promote)
+    new = replace(seen(whole(), STAGED), recorded=Recorded(formed=False))
+    assert not isinstance(next_step(new), PasswordMove)
+    paused = replace(seen(whole(), STAGED), wanted=Wanted(paused=True))
+    assert not isinstance(next_step(paused), PasswordMove)

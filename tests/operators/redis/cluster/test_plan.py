@@ -16,7 +16,6 @@ from mooring.operators.redis.cluster.moves import (
     DeletePod,
     Forget,
     InSync,
-    LetIn,
     Meet,
     MoveSlots,
     Promote,
@@ -24,6 +23,7 @@ from mooring.operators.redis.cluster.moves import (
     Release,
     Resize,
     RestoreTemplate,
+    Retire,
     Settle,
     Tell,
     Unfollow,
@@ -144,71 +144,79 @@ def test_a_cluster_is_written_down_once_everybody_agrees() -> None:
     assert verdict.formed
 
 
-# --- held back ---------------------------------------------------------------------------------------------
+# --- at the gate --------------------------------------------------------------------------------------------
 
 
 def test_servers_with_all_their_data_begin_at_once_even_if_nobody_answers() -> None:
-    members = [replace(one, held="full") for one in whole()]
+    members = [replace(one, gate="full") for one in whole()]
     verdict = next_step(snapshot(members))
-    assert isinstance(verdict, LetIn)
+    assert isinstance(verdict, Release)
     assert (len(verdict.as_is), verdict.fresh) == (6, ())
 
 
+def test_nodes_of_a_cluster_in_the_making_are_told_so_when_they_are_released() -> None:
+    members = [Member(ordinal=at, gate="none") for at in range(6)]
+    for formed in (False, True):
+        verdict = next_step(snapshot(members, formed=formed))
+        assert isinstance(verdict, Release)
+        assert verdict.founding is not formed
+
+
 def test_a_master_that_lost_its_data_waits_until_its_replica_has_taken_over() -> None:
-    verdict = next_step(snapshot(change(whole(), 0, held="none")))
+    verdict = next_step(snapshot(change(whole(), 0, gate="none")))
     assert isinstance(verdict, Promote)
     assert (verdict.target.name, verdict.how) == ("demo-3", "FORCE")
 
 
 def test_an_older_snapshot_is_not_preferred_to_a_replica_either() -> None:
-    assert isinstance(next_step(snapshot(change(whole(), 0, held="part"))), Promote)
+    assert isinstance(next_step(snapshot(change(whole(), 0, gate="part"))), Promote)
 
 
 def test_once_taken_over_it_begins_with_a_new_id() -> None:
-    members = change(change(whole(), 0, held="none", slots=0), 3, master=None, slots=shares(3)[0])
+    members = change(change(whole(), 0, gate="none", slots=0), 3, master=None, slots=shares(3)[0])
     verdict = next_step(snapshot(members))
-    assert isinstance(verdict, LetIn)
+    assert isinstance(verdict, Release)
     assert [one.name for one in verdict.fresh] == ["demo-0"]
 
 
 def test_a_replica_that_lost_its_data_begins_as_it_is() -> None:
-    verdict = next_step(snapshot(change(whole(), 3, held="none")))
-    assert isinstance(verdict, LetIn)
+    verdict = next_step(snapshot(change(whole(), 3, gate="none")))
+    assert isinstance(verdict, Release)
     assert [one.name for one in verdict.as_is] == ["demo-3"]
 
 
 def test_a_silent_replica_may_have_the_data_so_its_empty_master_waits() -> None:
-    members = change(change(whole(), 0, held="none"), 3, silent=True)
+    members = change(change(whole(), 0, gate="none"), 3, silent=True)
     verdict = next_step(snapshot(members))
-    assert not isinstance(verdict, LetIn)
+    assert not isinstance(verdict, Release)
 
 
 def test_with_no_copy_anywhere_the_empty_master_serves_again() -> None:
-    members = change(change(whole(), 0, held="none"), 3, held="none")
+    members = change(change(whole(), 0, gate="none"), 3, gate="none")
     verdict = next_step(snapshot(members))
-    assert isinstance(verdict, LetIn)
+    assert isinstance(verdict, Release)
     assert {one.name for one in verdict.as_is} == {"demo-0", "demo-3"}
 
 
 def test_an_empty_node_at_the_address_of_an_owner_waits_for_the_replica() -> None:
     members = change(whole(), 0, gone=True)
-    newcomer = replace(whole()[0], ordinal=6, slots=0, held="none", pod=(("ip", "10.0.0.1"),))
+    newcomer = replace(whole()[0], ordinal=6, slots=0, gate="none", pod=(("ip", "10.0.0.1"),))
     verdict = next_step(snapshot([*members, newcomer], nodes=7, pods=6, alone=[6]))
     assert isinstance(verdict, Promote)
     assert verdict.target.name == "demo-3"
 
 
 def test_data_that_lost_its_identity_waits_for_the_replica_and_is_then_set_aside() -> None:
-    newcomer = replace(whole()[0], ordinal=6, slots=0, held="full", pod=(("ip", "10.0.0.1"),))
+    newcomer = replace(whole()[0], ordinal=6, slots=0, gate="full", pod=(("ip", "10.0.0.1"),))
     verdict = next_step(snapshot([*change(whole(), 0, gone=True), newcomer], nodes=7, pods=6, alone=[6]))
     assert isinstance(verdict, Promote)
-    verdict = next_step(snapshot([*whole(), Member(ordinal=6, held="full")], nodes=7, alone=[6]))
-    assert isinstance(verdict, LetIn)
+    verdict = next_step(snapshot([*whole(), Member(ordinal=6, gate="full")], nodes=7, alone=[6]))
+    assert isinstance(verdict, Release)
     assert [one.name for one in verdict.fresh] == ["demo-6"]
 
 
 def test_a_volume_of_a_node_that_was_taken_out_brings_nothing_back() -> None:
-    known = snapshot([*whole(), Member(ordinal=6, held="full")], nodes=7)
+    known = snapshot([*whole(), Member(ordinal=6, gate="full")], nodes=7)
     nodes = [
         replace(
             one,
@@ -219,7 +227,7 @@ def test_a_volume_of_a_node_that_was_taken_out_brings_nothing_back() -> None:
         for one in known.seen.nodes
     ]
     verdict = next_step(replace(known, seen=replace(known.seen, nodes=tuple(nodes))))
-    assert isinstance(verdict, LetIn)
+    assert isinstance(verdict, Release)
     assert [one.name for one in verdict.fresh] == ["demo-6"]
 
 
@@ -269,7 +277,7 @@ def test_a_master_that_most_others_call_failed_gives_way(how: dict[str, Any]) ->
         {**CUT_OFF, "server": ()},  # it serves
         {**CUT_OFF, "heard": 91.0},  # it is on its way back
         {**CUT_OFF, "failed": False},  # nobody calls it failed
-        {**OUTVOTED, "held": "full"},  # it is about to be let in
+        {**OUTVOTED, "gate": "full"},  # it is about to be released
     ],
 )
 def test_a_master_that_may_be_back_does_not_give_way(how: dict[str, Any]) -> None:
@@ -634,7 +642,7 @@ def test_a_master_on_a_pod_that_goes_hands_over_to_one_that_stays() -> None:
 
 def test_nobody_is_forgotten_by_a_replica_that_has_not_heard_who_has_its_slots_now() -> None:
     drained = snapshot(change(whole(3, replicas=2), 8, master=None, keys=0), nodes=8)
-    assert isinstance(next_step(drained), Release)
+    assert isinstance(next_step(drained), Retire)
     slots = shares(3)[0]
     behind = seeing(seeing(drained, [4], 8, slots=slots), [4], 0, slots=0)
     verdict = next_step(behind)
@@ -645,7 +653,7 @@ def test_nobody_is_forgotten_by_a_replica_that_has_not_heard_who_has_its_slots_n
 def test_who_leaves_is_forgotten_before_the_set_shrinks() -> None:
     members = [*whole(), Member(ordinal=6, master=0), Member(ordinal=7, master=1)]
     verdict = next_step(snapshot(members, nodes=6, pods=8))
-    assert isinstance(verdict, Release)
+    assert isinstance(verdict, Retire)
     assert [one.name for one in verdict.leavers] == ["demo-6", "demo-7"]
     assert len(verdict.rest) == 6
 
@@ -780,7 +788,7 @@ def test_who_becomes_a_master_is_decided_when_all_new_nodes_are_there() -> None:
 
 
 def test_nodes_that_do_not_know_one_another_meet_before_they_vote() -> None:
-    members = change(change(whole(), 0, held="none"), 4, pod=(("ip", "10.0.0.99"),))
+    members = change(change(whole(), 0, gate="none"), 4, pod=(("ip", "10.0.0.99"),))
     assert isinstance(next_step(snapshot(members)), Meet)
 
 

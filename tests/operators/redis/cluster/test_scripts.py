@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mooring.operators.redis.cluster import scripts
-from mooring.operators.redis.cluster.moves import LetIn, Target
+from mooring.operators.redis.cluster.moves import Release, Target
 from mooring.operators.redis.cluster.specs import DEFAULTS
 from mooring.operators.redis.cluster.steps import Steps
 from mooring.operators.redis.cluster.topology import Node, read_node
@@ -37,6 +37,7 @@ class Start:
         (home / "conf" / "defaults.conf").write_text(DEFAULTS)
         (home / "conf" / "forced.conf").write_text("protected-mode no\n")
         (home / "start.sh").write_text(scripts.START)
+        (home / "ready.sh").write_text(scripts.READY)
         # The server itself, on an address of its own: a pod has a network of its own instead.
         (home / "bin").mkdir()
         program = home / "bin" / "redis-server"
@@ -48,7 +49,7 @@ class Start:
 
     @asynccontextmanager
     async def running(self, how: str) -> AsyncIterator[None]:
-        """Start it and let it in, ``as is`` or ``fresh``; it is killed at the end."""
+        """Start it and release it, ``as is``, ``fresh`` or ``founding``; it is killed at the end."""
         process = await asyncio.create_subprocess_exec(
             *("sh", str(self._home / "start.sh")),
             env={
@@ -61,10 +62,11 @@ class Start:
             stdout=asyncio.subprocess.DEVNULL,
         )
         try:
-            held = await self._until(lambda node: node.held is not None)
+            held = await self._until(lambda node: node.gate is not None)
             target = Target(name=POD.name, address=self.address, id=held.id)
-            move = LetIn(as_is=(target,), why="") if how == "as is" else LetIn(fresh=(target,), why="")
-            await Steps(self._dial, password="").run(move)
+            as_is, fresh = ((), (target,)) if how == "fresh" else ((target,), ())
+            move = Release(as_is=as_is, fresh=fresh, founding=how == "founding")
+            await Steps(self._dial).run(move)
             await self._until(lambda node: node.server is not None and not node.server.loading)
             yield
         finally:
@@ -91,6 +93,19 @@ class Start:
         await self.call("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
         await self._until(lambda node: node.server is not None and node.server.covered)
 
+    async def ready(self, **env: str) -> bool:
+        """What the readiness probe says."""
+        process = await asyncio.create_subprocess_exec(
+            *("sh", str(self._home / "ready.sh")),
+            env={
+                "PATH": os.environ["PATH"],
+                "MOORING_HOME": str(self._home),
+                "REDIS_HOST": self.address.ip,
+                **env,
+            },
+        )
+        return await process.wait() == 0
+
     def logged(self, aside: str) -> str:
         """What the log that was set aside under this ending has."""
         return "".join(path.read_text() for path in (self.data / f"appendonlydir{aside}").glob("*.incr.aof"))
@@ -113,3 +128,42 @@ async def test_of_what_is_set_aside_the_first_two_and_the_latest_are_kept(tmp_pa
         assert (start.data / f"nodes.conf{aside}").exists()
     assert "third" not in start.logged(".old.3")
     assert not (start.data / "nodes.conf.old.4").exists()
+
+
+async def test_a_new_node_is_ready_once_its_cluster_serves_and_stays_so(tmp_path: Path) -> None:
+    start = Start(tmp_path)
+    assert not await start.ready()
+    async with start.running("as is"):
+        assert not await start.ready(), "it is new, and no slot is served"
+        await start.serve()
+        assert await start.ready()
+        await start.call("CLUSTER", "FLUSHSLOTS")
+        assert await start.ready(), "it served once"
+    async with start.running("as is"):
+        assert await start.ready(), "a node of before may be the first of a cluster that is down"
+    async with start.running("fresh"):
+        assert not await start.ready(), "it is new again"
+
+
+async def test_a_node_of_a_cluster_that_is_being_founded_is_ready_as_soon_as_it_answers(
+    tmp_path: Path,
+) -> None:
+    start = Start(tmp_path)
+    async with start.running("founding"):
+        assert await start.ready()
+
+
+@pytest.mark.parametrize(("seconds", "ready"), [(29, False), (30, True)])
+async def test_a_cluster_without_slots_becomes_ready_within_half_a_minute(
+    tmp_path: Path, seconds: int, ready: bool
+) -> None:
+    start = Start(tmp_path)
+    (tmp_path / "run").mkdir()
+    client = tmp_path / "bin" / "redis-cli"
+    client.write_text(
+        "#!/bin/sh\nwhile read -r line; do case $line in\n"
+        f"  PING) echo PONG ;; *server*) echo uptime_in_seconds:{seconds} ;; *CLUSTER*) echo cluster_state:fail ;;\n"
+        "  *replication*) echo role:master ;;\nesac; done\n"
+    )
+    client.chmod(0o755)
+    assert await start.ready(PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}") is ready

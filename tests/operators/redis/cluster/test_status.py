@@ -10,12 +10,12 @@ from tests.operators.redis.cluster.builders import NOW, Member, change, id_of, s
 
 from mooring.cache import rfc3339
 from mooring.kube.objects.meta import Condition
-from mooring.operators.redis.cluster.inputs import Blocked
 from mooring.operators.redis.cluster.moves import InSync, MoveSlots, Settle, Target, Verdict, Wait
 from mooring.operators.redis.cluster.names import Names
 from mooring.operators.redis.cluster.slots import Transfer, shares, span
+from mooring.operators.redis.cluster.snapshot import Blocked
 from mooring.operators.redis.cluster.status import described, phase_of, progress
-from mooring.operators.redis.cluster.types import RedisClusterStatus, SlotPlan, SlotRange
+from mooring.operators.redis.cluster.types import RedisClusterStatus, Retry, SlotPlan, SlotRange
 from mooring.operators.redis.dial import Address
 
 STARTING = Wait(reason="PodsStarting", message="5 of 6 nodes answer")
@@ -30,7 +30,7 @@ def after(
     members = change(whole(), 5, silent=True)
     seen = snapshot(members, formed=formed, plan=plan)
     before = RedisClusterStatus(phase="Running" if formed else "Creating", standard_conditions=[progressing])
-    return phase_of(before, seen, verdict, None)
+    return phase_of(before, seen, verdict)
 
 
 def test_a_cluster_that_is_made_for_longer_than_the_timeout_is_failed_and_the_reason_says_what_is_missing() -> (
@@ -56,20 +56,21 @@ def test_a_move_of_slots_may_take_as_long_as_it_takes(minutes: float) -> None:
 
 def test_a_step_that_does_not_get_through_is_the_reason_as_long_as_nobody_else_is_needed() -> None:
     seen = snapshot(whole())
-    running = RedisClusterStatus(phase="Running")
-    step = Settle(slots=1, owner=MOVE.source, masters=(), why="slot 0 was left half-way")
     said = "slot 0 was left half-way: does not get through"
+    retry = Retry(step="Settle", message=said, since=NOW - timedelta(seconds=11), last=NOW)
+    running = RedisClusterStatus(phase="Running", retry=retry)
+    step = Settle(slots=1, owner=MOVE.source, masters=(), why="slot 0 was left half-way")
     waits = Wait(reason="Agreeing", message="the nodes differ")
     for verdict in (step, waits):
-        status = phase_of(running, seen, verdict, None, failing=said)
+        status = phase_of(running, seen, verdict)
         assert (status.phase, status.reason_type, status.reason) == ("Restarting", "UnexpectedError", said)
     lacking = Wait(reason="PodsStarting", message="5 of 6 nodes answer")
-    assert phase_of(running, seen, lacking, None, failing=said).reason == "5 of 6 nodes answer"
+    assert phase_of(running, seen, lacking).reason == "5 of 6 nodes answer"
     stalled = Wait(reason="NoMajority", message="bring back the nodes", stalled=True)
-    assert phase_of(running, seen, stalled, None, failing=said).reason == "bring back the nodes"
+    assert phase_of(running, seen, stalled).reason == "bring back the nodes"
     refused = Blocked(reason="InvalidArgs", message="spec.replicas")
-    assert phase_of(running, seen, step, refused, failing=said).reason == "spec.replicas"
-    assert phase_of(running, seen, InSync(), None, failing=said).reason is None
+    assert phase_of(running, replace(seen, blocked=refused), step).reason == "spec.replicas"
+    assert phase_of(running, seen, InSync()).reason is None
 
 
 def test_a_pod_that_is_not_there_has_a_condition_that_says_since_when() -> None:
@@ -132,8 +133,8 @@ def growing(*, owned: int) -> list[Member]:
 def said_of(
     plan: SlotPlan, *, before: str = "Upgrading", blocked: Blocked | None = None
 ) -> RedisClusterStatus:
-    seen = snapshot(growing(owned=0), nodes=8, plan=plan)
-    return phase_of(RedisClusterStatus(phase=before, slot_plan=plan), seen, MOVE, blocked)
+    seen = replace(snapshot(growing(owned=0), nodes=8, plan=plan), blocked=blocked)
+    return phase_of(RedisClusterStatus(phase=before, slot_plan=plan), seen, MOVE)
 
 
 @pytest.mark.parametrize(
@@ -153,13 +154,13 @@ def test_slots_that_do_not_get_through_are_said_at_once_and_failed_after_the_tim
     late = said_of(moving(minutes=21, kind=kind))
     assert (late.phase, late.reason_type) == ("Failed", reason)
     assert (late.reason or "").startswith("slot 7: OOM; for 20 minutes no slot was finished")
-    assert late == phase_of(late, snapshot(growing(owned=0), nodes=8, plan=late.slot_plan), MOVE, None)
+    assert late == phase_of(late, snapshot(growing(owned=0), nodes=8, plan=late.slot_plan), MOVE)
 
 
 def test_what_failed_is_forgotten_with_the_next_try_that_gets_through() -> None:
     late = said_of(moving(minutes=21))
     again = moving()
-    mended = phase_of(late, snapshot(growing(owned=1), nodes=8, plan=again), MOVE, None)
+    mended = phase_of(late, snapshot(growing(owned=1), nodes=8, plan=again), MOVE)
     assert (mended.phase, mended.reason, mended.reason_type) == ("Upgrading", None, None)
 
 
@@ -172,22 +173,22 @@ def test_a_declaration_that_cannot_be_carried_out_is_said_before_slots_that_fail
 
 
 def test_how_far_it_is_is_written_every_five_seconds_at_most() -> None:
-    plan, written, last = moving(), [], None
+    plan, written = moving(), []
     for second in range(31):  # three slots are finished in every second
         now = NOW + timedelta(seconds=second)
         seen = replace(snapshot(growing(owned=3 * second), nodes=8, plan=plan), now=now)
-        after = progress(plan, seen, last=last)
+        after = progress(plan, seen)
         if after is not plan:
-            plan, last = after, now
+            plan = after
             written.append((second, after.moved))
     assert written == [(at, 3 * at) for at in range(1, 31, 5)]
 
 
 def test_a_slot_that_was_finished_begins_the_time_of_failing_anew() -> None:
     seen = snapshot(growing(owned=10), nodes=8)
-    assert progress(moving(moved=9, minutes=15), seen, last=None).failing == NOW
-    assert progress(moving(moved=10, minutes=15), seen, last=None).failing == NOW - timedelta(minutes=15)
-    assert progress(moving(moved=9), seen, last=None).failing is None
+    assert progress(moving(moved=9, minutes=15), seen).failing == NOW
+    assert progress(moving(moved=10, minutes=15), seen).failing == NOW - timedelta(minutes=15)
+    assert progress(moving(moved=9), seen).failing is None
 
 
 @pytest.mark.parametrize(
@@ -201,9 +202,9 @@ def test_what_was_moved_is_counted_where_the_target_failed_over(dead: bool) -> N
     members = change(growing(owned=10), 6, slots=0, master=7, silent=dead)
     members = change(members, 7, master=None, slots=span(0, 9))
     seen = snapshot(members, nodes=8, plan=moving(moved=5))
-    assert progress(moving(moved=5), seen, last=None).moved == 10
+    assert progress(moving(moved=5), seen).moved == 10
 
 
 def test_what_was_moved_stays_counted_while_nobody_has_taken_over_yet() -> None:
     members = change(growing(owned=10), 6, silent=True)
-    assert progress(moving(moved=5), snapshot(members, nodes=8), last=None).moved == 10
+    assert progress(moving(moved=5), snapshot(members, nodes=8)).moved == 10

@@ -201,7 +201,7 @@ def test_a_stranger_with_slots_is_expelled_and_the_status_and_a_warning_name_it(
 
     [event] = of_move(verdict, seen)
     assert (event.reason, event.warning, event.message) == (STRANGER, True, verdict.why)
-    status = phase_of(RedisClusterStatus(phase="Running"), seen, verdict, None)
+    status = phase_of(RedisClusterStatus(phase="Running"), seen, verdict)
     assert (status.reason_type, status.reason) == (STRANGER, verdict.why)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -19,16 +18,10 @@ from mooring.kube.objects.core import ConfigMap, Endpoints
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.local.api.server import ApiServer
 from mooring.operators.redis.cluster.snapshot import Snapshot
-from mooring.operators.redis.cluster.specs import Found, Specs
-from mooring.operators.redis.cluster.takeover import (
-    LEADER,
-    LOCKS,
-    leader,
-    made_by_another,
-    pods_selector,
-    refusal,
-)
+from mooring.operators.redis.cluster.specs import Found, Orders, Specs
+from mooring.operators.redis.cluster.takeover import LOCKS, refusal
 from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterSpec
+from mooring.operators.workload.adoption import LEADER, lock_holder, made_by_another, pods_selector
 
 CLAIM = {"metadata": {"name": "redis-data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
 SHARED = {"name": "redis-data", "persistentVolumeClaim": {"claimName": "shared"}}
@@ -118,7 +111,7 @@ async def test_its_operator_is_known_by_a_lock_that_is_renewed(
         client = Client(server.transport())
         await client.create(broken)
         await client.create(lock)
-        said = await leader(client, "", NOW)
+        said = await lock_holder(client, LOCKS, namespace="", now=NOW)
     assert said == (f"manager-0 ({kind.__name__} default/{name})" if leads else "")
 
 
@@ -132,7 +125,7 @@ def test_data_that_new_pods_would_not_find_is_no_small_thing() -> None:
 
 def test_new_pods_bear_what_the_set_selects_by_and_images_begin_with_the_repository() -> None:
     declared = cluster(repository="harbor/library/")
-    specs = Specs(declared, replace(Found(live=live()), rewrite=True))
+    specs = Specs(declared, Found(live=live()), Orders(rewrite=True))
     made = specs.stateful_set()
 
     assert made.spec is not None

@@ -163,7 +163,7 @@ def test_a_template_keeps_its_lines_but_for_what_the_operator_decides() -> None:
     [
         ({"limits": {"memory": "-1Gi"}}, "limits.memory"),
         ({"requests": {"cpu": "-10m"}}, "requests.cpu"),
-        ({"requests": {"memory": "2Gi"}, "limits": {"memory": "1Gi"}}, "limits.memory"),
+        ({"requests": {"memory": "2Gi"}, "limits": {"memory": "1Gi"}}, "requests.memory"),
         ({"requests": {"memory": "1024Mi"}, "limits": {"memory": "1Gi", "cpu": "1"}}, ""),
     ],
 )

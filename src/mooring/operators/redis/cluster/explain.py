@@ -1,14 +1,21 @@
-"""What `mooring why` prints about a RedisCluster beside its conditions and events."""
+"""What `mooring why` and `mooring replay` print about a RedisCluster beside its conditions and events."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from mooring.kube.client import Client
+from mooring.operators.operator import Replayed, SavedDecision
+from mooring.operators.redis.cluster import saved
+from mooring.operators.redis.cluster.plan import next_step
+from mooring.operators.redis.cluster.slots import show
+from mooring.operators.redis.cluster.topology import Seen
+from mooring.operators.redis.cluster.types import RedisCluster
 from mooring.operators.workload.explain import password, rolls
 
-__all__ = ["explain", "lines"]
+__all__ = ["explain", "lines", "replay", "save", "seen"]
 
 
 async def explain(client: Client, raw: Mapping[str, Any]) -> Sequence[str]:
@@ -17,15 +24,50 @@ async def explain(client: Client, raw: Mapping[str, Any]) -> Sequence[str]:
 
 
 def lines(status: Mapping[str, Any]) -> Iterator[str]:
-    """Roll-outs, the plan that moves slots, the password change, and every node that is not in service."""
+    """Roll-outs, moves of slots, steps that fail, the password change, nodes not in service, and data that was lost."""
     yield from rolls(status)
     if plan := status.get("slotPlan"):
         left = f", {plan['secondsLeft']} s left" if plan.get("secondsLeft") is not None else ""
         done = f"{plan.get('moved', 0)} of {plan.get('total')} slots"
         yield f"{plan.get('kind')} towards {plan.get('replicas')} nodes since {plan.get('since')}: {done}{left}"
+    if retry := status.get("retry"):
+        yield f"{retry.get('step')} fails since {retry.get('since')}: {retry.get('message')}"
     yield from password(status)
     # HarmonyCloud's conditions are one for each redis node.
     for one in status.get("conditions") or ():
         if "domainName" in one and one.get("status") != "True":
             why = f"{one.get('reason')}: {one.get('message')}"
             yield f"{one.get('name')}: {one.get('status')} since {one.get('lastTransitionTime')}: {why}"
+    if loss := status.get("lastDataLoss"):
+        yield f"Data was lost at {loss.get('time')}: {loss.get('message')}"
+
+
+async def save(client: Client, cluster: RedisCluster) -> SavedDecision:
+    """Ask the API server and the cluster's own servers, as the operator does."""
+    snapshot = await saved.gather(client, cluster, now=datetime.now(UTC))
+    silent = [one.name for one in snapshot.seen.nodes if one.server is None and one.gate is None]
+    return SavedDecision(content=saved.dump(snapshot), silent=silent)
+
+
+def replay(content: bytes) -> Replayed:
+    """What was seen, and what the planner decides from it."""
+    snapshot = saved.load(content)
+    return Replayed(
+        seen=(f"At {snapshot.now.isoformat()}", *seen(snapshot.seen)), verdict=next_step(snapshot)
+    )
+
+
+def seen(found: Seen) -> Iterator[str]:
+    """One line per server."""
+    for node in found.nodes:
+        server = node.server
+        if node.gate is not None:
+            yield f"  {node.name}: waits at its gate, data: {node.gate.disk}"
+        elif server is None:
+            yield f"  {node.name}: no answer ({node.error})"
+        elif server.role == "master":
+            slots = f", slots {show(server.me.slots)}" if server.me.slots else ""
+            yield f"  {node.name}: master, {server.keys} keys{slots}"
+        else:
+            link = "up" if server.link_up else "down"
+            yield f"  {node.name}: follows {server.master}, link {link}, offset {server.offset}"

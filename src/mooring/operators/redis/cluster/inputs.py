@@ -1,22 +1,23 @@
-"""What a cluster is decided from, gathered: its declaration, what it refers to, its pods, and its servers' word."""
+"""What a cluster is decided from: its declaration, what it refers to, its pods, and the servers' own view.
+
+The operator reads it from its caches; `mooring why` reads the same from the API server.
+"""
 
 from __future__ import annotations
 
-import base64
-import binascii
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import Protocol
 
-from mooring.kube.object import Object
+from mooring.kube.object import Key, key_of
 from mooring.kube.objects import apps, core
 from mooring.operators.redis.cluster.migration import immovable
 from mooring.operators.redis.cluster.names import Names
-from mooring.operators.redis.cluster.passwords import PasswordMove, next_password, read_keys
 from mooring.operators.redis.cluster.placement import Place
 from mooring.operators.redis.cluster.slots import ALL, parse
-from mooring.operators.redis.cluster.snapshot import Recorded, Snapshot, Wanted
-from mooring.operators.redis.cluster.specs import Found, Specs
+from mooring.operators.redis.cluster.snapshot import Blocked, Recorded, Snapshot, Wanted
+from mooring.operators.redis.cluster.specs import Found, Orders, Specs
 from mooring.operators.redis.cluster.topology import Seen, read_nodes
 from mooring.operators.redis.cluster.types import (
     NAMED,
@@ -33,14 +34,15 @@ from mooring.operators.redis.cluster.types import (
 from mooring.operators.redis.cluster.validate import FOREGROUND, invalid_scaling, validate
 from mooring.operators.redis.dial import Dial
 from mooring.operators.redis.versions import file_format, image_format
-from mooring.operators.workload.credentials import Kept
+from mooring.operators.workload.credentials import Kept, PasswordState, kept_in, secret_value
 from mooring.operators.workload.pods import Pod, main_container, pods_of
+from mooring.operators.workload.surroundings import Reference, Surroundings
+from mooring.operators.workload.template import pending
 from mooring.operators.workload.trouble import SIDECAR
 from mooring.runtime import secrets
 
-__all__ = ["Around", "Blocked", "Gathering"]
+__all__ = ["Inputs", "read_inputs", "read_snapshot", "references", "users_of", "zones_of"]
 
-T = TypeVar("T", bound=Object)
 IMAGE = "correct spec.pod[0].middlewareImage, or spec.repository and spec.version"
 REMEDIES = {
     "ImagePullBackOff": IMAGE,
@@ -56,47 +58,77 @@ REMEDIES = {
 ZONE = "topology.kubernetes.io/zone"
 
 
-class Around(Protocol):
-    """The objects around one cluster."""
+def references(cluster: RedisCluster) -> list[Reference]:
+    """The single objects that a decision about a cluster reads, beside its pods."""
+    names, configmap = (
+        Names(cluster.metadata.name or ""),
+        pod_of(cluster.spec or RedisClusterSpec()).configmap,
+    )
+    found: list[Reference] = [
+        (apps.StatefulSet, names.cluster),
+        (core.Service, names.service),
+        (core.Secret, names.password),
+    ]
+    return [*found, (core.ConfigMap, configmap)] if configmap else found
 
-    def find(self, kind: type[T], name: str) -> T | None:
-        """The object of that name in the cluster's namespace."""
+
+def users_of(config_map: core.ConfigMap, clusters: Iterable[RedisCluster]) -> list[Key]:
+    """Which of these clusters have their redis.conf in this ConfigMap."""
+    name = config_map.metadata.name
+    return [key_of(one) for one in clusters if pod_of(one.spec or RedisClusterSpec()).configmap == name]
+
+
+class Nodes(Protocol):
+    """The nodes of the Kubernetes cluster, as an informer has them."""
+
+    def get(self, key: Key) -> core.Node | None:
+        """One of them."""
         ...
 
-    def pods(self) -> list[core.Pod]:
-        """The cluster's pods."""
-        ...
 
-    def node(self, name: str) -> core.Node | None:
-        """A node of the Kubernetes cluster, if nodes may be read."""
-        ...
+def zones_of(pods: Iterable[core.Pod], nodes: Nodes | None) -> dict[str, str]:
+    """The zones of the nodes that these pods run on, by name; none where nodes may not be read."""
+    if nodes is None:
+        return {}
+    names = {(pod.spec.node_name if pod.spec else None) or "" for pod in pods} - {""}
+    found = ((name, nodes.get(Key("", name))) for name in sorted(names))
+    return {name: (one.metadata.labels or {}).get(ZONE, "") for name, one in found if one is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Blocked:
-    """Why the declaration is not carried out, while what runs is looked after."""
+class Inputs:
+    """What is declared and what is there of one cluster, at one moment."""
 
-    reason: str
-    message: str
+    cluster: RedisCluster
+    status: RedisClusterStatus
+    found: Found
+    orders: Orders = field(default_factory=Orders)
+    """What applies to every pass: a StatefulSet that was deleted comes back whole."""
+    pods: tuple[core.Pod, ...] = ()
+    places: Mapping[str, Place] = field(default_factory=dict)
+    blocked: Blocked | None = None
+    unknown: tuple[str, ...] = ()
+    """Fields of the declaration that do not exist."""
 
+    @property
+    def spec(self) -> RedisClusterSpec:
+        """The declaration."""
+        return self.cluster.spec or RedisClusterSpec()
 
-class Gathering:
-    """Everything about one cluster at one moment."""
+    @property
+    def names(self) -> Names:
+        """The names of its objects."""
+        return Names(self.cluster.metadata.name or "")
 
-    def __init__(self, cluster: RedisCluster, around: Around, status: RedisClusterStatus) -> None:
-        self._cluster = cluster
-        self._around = around
-        self._status = status
-        self.spec = cluster.spec or RedisClusterSpec()
-        self.names = Names(cluster.metadata.name or "")
-        self.live = around.find(apps.StatefulSet, self.names.cluster)
-        self.blocked = self._blocked()
-        self.found = self._found()
+    @property
+    def live(self) -> apps.StatefulSet | None:
+        """The StatefulSet there is."""
+        return self.found.live
 
     @property
     def specs(self) -> Specs:
         """The child objects, as things are."""
-        return Specs(self._cluster, self.found)
+        return Specs(self.cluster, self.found, self.orders)
 
     @property
     def paused(self) -> bool:
@@ -106,7 +138,7 @@ class Gathering:
     @property
     def formed(self) -> bool:
         """All slots have had an owner."""
-        return bool(self._status.formed_cluster_before)
+        return bool(self.status.formed_cluster_before)
 
     @property
     def claims_go(self) -> bool:
@@ -118,193 +150,191 @@ class Gathering:
         """Pods the StatefulSet has now."""
         return (self.live.spec.replicas if self.live and self.live.spec else None) or 0
 
-    def _blocked(self) -> Blocked | None:
-        if problems := validate(self._cluster):
-            return Blocked(reason="InvalidArgs", message="; ".join(map(str, problems)))
-        name = pod_of(self.spec).configmap
-        if name and not self._template(name):
-            return Blocked(
-                reason="InvalidArgs",
-                message=f"spec.pod[0].configmap: ConfigMap {name} with a key redis.conf does not exist; create it",
-            )
-        return None
 
-    def _template(self, name: str | None) -> str:
-        given = self._around.find(core.ConfigMap, name) if name else None
-        return (given.data or {}).get("redis.conf", "") if given is not None else ""
+def read_inputs(
+    cluster: RedisCluster,
+    around: Surroundings,
+    status: RedisClusterStatus,
+    *,
+    zones: Mapping[str, str] | None = None,
+    unknown: tuple[str, ...] = (),
+) -> Inputs:
+    """All of it from the objects `references` names; a wrong declaration is in ``blocked``.
 
-    def _found(self) -> Found:
-        kept, published = self._kept()
-        for one in kept.keys:
-            secrets.add(one)
-        replicas = None
-        if self.live is None and self._status.formed_cluster_before:
-            # A StatefulSet that was deleted comes back whole: slots are taken out before pods, never by a deletion.
-            replicas = max(self.spec.replicas or 0, len(self._status.conditions or ()))
-        return Found(
-            live=self.live,
-            shown_at=self._shown_at(),
-            replicas=replicas,
-            template=self._template(pod_of(self.spec).configmap),
+    ``zones`` are those of the nodes, by name, where nodes may be read.
+    """
+    spec, names = cluster.spec or RedisClusterSpec(), Names(cluster.metadata.name or "")
+    live = around.find(apps.StatefulSet, names.cluster)
+    configmap = pod_of(spec).configmap
+    given = around.find(core.ConfigMap, configmap) if configmap else None
+    template = (given.data or {}).get("redis.conf", "") if given is not None else ""
+    secret = around.find(core.Secret, names.password)
+    # Of a new cluster the declared one is in force from the beginning.
+    kept = kept_in(secret) if secret is not None else Kept(password=password_of(spec))
+    for one in kept.keys:
+        secrets.add(one)
+    orders = Orders()
+    if live is None and status.formed_cluster_before:
+        # A StatefulSet that was deleted comes back whole: slots are taken out before pods, never by a deletion.
+        orders = Orders(replicas=max(spec.replicas or 0, len(status.conditions or ())))
+    pods = tuple(around.pods)
+    return Inputs(
+        cluster=cluster,
+        status=status,
+        found=Found(
+            live=live,
+            shown_at=_shown_at(around.find(core.Service, names.service)),
+            template=template,
             kept=kept,
-            published=published,
-        )
-
-    def _shown_at(self) -> str:
-        found = self._around.find(core.Service, self.names.service)
-        address = (found.spec.cluster_ip if found is not None and found.spec else None) or ""
-        return "" if address == "None" else address
-
-    def _kept(self) -> tuple[Kept, str]:
-        """The passwords of the cluster's Secret, of a new cluster the declared one; and when it came into force."""
-        secret = self._around.find(core.Secret, self.names.password)
-        if secret is None:
-            return Kept(password=password_of(self.spec)), ""
-        have = secret.data or {}
-        texts = {name: _secret_value(secret, name) for name in ("next", "previous") if name in have}
-        kept = Kept(password=_secret_value(secret, "password"), **texts)
-        return kept, _secret_value(secret, "published")
-
-    @property
-    def password_differs(self) -> bool:
-        """Another password is declared than is in force."""
-        return self.found.kept.password != password_of(self.spec)
-
-    @property
-    def password_changing(self) -> bool:
-        """A change was begun and has not ended."""
-        return self.found.kept.next is not None or self.found.kept.previous is not None
-
-    async def next_password(
-        self, dial: Dial, seen: Seen, now: datetime, *, grace: float
-    ) -> PasswordMove | None:
-        """The next step of a change of the password, as far as the servers are with it."""
-        servers = await read_keys(dial, seen.nodes, self.found.kept)
-        published = self.found.published
-        seconds = (now - datetime.fromisoformat(published)).total_seconds() if published else 0.0
-        declared = self.found.kept.password if self.blocked is not None else password_of(self.spec)
-        return next_password(
-            self.found.kept, declared=declared, servers=servers, seconds=seconds, grace=grace
-        )
-
-    # --- the look ------------------------------------------------------------------------------------------
-
-    async def snapshot(self, dial: Dial, now: datetime) -> Snapshot:
-        """Ask the servers, and put everything together."""
-        pods = self._pods()
-        seen = await read_nodes(dial, pods, password=self.found.kept.password)
-        wanted = self._wanted(seen)
-        ids = {one.name or "": one.node_id or "" for one in self._status.conditions or () if one.node_id}
-        slots = {
-            one.node_id: parse(one.slots)
-            for one in self._status.conditions or ()
-            if one.node_id and one.slots
-        }
-        recorded = Recorded(
-            formed=bool(self._status.formed_cluster_before),
-            plan=self._status.slot_plan,
-            ids=ids,
-            slots=slots,
-            leader=self._status.leader or "",
-            missing={
-                one.name or "": datetime.fromisoformat(one.last_transition_time)
-                for one in self._status.conditions or ()
-                if one.reason == POD_MISSING and one.last_transition_time
-            },
-        )
-        places = {pod.name: self._place(pod) for pod in pods}
-        return Snapshot(wanted=wanted, seen=seen, recorded=recorded, places=places, now=now)
-
-    def _pods(self) -> list[Pod]:
-        uid = (self.live.metadata.uid if self.live is not None else None) or ""
-        return pods_of(
-            self._around.pods(), component="redis", owner_uid=uid, claims={}, born=None, remedies=REMEDIES
-        )
-
-    def _place(self, pod: Pod) -> Place:
-        node = self._around.node(pod.node) if pod.node else None
-        zone = ((node.metadata.labels or {}) if node is not None else {}).get(ZONE, "")
-        return Place(name=pod.name, ordinal=pod.ordinal, node=pod.node, zone=zone)
-
-    def _wanted(self, seen: Seen) -> Wanted:
-        """The declaration; what cannot be carried out leaves as many nodes as there are."""
-        spec, strategy = self.spec, self.spec.update_strategy
-        nodes = spec.replicas or self.there
-        if self.blocked is None and self.there and nodes != self.there:
-            nodes = self._resized(seen, nodes)
-        if self.blocked is None and (why := self._unreadable(seen)):
-            self.blocked = Blocked(reason="UpgradeFailed", message=why)
-        if self.blocked is not None:
-            nodes = self.there or nodes
-        status = self.live.status if self.live is not None else None
-        template = pod_of(spec).update_strategy
-        return Wanted(
-            nodes=nodes,
-            pods=self.there,
-            named=bool(strategy and strategy.type == NAMED),
-            strategies=tuple((strategy.assign_strategies if strategy else None) or ()),
-            pipeline=pipeline_of(spec),
-            rate=self._rate(),
-            stale_template=self.blocked is None and not self.specs.current(),
-            revision=(status.update_revision if status else None) or "",
-            pending=self._pending(),
-            rolls=template is None or template.type != "OnDelete",
-        )
-
-    def _pending(self) -> bool:
-        if self.live is None:
-            return False
-        taken_up = (self.live.status.observed_generation if self.live.status else None) or 0
-        return taken_up < (self.live.metadata.generation or 0)
-
-    def _rate(self) -> float:
-        """What cannot be read held moving back before, most likely."""
-        try:
-            return rate_of(self._cluster)
-        except ValueError:
-            return SLOWEST
-
-    def _unreadable(self, seen: Seen) -> str:
-        """Why the declared version is not rolled out: it could not read the files there are."""
-        image = self.specs.image
-        versions = (one.server.version for one in seen.nodes if one.server is not None)
-        newest = max(versions, key=file_format, default="")
-        kept = file_format(newest) if newest else self._format_last_run()
-        if self.specs.current() or not 0 < image_format(image) < kept:
-            return ""
-        newest = newest or self._image_in_place()
-        field = "spec.pod[0].middlewareImage" if pod_of(self.spec).middleware_image else "spec.version"
-        return (
-            f"{field}: {image} cannot read the files of {newest}, which runs; nothing was changed. Give {newest} or a "
-            "later version; to go back, make a new cluster and copy the data"
-        )
-
-    def _format_last_run(self) -> int:
-        """What the files of a cluster are of in which nobody answers, as far as an image tells; 0 for unknown."""
-        return image_format(self._image_in_place()) if self.formed else 0
-
-    def _image_in_place(self) -> str:
-        template = self.live.spec.template if self.live is not None and self.live.spec is not None else None
-        return (main_container(template.spec, "redis").image if template and template.spec else None) or ""
-
-    def _resized(self, seen: Seen, nodes: int) -> int:
-        """Whether the slots can be moved as declared is known before any pod is made."""
-        if self._status.slot_plan is not None:
-            return nodes
-        whole = bool(self._status.formed_cluster_before) and seen.covered == ALL
-        if whole or 2 in (nodes, self.there):
-            names = [one.id for one in seen.live]
-            why = invalid_scaling(self.spec, nodes=self.there, owned=seen.owners, names=names)
-            if why := why or immovable(seen, nodes=nodes, password=self.found.kept.password):
-                self.blocked = Blocked(reason="InvalidArgs", message=why)
-                return self.there
-            return nodes
-        # Unknown for now: nothing is added, and what is being taken out stays on its way.
-        return min(nodes, self.there) if self._status.formed_cluster_before else nodes
+            published=secret_value(secret, "published"),
+        ),
+        orders=orders,
+        pods=pods,
+        places={one.metadata.name or "": _place(one, zones or {}) for one in pods},
+        blocked=_blocked(cluster, template=template),
+        unknown=unknown,
+    )
 
 
-def _secret_value(secret: core.Secret, key: str) -> str:
+def _shown_at(service: core.Service | None) -> str:
+    address = (service.spec.cluster_ip if service is not None and service.spec else None) or ""
+    return "" if address == "None" else address
+
+
+def _blocked(cluster: RedisCluster, *, template: str) -> Blocked | None:
+    if problems := validate(cluster):
+        return Blocked(reason="InvalidArgs", message="; ".join(map(str, problems)))
+    name = pod_of(cluster.spec or RedisClusterSpec()).configmap
+    if name and not template:
+        message = f"spec.pod[0].configmap: ConfigMap {name} with a key redis.conf does not exist; create it"
+        return Blocked(reason="InvalidArgs", message=message)
+    return None
+
+
+def _place(pod: core.Pod, zones: Mapping[str, str]) -> Place:
+    name, node = pod.metadata.name or "", (pod.spec.node_name if pod.spec else None) or ""
+    tail = name.rpartition("-")[2]
+    ordinal = int(tail) if tail.isdigit() else 0
+    return Place(name=name, ordinal=ordinal, node=node, zone=zones.get(node, ""))
+
+
+# --- the snapshot ------------------------------------------------------------------------------------------
+
+
+async def read_snapshot(inputs: Inputs, dial: Dial, now: datetime, *, grace: float) -> Snapshot:
+    """Ask the servers, and put everything together; ``grace`` is in seconds (see `PasswordState`)."""
+    uid = (inputs.live.metadata.uid if inputs.live is not None else None) or ""
+    pods = pods_of(inputs.pods, component="redis", owner_uid=uid, claims={}, born=None, remedies=REMEDIES)
+    kept, status = inputs.found.kept, inputs.status
+    password = _password_state(inputs, blocked=inputs.blocked, grace=grace)
+    asks = inputs.formed and not inputs.paused and (password.changing or password.differs)
+    seen = await read_nodes(dial, pods, password=kept.password, kept=kept if asks else None)
+    wanted, blocked = _wanted(inputs, seen, pods)
+    conditions = status.conditions or ()
+    recorded = Recorded(
+        formed=inputs.formed,
+        plan=status.slot_plan,
+        ids={one.name or "": one.node_id or "" for one in conditions if one.node_id},
+        slots={one.node_id: parse(one.slots) for one in conditions if one.node_id and one.slots},
+        leader=status.leader or "",
+        missing={
+            one.name or "": datetime.fromisoformat(one.last_transition_time)
+            for one in conditions
+            if one.reason == POD_MISSING and one.last_transition_time
+        },
+        retry=status.retry,
+    )
+    return Snapshot(
+        wanted=wanted,
+        seen=seen,
+        recorded=recorded,
+        places={pod.name: inputs.places[pod.name] for pod in pods if pod.name in inputs.places},
+        now=now,
+        password=_password_state(inputs, blocked=blocked, grace=grace),
+        blocked=blocked,
+    )
+
+
+def _password_state(inputs: Inputs, *, blocked: Blocked | None, grace: float) -> PasswordState:
+    kept, published = inputs.found.kept, inputs.found.published
+    return PasswordState(
+        staged=kept.next is not None,
+        retired=kept.previous is not None,
+        differs=blocked is None and kept.password != password_of(inputs.spec),
+        open=not all(kept.named().values()),
+        grace=grace,
+        published=datetime.fromisoformat(published) if published else None,
+    )
+
+
+def _wanted(inputs: Inputs, seen: Seen, pods: list[Pod]) -> tuple[Wanted, Blocked | None]:
+    """The declaration; what cannot be carried out leaves as many nodes as there are."""
+    spec, strategy, blocked = inputs.spec, inputs.spec.update_strategy, inputs.blocked
+    nodes = spec.replicas or inputs.there
+    if blocked is None and inputs.there and nodes != inputs.there:
+        nodes, blocked = _resized(inputs, seen, nodes)
+    if blocked is None and (why := _unreadable(inputs, seen)):
+        blocked = Blocked(reason="UpgradeFailed", message=why)
+    if blocked is not None:
+        nodes = inputs.there or nodes
+    status = inputs.live.status if inputs.live is not None else None
+    template = pod_of(spec).update_strategy
+    wanted = Wanted(
+        nodes=nodes,
+        pods=inputs.there,
+        named=bool(strategy and strategy.type == NAMED),
+        strategies=tuple((strategy.assign_strategies if strategy else None) or ()),
+        pipeline=pipeline_of(spec),
+        rate=_rate(inputs.cluster),
+        stale_template=blocked is None and not inputs.specs.current(),
+        revision=(status.update_revision if status else None) or "",
+        pending=pending(inputs.live),
+        rolls=template is None or template.type != "OnDelete",
+        paused=inputs.paused,
+        ephemeral=bool(pods) and all(one.ephemeral for one in pods),
+    )
+    return wanted, blocked
+
+
+def _rate(cluster: RedisCluster) -> float:
+    """What cannot be read held moving back before, most likely."""
     try:
-        return base64.b64decode((secret.data or {}).get(key, "")).decode()
-    except (binascii.Error, UnicodeDecodeError):
+        return rate_of(cluster)
+    except ValueError:
+        return SLOWEST
+
+
+def _unreadable(inputs: Inputs, seen: Seen) -> str:
+    """Why the declared version is not rolled out: it could not read the files there are."""
+    image = inputs.specs.image
+    versions = (one.server.version for one in seen.nodes if one.server is not None)
+    newest = max(versions, key=file_format, default="")
+    kept = file_format(newest) if newest else image_format(_image_in_place(inputs)) if inputs.formed else 0
+    if inputs.specs.current() or not 0 < image_format(image) < kept:
         return ""
+    newest = newest or _image_in_place(inputs)
+    field = "spec.pod[0].middlewareImage" if pod_of(inputs.spec).middleware_image else "spec.version"
+    return (
+        f"{field}: {image} cannot read the files of {newest}, which runs; nothing was changed. Give {newest} or a "
+        "later version; to go back, make a new cluster and copy the data"
+    )
+
+
+def _image_in_place(inputs: Inputs) -> str:
+    live = inputs.live
+    template = live.spec.template if live is not None and live.spec is not None else None
+    return (main_container(template.spec, "redis").image if template and template.spec else None) or ""
+
+
+def _resized(inputs: Inputs, seen: Seen, nodes: int) -> tuple[int, Blocked | None]:
+    """Whether the slots can be moved as declared is known before any pod is made."""
+    if inputs.status.slot_plan is not None:
+        return nodes, None
+    if (inputs.formed and seen.covered == ALL) or 2 in (nodes, inputs.there):
+        names = [one.id for one in seen.live]
+        why = invalid_scaling(inputs.spec, nodes=inputs.there, owned=seen.owners, names=names)
+        if why := why or immovable(seen, nodes=nodes, password=inputs.found.kept.password):
+            return inputs.there, Blocked(reason="InvalidArgs", message=why)
+        return nodes, None
+    # Unknown for now: nothing is added, and what is being taken out stays on its way.
+    return (min(nodes, inputs.there) if inputs.formed else nodes), None

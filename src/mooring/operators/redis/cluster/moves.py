@@ -12,6 +12,7 @@ from mooring.actor.verdict import InSync, Move, Verdict, Wait
 from mooring.operators.redis.address import Address
 from mooring.operators.redis.cluster.slots import Slots, Transfer
 from mooring.operators.redis.cluster.types import SlotPlan
+from mooring.operators.workload.moves import DeletePod
 
 __all__ = [
     "Attach",
@@ -22,15 +23,16 @@ __all__ = [
     "Forget",
     "HandOver",
     "InSync",
-    "LetIn",
     "Meet",
     "Move",
     "MoveSlots",
+    "Paused",
     "Promote",
     "Record",
     "Release",
     "Resize",
     "RestoreTemplate",
+    "Retire",
     "Settle",
     "Target",
     "Tell",
@@ -51,11 +53,13 @@ class Target:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LetIn(Move):
-    """Let servers that are held back begin: as they are, or with a new id and without their old data."""
+class Release(Move):
+    """Let servers at their gate begin: as they are, or with a new id and without their old data."""
 
     as_is: tuple[Target, ...] = ()
     fresh: tuple[Target, ...] = ()
+    founding: bool = False
+    """No cluster serves yet: they are ready as soon as they answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +126,7 @@ class Expel(Move):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Release(Move):
+class Retire(Move):
     """Nodes that are verified to have no slots are forgotten by the rest; clients are still told where to go."""
 
     leavers: tuple[Target, ...]
@@ -184,6 +188,8 @@ class Record(Move):
     """Write down what must be known before the next step."""
 
     formed: bool | None = None
+    lost: str = ""
+    """What was lost for good, if a cluster that was formed is founded again."""
     leader: str = ""
     plan: SlotPlan | None = None
     drop_plan: bool = False
@@ -209,9 +215,9 @@ class RestoreTemplate(Move):
     """The ControllerRevision that has it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeletePod(Move):
-    """Delete one pod so that it is made anew from the template."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paused(Wait):
+    """Nothing is changed while the declaration is paused."""
 
-    pod: str
-    uid: str
+    decided: Verdict
+    """What would be done, or waited for, otherwise."""

@@ -7,7 +7,6 @@ before it is told to; after a restart of both, the one that was written down lea
 from __future__ import annotations
 
 from mooring.operators.redis.cluster.moves import (
-    DeletePod,
     Follow,
     HandOver,
     InSync,
@@ -16,7 +15,7 @@ from mooring.operators.redis.cluster.moves import (
     Wait,
     WriteTemplate,
 )
-from mooring.operators.redis.cluster.roll import pending, turn_back
+from mooring.operators.redis.cluster.roll import delete, pending, turn_back
 from mooring.operators.redis.cluster.snapshot import Snapshot, target_of
 from mooring.operators.redis.cluster.stuck import pods_starting, troubles
 from mooring.operators.redis.cluster.topology import Node
@@ -85,7 +84,7 @@ def _roll(snapshot: Snapshot, leader: Node, replica: Node) -> Verdict | None:
     if not old:
         return None
     if old[0] is replica:
-        return DeletePod(pod=replica.name, uid=replica.pod.uid, why=f"{replica.name} is of an older revision")
+        return delete(replica, why=f"{replica.name} is of an older revision")
     return _hand_over(leader, replica, why=f"{leader.name} is to be made anew")
 
 

@@ -1,30 +1,53 @@
-"""Moves of slots that do not get through: what is said of one, what helps, when it is tried again.
+"""Steps that do not get through: what is recorded of one, what helps, and when it is tried again. Pure rules.
 
-The plan in the status keeps what the last try failed with and since when, so another operator says the same.
+The status keeps what does not get through, since when, and when it is tried again, so that another process says and does
+the same.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec.structs import replace
 
-from mooring.kube.object import Key
-from mooring.operators.redis.cluster.moves import Move, MoveSlots, Verdict, Wait
+from mooring.actor import Note
+from mooring.operators.redis.cluster.moves import InSync, Move, MoveSlots, Verdict, Wait
 from mooring.operators.redis.cluster.snapshot import Snapshot
-from mooring.operators.redis.cluster.status import slots_failed
-from mooring.operators.redis.cluster.types import RedisClusterStatus
+from mooring.operators.redis.cluster.types import RedisClusterStatus, Retry, SlotPlan
 from mooring.runtime import redact
-from mooring.runtime.backoff import KeyedBackoff
-from mooring.runtime.clock import Clock
 
-__all__ = ["Tries", "failed", "got_through", "said_of"]
+__all__ = [
+    "PACE",
+    "SLOTS_FAILED",
+    "after_failure",
+    "after_success",
+    "failing_for_long",
+    "said_of",
+    "slots_failed",
+    "spaced",
+    "still_needed",
+]
 
-FIRST: Final = 0.2
-MOST: Final = 5.0
-"""Seconds between two tries, twice as long each time."""
-
+SLOTS_FAILED: Final = {
+    "Rebalance": "RebalanceSlotsFailed",
+    "Reshard": "ReshareSlotsFailed",
+    "Drain": "RebalanceSlotsFailed",
+}
+"""HarmonyCloud's reason for each kind of plan whose last try failed."""
+APART: Final = timedelta(seconds=5)
+"""Between two tries to move slots, once they do not get through for long."""
+REFUSED: Final = timedelta(minutes=5)
+"""Until what the API server refused is tried again, unless something changes before."""
+PACE: Final = 0.8
+"""Seconds to wait after each of the tries before that: about one a second."""
+PATIENCE: Final = timedelta(seconds=10)
+"""How long steps may fail, as they do while servers come and go, before the status says so; one that goes on failing is
+recorded as often."""
+OTHERS: Final = timedelta(seconds=3)
+"""How long the failure of another step is not recorded over the one that is."""
+LATELY: Final = timedelta(seconds=60)
+"""What failed longer ago is over: a try may take half a minute."""
 _REMEDIES: Final = {
     "OOM ": "{target} is at its maxmemory: raise it there and on its replicas by CONFIG SET maxmemory, and MAXMEMORY in "
     "spec.pod[0].env so that it stays; or put spec.replicas back",
@@ -49,43 +72,93 @@ def said_of(move: Move, error: str) -> str:
     return str(redact(f"slots from {source} to {target}: {error}{remedy}"))
 
 
-def failed(status: RedisClusterStatus, said: str, *, now: datetime) -> RedisClusterStatus:
-    """The status after a try that failed."""
-    plan = status.slot_plan
-    if plan is None:
-        return status
-    return replace(status, slot_plan=replace(plan, failure=said, failing=plan.failing or now))
+def slots_failed(plan: SlotPlan) -> str:
+    """HarmonyCloud's reason for a plan whose last try failed."""
+    return SLOTS_FAILED.get(plan.kind, "RebalanceSlotsFailed")
 
 
-def got_through(status: RedisClusterStatus) -> RedisClusterStatus:
-    """The status after a try that did not fail."""
-    plan = status.slot_plan
-    if plan is None:
-        return status
-    return replace(status, slot_plan=replace(plan, failure=None, failing=None))
+def after_failure(
+    status: RedisClusterStatus,
+    move: Move,
+    said: str,
+    *,
+    note: Note | None,
+    now: datetime,
+    refused: bool = False,
+) -> RedisClusterStatus:
+    """The status after a try that failed; ``note`` tells of it.
+
+    The first failure is recorded at once, further ones of the step every ten seconds, and each once tries are spaced.
+    ``refused``: the API server does not accept it, and it is minutes until the next try.
+    """
+    slots = isinstance(move, MoveSlots)
+    if (plan := status.slot_plan) is not None and slots:
+        status = replace(status, slot_plan=replace(plan, failure=said, failing=plan.failing or now))
+    before = status.retry if _is_recent(status.retry, now) else None
+    if before is not None:
+        same = before.step == move.name
+        spaced = slots and before.next is not None
+        rest = PATIENCE if same else timedelta() if refused else OTHERS
+        if not spaced and now - (before.last or now) < rest:
+            return status
+    if before is None or before.step != move.name:
+        before = Retry(since=now)
+    long = now - (before.since or now) >= PATIENCE
+    text = said if slots else f"{move.why}: does not get through, and is tried again: {said}"
+    retry = replace(
+        before,
+        step=move.name,
+        event=note.reason if note is not None else None,
+        message=str(redact(text)),
+        failures=before.failures + 1,
+        last=now,
+        next=now + (REFUSED if refused else APART) if refused or (slots and long) else None,
+    )
+    return replace(status, retry=retry)
 
 
-class Tries:
-    """When each cluster's slots are tried again; whatever else there is to do does not wait for it."""
+def after_success(status: RedisClusterStatus, move: Move) -> RedisClusterStatus:
+    """The status after a step that got through."""
+    if (plan := status.slot_plan) is not None and isinstance(move, MoveSlots):
+        status = replace(status, slot_plan=replace(plan, failure=None, failing=None))
+    if status.retry is not None and status.retry.step == move.name:
+        status = replace(status, retry=None)
+    return status
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._backoff: KeyedBackoff[Key] = KeyedBackoff(first=FIRST, most=MOST)
-        self._next: dict[Key, float] = {}
 
-    def failed(self, key: Key) -> None:
-        """A try failed."""
-        self._next[key] = self._clock.monotonic() + self._backoff.next(key)
+def still_needed(retry: Retry | None, verdict: Verdict, now: datetime) -> Retry | None:
+    """What is recorded of a step, until nothing is left to do or it was not tried for long."""
+    return retry if _is_recent(retry, now) and not isinstance(verdict, InSync) else None
 
-    def spaced(self, key: Key, verdict: Verdict, snapshot: Snapshot) -> Verdict:
-        """The verdict, or to wait where it is another try and its time has not come."""
-        left = self._next.get(key, 0.0) - self._clock.monotonic()
-        plan = snapshot.recorded.plan
-        if left <= 0 or plan is None or not isinstance(verdict, MoveSlots):
-            return verdict
-        return Wait(reason=slots_failed(plan), message=plan.failure or verdict.why, after=left)
 
-    def forget(self, key: Key) -> None:
-        """A try got through, or the cluster is gone."""
-        self._backoff.forget(key)
-        self._next.pop(key, None)
+def _is_recent(retry: Retry | None, now: datetime) -> bool:
+    """It was tried lately, or is to be tried later."""
+    if retry is None or retry.last is None:
+        return False
+    return now - max(retry.last, retry.next or retry.last) <= LATELY
+
+
+def failing_for_long(retry: Retry | None, now: datetime) -> str:
+    """What does not get through for long, and did not lately; "" if nothing.
+
+    Of slots the plan says it, and of what the API server refused the reason does already.
+    """
+    if retry is None or retry.since is None or retry.last is None:
+        return ""
+    if retry.step == MoveSlots.__name__ or retry.next is not None:
+        return ""
+    return retry.message if retry.last - retry.since >= PATIENCE and now - retry.last <= LATELY else ""
+
+
+def spaced(snapshot: Snapshot, verdict: Verdict) -> Verdict:
+    """The verdict, or to wait where it is another try to move slots and its time has not come.
+
+    Whatever else there is to do does not wait for it. A time further off than the longest wait is another clock's.
+    """
+    plan, retry = snapshot.recorded.plan, snapshot.recorded.retry
+    if plan is None or retry is None or retry.next is None or not isinstance(verdict, MoveSlots):
+        return verdict
+    left = (retry.next - snapshot.now).total_seconds()
+    if not 0 < left <= APART.total_seconds():
+        return verdict
+    return Wait(reason=slots_failed(plan), message=plan.failure or verdict.why, after=left)

@@ -18,24 +18,21 @@ from mooring.operators.redis.cluster.moves import (
     WriteTemplate,
 )
 from mooring.operators.redis.cluster.slots import ALL
+from mooring.operators.workload.trouble import MAY_PASS, hopeless
 
 if TYPE_CHECKING:
     from mooring.operators.redis.cluster.snapshot import Snapshot
     from mooring.operators.redis.cluster.topology import Node
 
-__all__ = ["hangs", "made_anew", "pending", "roll", "turn_back"]
+__all__ = ["delete", "hangs", "made_anew", "pending", "roll", "turn_back"]
 
 COMES_UP_WITHIN: Final = timedelta(minutes=10)
 """How long a pod may take to run."""
-PASSES_WITHIN: Final = timedelta(seconds=10)
-"""In which a claim is bound and a place is found, as a rule."""
-_MAY_PASS: Final = frozenset({"Unschedulable", "UnboundClaim"})
-_HOPELESS: Final = frozenset(
-    {
-        *("ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "CrashLoopBackOff"),
-        *("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "FailedMount"),
-    }
-)
+
+
+def delete(node: Node, *, why: str) -> DeletePod:
+    """Delete a node's pod, as it was seen."""
+    return DeletePod(component="redis", pod=node.name, uid=node.pod.uid, version=node.pod.version, why=why)
 
 
 def turn_back(snapshot: Snapshot) -> Verdict | None:
@@ -70,9 +67,7 @@ def made_anew(snapshot: Snapshot, hanging: Sequence[Node]) -> Verdict | None:
         return verdict
     for one in hanging:
         if one.pod.revision != snapshot.wanted.revision != "" and not _irreplaceable(snapshot, one):
-            return DeletePod(
-                pod=one.name, uid=one.pod.uid, why=f"{one.name} is stuck on an older pod template"
-            )
+            return delete(one, why=f"{one.name} is stuck on an older pod template")
     return None
 
 
@@ -94,12 +89,12 @@ def _is_member(snapshot: Snapshot, node: Node) -> bool:
 def hangs(snapshot: Snapshot, node: Node) -> bool:
     """It was made, and will not run without a person."""
     pod = node.pod
-    if node.server is not None or node.held is not None or pod.terminating or not pod.revision:
+    if node.server is not None or node.gate is not None or pod.terminating or not pod.revision:
         return False
     age = snapshot.now - pod.created if pod.created else timedelta()
-    if pod.trouble in _MAY_PASS:
-        return age > PASSES_WITHIN
-    return pod.trouble in _HOPELESS or (not pod.running and age > COMES_UP_WITHIN)
+    if hopeless(pod.trouble, age=age.total_seconds()):
+        return True
+    return pod.trouble not in MAY_PASS and not pod.running and age > COMES_UP_WITHIN
 
 
 def pending(snapshot: Snapshot) -> Wait | None:
@@ -127,7 +122,7 @@ def roll(snapshot: Snapshot) -> Verdict | None:
     replicas = [one for one in old if one.master]
     if replicas:
         last = max(replicas, key=lambda one: one.node.pod.ordinal)
-        return DeletePod(pod=last.name, uid=last.node.pod.uid, why=f"{last.name} is of an older revision")
+        return delete(last.node, why=f"{last.name} is of an older revision")
     master = max(old, key=lambda one: one.node.pod.ordinal)
     heirs = snapshot.seen.replicas_of(master.id)
     if not heirs:

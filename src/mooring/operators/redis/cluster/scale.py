@@ -8,8 +8,8 @@ from mooring.operators.redis.cluster.moves import (
     Attach,
     MoveSlots,
     Record,
-    Release,
     Resize,
+    Retire,
     Unfollow,
     Verdict,
     Wait,
@@ -142,7 +142,7 @@ def _shrink(snapshot: Snapshot) -> Verdict | None:
         if kept := _without_copy(snapshot, ids):
             message = f"the shard of {kept} has no other replica in sync yet"
             return Wait(reason="Synchronising", message=message, after=0.3)
-        return Release(
+        return Retire(
             leavers=tuple(target_of(one) for one in leaving),
             rest=tuple(target_of(one) for one in rest),
             why=f"{', '.join(one.name for one in leaving)} has no slots left",

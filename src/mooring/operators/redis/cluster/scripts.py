@@ -5,16 +5,17 @@ without data that follows an address where nobody lives and answers every client
 stays closed, so that the cluster sees what is true: this node is away. Its configuration file is named after the pod,
 the node id on the volume and what else is on it, which INFO shows. The operator lets exactly this start in by
 setting ``slave-priority`` (1: as it is, 2: with a new id and without the old data), CONFIG REWRITE and SHUTDOWN; an
-order for an earlier start cannot reach it, because the order is a command to this very process.
+order for an earlier start cannot reach it, because the order is a command to this very process. ``slowlog-max-len 1`` says
+that no cluster serves yet, and the node is ready as soon as it answers.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from mooring.operators.redis.shell import ASK, BEGIN, LOCK
+from mooring.operators.redis.shell import ASK, BEGIN, LOCK, ready
 
-__all__ = ["START", "STOP"]
+__all__ = ["READY", "START", "STOP"]
 
 _HEAD: Final = rf"""#!/bin/sh
 set -eu
@@ -23,6 +24,7 @@ data=${{DATA_DIR:-/data}}
 conf=$home/run/redis.conf
 umask 077
 mkdir -p "$data" "$home/run/held"
+rm -f "$home/run/served"
 {BEGIN}"""
 _FILES: Final = r"""nodes=nodes.conf rdb=dump.rdb aof=appendonly.aof
 # Files of HarmonyCloud's pods stay where they are and as they are named: its configuration lies beside them.
@@ -93,7 +95,10 @@ if [ "${MODE:-cluster}" = cluster ]; then
   wait "$stand_in" || true
   trap - TERM INT
   case $(sed -n 's/^\(slave\|replica\)-priority \([0-9]*\)$/\2/p' "$held" | tail -n 1) in
-    1) ;;
+    1)
+      # A node of before is ready as soon as it answers, also while its cluster is down.
+      [ "$id" = none ] && ! grep -q '^slowlog-max-len 1$' "$held" || : >"$home/run/served"
+      ;;
     2)
       # What is left is older than what the others have, or nobody's: set aside under a number of its own, not deleted.
       # Of many the first two stay, which a person may have put there, and the latest: a volume is not to fill up.
@@ -115,6 +120,19 @@ fi
 begin
 """
 )
+
+READY: Final = ready(r"""# Clients of a node that has just joined would be told CLUSTERDOWN until it has heard of all slots. One that served once
+# stays ready whatever becomes of the cluster; half a minute is enough for any joining, and a cluster that has no slots at
+# all is not to be kept from becoming ready.
+if [ ! -e "$home/run/served" ]; then
+  case $(ask 'CLUSTER INFO' | tr -d '\r') in
+    *cluster_state:ok*cluster_slots_assigned:16384*) : >"$home/run/served" ;;
+    *cluster_state:*)
+      up=$(ask 'INFO server' | tr -d '\r' | sed -n 's/^uptime_in_seconds:\([0-9]*\)$/\1/p')
+      [ "${up:-0}" -ge 30 ] || exit 1 ;;
+  esac
+fi
+""")
 
 STOP: Final = f"""#!/bin/sh
 # A master hands its slots over before it stops; the operator sees the deletion and does it within a second.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -13,9 +13,10 @@ from mooring.operators.redis.cluster.moves import Promote, Target, Tell, Verdict
 from mooring.operators.redis.cluster.placement import Place
 from mooring.operators.redis.cluster.slots import Slots
 from mooring.operators.redis.cluster.topology import Live, Node, Seen
-from mooring.operators.redis.cluster.types import AssignStrategy, SlotPlan, masters_of
+from mooring.operators.redis.cluster.types import AssignStrategy, Retry, SlotPlan, masters_of
+from mooring.operators.workload.credentials import PasswordState
 
-__all__ = ["DEAD_GRACE", "Recorded", "Snapshot", "Wanted", "target_of"]
+__all__ = ["DEAD_GRACE", "Blocked", "Recorded", "Snapshot", "Wanted", "target_of"]
 
 DEAD_GRACE: Final = timedelta(seconds=3)
 """How long a container that ended may take to be back before its replica takes over: back with all its data is
@@ -36,7 +37,7 @@ class Wanted:
     """Pods the StatefulSet has now."""
     named: bool = False
     """Slots of new masters come from named nodes."""
-    strategies: Sequence[AssignStrategy] = ()
+    strategies: tuple[AssignStrategy, ...] = ()
     pipeline: int = 10
     rate: float = 0.0
     """Bytes of keys a second that moving may cost at most; 0: no limit."""
@@ -48,6 +49,10 @@ class Wanted:
     """The StatefulSet's controller has not taken up what was last written to it, the template perhaps."""
     rolls: bool = True
     """Pods of another revision are replaced by us and not by the user."""
+    paused: bool = False
+    """Nothing is to be changed."""
+    ephemeral: bool = False
+    """The data goes with the pods: it is on emptyDirs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +69,16 @@ class Recorded:
     """The pod that leads a pair."""
     missing: Mapping[str, datetime] = field(default_factory=dict)
     """Pods that were not there when last looked at, and since when."""
+    retry: Retry | None = None
+    """A step that does not get through."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blocked:
+    """Why the declaration is not carried out, while what runs is looked after."""
+
+    reason: str
+    message: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +90,8 @@ class Snapshot:
     recorded: Recorded
     places: Mapping[str, Place]
     now: datetime
+    password: PasswordState = field(default_factory=PasswordState)
+    blocked: Blocked | None = None
 
     @cached_property
     def masters(self) -> int:
@@ -105,9 +122,14 @@ class Snapshot:
     def unmade(self) -> str:
         """The first pod that is to be there, is not, and is not made anew as fast as usual; "" if none.
 
-        A StatefulSet may make one only when those before it are ready.
+        A StatefulSet may make one only when those before it are ready, as a node that answers is before long.
         """
-        ready = {one.pod.ordinal for one in self.seen.nodes if one.pod.ready and not one.pod.terminating}
+        live = {one.name for one in self.seen.live}
+        ready = {
+            one.pod.ordinal
+            for one in self.seen.nodes
+            if (one.pod.ready or one.name in live) and not one.pod.terminating
+        }
         first = next((at for at in range(min(self.wanted.nodes, self.wanted.pods)) if at not in ready), None)
         for name, since in self.recorded.missing.items():
             there = any(one.name == name for one in self.seen.nodes)
@@ -180,7 +202,7 @@ class Snapshot:
         why = self.unsettled() if serving else self.seen.disagreement(self.members)
         if not why:
             return None
-        return _told(self.seen.unheard(self.members), why)
+        return _tell(self.seen.unheard(self.members), why)
 
     def promote(self, heir: Live, how: Literal["", "FORCE"], *, why: str, failed: bool = False) -> Verdict:
         """Make a replica its shard's master by the masters' votes, once enough of them would give theirs.
@@ -197,7 +219,7 @@ class Snapshot:
                 target=target_of(heir), how=how, owner=heir.master, slots=lost, failed=failed, why=why
             )
         why = f"too few masters know that {heir.name} is a replica, or have a connection to it"
-        return _told([(heir, one) for one in deaf], why)
+        return _tell([(heir, one) for one in deaf], why)
 
     def gone_for_sure(self, node: Node | None) -> bool:
         """It cannot be serving: silence alone proves nothing, Kubernetes' word that it ended does."""
@@ -236,7 +258,7 @@ def _linked(one: Live, other: Live) -> bool:
     )
 
 
-def _told(news: Iterable[tuple[Live, Live]], why: str) -> Verdict:
+def _tell(news: Iterable[tuple[Live, Live]], why: str) -> Verdict:
     """Whoever changed tells the other at once, unless it is getting to know somebody already."""
     pairs = [
         (target_of(one), other.node.address)

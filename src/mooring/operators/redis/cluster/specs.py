@@ -34,9 +34,10 @@ from mooring.operators.redis.cluster.types import (
     volumes_of,
 )
 from mooring.operators.redis.parameters import canonical, classify
-from mooring.operators.redis.shell import REDIS_LIVE, REDIS_READY
+from mooring.operators.redis.shell import REDIS_LIVE
 from mooring.operators.workload.containers import (
     READ_ONLY,
+    apart,
     config_volume,
     encoded,
     field_value,
@@ -44,8 +45,9 @@ from mooring.operators.workload.containers import (
     probe,
 )
 from mooring.operators.workload.credentials import Kept
+from mooring.operators.workload.template import is_current, kept_or_written
 
-__all__ = ["DEFAULTS", "FORCED", "OURS", "Found", "Specs", "template_lines"]
+__all__ = ["DEFAULTS", "FORCED", "OURS", "Found", "Orders", "Specs", "template_lines"]
 
 DATA: Final = "redis-data"
 GRACE_SECONDS: Final = 30
@@ -82,28 +84,39 @@ class Found:
     live: apps.StatefulSet | None = None
     shown_at: str = ""
     """The address of the Service that gives pods their names, where HarmonyCloud's operator made one for clients."""
-    replicas: int | None = None
-    """Pods to have now; None leaves them as they are."""
     template: str = ""
     """The user's redis.conf."""
     kept: Kept = field(default_factory=Kept)
     """The passwords: the one in force, and those that are being exchanged."""
     published: str = ""
     """When the one in force came into force, as RFC 3339, while the one before is valid too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Orders:
+    """What a move changes about what is there."""
+
+    replicas: int | None = None
+    """Pods to have now; None leaves them as they are."""
     rewrite: bool = False
-    """The pods' template is to be written anew."""
+    """The pods' template is written anew."""
     good: core.PodTemplateSpec | None = None
     """The template to put back."""
     why: str = ""
     """Why it is put back."""
+    kept: Kept | None = None
+    """The passwords from now on; None leaves them as they are."""
+    published: str = ""
+    """With ``kept``: when the one in force came into force."""
 
 
 class Specs:
     """The child objects of one cluster."""
 
-    def __init__(self, cluster: RedisCluster, found: Found) -> None:
+    def __init__(self, cluster: RedisCluster, found: Found, orders: Orders | None = None) -> None:
         self._cluster = cluster
         self._found = found
+        self._orders = orders or Orders()
         self._spec = cluster.spec or RedisClusterSpec()
         self._pod: RedisClusterPod = pod_of(self._spec)
         self._name = cluster.metadata.name or ""
@@ -161,7 +174,7 @@ class Specs:
         """Scripts and configuration, named by content."""
         files = {
             "start.sh": scripts.START,
-            "ready.sh": REDIS_READY,
+            "ready.sh": scripts.READY,
             "live.sh": REDIS_LIVE,
             "stop.sh": scripts.STOP,
             "defaults.conf": DEFAULTS,
@@ -175,12 +188,14 @@ class Specs:
 
     def secret(self) -> core.Secret:
         """The password in force; without one an empty one, so that a later one is not taken for it."""
-        kept, password = self._found.kept, self._found.kept.password
-        entries = {
-            **kept.named(),
-            **({"published": self._found.published} if self._found.published else {}),
-            "password": password,
-            "exporter.json": msgspec.json.encode({"redis://localhost:6379": password}).decode(),
+        kept, published = self._found.kept, self._found.published
+        if self._orders.kept is not None:
+            kept, published = self._orders.kept, self._orders.published
+        exporter = msgspec.json.encode({"redis://localhost:6379": kept.password}).decode()
+        entries: dict[str, str] = {
+            **{str(label): text for label, text in kept.named().items()},
+            **({"published": published} if published else {}),
+            "exporter.json": exporter,
         }
         return core.Secret(
             metadata=self._meta(self.names.password),
@@ -211,10 +226,7 @@ class Specs:
 
     def current(self) -> bool:
         """The template in place was made from the user's present inputs."""
-        live, inputs = self._found.live, self.inputs()
-        if live is None or self.refused():
-            return True
-        return (live.metadata.annotations or {}).get(INPUTS) in (None, inputs)
+        return bool(self.refused()) or is_current(self._found.live, INPUTS, self.inputs())
 
     def refused(self) -> str:
         """Why pods as they are declared now did not come up, so that the last good ones run; "" for no such thing."""
@@ -225,20 +237,16 @@ class Specs:
 
     def stateful_set(self) -> apps.StatefulSet:
         """The nodes."""
-        live, inputs = self._found.live, self.inputs()
+        live, inputs, orders = self._found.live, self.inputs(), self._orders
         there = live.spec.replicas if live is not None and live.spec is not None else None
-        template = self._template()
-        if live is not None and live.spec is not None and live.spec.template is not None:
-            if self._found.good is not None:
-                inputs, template = "restored", self._found.good
-            elif not self._found.rewrite:
-                inputs = (live.metadata.annotations or {}).get(INPUTS, inputs)
-                template = live.spec.template
-            elif not differs(template, live.spec.template):
-                template = live.spec.template
-        wanted = self._found.replicas if self._found.replicas is not None else there
+        template = kept_or_written(live, self._template(), rewrite=orders.rewrite)
+        if live is not None and orders.good is not None:
+            inputs, template = "restored", orders.good
+        elif live is not None and not orders.rewrite:
+            inputs = (live.metadata.annotations or {}).get(INPUTS, inputs)
+        wanted = self._orders.replicas if self._orders.replicas is not None else there
         annotations = {INPUTS: inputs, LINK: self._name}
-        if refused := self._found.why or self.refused():
+        if refused := self._orders.why or self.refused():
             annotations[REFUSED] = f"{self.inputs()} {refused}"
         # Template and number of pods are those found, so they are not written over newer ones.
         version = live.metadata.resource_version if live is not None else None
@@ -394,16 +402,7 @@ class Specs:
         """The user's, or one host each where possible."""
         if self._pod.affinity is not None and differs(self._pod.affinity, core.Affinity()):
             return self._pod.affinity
-        term = core.PodAffinityTerm(
-            label_selector=meta.LabelSelector(match_labels=selector_of(self._name)),
-            topology_key="kubernetes.io/hostname",
-        )
-        weighted = core.WeightedPodAffinityTerm(weight=100, pod_affinity_term=term)
-        return core.Affinity(
-            pod_anti_affinity=core.PodAntiAffinity(
-                preferred_during_scheduling_ignored_during_execution=[weighted]
-            )
-        )
+        return apart(selector_of(self._name))
 
     def _meta(self, name: str) -> meta.ObjectMeta:
         labels = {**(self._cluster.metadata.labels or {}), **selector_of(self._name)}

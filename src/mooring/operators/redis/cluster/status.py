@@ -8,7 +8,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from mooring.cache import rfc3339
-from mooring.operators.redis.cluster.inputs import Blocked
 from mooring.operators.redis.cluster.moves import (
     Expel,
     InSync,
@@ -21,32 +20,32 @@ from mooring.operators.redis.cluster.moves import (
     WriteTemplate,
 )
 from mooring.operators.redis.cluster.names import Names
+from mooring.operators.redis.cluster.retries import SLOTS_FAILED, failing_for_long, slots_failed
 from mooring.operators.redis.cluster.scale import moved_of
 from mooring.operators.redis.cluster.slots import show
 from mooring.operators.redis.cluster.snapshot import Snapshot
 from mooring.operators.redis.cluster.topology import Node
-from mooring.operators.redis.cluster.types import POD_MISSING, NodeCondition, RedisClusterStatus, SlotPlan
+from mooring.operators.redis.cluster.types import (
+    POD_MISSING,
+    DataLoss,
+    NodeCondition,
+    RedisClusterStatus,
+    SlotPlan,
+)
 
 __all__ = [
     "CHANGING",
-    "SLOTS_FAILED",
     "STRANGER",
     "UNEXPECTED",
     "described",
     "phase_of",
     "progress",
-    "slots_failed",
+    "recorded",
     "stage_of",
 ]
 
 CHANGING: Final = ("Scaling", "Upgrading")
 """Phases of a cluster that follows a change of its declaration."""
-SLOTS_FAILED: Final = {
-    "Rebalance": "RebalanceSlotsFailed",
-    "Reshard": "ReshareSlotsFailed",
-    "Drain": "RebalanceSlotsFailed",
-}
-"""HarmonyCloud's reason for each kind of plan whose last try failed."""
 UNEXPECTED: Final = "UnexpectedError"
 """HarmonyCloud's reason for what nothing more is known of."""
 _BETWEEN: Final = frozenset({"Agreeing", "Meeting"})
@@ -107,13 +106,13 @@ def _condition(
     )
     server = node.server
     if server is None:
-        waiting = "it waits until its data is safe" if node.held else node.pod.trouble_message or node.error
+        waiting = "it waits until its data is safe" if node.gate else node.pod.trouble_message or node.error
         return replace(
             one,
             type=before.type if before else None,
-            status="False" if node.held or not node.pod.running else "Unknown",
+            status="False" if node.gate or not node.pod.running else "Unknown",
             slots=show(snapshot.lost_by(node.id or (before and before.node_id) or "")) or None,
-            reason="HeldBack" if node.held else node.pod.trouble or "Unreachable",
+            reason="HeldBack" if node.gate else node.pod.trouble or "Unreachable",
             message=waiting,
         )
     me = server.me
@@ -140,15 +139,11 @@ def phase_of(
     status: RedisClusterStatus,
     snapshot: Snapshot,
     verdict: Verdict,
-    blocked: Blocked | None,
     *,
     timeout: timedelta = timedelta(minutes=20),
-    failing: str = "",
 ) -> RedisClusterStatus:
-    """Phase and reason after a decision; what goes on without an end for ``timeout`` is called Failed.
-
-    ``failing``: what does not get through for some time.
-    """
+    """Phase and reason after a decision; what goes on without an end for ``timeout`` is called Failed."""
+    blocked, failing = snapshot.blocked, failing_for_long(status.retry, snapshot.now)
     reason_type, reason = (blocked.reason, blocked.message) if blocked else (None, None)
     phase = _going_on(stage_of(status), _phase(snapshot, verdict), verdict)
     stalled = isinstance(verdict, Wait) and verdict.stalled
@@ -177,11 +172,6 @@ def phase_of(
             phase = "Failed"
             reason += f"; for {minutes:g} minutes no slot was finished; it is tried on, and what runs is left as it is"
     return replace(status, phase=phase, reason=reason, reason_type=reason_type)
-
-
-def slots_failed(plan: SlotPlan) -> str:
-    """HarmonyCloud's reason for a plan whose last try failed."""
-    return SLOTS_FAILED.get(plan.kind, "RebalanceSlotsFailed")
 
 
 def stage_of(status: RedisClusterStatus) -> str:
@@ -256,13 +246,25 @@ def _phase(snapshot: Snapshot, verdict: Verdict) -> str:
     return "Upgrading" if len(snapshot.owners) < snapshot.masters else "Restarting"
 
 
-def progress(plan: SlotPlan, snapshot: Snapshot, *, last: datetime | None) -> SlotPlan:
-    """The plan with how far it is; as it was when that was said less than five seconds ago."""
-    if last is not None and snapshot.now - last < PROGRESS_PERIOD:
+def progress(plan: SlotPlan, snapshot: Snapshot) -> SlotPlan:
+    """The plan with how far it is; as it was when that was counted less than five seconds ago."""
+    if plan.updated is not None and snapshot.now - plan.updated < PROGRESS_PERIOD:
         return plan
     moved = moved_of(snapshot, plan)
     if moved == plan.moved or plan.since is None:
         return plan
     spent = (snapshot.now - plan.since).total_seconds()
     left = round(spent / moved * (plan.total - moved)) if moved else None
-    return replace(plan, moved=moved, seconds_left=left, failing=plan.failing and snapshot.now)
+    failing = plan.failing and snapshot.now
+    return replace(plan, moved=moved, updated=snapshot.now, seconds_left=left, failing=failing)
+
+
+def recorded(status: RedisClusterStatus, move: Record, now: datetime) -> RedisClusterStatus:
+    """The status with what a move writes down."""
+    return replace(
+        status,
+        slot_plan=None if move.drop_plan else move.plan or status.slot_plan,
+        formed_cluster_before=status.formed_cluster_before if move.formed is None else move.formed,
+        leader=move.leader or status.leader,
+        last_data_loss=DataLoss(time=now, message=move.lost) if move.lost else status.last_data_loss,
+    )

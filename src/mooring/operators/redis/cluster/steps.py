@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
+from mooring.actor import StepFailed
 from mooring.cache import SystemClock
 from mooring.operators.redis.cluster.mover import MoveFailed, Mover
 from mooring.operators.redis.cluster.moves import (
@@ -17,48 +18,44 @@ from mooring.operators.redis.cluster.moves import (
     Follow,
     Forget,
     HandOver,
-    LetIn,
     Meet,
     Move,
     MoveSlots,
     Promote,
     Release,
+    Retire,
     Settle,
     Target,
     Unfollow,
 )
+from mooring.operators.redis.cluster.passwords import (
+    Add,
+    Only,
+    PasswordMove,
+    Present,
+    ServerAuth,
+    Switch,
+)
 from mooring.operators.redis.cluster.slots import Slots, each
 from mooring.operators.redis.cluster.topology import SILENCE, Peer, outranked, read_node
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused, Unreachable
+from mooring.operators.redis.passwords import quoted, take_only
 from mooring.operators.redis.versions import capabilities
+from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.pods import Pod
 
-__all__ = ["StepFailed", "Steps", "is_database_move"]
+__all__ = ["Steps", "is_database_move"]
 
 AS_IS: Final = 1
 FRESH: Final = 2
+FOUNDING: Final = 1
 HAND_OVER_MS: Final = 3000
 """Milliseconds in which a pair's leader must have handed over; else it goes on leading."""
 _POD: Final = Pod(name="", ordinal=0)
 _HANDLED: Final = (
-    Attach,
-    Claim,
-    Expel,
-    Follow,
-    Forget,
-    HandOver,
-    LetIn,
-    Meet,
-    MoveSlots,
-    Promote,
-    Release,
-    Settle,
-    Unfollow,
+    *(Add, Attach, Claim, Expel, Follow, Forget, HandOver, Meet, MoveSlots, Only, Present, Promote, Release),
+    *(Retire, Settle, Switch, Unfollow),
 )
-
-
-class StepFailed(Exception):
-    """A step did not get through; the next look decides anew."""
 
 
 def is_database_move(move: Move) -> bool:
@@ -69,9 +66,10 @@ def is_database_move(move: Move) -> bool:
 class Steps:
     """Carries moves out."""
 
-    def __init__(self, dial: Dial, *, password: str) -> None:
+    def __init__(self, dial: Dial, *, kept: Kept | None = None) -> None:
         self._dial = dial
-        self._password = password
+        self._kept = kept or Kept()
+        self._password = self._kept.password
 
     async def run(self, move: Move) -> None:
         """Carry one out; raises `StepFailed` or `DialError` when it did not get through."""
@@ -82,9 +80,9 @@ class Steps:
 
     async def _run(self, move: Move) -> None:
         match move:
-            case LetIn():
-                await _each([self._let_in(one, AS_IS) for one in move.as_is])
-                await _each([self._let_in(one, FRESH) for one in move.fresh])
+            case Release():
+                await _each([self._release(one, AS_IS, move.founding) for one in move.as_is])
+                await _each([self._release(one, FRESH, move.founding) for one in move.fresh])
             case Meet():
                 await self._meet(move)
             case Claim():
@@ -98,8 +96,8 @@ class Steps:
             case Expel():
                 await self._forget(move.targets, move.ids)
                 await _each([self._take_back(target, slots) for target, slots in move.back])
-            case Release():
-                await self._release(move)
+            case Retire():
+                await self._retire(move)
             case Unfollow():
                 await self._one(move.target, "CLUSTER", "RESET", "SOFT")
             case Settle():
@@ -110,8 +108,27 @@ class Steps:
                 await self._hand_over(move)
             case Follow():
                 await self._follow(move)
+            case PasswordMove():
+                await asyncio.gather(*(self._change_password(move, one) for one in move.targets))
             case _:
                 raise StepFailed(f"{move.name} is no step of a server")
+
+    async def _change_password(self, move: PasswordMove, target: ServerAuth) -> None:
+        kept = self._kept
+        newest = kept.password if kept.next is None else kept.next
+        async with self._dial.link(target.address, password=kept.keys) as link:
+            match move:
+                case Add():
+                    both = dict.fromkeys(text for text in (kept.password, newest) if text)
+                    await link.call("ACL", "SETUSER", "default", *(f">{text}" for text in both))
+                case Present():
+                    await link.call("CONFIG", "SET", "masterauth", newest)
+                case Switch():
+                    inline = bool(newest) and capabilities(target.version).inline_auth
+                    await link.call("CONFIG", "SET", "masterauth", quoted(newest) if inline else newest)
+                    await take_only(link, newest, two=target.auth.two)
+                case Only():
+                    await take_only(link, newest, two=target.auth.two)
 
     @asynccontextmanager
     async def _link(self, target: Target) -> AsyncIterator[Link]:
@@ -127,16 +144,18 @@ class Steps:
         async with self._link(target) as link:
             await link.call(*words)
 
-    async def _let_in(self, target: Target, how: int) -> None:
+    async def _release(self, target: Target, how: int, founding: bool) -> None:
         """The order goes to the very process that was seen: its configuration file bears the pod's name."""
         async with self._dial.link(target.address, password=self._password) as link:
             node = await read_node(link, Pod(name=target.name, ordinal=0))
-            if node.held is None or node.held.id != target.id:
+            if node.gate is None or node.gate.id != target.id:
                 return
             config = await link.call("INFO", "server")
             if f"/held/{target.name}." not in str(config):
                 raise StepFailed(f"{target.address} is not {target.name} any more")
             await link.call("CONFIG", "SET", "slave-priority", how)
+            if founding:
+                await link.call("CONFIG", "SET", "slowlog-max-len", FOUNDING)
             await link.call("CONFIG", "REWRITE")
             with contextlib.suppress(Unreachable):
                 await link.call("SHUTDOWN", "NOSAVE")
@@ -267,7 +286,7 @@ class Steps:
                 await link.call("CLUSTER", "ADDSLOTS", *each(slots))
             await link.call("CLUSTER", "BUMPEPOCH")
 
-    async def _release(self, move: Release) -> None:
+    async def _retire(self, move: Retire) -> None:
         """Looked at once more on the nodes themselves: what has slots, or a master with keys, is not given up."""
         for target in move.leavers:
             async with self._link(target) as link:

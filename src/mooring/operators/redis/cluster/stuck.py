@@ -7,30 +7,20 @@ roll begins before they run. So these alone are made anew; whoever answers, or m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from mooring.operators.redis.cluster.moves import DeletePod, Resize, Verdict, Wait, WriteTemplate
-from mooring.operators.redis.cluster.roll import hangs, made_anew
+from mooring.operators.redis.cluster.roll import delete, hangs, made_anew
+from mooring.operators.workload.trouble import HOPELESS, MAY_PASS
 
 if TYPE_CHECKING:
     from mooring.operators.redis.cluster.snapshot import Snapshot
     from mooring.operators.redis.cluster.topology import Node
 
-__all__ = ["correct", "pods_starting", "troubles"]
-
-_NEEDS_SOMEBODY: Final = frozenset(
-    {
-        "ImagePullBackOff",
-        "ErrImagePull",
-        "InvalidImageName",
-        "CrashLoopBackOff",
-        "Unschedulable",
-        "UnboundClaim",
-    }
-)
+__all__ = ["pods_starting", "replace_stuck", "troubles"]
 
 
-def correct(snapshot: Snapshot) -> Verdict | None:
+def replace_stuck(snapshot: Snapshot) -> Verdict | None:
     """What the declaration says now, for pods that do not run; before a cluster is formed their number too."""
     if not snapshot.recorded.formed and (verdict := _resize(snapshot)):
         return verdict
@@ -51,7 +41,7 @@ def _in_the_way(snapshot: Snapshot, hanging: Sequence[Node]) -> DeletePod | None
         empty = one.is_master and not one.slots and not one.server.keys
         if older and empty and not snapshot.seen.assigned and not one.node.pod.terminating:
             why = f"{one.name} has no slots and is of an older pod template, and other pods find no place"
-            return DeletePod(pod=one.name, uid=one.node.pod.uid, why=why)
+            return delete(one.node, why=why)
     return None
 
 
@@ -76,7 +66,9 @@ def pods_starting(snapshot: Snapshot, *, answering: int) -> Wait:
         message=f"{answering} of {snapshot.wanted.nodes} nodes answer{troubles(snapshot)}",
         after=1.0,
         stalled=bool(snapshot.unmade)
-        or any(one.pod.trouble in _NEEDS_SOMEBODY and not one.pod.terminating for one in snapshot.missing),
+        or any(
+            one.pod.trouble in HOPELESS | MAY_PASS and not one.pod.terminating for one in snapshot.missing
+        ),
     )
 
 

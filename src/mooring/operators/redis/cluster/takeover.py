@@ -8,85 +8,133 @@ than it is, stays untouched, and a condition says why.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
-from itertools import product
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
-from mooring.actor import APPLIED, Context, differs
-from mooring.kube.client import Client
-from mooring.kube.object import Object, controller_of, metadata_of
+from mooring.actor import Context, Outcome, Wait, differs
 from mooring.kube.objects import apps, core
-from mooring.kube.patches import MergePatch
+from mooring.operators.redis.cluster.inputs import Inputs
 from mooring.operators.redis.cluster.names import selector_of
 from mooring.operators.redis.cluster.pair import leader_of
 from mooring.operators.redis.cluster.slots import ALL
 from mooring.operators.redis.cluster.snapshot import Snapshot
 from mooring.operators.redis.cluster.specs import Specs
-from mooring.operators.redis.cluster.types import RedisCluster
-from mooring.operators.workload.claims import claim_name
+from mooring.operators.redis.cluster.types import RedisCluster, status_of
+from mooring.operators.redis.cluster.writes import apply
+from mooring.operators.workload.adoption import (
+    has_labels,
+    label_pods,
+    lock_holder,
+    made_by_another,
+    pods_of_set,
+    rolls_itself,
+    select_only,
+    stop_rolling,
+)
 from mooring.operators.workload.pods import main_container
+from mooring.runtime import Manager
 
-__all__ = ["bears_labels", "label", "leader", "made_by_another", "pods_selector", "refusal", "select_ours"]
+__all__ = ["LOCKS", "RENAME", "Takeover", "refusal"]
 
 LOCKS: Final = ("middleware-operator-manager", "3a49403d.hc.cn")
 """Names of the locks by which its operator is elected, of 2019 (Endpoints by default) and of 2021 (a ConfigMap)."""
-_LOCKED: Final[tuple[type[Object], ...]] = (core.Endpoints, core.ConfigMap)
-LEADER: Final = "control-plane.alpha.kubernetes.io/leader"
-STALE: Final = timedelta(seconds=60)
-"""After which a lock that is not renewed has no living owner: four times its lease, for clocks that differ."""
+LOOK_AT_REFUSED: Final = 5.0
+"""Seconds between two looks at a cluster that cannot be taken over yet."""
+AFTER_LABELS: Final = 0.2
+"""Seconds for the cache to hear of pods that have our labels."""
 
 
-def made_by_another(cluster: RedisCluster, live: apps.StatefulSet) -> bool:
-    """The cluster's StatefulSet, and nothing of it is from us yet."""
-    owner = controller_of(live)
-    ours = owner is not None and owner.uid == cluster.metadata.uid
-    return ours and APPLIED not in (live.metadata.annotations or {})
+RENAME: Final = "rename the cluster, or delete that object"
+"""What helps where a name belongs to somebody else."""
+Given = Callable[[Context[RedisCluster], Sequence[core.Pod]], Inputs]
+"""The inputs of a cluster whose pods are these."""
+Look = Callable[[Context[RedisCluster], Inputs], Awaitable[Snapshot]]
 
 
-def bears_labels(cluster: str, labels: dict[str, str] | None) -> bool:
-    """These are the labels by which pods of the cluster are found."""
-    return selector_of(cluster).items() <= (labels or {}).items()
+class Takeover:
+    """Leaves clusters of HarmonyCloud's operator to it while it runs, and takes them over afterwards.
 
-
-def pods_selector(live: apps.StatefulSet) -> str:
-    """How the StatefulSet itself finds its pods."""
-    selector = live.spec.selector if live.spec else None
-    return ",".join(f"{key}={value}" for key, value in ((selector and selector.match_labels) or {}).items())
-
-
-class _Record(msgspec.Struct, frozen=True, rename="camel"):
-    """What a leader writes down at its lock."""
-
-    holder_identity: str = ""
-    renew_time: datetime | None = None
-
-
-async def leader(client: Client, namespace: str, now: datetime) -> str:
-    """Who leads HarmonyCloud's operator, "" if nobody does as far as its locks tell; in all namespaces with "".
-
-    Raises `KubeError` when that cannot be found out: then nothing is to be taken over either.
+    With ``namespaced`` its lock is looked for in the cluster's namespace alone, which is as far as a Role reaches.
     """
-    for kind, name in product(_LOCKED, LOCKS):
-        found = await client.list(
-            metadata_of(kind), namespace=namespace, field_selector=f"metadata.name={name}"
+
+    def __init__(self, manager: Manager, given: Given, look: Look, *, namespaced: bool) -> None:
+        self._manager = manager
+        self._given = given
+        self._look = look
+        self._namespaced = namespaced
+
+    async def precede(
+        self, ctx: Context[RedisCluster], live: apps.StatefulSet, pods: Callable[[], int]
+    ) -> Outcome | None:
+        """Pods of another template than ours have other labels: nothing is decided while one of them is not seen."""
+        template = live.spec.template if live.spec else None
+        if template and template.metadata and has_labels(selector_of(ctx.key.name), template.metadata.labels):
+            return None
+        if made_by_another(ctx.obj, live):
+            return await self._take_over_or_say_why(ctx, live)
+        there = (live.status.replicas if live.status else None) or 0
+        if pods() >= there or (ctx.obj.spec is not None and ctx.obj.spec.pause):
+            return None
+        return ctx.act("LabelPods", self._label, ctx, live, message="pods get the labels they are found by")
+
+    async def still_runs(self, ctx: Context[RedisCluster]) -> Outcome | None:
+        """A cluster that is not ours yet is left to HarmonyCloud's operator while that runs, also one still to be made."""
+        namespace = ctx.key.namespace if self._namespaced else ""
+        client = self._manager.client.live
+        holder = await lock_holder(client, LOCKS, namespace=namespace, now=ctx.now())
+        if not holder:
+            return None
+        message = (
+            f"HarmonyCloud's operator runs as {holder} and looks after this cluster; nothing is touched until it "
+            "has ended: scale its Deployment to 0"
         )
-        for lock in found.items:
-            if holder := _holder((lock.metadata.annotations or {}).get(LEADER, ""), now):
-                return f"{holder} ({kind.resource.kind} {lock.metadata.namespace}/{name})"
-    return ""
+        return ctx.wait("LegacyOperatorRunning", message, after=LOOK_AT_REFUSED, stalled=True)
+
+    async def _take_over_or_say_why(
+        self, ctx: Context[RedisCluster], live: apps.StatefulSet
+    ) -> Outcome | None:
+        """Nothing is written before its servers have been looked at."""
+        if outcome := await self.still_runs(ctx):
+            return outcome
+        inputs = self._given(ctx, await pods_of_set(self._manager.client.live, live))
+        if inputs.paused:
+            return _untouched(ctx, "Paused", "spec.pause: it is taken over once that is false")
+        if inputs.blocked is not None:
+            return _untouched(ctx, inputs.blocked.reason, inputs.blocked.message)
+        drift = ctx.children.diff(inputs.specs.objects())
+        if drift.foreign:
+            return _untouched(ctx, "NameTaken", f"{'; '.join(map(str, drift.foreign))}; {RENAME}")
+        snapshot = await self._look(ctx, inputs)
+        if why := refusal(snapshot, inputs.specs, live, inputs.spec.replicas or 0):
+            return _untouched(ctx, "NotTakenOver", f"{why}. Until then nothing is touched")
+        leads = leader_of(snapshot)
+        name = leads.name if leads is not None else None
+        ctx.show(replace(inputs.status, formed_cluster_before=True, leader=name))
+        why = "a cluster that HarmonyCloud's operator made is taken over; its pods stay"
+        ctx.events.normal(ctx.obj, "TakeOver", why)
+        return ctx.act("TakeOver", self._take_over, ctx, inputs, live, message=why, record=True)
+
+    async def _take_over(self, ctx: Context[RedisCluster], inputs: Inputs, live: apps.StatefulSet) -> None:
+        """Labels first, so that no Service is without pods; what says that it is ours comes last, so this is repeated."""
+        await self._label(ctx, live)
+        names = (inputs.names.service, inputs.names.entry)
+        services = (ctx.children.find(core.Service, one) for one in names)
+        await select_only(ctx, services, selector_of(ctx.key.name))
+        if rolls_itself(live):
+            await stop_rolling(ctx, live)
+        await apply(ctx, inputs, inputs.orders)
+
+    async def _label(self, ctx: Context[RedisCluster], live: apps.StatefulSet) -> None:
+        pods = await pods_of_set(self._manager.client.live, live)
+        if not await label_pods(ctx, live, pods, selector_of(ctx.key.name)):
+            await self._manager.clock.sleep(AFTER_LABELS)
 
 
-def _holder(text: str, now: datetime) -> str:
-    try:
-        record = msgspec.json.decode(text, type=_Record)
-    except msgspec.MsgspecError:
-        return ""
-    renewed = record.renew_time
-    return record.holder_identity if renewed is not None and now - renewed < STALE else ""
+def _untouched(ctx: Context[RedisCluster], reason: str, message: str) -> Wait:
+    ctx.show(replace(status_of(ctx.status), reason=message, reason_type=reason))
+    return ctx.wait(reason, message, after=LOOK_AT_REFUSED, stalled=reason != "Paused")
 
 
 # --- whether it is taken over --------------------------------------------------------------------------------
@@ -180,43 +228,3 @@ def _whole_cluster(snapshot: Snapshot) -> str:
     if why := snapshot.seen.disagreement(snapshot.seen.live):
         return f"{why}; it is taken over once its nodes agree (redis-cli --cluster check)"
     return ""
-
-
-# --- what is changed for it ----------------------------------------------------------------------------------
-
-
-async def label(ctx: Context[RedisCluster], live: apps.StatefulSet, pods: Sequence[core.Pod]) -> int:
-    """Put our labels on pods that lack them, and on their claims; how many pods did."""
-    found = [one for one in pods if not bears_labels(ctx.key.name, one.metadata.labels)]
-    templates = (live.spec.volume_claim_templates if live.spec else None) or ()
-    for pod in found:
-        name = pod.metadata.name or ""
-        await _labelled(ctx, core.Pod, name, uid=pod.metadata.uid)
-        for one in templates:
-            await _labelled(ctx, core.PersistentVolumeClaim, claim_name(one.metadata.name or "", name))
-    return len(found)
-
-
-async def _labelled(
-    ctx: Context[RedisCluster], kind: type[Object], name: str, *, uid: str | None = None
-) -> None:
-    body: dict[str, Any] = {"metadata": {"labels": selector_of(ctx.key.name)}}
-    if uid:
-        body["metadata"]["uid"] = uid
-    await ctx.client.patch(kind, name, MergePatch(body), namespace=ctx.key.namespace)
-
-
-async def select_ours(ctx: Context[RedisCluster], services: Iterable[core.Service | None]) -> None:
-    """Let Services select by our labels alone: an apply would leave theirs, which new pods do not all bear."""
-    wanted = selector_of(ctx.key.name)
-    for one in services:
-        selector = (one.spec.selector if one is not None and one.spec else None) or {}
-        if one is None or not (foreign := selector.keys() - wanted.keys()):
-            continue
-        body = {
-            "metadata": {"resourceVersion": one.metadata.resource_version},
-            "spec": {"selector": {**wanted, **dict.fromkeys(foreign)}},
-        }
-        await ctx.client.patch(
-            core.Service, one.metadata.name or "", MergePatch(body), namespace=ctx.key.namespace
-        )

@@ -1,4 +1,4 @@
-"""What the servers say: each node's own view of the cluster, and the disk of those that are held back.
+"""What the servers say: each node's own view of the cluster, and the disk of those that wait at their gate.
 
 Every node tells of itself what no other can know as surely: its id, its slots, the marks of a slot that is being
 moved. What others say of it shows whether they agree. redis-py's reading of CLUSTER NODES is keyed by address and
@@ -11,7 +11,8 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, Literal
 
@@ -19,12 +20,14 @@ from mooring.operators.redis.cluster.names import REDIS_PORT
 from mooring.operators.redis.cluster.slots import ALL, Slots, span
 from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
 from mooring.operators.redis.info import keys_of, parse_info
+from mooring.operators.redis.passwords import ASKED, Auth, told_auth
+from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.pods import Pod
 
 __all__ = [
     "SILENCE",
     "Disk",
-    "Held",
+    "Gate",
     "Live",
     "Mark",
     "Node",
@@ -38,12 +41,12 @@ __all__ = [
 ]
 
 Disk = Literal["none", "part", "full"]
-"""What the volume of a node that is held back has: nothing, an older snapshot, or everything it acknowledged."""
+"""What the volume of a node at its gate has: nothing, an older snapshot, or everything it acknowledged."""
 NO_MASTER: Final = "-"
 SILENCE: Final = 10.0
 """Seconds without an answer for which a node that is called failed is thought to be so still: nodes ask one another at
 least every half node timeout (7.5 s), and a master says something to its replicas every 10 s."""
-_HELD: Final = re.compile(r"/held/(?P<pod>[^/]+)\.(?P<id>[0-9a-f]{40}|none)\.(?P<disk>none|part|full)\.conf$")
+_GATE: Final = re.compile(r"/held/(?P<pod>[^/]+)\.(?P<id>[0-9a-f]{40}|none)\.(?P<disk>none|part|full)\.conf$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,8 +119,8 @@ def _peer(words: Sequence[str]) -> Peer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
-    """A server that waits to be let in; ``id`` is the one its volume has, "" for none."""
+class Gate:
+    """A server that waits at its gate to be released; ``id`` is the one its volume has, "" for none."""
 
     id: str
     disk: Disk
@@ -179,7 +182,9 @@ class Node:
 
     pod: Pod
     server: Server | None = None
-    held: Held | None = None
+    gate: Gate | None = None
+    auth: Auth | None = None
+    """Which of our passwords it accepts and presents; None where nobody asked, or it did not answer that."""
     error: str = ""
 
     @property
@@ -195,7 +200,7 @@ class Node:
         """Its id, from itself or from its volume; "" where neither is known."""
         if self.server is not None:
             return self.server.me.id
-        return self.held.id if self.held is not None else ""
+        return self.gate.id if self.gate is not None else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,17 +352,23 @@ def _union(many: Iterable[Slots]) -> Slots:
     return found
 
 
-async def read_nodes(dial: Dial, pods: Sequence[Pod], *, password: str) -> Seen:
-    """Ask all of them at once."""
-    return Seen(nodes=tuple(await asyncio.gather(*(_read(dial, pod, password) for pod in pods))))
+async def read_nodes(dial: Dial, pods: Sequence[Pod], *, password: str, kept: Kept | None = None) -> Seen:
+    """Ask all of them at once; with ``kept`` also which of these passwords each accepts."""
+    found = await asyncio.gather(*(_read(dial, pod, password, kept) for pod in pods))
+    return Seen(nodes=tuple(found))
 
 
-async def _read(dial: Dial, pod: Pod, password: str) -> Node:
+async def _read(dial: Dial, pod: Pod, password: str, kept: Kept | None) -> Node:
     if not pod.ip or not pod.running:
         return Node(pod=pod, error=pod.trouble or "it does not run")
     try:
         async with dial.link(Address(pod.ip, REDIS_PORT), password=password) as link:
-            return await read_node(link, pod)
+            node = await read_node(link, pod)
+            if kept is None or node.server is None:
+                return node
+            with suppress(DialError):
+                return replace(node, auth=told_auth(kept, *await link.pipeline(ASKED)))
+            return node
     except DialError as error:
         return Node(pod=pod, error=str(error))
 
@@ -380,10 +391,10 @@ async def read_node(link: Link, pod: Pod) -> Node:
     info: dict[str, str] = {}
     for text in texts:
         info |= parse_info(text)
-    if held := _HELD.search(info.get("config_file", "")):
-        known = held["id"]
-        disk: Disk = {"full": "full", "part": "part"}.get(held["disk"], "none")  # type: ignore[assignment]
-        return Node(pod=pod, held=Held(id="" if known == "none" else known, disk=disk))
+    if at_gate := _GATE.search(info.get("config_file", "")):
+        known = at_gate["id"]
+        disk: Disk = {"full": "full", "part": "part"}.get(at_gate["disk"], "none")  # type: ignore[assignment]
+        return Node(pod=pod, gate=Gate(id="" if known == "none" else known, disk=disk))
     clustered = info.get("cluster_enabled") == "1"
     if clustered and isinstance(nodes, Refused):
         raise nodes

@@ -23,11 +23,13 @@ __all__ = [
     "RATE_ANNOTATION",
     "SLOWEST",
     "AssignStrategy",
+    "DataLoss",
     "NodeCondition",
     "RedisCluster",
     "RedisClusterPod",
     "RedisClusterSpec",
     "RedisClusterStatus",
+    "Retry",
     "Sentinel",
     "SlotPlan",
     "SlotRange",
@@ -39,6 +41,7 @@ __all__ = [
     "pipeline_of",
     "pod_of",
     "rate_of",
+    "status_of",
     "volumes_of",
 ]
 
@@ -205,11 +208,33 @@ class SlotPlan(Part, frozen=True, kw_only=True):
     total: Annotated[int, F("Slots to move.")] = 0
     moved: Annotated[int, F("Slots that are where they shall be.")] = 0
     since: Annotated[datetime | None, F("When it began.", schema=TIME)] = None
+    updated: Annotated[datetime | None, F("When moved was last counted.", schema=TIME)] = None
     seconds_left: Annotated[int | None, F("At the pace so far.")] = None
     failure: Annotated[str | None, F("What the last try failed with; gone when one gets through.")] = None
     failing: Annotated[datetime | None, F("Since when tries fail and no slot was finished.", schema=TIME)] = (
         None
     )
+
+
+class Retry(Part, frozen=True, kw_only=True):
+    """A step that did not get through and is tried again; gone once it got through or is needed no more."""
+
+    step: Annotated[str, F("The step, as conditions and logs name it.")] = ""
+    event: Annotated[str | None, F("The Event that was recorded of it.")] = None
+    message: Annotated[str, F("What did not get through, and why.")] = ""
+    failures: Annotated[int, F("Tries that failed; of several within ten seconds one is counted.")] = 0
+    since: Annotated[datetime | None, F("When it failed first.", schema=TIME)] = None
+    last: Annotated[datetime | None, F("When it failed last, as far as it was counted.", schema=TIME)] = None
+    next: Annotated[
+        datetime | None, F("When it is tried again at the earliest; absent: at once.", schema=TIME)
+    ] = None
+
+
+class DataLoss(Part, frozen=True, kw_only=True):
+    """Data that was lost for good, and why."""
+
+    time: Annotated[datetime | None, F("When the cluster was founded again.", schema=TIME)] = None
+    message: Annotated[str, F("What was lost, for people.")] = ""
 
 
 class RedisClusterStatus(Part, frozen=True, kw_only=True):
@@ -233,6 +258,8 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
     collision_count: Annotated[int | None, LATER] = None
     leader: Annotated[str | None, F("The pod that leads a pair.")] = None
     slot_plan: Annotated[SlotPlan | None, F("A move of slots under way.")] = None
+    retry: Annotated[Retry | None, F("A step that does not get through.")] = None
+    last_data_loss: Annotated[DataLoss | None, F("What was lost with all pods of the cluster.")] = None
     observed_generation: Annotated[int | None, F("The generation this speaks of.")] = None
     standard_conditions: Annotated[list[meta.Condition] | None, F("Ready, Progressing and Stalled.")] = None
 
@@ -297,6 +324,11 @@ def rate_of(cluster: RedisCluster) -> float:
 def password_of(spec: RedisClusterSpec) -> str:
     """The password, "" for none."""
     return pod_of(spec).requirepass or ""
+
+
+def status_of(part: object) -> RedisClusterStatus:
+    """The status, or an empty one while there is none."""
+    return part if isinstance(part, RedisClusterStatus) else RedisClusterStatus()
 
 
 def masters_of(nodes: int) -> int:

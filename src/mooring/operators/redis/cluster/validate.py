@@ -9,14 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Final
 
 from msgspec.structs import replace
 
 from mooring.actor import differs
 from mooring.kube.objects import apps, meta
-from mooring.kube.quantity import parse_quantity
 from mooring.operators.redis.cluster.names import REDIS_PORT
 from mooring.operators.redis.cluster.slots import Slots, after, take
 from mooring.operators.redis.cluster.specs import OURS, Specs
@@ -33,6 +31,7 @@ from mooring.operators.redis.cluster.types import (
     volumes_of,
 )
 from mooring.operators.redis.passwords import unusable
+from mooring.operators.workload.resources import resource_faults
 
 __all__ = ["FOREGROUND", "Problem", "invalid_scaling", "unmet", "validate", "warnings"]
 
@@ -46,7 +45,7 @@ _IS_SAMPLE: Final = "is the sample's placeholder"
 _PLACEHOLDERS: Final = frozenset({"string", "name", "pvcname"})
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Problem:
     """A field that cannot be carried out, and what to do about it."""
 
@@ -141,27 +140,23 @@ def unmet(cluster: RedisCluster, specs: Specs, live: apps.StatefulSet | None) ->
 
 def _name(name: str) -> list[Problem]:
     if len(name) > NAME_LIMIT:
-        return [
-            Problem(
-                field="metadata.name", message=f"{len(name)} characters, at most {NAME_LIMIT} are possible"
-            )
-        ]
+        return [Problem("metadata.name", f"{len(name)} characters, at most {NAME_LIMIT} are possible")]
     if "." in name:
-        return [Problem(field="metadata.name", message="has a dot, and no Service could be named after it")]
+        return [Problem("metadata.name", "has a dot, and no Service could be named after it")]
     return []
 
 
 def _replicas(spec: RedisClusterSpec) -> list[Problem]:
     total = spec.replicas
     if total is None:
-        return [Problem(field="spec.replicas", message="is missing; give 2, or 6 and more")]
+        return [Problem("spec.replicas", "is missing; give 2, or 6 and more")]
     if total == 2 or total >= 6:
         return []
     nearest = "2" if total < 2 else "2 or 6"
     return [
         Problem(
-            field="spec.replicas",
-            message=f"{total} node{'' if total == 1 else 's'} cannot form a cluster: three masters with a replica each need 6; give {nearest}",
+            "spec.replicas",
+            f"{total} node{'' if total == 1 else 's'} cannot form a cluster: three masters with a replica each need 6; give {nearest}",
         )
     ]
 
@@ -170,17 +165,13 @@ def _kind(spec: RedisClusterSpec) -> list[Problem]:
     found, pair = [], spec.replicas == 2
     remedy = "a RedisCluster of redis.kun/v1beta1 has sentinels; or give cluster, or 2 nodes and replication"
     if spec.type == "sentinel":
-        found.append(Problem(field="spec.type", message=f"sentinel is not served by this kind: {remedy}"))
+        found.append(Problem("spec.type", f"sentinel is not served by this kind: {remedy}"))
     elif spec.type == "replication" and not pair:
-        found.append(
-            Problem(field="spec.type", message="replication is a pair; give 2 replicas, or type cluster")
-        )
+        found.append(Problem("spec.type", "replication is a pair; give 2 replicas, or type cluster"))
     elif spec.type not in (None, "", "cluster", "replication"):
-        found.append(
-            Problem(field="spec.type", message=f"{spec.type!r} is not known; give cluster or replication")
-        )
+        found.append(Problem("spec.type", f"{spec.type!r} is not known; give cluster or replication"))
     if spec.sentinel is not None and spec.sentinel.enable:
-        found.append(Problem(field="spec.sentinel.enable", message=f"sentinels are not made here: {remedy}"))
+        found.append(Problem("spec.sentinel.enable", f"sentinels are not made here: {remedy}"))
     return found
 
 
@@ -189,22 +180,20 @@ def _ports(spec: RedisClusterSpec) -> list[Problem]:
     if spec.redis_instance_port not in (None, 0, REDIS_PORT):
         found.append(
             Problem(
-                field="spec.redisInstancePort",
-                message=f"the servers listen on {REDIS_PORT}, each at its own address; remove it, and give "
+                "spec.redisInstancePort",
+                f"the servers listen on {REDIS_PORT}, each at its own address; remove it, and give "
                 "servicePort for what clients connect to",
             )
         )
     if spec.service_port is not None and not 0 <= spec.service_port <= 65535:
-        found.append(Problem(field="spec.servicePort", message=f"{spec.service_port} is no port; give 6379"))
+        found.append(Problem("spec.servicePort", f"{spec.service_port} is no port; give 6379"))
     return found
 
 
 def _pod(spec: RedisClusterSpec) -> list[Problem]:
     found, pod = [], pod_of(spec)
     if len(spec.pod or ()) > 1:
-        found.append(
-            Problem(field="spec.pod", message="has more than one entry, all nodes are alike; keep one")
-        )
+        found.append(Problem("spec.pod", "has more than one entry, all nodes are alike; keep one"))
     for name, image in (
         ("middlewareImage", pod.middleware_image),
         ("monitorImage", pod.monitor_image),
@@ -215,17 +204,10 @@ def _pod(spec: RedisClusterSpec) -> list[Problem]:
                 _placeholder(f"spec.pod[0].{name}", image, "an image as registry/name:tag, or remove it")
             )
         elif image and not _REFERENCE.match(image):
-            found.append(
-                Problem(
-                    field=f"spec.pod[0].{name}", message=f"{image!r} is no image reference; write name:tag"
-                )
-            )
+            found.append(Problem(f"spec.pod[0].{name}", f"{image!r} is no image reference; write name:tag"))
     if not image_of(spec):
         found.append(
-            Problem(
-                field="spec.pod[0].middlewareImage",
-                message="no image is named; give it, or repository and version",
-            )
+            Problem("spec.pod[0].middlewareImage", "no image is named; give it, or repository and version")
         )
     if pod.configmap and _is_placeholder(pod.configmap):
         found.append(
@@ -236,43 +218,21 @@ def _pod(spec: RedisClusterSpec) -> list[Problem]:
     if pod.image_pull_policy not in (None, "", "Always", "IfNotPresent", "Never"):
         found.append(
             Problem(
-                field="spec.pod[0].imagePullPolicy",
-                message=f"{pod.image_pull_policy!r} is not known; give Always, IfNotPresent or Never",
+                "spec.pod[0].imagePullPolicy",
+                f"{pod.image_pull_policy!r} is not known; give Always, IfNotPresent or Never",
             )
         )
     how = pod.update_strategy.type if pod.update_strategy else None
     if how not in (None, "", "RollingUpdate", "OnDelete"):
         found.append(
             Problem(
-                field="spec.pod[0].updateStrategy.type",
-                message=f"{how!r} is not known; give RollingUpdate or OnDelete",
+                "spec.pod[0].updateStrategy.type", f"{how!r} is not known; give RollingUpdate or OnDelete"
             )
         )
     if pod.requirepass and (why := unusable(pod.requirepass)):
-        found.append(Problem(field="spec.pod[0].requirepass", message=f"{why}; choose another"))
-    return [*found, *_resources(spec)]
-
-
-def _resources(spec: RedisClusterSpec) -> list[Problem]:
-    """What the API server would refuse in the StatefulSet, by a field that the user did not write."""
-    given = pod_of(spec).resources
-    found, where = [], "spec.pod[0].resources"
-    amounts: dict[tuple[str, str], Decimal] = {}
-    for kind in ("limits", "requests"):
-        for name, text in (getattr(given, kind, None) or {}).items():
-            try:
-                amounts[kind, name] = parse_quantity(str(text))
-            except ValueError:
-                continue  # the schema's own words say more
-            if amounts[kind, name] < 0:
-                message = f"{text} is negative; give 0 or more, or remove it"
-                found.append(Problem(field=f"{where}.{kind}.{name}", message=message))
-    for (kind, name), amount in amounts.items():
-        limit = amounts.get(("limits", name))
-        if kind == "requests" and limit is not None and 0 <= limit < amount:
-            message = f"is less than requests.{name}; raise the limit or lower the request"
-            found.append(Problem(field=f"{where}.limits.{name}", message=message))
-    return found
+        found.append(Problem("spec.pod[0].requirepass", f"{why}; choose another"))
+    faults = resource_faults("spec.pod[0].resources", pod.resources)
+    return [*found, *(Problem(where, message) for where, message in faults)]
 
 
 def _volumes(spec: RedisClusterSpec) -> list[Problem]:
@@ -282,13 +242,9 @@ def _volumes(spec: RedisClusterSpec) -> list[Problem]:
     where = "spec.pod[0].volumes" if pod_of(spec).volumes else "spec.volumes"
     claim = volumes.persistent_volume_claim_name
     if volumes.type not in ("hostPath", "nfs"):
-        return [
-            Problem(field=f"{where}.type", message=f"{volumes.type!r} is not known; give hostPath or nfs")
-        ]
+        return [Problem(f"{where}.type", f"{volumes.type!r} is not known; give hostPath or nfs")]
     if volumes.type == "nfs" and not claim:
-        return [
-            Problem(field=f"{where}.persistentVolumeClaimName", message="is missing; type nfs needs a claim")
-        ]
+        return [Problem(f"{where}.persistentVolumeClaimName", "is missing; type nfs needs a claim")]
     if claim and _is_placeholder(claim):
         return [_placeholder(f"{where}.persistentVolumeClaimName", claim, "a claim that exists")]
     return []
@@ -301,15 +257,9 @@ def _strategy(spec: RedisClusterSpec) -> list[Problem]:
         return []
     found, where = [], "spec.updateStrategy"
     if strategy.type not in (None, "", AUTO, NAMED):
-        found.append(
-            Problem(field=f"{where}.type", message=f"{strategy.type!r} is not known; give {AUTO} or {NAMED}")
-        )
+        found.append(Problem(f"{where}.type", f"{strategy.type!r} is not known; give {AUTO} or {NAMED}"))
     if strategy.pipeline and not (strategy.pipeline.isdigit() and int(strategy.pipeline) > 0):
-        found.append(
-            Problem(
-                field=f"{where}.pipeline", message=f'{strategy.pipeline!r} is no number of keys; give "10"'
-            )
-        )
+        found.append(Problem(f"{where}.pipeline", f'{strategy.pipeline!r} is no number of keys; give "10"'))
     return found
 
 
@@ -318,7 +268,7 @@ def _rate(cluster: RedisCluster) -> list[Problem]:
         rate_of(cluster)
     except ValueError as error:
         message = f'{error}; give the bytes a second that moving slots may cost, as "8Mi", or leave it out'
-        return [Problem(field=f"metadata.annotations[{RATE_ANNOTATION}]", message=message)]
+        return [Problem(f"metadata.annotations[{RATE_ANNOTATION}]", message)]
     return []
 
 
@@ -370,8 +320,8 @@ def _sample_nodes(spec: RedisClusterSpec) -> list[Problem]:
     given = (spec.update_strategy.assign_strategies if spec.update_strategy else None) or []
     return [
         Problem(
-            field=f"spec.updateStrategy.assignStrategies[{at}].fromReplicas",
-            message=f"{one.from_replicas!r} {_IS_SAMPLE}; give ids of masters before you add nodes",
+            f"spec.updateStrategy.assignStrategies[{at}].fromReplicas",
+            f"{one.from_replicas!r} {_IS_SAMPLE}; give ids of masters before you add nodes",
         )
         for at, one in enumerate(given)
         if re.search(r"\bnodeId\d", one.from_replicas or "")
@@ -384,4 +334,4 @@ def _is_placeholder(text: str) -> bool:
 
 
 def _placeholder(field: str, text: str, remedy: str) -> Problem:
-    return Problem(field=field, message=f"{text!r} {_IS_SAMPLE}; give {remedy}")
+    return Problem(field, f"{text!r} {_IS_SAMPLE}; give {remedy}")

@@ -6,42 +6,66 @@ that does not exist, such as one at the wrong depth, is kept by the server and s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from mooring.cache import Clock
-from mooring.kube import Client, DecodeError
+from mooring.kube import Client, DecodeError, KubeError
 from mooring.kube.object import decode
-from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterSpec
+from mooring.kube.objects.core import ConfigMap
+from mooring.operators.redis.cluster.specs import template_lines
+from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterSpec, pod_of
 from mooring.operators.redis.cluster.validate import validate, warnings
-from mooring.runtime import unknown_fields
+from mooring.operators.redis.keys import doubtful
+from mooring.operators.workload.admission import at_most, part, unknown_warnings
 from mooring.runtime.webhooks import Allow, Review, Verdict, Webhook
 
-__all__ = ["review", "webhooks"]
-
-NAMED = 6
-"""Unknown fields that are named; the rest is counted."""
+__all__ = ["RedisClusterReview", "webhooks"]
 
 
-async def review(asked: Review[RedisCluster]) -> Verdict:
-    """Warnings about what is new in the spec."""
-    new = asked.object
-    if new is None or _spec(new) == _spec(asked.old or {}):
-        return Allow()
-    found = unknown_fields(RedisClusterSpec, _spec(new), path="spec")
-    said = [f"{one}; it has no effect" for one in found[:NAMED]]
-    if len(found) > NAMED:
-        said.append(f"and {len(found) - NAMED} more unknown fields")
-    try:
-        cluster = decode(dict(new), RedisCluster)
-    except DecodeError:
-        return Allow(*said)  # the server's own words say more
-    return Allow(*said, *map(str, validate(cluster)), *warnings(cluster))
+class RedisClusterReview:
+    """Reviews RedisClusters; ``client`` reads the redis.conf that one refers to."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def review(self, asked: Review[RedisCluster]) -> Verdict:
+        """Warnings about what is new in the spec."""
+        new = asked.object
+        if new is None or part(new, "spec") == part(asked.old, "spec"):
+            return Allow()
+        said = unknown_warnings(RedisClusterSpec, part(new, "spec"))
+        try:
+            cluster = decode(dict(new), RedisCluster)
+        except DecodeError:
+            return Allow(*said)  # the server's own words say more
+        template = await self._template(cluster, namespace=asked.key.namespace)
+        return Allow(*said, *map(str, validate(cluster)), *warnings(cluster), *_doubtful(cluster, template))
+
+    async def _template(self, cluster: RedisCluster, *, namespace: str) -> str:
+        """The redis.conf; "" where there is none or it cannot be read, which the status says."""
+        name = pod_of(cluster.spec or RedisClusterSpec()).configmap
+        if not name:
+            return ""
+        try:
+            found = await self._client.get(ConfigMap, name, namespace=namespace)
+        except KubeError:
+            return ""
+        return (found.data or {}).get("redis.conf", "")
 
 
-def _spec(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = raw.get("spec")
-    return found if isinstance(found, Mapping) else {}
+def _doubtful(cluster: RedisCluster, template: str) -> list[str]:
+    """Keys and values that a server will probably refuse, so that it does not start."""
+    pod, said = pod_of(cluster.spec or RedisClusterSpec()), []
+    for line in template_lines(template)[0]:
+        key, _, value = line.partition(" ")
+        if "(" in value or "{" in value:
+            continue  # a placeholder, filled in when the server starts
+        if why := doubtful(key, value.strip().strip('"')):
+            said.append(f"ConfigMap {pod.configmap}: {key}: {why}")
+    for at, one in enumerate(pod.env or ()):
+        if one.name == "MAXMEMORY" and one.value and (why := doubtful("maxmemory", one.value)):
+            said.append(f"spec.pod[0].env[{at}].value: MAXMEMORY becomes maxmemory: {why}")
+    return at_most(said, "more doubtful keys")
 
 
 def webhooks(
@@ -50,4 +74,5 @@ def webhooks(
     """The webhooks of the operator; none in namespaced mode."""
     if scope == "namespaced":
         return []
+    review = RedisClusterReview(client).review
     return [Webhook(RedisCluster, review, operations=("CREATE", "UPDATE"), failure_policy="Ignore")]

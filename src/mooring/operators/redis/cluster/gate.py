@@ -1,0 +1,101 @@
+"""Who is released from its gate: a server that waits there may be all there is of some slots. Pure rules."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mooring.operators.redis.cluster.failover import first_move, take_over
+from mooring.operators.redis.cluster.members import mesh
+from mooring.operators.redis.cluster.moves import Release, Verdict
+from mooring.operators.redis.cluster.slots import ALL
+from mooring.operators.redis.cluster.snapshot import Snapshot, target_of
+from mooring.operators.redis.cluster.topology import Node
+
+__all__ = ["release"]
+
+
+def release(snapshot: Snapshot) -> Verdict | None:
+    """Whom nobody can be harmed by; who may bring less than others have waits until they have taken over."""
+    as_is, fresh, rescue = [], [], []
+    for node in snapshot.seen.nodes:
+        if node.gate is None:
+            continue
+        how = _hold(snapshot, node)
+        if how == "as is":
+            as_is.append(target_of(node))
+        elif how == "fresh":
+            fresh.append(target_of(node))
+        else:
+            rescue.append(node)
+    if as_is or fresh:
+        names = ", ".join(one.name for one in (*as_is, *fresh))
+        founding = not snapshot.recorded.formed
+        return Release(as_is=tuple(as_is), fresh=tuple(fresh), founding=founding, why=f"{names} may begin")
+    if rescue and (verdict := mesh(snapshot)):
+        return verdict  # nobody is voted for by nodes that do not know one another
+    return first_move(
+        take_over(
+            snapshot, _ghost_at(snapshot, node) or node.id, why=f"{node.name} came back without its data"
+        )
+        for node in rescue
+    )
+
+
+def _hold(snapshot: Snapshot, node: Node) -> str:
+    """``as is``, ``fresh``, or "" to hold it back for now."""
+    assert node.gate is not None
+    if not node.gate.id and (ghost := _ghost_at(snapshot, node)):
+        return "" if node.gate.disk == "none" or _may_have_copies(snapshot, ghost) else "as is"
+    if node.gate.disk == "full" or not node.gate.id:
+        return "fresh" if node.gate.disk != "none" and _left_earlier(snapshot, node.gate.id) else "as is"
+    if not snapshot.seen.live:
+        # Nobody tells who has its slots. Those with data begin; if nobody has any, there is nothing to guard.
+        others = [one for one in snapshot.seen.nodes if one is not node]
+        answered = [one for one in others if one.gate is not None]
+        best = max((_RANK[one.gate.disk] for one in answered if one.gate), default=0)
+        silent = len(answered) < len(others)
+        return "as is" if not silent and _RANK[node.gate.disk] >= best else ""
+    if node.gate.id not in snapshot.seen.absent_owners:
+        known = [one.server.peers.get(node.gate.id) for one in snapshot.seen.live]
+        follows = any(peer is not None and peer.master for peer in known)
+        return "as is" if follows else "fresh"
+    return "" if _may_have_copies(snapshot, node.gate.id) else "as is"
+
+
+def _left_earlier(snapshot: Snapshot, id: str) -> bool:
+    """Data of a node that was taken out, or of none: nobody knows it, and others serve every slot."""
+    known = any(id in one.server.peers for one in snapshot.seen.live)
+    return snapshot.recorded.formed and snapshot.seen.covered == ALL and not known
+
+
+_RANK: Final = {"none": 0, "part": 1, "full": 2}
+
+
+def _ghost_at(snapshot: Snapshot, node: Node) -> str:
+    """The id of an owner of slots whom others still know at this node's address, or ""."""
+    for one in snapshot.seen.live:
+        for peer in one.server.peers.values():
+            if (
+                peer.address.ip == node.pod.ip
+                and peer.id in snapshot.seen.absent_owners
+                and peer.id != node.id
+            ):
+                return peer.id
+    return ""
+
+
+def _may_have_copies(snapshot: Snapshot, owner: str) -> bool:
+    """A replica of it answers, or one that does not answer may still."""
+    if snapshot.seen.replicas_of(owner):
+        return True
+    followers = {
+        peer.id for one in snapshot.seen.live for peer in one.server.peers.values() if peer.master == owner
+    }
+    return any(
+        (node := snapshot.node_of(id)) is not None and node.server is None and not _emptied(node)
+        for id in followers
+    )
+
+
+def _emptied(node: Node) -> bool:
+    return node.gate is not None and node.gate.disk == "none"

@@ -1,0 +1,68 @@
+"""What is done to pods: exactly to the one that was seen."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from msgspec.structs import replace
+
+from mooring.actor import Context
+from mooring.kube import Client, Conflict, MergePatch, NotFound
+from mooring.kube.object import Key, decode
+from mooring.kube.objects import core
+from mooring.kube.objects.meta import ObjectMeta
+from mooring.local.api.server import ApiServer
+from mooring.operators.workload.effects import delete_pod
+from mooring.operators.workload.moves import DeletePod
+from mooring.operators.workload.pods import pod_of
+
+DATA = "data"
+
+
+def pod(*volumes: dict[str, Any]) -> core.Pod:
+    spec = {"containers": [{"name": "redis", "image": "redis:7.0"}], "volumes": list(volumes)}
+    return decode({"metadata": {"name": "demo-0", "namespace": "default"}, "spec": spec}, core.Pod)
+
+
+def deletion(seen: ObjectMeta) -> DeletePod:
+    version = seen.resource_version or ""
+    return DeletePod(component="redis", pod="demo-0", uid=seen.uid or "", version=version)
+
+
+async def test_a_pod_is_deleted_as_it_was_seen() -> None:
+    async with ApiServer.in_memory() as server:
+        client = Client(server.transport())
+        seen = (await client.create(pod())).metadata
+        labels = MergePatch({"metadata": {"labels": {"changed": "yes"}}})
+        now = (await client.patch(core.Pod, "demo-0", labels, namespace="default")).metadata
+        ctx = cast(Context[Any], SimpleNamespace(client=client, key=Key("default", "demo")))
+
+        with pytest.raises(Conflict):
+            await delete_pod(ctx, deletion(seen))
+        with pytest.raises(Conflict):
+            await delete_pod(ctx, deletion(replace(now, uid="another")))
+        await delete_pod(ctx, deletion(now))
+        with pytest.raises(NotFound):
+            await client.get(core.Pod, "demo-0", namespace="default")
+
+
+@pytest.mark.parametrize(
+    ("volume", "ephemeral"),
+    [
+        ({"emptyDir": {}}, True),
+        ({"configMap": {"name": "c"}}, True),
+        ({"secret": {"secretName": "s"}}, True),
+        ({"persistentVolumeClaim": {"claimName": "c"}}, False),
+        ({"hostPath": {"path": "/var/lib/x"}}, False),
+        ({"nfs": {"server": "a", "path": "/"}}, False),
+        ({"ephemeral": {}}, False),
+    ],
+)
+def test_a_pod_is_ephemeral_if_nothing_that_it_stores_on_outlives_it(
+    volume: dict[str, Any], ephemeral: bool
+) -> None:
+    one = pod({"name": "run", "emptyDir": {}}, {"name": DATA, **volume})
+    made = pod_of(one, component="redis", claims={}, born=None, remedies={})
+    assert made.ephemeral is ephemeral
