@@ -9,6 +9,7 @@ from tests.operators.redis.sentinel.test_roll import failing
 from mooring.cli.replay import replay_of, shown
 from mooring.operators.redis.passwords import Auth
 from mooring.operators.redis.sentinel.saved import dump, load, replay
+from mooring.operators.redis.sentinel.snapshot import Snapshot
 from mooring.operators.redis.sentinel.types import LastFailover
 from mooring.operators.workload.saved import NotDecided
 
@@ -31,17 +32,17 @@ def test_what_was_saved_is_decided_alike_when_it_is_read_again(name: str) -> Non
     assert replay(again) == SCENES[name].planned()
 
 
-def told(one: Saved) -> list[str]:
-    content = one.dump()
+def told(one: Snapshot) -> list[str]:
+    content = dump(one)
     return list(shown(replay_of(content)(content)))
 
 
 def test_a_replay_shows_what_was_seen_and_what_follows_from_it() -> None:
-    lines = list(told(healthy().dead("redis-0").operation("FailOver", "redis-0").snapshot))
+    lines = told(healthy().dead("redis-0").operation("FailOver", "redis-0").snapshot)
     assert any(line.startswith("  redis-0: no answer") for line in lines)
     assert any("redis-1: follows 10.0.0.1:6379, link up, 10 keys, offset 1000" in line for line in lines)
     assert any(line.startswith("Next step: FailOver") for line in lines)
-    assert list(told(healthy().snapshot))[-1] == "Nothing to do: everything is as declared"
+    assert told(healthy().snapshot)[-1] == "Nothing to do: everything is as declared"
 
 
 @pytest.mark.parametrize("text", [b"", b"{}", b'{"form": "other"}'])

@@ -9,7 +9,7 @@ from typing import Any
 from mooring.kube.client import Client
 from mooring.operators.operator import Replayed, SavedDecision
 from mooring.operators.redis.sentinel import saved
-from mooring.operators.redis.sentinel.snapshot import Observed
+from mooring.operators.redis.sentinel.topology import Topology
 from mooring.operators.redis.sentinel.types import RedisCluster
 from mooring.operators.workload.explain import configuration, password, rolls
 
@@ -44,23 +44,23 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
 
 async def save(client: Client, cluster: RedisCluster) -> SavedDecision:
     """Ask the API server and the cluster's own servers, as the operator does."""
-    decision = await saved.gather(client, cluster, now=datetime.now(UTC))
-    topology = decision.observed.topology
+    snapshot = await saved.gather(client, cluster, now=datetime.now(UTC))
+    topology = snapshot.topology
     silent = [one.name for one in topology.members if one.server is None]
     silent += [one.name for one in topology.watchers if one.sentinel is None]
-    return SavedDecision(content=decision.dump(), silent=silent)
+    return SavedDecision(content=saved.dump(snapshot), silent=silent)
 
 
 def replay(content: bytes) -> Replayed:
     """What was seen, and what the planner decides from it."""
-    decision = saved.load(content)
-    head = f"At {decision.now.isoformat()}"
-    return Replayed(seen=(head, *seen(decision.observed)), verdict=saved.replay(decision))
+    snapshot = saved.load(content)
+    head = f"At {snapshot.now.isoformat()}"
+    return Replayed(seen=(head, *seen(snapshot.topology)), verdict=saved.replay(snapshot))
 
 
-def seen(observed: Observed) -> Iterator[str]:
+def seen(found: Topology) -> Iterator[str]:
     """One line per server."""
-    for member in observed.topology.members:
+    for member in found.members:
         server = member.server
         if server is None:
             yield f"  {member.name}: no answer ({member.error})"
@@ -68,7 +68,7 @@ def seen(observed: Observed) -> Iterator[str]:
         link = "up" if server.link_up else "down"
         role = "master" if server.is_master else f"follows {server.master}, link {link}"
         yield f"  {member.name}: {role}, {server.keys} keys, offset {server.offset}, priority {server.priority}"
-    for watcher in observed.topology.watchers:
+    for watcher in found.watchers:
         sentinel = watcher.sentinel
         if sentinel is None:
             yield f"  {watcher.name}: no answer ({watcher.error})"
