@@ -4,7 +4,7 @@ CACHE ?= $(or $(MOORING_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mooring)
 DEV := MOORING_LOCK=dev ./mooring exec
 LOCK = uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-header --no-annotate pyproject.toml
 
-.PHONY: web help check format types generated test test-all test-operator test-clusters mutants flakes kubernetes kubernetes-down transcript bare image specs crds soak campaign campaign-real bench api lock
+.PHONY: nightly web help check format types generated test test-all test-operator test-clusters mutants flakes kubernetes kubernetes-down transcript bare image specs crds soak campaign campaign-real bench api lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s'|'
@@ -40,6 +40,9 @@ test-all: ## every tier
 
 test-clusters: ## the operators' tests again, on a real kube-apiserver: make test-clusters ARGS='-k roll'
 	./mooring test --tier clusters $(if $(ARGS),-- $(ARGS))
+
+nightly: ## long variants that CI leaves out
+	./mooring test --tier nightly
 
 mutants: ## break every listed mechanism and see its test fail: make mutants ONLY='cache*'
 	$(DEV) python hack/mutants.py -j $(or $(JOBS),2) --only '$(or $(ONLY),*)'

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.kubernetes
 @pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.timeout(900)  # builds the Go peer the first time
 def test_a_quick_run_measures_every_scenario_with_every_peer(tmp_path: Path) -> None:
     out = tmp_path / "quick.json"

@@ -359,6 +359,7 @@ async def test_kill_9_loses_no_acknowledged_write(program: Program, home: Path) 
 
 
 @pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 async def test_kill_9_loses_no_acknowledged_write_in_many_rounds(program: Program, home: Path) -> None:
     async with program.up(home / "data", "--operators", "none") as running:

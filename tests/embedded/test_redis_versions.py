@@ -22,7 +22,9 @@ pytestmark = [pytest.mark.embedded, pytest.mark.full, pytest.mark.timeout(400)]
 FIRST, SECOND = 'fir"st one', "second \\ two"
 
 
-@pytest.fixture(params=list(VERSIONS))
+@pytest.fixture(
+    params=[pytest.param(one, marks=[pytest.mark.nightly] if one == "3.2" else []) for one in VERSIONS]
+)
 def version(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -30,7 +30,8 @@ class Tier:
     a worker takes whole files. ``namespaced`` tests need the right to make networks and sandboxes.
     ``rooted`` ones need root, since no plain user can run a kubelet; where tests decide whether a change lands, it is
     an error to leave them out.
-    ``real`` ones run on the real control plane instead of the embedded one, and only when asked for by name.
+    ``real`` ones run on the real control plane instead of the embedded one.
+    ``asked`` ones run only when asked for by name.
     What ``builds`` needs programs that take minutes to build, once.
     """
 
@@ -40,32 +41,38 @@ class Tier:
     real: bool = False
     rooted: bool = False
     builds: bool = False
+    asked: bool = False
 
 
 #: Fastest first.
 TIERS: dict[str, Tier] = {
     "unit": Tier(
-        marked="not embedded and not full and not kubernetes and not cluster and not browser and not soak",
+        marked="not embedded and not full and not kubernetes and not cluster and not browser and not soak and not nightly",
         workers=2,
     ),
     "embedded": Tier(
-        marked="embedded and not full and not kubernetes and not cluster and not soak",
+        marked="embedded and not full and not kubernetes and not cluster and not soak and not nightly",
         workers=3,
         namespaced=True,
     ),
-    "kubernetes": Tier(marked="kubernetes and not full and not soak", workers=3, builds=True),
-    "full": Tier(marked="full and not cluster and not soak", workers=2, namespaced=True, builds=True),
+    "kubernetes": Tier(marked="kubernetes and not full and not soak and not nightly", workers=3, builds=True),
+    "full": Tier(
+        marked="full and not cluster and not soak and not nightly", workers=2, namespaced=True, builds=True
+    ),
     # The chart and its life on a real kubelet and containerd; one node for all of them.
-    "cluster": Tier(marked="cluster and not soak", workers=1, rooted=True, builds=True),
+    "cluster": Tier(marked="cluster and not soak and not nightly", workers=1, rooted=True, builds=True),
     # The console as people use it. As a plain user the plane needs namespaces, and makes them itself.
-    "browser": Tier(marked="browser and not soak", workers=1),
+    "browser": Tier(marked="browser and not soak and not nightly", workers=1),
     # The embedded tier's tests of clusters, each worker's on a real control plane of its own.
     "clusters": Tier(
-        marked="clusters and not full and not soak",
+        marked="clusters and not full and not soak and not nightly",
         workers=2,
         namespaced=True,
         real=True,
+        asked=True,
     ),
+    # Long variants and those of parts that seldom change.
+    "nightly": Tier(marked="nightly and not soak", workers=2, namespaced=True, builds=True, asked=True),
 }
 
 #: What pytest exits with when no test was chosen.
@@ -80,7 +87,7 @@ _REEXEC = "import sys; from mooring.local.node.rootless import reexec; reexec(sy
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
     parser = commands.add_parser("test", help="run the test suite (unit and embedded tiers)")
-    parser.add_argument("--all", action="store_true", help="every tier but clusters")
+    parser.add_argument("--all", action="store_true", help="every tier but clusters and nightly")
     parser.add_argument(
         "--tier",
         action="append",
@@ -199,7 +206,7 @@ def _building(root: Path, tiers: list[str]) -> Iterator[Callable[[], None]]:
 
 
 def _unasked() -> list[str]:
-    return [name for name, tier in TIERS.items() if not tier.real]
+    return [name for name, tier in TIERS.items() if not tier.asked]
 
 
 def _build(root: Path) -> int:

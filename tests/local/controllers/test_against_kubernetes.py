@@ -383,6 +383,7 @@ async def test_a_stateful_set_on_delete_and_parallel(real_kubernetes: Path, tmp_
     await compare(scenario, kinds=SETS, name="ondelete", kubeconfig=real_kubernetes, directory=tmp_path)
 
 
+@pytest.mark.nightly
 async def test_orphans_and_strangers(real_kubernetes: Path, tmp_path: Path) -> None:
     async def scenario(side: Side) -> None:
         await side.make("statefulsets", "web", stateful(volumeClaimTemplates=None))
@@ -442,6 +443,7 @@ async def test_a_deployment(real_kubernetes: Path, tmp_path: Path) -> None:
     await compare(scenario, kinds=kinds, name="deployment", kubeconfig=real_kubernetes, directory=tmp_path)
 
 
+@pytest.mark.nightly
 async def test_daemon_sets(real_kubernetes: Path, tmp_path: Path) -> None:
     def daemons(**spec: Any) -> Json:
         pod = template("a")
@@ -491,6 +493,7 @@ async def test_daemon_sets(real_kubernetes: Path, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.nightly
 async def test_jobs(real_kubernetes: Path, tmp_path: Path) -> None:
     def job(**spec: Any) -> Json:
         pod = template("a")

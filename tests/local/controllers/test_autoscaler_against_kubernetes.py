@@ -287,6 +287,7 @@ async def _play(client: Client, *, notices: float = 0.0) -> dict[str, Json]:
         await side.remove()
 
 
+@pytest.mark.nightly
 async def test_autoscalers_decide_as_the_real_controller_does(real_kubernetes: Path, tmp_path: Path) -> None:
     transport = HttpTransport(Config.load(real_kubernetes))
     try:
