@@ -47,7 +47,7 @@ def test_every_value_is_described_and_every_default_is_known() -> None:
 
 def test_dashboards_and_alerts_name_metrics_that_the_operator_has() -> None:
     source = "".join(path.read_text() for path in (ROOT / "src/mooring").glob("runtime/*.py"))
-    source += (ROOT / "src/mooring/operators/redis/sentinel/actor.py").read_text()
+    source += (ROOT / "src/mooring/operators/redis/sentinel/metrics.py").read_text()
     # Counters of controllers and queues are put together from a prefix; process_* comes from prometheus_client.
     made = {*re.findall(r'"([a-z_]+)"', source)}
     made |= {f"controller_runtime_{name}" for name in made} | {
