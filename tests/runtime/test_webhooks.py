@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import socket
 import ssl
 import time
 import uuid
@@ -432,6 +433,32 @@ async def test_a_new_certificate_is_served_at_once_and_drops_no_connection() -> 
         shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
         writer.close()
         assert x509.load_der_x509_certificate(shown) == fresh.serving
+
+
+async def test_a_server_that_stops_waits_for_no_client_that_keeps_its_connection() -> None:
+    async def review(asked: Review[ConfigMap]) -> Verdict:
+        return Allow()
+
+    def connect(port: int) -> socket.socket:
+        anybody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
+        idle = anybody.wrap_socket(socket.create_connection(("127.0.0.1", port)))
+        path = "/nothing"
+        idle.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        assert idle.recv(65536).startswith(b"HTTP/1.1 404")
+        return socket.socket(fileno=idle.detach())  # from here on without TLS: it never ends its side
+
+    def until_the_end(idle: socket.socket) -> None:
+        idle.settimeout(5)
+        with suppress(ConnectionResetError):
+            while idle.recv(65536):
+                continue
+
+    async with serving(review) as asked:
+        idle = await asyncio.to_thread(connect, asked.server.port)
+        with idle:
+            await asked.server.stop()
+            await asyncio.to_thread(until_the_end, idle)
 
 
 async def test_a_broken_secret_leaves_the_certificate_in_use_and_is_counted() -> None:

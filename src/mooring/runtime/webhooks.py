@@ -437,7 +437,13 @@ class WebhookServer:
         runner, self._runner = self._runner, None
         taken, self._socket = self._socket, None
         if runner is not None:
+            open_ones = [one.transport for one in runner.server.connections] if runner.server else []
             await runner.cleanup()
+            # A TLS connection that is merely closed waits up to 30 seconds for its client to end it as well.
+            for transport in open_ones:
+                if transport is not None:
+                    transport.abort()
+            await asyncio.sleep(0)
         if taken is not None:
             taken.close()
 
