@@ -452,6 +452,29 @@ async def test_sets_of_one_pool_watch_what_both_need_once_and_stop_on_their_own(
     assert anew.of(ConfigMap) is not maps, "what nobody followed for a while is listed again"
 
 
+async def test_a_set_that_starts_while_the_last_one_stops_has_an_informer_that_follows(
+    api: FakeApi, clock: VirtualClock
+) -> None:
+    pool = InformerPool()
+    one, two = (InformerSet(Client(api), clock, pool=pool) for _ in range(2))
+    maps = one.of(ConfigMap)
+    assert two.of(ConfigMap) is maps
+    one.start()
+    await clock.settle()
+
+    stopping = asyncio.ensure_future(one.stop())
+    for _ in range(2):  # until its informer is ending
+        await asyncio.sleep(0)
+    assert not stopping.done()
+    two.start()
+    await stopping
+    api.put(CONFIG_MAPS, "late")
+    await clock.settle()
+    assert names(maps) == {"late"}
+    await two.stop()
+    assert informer_tasks() == []
+
+
 async def test_a_set_waits_for_its_own_informers_and_for_no_other_of_the_pool(
     api: FakeApi, clock: VirtualClock
 ) -> None:

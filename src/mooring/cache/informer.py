@@ -366,6 +366,8 @@ class InformerPool:
             if self._informers.get(scope) is informer:
                 del self._informers[scope]
             await informer.stop()
+            if self._users.get(informer):  # a set asked for it while it ended
+                informer.start()
 
     def _add(self, scope: Scope, informer: Informer[Any]) -> None:
         self._informers.setdefault(scope, informer)

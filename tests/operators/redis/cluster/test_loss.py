@@ -9,12 +9,22 @@ import pytest
 from tests.operators.redis.cluster.builders import NOW, Member, change, snapshot, whole
 from tests.operators.redis.cluster.servers import KEYS, Servers
 
+from mooring.kube.objects import apps, core
+from mooring.kube.objects.meta import ObjectMeta, OwnerReference
 from mooring.operators.redis.cluster.events import of_move
-from mooring.operators.redis.cluster.moves import Record, Verdict
+from mooring.operators.redis.cluster.inputs import read_inputs, read_snapshot
+from mooring.operators.redis.cluster.moves import Record, Release, Verdict
 from mooring.operators.redis.cluster.plan import next_step
 from mooring.operators.redis.cluster.snapshot import Snapshot
 from mooring.operators.redis.cluster.status import recorded
-from mooring.operators.redis.cluster.types import RedisClusterStatus
+from mooring.operators.redis.cluster.types import (
+    RedisCluster,
+    RedisClusterPod,
+    RedisClusterSpec,
+    RedisClusterStatus,
+)
+from mooring.operators.redis.dial import Dial
+from mooring.operators.workload.surroundings import Surroundings
 
 EMPTY = [Member(ordinal=at) for at in range(6)]
 
@@ -62,6 +72,41 @@ def test_what_may_hold_data_or_come_back_is_never_founded_again(
     members: list[Member], how: dict[str, Any]
 ) -> None:
     assert lost(snapshot(members, **{"ephemeral": True, **how})) == ""
+
+
+def test_nodes_with_data_begin_with_it_though_a_new_one_that_knows_nobody_was_first() -> None:
+    members = [Member(ordinal=0), *(Member(ordinal=at, gate="part") for at in range(1, 6))]
+    move = next_step(snapshot(members, ephemeral=True, alone=[0]))
+    assert isinstance(move, Release)
+    assert (len(move.as_is), move.fresh) == (5, ())
+
+
+@pytest.mark.parametrize("claimed", [False, True])
+async def test_claims_that_no_pod_mounts_may_hold_the_data(claimed: bool) -> None:
+    cluster = RedisCluster(
+        metadata=ObjectMeta(name="demo", namespace="default", uid="u"),
+        spec=RedisClusterSpec(replicas=6, pod=[RedisClusterPod(middleware_image="redis:7.0")]),
+    )
+    mounted = core.Volume(name="data", empty_dir=core.EmptyDirVolumeSource())
+    live = apps.StatefulSet(
+        metadata=ObjectMeta(name="demo", uid="set"), spec=apps.StatefulSetSpec(replicas=1)
+    )
+    pod = core.Pod(
+        metadata=ObjectMeta(
+            name="demo-0",
+            uid="p",
+            owner_references=[
+                OwnerReference(
+                    api_version="apps/v1", kind="StatefulSet", name="demo", uid="set", controller=True
+                )
+            ],
+        ),
+        spec=core.PodSpec(containers=[core.Container(name="redis")], volumes=[mounted]),
+    )
+    claim = core.PersistentVolumeClaim(metadata=ObjectMeta(name="data-demo-0"))
+    inputs = read_inputs(cluster, Surroundings([live, pod, claim if claimed else None]), RedisClusterStatus())
+    seen = await read_snapshot(inputs, Dial(), NOW, grace=120.0)
+    assert seen.wanted.ephemeral is not claimed
 
 
 def test_nothing_is_founded_again_while_the_cluster_is_paused() -> None:

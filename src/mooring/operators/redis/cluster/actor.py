@@ -171,7 +171,11 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
         zones = zones_of(pods, self._nodes)
         unknown = tuple(self._unknown.of(ctx.key))
         return read_inputs(
-            ctx.obj, Surroundings([*pods, *single]), status_of(ctx.status), zones=zones, unknown=unknown
+            ctx.obj,
+            Surroundings([*pods, *self._claims.of(ctx.key), *single]),
+            status_of(ctx.status),
+            zones=zones,
+            unknown=unknown,
         )
 
     def _dial(self, inputs: Inputs) -> Dial:

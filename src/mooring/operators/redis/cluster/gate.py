@@ -57,6 +57,8 @@ def _hold(snapshot: Snapshot, node: Node) -> str:
         return "as is" if not silent and _RANK[node.gate.disk] >= best else ""
     if node.gate.id not in snapshot.seen.absent_owners:
         known = [one.server.peers.get(node.gate.id) for one in snapshot.seen.live]
+        if not any(known) and node.gate.disk != "none" and snapshot.seen.covered != ALL:
+            return "as is"  # nodes that know nothing yet do not prove that its data is old
         follows = any(peer is not None and peer.master for peer in known)
         return "as is" if follows else "fresh"
     return "" if _may_have_copies(snapshot, node.gate.id) else "as is"

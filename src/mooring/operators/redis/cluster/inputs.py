@@ -109,6 +109,8 @@ class Inputs:
     blocked: Blocked | None = None
     unknown: tuple[str, ...] = ()
     """Fields of the declaration that do not exist."""
+    claimed: bool = False
+    """Claims of the cluster exist, whether its pods mount them or not: they may hold data."""
 
     @property
     def spec(self) -> RedisClusterSpec:
@@ -193,6 +195,7 @@ def read_inputs(
         places={one.metadata.name or "": _place(one, zones or {}) for one in pods},
         blocked=_blocked(cluster, template=template),
         unknown=unknown,
+        claimed=bool(around.claims),
     )
 
 
@@ -291,7 +294,7 @@ def _wanted(inputs: Inputs, seen: Seen, pods: list[Pod]) -> tuple[Wanted, Blocke
         pending=pending(inputs.live),
         rolls=template is None or template.type != "OnDelete",
         paused=inputs.paused,
-        ephemeral=bool(pods) and all(one.ephemeral for one in pods),
+        ephemeral=bool(pods) and all(one.ephemeral for one in pods) and not inputs.claimed,
     )
     return wanted, blocked
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["found_again"]
 
 _LOST: Final = (
-    "every pod of the cluster was replaced while its data was on emptyDirs: all keys are lost, and the cluster is served "
+    "no pod of the cluster has data or slots left, and its data was on emptyDirs: all keys are lost, and the cluster is served "
     "empty again. Data on volumeClaimTemplates outlives its pods"
 )
 
