@@ -122,7 +122,10 @@ def _ready(snapshot: Snapshot, status: RedisClusterStatus) -> ConditionState:
     )
     ready = snapshot.recorded.formed and serving
     reason = "Serving" if ready else status.phase or "Creating"
-    return ConditionState(ready, reason, status.reason or "all slots are served")
+    if ready:
+        problem = f"; problem: {status.reason}" if status.reason else ""
+        return ConditionState(True, reason, f"all slots are served{problem}")
+    return ConditionState(False, reason, status.reason or "slots have no live owner")
 
 
 def _at_rest(inputs: Inputs, snapshot: Snapshot, look_again: float) -> Wait | InSync:
