@@ -108,15 +108,9 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
 - apiGroups: [""]
   resources: [events]
   verbs: [create, patch]
-{{- if has "redis-sentinel" $names }}
 - apiGroups: [""]
   resources: [secrets]
   verbs: [get, list, watch, create, patch]
-{{- else }}
-- apiGroups: [""]
-  resources: [secrets]
-  verbs: [list, watch, create, patch]
-{{- end }}
 {{- if ne .Values.scope "namespaced" }}
 {{- if has "redis-cluster" $names }}
 # Which node and zone a pod runs in: no master beside its replica.
