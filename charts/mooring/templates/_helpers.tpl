@@ -90,6 +90,12 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [list, watch, create, patch, delete]
+{{- if and (has "redis-cluster" $names) (include "mooring.webhooks" .) }}
+# Keys of a template that Redis does not know are warned of at apply.
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get]
+{{- end }}
 {{- if has "redis-cluster" $names }}
 # Whether HarmonyCloud's operator runs: its lock.
 - apiGroups: [""]
