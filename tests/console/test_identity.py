@@ -1,4 +1,4 @@
-"""Who a request to a served console is from: tokens, proxies, sealed sessions; and whom the API server sees."""
+"""The user of a request to the console (token, proxy, sealed session) is the user that the API server sees."""
 
 from __future__ import annotations
 

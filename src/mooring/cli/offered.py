@@ -116,7 +116,7 @@ def on_cluster(options: argparse.Namespace, act: Callable[[Cluster], Awaitable[i
 
 
 async def offered(client: Client, namespace: str, known: Mapping[str, Entry]) -> dict[str, Entry]:
-    """The entries, and those that are objects of the cluster; one that cannot be used is told of on standard error."""
+    """The packaged entries and those of the cluster; unusable ones are reported on standard error."""
     entries = dict(known)
     for resource, kind in ((CLUSTER_TEMPLATES, StoredClusterTemplate), (TEMPLATES, StoredTemplate)):
         try:

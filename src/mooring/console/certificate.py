@@ -31,7 +31,7 @@ class Certificate:
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
         if settings.client_ca:
             self.context.load_verify_locations(cafile=settings.client_ca)
-            # Optional: probes have none. Whoever needs one is refused by what they ask for.
+            # Optional, since probes have none; a request that needs one is refused where it is handled.
             self.context.verify_mode = ssl.CERT_OPTIONAL
         self._stamp: tuple[int, ...] = ()
         self.refresh()

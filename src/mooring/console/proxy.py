@@ -35,7 +35,7 @@ class TrustedProxy:
                 raise ValueError(f"{settings.secret_file}: has no secret")
 
     def person(self, request: web.Request) -> Person | None:
-        """The user whom the proxy names; None if it names nobody, or the request is not the proxy's."""
+        """The user that the proxy names; None without a name, or where the request does not come from the proxy."""
         settings = self._settings
         users = request.headers.getall(settings.user_header, [])
         if len(users) != 1 or not users[0].strip() or not self._proven(request):

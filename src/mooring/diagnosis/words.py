@@ -142,7 +142,7 @@ _WORDS: Final[dict[str, _Words]] = {
     ),
     "AdmissionRefused": _Words(
         "The cluster refuses what {kind} {name} needs; the rule is of {by}.",
-        "The message below says what is refused: change the spec to fit, or ask whoever keeps that rule.",
+        "The message below says what is refused: change the spec to fit, or ask the owner of that rule.",
         "集群拒绝了 {kind} {name} 所需的对象；规则来自 {by}。",
         "下方消息说明被拒绝的内容：请修改 spec 以符合规则，或联系规则的维护者。",
     ),

@@ -58,7 +58,7 @@ async def label_roles(ctx: Context[Any], move: LabelRoles) -> None:
 async def write_template(
     ctx: Context[Any], made: apps.StatefulSet, *, annotations: Mapping[str, str]
 ) -> None:
-    """Replace the template of a StatefulSet by the rendered one, whoever wrote parts of it."""
+    """Replace the whole template of a StatefulSet by the rendered one, fields of other managers included."""
     assert made.spec is not None
     template = to_dict(made.spec.template or core.PodTemplateSpec())
     await put_template(ctx, made, template, annotations=annotations)

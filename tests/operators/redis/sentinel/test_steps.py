@@ -1,4 +1,4 @@
-"""Steps act on the process that was seen and on no other, whoever has its address now."""
+"""Steps act only on the process that was seen, not on another one at the same address."""
 
 from __future__ import annotations
 

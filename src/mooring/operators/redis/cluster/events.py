@@ -89,7 +89,7 @@ def _event(move: moves.Move, snapshot: Snapshot) -> str:
 
 
 def _joining(move: moves.Meet, snapshot: Snapshot) -> bool:
-    """Somebody whom nobody has heard of is to become a master."""
+    """A node that no other node knows yet is to become a master."""
     known = {
         peer.address.ip
         for one in snapshot.seen.live

@@ -15,7 +15,7 @@ __all__ = ["release"]
 
 
 def release(snapshot: Snapshot) -> Verdict | None:
-    """Whom nobody can be harmed by; who may bring less than others have waits until they have taken over."""
+    """Release the servers that are safe to start. A server that may hold older data waits until its replica has taken over."""
     as_is, fresh, rescue = [], [], []
     for node in snapshot.seen.nodes:
         if node.gate is None:
@@ -74,7 +74,7 @@ _RANK: Final = {"none": 0, "part": 1, "full": 2}
 
 
 def _ghost_at(snapshot: Snapshot, node: Node) -> str:
-    """The id of an owner of slots whom others still know at this node's address, or ""."""
+    """The id of an absent owner of slots that other nodes still know at this node's address, or ""."""
     for one in snapshot.seen.live:
         for peer in one.server.peers.values():
             if (

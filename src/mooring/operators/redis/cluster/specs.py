@@ -99,7 +99,7 @@ class Orders:
     replicas: int | None = None
     """Pods to have now; None leaves them as they are."""
     rewrite: bool = False
-    """The pods' template is written anew."""
+    """Write the pods' template again."""
     good: core.PodTemplateSpec | None = None
     """The template to put back."""
     why: str = ""

@@ -49,7 +49,7 @@ _REMEDIES = {
     "CrashLoopBackOff": "its log says why; check spec{part}.image, spec{part}.command and spec{part}.resources",
     "Unschedulable": "check spec{part}.resources, affinity and nodeSelector against the nodes there are",
     "UnboundClaim": "provide a volume or the storage class; or correct spec.storage.persistentVolumeClaim "
-    "(storageClassName, size) and make the cluster anew without these claims: a claim stays as it was made",
+    "(storageClassName, size) and recreate the cluster without these claims: a claim stays as it was created",
     SIDECAR: "correct spec.exporter.image",
 }
 _READS_FIRST = ("slave-priority", "min-slaves-to-write")
