@@ -168,6 +168,40 @@ def test_a_master_that_lost_its_data_waits_until_its_replica_has_taken_over() ->
     assert (verdict.target.name, verdict.how) == ("demo-3", "FORCE")
 
 
+def test_a_master_that_restarts_with_its_data_leaves_its_slots_to_a_replica_that_was_in_sync() -> None:
+    verdict = next_step(snapshot(change(whole(), 0, gate="full")))
+    assert isinstance(verdict, Promote)
+    assert (verdict.target.name, verdict.how) == ("demo-3", "FORCE")
+
+
+@pytest.mark.parametrize(
+    "heir",
+    [
+        {"link_up": False, "cut": 6},  # the restart is as quick by now
+        {"link_up": False, "cut": -1},  # it never had the data
+        {"syncing": True},
+        {"loading": True},
+    ],
+)
+def test_a_master_that_restarts_serves_again_where_its_replica_was_not_in_sync(heir: dict[str, Any]) -> None:
+    members = change(change(whole(), 0, gate="full"), 3, server=tuple(heir.items()))
+    verdict = next_step(snapshot(members))
+    assert isinstance(verdict, Release)
+    assert [one.name for one in verdict.as_is] == ["demo-0"]
+
+
+def test_a_master_that_restarts_serves_again_while_one_of_its_replicas_is_silent() -> None:
+    members = change(change(whole(replicas=2), 0, gate="full"), 6, silent=True)
+    verdict = next_step(snapshot(members))
+    assert isinstance(verdict, Release)
+    assert [one.name for one in verdict.as_is] == ["demo-0"]
+
+
+def test_a_master_that_restarts_serves_again_where_too_few_masters_can_vote() -> None:
+    members = change(change(whole(), 0, gate="full"), 1, silent=True)
+    assert isinstance(next_step(snapshot(members)), Release)
+
+
 def test_an_older_snapshot_is_not_preferred_to_a_replica_either() -> None:
     assert isinstance(next_step(snapshot(change(whole(), 0, gate="part"))), Promote)
 
@@ -277,7 +311,6 @@ def test_a_master_that_most_others_call_failed_gives_way(how: dict[str, Any]) ->
         {**CUT_OFF, "server": ()},  # it serves
         {**CUT_OFF, "heard": 91.0},  # it is on its way back
         {**CUT_OFF, "failed": False},  # nobody calls it failed
-        {**OUTVOTED, "gate": "full"},  # it is about to be released
     ],
 )
 def test_a_master_that_may_be_back_does_not_give_way(how: dict[str, Any]) -> None:

@@ -13,6 +13,9 @@ from mooring.operators.redis.cluster.topology import Node
 
 __all__ = ["release"]
 
+LATELY: Final = 5
+"""Seconds since a replica lost its master until that one is awaited instead: its restart is then as quick."""
+
 
 def release(snapshot: Snapshot) -> Verdict | None:
     """Release the servers that are safe to start. A server that may hold older data waits until its replica has taken over."""
@@ -35,7 +38,11 @@ def release(snapshot: Snapshot) -> Verdict | None:
         return verdict  # nobody is voted for by nodes that do not know one another
     return first_move(
         take_over(
-            snapshot, _ghost_at(snapshot, node) or node.id, why=f"{node.name} came back without its data"
+            snapshot,
+            _ghost_at(snapshot, node) or node.id,
+            why=f"{node.name} restarts"
+            if node.gate and node.gate.disk == "full"
+            else f"{node.name} came back without its data",
         )
         for node in rescue
     )
@@ -46,6 +53,8 @@ def _hold(snapshot: Snapshot, node: Node) -> str:
     assert node.gate is not None
     if not node.gate.id and (ghost := _ghost_at(snapshot, node)):
         return "" if node.gate.disk == "none" or _may_have_copies(snapshot, ghost) else "as is"
+    if node.gate.disk == "full" and _succeeds(snapshot, node.gate.id):
+        return ""
     if node.gate.disk == "full" or not node.gate.id:
         return "fresh" if node.gate.disk != "none" and _left_earlier(snapshot, node.gate.id) else "as is"
     if not snapshot.seen.live:
@@ -70,6 +79,32 @@ def _left_earlier(snapshot: Snapshot, id: str) -> bool:
     return snapshot.recorded.formed and snapshot.seen.covered == ALL and not known
 
 
+def _succeeds(snapshot: Snapshot, owner: str) -> bool:
+    """Its replicas were in sync until it died a moment ago: one of them serves seconds before a restarted master may.
+
+    A restarted master refuses writes for two seconds. Every replica has to answer: a write that WAIT confirmed may be
+    on any of them, and the one with the most data is chosen.
+    """
+    replicas = snapshot.seen.replicas_of(owner)
+    return (
+        owner in snapshot.seen.absent_owners
+        and snapshot.majority()
+        and _followers(snapshot, owner) <= {one.id for one in replicas}
+        and bool(replicas)
+        and all(
+            0 <= one.server.cut <= LATELY and not one.server.syncing and not one.server.loading
+            for one in replicas
+        )
+    )
+
+
+def _followers(snapshot: Snapshot, owner: str) -> set[str]:
+    """Ids of the nodes that anybody knows as its replicas."""
+    return {
+        peer.id for one in snapshot.seen.live for peer in one.server.peers.values() if peer.master == owner
+    }
+
+
 _RANK: Final = {"none": 0, "part": 1, "full": 2}
 
 
@@ -90,12 +125,9 @@ def _may_have_copies(snapshot: Snapshot, owner: str) -> bool:
     """A replica of it answers, or one that does not answer may still."""
     if snapshot.seen.replicas_of(owner):
         return True
-    followers = {
-        peer.id for one in snapshot.seen.live for peer in one.server.peers.values() if peer.master == owner
-    }
     return any(
         (node := snapshot.node_of(id)) is not None and node.server is None and not _emptied(node)
-        for id in followers
+        for id in _followers(snapshot, owner)
     )
 
 

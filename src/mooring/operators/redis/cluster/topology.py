@@ -140,6 +140,8 @@ class Server:
     link_up: bool = True
     last_io: int = 0
     """Seconds since a replica last heard its master."""
+    cut: int = 0
+    """Seconds for which a replica has no connection to its master; negative if it never had one."""
     syncing: bool = False
     loading: bool = False
     covered: bool = True
@@ -416,6 +418,7 @@ def _server(info: Mapping[str, str], nodes: str, cluster: Mapping[str, str]) -> 
         master=Address(host, int(info.get("master_port") or 0)) if host else None,
         link_up=role == "master" or info.get("master_link_status") == "up",
         last_io=int(info.get("master_last_io_seconds_ago") or 0),
+        cut=int(info.get("master_link_down_since_seconds") or 0),
         syncing=info.get("master_sync_in_progress") == "1",
         loading=info.get("loading") == "1" or info.get("async_loading") == "1",
         covered=cluster.get("cluster_state") == "ok",
