@@ -22,7 +22,7 @@ class Restless(Greeter):
 
     async def observe(self, ctx: Context[Greeting]) -> Outcome:
         if ctx.key.name == "restless":
-            return ctx.act("OnceMore", self._step)
+            return ctx.act("OnceMore", self._step, message=f"step {self.steps}")  # none repeats another
         return await super().observe(ctx)
 
     async def _step(self) -> None:

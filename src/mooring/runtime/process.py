@@ -30,7 +30,7 @@ from mooring.runtime.client import CachedClient
 from mooring.runtime.controller import CANCEL_SECONDS, Controller
 from mooring.runtime.events import EventRecorder
 from mooring.runtime.http import Health, ProbeServer
-from mooring.runtime.lease import Election, Elector, Fence, FencedTransport, LeaseLost, OpenFence
+from mooring.runtime.lease import Election, Elector, Fence, FencedTransport, OpenFence
 from mooring.runtime.lease_thread import ThreadedElector, ThreadedShards
 from mooring.runtime.metrics import MeteredTransport, Metrics
 from mooring.runtime.shards import ShardCalls, Shards, Share
@@ -228,7 +228,6 @@ class Manager:
         stopper = asyncio.create_task(self._stop.wait(), name=f"{self.name} stop")
         current = asyncio.create_task(self._current(), name=f"{self.name} caches")
         tasks: list[asyncio.Task[None]] = []
-        grace = self._grace
         try:
             watched: set[asyncio.Task[Any]] = {keeper, stopper, current}
             while not stopper.done():
@@ -238,13 +237,10 @@ class Manager:
                 if current in done and not stopper.done():
                     tasks = self._begin_work()
                     watched |= set(tasks)
-        except LeaseLost:
-            grace = 0.0
-            raise
         finally:
             self.leading.clear()
             # The Lease is kept while passes finish: they still act, and must not be overtaken.
-            await self._end_work(tasks, keeper, grace=max(0.0, grace - RESERVE_SECONDS))
+            await self._end_work(tasks, keeper, grace=max(0.0, self._grace - RESERVE_SECONDS))
             await _cancel(stopper, keeper, current)
 
     async def _current(self) -> None:

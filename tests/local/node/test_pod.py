@@ -474,6 +474,9 @@ async def test_a_pod_that_ends_while_it_starts_leaves_no_process(
             lab.workers[-1].shut_down(0)
             (life,) = [task for task in asyncio.all_tasks() if "_live" in str(task.get_coro())]
             wait_for_child(outer.pid)
+            # The inner process waits for the outer one, as on a slow machine.
+            os.kill(outer.pid, signal.SIGSTOP)
+            asyncio.get_running_loop().call_later(0.05, os.kill, outer.pid, signal.SIGCONT)
             life.cancel()
             return outer
 
