@@ -96,13 +96,12 @@ def after_failure(
         status = replace(status, slot_plan=replace(plan, failure=said, failing=plan.failing or now))
     before = status.retry if _is_recent(status.retry, now) else None
     if before is not None:
-        same = before.step == move.name
         spaced = slots and before.next is not None
-        rest = PATIENCE if same else timedelta() if refused else OTHERS
+        rest = _unrecorded(before, move, refused=refused)
         if not spaced and now - (before.last or now) < rest:
             return status
     if before is None or before.step != move.name:
-        before = Retry(since=now)
+        before = Retry(since=now if before is None else before.since)
     long = now - (before.since or now) >= PATIENCE
     text = said if slots else f"{move.why}: does not get through, and is tried again: {said}"
     retry = replace(
@@ -115,6 +114,19 @@ def after_failure(
         next=now + (REFUSED if refused else APART) if refused or (slots and long) else None,
     )
     return replace(status, retry=retry)
+
+
+def _unrecorded(before: Retry, move: Move, *, refused: bool) -> timedelta:
+    """How long a failure is not recorded over the one before.
+
+    Another step is recorded soon, once. Steps that fail in turn are recorded as seldom as a single one: `Retry.since` is
+    when the first of them failed.
+    """
+    if before.step == move.name:
+        return PATIENCE
+    if refused:
+        return timedelta()
+    return PATIENCE if before.since != before.last else OTHERS
 
 
 def after_success(status: RedisClusterStatus, move: Move) -> RedisClusterStatus:

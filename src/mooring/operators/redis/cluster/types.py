@@ -217,16 +217,16 @@ class SlotPlan(Part, frozen=True, kw_only=True):
 
 
 class Retry(Part, frozen=True, kw_only=True):
-    """A step that did not get through and is tried again; gone once it got through or is needed no more."""
+    """A step that failed and is retried; removed once it succeeds or is no longer needed."""
 
     step: Annotated[str, F("The step, as conditions and logs name it.")] = ""
     event: Annotated[str | None, F("The Event that was recorded of it.")] = None
-    message: Annotated[str, F("What did not get through, and why.")] = ""
-    failures: Annotated[int, F("Tries that failed; of several within ten seconds one is counted.")] = 0
-    since: Annotated[datetime | None, F("When it failed first.", schema=TIME)] = None
+    message: Annotated[str, F("What failed, and why.")] = ""
+    failures: Annotated[int, F("Failures; of several within ten seconds one is counted.")] = 0
+    since: Annotated[datetime | None, F("When it, or a step that fails in turn with it, failed first.", schema=TIME)] = None
     last: Annotated[datetime | None, F("When it failed last, as far as it was counted.", schema=TIME)] = None
     next: Annotated[
-        datetime | None, F("When it is tried again at the earliest; absent: at once.", schema=TIME)
+        datetime | None, F("When it is retried at the earliest; absent: at once.", schema=TIME)
     ] = None
 
 
