@@ -35,6 +35,8 @@ class Removable:
     kind: type[Object]
     selector: str
     keeps: Callable[[Any], dict[str, Any] | None]
+    annotation: str = SCOPE_ANNOTATION
+    """See `mooring.operators.workload.scope.SCOPE_ANNOTATION`."""
 
 
 class NotRemoved(Exception):
@@ -100,7 +102,7 @@ async def _ours(
     return [
         one
         for one in found
-        if managed(one, scope=scope, annotation=SCOPE_ANNOTATION, yielded=yielded.__contains__)
+        if managed(one, scope=scope, annotation=how.annotation, yielded=yielded.__contains__)
     ]
 
 

@@ -57,13 +57,20 @@ def failed(before: Failure | None, move: Move, message: str, now: datetime) -> F
 
 def spaced(verdict: Verdict, failure: Failure | None, now: datetime) -> Verdict:
     """The verdict, or a wait where it is a step that failed and its time has not come; other steps go on."""
-    if failure is None or failure.at is None or not isinstance(verdict, Move) or not _covers(failure, verdict):
+    if (
+        failure is None
+        or failure.at is None
+        or not isinstance(verdict, Move)
+        or not _covers(failure, verdict)
+    ):
         return verdict
     delay = min(LONGEST, FIRST * 2.0 ** min(failure.times - 1, 10))
     left = delay - (now - failure.at).total_seconds()
     if left <= 0:
         return verdict
-    message = f"{failure.step} failed: {failure.message}; failing since {rfc3339(failure.since or failure.at)}"
+    message = (
+        f"{failure.step} failed: {failure.message}; failing since {rfc3339(failure.since or failure.at)}"
+    )
     return Wait("StepFailed", f"{message}; it is retried", after=left)
 
 

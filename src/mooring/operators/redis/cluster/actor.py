@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from mooring.actor import Context, Move, Outcome, Planned, Related, Report, Verdict, Wait, run_actor
 from mooring.kube.object import Key
 from mooring.kube.objects import apps, core, policy
+from mooring.operators.redis import SCOPE_ANNOTATION
 from mooring.operators.redis.cluster import events, passwords
 from mooring.operators.redis.cluster.inputs import (
     Inputs,
@@ -75,7 +76,7 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
         grace: float = passwords.GRACE,
     ) -> None:
         self._manager = manager
-        self.scoped = Scoped(manager, RedisCluster, operator=NAME, scope=scope)
+        self.scoped = Scoped(manager, RedisCluster, operator=NAME, scope=scope, annotation=SCOPE_ANNOTATION)
         self._timeout, self._look_again, self._grace = timedelta(seconds=timeout), look_again, grace
         of_cluster = partial(keys_of, cluster_of=cluster_of)
         index: Any = partial(ClusterIndex, manager, selector=MANAGED_SELECTOR, namespaces=namespaces)

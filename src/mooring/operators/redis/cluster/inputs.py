@@ -38,7 +38,6 @@ from mooring.operators.workload.credentials import Kept, PasswordState, kept_in,
 from mooring.operators.workload.pods import Pod, main_container, pods_of
 from mooring.operators.workload.surroundings import Reference, Surroundings
 from mooring.operators.workload.template import pending
-from mooring.operators.workload.trouble import SIDECAR
 from mooring.runtime import secrets
 
 __all__ = ["Inputs", "read_inputs", "read_snapshot", "references", "users_of", "zones_of"]
@@ -52,7 +51,7 @@ REMEDIES = {
     "CrashLoopBackOff": "its log says why; check spec.pod[0].configmap, env and resources",
     "Unschedulable": "check spec.pod[0].resources and affinity against the nodes there are",
     "UnboundClaim": "provide a volume or the storage class that the claim names; a claim stays as it was made",
-    SIDECAR: "correct spec.pod[0].monitorImage",
+    "redis-exporter": "correct spec.pod[0].monitorImage",
 }
 """Which field to look at, by what keeps a pod from running."""
 ZONE = "topology.kubernetes.io/zone"
@@ -227,7 +226,15 @@ def _place(pod: core.Pod, zones: Mapping[str, str]) -> Place:
 async def read_snapshot(inputs: Inputs, dial: Dial, now: datetime, *, grace: float) -> Snapshot:
     """Ask the servers, and put everything together; ``grace`` is in seconds (see `PasswordState`)."""
     uid = (inputs.live.metadata.uid if inputs.live is not None else None) or ""
-    pods = pods_of(inputs.pods, component="redis", owner_uid=uid, claims={}, born=None, remedies=REMEDIES)
+    pods = pods_of(
+        inputs.pods,
+        component="redis",
+        owner_uid=uid,
+        claims={},
+        born=None,
+        remedies=REMEDIES,
+        roles=True,
+    )
     kept, status = inputs.found.kept, inputs.status
     password = _password_state(inputs, blocked=inputs.blocked, grace=grace)
     asks = inputs.formed and not inputs.paused and (password.changing or password.differs)

@@ -223,7 +223,9 @@ class Retry(Part, frozen=True, kw_only=True):
     event: Annotated[str | None, F("The Event that was recorded of it.")] = None
     message: Annotated[str, F("What failed, and why.")] = ""
     failures: Annotated[int, F("Failures; of several within ten seconds one is counted.")] = 0
-    since: Annotated[datetime | None, F("When it, or a step that fails in turn with it, failed first.", schema=TIME)] = None
+    since: Annotated[
+        datetime | None, F("When it, or a step that fails in turn with it, failed first.", schema=TIME)
+    ] = None
     last: Annotated[datetime | None, F("When it failed last, as far as it was counted.", schema=TIME)] = None
     next: Annotated[
         datetime | None, F("When it is retried at the earliest; absent: at once.", schema=TIME)

@@ -35,7 +35,6 @@ from mooring.operators.workload.moves import Orders
 from mooring.operators.workload.pods import Pod, pods_of
 from mooring.operators.workload.rollout import SetState
 from mooring.operators.workload.surroundings import Reference, Surroundings
-from mooring.operators.workload.trouble import SIDECAR
 from mooring.runtime import secrets
 
 __all__ = ["DEPENDENCIES", "Inputs", "read_inputs", "read_snapshot", "references", "secret_names"]
@@ -50,7 +49,7 @@ _REMEDIES = {
     "Unschedulable": "check spec{part}.resources, affinity and nodeSelector against the nodes there are",
     "UnboundClaim": "provide a volume or the storage class; or correct spec.storage.persistentVolumeClaim "
     "(storageClassName, size) and recreate the cluster without these claims: a claim stays as it was created",
-    SIDECAR: "correct spec.exporter.image",
+    "redis-exporter": "correct spec.exporter.image",
 }
 _READS_FIRST = ("slave-priority", "min-slaves-to-write")
 
@@ -254,6 +253,7 @@ async def read_snapshot(inputs: Inputs, dial: Dial, *, now: Callable[[], datetim
             claims=inputs.around.claims,
             born=born,
             remedies=_remedies(component),
+            roles=component == "redis",
         )
 
     silent = Recorded.of(status).unreachable_since
