@@ -9,7 +9,7 @@ __all__ = ["ENDINGS", "SELF_EXPLAINING"]
 SELF_EXPLAINING: Final = frozenset(
     {
         *("AwaitingRecorded", "DataUnreachable", "ForeignDataSetAside", "PasswordChanging", "PasswordSwitch"),
-        *("Paused", "RollHalted", "UnrelatedData", "VersionRefused"),
+        *("Paused", "RollBlocked", "RollHalted", "UnrelatedData", "VersionRefused"),
     }
 )
 """Reasons whose messages name the remedy themselves."""
