@@ -36,8 +36,8 @@ from mooring.operators.redis.dial import Dial
 from mooring.operators.redis.versions import file_format, image_format
 from mooring.operators.workload.credentials import Kept, PasswordState, kept_in, secret_value
 from mooring.operators.workload.pods import Pod, main_container, pods_of
+from mooring.operators.workload.statefulset import pending
 from mooring.operators.workload.surroundings import Reference, Surroundings
-from mooring.operators.workload.template import pending
 from mooring.runtime import secrets
 
 __all__ = ["Inputs", "read_inputs", "read_snapshot", "references", "users_of", "zones_of"]

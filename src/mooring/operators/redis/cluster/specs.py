@@ -45,7 +45,7 @@ from mooring.operators.workload.containers import (
     probe,
 )
 from mooring.operators.workload.credentials import Kept
-from mooring.operators.workload.template import is_current, kept_or_written
+from mooring.operators.workload.statefulset import is_current, kept_or_written, on_delete
 
 __all__ = ["DEFAULTS", "FORCED", "OURS", "Found", "Orders", "Specs", "template_lines"]
 
@@ -248,19 +248,14 @@ class Specs:
         annotations = {INPUTS: inputs, LINK: self._name}
         if refused := self._orders.why or self.refused():
             annotations[REFUSED] = f"{self.inputs()} {refused}"
-        # Template and number of pods are those found, so they are not written over newer ones.
-        version = live.metadata.resource_version if live is not None else None
-        return apps.StatefulSet(
-            metadata=replace(self._meta(self._name), annotations=annotations, resource_version=version),
-            spec=apps.StatefulSetSpec(
-                replicas=self._spec.replicas if wanted is None else wanted,
-                service_name=self.names.service,
-                pod_management_policy="Parallel",
-                update_strategy=apps.StatefulSetUpdateStrategy(type="OnDelete"),
-                selector=meta.LabelSelector(match_labels=selector_of(self._name)),
-                template=template,
-                volume_claim_templates=self._claims(),
-            ),
+        return on_delete(
+            replace(self._meta(self._name), annotations=annotations),
+            replicas=self._spec.replicas if wanted is None else wanted,
+            service=self.names.service,
+            selector=selector_of(self._name),
+            template=template,
+            claims=self._claims(),
+            found=live,
         )
 
     def _claims(self) -> list[core.PersistentVolumeClaim] | None:

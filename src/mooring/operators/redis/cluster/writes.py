@@ -23,7 +23,7 @@ from mooring.operators.workload import effects
 from mooring.operators.workload.adoption import pods_of_set
 from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.effects import delete_pod
-from mooring.operators.workload.template import apply_whole, kept_template, mounted_config_maps
+from mooring.operators.workload.statefulset import apply_whole, kept_template, mounted_config_maps
 from mooring.runtime import EventRecorder
 
 __all__ = ["apply", "carry_out", "mounted", "record_notes"]

@@ -33,6 +33,7 @@ from mooring.operators.redis.sentinel.types import (
 from mooring.operators.workload.claims import claim_name
 from mooring.operators.workload.containers import (
     READ_ONLY,
+    apart,
     config_volume,
     encoded,
     field_value,
@@ -41,6 +42,7 @@ from mooring.operators.workload.containers import (
 )
 from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.moves import Orders
+from mooring.operators.workload.statefulset import is_current, on_delete
 
 __all__ = ["Found", "Specs", "gate_arguments"]
 
@@ -266,11 +268,7 @@ class Specs:
 
     def current(self, component: Component) -> bool:
         """The template in place was made from the user's present inputs (or by somebody else)."""
-        live = self._live(component)
-        if live is None:
-            return True
-        recorded = (live.metadata.annotations or {}).get(INPUTS)
-        return recorded is None or recorded == self.inputs(component)
+        return is_current(self._live(component), INPUTS, self.inputs(component))
 
     def redis_set(self) -> apps.StatefulSet:
         """The data servers."""
@@ -312,19 +310,14 @@ class Specs:
         if live is not None and self._keeps_template(component):
             inputs = (live.metadata.annotations or {}).get(INPUTS, inputs)
         metadata = self._meta(self.names.set_of(component), component)
-        # Template and number of pods are those found, so they are not written over newer ones.
-        version = live.metadata.resource_version if live is not None else None
-        return apps.StatefulSet(
-            metadata=replace(metadata, annotations={INPUTS: inputs}, resource_version=version),
-            spec=apps.StatefulSetSpec(
-                replicas=replicas,
-                service_name=service,
-                pod_management_policy="Parallel",
-                update_strategy=apps.StatefulSetUpdateStrategy(type="OnDelete"),
-                selector=meta.LabelSelector(match_labels=self._selector(component)),
-                template=template,
-                volume_claim_templates=claims,
-            ),
+        return on_delete(
+            replace(metadata, annotations={INPUTS: inputs}),
+            replicas=replicas,
+            service=service,
+            selector=self._selector(component),
+            template=template,
+            claims=claims,
+            found=live,
         )
 
     # --- volumes -------------------------------------------------------------------------------------------
@@ -420,7 +413,7 @@ class Specs:
             metadata=meta.ObjectMeta(labels=self._labels(component), annotations=of.annotations),
             spec=replace(
                 pod,
-                affinity=of.affinity or self._apart(component),
+                affinity=of.affinity or apart(self._selector(component)),
                 security_context=of.security_context,
                 node_selector=of.node_selector,
                 tolerations=self._tolerations(component),
@@ -542,19 +535,6 @@ class Specs:
             core.EnvVar(name="POD_NAMESPACE", value_from=field_value("metadata.namespace")),
             core.EnvVar(name="CLUSTER_UID", value=self._cluster.metadata.uid or ""),
         ]
-
-    def _apart(self, component: Component) -> core.Affinity:
-        """Spread the pods over hosts where possible."""
-        term = core.PodAffinityTerm(
-            label_selector=meta.LabelSelector(match_labels=self._selector(component)),
-            topology_key="kubernetes.io/hostname",
-        )
-        weighted = core.WeightedPodAffinityTerm(weight=100, pod_affinity_term=term)
-        return core.Affinity(
-            pod_anti_affinity=core.PodAntiAffinity(
-                preferred_during_scheduling_ignored_during_execution=[weighted]
-            )
-        )
 
     # --- metadata ------------------------------------------------------------------------------------------
 
