@@ -35,9 +35,9 @@ OPERATOR = Operator(
     register,
     webhooks=webhooks,
     explain=deferred(f"{_HERE}.explain", "explain"),
-    save=deferred(f"{_HERE}.explain", "save"),
-    replay=deferred(f"{_HERE}.explain", "replay"),
-    plan_upgrade=deferred(f"{_HERE}.upgrade", "plan_upgrade"),
+    save=deferred(f"{_HERE}.saved", "save"),
+    replay=deferred(f"{_HERE}.saved", "replay"),
+    plan_upgrade=deferred(f"{_HERE}.saved", "plan_upgrade"),
     removal=Removable(
         kind=RedisCluster, selector=MANAGED_SELECTOR, keeps=_keep_claims, annotation=SCOPE_ANNOTATION
     ),
