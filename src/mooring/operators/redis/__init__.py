@@ -1,7 +1,7 @@
 """Redis in both its forms: what the sentinel and the cluster operator share.
 
 `versions` knows what a server version can do, `parameters` what a configuration key means, `dial` how to
-talk to one server under a fence, `shell` what their pods have in common.
+talk to one server under a fence, `pods` and `shell` what their pods have in common.
 """
 
 from typing import Final

@@ -15,6 +15,7 @@ __all__ = [
     "ROLE",
     "Pod",
     "main_container",
+    "ordinal_of",
     "pod_of",
     "pods_of",
 ]
@@ -112,7 +113,7 @@ def pod_of(
         trouble, message = sidecar_trouble(status, main or component, remedies)
     return Pod(
         name=name,
-        ordinal=_ordinal(name),
+        ordinal=ordinal_of(name),
         uid=uid,
         version=pod.metadata.resource_version or "",
         ip=status.pod_ip or "",
@@ -157,7 +158,8 @@ def _claim_of(pod: core.Pod) -> str:
     return ""
 
 
-def _ordinal(name: str) -> int:
+def ordinal_of(name: str) -> int:
+    """The number at the end of a pod's name; 0 where there is none."""
     tail = name.rpartition("-")[2]
     return int(tail) if tail.isdigit() else 0
 

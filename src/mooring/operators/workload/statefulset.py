@@ -18,10 +18,12 @@ from mooring.kube.client import Client
 from mooring.kube.object import Key, Object, controller_of, to_dict
 from mooring.kube.objects import apps, core, meta
 from mooring.operators.workload.adoption import put_template
+from mooring.operators.workload.pods import main_container
 from mooring.operators.workload.rollout import SetState
 
 __all__ = [
     "apply_whole",
+    "image_in",
     "is_current",
     "keeping_template",
     "kept_or_written",
@@ -127,6 +129,12 @@ def selector_of(found: apps.StatefulSet | None) -> dict[str, str]:
     """The labels that a StatefulSet selects by, which cannot be changed; none where there is no StatefulSet."""
     spec = found.spec if found is not None else None
     return (spec.selector.match_labels if spec and spec.selector else None) or {}
+
+
+def image_in(found: apps.StatefulSet | None, component: str) -> str:
+    """The main container's image in the template in place; "" where there is none."""
+    template = found.spec.template if found is not None and found.spec is not None else None
+    return (main_container(template.spec, component).image if template and template.spec else None) or ""
 
 
 def pending(one: apps.StatefulSet | None) -> bool:

@@ -198,6 +198,4 @@ def register(
     """Put the operator onto a manager; a namespaced one does not read nodes, and so knows no zones."""
     actor = ClusterActor(manager, namespaces=namespaces, scope=scope, **how)
     run_actor(actor, manager, namespaces=namespaces, workers=workers)
-    if scope == "all":
-        controller: Any = next(one for one in manager.controllers if one.name == NAME)
-        manager.serve(f"{NAME} scopes", lambda: actor.scoped.take_up(lambda key: controller.enqueue(key)))
+    actor.scoped.serve()

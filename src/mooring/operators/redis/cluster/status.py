@@ -32,6 +32,7 @@ from mooring.operators.redis.cluster.types import (
     RedisClusterStatus,
     SlotPlan,
 )
+from mooring.operators.workload.pods import ordinal_of
 
 __all__ = [
     "CHANGING",
@@ -76,7 +77,7 @@ def described(
     return replace(
         status,
         replicas=sum(1 for node in snapshot.seen.nodes if node.pod.ready),
-        conditions=sorted(conditions, key=lambda one: _ordinal(one.name or "")) or None,
+        conditions=sorted(conditions, key=lambda one: ordinal_of(one.name or "")) or None,
     )
 
 
@@ -86,11 +87,6 @@ def _absent(one: NodeCondition, now: datetime) -> NodeCondition:
         return one
     gone = replace(one, status="False", reason=POD_MISSING, message="there is no such pod", instance=None)
     return replace(gone, last_transition_time=rfc3339(now))
-
-
-def _ordinal(name: str) -> int:
-    tail = name.rpartition("-")[2]
-    return int(tail) if tail.isdigit() else 0
 
 
 def _condition(

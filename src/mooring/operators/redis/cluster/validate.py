@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from msgspec.structs import replace
@@ -31,9 +30,10 @@ from mooring.operators.redis.cluster.types import (
     volumes_of,
 )
 from mooring.operators.redis.passwords import unusable
+from mooring.operators.workload.problem import Problem
 from mooring.operators.workload.resources import resource_faults
 
-__all__ = ["FOREGROUND", "Problem", "invalid_scaling", "unmet", "validate", "warnings"]
+__all__ = ["FOREGROUND", "invalid_scaling", "unmet", "validate", "warnings"]
 
 FOREGROUND: Final = "foreground"
 """The value of spec.finalizers with which claims go when the cluster is deleted."""
@@ -43,17 +43,6 @@ NAME_LIMIT: Final = 52
 _REFERENCE: Final = re.compile(r"^[\w.-]+(:\d+)?(/[\w.-]+)*(:[\w.-]+)?(@sha256:[0-9a-f]{64})?$")
 _IS_SAMPLE: Final = "is the sample's placeholder"
 _PLACEHOLDERS: Final = frozenset({"string", "name", "pvcname"})
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A field that cannot be carried out, and what to do about it."""
-
-    field: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.field}: {self.message}"
 
 
 def validate(cluster: RedisCluster) -> list[Problem]:

@@ -184,5 +184,4 @@ def register(
     controller: Any = next(one for one in manager.controllers if one.name == NAME)
     actor.wake = controller.enqueue
     manager.serve(f"{NAME} listener", actor.listener.run)
-    if scope == "all":
-        manager.serve(f"{NAME} scopes", lambda: actor.scoped.take_up(controller.enqueue))
+    actor.scoped.serve()

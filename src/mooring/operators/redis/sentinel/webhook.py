@@ -17,7 +17,7 @@ from mooring.operators.redis import SCOPE_ANNOTATION
 from mooring.operators.redis.keys import doubtful
 from mooring.operators.redis.sentinel.actor import NAME
 from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterSpec
-from mooring.operators.redis.sentinel.validate import Problem, forbidden_keys, validate
+from mooring.operators.redis.sentinel.validate import forbidden_keys, validate
 from mooring.operators.workload.admission import (
     Scope,
     Served,
@@ -27,6 +27,7 @@ from mooring.operators.workload.admission import (
     served_by,
     unknown_warnings,
 )
+from mooring.operators.workload.problem import Problem
 from mooring.runtime.webhooks import Allow, Refuse, Review, Verdict, Webhook
 
 __all__ = ["RedisClusterReview", "webhooks"]
