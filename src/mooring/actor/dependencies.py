@@ -41,7 +41,7 @@ def not_ready(obj: Object) -> str:
         return "has no Ready condition yet"
     observed = getattr(ready, "observed_generation", None)
     if observed is not None and observed != obj.metadata.generation:
-        return "was changed, and its operator has not looked at it yet"
+        return "was changed and not reconciled since"
     if ready.status != "True":
         told = ": ".join(filter(None, (ready.reason, ready.message)))
         return f"is not ready ({told})" if told else "is not ready"

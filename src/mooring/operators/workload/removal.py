@@ -77,7 +77,7 @@ async def remove_clusters(
     except TimeoutError:
         state = "; ".join(f"{key}: {step}" for key, step in left.items())
         raise NotRemoved(
-            f"after {within:g} s there are left: {state}. Is the operator running? Nothing else was removed: "
+            f"after {within:g} s these are left: {state}. Is the operator running? Nothing else was removed: "
             "try again, or delete these clusters yourself and uninstall without uninstall.deleteClusters"
         ) from None
     return len(ours)
@@ -121,7 +121,7 @@ async def _removal(client: Client, one: Object, how: Removable) -> AsyncIterator
     selector = f"app.kubernetes.io/name={name},{how.selector}"
     if change := how.keeps(one):
         await client.patch(how.kind, name, MergePatch({"spec": change}), namespace=namespace)
-        yield "the operator lets go of its claims"
+        yield "waiting for the operator to release its claims"
         while await _owned_claims(client, one, selector):
             await asyncio.sleep(_POLL)
     try:

@@ -39,7 +39,10 @@ def trouble_of(
 ) -> tuple[str, str]:
     """Why the pod is not running: reason, and message with the field to look at."""
     if status.phase == "Failed":
-        return status.reason or "PodFailed", status.message or "the pod failed; it is made anew once deleted"
+        return (
+            status.reason or "PodFailed",
+            status.message or "the pod failed; delete it, and it is recreated",
+        )
     unscheduled = next(
         (one for one in status.conditions or () if one.type == "PodScheduled" and one.status == "False"), None
     )

@@ -136,7 +136,7 @@ def test_healing_adds_nobody() -> None:
     moved = snapshot(whole())
     meet = moves.Meet(pairs=((HERE, Address("10.0.0.2", 6379)),), why="new addresses")
     assert of_move(meet, moved) == []
-    again = moves.Attach(pairs=((replace(HERE, id=id_of(3)), id_of(0)),), why="follows nobody who serves")
+    again = moves.Attach(pairs=((replace(HERE, id=id_of(3)), id_of(0)),), why="follows no node that serves")
     assert of_move(again, moved) == []
     assert of_failure(again, moved, "no answer") is None
     assert of_move(moves.Record(formed=True), moved) == []

@@ -127,7 +127,7 @@ def said_at(status: RedisClusterStatus, seconds: float) -> str:
 def test_a_step_that_fails_for_long_is_said_until_one_gets_through() -> None:
     assert said_at(stuck(0), 0) == "" == said_at(stuck(0, 9), 9)
     long = stuck(0, 4, 8, 11, 12)
-    assert said_at(long, 11) == f"{STEP.why}: does not get through, and is tried again: no answer"
+    assert said_at(long, 11) == f"{STEP.why}: failed, and is retried: no answer"
     assert said_at(long, 80) == "", "it was not tried lately"
     assert said_at(stuck(0, 4, 8, 11, 80), 80) == "", "that is another failure"
     assert after_success(long, OTHER) == long, "another step got through"

@@ -30,7 +30,7 @@ def release(snapshot: Snapshot) -> Verdict | None:
     if as_is or fresh:
         names = ", ".join(one.name for one in (*as_is, *fresh))
         founding = not snapshot.recorded.formed
-        return Release(as_is=tuple(as_is), fresh=tuple(fresh), founding=founding, why=f"{names} may begin")
+        return Release(as_is=tuple(as_is), fresh=tuple(fresh), founding=founding, why=f"{names} may start")
     if rescue and (verdict := mesh(snapshot)):
         return verdict  # nobody is voted for by nodes that do not know one another
     return first_move(

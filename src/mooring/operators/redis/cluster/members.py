@@ -38,7 +38,7 @@ def mesh(snapshot: Snapshot) -> Verdict | None:
         number = not snapshot.recorded.formed and not snapshot.seen.assigned
         return Meet(pairs=tuple(pairs), number=number, why=why)
     if meeting:
-        return Wait(reason="Meeting", message=f"{meeting[0]} is getting to know the others", after=0.1)
+        return Wait(reason="Meeting", message=f"{meeting[0]} is still meeting the other nodes", after=0.1)
     return None
 
 
@@ -59,7 +59,7 @@ def re_attach(snapshot: Snapshot) -> Verdict | None:
             pairs.append((target_of(one), one.master))
     if pairs:
         names = ", ".join(one.name for one, _ in pairs)
-        return Attach(pairs=tuple(pairs[:1]), why=f"{names} follows nobody who serves")
+        return Attach(pairs=tuple(pairs[:1]), why=f"{names} follows no node that serves")
     return None
 
 

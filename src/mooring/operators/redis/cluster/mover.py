@@ -122,7 +122,7 @@ class Mover:
         )
         found = await opened.call("CLUSTER", "MYID") if one.id else ""
         if found != one.id:
-            raise MoveFailed(f"{one.name} is not {one.id} any more; the slots are planned anew")
+            raise MoveFailed(f"{one.name} is not {one.id} any more; the slots are planned again")
         return opened
 
     async def _open(
@@ -179,7 +179,7 @@ class Mover:
             if "BUMPED" not in await links.target.call("CLUSTER", "BUMPEPOCH"):
                 await links.source.call("CLUSTER", "MEET", target.address.ip, target.address.port)
                 await asyncio.sleep(0.05)
-        raise MoveFailed(f"{target.name} does not hear of {source.name}'s configuration epoch")
+        raise MoveFailed(f"{target.name} has not received {source.name}'s configuration epoch")
 
     async def _empty(self, links: _Links, slots: Sequence[int], pipeline: int, rate: float) -> None:
         """Send keys until the source has none in these slots."""

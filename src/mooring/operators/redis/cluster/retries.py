@@ -103,7 +103,7 @@ def after_failure(
     if before is None or before.step != move.name:
         before = Retry(since=now if before is None else before.since)
     long = now - (before.since or now) >= PATIENCE
-    text = said if slots else f"{move.why}: does not get through, and is tried again: {said}"
+    text = said if slots else f"{move.why}: failed, and is retried: {said}"
     retry = replace(
         before,
         step=move.name,

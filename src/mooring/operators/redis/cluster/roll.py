@@ -56,7 +56,7 @@ def turn_back(snapshot: Snapshot) -> Verdict | None:
         )
         if serving:
             revision, _ = serving.most_common(1)[0]
-            why = f"{one.name} did not come up ({one.pod.trouble or one.error}), and the last good pods are back"
+            why = f"{one.name} did not come up ({one.pod.trouble or one.error}), and the last good template is restored"
             return RestoreTemplate(revision=revision, why=why)
     return None
 
@@ -102,14 +102,16 @@ def pending(snapshot: Snapshot) -> Wait | None:
     if not snapshot.wanted.pending:
         return None
     return Wait(
-        reason="TemplatePending", message="the StatefulSet has not taken up its template yet", after=0.2
+        reason="TemplatePending",
+        message="the StatefulSet's controller has not seen the new template yet",
+        after=0.2,
     )
 
 
 def roll(snapshot: Snapshot) -> Verdict | None:
     """The next pod to make anew, if any."""
     if snapshot.wanted.stale_template:
-        return WriteTemplate(why="the pods are declared otherwise")
+        return WriteTemplate(why="the declared pods differ from those that run")
     if verdict := pending(snapshot):
         return verdict
     if not snapshot.wanted.rolls or not snapshot.wanted.revision:
@@ -118,11 +120,13 @@ def roll(snapshot: Snapshot) -> Verdict | None:
     if not old:
         return None
     if leaving := next((one.name for one in old if one.node.pod.terminating), ""):
-        return Wait(reason="PodEnding", message=f"{leaving} is being deleted, to be made anew", after=0.5)
+        return Wait(
+            reason="PodEnding", message=f"{leaving} is being deleted and will be recreated", after=0.5
+        )
     replicas = [one for one in old if one.master]
     if replicas:
         last = max(replicas, key=lambda one: one.node.pod.ordinal)
-        return delete(last.node, why=f"{last.name} is of an older revision")
+        return delete(last.node, why=f"{last.name} runs an older template")
     master = max(old, key=lambda one: one.node.pod.ordinal)
     heirs = snapshot.seen.replicas_of(master.id)
     if not heirs:
@@ -133,4 +137,4 @@ def roll(snapshot: Snapshot) -> Verdict | None:
             stalled=True,
         )
     best = max(heirs, key=lambda one: one.server.offset)
-    return snapshot.promote(best, "", why=f"{master.name} is to be made anew")
+    return snapshot.promote(best, "", why=f"{master.name} must be recreated")

@@ -115,7 +115,7 @@ def _free_a_replica(snapshot: Snapshot) -> Verdict | None:
     if not over:
         return None
     last = max(over, key=lambda one: (have[one.master], one.node.pod.ordinal))
-    return Unfollow(target=target_of(last), why=f"{last.name} is to be a master again")
+    return Unfollow(target=target_of(last), why=f"{last.name} becomes a master again")
 
 
 # --- in ----------------------------------------------------------------------------------------------------
@@ -147,7 +147,9 @@ def _shrink(snapshot: Snapshot) -> Verdict | None:
             rest=tuple(target_of(one) for one in rest),
             why=f"{', '.join(one.name for one in leaving)} has no slots left",
         )
-    return Resize(replicas=snapshot.wanted.nodes, why="who leaves has no slots and is forgotten everywhere")
+    return Resize(
+        replicas=snapshot.wanted.nodes, why="the leaving nodes have no slots and are forgotten everywhere"
+    )
 
 
 def _move_out(snapshot: Snapshot, master: Live) -> Verdict:
@@ -156,7 +158,7 @@ def _move_out(snapshot: Snapshot, master: Live) -> Verdict:
     ready = [one for one in staying if one.server.link_up and not one.server.syncing]
     if ready:
         best = max(ready, key=lambda one: one.server.offset)
-        return snapshot.promote(best, "", why=f"{master.name} is to go, and {best.name} stays")
+        return snapshot.promote(best, "", why=f"{master.name} leaves, and {best.name} stays")
     if staying:
         return Wait(
             reason="Synchronising", message=f"{staying[0].name} is to follow {master.name}", after=0.3
@@ -165,9 +167,9 @@ def _move_out(snapshot: Snapshot, master: Live) -> Verdict:
     for one in sorted(snapshot.seen.live, key=lambda one: -have[one.master]):
         master_stays = (head := snapshot.seen.by_id.get(one.master)) is not None and snapshot.stays(head.node)
         if one.master and snapshot.stays(one.node) and (master_stays or have[one.master] > 1):
-            why = f"{master.name} is to go, and no replica of it stays"
+            why = f"{master.name} leaves, and none of its replicas stays"
             return Attach(pairs=((target_of(one), master.id),), why=why)
-    return Wait(reason="ScaleInBlocked", message=f"nobody can take over from {master.name}", stalled=True)
+    return Wait(reason="ScaleInBlocked", message=f"no replica can take over from {master.name}", stalled=True)
 
 
 def _without_copy(snapshot: Snapshot, leaving: set[str]) -> str:
@@ -248,7 +250,7 @@ def _go_on(snapshot: Snapshot, plan: SlotPlan) -> Verdict | None:
                 rate=snapshot.wanted.rate,
                 why=f"{plan.kind}: {count(part)} slots from {owner.name} to {target.name}",
             )
-    return Record(drop_plan=True, why=f"{plan.kind}: all {plan.total} slots are where they shall be")
+    return Record(drop_plan=True, why=f"{plan.kind}: all {plan.total} slots are where they belong")
 
 
 def _taker(snapshot: Snapshot, plan: SlotPlan, target: str) -> Live | None:
@@ -278,4 +280,4 @@ def _lost_target(snapshot: Snapshot, move: SlotRange) -> Verdict | None:
     node = snapshot.node_of(move.target)
     if node is not None and node.server is None:
         return None  # it may come back with its id
-    return Record(drop_plan=True, why=f"{move.target} is gone; the slots are planned anew")
+    return Record(drop_plan=True, why=f"{move.target} is gone; the slots are planned again")

@@ -129,7 +129,7 @@ def drain(owned: Mapping[str, Slots], leavers: Iterable[str]) -> list[Transfer]:
     gone = list(leavers)
     stay = {node: count(slots) for node, slots in owned.items() if node not in gone}
     if not stay:
-        raise ValueError("nobody is left to take the slots")
+        raise ValueError("no node is left to take the slots")
     total = sum(count(owned[node]) for node in gone)
     return _pour([(node, owned[node], count(owned[node])) for node in gone], _filled(stay, total))
 

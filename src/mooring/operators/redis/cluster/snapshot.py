@@ -70,7 +70,7 @@ class Recorded:
     missing: Mapping[str, datetime] = field(default_factory=dict)
     """Pods that were not there when last looked at, and since when."""
     retry: Retry | None = None
-    """A step that does not get through."""
+    """A step that fails and is retried."""
 
 
 @dataclass(frozen=True, kw_only=True)

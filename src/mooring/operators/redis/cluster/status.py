@@ -158,7 +158,7 @@ def phase_of(
     ):
         now = failing or (verdict.message if isinstance(verdict, Wait) else getattr(verdict, "why", ""))
         minutes = timeout.total_seconds() / 60
-        said = f"still {phase} after {minutes:g} minutes: {now}; it goes on, and what runs is left as it is"
+        said = f"still {phase} after {minutes:g} minutes: {now}; the operator continues, and running pods are left as they are"
         reason_type, reason, phase = _LATE[phase], said, "Failed"
     plan = snapshot.recorded.plan
     if plan is not None and plan.failure and reason_type in (None, UNEXPECTED, slots_failed(plan)):
@@ -166,7 +166,7 @@ def phase_of(
         if plan.failing is not None and snapshot.now - plan.failing > timeout:
             minutes = timeout.total_seconds() / 60
             phase = "Failed"
-            reason += f"; for {minutes:g} minutes no slot was finished; it is tried on, and what runs is left as it is"
+            reason += f"; no slot was finished for {minutes:g} minutes; it is retried, and running pods are left as they are"
     return replace(status, phase=phase, reason=reason, reason_type=reason_type)
 
 

@@ -26,7 +26,7 @@ def replace_stuck(snapshot: Snapshot) -> Verdict | None:
         return verdict
     hanging = [one for one in snapshot.seen.nodes if hangs(snapshot, one)]
     if snapshot.wanted.stale_template and (hanging or snapshot.unmade or not snapshot.recorded.formed):
-        return WriteTemplate(why="what does not run is declared otherwise now")
+        return WriteTemplate(why="the declaration of the pods that do not run has changed")
     return made_anew(snapshot, hanging) or _in_the_way(snapshot, hanging)
 
 
@@ -40,7 +40,7 @@ def _in_the_way(snapshot: Snapshot, hanging: Sequence[Node]) -> DeletePod | None
         older = one.node.pod.revision not in ("", snapshot.wanted.revision)
         empty = one.is_master and not one.slots and not one.server.keys
         if older and empty and not snapshot.seen.assigned and not one.node.pod.terminating:
-            why = f"{one.name} has no slots and is of an older pod template, and other pods find no place"
+            why = f"{one.name} has no slots and runs an older pod template, and other pods find no place"
             return delete(one.node, why=why)
     return None
 

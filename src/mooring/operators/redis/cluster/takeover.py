@@ -156,7 +156,7 @@ def _as_declared(snapshot: Snapshot, declared: int) -> str:
         return f"spec.replicas: {declared} are declared, and there are {there}; give {there}, and change it afterwards"
     old = [one.name for one in snapshot.seen.nodes if one.pod.revision not in ("", snapshot.wanted.revision)]
     if snapshot.wanted.rolls and old:
-        return f"{', '.join(old)} is still to be made anew from the newest template; let that end"
+        return f"{', '.join(old)} must still be recreated from the newest template; wait until it is"
     return ""
 
 

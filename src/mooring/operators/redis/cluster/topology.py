@@ -324,7 +324,7 @@ class Seen:
         wanted = self.owners
         for one in members:
             if any(not peer.settled for peer in one.server.view):
-                return f"{one.name} is still getting to know somebody"
+                return f"{one.name} is still meeting another node"
             for other in members:
                 peer = one.server.peers.get(other.id)
                 if peer is None:
@@ -334,7 +334,7 @@ class Seen:
                 if peer.is_master and peer.slots != wanted.get(other.id, 0):
                     return f"{one.name} sees other slots at {other.name} than {other.name} itself"
                 if peer.master != other.master:
-                    return f"{one.name} has not heard yet whom {other.name} follows"
+                    return f"{one.name} does not know yet which node {other.name} follows"
         epochs = Counter(one.server.me.epoch for one in members if one.slots)
         if clash := next((epoch for epoch, number in epochs.items() if number > 1), None):
             return f"two masters have the configuration epoch {clash}"

@@ -91,11 +91,11 @@ def warnings(cluster: RedisCluster) -> list[str]:
             and f"the data on {kept.type if kept else ''} stays when the cluster is deleted; remove it there"
         ),
         "spec.pod[0].updateStrategy.rollingUpdate": rolling is not None
-        and "not used; replicas are made anew before masters, one shard at a time",
+        and "not used; replicas are recreated before masters, one shard at a time",
         "spec.pod[0].env": bool(names := sorted({one.name or "" for one in pod.env or ()} & OURS))
         and f"{', '.join(names)} is for the operator to set; remove it",
         "spec.podManagementPolicy": spec.pod_management_policy not in (None, "", "Parallel")
-        and "pods are made in parallel: had they to wait for each other, a cluster that lost all would not come back",
+        and "pods start in parallel: if they waited for each other, a cluster that lost all pods would not come back",
         "spec.updateId": bool(spec.update_id)
         and "not used; kubectl rollout history statefulset shows the revisions",
         "spec.sentinel": spec.sentinel is not None

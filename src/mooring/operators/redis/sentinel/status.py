@@ -67,7 +67,9 @@ def report(
     if inputs.blocked is not None and not isinstance(verdict, Move):
         head = failed(inputs.blocked)
     if ready.status and head == CREATING:  # a new cluster is ready when it is Healthy, in one write
-        ready = ConditionState(False, "Creating", f"{ready.message}; the rest of the cluster is being made")
+        ready = ConditionState(
+            False, "Creating", f"{ready.message}; the rest of the cluster is being created"
+        )
     conditions = headed(status.conditions or [], head, now=snapshot.now)
     # A head that is shown only with the next wait would be announced twice.
     written = not isinstance(verdict, Move) or isinstance(verdict, Record | Resize)
