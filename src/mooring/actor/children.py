@@ -105,7 +105,7 @@ class Children:
         return cast("list[T]", self._owned_of(kind))
 
     def find(self, kind: type[T], name: str) -> T | None:
-        """The object of that name in the owner's namespace, whoever owns it."""
+        """The object of that name in the owner's namespace, with any owner."""
         if kind not in self._by_metadata:
             return self._client.find(kind, name, namespace=self._owner.metadata.namespace or "")
         if (kind, name) not in self._read:

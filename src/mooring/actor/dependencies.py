@@ -27,7 +27,7 @@ AGAIN: Final = 300.0
 
 
 def not_ready(obj: Object) -> str:
-    """Why nobody can rely on an object yet, by its ``Ready`` condition; empty when it is ready.
+    """Why an object cannot be relied on yet, by its ``Ready`` condition; empty when it is ready.
 
     A kind without a status is ready as soon as it is there.
     """

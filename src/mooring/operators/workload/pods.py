@@ -37,7 +37,7 @@ class Pod:
     volume: str = ""
     """Identity of what it stores on: the claim's UID, or the pod's own for an emptyDir."""
     lasting: bool = False
-    """What it stores is on a claim: the pod that is made anew finds it, wherever it runs."""
+    """What it stores is on a claim: a recreated pod finds it again, wherever it runs."""
     ephemeral: bool = False
     """All it stores on is gone with the pod: emptyDirs, configuration and Secrets, but no claim and no directory of a host."""
     fresh: bool = False

@@ -164,7 +164,7 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
         return await carry_out(ctx, inputs, snapshot, move, client=client, dial=dial)
 
     def failed(self, ctx: Pass, snapshot: Snapshot, move: Move, message: str) -> RedisClusterStatus:
-        """What does not get through is recorded, so that another process says the same."""
+        """The failure is recorded, so that another process reports the same."""
         return step_failed(status_of(ctx.status), snapshot, move, message, now=ctx.now())[0]
 
     def _given(self, ctx: Pass, pods: Sequence[core.Pod]) -> Inputs:

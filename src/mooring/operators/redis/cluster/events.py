@@ -35,11 +35,11 @@ _STEPS: Final[dict[type[moves.Move], str]] = {
 }
 _PLANS: Final = {"Reshard": "ReshareSlots", "Rebalance": "RebalanceSlots", "Drain": "RebalanceSlots"}
 _PHASES: Final = frozenset({"UpgradeCluster", "RollbackCluster"})
-"""Note of by the phase they bring about."""
+"""Recorded with the phase that they begin."""
 
 
 def of_beginning(*, nodes: int, formed: bool) -> list[Note]:
-    """There is no StatefulSet: of a new cluster, or one that somebody deleted."""
+    """There is no StatefulSet: the cluster is new, or it was deleted."""
     if formed:
         return [
             Note(
@@ -67,7 +67,7 @@ def of_move(move: moves.Move, snapshot: Snapshot) -> list[Note]:
 
 
 def of_failure(move: moves.Move, snapshot: Snapshot, error: str) -> Note | None:
-    """A step that did not get through, by the name of what it was to do."""
+    """The Event of a failed step, named after what it was to do."""
     plan = snapshot.recorded.plan
     if isinstance(move, moves.MoveSlots):
         failed = slots_failed(plan or SlotPlan())

@@ -51,7 +51,7 @@ def re_attach(snapshot: Snapshot) -> Verdict | None:
             continue
         master = snapshot.seen.by_id.get(one.master)
         if one.master in snapshot.seen.absent_owners or (master is None and snapshot.seen.covered != ALL):
-            continue  # it may have the only copy of slots that nobody serves
+            continue  # it may have the only copy of slots that no node serves
         if one.master not in serving:
             if choice := _best(snapshot, one):
                 pairs.append((target_of(one), choice.id))
@@ -105,7 +105,7 @@ def _best(snapshot: Snapshot, replica: Live) -> Live | None:
 
 
 def forget(snapshot: Snapshot) -> Verdict | None:
-    """Ids that nobody will ever answer to again; none while a slot has no live owner, since it may be one of theirs."""
+    """Ids that no server will ever answer to again; none while a slot has no live owner, since it may be one of theirs."""
     if snapshot.seen.covered != ALL:
         return None
     silent = {

@@ -64,11 +64,11 @@ class Release(Move):
 
 @dataclass(frozen=True, kw_only=True)
 class Meet(Move):
-    """Make nodes known to one another: whom, and where the other one listens."""
+    """Introduce nodes to one another: each node, and the address where the other one listens."""
 
     pairs: tuple[tuple[Target, Address], ...]
     number: bool = False
-    """Give those that know nobody yet distinct configuration epochs, which spares them settling it later."""
+    """Give nodes that know no other yet distinct configuration epochs, so that they need not agree on them later."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ class Promote(Move):
     target: Target
     how: Literal["", "FORCE", "TAKEOVER", "BUMPEPOCH"]
     owner: str = ""
-    """The id of the master it follows, which agrees or does not serve; "" where nobody is asked."""
+    """The id of the master it follows, which agrees or does not serve; "" where none is asked."""
     slots: Slots = 0
     """Its slots."""
     failed: bool = False
@@ -142,7 +142,7 @@ class Unfollow(Move):
 
 @dataclass(frozen=True, kw_only=True)
 class Settle(Move):
-    """Slots left half-way by a move that nobody continues, brought together at one node with all their keys."""
+    """Bring the slots of an abandoned move together at one node, with all their keys."""
 
     slots: Slots
     owner: Target
@@ -154,7 +154,7 @@ class Settle(Move):
 
 @dataclass(frozen=True, kw_only=True)
 class MoveSlots(Move):
-    """Move slots with their keys, for about a second; the rest is decided anew."""
+    """Move slots with their keys for about a second; the next pass decides about the rest."""
 
     transfer: Transfer
     source: Target

@@ -138,7 +138,7 @@ def _shrink(snapshot: Snapshot) -> Verdict | None:
     rest = [one for one in snapshot.seen.live if snapshot.stays(one.node)]
     if any(ids & set(one.server.peers) for one in rest):
         if verdict := snapshot.agreeing():
-            return verdict  # whoever forgets a node that it still sees slots at refuses its clients
+            return verdict  # a node that forgets one at which it still sees slots refuses its clients
         if kept := _without_copy(snapshot, ids):
             message = f"the shard of {kept} has no other replica in sync yet"
             return Wait(reason="Synchronising", message=message, after=0.3)
@@ -260,7 +260,7 @@ def _taker(snapshot: Snapshot, plan: SlotPlan, target: str) -> Live | None:
 
 
 def _heir(snapshot: Snapshot, plan: SlotPlan, target: str) -> Live | None:
-    """Who took over from a target: whom it follows now, or who has slots that were meant for it."""
+    """The successor of a target: the master it follows now, or the node with slots that were meant for it."""
     former = snapshot.seen.by_id.get(target)
     if former is not None and former.master in snapshot.seen.owners:
         return snapshot.seen.by_id[former.master]

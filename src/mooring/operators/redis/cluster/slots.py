@@ -1,4 +1,4 @@
-"""Hash slots as sets, and the arithmetic of who gives which slots to whom.
+"""Hash slots as sets, and the arithmetic of moving them between nodes.
 
 A set of slots is an integer with one bit per slot: union, difference and counting are single operations on it,
 however many nodes tell their view. HarmonyCloud's two strategies follow what redis-cli does: every source gives

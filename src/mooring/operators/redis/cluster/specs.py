@@ -1,7 +1,7 @@
 """The child objects of a cluster: pure functions of its declaration and of what is there already.
 
 A pod refers only to a content-named, immutable ConfigMap and to the Secret with the password. A template that exists is
-left as it is until the planner has it written anew, and differs only when the user's inputs did.
+left as it is until the planner writes it, and changes only when the user's inputs do.
 """
 
 from __future__ import annotations

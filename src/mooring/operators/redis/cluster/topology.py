@@ -184,7 +184,7 @@ class Node:
     server: Server | None = None
     gate: Gate | None = None
     auth: Auth | None = None
-    """Which of our passwords it accepts and presents; None where nobody asked, or it did not answer that."""
+    """Which of our passwords it accepts and presents; None where it was not asked or did not answer."""
     error: str = ""
 
     @property
@@ -253,7 +253,7 @@ class Seen:
 
     @cached_property
     def foreign(self) -> tuple[Live, ...]:
-        """Nodes with keys that know nobody: a server takes every slot that it finds keys of, whosesoever they are."""
+        """Nodes with keys that know no other node: a server takes every slot that it finds keys of."""
         return tuple(
             one for one in self.live if one.is_master and one.server.keys and len(one.server.view) == 1
         )
@@ -308,7 +308,7 @@ class Seen:
         return [one for one in self.live if one.master == master]
 
     def unheard(self, members: Sequence[Live]) -> list[tuple[Live, Live]]:
-        """Who has not heard yet what slots a node has now, or whom it follows: the node, and who sees it otherwise."""
+        """Pairs of a node and one that does not know yet its slots or its master: the node, and who sees it otherwise."""
         return [
             (other, one)
             for one in members
