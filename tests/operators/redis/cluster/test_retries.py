@@ -168,7 +168,7 @@ def test_two_steps_that_fail_in_turn_are_recorded_as_seldom_as_one_and_reported_
 
 def test_what_the_api_server_refuses_is_told_of_once_until_it_is_accepted() -> None:
     note = Note(reason="ScalePodFailed", message="quota", warning=True)
-    step = Resize(replicas=8, why="8 nodes are declared")
+    step = Resize(component="redis", replicas=8, why="8 nodes are declared")
     status, told = RedisClusterStatus(), []
     for seconds in (0, 1, 300, 600):
         now = NOW + timedelta(seconds=seconds)

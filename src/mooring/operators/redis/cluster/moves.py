@@ -12,7 +12,7 @@ from mooring.actor.verdict import InSync, Move, Verdict, Wait
 from mooring.operators.redis.address import Address
 from mooring.operators.redis.cluster.slots import Slots, Transfer
 from mooring.operators.redis.cluster.types import SlotPlan
-from mooring.operators.workload.moves import DeletePod
+from mooring.operators.workload.moves import DeletePod, Resize, RestoreTemplate, WriteTemplate
 
 __all__ = [
     "Attach",
@@ -193,26 +193,6 @@ class Record(Move):
     leader: str = ""
     plan: SlotPlan | None = None
     drop_plan: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Resize(Move):
-    """Let the StatefulSet have so many pods."""
-
-    replicas: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class WriteTemplate(Move):
-    """Write the pods' template as declared now."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RestoreTemplate(Move):
-    """Put the last good template back, so that no pod comes up with the one that does not work."""
-
-    revision: str
-    """The ControllerRevision that has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,7 +75,7 @@ def _roll(snapshot: Snapshot, leader: Node, replica: Node) -> Verdict | None:
     if leaving is leader:
         return _hand_over(leader, replica, why=f"the pod of {leader.name} is being deleted")
     if snapshot.wanted.stale_template:
-        return WriteTemplate(why="the declared pods differ from those that run")
+        return WriteTemplate(component="redis", why="the declared pods differ from those that run")
     if verdict := pending(snapshot):
         return verdict
     if not snapshot.wanted.rolls or not snapshot.wanted.revision:

@@ -57,7 +57,7 @@ def turn_back(snapshot: Snapshot) -> Verdict | None:
         if serving:
             revision, _ = serving.most_common(1)[0]
             why = f"{one.name} did not come up ({one.pod.trouble or one.error}), and the last good template is restored"
-            return RestoreTemplate(revision=revision, why=why)
+            return RestoreTemplate(component="redis", revision=revision, inputs="restored", why=why)
     return None
 
 
@@ -111,7 +111,7 @@ def pending(snapshot: Snapshot) -> Wait | None:
 def roll(snapshot: Snapshot) -> Verdict | None:
     """The next pod to recreate, if any."""
     if snapshot.wanted.stale_template:
-        return WriteTemplate(why="the declared pods differ from those that run")
+        return WriteTemplate(component="redis", why="the declared pods differ from those that run")
     if verdict := pending(snapshot):
         return verdict
     if not snapshot.wanted.rolls or not snapshot.wanted.revision:

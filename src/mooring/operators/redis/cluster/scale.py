@@ -63,6 +63,7 @@ def scale(snapshot: Snapshot) -> Verdict | None:
         return _go_on(snapshot, snapshot.recorded.plan)
     if snapshot.wanted.pods < snapshot.wanted.nodes:
         return Resize(
+            component="redis",
             replicas=snapshot.wanted.nodes,
             why=f"{snapshot.wanted.nodes} nodes are declared, {snapshot.wanted.pods} there",
         )
@@ -148,7 +149,9 @@ def _shrink(snapshot: Snapshot) -> Verdict | None:
             why=f"{', '.join(one.name for one in leaving)} has no slots left",
         )
     return Resize(
-        replicas=snapshot.wanted.nodes, why="the leaving nodes have no slots and are forgotten everywhere"
+        component="redis",
+        replicas=snapshot.wanted.nodes,
+        why="the leaving nodes have no slots and are forgotten everywhere",
     )
 
 

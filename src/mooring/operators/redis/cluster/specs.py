@@ -94,6 +94,8 @@ class Orders:
     """Write the pods' template again."""
     good: core.PodTemplateSpec | None = None
     """The template to put back."""
+    inputs: str = ""
+    """With ``good``: what to record as the inputs it was made from."""
     why: str = ""
     """Why it is put back."""
     kept: Kept | None = None
@@ -227,7 +229,7 @@ class Specs:
         there = live.spec.replicas if live is not None and live.spec is not None else None
         template = kept_or_written(live, self._template(), rewrite=orders.rewrite)
         if live is not None and orders.good is not None:
-            inputs, template = "restored", orders.good
+            inputs, template = orders.inputs, orders.good
         elif live is not None and not orders.rewrite:
             inputs = (live.metadata.annotations or {}).get(INPUTS, inputs)
         wanted = self._orders.replicas if self._orders.replicas is not None else there

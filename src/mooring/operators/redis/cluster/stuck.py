@@ -26,7 +26,7 @@ def replace_stuck(snapshot: Snapshot) -> Verdict | None:
         return verdict
     hanging = [one for one in snapshot.seen.nodes if hangs(snapshot, one)]
     if snapshot.wanted.stale_template and (hanging or snapshot.unmade or not snapshot.recorded.formed):
-        return WriteTemplate(why="the declaration of the pods that do not run has changed")
+        return WriteTemplate(component="redis", why="the declaration of the pods that do not run has changed")
     return replace_stuck_pod(snapshot, hanging) or _in_the_way(snapshot, hanging)
 
 
@@ -51,7 +51,11 @@ def _resize(snapshot: Snapshot) -> Resize | None:
     leaving = [one for one in snapshot.seen.nodes if not snapshot.stays(one)]
     if there == wanted or (there > wanted and (snapshot.seen.assigned or not all(map(_is_empty, leaving)))):
         return None
-    return Resize(replicas=wanted, why=f"{wanted} nodes are declared, {there} there, and no cluster yet")
+    return Resize(
+        component="redis",
+        replicas=wanted,
+        why=f"{wanted} nodes are declared, {there} there, and no cluster yet",
+    )
 
 
 def _is_empty(node: Node) -> bool:

@@ -97,7 +97,7 @@ async def _orders(ctx: Context[Any], inputs: Inputs, move: Move, client: Client)
             return Orders(rewrite=True)
         case moves.RestoreTemplate():
             good = await kept_template(client, move.revision, namespace=ctx.key.namespace)
-            return Orders(good=good, why=move.why)
+            return Orders(good=good, inputs=move.inputs, why=move.why)
         case passwords.Stage():
             return Orders(kept=kept.staged(password_of(inputs.spec)))
         case passwords.Publish():
