@@ -124,7 +124,7 @@ def test_an_index_of_dependencies_survives_a_declaration_it_cannot_read() -> Non
                 metadata=ObjectMeta(generation=2),
                 status=HostStatus(conditions=[Condition(type="Ready", status="True", observed_generation=1)]),
             ),
-            "was changed, and its operator has not looked at it yet",
+            "was changed and not reconciled since",
         ),
         (Host(status=HostStatus(conditions=[Condition(type="Ready", status="Unknown")])), "is not ready"),
     ],

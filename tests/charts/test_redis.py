@@ -26,8 +26,8 @@ from mooring.kube import MergePatch, NotFound, TooManyRequests
 from mooring.kube.objects.apps import StatefulSet
 from mooring.kube.objects.core import Namespace, Node, Pod
 from mooring.kube.objects.policy import PodDisruptionBudget
+from mooring.operators.redis import SCOPE_ANNOTATION
 from mooring.operators.redis.sentinel.types import RedisCluster
-from mooring.operators.workload.scope import SCOPE_ANNOTATION
 from mooring.testing.bed import Bed, ClusterBed
 from mooring.testing.redis import RedisStage, manifest
 

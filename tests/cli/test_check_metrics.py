@@ -56,4 +56,4 @@ def test_it_fails_when_nobody_leads(
     said += [STANDBY]
     monkeypatch.setattr(check_metrics, "PATIENCE", 0.1)
     assert run(url) == 1
-    assert "nobody who answers leads" in capsys.readouterr().err
+    assert "no operator that answers leads" in capsys.readouterr().err

@@ -121,9 +121,9 @@ async def test_a_paused_cluster_is_looked_at_and_not_touched(make: Make) -> None
 
     async def said() -> bool:
         status = await stage.status()
-        return status.reason_type == "Paused" and "Resize is left undone" in (status.reason or "")
+        return status.reason_type == "Paused" and "Resize is not done" in (status.reason or "")
 
-    await stage.bed.until(said, "it says what is left undone")
+    await stage.bed.until(said, "it says what is not done")
     assert len(await stage.pods()) == 6
 
 

@@ -8,7 +8,8 @@ import pytest
 from tests.embedded.conftest import MakeCluster
 
 from mooring.operators.redis.sentinel.moves import InSync
-from mooring.operators.redis.sentinel.saved import dump, gather, load, replay
+from mooring.operators.redis.sentinel.plan import decide
+from mooring.operators.redis.sentinel.saved import dump, gather, load
 
 pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(90)]
 
@@ -19,5 +20,5 @@ async def test_a_decision_is_gathered_by_a_person_as_by_the_operator(cluster: Ma
 
     text = dump(saved)
     assert b"not-for-files" not in text
-    assert isinstance(replay(load(text)), InSync), replay(load(text))
+    assert isinstance(decide(load(text)), InSync), decide(load(text))
     assert len(saved.observed.topology.members) == 3

@@ -335,9 +335,7 @@ class _Runner(Generic[T]):
     async def _report_failure(self, ctx: Context[T], error: Exception, *, step: str = "observe") -> None:
         """Show an unforeseen failure in the conditions; its text may hold anything, so only its type is."""
         ctx.log.warning("failed", step=step, error=type(error).__name__, exc_info=True)
-        message = (
-            f"{step} failed with {type(error).__name__}; it is tried again, the operator's log says more"
-        )
+        message = f"{step} failed with {type(error).__name__}; it is retried; the operator's log says more"
         try:
             await self._flush(ctx, Wait("StepFailed", message))
         except KubeError as second:

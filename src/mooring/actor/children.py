@@ -23,13 +23,15 @@ Named = tuple[type[Object], str]
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """An object that bears a name we want and belongs to somebody else; it is left alone."""
+    """An object that has a name we want and is not ours; it is left alone. ``owner`` is "" where it has none."""
 
     kind: str
     key: Key
-    owner: str
+    owner: str = ""
 
     def __str__(self) -> str:
+        if not self.owner:
+            return f"{self.kind} {self.key} exists, has no owner and lacks the operator's labels"
         return f"{self.kind} {self.key} belongs to {self.owner}"
 
 
@@ -103,7 +105,7 @@ class Children:
         return cast("list[T]", self._owned_of(kind))
 
     def find(self, kind: type[T], name: str) -> T | None:
-        """The object of that name in the owner's namespace, whoever owns it."""
+        """The object of that name in the owner's namespace, with any owner."""
         if kind not in self._by_metadata:
             return self._client.find(kind, name, namespace=self._owner.metadata.namespace or "")
         if (kind, name) not in self._read:
@@ -188,9 +190,9 @@ class Children:
         """Compare what is wanted with the cache; reads nothing else.
 
         ``keep`` names (kind, name) that are no longer wanted but must stay for now; ``unowned`` those that
-        shall have no owner, so that they outlive this one. What was made from the live object, and says again what
-        that said, must bear its resource version: it is applied to that version alone, and never takes back what
-        somebody changed since, nor makes anew what has gone.
+        shall have no owner, so that they outlive this one. What was made from the live object and repeats its content
+        must have its resource version: it is applied to that version alone, so that it neither takes back a later change
+        nor recreates what was deleted.
         """
         apply, foreign, why, adopts = [], [], {}, False
         wanted: set[Named] = set(keep)
@@ -251,7 +253,7 @@ class Children:
         except NotFound:
             live = None
         if live is None or live.metadata.uid != owner.metadata.uid or live.metadata.deletion_timestamp:
-            message = f"{owner.resource.kind} {key} is gone or going; nothing is made for it"
+            message = f"{owner.resource.kind} {key} is deleted or being deleted; nothing is created for it"
             raise Conflict(message, status=409, reason="Conflict")
 
     async def delete(self, child: Object) -> None:
@@ -285,8 +287,8 @@ class Children:
             return Foreign(kind, key, f"{controller.kind} {controller.name} (uid {controller.uid})")
         labels, expected = live.metadata.labels or {}, plain.metadata.labels or {}
         if expected and all(labels.get(name) == value for name, value in expected.items()):
-            return None  # an orphan that bears our labels: adopted by the apply
-        return Foreign(kind, key, "nobody, and bears none of our labels")
+            return None  # an orphan with our labels: adopted by the apply
+        return Foreign(kind, key)
 
 
 def _version(obj: Object) -> tuple[str | None, str | None]:

@@ -27,7 +27,7 @@ AGAIN: Final = 300.0
 
 
 def not_ready(obj: Object) -> str:
-    """Why nobody can rely on an object yet, by its ``Ready`` condition; empty when it is ready.
+    """Why an object cannot be relied on yet, by its ``Ready`` condition; empty when it is ready.
 
     A kind without a status is ready as soon as it is there.
     """
@@ -41,7 +41,7 @@ def not_ready(obj: Object) -> str:
         return "has no Ready condition yet"
     observed = getattr(ready, "observed_generation", None)
     if observed is not None and observed != obj.metadata.generation:
-        return "was changed, and its operator has not looked at it yet"
+        return "was changed and not reconciled since"
     if ready.status != "True":
         told = ": ".join(filter(None, (ready.reason, ready.message)))
         return f"is not ready ({told})" if told else "is not ready"

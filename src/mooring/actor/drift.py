@@ -44,7 +44,7 @@ def stamped(desired: T) -> T:
 def onto(desired: T, version: str | None, uid: str | None = None) -> T:
     """The object as one to be applied to this version alone, of this object; ``None``: to any.
 
-    Without the uid an apply makes an object anew that has gone meanwhile: the version counts only where there is one.
+    Without the uid an apply recreates an object that was deleted meanwhile: the version counts only where there is one.
     """
     if (desired.metadata.resource_version, desired.metadata.uid) == (version, uid):
         return desired

@@ -1,4 +1,4 @@
-"""What a pass may do, and who is told of it: no write while observing, and every effect can be counted.
+"""What a pass may do: no write while observing, and every effect is reported to a hook.
 
 `Guard` is the client an actor is given. While it observes, anything but reading raises `ObserveWrote`. Each
 write of an action is told to the effect hook once the server has answered: the points at which a crash

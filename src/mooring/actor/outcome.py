@@ -21,7 +21,7 @@ class Act:
     """One idempotent step to take now; the object is observed again right after it.
 
     With ``record`` the status is written before the step runs: for steps that cannot be undone or
-    derived again, whose intent must survive a crash. A step whose ``run`` returns ``False`` did not get through, or
+    derived again, whose intent must survive a crash. A step whose ``run`` returns ``False`` failed, or
     only a part of the way.
     One that does, and is asked for again and again with the same name and message, is held back: see
     `mooring.actor.repeats`.

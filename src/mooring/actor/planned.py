@@ -32,7 +32,7 @@ AFTER_FAILURE: Final = 0.2
 
 
 class StepFailed(Exception):
-    """A step did not get through; the next pass decides again. The message may be shown to users."""
+    """A step did not succeed; the next pass decides again. The message may be shown to users."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +89,7 @@ class Planned(Actor[T], Generic[T, I, S]):
 
     @abstractmethod
     async def step(self, ctx: Context[T], inputs: I, snapshot: S, move: Move) -> Part | bool | None:
-        """Carry out one move; idempotent. Raises `StepFailed` where it did not get through.
+        """Carry out one move; idempotent. Raises `StepFailed` where it did not succeed.
 
         Returns the status that the effect leads to, written at once where it differs; or ``False`` for a part of the way.
         """

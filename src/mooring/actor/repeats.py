@@ -59,8 +59,8 @@ class Repeats:
             return None
         why = f" ({act.message})" if act.message else ""
         message = (
-            f"{act.name}{why} was taken {TIMES} times and changes nothing; it is taken again every {MOST:.0f} seconds "
-            "at most. This is a defect of the operator: please report it with the operator's log"
+            f"{act.name}{why} ran {TIMES} times and changed nothing; it is repeated every {MOST:.0f} seconds at most. "
+            "This is a defect of the operator: please report it with the operator's log"
         )
         return Wait(STEP_REPEATS, message, after=left)
 

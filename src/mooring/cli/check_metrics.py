@@ -24,12 +24,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Ask until one that leads answers, at most for `PATIENCE` seconds."""
-    deadline, said = time.monotonic() + PATIENCE, "nobody who answers leads"
+    deadline, said = time.monotonic() + PATIENCE, "no operator that answers leads"
     while time.monotonic() < deadline:
         try:
             with urllib.request.urlopen(options.url, timeout=5) as answer:  # noqa: S310
                 if _LEADS.search(answer.read().decode()):
-                    print("The operator answers, and leads.")
+                    print("The operator answers and leads.")
                     return 0
         except (OSError, urllib.error.URLError) as error:
             said = str(error)

@@ -39,7 +39,7 @@ async def _delete(cluster: Cluster, options: argparse.Namespace) -> int:
         return 0
     if not options.yes:
         if not sys.stdin.isatty():
-            raise Refused("nobody can be asked here: --yes deletes without asking")
+            raise Refused("there is no terminal to ask on: --yes deletes without asking")
         print(f"Type {options.name} to delete it: ", end="", flush=True)
         if sys.stdin.readline().strip() != options.name:
             raise Refused("nothing was deleted")

@@ -22,7 +22,7 @@ __all__ = ["add_parser", "run"]
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
     parser = commands.add_parser(
-        "ledger", help="write to a Redis, then count what it lost of what it acknowledged"
+        "ledger", help="write to a Redis, then count the acknowledged writes that it lost"
     )
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--redis", metavar="HOST[:PORT]", help="one server (default port 6379)")
@@ -42,11 +42,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--follow",
         action="store_true",
-        help="leave a master when a sentinel tells of another; without it only after an error",
+        help="leave a master when a sentinel names another; without this only after an error",
     )
     parser.add_argument("--password-file", type=Path, metavar="FILE", help="file that holds the password")
     parser.add_argument(
-        "--rate", type=_rate, default=200.0, help="writes per second, 0: as fast as they are answered (200)"
+        "--rate",
+        type=_rate,
+        default=200.0,
+        help="writes per second (default 200); 0: as fast as they are answered",
     )
     parser.add_argument("--wait-every", type=int, default=2, help="confirm every n-th write (default 2)")
     parser.add_argument("--seconds", type=float, help="how long; default until interrupted")

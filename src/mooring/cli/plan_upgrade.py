@@ -8,8 +8,8 @@ from pathlib import Path
 
 from mooring.kube import Client, Config, HttpTransport, NotFound
 from mooring.kube.object import Object
-from mooring.operators.operator import Upgrade
 from mooring.operators.registry import OPERATORS
+from mooring.operators.workload.upgrade import Planned
 
 __all__ = ["add_parser", "told"]
 
@@ -62,7 +62,7 @@ async def _all(client: Client, kind: type[Object], namespace: str) -> list[Objec
         return []
 
 
-def told(cluster: str, planned: Upgrade) -> str:
+def told(cluster: str, planned: Planned) -> str:
     """One component's line, and one for each field."""
     head = f"{cluster} {planned.component}"
     if planned.trouble:

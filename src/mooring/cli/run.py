@@ -17,7 +17,7 @@ from mooring.cli.legacy import add_legacy_options, apply_legacy_options
 from mooring.kube import Client, Config, Forbidden, HttpTransport
 from mooring.operators.host import Operate, Webhooks, apply_crds, operate
 from mooring.operators.registry import OPERATORS, Operator, choose
-from mooring.operators.workload.scope import SCOPE_ANNOTATION, SCOPES
+from mooring.operators.workload.scope import SCOPES
 from mooring.runtime import configure_logging
 
 __all__ = ["add_operator_options", "add_parser", "chosen", "until_signalled"]
@@ -27,6 +27,7 @@ log = structlog.get_logger("mooring.cli")
 
 def add_operator_options(parser: argparse.ArgumentParser) -> None:
     """The options that ``run`` and ``up`` share."""
+    marks = sorted({one.removal.annotation for one in OPERATORS.values() if one.removal is not None})
     parser.add_argument(
         "--operators", default="*", metavar="LIST|*|none", help="which operators to run (default: all)"
     )
@@ -34,7 +35,7 @@ def add_operator_options(parser: argparse.ArgumentParser) -> None:
         "--scope",
         choices=SCOPES,
         default="all",
-        help=f"cluster: only objects annotated {SCOPE_ANNOTATION}: cluster-scoped; namespaced: only those without, "
+        help=f"cluster: only objects annotated {' or '.join(marks)}: cluster-scoped; namespaced: only those without, "
         "in --namespaces; all: both (default)",
     )
     parser.add_argument(

@@ -99,9 +99,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         type=int,
         default=0,
         metavar="PORT",
-        help="of the console, on 127.0.0.1 (default: any free one; -1: no console)",
+        help="port of the console on 127.0.0.1 (default: any free port; -1: no console)",
     )
-    parser.add_argument("--detach", action="store_true", help="return when ready, go on in the background")
+    parser.add_argument(
+        "--detach", action="store_true", help="return when ready and keep running in the background"
+    )
     add_operator_options(parser)
     parser.set_defaults(run=run)
 

@@ -7,12 +7,13 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from mooring.actor.verdict import Verdict
 from mooring.kube.client import Client
 from mooring.kube.object import Object
 from mooring.operators.workload.removal import Removable
+from mooring.operators.workload.upgrade import Planned
 from mooring.runtime.webhooks import Webhook
 
 __all__ = [
@@ -20,7 +21,6 @@ __all__ = [
     "Option",
     "Replayed",
     "SavedDecision",
-    "Upgrade",
     "deferred",
     "minutes",
     "seconds",
@@ -70,23 +70,6 @@ class Replayed:
     verdict: Verdict
 
 
-class Upgrade(Protocol):
-    """What the next change of the pods of one component brings along in this version.
-
-    ``fields`` are rendered differently than before; ``waiting``: such a change was made already, so that they roll
-    now; ``trouble``: why nothing can be said.
-    """
-
-    @property
-    def component(self) -> str: ...
-    @property
-    def fields(self) -> Sequence[str]: ...
-    @property
-    def waiting(self) -> bool: ...
-    @property
-    def trouble(self) -> str: ...
-
-
 def _no_webhooks(*_: object, **__: object) -> Sequence[Webhook[Any]]:
     return ()
 
@@ -116,7 +99,7 @@ class Operator:
     """The inputs of the next decision about an object; reads only. Raises `mooring.operators.workload.saved.NotDecided`."""
     replay: Callable[[bytes], Replayed] | None = field(repr=False, default=None)
     """The decision from saved inputs; contacts nothing. Raises the same."""
-    plan_upgrade: Callable[[Client, Any], Awaitable[Sequence[Upgrade]]] | None = field(
+    plan_upgrade: Callable[[Client, Any], Awaitable[Sequence[Planned]]] | None = field(
         repr=False, default=None
     )
     """What this version would roll with the next change of an object; reads only."""

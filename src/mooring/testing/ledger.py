@@ -300,7 +300,7 @@ class Ledger:
             at or await self._master(), password=self._password, reply_timeout=10.0
         ) as link:
             if (await link.call("ROLE"))[0] != "master":
-                raise Refused("the server named as master is none", "READONLY")
+                raise Refused("the server named as master is not one", "READONLY")
             for start in range(0, len(keys), 500):
                 chunk = keys[start : start + 500]
                 answers = await link.pipeline([("GET", key) for key in chunk])

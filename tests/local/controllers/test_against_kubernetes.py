@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.local.controllers.plane import running
+from tests.local.controllers.bed import running
 
 from mooring.kube import AlreadyExists, Client, Config, HttpTransport, NotFound
 
@@ -239,8 +239,8 @@ async def compare(
         theirs = await _play(scenario, Side(real, f"controllers-{name}", kinds, rest))
     finally:
         await transport.close()
-    async with running(directory, nodes=(), kubelet=False) as (plane, _):
-        ours = await _play(scenario, Side(plane.client, f"controllers-{name}", kinds))
+    async with running(directory, nodes=(), kubelet=False) as (bed, _):
+        ours = await _play(scenario, Side(bed.client, f"controllers-{name}", kinds))
     assert [act for act, _ in ours.states] == [act for act, _ in theirs.states]
     for (act, mine), (_, expected) in zip(ours.states, theirs.states, strict=True):
         for kind in kinds:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.local.controllers.plane import running
+from tests.local.controllers.bed import running
 
 from mooring.kube import AlreadyExists, Client, Config, HttpTransport, NotFound, TooManyRequests
 
@@ -294,8 +294,8 @@ async def test_autoscalers_decide_as_the_real_controller_does(real_kubernetes: P
         theirs = await _play(Client(transport, field_manager="test"), notices=31.0)
     finally:
         await transport.close()
-    async with running(tmp_path, nodes=(), kubelet=False) as (plane, _):
-        ours = await _play(plane.client)
+    async with running(tmp_path, nodes=(), kubelet=False) as (bed, _):
+        ours = await _play(bed.client)
 
     wrong = {name: (ours[name], theirs[name]) for name in CASES if ours[name] != theirs[name]}
     assert not wrong, "\n".join(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from tests.local.controllers.plane import Plane, controlled, make_node, running
+from tests.local.controllers.bed import Bed, controlled, make_node, running
 from tests.local.controllers.test_autoscaler_against_kubernetes import CASES, GADGETS, HPAS, METRICS, Side
 
 from mooring.kube import Client
@@ -107,8 +107,8 @@ def test_both_windows_hold_a_wavering_wish_where_it_is() -> None:
 
 
 async def test_an_autoscaler_follows_the_figures(tmp_path: Path) -> None:
-    async with running(tmp_path, nodes=(), kubelet=False, autoscaler_period=0.1) as (plane, _):
-        side = Side(plane.client)
+    async with running(tmp_path, nodes=(), kubelet=False, autoscaler_period=0.1) as (bed, _):
+        side = Side(bed.client)
         await side.prepare()
         await side.make("grows", CASES["grows"])
 
@@ -118,7 +118,7 @@ async def test_an_autoscaler_follows_the_figures(tmp_path: Path) -> None:
         async def grown() -> bool:
             return await replicas() == 4
 
-        await plane.eventually(grown, "four replicas")
+        await bed.eventually(grown, "four replicas")
         for name in ("grows-0", "grows-1"):
             metrics = await side.call("GET", f"{METRICS}/{name}")
             metrics["containers"][0]["usage"]["cpu"] = "500m"
@@ -128,7 +128,7 @@ async def test_an_autoscaler_follows_the_figures(tmp_path: Path) -> None:
             status = (await side.call("GET", HPAS + "/grows"))["status"]
             return await replicas() == 10 and status["currentReplicas"] == 10
 
-        await plane.eventually(full, "the most replicas")
+        await bed.eventually(full, "the most replicas")
 
 
 @dataclass(frozen=True)
@@ -161,15 +161,15 @@ async def test_a_deployment_grows_by_the_figures_of_the_server_itself(tmp_path: 
     async with ApiServer.in_memory() as server:
         client = Client(server.transport(), field_manager="test")
         await make_node(client, "n1")
-        async with controlled(server, tmp_path, autoscaler_period=0.1) as (plane, _):
+        async with controlled(server, tmp_path, autoscaler_period=0.1) as (bed, _):
             resources = {"requests": {"cpu": "200m"}}
             template = {
                 "metadata": {"labels": {"app": "web"}},
                 "spec": {"containers": [{"name": "main", "image": "a", "resources": resources}]},
             }
             spec = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template}
-            await plane.create(Deployment, "web", {"spec": spec})
-            ready = await plane.eventually(lambda: _running(plane), "a pod that runs")
+            await bed.create(Deployment, "web", {"spec": spec})
+            ready = await bed.eventually(lambda: _running(bed), "a pod that runs")
             server.serve_metrics(Meter(*ready))
             target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
             cpu = {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "150m"}}
@@ -178,24 +178,24 @@ async def test_a_deployment_grows_by_the_figures_of_the_server_itself(tmp_path: 
                 "maxReplicas": 9,
                 "metrics": [{"type": "Resource", "resource": cpu}],
             }
-            await plane.create(HorizontalPodAutoscaler, "web", {"spec": body})
+            await bed.create(HorizontalPodAutoscaler, "web", {"spec": body})
 
             async def grown() -> bool:
-                found = await plane.get(Deployment, "web")
+                found = await bed.get(Deployment, "web")
                 return found.spec is not None and found.spec.replicas == 3
 
-            await plane.eventually(grown, "three replicas")
+            await bed.eventually(grown, "three replicas")
 
 
-async def _running(plane: Plane) -> list[str]:
+async def _running(bed: Bed) -> list[str]:
     """The names of pods that have run for long, as far as their start tells."""
     names = []
-    for pod in await plane.list(Pod):
+    for pod in await bed.list(Pod):
         if pod.status is not None and pod.status.phase == "Running":
             long_ago = {"type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"}
             status = {"startTime": "2020-01-01T00:00:00Z", "conditions": [long_ago]}
             name = pod.metadata.name or ""
-            await plane.client.patch(
+            await bed.client.patch(
                 Pod, name, MergePatch({"status": status}), namespace="default", subresource="status"
             )
             names.append(name)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.local.controllers.bed import running
 from tests.local.controllers.builders import make
-from tests.local.controllers.plane import running
 
 from mooring.kube.objects.core import Endpoints, Service
 from mooring.kube.objects.discovery import EndpointSlice
@@ -94,14 +94,14 @@ def test_only_endpoints_of_services_without_a_selector_are_mirrored(
 
 
 async def test_slices_follow_endpoints_until_a_selector_takes_over(tmp_path: Path) -> None:
-    async with running(tmp_path) as (plane, _):
-        await plane.create(Service, "s", {"spec": {"ports": [{"port": 80}]}})
-        await plane.create(Endpoints, "s", {"subsets": [subset("10.0.0.1")]})
+    async with running(tmp_path) as (bed, _):
+        await bed.create(Service, "s", {"spec": {"ports": [{"port": 80}]}})
+        await bed.create(Endpoints, "s", {"subsets": [subset("10.0.0.1")]})
 
         async def addresses() -> list[str]:
             slices = [
                 each
-                for each in await plane.list(EndpointSlice)
+                for each in await bed.list(EndpointSlice)
                 if (each.metadata.labels or {}).get("endpointslice.kubernetes.io/managed-by") == MIRROR
             ]
             return [ip for each in slices for e in each.endpoints or () for ip in e.addresses or ()]
@@ -109,9 +109,9 @@ async def test_slices_follow_endpoints_until_a_selector_takes_over(tmp_path: Pat
         async def are(*wanted: str) -> bool:
             return await addresses() == list(wanted)
 
-        await plane.eventually(lambda: are("10.0.0.1"))
-        await plane.patch(Endpoints, "s", {"subsets": [subset("10.0.0.2")]})
-        await plane.eventually(lambda: are("10.0.0.2"))
-        await plane.patch(Service, "s", {"spec": {"selector": {"app": "x"}}})
-        await plane.eventually(are)
-        assert await plane.quiet() == 0
+        await bed.eventually(lambda: are("10.0.0.1"))
+        await bed.patch(Endpoints, "s", {"subsets": [subset("10.0.0.2")]})
+        await bed.eventually(lambda: are("10.0.0.2"))
+        await bed.patch(Service, "s", {"spec": {"selector": {"app": "x"}}})
+        await bed.eventually(are)
+        assert await bed.quiet() == 0

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from hack.kubernetes.binaries import NODE, NODE_MODULE, built
-from tests.local.controllers.plane import running
+from tests.local.controllers.bed import running
 
 from mooring.kube import ApiError, Client, Config, HttpTransport, NotFound
 
@@ -375,8 +375,8 @@ async def test_pods_are_placed_and_preempted_as_by_the_real_scheduler(
             theirs = await _play(client)
     finally:
         await transport.close()
-    async with running(tmp_path, nodes=(), kubelet=False) as (plane, _):
-        ours = await _play(plane.client)
+    async with running(tmp_path, nodes=(), kubelet=False) as (bed, _):
+        ours = await _play(bed.client)
 
     wrong = [
         f"{name}, {pod}, {part}:\n  ours   {json.dumps(ours[name].get(pod, {}).get(part))}"

@@ -12,8 +12,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from tests.local.controllers.bed import Bed, running
 from tests.local.controllers.builders import NOW, ago, make
-from tests.local.controllers.plane import Plane, running
 
 from mooring.kube.objects.certificates import CertificateSigningRequest
 from mooring.kube.patches import MergePatch
@@ -150,33 +150,33 @@ def asking(request: Any, *usages: str, signer: str = CLIENT) -> dict[str, Any]:
     return {"spec": {"request": pem, "signerName": signer, "usages": list(usages)}}
 
 
-async def approve(plane: Plane, name: str) -> None:
+async def approve(bed: Bed, name: str) -> None:
     conditions = [{"type": "Approved", "status": "True", "reason": "Test", "message": "m"}]
     body = MergePatch({"status": {"conditions": conditions}})
-    await plane.client.patch(CertificateSigningRequest, name, body, subresource="approval")
+    await bed.client.patch(CertificateSigningRequest, name, body, subresource="approval")
 
 
 async def test_only_what_is_approved_is_signed(tmp_path: Path) -> None:
     files = ensure_certificates(tmp_path / "pki", ["localhost"])
     authority = files.authority.read_text()
-    async with running(tmp_path, authority=authority, authority_key=files.authority_key) as (plane, _):
+    async with running(tmp_path, authority=authority, authority_key=files.authority_key) as (bed, _):
         kind = CertificateSigningRequest
         for name, usages in (("good", ["client auth"]), ("bad", ["server auth"]), ("waits", ["client auth"])):
-            await plane.create(kind, name, asking(csr(), *usages))
+            await bed.create(kind, name, asking(csr(), *usages))
         for name in ("good", "bad"):
-            await approve(plane, name)
+            await approve(bed, name)
 
         async def signed() -> bool:
-            status = (await plane.get(kind, "good")).status
+            status = (await bed.get(kind, "good")).status
             return bool(status and status.certificate)
 
         async def refusal() -> bool:
-            status = (await plane.get(kind, "bad")).status
+            status = (await bed.get(kind, "bad")).status
             return status is not None and any(c.type == "Failed" for c in status.conditions or ())
 
-        await plane.eventually(signed, "a certificate")
-        await plane.eventually(refusal, "a refusal")
-        good, bad, waits = [(await plane.get(kind, name)).status for name in ("good", "bad", "waits")]
+        await bed.eventually(signed, "a certificate")
+        await bed.eventually(refusal, "a refusal")
+        good, bad, waits = [(await bed.get(kind, name)).status for name in ("good", "bad", "waits")]
         assert good is not None
         assert bad is not None
         issued_ = x509.load_pem_x509_certificate(base64.b64decode(good.certificate or ""))

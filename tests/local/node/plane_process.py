@@ -10,8 +10,8 @@ from typing import Any
 from mooring.local.node.imagestore import ImageStore
 from mooring.local.node.loading import load
 
+from .bed import Bed, pod, until
 from .imaging import Blueprint, docker_archive, programs
-from .lab import Lab, pod, until
 
 SCRIPT = "sleep 1000 & setsid sleep 1000 & trap '' TERM; while :; do sleep 0.05; done"
 
@@ -20,13 +20,13 @@ async def main(directory: Path) -> None:
     store = ImageStore(directory / "images")
     small = Blueprint([programs(applets=("sh", "sleep", "setsid"))], config={"Env": ["PATH=/bin"]})
     await asyncio.to_thread(load, store, docker_archive(directory / "small.tar", small))
-    async with Lab(directory, images=store) as lab:
+    async with Bed(directory, images=store) as bed:
         containers: list[dict[str, Any]] = [
             {"name": "deaf", "command": ["sh", "-c", SCRIPT]},
             {"name": "user", "command": ["sh", "-c", SCRIPT], "securityContext": {"runAsUser": 1234}},
             {"name": "image", "image": small.names[0], "command": ["sh", "-c", SCRIPT]},
         ]
-        worker = lab.run(pod(containers=containers))
+        worker = bed.run(pod(containers=containers))
         await until(lambda: all(runner.program_pid for runner in worker.main))
         for runner in worker.main:
             sandbox = runner.entrance.sandbox

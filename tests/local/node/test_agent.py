@@ -30,8 +30,8 @@ from mooring.local.node.node import Settings
 from mooring.local.node.volumes import memory_directory
 from mooring.runtime.process import Manager
 
+from .bed import network_config, privileged, until
 from .imaging import Blueprint, docker_archive, file, layer
-from .lab import network_config, privileged, until
 
 pytestmark = [pytest.mark.embedded, privileged]
 
@@ -39,7 +39,7 @@ FOREVER = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.05; done"]
 MEMORY = {"volumeMounts": [{"name": "m", "mountPath": "/m"}]}
 
 
-class World:
+class Bed:
     """An API server with a node agent on it."""
 
     def __init__(self, client: Client, manager: Manager, agent: NodeAgent) -> None:
@@ -95,7 +95,7 @@ async def agent_on(
     *names: str,
     settings: Settings | None = None,
     catalog: Catalog | None = None,
-) -> AsyncIterator[World]:
+) -> AsyncIterator[Bed]:
     manager = Manager(client, name="node")
     config = network_config(plane_id(directory))
     agent = NodeAgent(
@@ -112,7 +112,7 @@ async def agent_on(
     running = asyncio.create_task(manager.run())
     try:
         await manager.leading.wait()
-        yield World(client, manager, agent)
+        yield Bed(client, manager, agent)
     finally:
         await agent.stop()
         manager.stop()
@@ -120,7 +120,7 @@ async def agent_on(
 
 
 @asynccontextmanager
-async def world(directory: Path, *names: str) -> AsyncIterator[World]:
+async def bed(directory: Path, *names: str) -> AsyncIterator[Bed]:
     services = str(network_config(plane_id(directory)).service_cidr)
     async with (
         ApiServer.in_memory(service_range=services) as api,
@@ -130,7 +130,7 @@ async def world(directory: Path, *names: str) -> AsyncIterator[World]:
 
 
 async def test_the_nodes_register_with_capacity_conditions_and_leases(tmp_path: Path) -> None:
-    async with world(tmp_path, "n1", "n2") as there:
+    async with bed(tmp_path, "n1", "n2") as there:
         for name in ("n1", "n2"):
             node = to_dict(await there.client.get(Node, name))
             assert node["metadata"]["labels"]["kubernetes.io/hostname"] == name
@@ -144,7 +144,7 @@ async def test_the_nodes_register_with_capacity_conditions_and_leases(tmp_path: 
 
 
 async def test_a_pod_runs_is_ready_and_its_events_tell_the_story(tmp_path: Path) -> None:
-    async with world(tmp_path) as there:
+    async with bed(tmp_path) as there:
         await there.pod("cache", {"image": "redis:7", "readinessProbe": {"tcpSocket": {"port": 6379}}})
         await there.ready("cache")
         assert await there.exec("cache", "redis-cli", "ping") == (0, "PONG\n")
@@ -158,7 +158,7 @@ async def test_a_pod_runs_is_ready_and_its_events_tell_the_story(tmp_path: Path)
 
 
 async def test_what_pods_are_given_is_open_to_them_and_to_nobody_else_here(tmp_path: Path) -> None:
-    async with world(tmp_path / "node") as there:
+    async with bed(tmp_path / "node") as there:
         await there.pod(
             "careful",
             {
@@ -177,7 +177,7 @@ async def test_what_pods_are_given_is_open_to_them_and_to_nobody_else_here(tmp_p
 
 
 async def test_a_killed_program_is_reported_at_once(tmp_path: Path) -> None:
-    async with world(tmp_path) as there:
+    async with bed(tmp_path) as there:
         loop = asyncio.get_running_loop()
         failed: dict[str, float] = {}
 
@@ -202,7 +202,7 @@ async def test_a_killed_program_is_reported_at_once(tmp_path: Path) -> None:
 
 
 async def test_a_deleted_pod_ends_and_leaves_the_api(tmp_path: Path) -> None:
-    async with world(tmp_path) as there:
+    async with bed(tmp_path) as there:
         await there.pod("web", {"command": FOREVER})
         await there.ready("web")
         await there.client.delete(Pod, "web", namespace="default")
@@ -212,7 +212,7 @@ async def test_a_deleted_pod_ends_and_leaves_the_api(tmp_path: Path) -> None:
 
 
 async def test_a_forced_deletion_and_a_successor_of_the_same_name(tmp_path: Path) -> None:
-    async with world(tmp_path) as there:
+    async with bed(tmp_path) as there:
         await there.pod("web", {"command": FOREVER})
         await there.ready("web")
         old = there.agent.program_pid("default", "web")
@@ -224,7 +224,7 @@ async def test_a_forced_deletion_and_a_successor_of_the_same_name(tmp_path: Path
 
 
 async def test_services_and_names_lead_to_ready_pods(tmp_path: Path) -> None:
-    async with world(tmp_path) as there:
+    async with bed(tmp_path) as there:
         await there.pod("cache", {"image": "redis:7", "args": ["--protected-mode", "no"]}, subdomain="db")
         await there.pod("client", {"command": FOREVER})
         await there.ready("cache")
@@ -253,7 +253,7 @@ async def test_services_and_names_lead_to_ready_pods(tmp_path: Path) -> None:
 
 
 async def test_host_ports_and_node_ports_lead_from_the_nodes_address_to_the_pod(tmp_path: Path) -> None:
-    async with world(tmp_path) as there:
+    async with bed(tmp_path) as there:
         ports = [{"containerPort": 6379, "hostPort": 16379}]
         await there.pod("cache", {"image": "redis:7", "args": ["--protected-mode", "no"], "ports": ports})
         await there.pod("client", {"command": FOREVER})
@@ -306,7 +306,7 @@ async def test_a_host_port_takes_no_port_from_a_program_of_the_machine(tmp_path:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    async with server, world(tmp_path) as there:
+    async with server, bed(tmp_path) as there:
         ports = [
             {"containerPort": 6379, "hostPort": number, "hostIP": "127.0.0.1", "name": f"p{number}"}
             for number in (taken, port)
@@ -344,7 +344,7 @@ async def test_a_host_port_takes_no_port_from_a_program_of_the_machine(tmp_path:
 async def test_a_pod_whose_host_port_is_taken_on_its_node_fails_and_its_successor_runs(
     tmp_path: Path,
 ) -> None:
-    async with world(tmp_path) as there:
+    async with bed(tmp_path) as there:
         ports = [{"containerPort": 80, "hostPort": 16380}]
         await there.pod("first", {"command": FOREVER, "ports": ports})
         await there.ready("first")
@@ -359,7 +359,7 @@ async def test_a_pod_whose_host_port_is_taken_on_its_node_fails_and_its_successo
 
 
 async def test_exec_carries_input_exit_codes_and_terminals(tmp_path: Path) -> None:
-    async with world(tmp_path) as there:
+    async with bed(tmp_path) as there:
         await there.pod("web", {"command": FOREVER, "workingDir": "/srv"})
         await there.ready("web")
 
@@ -384,7 +384,7 @@ async def test_exec_carries_input_exit_codes_and_terminals(tmp_path: Path) -> No
 
 
 async def test_a_cancelled_exec_leaves_no_process(tmp_path: Path) -> None:
-    async with world(tmp_path) as there:
+    async with bed(tmp_path) as there:
         await there.pod("web", {"command": FOREVER})
         await there.ready("web")
         running = asyncio.create_task(there.exec("web", "sleep", "4321"))
@@ -402,7 +402,7 @@ async def test_a_cancelled_exec_leaves_no_process(tmp_path: Path) -> None:
 
 
 async def test_logs_follow_and_reach_back_to_the_previous_run(tmp_path: Path) -> None:
-    async with world(tmp_path) as there:
+    async with bed(tmp_path) as there:
         script = 'echo "first line"; echo "second line"; test -e /state/again || { touch /state/again; exit 1; }; sleep 100'
         state = {"volumeMounts": [{"name": "s", "mountPath": "/state"}]}
         await there.pod(
@@ -420,7 +420,7 @@ async def test_logs_follow_and_reach_back_to_the_previous_run(tmp_path: Path) ->
 
 
 async def test_a_port_only_open_on_loopback_is_forwarded(tmp_path: Path) -> None:
-    async with world(tmp_path) as there:
+    async with bed(tmp_path) as there:
         await there.pod("cache", {"image": "redis:7", "args": ["--bind", "127.0.0.1"]})
         await there.ready("cache")
 
@@ -470,7 +470,7 @@ async def test_nodes_of_an_earlier_start_go_with_their_pods(tmp_path: Path) -> N
 
 
 async def test_a_config_map_reaches_a_running_pod(tmp_path: Path) -> None:
-    async with world(tmp_path) as there:
+    async with bed(tmp_path) as there:
         meta = {"name": "c", "namespace": "default"}
         await there.client.create(decode({"metadata": meta, "data": {"k": "1"}}, ConfigMap))
         mount = {"volumeMounts": [{"name": "c", "mountPath": "/c"}]}
@@ -485,7 +485,7 @@ async def test_a_config_map_reaches_a_running_pod(tmp_path: Path) -> None:
 
 
 async def test_a_silent_node_reports_nothing_until_it_speaks_again(tmp_path: Path) -> None:
-    async with world(tmp_path) as there:
+    async with bed(tmp_path) as there:
         await there.pod("web", {"command": FOREVER}, restartPolicy="Never")
         await there.ready("web")
         there.agent.silence("n1")
@@ -501,7 +501,7 @@ async def test_a_node_that_was_marked_as_silent_posts_its_status_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mooring.local.node.agent._RENEW_SECONDS", 0.05)
-    async with world(tmp_path) as there:
+    async with bed(tmp_path) as there:
         silent = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
         change = StrategicMergePatch({"status": {"conditions": [silent]}})
         await there.client.patch(Node, "n1", change, subresource="status")
@@ -516,7 +516,7 @@ async def test_a_node_that_was_marked_as_silent_posts_its_status_again(
 
 
 async def test_what_a_pod_left_behind_is_ended_with_it(tmp_path: Path) -> None:
-    async with world(tmp_path) as there:
+    async with bed(tmp_path) as there:
         await there.pod("web", {"command": FOREVER})
         await there.ready("web")
         worker = there.agent.worker(Key("default", "web"))

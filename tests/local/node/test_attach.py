@@ -11,7 +11,7 @@ import pytest
 
 from mooring.local.node.logs import read
 
-from .lab import Lab, pod, privileged, until
+from .bed import Bed, pod, privileged, until
 
 pytestmark = [pytest.mark.embedded, privileged]
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.embedded, privileged]
 class Client:
     """Somebody who attaches: types lines, and remembers what is written."""
 
-    def __init__(self, there: Lab) -> None:
+    def __init__(self, there: Bed) -> None:
         self.seen: dict[str, bytes] = {"stdout": b"", "stderr": b""}
         self._typed: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._stdio = there.workers[0].container("").stdio
@@ -64,20 +64,20 @@ class Client:
 ECHO = 'echo begin; while read -r line; do echo "out $line"; echo "err $line" >&2; done; echo end'
 
 
-async def started(there: Lab, script: str, **container: Any) -> None:
+async def started(there: Bed, script: str, **container: Any) -> None:
     fields = {"command": ["sh", "-c", script], **container}
     there.run(pod(containers=[fields], restartPolicy="Never"))
     await there.phase("Running")
 
 
-async def ended(there: Lab, script: str) -> None:
+async def ended(there: Bed, script: str) -> None:
     """Run a script to its end, so short that nobody may see it run."""
     there.run(pod(containers=[{"command": ["sh", "-c", script]}], restartPolicy="Never"))
     await there.phase("Succeeded")
 
 
 async def test_lines_go_in_and_both_streams_come_out(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         await started(there, ECHO, stdin=True, stdinOnce=True)
         client = Client(there).attach()
         client.type("one\n")
@@ -94,7 +94,7 @@ async def test_lines_go_in_and_both_streams_come_out(tmp_path: Path) -> None:
 
 
 async def test_input_stays_open_for_the_next_client_unless_it_is_for_one(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         await started(there, ECHO, stdin=True)
         first = Client(there).attach()
         first.type("one\n")
@@ -110,7 +110,7 @@ async def test_input_stays_open_for_the_next_client_unless_it_is_for_one(tmp_pat
 
 
 async def test_input_for_one_client_ends_with_it(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         await started(there, ECHO, stdin=True, stdinOnce=True)
         client = Client(there).attach()
         client.type("one\n")
@@ -121,7 +121,7 @@ async def test_input_for_one_client_ends_with_it(tmp_path: Path) -> None:
 
 
 async def test_a_terminal_is_one_with_its_size_and_controls_the_program(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         script = "test -t 0 && test -t 2 && echo tty; trap 'echo interrupted; exit 3' INT; while read -r line; do stty size; done"
         await started(there, script, stdin=True, tty=True)
         client = Client(there).attach(size=(101, 33))
@@ -139,12 +139,12 @@ async def test_a_terminal_is_one_with_its_size_and_controls_the_program(tmp_path
 
 
 async def test_what_does_not_run_cannot_be_attached_to(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         await ended(there, "exit 0")
         with pytest.raises(LookupError, match="not running"):
             Client(there)
 
 
 async def test_without_stdin_a_container_reads_nothing(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         await ended(there, "cat; echo over")

@@ -18,8 +18,8 @@ from mooring.local.node.cleanup import plane_id
 from mooring.local.node.sandbox import can_become
 from mooring.local.node.spawner import Child, Spawn, Spawner
 
-from .lab import privileged, until
-from .test_agent import FOREVER, world
+from .bed import privileged, until
+from .test_agent import FOREVER, bed
 
 pytestmark = [pytest.mark.embedded, privileged]
 
@@ -42,7 +42,7 @@ async def test_a_containers_environment_tells_no_program_outside_of_it_what_to_l
     # The loader of every program that has these writes to such a file, before the program begins.
     environment = {"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": str(trace), "MINE": "1"}
     env = [{"name": name, "value": value} for name, value in environment.items()]
-    async with world(tmp_path / "node") as there:
+    async with bed(tmp_path / "node") as there:
         await there.pod("web", {"command": FOREVER, "env": env})
         await there.ready("web")
         status, shown = await there.exec("web", "sh", "-c", "echo $LD_DEBUG $LD_DEBUG_OUTPUT $MINE")
@@ -56,7 +56,7 @@ async def test_a_containers_environment_tells_no_program_outside_of_it_what_to_l
     "name", [name for name in ("sys/kernel/core_pattern", "irq", "bus", "fs") if Path("/proc", name).exists()]
 )
 async def test_root_in_a_container_cannot_change_the_machine_by_proc(tmp_path: Path, name: str) -> None:
-    async with world(tmp_path) as there:
+    async with bed(tmp_path) as there:
         await there.pod("web", {"command": FOREVER})
         await there.ready("web")
         path = f"/proc/{name}"
@@ -74,7 +74,7 @@ async def test_what_is_executed_in_a_container_never_has_more_rights_than_it(
         started.append(what)
         return await spawn(self, what)
 
-    async with world(tmp_path) as there:
+    async with bed(tmp_path) as there:
         capabilities = {"drop": ["ALL"], "add": ["CHOWN"]}
         await there.pod("web", {"command": FOREVER, "securityContext": {"capabilities": capabilities}})
         await there.ready("web")
@@ -122,7 +122,7 @@ async def test_a_program_begins_without_what_was_given_up(tmp_path: Path) -> Non
 async def test_paths_that_lead_out_of_a_container_are_refused(
     tmp_path: Path, container: dict[str, Any], told: str
 ) -> None:
-    async with world(tmp_path) as there:
+    async with bed(tmp_path) as there:
         await there.pod(
             "web", {"command": FOREVER, **container}, volumes=[{"name": "scratch", "emptyDir": {}}]
         )
@@ -138,7 +138,7 @@ async def test_paths_that_lead_out_of_a_container_are_refused(
 async def test_a_link_that_a_pod_made_leads_no_mount_out_of_its_volume(tmp_path: Path) -> None:
     prepare = "ln -s somewhere /scratch/..data && ln -s / /scratch/host"
     scratch = {"name": "scratch", "mountPath": "/scratch"}
-    async with world(tmp_path) as there:
+    async with bed(tmp_path) as there:
         await there.pod(
             "web",
             {"command": FOREVER, "volumeMounts": [{**scratch, "mountPath": "/out", "subPath": "host"}]},
@@ -173,7 +173,7 @@ async def test_a_link_in_a_volume_makes_nothing_on_the_machine_when_a_container_
         given = {"volumeMounts": [*mounts, {"name": "other", "mountPath": path}]}
     prepare = {"name": "first", "image": "busybox:1", "volumeMounts": mounts}
     prepare["command"] = ["ln", "-s", f"/oldroot{target}", "/scratch/link"]
-    async with world(tmp_path / "node") as there:
+    async with bed(tmp_path / "node") as there:
         volumes: list[Any] = [{"name": name, "emptyDir": {}} for name in ("scratch", "other")]
         await there.pod("web", {"command": FOREVER, **given}, initContainers=[prepare], volumes=volumes)
 
@@ -197,7 +197,7 @@ async def test_a_program_without_rights_has_none_when_the_container_says_what_to
     env = [{"name": "LD_DEBUG", "value": "libs"}, {"name": "LD_DEBUG_OUTPUT", "value": "/traces/t"}]
     mounts = [{"name": "traces", "mountPath": "/traces"}]
     container = {"command": FOREVER, "env": env, "volumeMounts": mounts, "securityContext": WITHOUT_RIGHTS}
-    async with world(tmp_path) as there:
+    async with bed(tmp_path) as there:
         await there.pod("web", container, volumes=[{"name": "traces", "emptyDir": {}}])
         await there.ready("web")
         shown = await there.exec("web", "sh", "-c", "id -u; grep -E 'CapEff|CapBnd|Groups' /proc/self/status")
@@ -211,7 +211,7 @@ async def test_a_program_without_rights_has_none_when_the_container_says_what_to
 async def test_a_volume_cannot_name_code_for_the_program_that_gives_up_rights(tmp_path: Path) -> None:
     mounts = [{"name": "c", "mountPath": "/etc/ld.so.preload", "subPath": "k"}]
     container = {"command": FOREVER, "volumeMounts": mounts, "securityContext": WITHOUT_RIGHTS}
-    async with world(tmp_path) as there:
+    async with bed(tmp_path) as there:
         meta = {"name": "c", "namespace": "default"}
         await there.client.create(decode({"metadata": meta, "data": {"k": "/evil.so"}}, ConfigMap))
         await there.pod("web", container, volumes=[{"name": "c", "configMap": {"name": "c"}}])
@@ -224,7 +224,7 @@ async def test_what_is_executed_counts_to_the_containers_limits(tmp_path: Path) 
     groups = detect(plane_id(tmp_path))
     if not groups.version:
         pytest.skip(groups.says)
-    async with world(tmp_path) as there:
+    async with bed(tmp_path) as there:
         await there.pod("web", {"command": FOREVER, "resources": {"limits": {"memory": "64Mi"}}})
         await there.ready("web")
         _, executed = await there.exec("web", "cat", "/proc/self/cgroup")
@@ -250,7 +250,7 @@ def test_the_kernels_keyrings_are_closed_to_a_thread_and_its_programs() -> None:
 
 
 async def test_containers_have_no_keyrings_and_no_private_keys_of_the_machine(tmp_path: Path) -> None:
-    async with world(tmp_path) as there:
+    async with bed(tmp_path) as there:
         await there.pod("web", {"command": FOREVER})
         await there.ready("web")
         pid = there.agent.program_pid("default", "web")

@@ -9,7 +9,7 @@ import pytest
 from mooring.local.node.cgroups import Cgroup, Cgroups, detect
 from mooring.local.node.cleanup import plane_id
 
-from .lab import Lab, pod, privileged, until
+from .bed import Bed, pod, privileged, until
 
 
 def test_version_2_is_written_as_the_kernel_wants_it(tmp_path: Path) -> None:
@@ -49,14 +49,14 @@ async def test_a_container_over_its_memory_limit_is_reported_as_such(tmp_path: P
     groups = detect(plane_id(tmp_path))
     if not groups.version:
         pytest.skip(groups.says)
-    async with Lab(tmp_path, cgroups=groups) as lab:
+    async with Bed(tmp_path, cgroups=groups) as bed:
         eat = ["sh", "-c", "x=a; while :; do x=$x$x; done"]
         limits = {"limits": {"memory": "16Mi"}}
-        lab.run(pod(containers=[{"command": eat, "resources": limits}], restartPolicy="Never"))
-        await until(lambda: lab.status()["phase"] == "Failed", within=20)
-        assert lab.container()["state"]["terminated"]["reason"] == "OOMKilled"
-        assert lab.container()["state"]["terminated"]["exitCode"] == 137
-        told = [message for _, reason, message in lab.events.seen if reason == "OOMKilling"]
+        bed.run(pod(containers=[{"command": eat, "resources": limits}], restartPolicy="Never"))
+        await until(lambda: bed.status()["phase"] == "Failed", within=20)
+        assert bed.container()["state"]["terminated"]["reason"] == "OOMKilled"
+        assert bed.container()["state"]["terminated"]["exitCode"] == 137
+        told = [message for _, reason, message in bed.events.seen if reason == "OOMKilling"]
         assert told == ["container main was killed: it needed more memory than its limit, 16Mi"]
         assert groups.pids() == []
     groups.remove_all()

@@ -21,8 +21,8 @@ from mooring.local.node.logs import read
 from mooring.local.node.pod import PodWorker
 from mooring.local.node.sandbox import can_become
 
+from .bed import Bed, pod, privileged, until
 from .imaging import Blueprint, directory, docker_archive, file, layer, link, programs
-from .lab import Lab, pod, privileged, until
 
 pytestmark = [pytest.mark.embedded, privileged]
 
@@ -67,16 +67,16 @@ FILES = layer(
 
 
 @asynccontextmanager
-async def lab(tmp_path: Path, **config: Any) -> AsyncIterator[Lab]:
+async def bed(tmp_path: Path, **config: Any) -> AsyncIterator[Bed]:
     await asyncio.to_thread(tmp_path.mkdir, exist_ok=True)
     store = ImageStore(tmp_path / "images")
     image = Blueprint([base(), FILES], names=[IMAGE], config={"Env": ["PATH=/bin", "KIND=small"], **config})
     await asyncio.to_thread(load, store, docker_archive(tmp_path / "image.tar", image))
-    async with Lab(tmp_path / "node", images=store) as made:
+    async with Bed(tmp_path / "node", images=store) as made:
         yield made
 
 
-def run(there: Lab, *command: str, **more: Any) -> PodWorker:
+def run(there: Bed, *command: str, **more: Any) -> PodWorker:
     spec = {key: more.pop(key) for key in list(more) if key in ("volumes", "restartPolicy", "podContext")}
     if context := spec.pop("podContext", None):
         spec["securityContext"] = context
@@ -84,7 +84,7 @@ def run(there: Lab, *command: str, **more: Any) -> PodWorker:
     return there.run(pod(containers=[container], **spec))
 
 
-async def says(there: Lab, *command: str, **more: Any) -> str:
+async def says(there: Bed, *command: str, **more: Any) -> str:
     worker = run(there, *command, restartPolicy="Never", **more)
     await until(lambda: there.status()["phase"] in ("Succeeded", "Failed"))
     path = worker.main[0].log_path(previous=False)
@@ -92,7 +92,7 @@ async def says(there: Lab, *command: str, **more: Any) -> str:
 
 
 async def test_a_container_sees_the_image_and_nothing_of_the_machine(tmp_path: Path) -> None:
-    async with lab(tmp_path) as there:
+    async with bed(tmp_path) as there:
         text = await says(there, "sh", "-c", "ls /; cat /only-in-the-image; echo; env; ls /usr")
         words = text.split()
         assert {"bin", "data", "only-in-the-image", "proc", "dev"} <= set(words)
@@ -112,12 +112,12 @@ async def test_entrypoint_and_command_follow_kubernetes_rules(tmp_path: Path) ->
         ({"command": ["echo", "own"]}, "own"),
         ({"command": ["echo", "own"], "args": ["$(KIND)"]}, "own small"),
     ):
-        async with lab(tmp_path / wanted.replace(" ", "-"), **config) as there:
+        async with bed(tmp_path / wanted.replace(" ", "-"), **config) as there:
             assert await says(there, **fields) == f"{wanted}\n"
 
 
 async def test_what_is_written_is_gone_with_the_container_and_the_image_stays(tmp_path: Path) -> None:
-    async with lab(tmp_path) as there:
+    async with bed(tmp_path) as there:
         script = "test ! -e /made && echo fresh; rm /only-in-the-image && touch /made; exit 1"
         worker = run(there, "sh", "-c", script)
         await until(lambda: there.container()["restartCount"] >= 2)
@@ -134,13 +134,13 @@ async def test_without_overlayfs_the_image_is_copied(tmp_path: Path, monkeypatch
         raise OSError
 
     monkeypatch.setattr(rootfs, "_overlay", refuse)
-    async with lab(tmp_path) as there:
+    async with bed(tmp_path) as there:
         script = "cat /only-in-the-image /data/seed && echo >/only-in-the-image && echo fine"
         assert await says(there, "sh", "-c", script) == "hereseededfine\n"
 
 
 async def test_nothing_is_left_of_a_roots_mounts_and_files(tmp_path: Path) -> None:
-    async with lab(tmp_path) as there:
+    async with bed(tmp_path) as there:
         worker = run(there, *FOREVER)
         await there.phase("Running")
         roots = tmp_path / "node/pods" / worker.uid / "containers/main/root"
@@ -156,7 +156,7 @@ async def test_nothing_is_left_of_a_roots_mounts_and_files(tmp_path: Path) -> No
 
 
 async def test_an_image_that_a_container_runs_from_stays(tmp_path: Path) -> None:
-    async with lab(tmp_path) as there:
+    async with bed(tmp_path) as there:
         run(there, *FOREVER)
         await there.phase("Running")
         with pytest.raises(StoreError, match="in use"):
@@ -181,7 +181,7 @@ async def test_an_image_that_a_container_runs_from_stays(tmp_path: Path) -> None
 async def test_the_user_is_the_images_unless_the_pod_says_otherwise(
     tmp_path: Path, user: str, context: dict[str, Any], wanted: str
 ) -> None:
-    async with lab(tmp_path, User=user) as there:
+    async with bed(tmp_path, User=user) as there:
         script = "echo $(id -u) $(id -g) $(id -G) $HOME"
         text = (await says(there, "sh", "-c", script, podContext=context)).split()
         uid, gid, *groups, home = text
@@ -203,7 +203,7 @@ async def test_the_user_is_the_images_unless_the_pod_says_otherwise(
 async def test_users_that_cannot_be_are_told(
     tmp_path: Path, user: str, context: dict[str, Any], why: str
 ) -> None:
-    async with lab(tmp_path, User=user) as there:
+    async with bed(tmp_path, User=user) as there:
         run(there, *FOREVER, podContext=context)
         waiting = await until(lambda: there.container()["state"]["waiting"]["message"])
         await until(lambda: why in there.container()["state"]["waiting"]["message"])
@@ -211,7 +211,7 @@ async def test_users_that_cannot_be_are_told(
 
 
 async def test_a_read_only_root_keeps_the_images_volumes_writable(tmp_path: Path) -> None:
-    async with lab(tmp_path, Volumes={"/data": {}}) as there:
+    async with bed(tmp_path, Volumes={"/data": {}}) as there:
         worker = run(there, *FOREVER, securityContext={"readOnlyRootFilesystem": True})
         await there.phase("Running")
         assert (await there.sh(worker, "touch /x 2>/dev/null"))[0] != 0
@@ -219,7 +219,7 @@ async def test_a_read_only_root_keeps_the_images_volumes_writable(tmp_path: Path
 
 
 async def test_mounts_follow_the_images_links(tmp_path: Path) -> None:
-    async with lab(tmp_path) as there:
+    async with bed(tmp_path) as there:
         mounts = [{"name": "v", "mountPath": "/var/run/deep"}]
         text = await says(
             there, "sh", "-c", "touch /run/deep/x && ls /var/run/deep; cat /etc/hostname",
@@ -229,7 +229,7 @@ async def test_mounts_follow_the_images_links(tmp_path: Path) -> None:
 
 
 async def test_working_directory_exec_and_probes_work_inside(tmp_path: Path) -> None:
-    async with lab(tmp_path, WorkingDir="/data", User="app") as there:
+    async with bed(tmp_path, WorkingDir="/data", User="app") as there:
         probe = {"exec": {"command": ["test", "-e", "seed"]}, "periodSeconds": 1}
         worker = run(there, *FOREVER, readinessProbe=probe)
         await until(lambda: there.condition("Ready")["status"] == "True")
@@ -238,7 +238,7 @@ async def test_working_directory_exec_and_probes_work_inside(tmp_path: Path) -> 
 
 
 async def test_a_program_the_image_lacks_is_named(tmp_path: Path) -> None:
-    async with lab(tmp_path) as there:
+    async with bed(tmp_path) as there:
         run(there, "redis-server")
         await until(lambda: "waiting" in there.container()["state"] and "exec" in str(there.container()))
         said = there.container()["state"]["waiting"]["message"]
@@ -246,7 +246,7 @@ async def test_a_program_the_image_lacks_is_named(tmp_path: Path) -> None:
 
 
 async def test_the_images_stop_signal_is_sent(tmp_path: Path) -> None:
-    async with lab(tmp_path, StopSignal="SIGUSR1") as there:
+    async with bed(tmp_path, StopSignal="SIGUSR1") as there:
         script = "trap 'exit 42' USR1; touch /ready; while :; do sleep 0.05; done"
         worker = run(there, "sh", "-c", script)
         await there.phase("Running")
@@ -259,7 +259,7 @@ async def test_the_images_stop_signal_is_sent(tmp_path: Path) -> None:
 
 
 async def test_pull_policies_are_the_kubelets(tmp_path: Path) -> None:
-    async with lab(tmp_path) as there:
+    async with bed(tmp_path) as there:
         for name, image, policy in (("never", "nosuch:1", "Never"), ("always", IMAGE, "Always")):
             container = {"image": image, "imagePullPolicy": policy, "command": FOREVER}
             there.run(pod(name, containers=[container]))
@@ -274,7 +274,7 @@ async def test_pull_policies_are_the_kubelets(tmp_path: Path) -> None:
 
 
 async def test_a_pod_that_waits_for_its_image_takes_it_when_it_is_loaded(tmp_path: Path) -> None:
-    async with lab(tmp_path) as there:
+    async with bed(tmp_path) as there:
         there.run(pod(containers=[{"image": "localhost/late:1", "command": FOREVER}]))
         await until(lambda: "ErrImagePull" in str(there.container()["state"]))
         image = Blueprint([base()], names=["localhost/late:1"], config={"Env": ["PATH=/bin"]})
@@ -285,7 +285,7 @@ async def test_a_pod_that_waits_for_its_image_takes_it_when_it_is_loaded(tmp_pat
 
 
 async def test_another_loaded_image_restarts_the_container(tmp_path: Path) -> None:
-    async with lab(tmp_path) as there:
+    async with bed(tmp_path) as there:
         worker = run(there, *FOREVER)
         await there.phase("Running")
         plain = to_dict(worker.view.pod)
@@ -303,7 +303,7 @@ async def test_a_redis_from_an_image_answers_on_its_pods_address(tmp_path: Path)
     image = Blueprint([server], names=["redis:from-an-image"], config=config)
     archive = await asyncio.to_thread(docker_archive, tmp_path / "redis.tar", image)
     await asyncio.to_thread(load, store, archive)
-    async with Lab(tmp_path / "node", images=store) as there:
+    async with Bed(tmp_path / "node", images=store) as there:
         worker = there.run(
             pod(
                 containers=[{"image": "redis:from-an-image", "readinessProbe": {"tcpSocket": {"port": 6379}}}]

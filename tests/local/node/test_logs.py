@@ -13,7 +13,7 @@ import pytest
 
 from mooring.local.node.logs import LogFile, LogPump, _Tail, read, split_lines
 
-from .lab import until
+from .bed import until
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from mooring.local.node.network import (
 from mooring.local.node.services import Backend, Frontend, ServiceTable, Sticky
 from mooring.local.node.spawner import Child, Spawn, Spawner
 
-from .lab import network_config, privileged
+from .bed import network_config, privileged
 from .test_names import query
 
 embedded = pytest.mark.embedded

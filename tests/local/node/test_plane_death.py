@@ -15,7 +15,7 @@ from mooring.local.node.cleanup import clean, leftover_processes, plane_id
 from mooring.local.node.imagestore import ImageStore
 from mooring.local.node.netlink import Netlink
 
-from .lab import network_config, privileged, until
+from .bed import network_config, privileged, until
 
 pytestmark = [pytest.mark.embedded, privileged]
 

@@ -15,7 +15,7 @@ from mooring.local.node.logs import read
 from mooring.local.node.pod import PodWorker
 from mooring.local.node.sandbox import can_become
 
-from .lab import Lab, pod, privileged, until
+from .bed import Bed, pod, privileged, until
 
 pytestmark = [pytest.mark.embedded, privileged]
 
@@ -27,7 +27,7 @@ def sh(script: str, **more: Any) -> dict[str, Any]:
     return {"command": ["sh", "-c", script], **more}
 
 
-async def says(there: Lab, *, spec: dict[str, Any] | None = None, **container: Any) -> str:
+async def says(there: Bed, *, spec: dict[str, Any] | None = None, **container: Any) -> str:
     """Run a pod to its end; what it wrote."""
     worker = there.run(pod(containers=[container], restartPolicy="Never", **(spec or {})))
     await until(lambda: there.status()["phase"] in ("Succeeded", "Failed"))
@@ -39,7 +39,7 @@ async def log_of(worker: PodWorker) -> str:
     return b"".join([piece async for piece in read(path)]).decode()
 
 
-def end_of(there: Lab) -> dict[str, Any]:
+def end_of(there: Bed) -> dict[str, Any]:
     found: dict[str, Any] = there.container()["state"]["terminated"]
     return found
 
@@ -48,13 +48,13 @@ def end_of(there: Lab) -> dict[str, Any]:
 
 
 async def test_a_termination_message_is_what_the_program_wrote_there(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         await says(there, **sh("echo last words > /tell; exit 2", terminationMessagePath="/tell"))
         assert (end_of(there)["message"], end_of(there)["exitCode"]) == ("last words\n", 2)
 
 
 async def test_of_a_termination_message_without_end_its_beginning_is_read(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         # More than any machine's memory, and nothing on the disk.
         endless = "printf begin > /dev/termination-log; truncate -s 8T /dev/termination-log"
         await says(there, **sh(endless))
@@ -65,20 +65,20 @@ async def test_of_a_termination_message_without_end_its_beginning_is_read(tmp_pa
 
 
 async def test_a_failed_program_without_a_message_is_quoted_from_its_log(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         policy = {"terminationMessagePolicy": "FallbackToLogsOnError"}
         await says(there, **sh("echo broken >&2; exit 1", **policy))
         assert end_of(there)["message"] == "broken\n"
 
 
 async def test_the_log_of_a_success_is_no_message(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         await says(there, **sh("echo fine", terminationMessagePolicy="FallbackToLogsOnError"))
         assert "message" not in end_of(there)
 
 
 async def test_on_failure_a_container_runs_until_it_succeeds(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         script = "test -e /v/done || { touch /v/done; exit 1; }"
         mounts = [{"name": "v", "mountPath": "/v"}]
         container = sh(script, volumeMounts=mounts)
@@ -89,7 +89,7 @@ async def test_on_failure_a_container_runs_until_it_succeeds(tmp_path: Path) -> 
 
 
 async def test_a_deadline_counts_from_the_pods_start_not_from_the_agents(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         plain = to_dict(pod(containers=[{"command": FOREVER}], activeDeadlineSeconds=3600))
         plain["status"] = {"startTime": "2020-01-01T00:00:00Z", "phase": "Running"}
         there.run(decode(plain, Pod))
@@ -101,7 +101,7 @@ async def test_a_deadline_counts_from_the_pods_start_not_from_the_agents(tmp_pat
 
 
 async def test_a_startup_probe_holds_the_others_back(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         container = sh(
             "sleep 100",
             startupProbe={"exec": {"command": ["test", "-e", "/tmp/up"]}, "periodSeconds": 1},
@@ -116,7 +116,7 @@ async def test_a_startup_probe_holds_the_others_back(tmp_path: Path) -> None:
 
 
 async def test_a_startup_probe_that_never_succeeds_restarts_the_container(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         probe = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
         there.run(pod(containers=[{"command": FOREVER, "startupProbe": probe}]))
         await until(lambda: there.container()["restartCount"] == 1)
@@ -124,7 +124,7 @@ async def test_a_startup_probe_that_never_succeeds_restarts_the_container(tmp_pa
 
 
 async def test_a_probes_own_grace_period_replaces_the_pods(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         probe = {
             "exec": {"command": ["test", "!", "-e", "/tmp/deaf"]},
             "periodSeconds": 1,
@@ -138,7 +138,7 @@ async def test_a_probes_own_grace_period_replaces_the_pods(tmp_path: Path) -> No
 
 
 async def test_a_post_start_hook_comes_before_readiness(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         hook = {"postStart": {"exec": {"command": ["sh", "-c", "sleep 0.2; touch /tmp/hooked"]}}}
         worker = there.run(pod(containers=[{"command": FOREVER, "lifecycle": hook}]))
         await until(lambda: there.condition("Ready")["status"] == "True")
@@ -146,7 +146,7 @@ async def test_a_post_start_hook_comes_before_readiness(tmp_path: Path) -> None:
 
 
 async def test_a_post_start_hook_that_fails_restarts_the_container(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         hook = {"postStart": {"exec": {"command": ["false"]}}}
         there.run(pod(containers=[{"command": FOREVER, "lifecycle": hook}]))
         await until(lambda: there.container()["restartCount"] >= 1)
@@ -154,7 +154,7 @@ async def test_a_post_start_hook_that_fails_restarts_the_container(tmp_path: Pat
 
 
 async def test_a_pre_stop_sleep_delays_the_signal_and_counts_as_grace(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         script = "trap 'date +%s.%N > /v/term; exit 0' TERM; while :; do sleep 0.02; done"
         data = tmp_path / "v"
         data.mkdir()
@@ -178,7 +178,7 @@ async def test_a_pre_stop_sleep_delays_the_signal_and_counts_as_grace(tmp_path: 
 
 
 async def test_every_source_of_variables_works(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         there.sources.add_config_map("c", KEY="config", OTHER="both")
         secret = {"metadata": {"name": "s"}, "data": {"WORD": "c2VjcmV0"}}
         there.sources.secrets["s"] = decode(secret, Secret)
@@ -201,7 +201,7 @@ async def test_every_source_of_variables_works(tmp_path: Path) -> None:
 
 
 async def test_names_and_resolver_are_what_the_pod_asks_for(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         spec = {
             "hostname": "db-0",
             "subdomain": "db",
@@ -221,7 +221,7 @@ async def test_names_and_resolver_are_what_the_pod_asks_for(tmp_path: Path) -> N
 
 
 async def test_a_host_name_can_be_the_whole_name(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         spec = {"hostname": "db-0", "subdomain": "db", "setHostnameAsFQDN": True}
         full = "db-0.db.default.svc.cluster.local"
         text = await says(there, spec=spec, **sh("hostname; echo $HOSTNAME; cat /etc/hostname"))
@@ -229,7 +229,7 @@ async def test_a_host_name_can_be_the_whole_name(tmp_path: Path) -> None:
 
 
 async def test_a_whole_name_that_is_too_long_is_told(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         there.run(
             pod(containers=[{"command": FOREVER}], hostname="h" * 50, subdomain="db", setHostnameAsFQDN=True)
         )
@@ -238,7 +238,7 @@ async def test_a_whole_name_that_is_too_long_is_told(tmp_path: Path) -> None:
 
 
 async def test_a_pod_on_the_hosts_network_has_its_address_and_resolver(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         worker = there.run(pod(containers=[{"command": FOREVER}], hostNetwork=True))
         await there.phase("Running")
         assert there.status()["podIP"] == there.status()["hostIP"] == str(there.node.address)
@@ -247,7 +247,7 @@ async def test_a_pod_on_the_hosts_network_has_its_address_and_resolver(tmp_path:
 
 
 async def test_shared_processes_are_said_not_to_be(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         there.run(pod(containers=[{"command": FOREVER}], shareProcessNamespace=True))
         await there.phase("Running")
         told = [message for _, reason, message in there.events.seen if reason == "NotSupported"]
@@ -259,7 +259,7 @@ async def test_shared_processes_are_said_not_to_be(tmp_path: Path) -> None:
 
 
 async def test_sub_paths_are_directories_of_a_volume_also_by_expression(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         mounts = [
             {"name": "v", "mountPath": "/all"},
             {"name": "v", "mountPath": "/one", "subPath": "deep/one"},
@@ -272,7 +272,7 @@ async def test_sub_paths_are_directories_of_a_volume_also_by_expression(tmp_path
 
 
 async def test_a_sub_path_of_a_config_map_stays_while_its_volume_follows(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         there.sources.add_config_map("c", k="1")
         mounts = [
             {"name": "c", "mountPath": "/c"},
@@ -289,7 +289,7 @@ async def test_a_sub_path_of_a_config_map_stays_while_its_volume_follows(tmp_pat
 
 
 async def test_downward_and_projected_volumes_follow_the_pods_labels(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         items = [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]
         volumes = [
             {"name": "d", "downwardAPI": {"items": items}},
@@ -310,7 +310,7 @@ async def test_downward_and_projected_volumes_follow_the_pods_labels(tmp_path: P
 
 @pytest.mark.skipif(not can_become(1001), reason="only one user exists here")
 async def test_users_groups_and_what_the_group_of_volumes_may(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         spec = {
             "volumes": SCRATCH,
             "securityContext": {
@@ -328,7 +328,7 @@ async def test_users_groups_and_what_the_group_of_volumes_may(tmp_path: Path) ->
 
 
 async def test_root_is_refused_where_the_pod_forbids_it(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         context = {"runAsNonRoot": True}
         there.run(pod(containers=[{"command": FOREVER, "securityContext": context}]))
         await until(lambda: there.container()["state"]["waiting"]["reason"] == "CreateContainerConfigError")
@@ -336,7 +336,7 @@ async def test_root_is_refused_where_the_pod_forbids_it(tmp_path: Path) -> None:
 
 
 async def test_capabilities_are_dropped_and_added(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         change = {"drop": ["ALL"], "add": ["CHOWN", "CAP_NET_ADMIN"]}
         script = "grep CapEff /proc/self/status | cut -f2"
         text = await says(there, **sh(script, securityContext={"capabilities": change}))
@@ -347,7 +347,7 @@ async def test_capabilities_are_dropped_and_added(tmp_path: Path) -> None:
 
 
 async def test_a_sidecar_that_ends_is_started_again_and_the_pod_completes(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         sidecar = sh(
             "test -e /v/once && { touch /v/again; exec sleep 100; }; touch /v/once; exit 1", name="side"
         )
@@ -362,7 +362,7 @@ async def test_a_sidecar_that_ends_is_started_again_and_the_pod_completes(tmp_pa
 
 
 async def test_a_deadline_that_is_set_while_the_pod_runs_ends_it(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         worker = there.run(pod(containers=[{"command": FOREVER}], activeDeadlineSeconds=3600))
         await until(lambda: there.condition("Ready")["status"] == "True" and not worker._dirty.is_set())
         plain = to_dict(worker.view.pod)
@@ -373,7 +373,7 @@ async def test_a_deadline_that_is_set_while_the_pod_runs_ends_it(tmp_path: Path)
 
 
 async def test_variables_have_names_that_no_shell_knows(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         env = [{"name": "data-1", "value": "one"}, {"name": "BASH_ENV", "value": "/no/such/file"}]
         text = await says(there, command=["/usr/bin/env"], env=env)
         assert "data-1=one\n" in text
@@ -381,13 +381,13 @@ async def test_variables_have_names_that_no_shell_knows(tmp_path: Path) -> None:
 
 
 async def test_the_hosts_file_begins_as_a_kubelets_does(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         text = await says(there, **sh("cat /etc/hosts"))
         assert text.startswith("# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n")
 
 
 async def test_containers_wait_for_the_initialisation_of_the_pod(tmp_path: Path) -> None:
-    async with Lab(tmp_path) as there:
+    async with Bed(tmp_path) as there:
         there.run(pod(containers=[sh("true")], initContainers=[{"name": "i", **sh("sleep 3600")}]))
         await until(lambda: "running" in there.status()["initContainerStatuses"][0]["state"])
         assert there.container()["state"]["waiting"]["reason"] == "PodInitializing"

@@ -12,7 +12,7 @@ from mooring.local.node import namespaces as ns
 from mooring.local.node import staging
 from mooring.local.node.staging import Mount, StagingError, stage
 
-from .lab import privileged
+from .bed import privileged
 
 pytestmark = [pytest.mark.embedded, privileged]
 

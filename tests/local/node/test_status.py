@@ -12,7 +12,7 @@ from mooring.local.node.backoff import CrashBackoff
 from mooring.local.node.fields import expand
 from mooring.local.node.status import Situation, phase_of, qos_class, status_of, status_patch
 
-from .lab import pod
+from .bed import pod
 
 RUNNING = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
 WAITING = {"waiting": {"reason": "ContainerCreating"}}

@@ -11,7 +11,7 @@ from mooring.local.node.sources import Missing
 from mooring.local.node.tokens import PodTokens, Token
 from mooring.testing.clock import VirtualClock
 
-from .lab import pod
+from .bed import pod
 
 
 class Issuer:

@@ -18,8 +18,8 @@ from mooring.local.node.cleanup import plane_id
 from mooring.local.node.node import Settings
 from mooring.local.node.usage import Meter, Running
 
-from .lab import network_config, privileged, until
-from .test_agent import FOREVER, World, agent_on
+from .bed import network_config, privileged, until
+from .test_agent import FOREVER, Bed, agent_on
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -113,7 +113,7 @@ def test_one_node_is_the_machine_and_several_are_their_pods(tmp_path: Path) -> N
     assert [shared.nodes[name].parts[""].memory for name in ("n1", "n2")] == [0, 5 * PAGE]
 
 
-async def measured(directory: Path, check: Callable[[World, Client, Any], Any]) -> None:
+async def measured(directory: Path, check: Callable[[Bed, Client, Any], Any]) -> None:
     """Run a check against an agent that looks every half second; the transport is its last argument."""
     services = str(network_config(plane_id(directory)).service_cidr)
     async with ApiServer.in_memory(service_range=services) as api:
@@ -135,7 +135,7 @@ METRICS = "/apis/metrics.k8s.io/v1beta1"
 @pytest.mark.embedded
 @privileged
 async def test_a_busy_pod_shows_its_use_as_metrics_server_would(tmp_path: Path) -> None:
-    async def check(there: World, client: Client, transport: Any) -> None:
+    async def check(there: Bed, client: Client, transport: Any) -> None:
         await there.pod("busy", {"command": ["sh", "-c", "while :; do :; done"]})
         await there.pod("idle", {"command": FOREVER})
         await there.ready("busy")
@@ -168,7 +168,7 @@ async def test_a_busy_pod_shows_its_use_as_metrics_server_would(tmp_path: Path) 
 @pytest.mark.embedded
 @privileged
 async def test_what_cannot_be_measured_is_not_found(tmp_path: Path) -> None:
-    async def check(there: World, client: Client, transport: Any) -> None:
+    async def check(there: Bed, client: Client, transport: Any) -> None:
         await there.pod("never", {"image": "nosuch:1"})
         status, said = await fetch(transport, f"{METRICS}/namespaces/default/pods/never")
         assert (status, said["message"]) == (404, 'podmetrics.metrics.k8s.io "default/never" not found')

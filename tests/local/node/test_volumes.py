@@ -15,7 +15,7 @@ from mooring.local.node.fields import PodFacts
 from mooring.local.node.sources import Missing
 from mooring.local.node.volumes import File, PodVolumes, VolumeError, VolumeLock, write_atomically
 
-from .lab import FakeSources, pod
+from .bed import FakeSources, pod
 
 
 def volumes(directory: Path, sources: FakeSources) -> PodVolumes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,7 +17,7 @@ from mooring.kube.objects.meta import ObjectMeta
 from mooring.local.api.server import ApiServer
 from mooring.operators.workload.effects import delete_pod
 from mooring.operators.workload.moves import DeletePod
-from mooring.operators.workload.pods import pod_of
+from mooring.operators.workload.pods import ROLE, pod_of
 
 DATA = "data"
 
@@ -66,3 +67,12 @@ def test_a_pod_is_ephemeral_if_nothing_that_it_stores_on_outlives_it(
     one = pod({"name": "run", "emptyDir": {}}, {"name": DATA, **volume})
     made = pod_of(one, component="redis", claims={}, born=None, remedies={})
     assert made.ephemeral is ephemeral
+
+
+def test_a_pod_of_any_component_has_the_role_of_its_label_where_pods_bear_roles() -> None:
+    one = pod({"name": "run", "emptyDir": {}})
+    labelled = replace(one, metadata=replace(one.metadata, labels={ROLE: "primary"}))
+    read = partial(pod_of, component="mysql", claims={}, born=None, remedies={})
+    assert read(labelled).role is None
+    assert read(labelled, roles=True).role == "primary"
+    assert read(one, roles=True).role == ""

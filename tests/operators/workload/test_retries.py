@@ -47,6 +47,26 @@ def test_another_step_and_other_verdicts_go_on() -> None:
     assert spaced(MOVE, None, NOW) is MOVE
 
 
-def test_a_failure_of_another_step_is_counted_anew() -> None:
+def test_two_steps_that_fail_in_turn_slow_down_as_one_does_and_say_since_when() -> None:
+    steps = (MOVE, Change(why="b"))
+    failure, writes, seconds, waits = None, 0, 0.0, None
+    while seconds < 300:
+        now = NOW + timedelta(seconds=seconds)
+        step = steps[writes % 2]
+        verdict = spaced(step, failure, now)
+        if isinstance(verdict, Wait):
+            waits = verdict
+            seconds += verdict.after
+            continue
+        failure, writes = failed(failure, step, "refused", now), writes + 1
+        seconds += 0.2
+    assert writes <= 11, "one for each interval: 0, 1, 2, 4, ... 60 s"
+    assert waits is not None
+    assert "failing since 2026-01-01T00:00:00Z" in waits.message
+    assert failure is not None
+    assert failed(failure, MOVE, "refused", NOW + timedelta(hours=1)).since == NOW + timedelta(hours=1)
+
+
+def test_the_first_failure_of_another_step_counts_as_one() -> None:
     assert failed(after(3), Change(why="b"), "refused", NOW).times == 1
     assert failed(after(3), MOVE, "refused", NOW).times == 4

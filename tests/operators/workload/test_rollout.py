@@ -13,6 +13,7 @@ from mooring.operators.workload.moves import DeletePod, RestoreTemplate, WriteTe
 from mooring.operators.workload.pods import Pod
 from mooring.operators.workload.rollout import (
     COMES_UP_WITHIN,
+    SERVES_WITHIN,
     Failure,
     HandOver,
     RecordRolls,
@@ -144,6 +145,34 @@ def test_a_pod_has_its_time_to_serve(late: bool, silent: bool, working: bool, fa
     if failed:
         assert isinstance(step, RecordRolls)
         assert step.rolls["db"].reason == "NotInTime"
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({}, True),
+        ({"ready_changed": None, "created": ago(SERVES_WITHIN + 1)}, True),
+        ({"ready_changed": ago(SERVES_WITHIN - 1)}, False),
+        ({"ready_changed": None, "created": ago(SERVES_WITHIN - 1)}, False),
+        ({"ready": True}, False),
+        ({"terminating": True}, False),
+        ({"revision": "r2"}, False),
+    ],
+)
+def test_an_older_pod_that_runs_and_does_not_become_ready_is_named_after_a_while(
+    changes: dict[str, Any], named: bool
+) -> None:
+    late = {"ready": False, "ready_changed": ago(SERVES_WITHIN + 1), **changes}
+    one = changed(rollout(0, 1), "db-1", **late)
+    wait = one.advance(wait=BUSY)
+    assert isinstance(wait, Wait)
+    assert replace(one, working={"db-1"}).advance(wait=BUSY) == BUSY, "it has all the time it needs"
+    if not named:
+        assert wait == BUSY
+        return
+    assert (wait.reason, wait.stalled) == ("RollBlocked", True)
+    assert wait.message.startswith(f"{BUSY.message}; db-1 runs the older template")
+    assert "delete the pod" in wait.message
 
 
 def test_what_the_database_knows_of_a_pod_halts_the_roll_out_too() -> None:

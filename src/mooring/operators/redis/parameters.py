@@ -132,7 +132,7 @@ def canonical(key: str) -> str:
 
 
 def told(key: str, value: str) -> str:
-    """What a server is told for a declared value: the value, but of ``min-replicas-max-lag`` a second less.
+    """The value that servers get for a declared one: the same, but a second less of ``min-replicas-max-lag``.
 
     A master that lost its replicas goes on acknowledging for up to two seconds longer than it was told: it counts
     in whole seconds, and looks once a second. So what is declared holds to a second. Below 2 there is nothing to

@@ -1,7 +1,7 @@
 """The passwords of a cluster, and what servers say of them.
 
 The fixed Secret of a cluster holds the password in force, the next one while a change is under way, and the one
-before, so that a server that comes back late can still be let in. Decisions, status and logs know them by name
+before, so that the operator can still reach a server that comes back late. Decisions, status and logs know them by name
 alone (`password`, `next`, `previous`); the texts stay in `Kept`, and no hash of one is kept either.
 """
 

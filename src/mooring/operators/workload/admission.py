@@ -34,6 +34,7 @@ class Scope:
     scope: str
     namespaces: Sequence[str]
     served: Served
+    annotation: str = SCOPE_ANNOTATION
 
     async def warnings(self, asked: Review[Any]) -> list[str]:
         """A warning for an object that no live operator will look at."""
@@ -42,8 +43,8 @@ class Scope:
             return []
         namespace = asked.key.namespace
         watched = not self.namespaces or namespace in self.namespaces
-        wide = annotation_of(asked.object or {}) == "cluster-scoped"
-        ours = managed(obj, scope=self.scope, annotation=SCOPE_ANNOTATION, yielded=lambda _: False)
+        wide = annotation_of(asked.object or {}, self.annotation) == "cluster-scoped"
+        ours = managed(obj, scope=self.scope, annotation=self.annotation, yielded=lambda _: False)
         if (watched and ours) or (not wide and await self.served(namespace)):
             return []
         if not watched:
@@ -51,7 +52,7 @@ class Scope:
             return [
                 f"no operator manages it: namespace {namespace} is not watched, only {there}; see --namespaces"
             ]
-        remedy = f"annotate it {SCOPE_ANNOTATION}=cluster-scoped, or run a namespaced operator in {namespace}"
+        remedy = f"annotate it {self.annotation}=cluster-scoped, or run a namespaced operator in {namespace}"
         return [f"no operator manages it: {remedy}"]
 
 
@@ -88,6 +89,6 @@ def part(raw: Mapping[str, Any] | None, name: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def annotation_of(raw: Mapping[str, Any]) -> object:
+def annotation_of(raw: Mapping[str, Any], annotation: str = SCOPE_ANNOTATION) -> object:
     """The annotation that says who manages an object."""
-    return part(part(raw, "metadata"), "annotations").get(SCOPE_ANNOTATION)
+    return part(part(raw, "metadata"), "annotations").get(annotation)

@@ -45,7 +45,7 @@ class _Record(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def lock_holder(client: Client, locks: Sequence[str], *, namespace: str, now: datetime) -> str:
-    """Who holds one of these locks and renews it, with the lock; "" for nobody. All namespaces with "".
+    """The live holder of one of these locks, with the lock; "" without one. An empty ``namespace`` means all.
 
     Raises `KubeError` when that cannot be found out: then nothing is to be taken over either.
     """

@@ -213,7 +213,7 @@ class Configuration:
             remedy = (
                 "the pods are rolled for it"
                 if self.rolls
-                else "it takes effect when the pods are rolled; spec.configPolicy: roll does that by itself"
+                else "it takes effect when the pods are rolled; spec.configPolicy: roll starts such a roll-out"
             )
             message = f"{key} is read at start only; {remedy}"
             result = ConfigResult(
@@ -240,7 +240,7 @@ class Configuration:
                 why=f"{key} was dropped from the spec; its earlier value comes back",
             )
         rest = {name: one for name, one in self.results.items() if name != key}
-        return RecordResults(results=rest, why=f"{key} is the server's own again")
+        return RecordResults(results=rest, why=f"{key} has the server's own value again")
 
     def _accepted(self) -> dict[str, str]:
         """What the servers took, by key: this and nothing else may stand in a file that a start reads."""

@@ -22,7 +22,7 @@ Label = Literal["password", "next", "previous"]
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """The passwords in the fixed Secret; an empty one means that everybody is let in."""
+    """The passwords in the fixed Secret; an empty one means that no password is needed."""
 
     password: str = field(default="", repr=False)
     next: str | None = field(default=None, repr=False)

@@ -14,6 +14,7 @@ from mooring.kube.patches import MergePatch
 from mooring.operators.workload.adoption import put_template
 from mooring.operators.workload.moves import DeletePod, LabelRoles, RestoreTemplate
 from mooring.operators.workload.pods import ROLE
+from mooring.operators.workload.statefulset import revision_template
 
 __all__ = ["apply", "delete_pod", "label_roles", "restore_template", "write_template"]
 
@@ -69,12 +70,8 @@ async def restore_template(
 ) -> bool:
     """Put a template back as its revision kept it; ``False`` when that revision is gone."""
     try:
-        revision = await ctx.client.live.get(
-            apps.ControllerRevision, move.revision, namespace=ctx.key.namespace
-        )
+        template = await revision_template(ctx.client.live, move.revision, namespace=ctx.key.namespace)
     except NotFound:
         return False
-    kept = ((revision.data or {}).get("spec") or {}).get("template") or {}
-    template = {name: value for name, value in kept.items() if name != "$patch"}
     await put_template(ctx, live, template, annotations=annotations)
     return True

@@ -15,6 +15,7 @@ __all__ = [
     "ROLE",
     "Pod",
     "main_container",
+    "ordinal_of",
     "pod_of",
     "pods_of",
 ]
@@ -36,23 +37,25 @@ class Pod:
     volume: str = ""
     """Identity of what it stores on: the claim's UID, or the pod's own for an emptyDir."""
     lasting: bool = False
-    """What it stores is on a claim: the pod that is made anew finds it, wherever it runs."""
+    """What it stores is on a claim: a recreated pod finds it again, wherever it runs."""
     ephemeral: bool = False
     """All it stores on is gone with the pod: emptyDirs, configuration and Secrets, but no claim and no directory of a host."""
     fresh: bool = False
     """The volume cannot hold data of before this cluster (emptyDir, or a claim made for it)."""
     incarnation: str = ""
-    """Changes with every start of the redis container: pod UID and restart count."""
+    """Changes with every start of the main container: pod UID and restart count."""
     running: bool = True
-    """The redis container runs, as far as the pod's status tells."""
+    """The main container runs, as far as the pod's status tells."""
     died_at: datetime | None = None
     """When the container last ended, if it did."""
     created: datetime | None = None
     terminating: bool = False
     ready: bool = False
+    ready_changed: datetime | None = None
+    """When it last became ready or ceased to be, if it ever did."""
     revision: str = ""
     role: str | None = None
-    """What its label says of its role, "" when there is none; None where nobody looked."""
+    """What its label says of its role, "" when there is none; None of pods that bear no roles."""
     node: str = ""
     trouble: str = ""
     """Why it is not running: a CamelCase reason."""
@@ -67,18 +70,22 @@ def pods_of(
     claims: Mapping[str, core.PersistentVolumeClaim],
     born: datetime | None,
     remedies: Mapping[str, str],
+    roles: bool = False,
 ) -> list[Pod]:
     """The pods that one StatefulSet controls, by ordinal.
 
     ``born`` is when the cluster was declared; ``remedies`` say by reason which field to look at, and under
-    `SIDECAR` that of the image beside the server.
+    a container's name what to do about the image of one beside the server. ``roles``: the pods bear the label `ROLE`.
     """
     ours = [
         pod
         for pod in pods
         if any(ref.controller and ref.uid == owner_uid for ref in pod.metadata.owner_references or ())
     ]
-    made = [pod_of(pod, component=component, claims=claims, born=born, remedies=remedies) for pod in ours]
+    made = [
+        pod_of(pod, component=component, claims=claims, born=born, remedies=remedies, roles=roles)
+        for pod in ours
+    ]
     return sorted(made, key=lambda pod: pod.ordinal)
 
 
@@ -89,8 +96,9 @@ def pod_of(
     claims: Mapping[str, core.PersistentVolumeClaim],
     born: datetime | None,
     remedies: Mapping[str, str],
+    roles: bool = False,
 ) -> Pod:
-    """One pod; see `main_container`."""
+    """One pod; see `pods_of`."""
     name, uid = pod.metadata.name or "", pod.metadata.uid or ""
     status = pod.status or core.PodStatus()
     main = main_container(pod.spec, component).name if pod.spec else component
@@ -99,12 +107,13 @@ def pod_of(
     last = (container.last_state if container else None) or core.ContainerState()
     ended = state.terminated or last.terminated
     claim = claims.get(_claim_of(pod))
+    readiness = next((one for one in status.conditions or () if one.type == "Ready"), core.PodCondition())
     trouble, message = trouble_of(status, state, remedies)
     if not trouble:
         trouble, message = sidecar_trouble(status, main or component, remedies)
     return Pod(
         name=name,
-        ordinal=_ordinal(name),
+        ordinal=ordinal_of(name),
         uid=uid,
         version=pod.metadata.resource_version or "",
         ip=status.pod_ip or "",
@@ -117,9 +126,10 @@ def pod_of(
         died_at=_time(ended.finished_at) if ended is not None else None,
         created=_time(pod.metadata.creation_timestamp),
         terminating=pod.metadata.deletion_timestamp is not None,
-        ready=any(one.type == "Ready" and one.status == "True" for one in status.conditions or ()),
+        ready=readiness.status == "True",
+        ready_changed=_time(readiness.last_transition_time),
         revision=(pod.metadata.labels or {}).get("controller-revision-hash", ""),
-        role=(pod.metadata.labels or {}).get(ROLE, "") if component == "redis" else None,
+        role=(pod.metadata.labels or {}).get(ROLE, "") if roles else None,
         node=(pod.spec.node_name if pod.spec else None) or "",
         trouble=trouble,
         trouble_message=message,
@@ -148,7 +158,8 @@ def _claim_of(pod: core.Pod) -> str:
     return ""
 
 
-def _ordinal(name: str) -> int:
+def ordinal_of(name: str) -> int:
+    """The number at the end of a pod's name; 0 where there is none."""
     tail = name.rpartition("-")[2]
     return int(tail) if tail.isdigit() else 0
 

@@ -35,6 +35,8 @@ class Removable:
     kind: type[Object]
     selector: str
     keeps: Callable[[Any], dict[str, Any] | None]
+    annotation: str = SCOPE_ANNOTATION
+    """See `mooring.operators.workload.scope.SCOPE_ANNOTATION`."""
 
 
 class NotRemoved(Exception):
@@ -75,7 +77,7 @@ async def remove_clusters(
     except TimeoutError:
         state = "; ".join(f"{key}: {step}" for key, step in left.items())
         raise NotRemoved(
-            f"after {within:g} s there are left: {state}. Is the operator running? Nothing else was removed: "
+            f"after {within:g} s these are left: {state}. Is the operator running? Nothing else was removed: "
             "try again, or delete these clusters yourself and uninstall without uninstall.deleteClusters"
         ) from None
     return len(ours)
@@ -100,7 +102,7 @@ async def _ours(
     return [
         one
         for one in found
-        if managed(one, scope=scope, annotation=SCOPE_ANNOTATION, yielded=yielded.__contains__)
+        if managed(one, scope=scope, annotation=how.annotation, yielded=yielded.__contains__)
     ]
 
 
@@ -119,7 +121,7 @@ async def _removal(client: Client, one: Object, how: Removable) -> AsyncIterator
     selector = f"app.kubernetes.io/name={name},{how.selector}"
     if change := how.keeps(one):
         await client.patch(how.kind, name, MergePatch({"spec": change}), namespace=namespace)
-        yield "the operator lets go of its claims"
+        yield "waiting for the operator to release its claims"
         while await _owned_claims(client, one, selector):
             await asyncio.sleep(_POLL)
     try:

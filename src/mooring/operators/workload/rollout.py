@@ -30,6 +30,8 @@ __all__ = ["Failure", "HandOver", "RecordRolls", "Roll", "Rollout", "SetState", 
 
 COMES_UP_WITHIN: Final = 600.0
 """Seconds a rolled pod may take to serve, not counting what it loads or synchronises."""
+SERVES_WITHIN: Final = 300.0
+"""Seconds a pod of the older template may run without being ready, while others wait for it, before that is reported."""
 TIME: Final = {"type": "string", "format": "date-time"}
 
 
@@ -188,7 +190,7 @@ class Rollout:
         if not self.old or self.is_halted:
             return None
         if wait is not None:
-            return wait
+            return self._blocked(wait) or wait
         for pod in sorted(old, key=lambda pod: -pod.ordinal):
             if pod.name not in leading:
                 return self.recreate(pod, "it runs an older template")
@@ -196,6 +198,27 @@ class Rollout:
             return None
         last = max(old, key=lambda pod: pod.ordinal)
         return HandOver(pod=last.name, why="its pod runs an older template")
+
+    def _blocked(self, wait: Wait) -> Wait | None:
+        """The wait for a person: an older pod runs, and has not been ready for too long. Deleting it is their decision."""
+        for pod in self.old:
+            late = _seconds(pod.ready_changed or pod.created, self.now) > SERVES_WITHIN
+            if (
+                pod.running
+                and not pod.ready
+                and not pod.terminating
+                and late
+                and pod.name not in self.working
+            ):
+                return Wait(
+                    reason="RollBlocked",
+                    message=f"{wait.message}; {pod.name} runs the older template and has not been ready for more than "
+                    f"{SERVES_WITHIN:.0f} s: kubectl logs and kubectl describe of the pod say why; correct that, or delete "
+                    "the pod, and it is recreated with the new template",
+                    after=wait.after,
+                    stalled=True,
+                )
+        return None
 
     def recreate(self, pod: Pod, why: str) -> DeletePod:
         """Delete exactly the pod that was decided about, as it was seen."""

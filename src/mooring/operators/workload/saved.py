@@ -7,6 +7,7 @@ a snapshot type with a field that is hidden from ``repr``, or of a type that hol
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 import msgspec
@@ -32,18 +33,28 @@ class _Head(msgspec.Struct, frozen=True):
 class Form(Generic[S]):
     """How one operator's snapshots are written; ``name`` changes whenever older files can no longer be read.
 
+    ``packed`` and ``unpacked`` change the values in place that JSON cannot hold, on writing and on reading.
     Raises `TypeError` for a snapshot type that could hold a secret.
     """
 
-    def __init__(self, name: str, snapshot: type[S]) -> None:
+    def __init__(
+        self,
+        name: str,
+        snapshot: type[S],
+        *,
+        packed: Callable[[dict[str, Any]], None] = lambda raw: None,
+        unpacked: Callable[[dict[str, Any]], None] = lambda raw: None,
+    ) -> None:
         _refuse_secrets(snapshot, set(), snapshot.__name__)
         self.name = name
         self._snapshot = snapshot
+        self._packed, self._unpacked = packed, unpacked
 
     def dump(self, snapshot: S) -> bytes:
         """Write a snapshot as JSON, for people too."""
-        fields = {one.name: getattr(snapshot, one.name) for one in dataclasses.fields(snapshot)}  # type: ignore[arg-type]
-        text = msgspec.json.encode({"form": self.name, **fields}, order="sorted")
+        raw = msgspec.to_builtins(snapshot)
+        self._packed(raw)
+        text = msgspec.json.encode({"form": self.name, **raw}, order="sorted")
         return msgspec.json.format(text, indent=1) + b"\n"
 
     def load(self, text: bytes) -> S:
@@ -51,8 +62,10 @@ class Form(Generic[S]):
         if (form := form_of(text)) != self.name:
             raise NotDecided(f"saved in the form {form!r}; this version reads {self.name!r}; {_REMEDY}")
         try:
-            return msgspec.json.decode(text, type=self._snapshot)
-        except msgspec.MsgspecError as error:
+            raw = msgspec.json.decode(text)
+            self._unpacked(raw)
+            return msgspec.convert(raw, self._snapshot)
+        except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
             raise _not_saved(error) from error
 
 

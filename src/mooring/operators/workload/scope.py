@@ -16,7 +16,8 @@ from mooring.runtime import Manager
 __all__ = ["SCOPES", "SCOPE_ANNOTATION", "Scoped", "lease_name", "managed", "yields"]
 
 SCOPES: Final = ("all", "cluster", "namespaced")
-SCOPE_ANNOTATION: Final = "redis.kun/scope"
+SCOPE_ANNOTATION: Final = "mooring.dev/scope"
+"""``cluster-scoped`` marks an object for operators of scope ``cluster``; an operator of a kind taken over may have another."""
 TAKE_UP_PERIOD: Final = 2.0
 """Seconds between two checks whether a namespaced operator has ended."""
 
@@ -24,11 +25,20 @@ TAKE_UP_PERIOD: Final = 2.0
 class Scoped:
     """The scope of one operator; ``all`` leaves a namespace to a namespaced operator that runs there."""
 
-    def __init__(self, manager: Manager, kind: type[Object], *, operator: str, scope: str) -> None:
+    def __init__(
+        self,
+        manager: Manager,
+        kind: type[Object],
+        *,
+        operator: str,
+        scope: str,
+        annotation: str = SCOPE_ANNOTATION,
+    ) -> None:
         self._manager = manager
         self._kind = kind
         self._operator = operator
         self._scope = scope
+        self._annotation = annotation
         self._lease = lease_name(operator, "namespaced")
         self._left: set[str] = set()
         self._some_left = asyncio.Event()
@@ -40,7 +50,7 @@ class Scoped:
 
     def manages(self, obj: Object) -> bool:
         """Whether this process manages the object."""
-        return managed(obj, scope=self._scope, annotation=SCOPE_ANNOTATION, yielded=self._yielded)
+        return managed(obj, scope=self._scope, annotation=self._annotation, yielded=self._yielded)
 
     def _yielded(self, namespace: str) -> bool:
         """Whether a namespaced operator runs there."""

@@ -8,18 +8,13 @@ from typing import Final
 from mooring.kube.objects import core
 
 __all__ = [
-    "EXPORTER",
     "HOPELESS",
     "MAY_PASS",
-    "SIDECAR",
     "hopeless",
     "sidecar_trouble",
     "trouble_of",
 ]
 
-EXPORTER: Final = "redis-exporter"
-SIDECAR: Final = "sidecar"
-"""Key of the remedy for the image beside the server."""
 MAY_PASS: Final = frozenset({"Unschedulable", "UnboundClaim"})
 """Reasons that pass by themselves, as a rule within `PASSES_WITHIN`."""
 HOPELESS: Final = frozenset(
@@ -44,7 +39,10 @@ def trouble_of(
 ) -> tuple[str, str]:
     """Why the pod is not running: reason, and message with the field to look at."""
     if status.phase == "Failed":
-        return status.reason or "PodFailed", status.message or "the pod failed; it is made anew once deleted"
+        return (
+            status.reason or "PodFailed",
+            status.message or "the pod failed; delete it, and it is recreated",
+        )
     unscheduled = next(
         (one for one in status.conditions or () if one.type == "PodScheduled" and one.status == "False"), None
     )
@@ -68,14 +66,14 @@ def trouble_of(
 
 
 def sidecar_trouble(status: core.PodStatus, component: str, remedies: Mapping[str, str]) -> tuple[str, str]:
-    """What keeps a container beside the server from running."""
+    """What keeps a container beside the server from running; ``remedies`` has what helps by the container's name."""
     for one in status.container_statuses or ():
         state = one.state or core.ContainerState()
         if one.name == component or state.running is not None:
             continue
         why = (state.waiting.reason if state.waiting else None) or "Terminated"
         text = (state.waiting.message if state.waiting else None) or ""
-        remedy = remedies.get(SIDECAR, "") if one.name == EXPORTER and why in remedies else ""
+        remedy = remedies.get(one.name or "", "") if why in remedies else ""
         parts = (text.strip(), remedy)
         return why, f"container {one.name}: " + ("; ".join(part for part in parts if part) or why)
     return "", ""

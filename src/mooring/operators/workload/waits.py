@@ -1,4 +1,4 @@
-"""What ends a wait: the message of each says so, so that nobody has to know the planner to help it on."""
+"""What ends a wait, for its message: readers need not know the planner."""
 
 from __future__ import annotations
 

@@ -202,4 +202,6 @@ async def test_clusters_that_go_with_a_release_keep_their_claims() -> None:
         assert removed == 1
         assert await there(client, RedisCluster, "shop")() is None
         assert await owners() == []
-        assert said[0] == "default/shop (redis.middleware.hc.cn): the operator lets go of its claims"
+        assert (
+            said[0] == "default/shop (redis.middleware.hc.cn): waiting for the operator to release its claims"
+        )

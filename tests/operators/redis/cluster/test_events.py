@@ -120,8 +120,11 @@ def test_a_move_of_slots_is_told_of_when_it_is_planned_and_when_a_part_fails(kin
 @pytest.mark.parametrize(
     ("move", "event"),
     [
-        (moves.WriteTemplate(why="w"), "UpgradeClusterFailed"),
-        (moves.RestoreTemplate(revision="a", why="w"), "RollbackClusterFailed"),
+        (moves.WriteTemplate(component="redis", why="w"), "UpgradeClusterFailed"),
+        (
+            moves.RestoreTemplate(component="redis", inputs="restored", revision="a", why="w"),
+            "RollbackClusterFailed",
+        ),
     ],
 )
 def test_templates_are_told_of_by_the_phase_and_a_refusal_by_its_name(move: moves.Move, event: str) -> None:
@@ -136,7 +139,7 @@ def test_healing_adds_nobody() -> None:
     moved = snapshot(whole())
     meet = moves.Meet(pairs=((HERE, Address("10.0.0.2", 6379)),), why="new addresses")
     assert of_move(meet, moved) == []
-    again = moves.Attach(pairs=((replace(HERE, id=id_of(3)), id_of(0)),), why="follows nobody who serves")
+    again = moves.Attach(pairs=((replace(HERE, id=id_of(3)), id_of(0)),), why="follows no node that serves")
     assert of_move(again, moved) == []
     assert of_failure(again, moved, "no answer") is None
     assert of_move(moves.Record(formed=True), moved) == []
@@ -175,14 +178,20 @@ def reasons(*history: tuple[Snapshot, Verdict], phase: str = "Running") -> list[
 
 MORE = snapshot(whole(), nodes=8)
 REST = snapshot(whole())
-GROW: tuple[Snapshot, Verdict] = (MORE, moves.Resize(replicas=8, why="8 nodes are declared, 6 there"))
+GROW: tuple[Snapshot, Verdict] = (
+    MORE,
+    moves.Resize(component="redis", replicas=8, why="8 nodes are declared, 6 there"),
+)
 AWAY = snapshot(change(whole(), 5, silent=True))
 WAITS = Wait(reason="PodsStarting", message="5 of 6 nodes answer")
 RENEW: tuple[Snapshot, Verdict] = (
     snapshot(whole(), stale_template=True),
-    moves.WriteTemplate(why="new image"),
+    moves.WriteTemplate(component="redis", why="new image"),
 )
-BACK: tuple[Snapshot, Verdict] = (AWAY, moves.RestoreTemplate(revision="old", why="demo-5 did not come up"))
+BACK: tuple[Snapshot, Verdict] = (
+    AWAY,
+    moves.RestoreTemplate(component="redis", inputs="restored", revision="old", why="demo-5 did not come up"),
+)
 UNFORMED = snapshot(empty(6), formed=False)
 
 

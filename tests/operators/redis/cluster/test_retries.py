@@ -127,7 +127,7 @@ def said_at(status: RedisClusterStatus, seconds: float) -> str:
 def test_a_step_that_fails_for_long_is_said_until_one_gets_through() -> None:
     assert said_at(stuck(0), 0) == "" == said_at(stuck(0, 9), 9)
     long = stuck(0, 4, 8, 11, 12)
-    assert said_at(long, 11) == f"{STEP.why}: does not get through, and is tried again: no answer"
+    assert said_at(long, 11) == f"{STEP.why}: failed, and is retried: no answer"
     assert said_at(long, 80) == "", "it was not tried lately"
     assert said_at(stuck(0, 4, 8, 11, 80), 80) == "", "that is another failure"
     assert after_success(long, OTHER) == long, "another step got through"
@@ -150,9 +150,25 @@ def test_failures_are_recorded_at_once_and_every_few_seconds_afterwards() -> Non
     assert (refused.retry.step, refused.retry.failures) == ("Unfollow", 1)
 
 
+def test_two_steps_that_fail_in_turn_are_recorded_as_seldom_as_one_and_reported_since_the_first() -> None:
+    status, written = RedisClusterStatus(), []
+    for second in range(61):
+        step = (STEP, OTHER)[second % 2]
+        before = status
+        now = NOW + timedelta(seconds=second)
+        status = after_failure(status, step, "no answer", note=None, now=now)
+        if status != before:
+            written.append(second)
+        if second >= 15:
+            assert "no answer" in said_at(status, second)
+    assert written == [0, 3, 13, 23, 33, 43, 53]
+    assert status.retry is not None
+    assert status.retry.since == NOW
+
+
 def test_what_the_api_server_refuses_is_told_of_once_until_it_is_accepted() -> None:
     note = Note(reason="ScalePodFailed", message="quota", warning=True)
-    step = Resize(replicas=8, why="8 nodes are declared")
+    step = Resize(component="redis", replicas=8, why="8 nodes are declared")
     status, told = RedisClusterStatus(), []
     for seconds in (0, 1, 300, 600):
         now = NOW + timedelta(seconds=seconds)

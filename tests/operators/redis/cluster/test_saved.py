@@ -9,9 +9,9 @@ import pytest
 from tests.operators.redis.cluster.builders import NOW, Member, change, snapshot, whole
 from tests.operators.redis.cluster.test_status import moving
 
-from mooring.operators.redis.cluster.explain import lines, replay
+from mooring.operators.redis.cluster.explain import lines
 from mooring.operators.redis.cluster.plan import next_step
-from mooring.operators.redis.cluster.saved import dump, load
+from mooring.operators.redis.cluster.saved import dump, load, replay
 from mooring.operators.redis.cluster.snapshot import Blocked, Snapshot
 from mooring.operators.redis.cluster.types import Retry
 from mooring.operators.redis.passwords import Auth

@@ -153,7 +153,7 @@ def test_slots_that_do_not_get_through_are_said_at_once_and_failed_after_the_tim
 
     late = said_of(moving(minutes=21, kind=kind))
     assert (late.phase, late.reason_type) == ("Failed", reason)
-    assert (late.reason or "").startswith("slot 7: OOM; for 20 minutes no slot was finished")
+    assert (late.reason or "").startswith("slot 7: OOM; no slot was finished for 20 minutes")
     assert late == phase_of(late, snapshot(growing(owned=0), nodes=8, plan=late.slot_plan), MOVE)
 
 

@@ -74,7 +74,7 @@ def test_it_is_another_ones_until_our_mark_is_on_it() -> None:
         (snapshot(whole(), revision="new"), []),
         (
             snapshot(change(whole(), 4, pod=(("revision", "old"),)), revision="new"),
-            ["demo-4", "let that end"],
+            ["demo-4", "wait until it is"],
         ),
         (snapshot(change(whole(), 4, gone=True), pods=6), ["5 of its 6 pods"]),
         (snapshot(change(whole(), 4, silent=True)), ["demo-4", "requirepass"]),

@@ -8,7 +8,8 @@ from tests.operators.redis.sentinel.test_roll import failing
 
 from mooring.cli.replay import replay_of, shown
 from mooring.operators.redis.passwords import Auth
-from mooring.operators.redis.sentinel.saved import dump, load, replay
+from mooring.operators.redis.sentinel.plan import decide
+from mooring.operators.redis.sentinel.saved import dump, load
 from mooring.operators.redis.sentinel.snapshot import Snapshot
 from mooring.operators.redis.sentinel.types import LastFailover
 from mooring.operators.workload.saved import NotDecided
@@ -29,7 +30,7 @@ def test_what_was_saved_is_decided_alike_when_it_is_read_again(name: str) -> Non
     one = SCENES[name].snapshot
     again = load(dump(one))
     assert again == one
-    assert replay(again) == SCENES[name].planned()
+    assert decide(again) == SCENES[name].planned()
 
 
 def told(one: Snapshot) -> list[str]:

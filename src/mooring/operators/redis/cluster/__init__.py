@@ -10,6 +10,7 @@ from typing import Any
 
 from mooring.kube.object import Object
 from mooring.operators.operator import Operator, Option, deferred, minutes, seconds
+from mooring.operators.redis import SCOPE_ANNOTATION
 from mooring.operators.redis.cluster.names import MANAGED_SELECTOR
 from mooring.operators.redis.cluster.types import RedisCluster
 from mooring.operators.workload.removal import Removable
@@ -51,8 +52,10 @@ OPERATOR = Operator(
         ),
     ),
     explain=deferred(f"{_HERE}.explain", "explain"),
-    save=deferred(f"{_HERE}.explain", "save"),
-    replay=deferred(f"{_HERE}.explain", "replay"),
-    plan_upgrade=deferred(f"{_HERE}.upgrade", "plan_upgrade"),
-    removal=Removable(kind=RedisCluster, selector=MANAGED_SELECTOR, keeps=_keep_claims),
+    save=deferred(f"{_HERE}.saved", "save"),
+    replay=deferred(f"{_HERE}.saved", "replay"),
+    plan_upgrade=deferred(f"{_HERE}.saved", "plan_upgrade"),
+    removal=Removable(
+        kind=RedisCluster, selector=MANAGED_SELECTOR, keeps=_keep_claims, annotation=SCOPE_ANNOTATION
+    ),
 )

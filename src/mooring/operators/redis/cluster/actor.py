@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from mooring.actor import Context, Move, Outcome, Planned, Related, Report, Verdict, Wait, run_actor
 from mooring.kube.object import Key
 from mooring.kube.objects import apps, core, policy
+from mooring.operators.redis import SCOPE_ANNOTATION
 from mooring.operators.redis.cluster import events, passwords
 from mooring.operators.redis.cluster.inputs import (
     Inputs,
@@ -75,7 +76,7 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
         grace: float = passwords.GRACE,
     ) -> None:
         self._manager = manager
-        self.scoped = Scoped(manager, RedisCluster, operator=NAME, scope=scope)
+        self.scoped = Scoped(manager, RedisCluster, operator=NAME, scope=scope, annotation=SCOPE_ANNOTATION)
         self._timeout, self._look_again, self._grace = timedelta(seconds=timeout), look_again, grace
         of_cluster = partial(keys_of, cluster_of=cluster_of)
         index: Any = partial(ClusterIndex, manager, selector=MANAGED_SELECTOR, namespaces=namespaces)
@@ -163,7 +164,7 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
         return await carry_out(ctx, inputs, snapshot, move, client=client, dial=dial)
 
     def failed(self, ctx: Pass, snapshot: Snapshot, move: Move, message: str) -> RedisClusterStatus:
-        """What does not get through is recorded, so that another process says the same."""
+        """The failure is recorded, so that another process reports the same."""
         return step_failed(status_of(ctx.status), snapshot, move, message, now=ctx.now())[0]
 
     def _given(self, ctx: Pass, pods: Sequence[core.Pod]) -> Inputs:
@@ -197,6 +198,4 @@ def register(
     """Put the operator onto a manager; a namespaced one does not read nodes, and so knows no zones."""
     actor = ClusterActor(manager, namespaces=namespaces, scope=scope, **how)
     run_actor(actor, manager, namespaces=namespaces, workers=workers)
-    if scope == "all":
-        controller: Any = next(one for one in manager.controllers if one.name == NAME)
-        manager.serve(f"{NAME} scopes", lambda: actor.scoped.take_up(lambda key: controller.enqueue(key)))
+    actor.scoped.serve()

@@ -35,17 +35,19 @@ _STEPS: Final[dict[type[moves.Move], str]] = {
 }
 _PLANS: Final = {"Reshard": "ReshareSlots", "Rebalance": "RebalanceSlots", "Drain": "RebalanceSlots"}
 _PHASES: Final = frozenset({"UpgradeCluster", "RollbackCluster"})
-"""Note of by the phase they bring about."""
+"""Recorded with the phase that they begin."""
 
 
 def of_beginning(*, nodes: int, formed: bool) -> list[Note]:
-    """There is no StatefulSet: of a new cluster, or one that somebody deleted."""
+    """There is no StatefulSet: the cluster is new, or it was deleted."""
     if formed:
         return [
-            Note(reason="CreatePod", message=f"the StatefulSet is gone; it is made again with {nodes} pods")
+            Note(
+                reason="CreatePod", message=f"the StatefulSet was deleted; it is recreated with {nodes} pods"
+            )
         ]
     return [
-        Note(reason="CreateClusterStart", message=f"a cluster of {nodes} nodes is made"),
+        Note(reason="CreateClusterStart", message=f"a cluster of {nodes} nodes is being created"),
         Note(reason="CreatePod", message=f"a StatefulSet of {nodes} pods"),
     ]
 
@@ -65,7 +67,7 @@ def of_move(move: moves.Move, snapshot: Snapshot) -> list[Note]:
 
 
 def of_failure(move: moves.Move, snapshot: Snapshot, error: str) -> Note | None:
-    """A step that did not get through, by the name of what it was to do."""
+    """The Event of a failed step, named after what it was to do."""
     plan = snapshot.recorded.plan
     if isinstance(move, moves.MoveSlots):
         failed = slots_failed(plan or SlotPlan())
@@ -73,7 +75,7 @@ def of_failure(move: moves.Move, snapshot: Snapshot, error: str) -> Note | None:
         failed = f"{reason}Failed"
     else:
         return None
-    said = f"{move.why}: did not get through, and is tried again: {error}"
+    said = f"{move.why}: failed, and is retried: {error}"
     return Note(reason=failed, message=said, warning=True)
 
 
@@ -153,7 +155,9 @@ def _why(verdict: moves.Verdict) -> str:
 def of_deletion(*, claims_go: bool) -> list[Note]:
     """The cluster is gone; Kubernetes removes what belongs to it, and no operator is needed for that."""
     stay = (
-        "its claims go with it" if claims_go else "its claims stay, and a cluster of its name takes them up"
+        "its claims go with it"
+        if claims_go
+        else "its claims stay, and a cluster of the same name uses them again"
     )
     notes = [
         Note(reason="DeleteClusterStart", message=f"the cluster was deleted; {stay}"),

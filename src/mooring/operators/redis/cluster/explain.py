@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from mooring.kube.client import Client
-from mooring.operators.operator import Replayed, SavedDecision
-from mooring.operators.redis.cluster import saved
-from mooring.operators.redis.cluster.plan import next_step
 from mooring.operators.redis.cluster.slots import show
 from mooring.operators.redis.cluster.topology import Seen
-from mooring.operators.redis.cluster.types import RedisCluster
 from mooring.operators.workload.explain import password, rolls
 
-__all__ = ["explain", "lines", "replay", "save", "seen"]
+__all__ = ["explain", "lines", "seen"]
 
 
 async def explain(client: Client, raw: Mapping[str, Any]) -> Sequence[str]:
@@ -40,21 +35,6 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
             yield f"{one.get('name')}: {one.get('status')} since {one.get('lastTransitionTime')}: {why}"
     if loss := status.get("lastDataLoss"):
         yield f"Data was lost at {loss.get('time')}: {loss.get('message')}"
-
-
-async def save(client: Client, cluster: RedisCluster) -> SavedDecision:
-    """Ask the API server and the cluster's own servers, as the operator does."""
-    snapshot = await saved.gather(client, cluster, now=datetime.now(UTC))
-    silent = [one.name for one in snapshot.seen.nodes if one.server is None and one.gate is None]
-    return SavedDecision(content=saved.dump(snapshot), silent=silent)
-
-
-def replay(content: bytes) -> Replayed:
-    """What was seen, and what the planner decides from it."""
-    snapshot = saved.load(content)
-    return Replayed(
-        seen=(f"At {snapshot.now.isoformat()}", *seen(snapshot.seen)), verdict=next_step(snapshot)
-    )
 
 
 def seen(found: Seen) -> Iterator[str]:

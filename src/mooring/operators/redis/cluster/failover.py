@@ -109,7 +109,7 @@ def _outvoted(snapshot: Snapshot, id: str) -> bool:
 
 
 def _successor(snapshot: Snapshot, id: str) -> Live | None:
-    """The replica with the most data, if it was in sync until nobody heard its master, and most masters hear it."""
+    """The replica with the most data, if it was in sync until its master fell silent and most masters hear it."""
     one = max(snapshot.seen.replicas_of(id), key=_rank, default=None)
     if one is None or not one.server.link_up or one.server.loading or one.server.syncing:
         return None

@@ -33,9 +33,9 @@ def release(snapshot: Snapshot) -> Verdict | None:
     if as_is or fresh:
         names = ", ".join(one.name for one in (*as_is, *fresh))
         founding = not snapshot.recorded.formed
-        return Release(as_is=tuple(as_is), fresh=tuple(fresh), founding=founding, why=f"{names} may begin")
+        return Release(as_is=tuple(as_is), fresh=tuple(fresh), founding=founding, why=f"{names} may start")
     if rescue and (verdict := mesh(snapshot)):
-        return verdict  # nobody is voted for by nodes that do not know one another
+        return verdict  # nodes that do not know one another cannot vote
     return first_move(
         take_over(
             snapshot,
@@ -58,7 +58,7 @@ def _hold(snapshot: Snapshot, node: Node) -> str:
     if node.gate.disk == "full" or not node.gate.id:
         return "fresh" if node.gate.disk != "none" and _left_earlier(snapshot, node.gate.id) else "as is"
     if not snapshot.seen.live:
-        # Nobody tells who has its slots. Those with data begin; if nobody has any, there is nothing to guard.
+        # No node says who has its slots. Those with data start; if none has any, there is nothing to guard.
         others = [one for one in snapshot.seen.nodes if one is not node]
         answered = [one for one in others if one.gate is not None]
         best = max((_RANK[one.gate.disk] for one in answered if one.gate), default=0)
@@ -74,7 +74,7 @@ def _hold(snapshot: Snapshot, node: Node) -> str:
 
 
 def _left_earlier(snapshot: Snapshot, id: str) -> bool:
-    """Data of a node that was taken out, or of none: nobody knows it, and others serve every slot."""
+    """Data of a node that was taken out, or of none: no node knows it, and others serve every slot."""
     known = any(id in one.server.peers for one in snapshot.seen.live)
     return snapshot.recorded.formed and snapshot.seen.covered == ALL and not known
 

@@ -1,4 +1,4 @@
-"""Slots that a move left half-way and that nobody continues. Pure rules."""
+"""Slots of an abandoned move. Pure rules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["settle"]
 
 
 def settle(snapshot: Snapshot) -> Verdict | None:
-    """Marks of a move that nobody continues, once everybody who may have keys of the slots can be asked.
+    """Marks of an abandoned move, once every node that may have keys of the slots can be asked.
 
     A plan under way continues what its slots' owner is giving away; a mark that the owner knows nothing of hinders it,
     since the node that bears it does not learn who owns the slot. A server that was dead while its replica took over

@@ -35,10 +35,9 @@ from mooring.operators.redis.cluster.validate import FOREGROUND, invalid_scaling
 from mooring.operators.redis.dial import Dial
 from mooring.operators.redis.versions import file_format, image_format
 from mooring.operators.workload.credentials import Kept, PasswordState, kept_in, secret_value
-from mooring.operators.workload.pods import Pod, main_container, pods_of
+from mooring.operators.workload.pods import Pod, ordinal_of, pods_of
+from mooring.operators.workload.statefulset import image_in, pending
 from mooring.operators.workload.surroundings import Reference, Surroundings
-from mooring.operators.workload.template import pending
-from mooring.operators.workload.trouble import SIDECAR
 from mooring.runtime import secrets
 
 __all__ = ["Inputs", "read_inputs", "read_snapshot", "references", "users_of", "zones_of"]
@@ -52,7 +51,7 @@ REMEDIES = {
     "CrashLoopBackOff": "its log says why; check spec.pod[0].configmap, env and resources",
     "Unschedulable": "check spec.pod[0].resources and affinity against the nodes there are",
     "UnboundClaim": "provide a volume or the storage class that the claim names; a claim stays as it was made",
-    SIDECAR: "correct spec.pod[0].monitorImage",
+    "redis-exporter": "correct spec.pod[0].monitorImage",
 }
 """Which field to look at, by what keeps a pod from running."""
 ZONE = "topology.kubernetes.io/zone"
@@ -216,9 +215,7 @@ def _blocked(cluster: RedisCluster, *, template: str) -> Blocked | None:
 
 def _place(pod: core.Pod, zones: Mapping[str, str]) -> Place:
     name, node = pod.metadata.name or "", (pod.spec.node_name if pod.spec else None) or ""
-    tail = name.rpartition("-")[2]
-    ordinal = int(tail) if tail.isdigit() else 0
-    return Place(name=name, ordinal=ordinal, node=node, zone=zones.get(node, ""))
+    return Place(name=name, ordinal=ordinal_of(name), node=node, zone=zones.get(node, ""))
 
 
 # --- the snapshot ------------------------------------------------------------------------------------------
@@ -227,7 +224,15 @@ def _place(pod: core.Pod, zones: Mapping[str, str]) -> Place:
 async def read_snapshot(inputs: Inputs, dial: Dial, now: datetime, *, grace: float) -> Snapshot:
     """Ask the servers, and put everything together; ``grace`` is in seconds (see `PasswordState`)."""
     uid = (inputs.live.metadata.uid if inputs.live is not None else None) or ""
-    pods = pods_of(inputs.pods, component="redis", owner_uid=uid, claims={}, born=None, remedies=REMEDIES)
+    pods = pods_of(
+        inputs.pods,
+        component="redis",
+        owner_uid=uid,
+        claims={},
+        born=None,
+        remedies=REMEDIES,
+        roles=True,
+    )
     kept, status = inputs.found.kept, inputs.status
     password = _password_state(inputs, blocked=inputs.blocked, grace=grace)
     asks = inputs.formed and not inputs.paused and (password.changing or password.differs)
@@ -312,21 +317,21 @@ def _unreadable(inputs: Inputs, seen: Seen) -> str:
     image = inputs.specs.image
     versions = (one.server.version for one in seen.nodes if one.server is not None)
     newest = max(versions, key=file_format, default="")
-    kept = file_format(newest) if newest else image_format(_image_in_place(inputs)) if inputs.formed else 0
+    kept = (
+        file_format(newest)
+        if newest
+        else image_format(image_in(inputs.live, "redis"))
+        if inputs.formed
+        else 0
+    )
     if inputs.specs.current() or not 0 < image_format(image) < kept:
         return ""
-    newest = newest or _image_in_place(inputs)
+    newest = newest or image_in(inputs.live, "redis")
     field = "spec.pod[0].middlewareImage" if pod_of(inputs.spec).middleware_image else "spec.version"
     return (
         f"{field}: {image} cannot read the files of {newest}, which runs; nothing was changed. Give {newest} or a "
         "later version; to go back, make a new cluster and copy the data"
     )
-
-
-def _image_in_place(inputs: Inputs) -> str:
-    live = inputs.live
-    template = live.spec.template if live is not None and live.spec is not None else None
-    return (main_container(template.spec, "redis").image if template and template.spec else None) or ""
 
 
 def _resized(inputs: Inputs, seen: Seen, nodes: int) -> tuple[int, Blocked | None]:

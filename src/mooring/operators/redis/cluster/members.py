@@ -38,7 +38,7 @@ def mesh(snapshot: Snapshot) -> Verdict | None:
         number = not snapshot.recorded.formed and not snapshot.seen.assigned
         return Meet(pairs=tuple(pairs), number=number, why=why)
     if meeting:
-        return Wait(reason="Meeting", message=f"{meeting[0]} is getting to know the others", after=0.1)
+        return Wait(reason="Meeting", message=f"{meeting[0]} is still meeting the other nodes", after=0.1)
     return None
 
 
@@ -51,7 +51,7 @@ def re_attach(snapshot: Snapshot) -> Verdict | None:
             continue
         master = snapshot.seen.by_id.get(one.master)
         if one.master in snapshot.seen.absent_owners or (master is None and snapshot.seen.covered != ALL):
-            continue  # it may have the only copy of slots that nobody serves
+            continue  # it may have the only copy of slots that no node serves
         if one.master not in serving:
             if choice := _best(snapshot, one):
                 pairs.append((target_of(one), choice.id))
@@ -59,7 +59,7 @@ def re_attach(snapshot: Snapshot) -> Verdict | None:
             pairs.append((target_of(one), one.master))
     if pairs:
         names = ", ".join(one.name for one, _ in pairs)
-        return Attach(pairs=tuple(pairs[:1]), why=f"{names} follows nobody who serves")
+        return Attach(pairs=tuple(pairs[:1]), why=f"{names} follows no node that serves")
     return None
 
 
@@ -105,7 +105,7 @@ def _best(snapshot: Snapshot, replica: Live) -> Live | None:
 
 
 def forget(snapshot: Snapshot) -> Verdict | None:
-    """Ids that nobody will ever answer to again; none while a slot has no live owner, since it may be one of theirs."""
+    """Ids that no server will ever answer to again; none while a slot has no live owner, since it may be one of theirs."""
     if snapshot.seen.covered != ALL:
         return None
     silent = {

@@ -1,6 +1,6 @@
 """Slots move with their keys: marked on both sides, emptied, given away, verified, a few slots at a time.
 
-Nothing is kept here: where a slot stands is read from the two nodes, so whoever comes next goes on. A key that is on
+Nothing is kept here: where a slot stands is read from the two nodes, so that any process can continue. A key that is on
 both sides after a crash is the source's as long as the source owns the slot, for its clients wrote there last.
 Keys travel in batches bounded by number and by bytes, since MIGRATE holds up both servers while it runs.
 """
@@ -35,7 +35,7 @@ TURN: Final = 1.0
 
 
 class MoveFailed(Exception):
-    """A slot could not be moved; it stays with whoever owns it, and the next look decides anew."""
+    """A slot could not be moved; it stays with its owner, and the next pass decides again."""
 
 
 @dataclass(kw_only=True)
@@ -51,7 +51,7 @@ class Mover:
         done = 0
         async with AsyncExitStack() as stack:
             links = await self._open(stack, step.source, step.target, step.masters)
-            # Before it owns a slot nobody would take over from it; so the first one goes alone.
+            # Before it owns a slot no replica would take over from it; so the first one goes alone.
             chunk = 1 if step.rate else CHUNK
             size = chunk if await _owns(links.target) else 1
             until = monotonic() + TURN
@@ -122,7 +122,7 @@ class Mover:
         )
         found = await opened.call("CLUSTER", "MYID") if one.id else ""
         if found != one.id:
-            raise MoveFailed(f"{one.name} is not {one.id} any more; the slots are planned anew")
+            raise MoveFailed(f"{one.name} is not {one.id} any more; the slots are planned again")
         return opened
 
     async def _open(
@@ -179,7 +179,7 @@ class Mover:
             if "BUMPED" not in await links.target.call("CLUSTER", "BUMPEPOCH"):
                 await links.source.call("CLUSTER", "MEET", target.address.ip, target.address.port)
                 await asyncio.sleep(0.05)
-        raise MoveFailed(f"{target.name} does not hear of {source.name}'s configuration epoch")
+        raise MoveFailed(f"{target.name} has not received {source.name}'s configuration epoch")
 
     async def _empty(self, links: _Links, slots: Sequence[int], pipeline: int, rate: float) -> None:
         """Send keys until the source has none in these slots."""

@@ -12,7 +12,7 @@ from mooring.actor.verdict import InSync, Move, Verdict, Wait
 from mooring.operators.redis.address import Address
 from mooring.operators.redis.cluster.slots import Slots, Transfer
 from mooring.operators.redis.cluster.types import SlotPlan
-from mooring.operators.workload.moves import DeletePod
+from mooring.operators.workload.moves import DeletePod, Resize, RestoreTemplate, WriteTemplate
 
 __all__ = [
     "Attach",
@@ -64,11 +64,11 @@ class Release(Move):
 
 @dataclass(frozen=True, kw_only=True)
 class Meet(Move):
-    """Make nodes known to one another: whom, and where the other one listens."""
+    """Introduce nodes to one another: each node, and the address where the other one listens."""
 
     pairs: tuple[tuple[Target, Address], ...]
     number: bool = False
-    """Give those that know nobody yet distinct configuration epochs, which spares them settling it later."""
+    """Give nodes that know no other yet distinct configuration epochs, so that they need not agree on them later."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ class Promote(Move):
     target: Target
     how: Literal["", "FORCE", "TAKEOVER", "BUMPEPOCH"]
     owner: str = ""
-    """The id of the master it follows, which agrees or does not serve; "" where nobody is asked."""
+    """The id of the master it follows, which agrees or does not serve; "" where none is asked."""
     slots: Slots = 0
     """Its slots."""
     failed: bool = False
@@ -142,7 +142,7 @@ class Unfollow(Move):
 
 @dataclass(frozen=True, kw_only=True)
 class Settle(Move):
-    """Slots left half-way by a move that nobody continues, brought together at one node with all their keys."""
+    """Bring the slots of an abandoned move together at one node, with all their keys."""
 
     slots: Slots
     owner: Target
@@ -154,7 +154,7 @@ class Settle(Move):
 
 @dataclass(frozen=True, kw_only=True)
 class MoveSlots(Move):
-    """Move slots with their keys, for about a second; the rest is decided anew."""
+    """Move slots with their keys for about a second; the next pass decides about the rest."""
 
     transfer: Transfer
     source: Target
@@ -193,26 +193,6 @@ class Record(Move):
     leader: str = ""
     plan: SlotPlan | None = None
     drop_plan: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Resize(Move):
-    """Let the StatefulSet have so many pods."""
-
-    replicas: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class WriteTemplate(Move):
-    """Write the pods' template as declared now."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RestoreTemplate(Move):
-    """Put the last good template back, so that no pod comes up with the one that does not work."""
-
-    revision: str
-    """The ControllerRevision that has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,7 @@ def pair(snapshot: Snapshot) -> Verdict:
     if len(leaders) > 1 and not named:
         return Wait(
             reason="TwoMasters",
-            message=f"{leaders[0].name} and {leaders[1].name} both lead, and neither is written down; make one follow",
+            message=f"{leaders[0].name} and {leaders[1].name} both lead, and neither is recorded as the leader; make one follow the other",
             after=5.0,
             stalled=True,
         )
@@ -75,7 +75,7 @@ def _roll(snapshot: Snapshot, leader: Node, replica: Node) -> Verdict | None:
     if leaving is leader:
         return _hand_over(leader, replica, why=f"the pod of {leader.name} is being deleted")
     if snapshot.wanted.stale_template:
-        return WriteTemplate(why="the pods are declared otherwise")
+        return WriteTemplate(component="redis", why="the declared pods differ from those that run")
     if verdict := pending(snapshot):
         return verdict
     if not snapshot.wanted.rolls or not snapshot.wanted.revision:
@@ -84,8 +84,8 @@ def _roll(snapshot: Snapshot, leader: Node, replica: Node) -> Verdict | None:
     if not old:
         return None
     if old[0] is replica:
-        return delete(replica, why=f"{replica.name} is of an older revision")
-    return _hand_over(leader, replica, why=f"{leader.name} is to be made anew")
+        return delete(replica, why=f"{replica.name} runs an older template")
+    return _hand_over(leader, replica, why=f"{leader.name} must be recreated")
 
 
 def _hand_over(leader: Node, replica: Node, *, why: str) -> HandOver:

@@ -36,7 +36,7 @@ def next_step(snapshot: Snapshot) -> Verdict:
     if isinstance(verdict, Wait):
         verdict = replace_stuck(snapshot) or verdict
     if snapshot.wanted.paused:
-        todo = f"; {verdict.name} is left undone: {verdict.why}" if isinstance(verdict, Move) else ""
+        todo = f"; {verdict.name} is not done: {verdict.why}" if isinstance(verdict, Move) else ""
         message = f"spec.pause: nothing is changed{todo}"
         return Paused(reason="Paused", message=message, decided=verdict)
     return spaced(snapshot, change_password(snapshot, verdict))
@@ -83,7 +83,7 @@ def waiting(snapshot: Snapshot) -> Verdict | None:
     if left := ALL & ~snapshot.seen.covered:
         return Wait(
             reason="SlotsWithoutOwner",
-            message=f"no node knows of an owner of the slots {show(left)}; give them to one by CLUSTER ADDSLOTSRANGE",
+            message=f"no node owns the slots {show(left)}; assign them by CLUSTER ADDSLOTSRANGE",
             after=2.0,
             stalled=True,
         )

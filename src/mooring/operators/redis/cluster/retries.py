@@ -1,7 +1,6 @@
-"""Steps that do not get through: what is recorded of one, what helps, and when it is tried again. Pure rules.
+"""Failed steps: what is recorded of one, its remedy, and when it is retried. Pure rules.
 
-The status keeps what does not get through, since when, and when it is tried again, so that another process says and does
-the same.
+The status has what failed, since when, and when it is retried, so that another process reports and does the same.
 """
 
 from __future__ import annotations
@@ -36,18 +35,18 @@ SLOTS_FAILED: Final = {
 }
 """HarmonyCloud's reason for each kind of plan whose last try failed."""
 APART: Final = timedelta(seconds=5)
-"""Between two tries to move slots, once they do not get through for long."""
+"""Between two attempts to move slots, once they have failed for long."""
 REFUSED: Final = timedelta(minutes=5)
-"""Until what the API server refused is tried again, unless something changes before."""
+"""Until a step that the API server refused is retried, unless something changes before."""
 PACE: Final = 0.8
-"""Seconds to wait after each of the tries before that: about one a second."""
+"""Seconds to wait after each attempt before that: about one a second."""
 PATIENCE: Final = timedelta(seconds=10)
 """How long steps may fail, as they do while servers come and go, before the status says so; one that goes on failing is
 recorded as often."""
 OTHERS: Final = timedelta(seconds=3)
 """How long the failure of another step is not recorded over the one that is."""
 LATELY: Final = timedelta(seconds=60)
-"""What failed longer ago is over: a try may take half a minute."""
+"""An older failure is over: an attempt may take half a minute."""
 _REMEDIES: Final = {
     "OOM ": "{target} is at its maxmemory: raise it there and on its replicas by CONFIG SET maxmemory, and MAXMEMORY in "
     "spec.pod[0].env so that it stays; or put spec.replicas back",
@@ -63,7 +62,7 @@ _REMEDIES: Final = {
 
 
 def said_of(move: Move, error: str) -> str:
-    """What is said of a step that failed; the same from try to try, as long as it is the same failure."""
+    """The message about a failed step; the same for each attempt while the failure is the same."""
     if not isinstance(move, MoveSlots):
         return error
     source, target = move.source.name, move.target.name
@@ -96,15 +95,14 @@ def after_failure(
         status = replace(status, slot_plan=replace(plan, failure=said, failing=plan.failing or now))
     before = status.retry if _is_recent(status.retry, now) else None
     if before is not None:
-        same = before.step == move.name
         spaced = slots and before.next is not None
-        rest = PATIENCE if same else timedelta() if refused else OTHERS
+        rest = _unrecorded(before, move, refused=refused)
         if not spaced and now - (before.last or now) < rest:
             return status
     if before is None or before.step != move.name:
-        before = Retry(since=now)
+        before = Retry(since=now if before is None else before.since)
     long = now - (before.since or now) >= PATIENCE
-    text = said if slots else f"{move.why}: does not get through, and is tried again: {said}"
+    text = said if slots else f"{move.why}: failed, and is retried: {said}"
     retry = replace(
         before,
         step=move.name,
@@ -117,8 +115,21 @@ def after_failure(
     return replace(status, retry=retry)
 
 
+def _unrecorded(before: Retry, move: Move, *, refused: bool) -> timedelta:
+    """How long a failure is not recorded over the one before.
+
+    Another step is recorded soon, once. Steps that fail in turn are recorded as seldom as a single one: `Retry.since` is
+    when the first of them failed.
+    """
+    if before.step == move.name:
+        return PATIENCE
+    if refused:
+        return timedelta()
+    return PATIENCE if before.since != before.last else OTHERS
+
+
 def after_success(status: RedisClusterStatus, move: Move) -> RedisClusterStatus:
-    """The status after a step that got through."""
+    """The status after a step that succeeded."""
     if (plan := status.slot_plan) is not None and isinstance(move, MoveSlots):
         status = replace(status, slot_plan=replace(plan, failure=None, failing=None))
     if status.retry is not None and status.retry.step == move.name:
@@ -139,7 +150,7 @@ def _is_recent(retry: Retry | None, now: datetime) -> bool:
 
 
 def failing_for_long(retry: Retry | None, now: datetime) -> str:
-    """What does not get through for long, and did not lately; "" if nothing.
+    """What has failed for long and still does; "" if nothing.
 
     Of slots the plan says it, and of what the API server refused the reason does already.
     """
@@ -151,7 +162,7 @@ def failing_for_long(retry: Retry | None, now: datetime) -> str:
 
 
 def spaced(snapshot: Snapshot, verdict: Verdict) -> Verdict:
-    """The verdict, or to wait where it is another try to move slots and its time has not come.
+    """The verdict, or a wait where it is another attempt to move slots and its time has not come.
 
     Whatever else there is to do does not wait for it. A time further off than the longest wait is another clock's.
     """

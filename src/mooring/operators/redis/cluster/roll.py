@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mooring.operators.redis.cluster.snapshot import Snapshot
     from mooring.operators.redis.cluster.topology import Node
 
-__all__ = ["delete", "hangs", "made_anew", "pending", "roll", "turn_back"]
+__all__ = ["delete", "hangs", "pending", "replace_stuck_pod", "roll", "turn_back"]
 
 COMES_UP_WITHIN: Final = timedelta(minutes=10)
 """How long a pod may take to run."""
@@ -38,11 +38,11 @@ def delete(node: Node, *, why: str) -> DeletePod:
 def turn_back(snapshot: Snapshot) -> Verdict | None:
     """A pod that does not come up with the new template ends the roll: the last good one is put back.
 
-    Under OnDelete any pod that dies comes up with the newest one. Afterwards the pod that hangs is made anew. A
-    template that is not the declared one any more is not judged: the declared one is written over it.
+    Under OnDelete any pod that dies comes up with the newest one. Afterwards the stuck pod is recreated. A
+    template that is no longer the declared one is not judged: the declared one replaces it.
     """
     hanging = [one for one in snapshot.seen.nodes if _is_member(snapshot, one) and hangs(snapshot, one)]
-    if verdict := made_anew(snapshot, hanging):
+    if verdict := replace_stuck_pod(snapshot, hanging):
         return verdict
     if snapshot.wanted.stale_template:
         return None
@@ -56,13 +56,13 @@ def turn_back(snapshot: Snapshot) -> Verdict | None:
         )
         if serving:
             revision, _ = serving.most_common(1)[0]
-            why = f"{one.name} did not come up ({one.pod.trouble or one.error}), and the last good pods are back"
-            return RestoreTemplate(revision=revision, why=why)
+            why = f"{one.name} did not come up ({one.pod.trouble or one.error}), and the last good template is restored"
+            return RestoreTemplate(component="redis", revision=revision, inputs="restored", why=why)
     return None
 
 
-def made_anew(snapshot: Snapshot, hanging: Sequence[Node]) -> Verdict | None:
-    """Those that hang in another template than the present one come up with that, whoever rolls: nobody is served by them."""
+def replace_stuck_pod(snapshot: Snapshot, hanging: Sequence[Node]) -> Verdict | None:
+    """Recreate stuck pods of an older template, whatever the update strategy: they serve no traffic."""
     if hanging and (verdict := pending(snapshot)):
         return verdict
     for one in hanging:
@@ -72,7 +72,7 @@ def made_anew(snapshot: Snapshot, hanging: Sequence[Node]) -> Verdict | None:
 
 
 def _irreplaceable(snapshot: Snapshot, node: Node) -> bool:
-    """What it stored would go with it, and nobody who answers has it; a pod that never ran has stored nothing."""
+    """Its data would go with it and no answering server has a copy; a pod that never ran has stored nothing."""
     if node.pod.lasting or node.pod.died_at is None:
         return False
     if snapshot.wanted.nodes == 2:
@@ -82,12 +82,12 @@ def _irreplaceable(snapshot: Snapshot, node: Node) -> bool:
 
 
 def _is_member(snapshot: Snapshot, node: Node) -> bool:
-    """Not new to the cluster: that such a one does not come up is no matter of its template."""
+    """Not new to the cluster: a new node that does not come up says nothing about the template."""
     return node.name in snapshot.recorded.ids or snapshot.wanted.nodes == 2
 
 
 def hangs(snapshot: Snapshot, node: Node) -> bool:
-    """It was made, and will not run without a person."""
+    """It exists, and will not run without a person."""
     pod = node.pod
     if node.server is not None or node.gate is not None or pod.terminating or not pod.revision:
         return False
@@ -98,18 +98,20 @@ def hangs(snapshot: Snapshot, node: Node) -> bool:
 
 
 def pending(snapshot: Snapshot) -> Wait | None:
-    """Which revision pods are to have is not known for a moment; by the one before all would look well."""
+    """Wait until the newest revision is known: by the one before, all pods would look current."""
     if not snapshot.wanted.pending:
         return None
     return Wait(
-        reason="TemplatePending", message="the StatefulSet has not taken up its template yet", after=0.2
+        reason="TemplatePending",
+        message="the StatefulSet's controller has not seen the new template yet",
+        after=0.2,
     )
 
 
 def roll(snapshot: Snapshot) -> Verdict | None:
-    """The next pod to make anew, if any."""
+    """The next pod to recreate, if any."""
     if snapshot.wanted.stale_template:
-        return WriteTemplate(why="the pods are declared otherwise")
+        return WriteTemplate(component="redis", why="the declared pods differ from those that run")
     if verdict := pending(snapshot):
         return verdict
     if not snapshot.wanted.rolls or not snapshot.wanted.revision:
@@ -118,11 +120,13 @@ def roll(snapshot: Snapshot) -> Verdict | None:
     if not old:
         return None
     if leaving := next((one.name for one in old if one.node.pod.terminating), ""):
-        return Wait(reason="PodEnding", message=f"{leaving} is being deleted, to be made anew", after=0.5)
+        return Wait(
+            reason="PodEnding", message=f"{leaving} is being deleted and will be recreated", after=0.5
+        )
     replicas = [one for one in old if one.master]
     if replicas:
         last = max(replicas, key=lambda one: one.node.pod.ordinal)
-        return delete(last.node, why=f"{last.name} is of an older revision")
+        return delete(last.node, why=f"{last.name} runs an older template")
     master = max(old, key=lambda one: one.node.pod.ordinal)
     heirs = snapshot.seen.replicas_of(master.id)
     if not heirs:
@@ -133,4 +137,4 @@ def roll(snapshot: Snapshot) -> Verdict | None:
             stalled=True,
         )
     best = max(heirs, key=lambda one: one.server.offset)
-    return snapshot.promote(best, "", why=f"{master.name} is to be made anew")
+    return snapshot.promote(best, "", why=f"{master.name} must be recreated")

@@ -63,6 +63,7 @@ def scale(snapshot: Snapshot) -> Verdict | None:
         return _go_on(snapshot, snapshot.recorded.plan)
     if snapshot.wanted.pods < snapshot.wanted.nodes:
         return Resize(
+            component="redis",
             replicas=snapshot.wanted.nodes,
             why=f"{snapshot.wanted.nodes} nodes are declared, {snapshot.wanted.pods} there",
         )
@@ -115,7 +116,7 @@ def _free_a_replica(snapshot: Snapshot) -> Verdict | None:
     if not over:
         return None
     last = max(over, key=lambda one: (have[one.master], one.node.pod.ordinal))
-    return Unfollow(target=target_of(last), why=f"{last.name} is to be a master again")
+    return Unfollow(target=target_of(last), why=f"{last.name} becomes a master again")
 
 
 # --- in ----------------------------------------------------------------------------------------------------
@@ -138,7 +139,7 @@ def _shrink(snapshot: Snapshot) -> Verdict | None:
     rest = [one for one in snapshot.seen.live if snapshot.stays(one.node)]
     if any(ids & set(one.server.peers) for one in rest):
         if verdict := snapshot.agreeing():
-            return verdict  # whoever forgets a node that it still sees slots at refuses its clients
+            return verdict  # a node that forgets one at which it still sees slots refuses its clients
         if kept := _without_copy(snapshot, ids):
             message = f"the shard of {kept} has no other replica in sync yet"
             return Wait(reason="Synchronising", message=message, after=0.3)
@@ -147,7 +148,11 @@ def _shrink(snapshot: Snapshot) -> Verdict | None:
             rest=tuple(target_of(one) for one in rest),
             why=f"{', '.join(one.name for one in leaving)} has no slots left",
         )
-    return Resize(replicas=snapshot.wanted.nodes, why="who leaves has no slots and is forgotten everywhere")
+    return Resize(
+        component="redis",
+        replicas=snapshot.wanted.nodes,
+        why="the leaving nodes have no slots and are forgotten everywhere",
+    )
 
 
 def _move_out(snapshot: Snapshot, master: Live) -> Verdict:
@@ -156,7 +161,7 @@ def _move_out(snapshot: Snapshot, master: Live) -> Verdict:
     ready = [one for one in staying if one.server.link_up and not one.server.syncing]
     if ready:
         best = max(ready, key=lambda one: one.server.offset)
-        return snapshot.promote(best, "", why=f"{master.name} is to go, and {best.name} stays")
+        return snapshot.promote(best, "", why=f"{master.name} leaves, and {best.name} stays")
     if staying:
         return Wait(
             reason="Synchronising", message=f"{staying[0].name} is to follow {master.name}", after=0.3
@@ -165,9 +170,9 @@ def _move_out(snapshot: Snapshot, master: Live) -> Verdict:
     for one in sorted(snapshot.seen.live, key=lambda one: -have[one.master]):
         master_stays = (head := snapshot.seen.by_id.get(one.master)) is not None and snapshot.stays(head.node)
         if one.master and snapshot.stays(one.node) and (master_stays or have[one.master] > 1):
-            why = f"{master.name} is to go, and no replica of it stays"
+            why = f"{master.name} leaves, and none of its replicas stays"
             return Attach(pairs=((target_of(one), master.id),), why=why)
-    return Wait(reason="ScaleInBlocked", message=f"nobody can take over from {master.name}", stalled=True)
+    return Wait(reason="ScaleInBlocked", message=f"no replica can take over from {master.name}", stalled=True)
 
 
 def _without_copy(snapshot: Snapshot, leaving: set[str]) -> str:
@@ -248,7 +253,7 @@ def _go_on(snapshot: Snapshot, plan: SlotPlan) -> Verdict | None:
                 rate=snapshot.wanted.rate,
                 why=f"{plan.kind}: {count(part)} slots from {owner.name} to {target.name}",
             )
-    return Record(drop_plan=True, why=f"{plan.kind}: all {plan.total} slots are where they shall be")
+    return Record(drop_plan=True, why=f"{plan.kind}: all {plan.total} slots are where they belong")
 
 
 def _taker(snapshot: Snapshot, plan: SlotPlan, target: str) -> Live | None:
@@ -258,7 +263,7 @@ def _taker(snapshot: Snapshot, plan: SlotPlan, target: str) -> Live | None:
 
 
 def _heir(snapshot: Snapshot, plan: SlotPlan, target: str) -> Live | None:
-    """Who took over from a target: whom it follows now, or who has slots that were meant for it."""
+    """The successor of a target: the master it follows now, or the node with slots that were meant for it."""
     former = snapshot.seen.by_id.get(target)
     if former is not None and former.master in snapshot.seen.owners:
         return snapshot.seen.by_id[former.master]
@@ -278,4 +283,4 @@ def _lost_target(snapshot: Snapshot, move: SlotRange) -> Verdict | None:
     node = snapshot.node_of(move.target)
     if node is not None and node.server is None:
         return None  # it may come back with its id
-    return Record(drop_plan=True, why=f"{move.target} is gone; the slots are planned anew")
+    return Record(drop_plan=True, why=f"{move.target} is gone; the slots are planned again")

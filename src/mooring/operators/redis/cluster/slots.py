@@ -1,4 +1,4 @@
-"""Hash slots as sets, and the arithmetic of who gives which slots to whom.
+"""Hash slots as sets, and the arithmetic of moving them between nodes.
 
 A set of slots is an integer with one bit per slot: union, difference and counting are single operations on it,
 however many nodes tell their view. HarmonyCloud's two strategies follow what redis-cli does: every source gives
@@ -129,7 +129,7 @@ def drain(owned: Mapping[str, Slots], leavers: Iterable[str]) -> list[Transfer]:
     gone = list(leavers)
     stay = {node: count(slots) for node, slots in owned.items() if node not in gone}
     if not stay:
-        raise ValueError("nobody is left to take the slots")
+        raise ValueError("no node is left to take the slots")
     total = sum(count(owned[node]) for node in gone)
     return _pour([(node, owned[node], count(owned[node])) for node in gone], _filled(stay, total))
 

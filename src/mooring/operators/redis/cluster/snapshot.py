@@ -23,7 +23,7 @@ DEAD_GRACE: Final = timedelta(seconds=3)
 better than a fail-over, which costs what the replica did not have yet."""
 
 MADE_WITHIN: Final = timedelta(seconds=30)
-"""How long a pod may take to be made anew, also while Kubernetes' controllers change their leader; longer, and somebody
+"""How long a pod may take to be recreated, also while Kubernetes' controllers change their leader; longer, and somebody
 refuses it, a quota perhaps."""
 
 
@@ -70,7 +70,7 @@ class Recorded:
     missing: Mapping[str, datetime] = field(default_factory=dict)
     """Pods that were not there when last looked at, and since when."""
     retry: Retry | None = None
-    """A step that does not get through."""
+    """A step that fails and is retried."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,7 @@ class Snapshot:
 
     @cached_property
     def spare(self) -> list[Live]:
-        """Live nodes without slots that follow nobody and are to stay, by ordinal."""
+        """Live nodes without slots or master that are to stay, by ordinal."""
         return [
             one
             for one in self.seen.live
@@ -120,7 +120,7 @@ class Snapshot:
 
     @cached_property
     def unmade(self) -> str:
-        """The first pod that is to be there, is not, and is not made anew as fast as usual; "" if none.
+        """The first pod that is missing and is not recreated as fast as usual; "" if none.
 
         A StatefulSet may make one only when those before it are ready, as a node that answers is before long.
         """

@@ -1,7 +1,7 @@
 """The child objects of a cluster: pure functions of its declaration and of what is there already.
 
 A pod refers only to a content-named, immutable ConfigMap and to the Secret with the password. A template that exists is
-left as it is until the planner has it written anew, and differs only when the user's inputs did.
+left as it is until the planner writes it, and changes only when the user's inputs do.
 """
 
 from __future__ import annotations
@@ -34,22 +34,14 @@ from mooring.operators.redis.cluster.types import (
     volumes_of,
 )
 from mooring.operators.redis.parameters import canonical, classify
+from mooring.operators.redis.pods import DATA, auth_volume, exporter, password_entries, server
 from mooring.operators.redis.shell import REDIS_LIVE
-from mooring.operators.workload.containers import (
-    READ_ONLY,
-    apart,
-    config_volume,
-    encoded,
-    field_value,
-    memory_volume,
-    probe,
-)
+from mooring.operators.workload.containers import apart, config_volume, field_value, memory_volume
 from mooring.operators.workload.credentials import Kept
-from mooring.operators.workload.template import is_current, kept_or_written
+from mooring.operators.workload.statefulset import is_current, kept_or_written, on_delete
 
 __all__ = ["DEFAULTS", "FORCED", "OURS", "Found", "Orders", "Specs", "template_lines"]
 
-DATA: Final = "redis-data"
 GRACE_SECONDS: Final = 30
 HOST_PATH: Final = "/var/lib/redis-cluster"
 DEFAULTS: Final = """\
@@ -102,6 +94,8 @@ class Orders:
     """Write the pods' template again."""
     good: core.PodTemplateSpec | None = None
     """The template to put back."""
+    inputs: str = ""
+    """With ``good``: what to record as the inputs it was made from."""
     why: str = ""
     """Why it is put back."""
     kept: Kept | None = None
@@ -191,16 +185,10 @@ class Specs:
         kept, published = self._found.kept, self._found.published
         if self._orders.kept is not None:
             kept, published = self._orders.kept, self._orders.published
-        exporter = msgspec.json.encode({"redis://localhost:6379": kept.password}).decode()
-        entries: dict[str, str] = {
-            **{str(label): text for label, text in kept.named().items()},
-            **({"published": published} if published else {}),
-            "exporter.json": exporter,
-        }
         return core.Secret(
             metadata=self._meta(self.names.password),
             type="Opaque",
-            data={name: encoded(text) for name, text in entries.items()},
+            data=password_entries(kept, published=published),
         )
 
     def _budget(self) -> policy.PodDisruptionBudget:
@@ -241,26 +229,21 @@ class Specs:
         there = live.spec.replicas if live is not None and live.spec is not None else None
         template = kept_or_written(live, self._template(), rewrite=orders.rewrite)
         if live is not None and orders.good is not None:
-            inputs, template = "restored", orders.good
+            inputs, template = orders.inputs, orders.good
         elif live is not None and not orders.rewrite:
             inputs = (live.metadata.annotations or {}).get(INPUTS, inputs)
         wanted = self._orders.replicas if self._orders.replicas is not None else there
         annotations = {INPUTS: inputs, LINK: self._name}
         if refused := self._orders.why or self.refused():
             annotations[REFUSED] = f"{self.inputs()} {refused}"
-        # Template and number of pods are those found, so they are not written over newer ones.
-        version = live.metadata.resource_version if live is not None else None
-        return apps.StatefulSet(
-            metadata=replace(self._meta(self._name), annotations=annotations, resource_version=version),
-            spec=apps.StatefulSetSpec(
-                replicas=self._spec.replicas if wanted is None else wanted,
-                service_name=self.names.service,
-                pod_management_policy="Parallel",
-                update_strategy=apps.StatefulSetUpdateStrategy(type="OnDelete"),
-                selector=meta.LabelSelector(match_labels=selector_of(self._name)),
-                template=template,
-                volume_claim_templates=self._claims(),
-            ),
+        return on_delete(
+            replace(self._meta(self._name), annotations=annotations),
+            replicas=self._spec.replicas if wanted is None else wanted,
+            service=self.names.service,
+            selector=selector_of(self._name),
+            template=template,
+            claims=self._claims(),
+            found=live,
         )
 
     def _claims(self) -> list[core.PersistentVolumeClaim] | None:
@@ -288,7 +271,8 @@ class Specs:
         pod = self._pod
         containers = [self._redis()]
         if pod.monitor_image:
-            containers.append(self._exporter(pod.monitor_image))
+            image, policy = self._prefixed(pod.monitor_image), pod.image_pull_policy or "IfNotPresent"
+            containers.append(exporter(image, pull_policy=policy))
         return core.PodTemplateSpec(
             metadata=meta.ObjectMeta(
                 labels={**(pod.labels or {}), **self._selector, **selector_of(self._name)},
@@ -308,29 +292,15 @@ class Specs:
     def _redis(self) -> core.Container:
         pod = self._pod
         data, below = self._data_volume()
-        return core.Container(
-            name="redis",
+        return server(
             image=self.image,
-            image_pull_policy=pod.image_pull_policy or "IfNotPresent",
-            command=["sh", "/mooring/conf/start.sh"],
+            pull_policy=pod.image_pull_policy or "IfNotPresent",
             env=[*self._identity(), *(one for one in pod.env or () if one.name not in OURS)],
-            ports=[
-                core.ContainerPort(name="redis", container_port=REDIS_PORT, protocol="TCP"),
-                core.ContainerPort(name="bus", container_port=BUS_PORT, protocol="TCP"),
-            ],
+            ports={"redis": REDIS_PORT, "bus": BUS_PORT},
+            data=core.VolumeMount(name=data, mount_path="/data", sub_path_expr=below),
+            stop="stop.sh",
+            ready_period=2,
             resources=pod.resources,
-            startup_probe=probe("live.sh", period=1, failures=600),
-            liveness_probe=probe("live.sh", period=10, failures=6),
-            readiness_probe=probe("ready.sh", period=2, failures=2),
-            lifecycle=core.Lifecycle(
-                pre_stop=core.LifecycleHandler(exec=core.ExecAction(command=["sh", "/mooring/conf/stop.sh"]))
-            ),
-            volume_mounts=[
-                core.VolumeMount(name="conf", mount_path="/mooring/conf", read_only=True),
-                core.VolumeMount(name="auth", mount_path="/mooring/auth", read_only=True),
-                core.VolumeMount(name="run", mount_path="/mooring/run"),
-                core.VolumeMount(name=data, mount_path="/data", sub_path_expr=below),
-            ],
         )
 
     def _identity(self) -> list[core.EnvVar]:
@@ -344,20 +314,6 @@ class Specs:
             core.EnvVar(name="DOMAINNAME", value=f"{self.names.service}.{self._namespace}.svc.cluster.local"),
             core.EnvVar(name="MODE", value="pair" if pair else "cluster"),
         ]
-
-    def _exporter(self, image: str) -> core.Container:
-        return core.Container(
-            name="redis-exporter",
-            image=self._prefixed(image),
-            image_pull_policy=self._pod.image_pull_policy or "IfNotPresent",
-            env=[
-                core.EnvVar(name="REDIS_ALIAS", value_from=field_value("metadata.name")),
-                core.EnvVar(name="REDIS_ADDR", value="redis://localhost:6379"),
-                core.EnvVar(name="REDIS_PASSWORD_FILE", value="/mooring/auth/exporter.json"),
-            ],
-            ports=[core.ContainerPort(name="http-metrics", container_port=9121, protocol="TCP")],
-            volume_mounts=[core.VolumeMount(name="auth", mount_path="/mooring/auth", read_only=True)],
-        )
 
     # --- volumes -------------------------------------------------------------------------------------------
 
@@ -374,12 +330,9 @@ class Specs:
         return None if self._claims() else self._volumes()[-1]
 
     def _volumes(self) -> list[core.Volume]:
-        secret = core.SecretVolumeSource(
-            secret_name=self.names.password, optional=True, default_mode=READ_ONLY
-        )
         made = [
             config_volume("conf", self.config().metadata.name or ""),
-            core.Volume(name="auth", secret=secret),
+            auth_volume(self.names.password),
             memory_volume(),
         ]
         if self._claims():

@@ -32,6 +32,7 @@ from mooring.operators.redis.cluster.types import (
     RedisClusterStatus,
     SlotPlan,
 )
+from mooring.operators.workload.pods import ordinal_of
 
 __all__ = [
     "CHANGING",
@@ -76,7 +77,7 @@ def described(
     return replace(
         status,
         replicas=sum(1 for node in snapshot.seen.nodes if node.pod.ready),
-        conditions=sorted(conditions, key=lambda one: _ordinal(one.name or "")) or None,
+        conditions=sorted(conditions, key=lambda one: ordinal_of(one.name or "")) or None,
     )
 
 
@@ -86,11 +87,6 @@ def _absent(one: NodeCondition, now: datetime) -> NodeCondition:
         return one
     gone = replace(one, status="False", reason=POD_MISSING, message="there is no such pod", instance=None)
     return replace(gone, last_transition_time=rfc3339(now))
-
-
-def _ordinal(name: str) -> int:
-    tail = name.rpartition("-")[2]
-    return int(tail) if tail.isdigit() else 0
 
 
 def _condition(
@@ -162,7 +158,7 @@ def phase_of(
     ):
         now = failing or (verdict.message if isinstance(verdict, Wait) else getattr(verdict, "why", ""))
         minutes = timeout.total_seconds() / 60
-        said = f"still {phase} after {minutes:g} minutes: {now}; it goes on, and what runs is left as it is"
+        said = f"still {phase} after {minutes:g} minutes: {now}; the operator continues, and running pods are left as they are"
         reason_type, reason, phase = _LATE[phase], said, "Failed"
     plan = snapshot.recorded.plan
     if plan is not None and plan.failure and reason_type in (None, UNEXPECTED, slots_failed(plan)):
@@ -170,7 +166,7 @@ def phase_of(
         if plan.failing is not None and snapshot.now - plan.failing > timeout:
             minutes = timeout.total_seconds() / 60
             phase = "Failed"
-            reason += f"; for {minutes:g} minutes no slot was finished; it is tried on, and what runs is left as it is"
+            reason += f"; no slot was finished for {minutes:g} minutes; it is retried, and running pods are left as they are"
     return replace(status, phase=phase, reason=reason, reason_type=reason_type)
 
 

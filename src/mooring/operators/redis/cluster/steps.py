@@ -72,7 +72,7 @@ class Steps:
         self._password = self._kept.password
 
     async def run(self, move: Move) -> None:
-        """Carry one out; raises `StepFailed` or `DialError` when it did not get through."""
+        """Carry one out; raises `StepFailed` or `DialError` when it failed."""
         try:
             await self._run(move)
         except MoveFailed as error:
@@ -297,7 +297,7 @@ class Steps:
         await self._forget(move.rest, [one.id for one in move.leavers])
 
     async def _hand_over(self, move: HandOver) -> None:
-        """Writes wait, the heir has them all, the two change places, and clients look for the leader anew.
+        """Hold writes until the heir has them all, let the two change places, and make clients look for the leader again.
 
         From 6.2 the servers do it themselves (FAILOVER).
         """

@@ -1,7 +1,7 @@
 """A declaration that was wrong and is corrected, while all there is to do is wait. Pure rules.
 
 What is waited for may be pods that cannot run as they were declared, or that a quota does not let be made so, and no
-roll begins before they run. So these alone are made anew; whoever answers, or may, is left to the roll.
+roll begins before they run. So only these are recreated; a pod whose server answers, or may answer, is left to the roll.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mooring.operators.redis.cluster.moves import DeletePod, Resize, Verdict, Wait, WriteTemplate
-from mooring.operators.redis.cluster.roll import delete, hangs, made_anew
+from mooring.operators.redis.cluster.roll import delete, hangs, replace_stuck_pod
 from mooring.operators.workload.trouble import HOPELESS, MAY_PASS
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ def replace_stuck(snapshot: Snapshot) -> Verdict | None:
         return verdict
     hanging = [one for one in snapshot.seen.nodes if hangs(snapshot, one)]
     if snapshot.wanted.stale_template and (hanging or snapshot.unmade or not snapshot.recorded.formed):
-        return WriteTemplate(why="what does not run is declared otherwise now")
-    return made_anew(snapshot, hanging) or _in_the_way(snapshot, hanging)
+        return WriteTemplate(component="redis", why="the declaration of the pods that do not run has changed")
+    return replace_stuck_pod(snapshot, hanging) or _in_the_way(snapshot, hanging)
 
 
 def _in_the_way(snapshot: Snapshot, hanging: Sequence[Node]) -> DeletePod | None:
@@ -40,7 +40,7 @@ def _in_the_way(snapshot: Snapshot, hanging: Sequence[Node]) -> DeletePod | None
         older = one.node.pod.revision not in ("", snapshot.wanted.revision)
         empty = one.is_master and not one.slots and not one.server.keys
         if older and empty and not snapshot.seen.assigned and not one.node.pod.terminating:
-            why = f"{one.name} has no slots and is of an older pod template, and other pods find no place"
+            why = f"{one.name} has no slots and runs an older pod template, and other pods find no place"
             return delete(one.node, why=why)
     return None
 
@@ -51,7 +51,11 @@ def _resize(snapshot: Snapshot) -> Resize | None:
     leaving = [one for one in snapshot.seen.nodes if not snapshot.stays(one)]
     if there == wanted or (there > wanted and (snapshot.seen.assigned or not all(map(_is_empty, leaving)))):
         return None
-    return Resize(replicas=wanted, why=f"{wanted} nodes are declared, {there} there, and no cluster yet")
+    return Resize(
+        component="redis",
+        replicas=wanted,
+        why=f"{wanted} nodes are declared, {there} there, and no cluster yet",
+    )
 
 
 def _is_empty(node: Node) -> bool:

@@ -1,6 +1,6 @@
 """Clusters that HarmonyCloud's operator made: when they are taken over, and what of them is changed for that.
 
-Its pods bear labels of its own, its StatefulSet and Service select by them, and its servers were not let in by anybody.
+Its pods bear labels of its own, its StatefulSet and Service select by them, and no operator released its servers.
 A cluster that serves whole is taken over while it runs: its pods get our labels beside theirs, which is all that happens
 to them; the template stays until the user changes something of it. What does not serve whole, or is declared otherwise
 than it is, stays untouched, and a condition says why.
@@ -47,7 +47,7 @@ AFTER_LABELS: Final = 0.2
 
 
 RENAME: Final = "rename the cluster, or delete that object"
-"""What helps where a name belongs to somebody else."""
+"""The remedy where a name belongs to another owner."""
 Given = Callable[[Context[RedisCluster], Sequence[core.Pod]], Inputs]
 """The inputs of a cluster whose pods are these."""
 Look = Callable[[Context[RedisCluster], Inputs], Awaitable[Snapshot]]
@@ -156,7 +156,7 @@ def _as_declared(snapshot: Snapshot, declared: int) -> str:
         return f"spec.replicas: {declared} are declared, and there are {there}; give {there}, and change it afterwards"
     old = [one.name for one in snapshot.seen.nodes if one.pod.revision not in ("", snapshot.wanted.revision)]
     if snapshot.wanted.rolls and old:
-        return f"{', '.join(old)} is still to be made anew from the newest template; let that end"
+        return f"{', '.join(old)} must still be recreated from the newest template; wait until it is"
     return ""
 
 

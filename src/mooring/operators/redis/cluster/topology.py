@@ -186,7 +186,7 @@ class Node:
     server: Server | None = None
     gate: Gate | None = None
     auth: Auth | None = None
-    """Which of our passwords it accepts and presents; None where nobody asked, or it did not answer that."""
+    """Which of our passwords it accepts and presents; None where it was not asked or did not answer."""
     error: str = ""
 
     @property
@@ -255,7 +255,7 @@ class Seen:
 
     @cached_property
     def foreign(self) -> tuple[Live, ...]:
-        """Nodes with keys that know nobody: a server takes every slot that it finds keys of, whosesoever they are."""
+        """Nodes with keys that know no other node: a server takes every slot that it finds keys of."""
         return tuple(
             one for one in self.live if one.is_master and one.server.keys and len(one.server.view) == 1
         )
@@ -310,7 +310,7 @@ class Seen:
         return [one for one in self.live if one.master == master]
 
     def unheard(self, members: Sequence[Live]) -> list[tuple[Live, Live]]:
-        """Who has not heard yet what slots a node has now, or whom it follows: the node, and who sees it otherwise."""
+        """Pairs of a node and one that does not know yet its slots or its master: the node, and who sees it otherwise."""
         return [
             (other, one)
             for one in members
@@ -326,7 +326,7 @@ class Seen:
         wanted = self.owners
         for one in members:
             if any(not peer.settled for peer in one.server.view):
-                return f"{one.name} is still getting to know somebody"
+                return f"{one.name} is still meeting another node"
             for other in members:
                 peer = one.server.peers.get(other.id)
                 if peer is None:
@@ -336,7 +336,7 @@ class Seen:
                 if peer.is_master and peer.slots != wanted.get(other.id, 0):
                     return f"{one.name} sees other slots at {other.name} than {other.name} itself"
                 if peer.master != other.master:
-                    return f"{one.name} has not heard yet whom {other.name} follows"
+                    return f"{one.name} does not know yet which node {other.name} follows"
         epochs = Counter(one.server.me.epoch for one in members if one.slots)
         if clash := next((epoch for epoch, number in epochs.items() if number > 1), None):
             return f"two masters have the configuration epoch {clash}"

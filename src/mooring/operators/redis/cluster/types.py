@@ -138,7 +138,7 @@ class RedisClusterSpec(Part, frozen=True, kw_only=True):
         int | None,
         F("All nodes: 2 for a master and a replica, else 6 and more, half of them masters.", minimum=0),
     ] = None
-    pause: Annotated[bool | None, F("Maintenance: nothing is changed, status goes on.")] = None
+    pause: Annotated[bool | None, F("Maintenance: nothing is changed; the status is kept up to date.")] = None
     finalizers: Annotated[
         str | None, F("foreground: the claims go when the cluster is deleted.", max_length=64)
     ] = None
@@ -210,23 +210,25 @@ class SlotPlan(Part, frozen=True, kw_only=True):
     since: Annotated[datetime | None, F("When it began.", schema=TIME)] = None
     updated: Annotated[datetime | None, F("When moved was last counted.", schema=TIME)] = None
     seconds_left: Annotated[int | None, F("At the pace so far.")] = None
-    failure: Annotated[str | None, F("What the last try failed with; gone when one gets through.")] = None
+    failure: Annotated[str | None, F("Why the last attempt failed; removed when one succeeds.")] = None
     failing: Annotated[datetime | None, F("Since when tries fail and no slot was finished.", schema=TIME)] = (
         None
     )
 
 
 class Retry(Part, frozen=True, kw_only=True):
-    """A step that did not get through and is tried again; gone once it got through or is needed no more."""
+    """A step that failed and is retried; removed once it succeeds or is no longer needed."""
 
     step: Annotated[str, F("The step, as conditions and logs name it.")] = ""
     event: Annotated[str | None, F("The Event that was recorded of it.")] = None
-    message: Annotated[str, F("What did not get through, and why.")] = ""
-    failures: Annotated[int, F("Tries that failed; of several within ten seconds one is counted.")] = 0
-    since: Annotated[datetime | None, F("When it failed first.", schema=TIME)] = None
+    message: Annotated[str, F("What failed, and why.")] = ""
+    failures: Annotated[int, F("Failures; of several within ten seconds one is counted.")] = 0
+    since: Annotated[
+        datetime | None, F("When it, or a step that fails in turn with it, failed first.", schema=TIME)
+    ] = None
     last: Annotated[datetime | None, F("When it failed last, as far as it was counted.", schema=TIME)] = None
     next: Annotated[
-        datetime | None, F("When it is tried again at the earliest; absent: at once.", schema=TIME)
+        datetime | None, F("When it is retried at the earliest; absent: at once.", schema=TIME)
     ] = None
 
 
@@ -258,9 +260,9 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
     collision_count: Annotated[int | None, LATER] = None
     leader: Annotated[str | None, F("The pod that leads a pair.")] = None
     slot_plan: Annotated[SlotPlan | None, F("A move of slots under way.")] = None
-    retry: Annotated[Retry | None, F("A step that does not get through.")] = None
+    retry: Annotated[Retry | None, F("A step that fails and is retried.")] = None
     last_data_loss: Annotated[DataLoss | None, F("What was lost with all pods of the cluster.")] = None
-    observed_generation: Annotated[int | None, F("The generation this speaks of.")] = None
+    observed_generation: Annotated[int | None, F("The generation this describes.")] = None
     standard_conditions: Annotated[list[meta.Condition] | None, F("Ready, Progressing and Stalled.")] = None
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from msgspec.structs import replace
@@ -31,9 +30,10 @@ from mooring.operators.redis.cluster.types import (
     volumes_of,
 )
 from mooring.operators.redis.passwords import unusable
+from mooring.operators.workload.problem import Problem
 from mooring.operators.workload.resources import resource_faults
 
-__all__ = ["FOREGROUND", "Problem", "invalid_scaling", "unmet", "validate", "warnings"]
+__all__ = ["FOREGROUND", "invalid_scaling", "unmet", "validate", "warnings"]
 
 FOREGROUND: Final = "foreground"
 """The value of spec.finalizers with which claims go when the cluster is deleted."""
@@ -43,17 +43,6 @@ NAME_LIMIT: Final = 52
 _REFERENCE: Final = re.compile(r"^[\w.-]+(:\d+)?(/[\w.-]+)*(:[\w.-]+)?(@sha256:[0-9a-f]{64})?$")
 _IS_SAMPLE: Final = "is the sample's placeholder"
 _PLACEHOLDERS: Final = frozenset({"string", "name", "pvcname"})
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A field that cannot be carried out, and what to do about it."""
-
-    field: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.field}: {self.message}"
 
 
 def validate(cluster: RedisCluster) -> list[Problem]:
@@ -102,11 +91,11 @@ def warnings(cluster: RedisCluster) -> list[str]:
             and f"the data on {kept.type if kept else ''} stays when the cluster is deleted; remove it there"
         ),
         "spec.pod[0].updateStrategy.rollingUpdate": rolling is not None
-        and "not used; replicas are made anew before masters, one shard at a time",
+        and "not used; replicas are recreated before masters, one shard at a time",
         "spec.pod[0].env": bool(names := sorted({one.name or "" for one in pod.env or ()} & OURS))
         and f"{', '.join(names)} is for the operator to set; remove it",
         "spec.podManagementPolicy": spec.pod_management_policy not in (None, "", "Parallel")
-        and "pods are made in parallel: had they to wait for each other, a cluster that lost all would not come back",
+        and "pods start in parallel: if they waited for each other, a cluster that lost all pods would not come back",
         "spec.updateId": bool(spec.update_id)
         and "not used; kubectl rollout history statefulset shows the revisions",
         "spec.sentinel": spec.sentinel is not None

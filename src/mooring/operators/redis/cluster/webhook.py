@@ -1,4 +1,4 @@
-"""What is said at once to whoever writes a RedisCluster: warnings, and no refusals.
+"""Admission warnings for RedisCluster; it rejects nothing.
 
 The group was taken over: what its operator accepted is accepted, and a condition says what is not carried out. A field
 that does not exist, such as one at the wrong depth, is kept by the server and seen only here.

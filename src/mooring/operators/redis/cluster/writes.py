@@ -23,7 +23,7 @@ from mooring.operators.workload import effects
 from mooring.operators.workload.adoption import pods_of_set
 from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.effects import delete_pod
-from mooring.operators.workload.template import apply_whole, kept_template, mounted_config_maps
+from mooring.operators.workload.statefulset import apply_whole, kept_template, mounted_config_maps
 from mooring.runtime import EventRecorder
 
 __all__ = ["apply", "carry_out", "mounted", "record_notes"]
@@ -97,7 +97,7 @@ async def _orders(ctx: Context[Any], inputs: Inputs, move: Move, client: Client)
             return Orders(rewrite=True)
         case moves.RestoreTemplate():
             good = await kept_template(client, move.revision, namespace=ctx.key.namespace)
-            return Orders(good=good, why=move.why)
+            return Orders(good=good, inputs=move.inputs, why=move.why)
         case passwords.Stage():
             return Orders(kept=kept.staged(password_of(inputs.spec)))
         case passwords.Publish():

@@ -13,6 +13,7 @@ from typing import Any
 from mooring.actor import Context, Move, Outcome, Planned, Related, Report, Terminal, Verdict, Wait, run_actor
 from mooring.kube.object import Key
 from mooring.kube.objects import apps, core, policy
+from mooring.operators.redis import SCOPE_ANNOTATION
 from mooring.operators.redis.address import Address
 from mooring.operators.redis.dial import Dial
 from mooring.operators.redis.sentinel import effects
@@ -58,7 +59,7 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
 
     def __init__(self, manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = ()) -> None:
         self._manager = manager
-        self.scoped = Scoped(manager, RedisCluster, operator=NAME, scope=scope)
+        self.scoped = Scoped(manager, RedisCluster, operator=NAME, scope=scope, annotation=SCOPE_ANNOTATION)
         self._unknown = UnknownFields(manager, RedisClusterSpec)
         self._predecessor = Predecessor(manager.client.live, manager.clock, namespaced=bool(namespaces))
         index = partial(
@@ -183,5 +184,4 @@ def register(
     controller: Any = next(one for one in manager.controllers if one.name == NAME)
     actor.wake = controller.enqueue
     manager.serve(f"{NAME} listener", actor.listener.run)
-    if scope == "all":
-        manager.serve(f"{NAME} scopes", lambda: actor.scoped.take_up(controller.enqueue))
+    actor.scoped.serve()

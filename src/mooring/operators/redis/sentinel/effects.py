@@ -26,7 +26,7 @@ from mooring.operators.workload import effects
 from mooring.operators.workload.adoption import rolls_itself, stop_rolling
 from mooring.operators.workload.claims import own_claims, owned
 from mooring.operators.workload.moves import Orders
-from mooring.operators.workload.template import mounted_config_maps
+from mooring.operators.workload.statefulset import mounted_config_maps
 
 __all__ = ["carry_out", "correct_children", "mounted", "orders_of"]
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from mooring.kube.client import Client
-from mooring.operators.operator import Replayed, SavedDecision
-from mooring.operators.redis.sentinel import saved
 from mooring.operators.redis.sentinel.topology import Topology
-from mooring.operators.redis.sentinel.types import RedisCluster
 from mooring.operators.workload.explain import configuration, password, rolls
 
-__all__ = ["explain", "lines", "replay", "save", "seen"]
+__all__ = ["explain", "lines", "seen"]
 
 
 async def explain(client: Client, raw: Mapping[str, Any]) -> Sequence[str]:
@@ -40,22 +36,6 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
         yield f"  because {last.get('choice')}; gap {last.get('gapSeconds', 0)} s; may be lost: {last.get('lossBound')}"
         if (lost := last.get("lostBytes")) is not None:
             yield f"  the old master came back with {lost} bytes of writes that the new one did not have"
-
-
-async def save(client: Client, cluster: RedisCluster) -> SavedDecision:
-    """Ask the API server and the cluster's own servers, as the operator does."""
-    snapshot = await saved.gather(client, cluster, now=datetime.now(UTC))
-    topology = snapshot.topology
-    silent = [one.name for one in topology.members if one.server is None]
-    silent += [one.name for one in topology.watchers if one.sentinel is None]
-    return SavedDecision(content=saved.dump(snapshot), silent=silent)
-
-
-def replay(content: bytes) -> Replayed:
-    """What was seen, and what the planner decides from it."""
-    snapshot = saved.load(content)
-    head = f"At {snapshot.now.isoformat()}"
-    return Replayed(seen=(head, *seen(snapshot.topology)), verdict=saved.replay(snapshot))
 
 
 def seen(found: Topology) -> Iterator[str]:

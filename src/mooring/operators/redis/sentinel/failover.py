@@ -244,7 +244,7 @@ def _silent_master(snapshot: Snapshot, lineage: Lineage, incumbent: Standing) ->
     if not heirs:
         return Wait(
             "MasterUnreachable",
-            f"{incumbent.pod} does not answer and no other server has all data; it is waited for",
+            f"{incumbent.pod} does not answer and no other server has all data; waiting for it",
             after=1.0,
         )
     reachable = sum(1 for one in snapshot.watchers if one.sentinel) >= snapshot.sentinel_count // 2 + 1
@@ -277,7 +277,7 @@ def _leaderless(snapshot: Snapshot, lineage: Lineage) -> Move | Wait:
         return Wait("NoMaster", f"{silent[0].name} is asked again first", after=0.3)
     best = max(pool, key=lambda entry: (entry[1].offset, -entry[0].pod.ordinal))
     return _succeed(
-        snapshot, lineage, incumbent=lineage.master, heir=best, why="nobody leads; it has the newest data"
+        snapshot, lineage, incumbent=lineage.master, heir=best, why="no server leads; it has the newest data"
     )
 
 
@@ -361,7 +361,7 @@ def _restart(snapshot: Snapshot, lineage: Lineage, incumbent: Standing) -> Move 
     if awaited:
         return Wait(
             "AwaitingRecorded",
-            f"{awaited[0].pod} held the data and does not answer yet; another recorded server stands "
+            f"{awaited[0].pod} held the data and does not answer yet; another recorded server is chosen "
             f"after {RETURN_DEADLINE:.0f} s",
             after=0.3,
         )

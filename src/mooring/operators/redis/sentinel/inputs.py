@@ -34,8 +34,8 @@ from mooring.operators.workload.credentials import Kept, PasswordState, secret_v
 from mooring.operators.workload.moves import Orders
 from mooring.operators.workload.pods import Pod, pods_of
 from mooring.operators.workload.rollout import SetState
+from mooring.operators.workload.statefulset import image_in, state_of
 from mooring.operators.workload.surroundings import Reference, Surroundings
-from mooring.operators.workload.trouble import SIDECAR
 from mooring.runtime import secrets
 
 __all__ = ["DEPENDENCIES", "Inputs", "read_inputs", "read_snapshot", "references", "secret_names"]
@@ -50,7 +50,7 @@ _REMEDIES = {
     "Unschedulable": "check spec{part}.resources, affinity and nodeSelector against the nodes there are",
     "UnboundClaim": "provide a volume or the storage class; or correct spec.storage.persistentVolumeClaim "
     "(storageClassName, size) and recreate the cluster without these claims: a claim stays as it was created",
-    SIDECAR: "correct spec.exporter.image",
+    "redis-exporter": "correct spec.exporter.image",
 }
 _READS_FIRST = ("slave-priority", "min-slaves-to-write")
 
@@ -254,6 +254,7 @@ async def read_snapshot(inputs: Inputs, dial: Dial, *, now: Callable[[], datetim
             claims=inputs.around.claims,
             born=born,
             remedies=_remedies(component),
+            roles=component == "redis",
         )
 
     silent = Recorded.of(status).unreachable_since
@@ -318,22 +319,8 @@ def _replicas(one: apps.StatefulSet | None) -> int:
 def _set_state(one: apps.StatefulSet | None, specs: Specs, component: Component) -> SetState:
     if one is None:
         return SetState()
-    status = one.status or apps.StatefulSetStatus()
-    stale = status.observed_generation != one.metadata.generation
-    return SetState(
-        replicas=_replicas(one),
-        update_revision="" if stale else status.update_revision or "",
-        current=specs.current(component),
-        inputs=(one.metadata.annotations or {}).get(INPUTS, ""),
-        asked=specs.inputs(component),
-        image=_image(one, component),
-    )
-
-
-def _image(one: apps.StatefulSet, component: Component) -> str:
-    template = one.spec.template if one.spec else None
-    containers = (template.spec.containers if template and template.spec else None) or ()
-    return next((container.image or "" for container in containers if container.name == component), "")
+    state = state_of(one, replicas=_replicas(one), asked=specs.inputs(component), annotation=INPUTS)
+    return replace(state, current=specs.current(component), image=image_in(one, component))
 
 
 def _memory(spec: RedisClusterSpec, pods: Sequence[core.Pod]) -> int:

@@ -72,7 +72,7 @@ def repair(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None
         return Hasten(
             sentinels=tuple(sentinel_target(one) for one in other),
             periods=PERIODS,
-            why=f"{names} would learn of changes within ten seconds only",
+            why=f"{names} would notice changes up to ten seconds late",
         )
     for one, it in seen:
         if changed := _drift(snapshot, it):
@@ -94,7 +94,7 @@ def _unlock(snapshot: Snapshot, *, seen: list[tuple[Watcher, Sentinel]], right: 
                 pod=one.name,
                 uid=one.pod.uid,
                 version=one.pod.version,
-                why=f"{one.name} does not take the key of this cluster: its Secret was made again",
+                why=f"{one.name} does not accept this cluster's key: its Secret was recreated",
             )
     return None
 

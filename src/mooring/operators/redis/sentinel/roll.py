@@ -81,7 +81,7 @@ def unblock(snapshot: Snapshot) -> Verdict | None:
     if not stuck:
         return None
     if snapshot.wanted.roll and not rollout.state.current:
-        return WriteTemplate(component="redis", why="no server runs with the template there is")
+        return WriteTemplate(component="redis", why="no server runs with the present template")
     for pod in rollout.old:
         if pod in stuck:
             return rollout.recreate(pod, f"its old template cannot run: {pod.trouble}")

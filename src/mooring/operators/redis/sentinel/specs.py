@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from mooring.actor import differs, digest
 from mooring.kube.object import Object
 from mooring.kube.objects import apps, core, meta, policy
+from mooring.operators.redis.pods import DATA, MOUNTS, auth_volume, exporter, password_entries, server
 from mooring.operators.redis.sentinel import scripts
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.names import INPUTS, ROLE, Component, Names, labels_of, selector_of
@@ -32,19 +33,18 @@ from mooring.operators.redis.sentinel.types import (
 )
 from mooring.operators.workload.claims import claim_name
 from mooring.operators.workload.containers import (
-    READ_ONLY,
+    apart,
     config_volume,
-    encoded,
     field_value,
     memory_volume,
     probe,
 )
 from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.moves import Orders
+from mooring.operators.workload.statefulset import is_current, on_delete
 
 __all__ = ["Found", "Specs", "gate_arguments"]
 
-DEFAULT_VOLUME = "redis-data"
 _GRACE_SECONDS = 40
 
 
@@ -202,15 +202,10 @@ class Specs:
     def password_secret(self) -> core.Secret:
         """The password in force, the same for the exporter, and those of a change."""
         kept = self._orders.kept or self._found.kept
-        entries = {
-            "exporter.json": _json({"redis://localhost:6379": kept.password}),
-            **{str(label): text for label, text in kept.named().items()},
-            **({"sentinel": kept.sentinel} if kept.sentinel else {}),
-        }
         return core.Secret(
             metadata=self._meta(self.names.password, "redis"),
             type="Opaque",
-            data={name: encoded(value) for name, value in entries.items()},
+            data=password_entries(kept, sentinel=kept.sentinel),
         )
 
     def lineage_record(self, lineage: Lineage) -> core.ConfigMap:
@@ -266,11 +261,7 @@ class Specs:
 
     def current(self, component: Component) -> bool:
         """The template in place was made from the user's present inputs (or by somebody else)."""
-        live = self._live(component)
-        if live is None:
-            return True
-        recorded = (live.metadata.annotations or {}).get(INPUTS)
-        return recorded is None or recorded == self.inputs(component)
+        return is_current(self._live(component), INPUTS, self.inputs(component))
 
     def redis_set(self) -> apps.StatefulSet:
         """The data servers."""
@@ -312,19 +303,14 @@ class Specs:
         if live is not None and self._keeps_template(component):
             inputs = (live.metadata.annotations or {}).get(INPUTS, inputs)
         metadata = self._meta(self.names.set_of(component), component)
-        # Template and number of pods are those found, so they are not written over newer ones.
-        version = live.metadata.resource_version if live is not None else None
-        return apps.StatefulSet(
-            metadata=replace(metadata, annotations={INPUTS: inputs}, resource_version=version),
-            spec=apps.StatefulSetSpec(
-                replicas=replicas,
-                service_name=service,
-                pod_management_policy="Parallel",
-                update_strategy=apps.StatefulSetUpdateStrategy(type="OnDelete"),
-                selector=meta.LabelSelector(match_labels=self._selector(component)),
-                template=template,
-                volume_claim_templates=claims,
-            ),
+        return on_delete(
+            replace(metadata, annotations={INPUTS: inputs}),
+            replicas=replicas,
+            service=service,
+            selector=self._selector(component),
+            template=template,
+            claims=claims,
+            found=live,
         )
 
     # --- volumes -------------------------------------------------------------------------------------------
@@ -335,7 +321,7 @@ class Specs:
             return None
         labels = {**(claim.metadata.labels or {}), **self._selector("redis")}
         metadata = meta.ObjectMeta(
-            name=claim.metadata.name or DEFAULT_VOLUME, labels=labels, annotations=claim.metadata.annotations
+            name=claim.metadata.name or DATA, labels=labels, annotations=claim.metadata.annotations
         )
         return [core.PersistentVolumeClaim(metadata=metadata, spec=claim.spec)]
 
@@ -360,7 +346,7 @@ class Specs:
     def volume_name(self) -> str:
         """The pods' volume with the data; a claim's name begins with it."""
         claim = self._claim
-        return (claim.metadata.name if claim is not None else None) or DEFAULT_VOLUME
+        return (claim.metadata.name if claim is not None else None) or DATA
 
     def unlike_declared(self, claims: Mapping[str, core.PersistentVolumeClaim]) -> str:
         """What spec.storage asks for and the volumes that are there do not give, with the remedy; or ""."""
@@ -373,7 +359,7 @@ class Specs:
             )
         if wanted is None or there is None:
             return ""
-        if (wanted.metadata.name or DEFAULT_VOLUME) != self.volume_name:
+        if (wanted.metadata.name or DATA) != self.volume_name:
             return f"{where}.metadata.name: the claims that hold the data are named {self.volume_name}; put it back"
         for ordinal in range(self._spec.size or 3):
             name = claim_name(self.volume_name, self.names.pod("redis", ordinal))
@@ -400,12 +386,12 @@ class Specs:
         volumes = [
             config_volume("conf", self.redis_config().metadata.name or ""),
             config_volume("live", self.names.live),
-            self._auth_volume("password", "exporter.json"),
+            auth_volume(self.names.password, "password", "exporter.json"),
             memory_volume(),
         ]
         if not self.claimed:
             empty = (spec.storage.empty_dir if spec.storage else None) or core.EmptyDirVolumeSource()
-            volumes.append(core.Volume(name=DEFAULT_VOLUME, empty_dir=empty))
+            volumes.append(core.Volume(name=DATA, empty_dir=empty))
         return self._pod(
             "redis",
             core.PodSpec(
@@ -420,7 +406,7 @@ class Specs:
             metadata=meta.ObjectMeta(labels=self._labels(component), annotations=of.annotations),
             spec=replace(
                 pod,
-                affinity=of.affinity or self._apart(component),
+                affinity=of.affinity or apart(self._selector(component)),
                 security_context=of.security_context,
                 node_selector=of.node_selector,
                 tolerations=self._tolerations(component),
@@ -429,73 +415,41 @@ class Specs:
             ),
         )
 
-    def _auth_volume(self, *keys: str) -> core.Volume:
-        """These entries of the cluster's Secret, as files."""
-        return core.Volume(
-            name="auth",
-            secret=core.SecretVolumeSource(
-                secret_name=self.names.password,
-                items=[core.KeyToPath(key=key, path=key) for key in keys],
-                optional=True,
-                default_mode=READ_ONLY,
-            ),
-        )
-
     def _redis_container(self) -> core.Container:
         spec = self._spec
-        return core.Container(
-            name="redis",
+        data = core.VolumeMount(name=self.volume_name, mount_path="/data")
+        made = server(
             image=spec.image,
-            image_pull_policy=spec.image_pull_policy,
-            command=spec.command or ["sh", "/mooring/conf/start.sh"],
-            args=list(gate_arguments()),
+            pull_policy=spec.image_pull_policy,
             env=[*self._identity(), core.EnvVar(name="SENTINEL_HOST", value=self.names.sentinel)],
-            ports=[core.ContainerPort(name="redis", container_port=6379, protocol="TCP")],
+            ports={"redis": 6379},
+            data=data,
+            stop="shutdown.sh",
+            ready_period=5,
             resources=spec.resources,
-            startup_probe=probe("live.sh", period=1, failures=600),
-            liveness_probe=probe("live.sh", period=10, failures=6),
-            readiness_probe=probe("ready.sh", period=5, failures=2),
-            lifecycle=core.Lifecycle(
-                pre_stop=core.LifecycleHandler(
-                    exec=core.ExecAction(command=["sh", "/mooring/conf/shutdown.sh"])
-                )
-            ),
-            volume_mounts=[
-                core.VolumeMount(name="conf", mount_path="/mooring/conf", read_only=True),
-                core.VolumeMount(name="live", mount_path="/mooring/live", read_only=True),
-                core.VolumeMount(name="auth", mount_path="/mooring/auth", read_only=True),
-                core.VolumeMount(name="run", mount_path="/mooring/run"),
-                core.VolumeMount(name=self.volume_name, mount_path="/data"),
-            ],
+        )
+        conf, *others = MOUNTS
+        live = core.VolumeMount(name="live", mount_path="/mooring/live", read_only=True)
+        return replace(
+            made,
+            command=spec.command or made.command,
+            args=list(gate_arguments()),
+            volume_mounts=[conf, live, *others, data],
             security_context=_unprivileged(spec.security_context),
         )
 
-    def _exporter_container(self, exporter: RedisExporter) -> core.Container:
-        env = [
-            core.EnvVar(name="REDIS_ALIAS", value_from=field_value("metadata.name")),
-            core.EnvVar(name="REDIS_ADDR", value="redis://localhost:6379"),
-            core.EnvVar(name="REDIS_PASSWORD_FILE", value="/mooring/auth/exporter.json"),
-        ]
-        return core.Container(
-            name="redis-exporter",
-            image=exporter.image,
-            image_pull_policy=exporter.image_pull_policy or "Always",
-            env=env,
-            ports=[core.ContainerPort(name="http-metrics", container_port=9121, protocol="TCP")],
+    def _exporter_container(self, declared: RedisExporter) -> core.Container:
+        return exporter(
+            declared.image,
+            pull_policy=declared.image_pull_policy or "Always",
             resources=core.ResourceRequirements(
                 requests={"cpu": "50m", "memory": "50Mi"}, limits={"cpu": "100m", "memory": "200Mi"}
             ),
-            volume_mounts=[core.VolumeMount(name="auth", mount_path="/mooring/auth", read_only=True)],
             security_context=_unprivileged(self._spec.security_context),
         )
 
     def _sentinel_pod(self) -> core.PodTemplateSpec:
         sentinel = self._sentinel
-        mounts = [
-            core.VolumeMount(name="conf", mount_path="/mooring/conf", read_only=True),
-            core.VolumeMount(name="auth", mount_path="/mooring/auth", read_only=True),
-            core.VolumeMount(name="run", mount_path="/mooring/run"),
-        ]
         container = core.Container(
             name="sentinel",
             image=sentinel.image,
@@ -510,7 +464,7 @@ class Specs:
             startup_probe=probe("live.sh", period=1, failures=60),
             liveness_probe=probe("live.sh", period=10, failures=6),
             readiness_probe=probe("ready.sh", period=5, failures=2),
-            volume_mounts=mounts,
+            volume_mounts=list(MOUNTS),
             security_context=_unprivileged(sentinel.security_context),
         )
         copy = core.Container(
@@ -522,12 +476,12 @@ class Specs:
             resources=core.ResourceRequirements(
                 requests={"cpu": "10m", "memory": "32Mi"}, limits={"cpu": "10m", "memory": "32Mi"}
             ),
-            volume_mounts=mounts,
+            volume_mounts=list(MOUNTS),
             security_context=_unprivileged(sentinel.security_context),
         )
         volumes = [
             config_volume("conf", self.sentinel_config().metadata.name or ""),
-            self._auth_volume("sentinel"),
+            auth_volume(self.names.password, "sentinel"),
             memory_volume(),
         ]
         copies = [copy] if sentinel.command else None
@@ -542,19 +496,6 @@ class Specs:
             core.EnvVar(name="POD_NAMESPACE", value_from=field_value("metadata.namespace")),
             core.EnvVar(name="CLUSTER_UID", value=self._cluster.metadata.uid or ""),
         ]
-
-    def _apart(self, component: Component) -> core.Affinity:
-        """Spread the pods over hosts where possible."""
-        term = core.PodAffinityTerm(
-            label_selector=meta.LabelSelector(match_labels=self._selector(component)),
-            topology_key="kubernetes.io/hostname",
-        )
-        weighted = core.WeightedPodAffinityTerm(weight=100, pod_affinity_term=term)
-        return core.Affinity(
-            pod_anti_affinity=core.PodAntiAffinity(
-                preferred_during_scheduling_ignored_during_execution=[weighted]
-            )
-        )
 
     # --- metadata ------------------------------------------------------------------------------------------
 
@@ -578,10 +519,6 @@ def _unprivileged(pod: core.PodSecurityContext | None) -> core.SecurityContext |
     return core.SecurityContext(
         allow_privilege_escalation=False, capabilities=core.Capabilities(drop=["ALL"])
     )
-
-
-def _json(value: dict[str, str]) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 def gate_arguments() -> tuple[str, ...]:

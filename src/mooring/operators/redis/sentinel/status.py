@@ -31,6 +31,7 @@ from mooring.operators.redis.sentinel.quorum import learning
 from mooring.operators.redis.sentinel.snapshot import LEARNING, UNREACHABLE, Snapshot
 from mooring.operators.redis.sentinel.topology import REDIS_PORT, Member, Watcher
 from mooring.operators.redis.sentinel.types import NodeStatus, RedisClusterStatus, SentinelStatus, spec_of
+from mooring.operators.workload.pods import ordinal_of
 from mooring.runtime import rfc3339
 
 __all__ = ["LOOK_AGAIN", "after_step", "readiness", "recorded", "report", "topology_status"]
@@ -66,7 +67,9 @@ def report(
     if inputs.blocked is not None and not isinstance(verdict, Move):
         head = failed(inputs.blocked)
     if ready.status and head == CREATING:  # a new cluster is ready when it is Healthy, in one write
-        ready = ConditionState(False, "Creating", f"{ready.message}; the rest of the cluster is being made")
+        ready = ConditionState(
+            False, "Creating", f"{ready.message}; the rest of the cluster is being created"
+        )
     conditions = headed(status.conditions or [], head, now=snapshot.now)
     # A head that is shown only with the next wait would be announced twice.
     written = not isinstance(verdict, Move) or isinstance(verdict, Record | Resize)
@@ -171,8 +174,7 @@ def topology_status(status: RedisClusterStatus, snapshot: Snapshot, names: Names
 
 
 def _by_ordinal(entry: NodeStatus | SentinelStatus) -> int:
-    tail = entry.name.rpartition("-")[2]
-    return int(tail) if tail.isdigit() else 0
+    return ordinal_of(entry.name)
 
 
 def _node(snapshot: Snapshot, member: Member) -> NodeStatus:

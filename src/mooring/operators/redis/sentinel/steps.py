@@ -74,7 +74,7 @@ class Steps:
         self._monotonic = monotonic
 
     async def run(self, move: DatabaseMove) -> Done:
-        """Carry out one move; `StepFailed` when it did not get through."""
+        """Carry out one move; raises `StepFailed` when it failed."""
         try:
             return await _HANDLERS[type(move)](self, move)
         except DialError as error:
@@ -266,7 +266,7 @@ class Steps:
     async def _introduce(self, move: Monitor) -> None:
         """Sentinels hear of each other by the greeting each would publish itself within two seconds.
 
-        Epochs of 0 in it change nothing for who hears it. One that does not get through is no failure: it comes
+        Epochs of 0 in it change nothing for who hears it. A failed one is ignored: it comes
         by itself.
         """
         name, master = self._master_name, move.master.address

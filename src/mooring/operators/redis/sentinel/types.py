@@ -267,7 +267,7 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
     sentinel_ip: Annotated[str | None, F("Address of the sentinels' Service.")] = field(
         default=None, name="sentinelIP"
     )
-    observed_generation: Annotated[int | None, F("The generation this speaks of.")] = None
+    observed_generation: Annotated[int | None, F("The generation this describes.")] = None
     master: Annotated[str | None, F("Pod of the master.")] = None
     replicas: Annotated[list[str] | None, F("Pods in sync with it.")] = None
     nodes: Annotated[list[NodeStatus] | None, F("Every redis pod.")] = None

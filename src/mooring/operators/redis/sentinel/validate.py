@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from mooring.operators.redis.parameters import canonical, classify
@@ -18,20 +17,10 @@ from mooring.operators.redis.sentinel.types import (
     RedisStorage,
     SentinelSettings,
 )
+from mooring.operators.workload.problem import Problem
 from mooring.operators.workload.resources import resource_faults
 
-__all__ = ["Problem", "forbidden_keys", "validate"]
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A field that cannot be accepted, and what to do about it."""
-
-    field: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.field}: {self.message}"
+__all__ = ["forbidden_keys", "validate"]
 
 
 _IMAGE: Final = re.compile(

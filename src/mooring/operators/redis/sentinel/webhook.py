@@ -7,17 +7,17 @@ an old fault can still be edited.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mooring.cache import Clock
 from mooring.kube import Client, DecodeError
 from mooring.kube.object import decode
-from mooring.operators.redis.keys import nearest
-from mooring.operators.redis.parameters import implausible
+from mooring.operators.redis import SCOPE_ANNOTATION
+from mooring.operators.redis.keys import doubtful
 from mooring.operators.redis.sentinel.actor import NAME
 from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterSpec
-from mooring.operators.redis.sentinel.validate import Problem, forbidden_keys, validate
+from mooring.operators.redis.sentinel.validate import forbidden_keys, validate
 from mooring.operators.workload.admission import (
     Scope,
     Served,
@@ -27,6 +27,7 @@ from mooring.operators.workload.admission import (
     served_by,
     unknown_warnings,
 )
+from mooring.operators.workload.problem import Problem
 from mooring.runtime.webhooks import Allow, Refuse, Review, Verdict, Webhook
 
 __all__ = ["RedisClusterReview", "webhooks"]
@@ -36,7 +37,9 @@ class RedisClusterReview:
     """Reviews RedisClusters for operators of one scope; see `Scope`."""
 
     def __init__(self, *, scope: str, namespaces: Sequence[str], served: Served) -> None:
-        self._scope = Scope(scope=scope, namespaces=tuple(namespaces), served=served)
+        self._scope = Scope(
+            scope=scope, namespaces=tuple(namespaces), served=served, annotation=SCOPE_ANNOTATION
+        )
 
     async def review(self, asked: Review[RedisCluster]) -> Verdict:
         """Answer one request."""
@@ -47,7 +50,7 @@ class RedisClusterReview:
             return Allow()
         spec, before = part(new, "spec"), part(old, "spec")
         warnings: list[str] = []
-        if old is None or annotation_of(new) != annotation_of(old):
+        if old is None or annotation_of(new, SCOPE_ANNOTATION) != annotation_of(old, SCOPE_ANNOTATION):
             warnings += await self._scope.warnings(asked)
         if old is not None and spec == before:
             return Allow(*warnings)
@@ -62,7 +65,9 @@ class RedisClusterReview:
             f"spec.config.{key}: the operator decides this one; the value is not used, remove it"
             for key in forbidden_keys(config)
         ]
-        warnings += at_most(list(_doubtful_keys(config)))
+        warnings += at_most(
+            [f"spec.config.{key}: {why}" for key, value in config.items() if (why := doubtful(key, value))]
+        )
         if made := [problem for problem in present if problem not in known]:
             message = "; ".join(str(problem) for problem in made)
             causes = tuple((problem.field, problem.message) for problem in made)
@@ -94,15 +99,6 @@ def _claims(spec: Mapping[str, Any]) -> list[str]:
     return [
         "spec.storage.keepAfterDeletion: not given, so claims stay when the cluster goes; false deletes them"
     ]
-
-
-def _doubtful_keys(config: Mapping[str, str]) -> Iterator[str]:
-    """Keys and values that a server will probably refuse."""
-    for key, value in config.items():
-        if near := nearest(key):
-            yield f"spec.config.{key}: Redis 7.0 has no such key; did you mean {near!r}?"
-        elif why := implausible(key, value):
-            yield f"spec.config.{key}: {why}"
 
 
 def _problems(raw: Mapping[str, Any]) -> list[Problem]:

@@ -43,7 +43,7 @@ from mooring.local.node.rootfs import Tools
 from mooring.local.node.spawner import Spawner
 from mooring.local.node.tokens import Token
 
-__all__ = ["Lab", "network_config", "pod", "until"]
+__all__ = ["Bed", "network_config", "pod", "until"]
 
 #: Namespaces can be made: as root, or inside a plain user's own (see test_rootless).
 privileged = pytest.mark.skipif(os.geteuid() != 0, reason="test_rootless runs this one in namespaces")
@@ -97,7 +97,7 @@ def _claim(number: int) -> bool:
 
 
 def pod(name: str = "web", *, containers: list[dict[str, Any]] | None = None, **spec: Any) -> Pod:
-    """A pod bound to the lab's node; a container without a name is called ``main``."""
+    """A pod bound to the bed's node; a container without a name is called ``main``."""
     both = [*(containers or []), *spec.get("initContainers", [])]
     for container in both:
         container.setdefault("name", "main")
@@ -228,8 +228,8 @@ class FakeSources:
         self.volumes[f"pv-{name}"] = volume
 
 
-class Lab:
-    """``async with Lab(tmp_path) as lab``: a node with a network; everything it made is removed at the end."""
+class Bed:
+    """``async with Bed(tmp_path) as bed``: a node with a network; everything it made is removed at the end."""
 
     def __init__(
         self,
@@ -266,7 +266,7 @@ class Lab:
         )
         self.workers: list[PodWorker] = []
 
-    async def __aenter__(self) -> Lab:
+    async def __aenter__(self) -> Bed:
         await self.network.start()
         return self
 

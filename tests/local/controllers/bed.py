@@ -22,7 +22,7 @@ T = TypeVar("T", bound=Object)
 DEADLINE = 30.0
 
 
-class Plane:
+class Bed:
     """The server's client, and waiting for what the controllers should bring about."""
 
     def __init__(self, client: Client, manager: Manager) -> None:
@@ -143,20 +143,20 @@ class Kubelet:
 @asynccontextmanager
 async def running(
     directory: Path, *, nodes: Iterable[str] = ("n1",), kubelet: bool = True, **options: Any
-) -> AsyncIterator[tuple[Plane, Kubelet]]:
-    """A plane with these nodes; everything is stopped at the end."""
+) -> AsyncIterator[tuple[Bed, Kubelet]]:
+    """A bed with these nodes; everything is stopped at the end."""
     async with ApiServer.in_memory() as server:
         client = Client(server.transport(), field_manager="test")
         for name in nodes:
             await make_node(client, name)
-        async with controlled(server, directory, kubelet=kubelet, **options) as (plane, pretended):
-            yield plane, pretended
+        async with controlled(server, directory, kubelet=kubelet, **options) as (bed, pretended):
+            yield bed, pretended
 
 
 @asynccontextmanager
 async def controlled(
     server: ApiServer, directory: Path, *, kubelet: bool = True, beside: bool = False, **options: Any
-) -> AsyncIterator[tuple[Plane, Kubelet]]:
+) -> AsyncIterator[tuple[Bed, Kubelet]]:
     """Controllers for a server that runs already; ``beside``: only those that nodes of ours bring along."""
     manager = Manager(Client(server.transport(), field_manager="mooring"), name="controllers", grace=3.5)
     if beside:
@@ -173,7 +173,7 @@ async def controlled(
             await asyncio.wait({leading, task}, return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 task.result()
-        yield Plane(Client(server.transport(), field_manager="test"), manager), pretended
+        yield Bed(Client(server.transport(), field_manager="test"), manager), pretended
     finally:
         manager.stop()
         await task
