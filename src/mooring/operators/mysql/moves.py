@@ -21,6 +21,7 @@ __all__ = [
     "DatabaseMove",
     "DeletePod",
     "Demote",
+    "Fence",
     "Follow",
     "InSync",
     "LabelRoles",
@@ -33,6 +34,7 @@ __all__ = [
     "SetDurability",
     "Switch",
     "Target",
+    "Unask",
     "Verdict",
     "Wait",
     "WriteTemplate",
@@ -76,6 +78,11 @@ class Open(Move):
     orders: Mapping[str, str]
     """Text by pod; see `gate`."""
     uids: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unask(Move):
+    """Remove the annotation `names.SWITCH_TO` from the cluster: it was done, or was refused."""
 
 
 @dataclass(frozen=True, kw_only=True)

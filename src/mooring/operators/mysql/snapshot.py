@@ -48,6 +48,8 @@ class Observed:
     """Pods whose claim is older than this cluster: it may hold data of an earlier one."""
     published: Mapping[str, str] = field(default_factory=dict)
     """Configuration that the next start reads."""
+    cordoned: frozenset[str] = frozenset()
+    """Pods on nodes that are about to be emptied."""
     primary_unreachable: float = 0.0
     """Seconds the recorded primary has not answered, as this process saw it."""
 

@@ -115,6 +115,11 @@ class Topology:
     """All members, by ordinal."""
 
     members: Sequence[Member] = ()
+    before: Position | None = None
+    """What the recorded primary had executed before the others were asked: a replica that received that has caught up.
+
+    ``Server.executed`` of the primary is read after the others, so that no replica looks errant under load.
+    """
 
     def member(self, name: str) -> Member | None:
         """The member of that name."""

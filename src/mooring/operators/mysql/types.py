@@ -242,6 +242,7 @@ class Operation(Part, frozen=True, kw_only=True):
     old: Annotated[str, F("The pod that led.")] = ""
     since: Annotated[datetime | None, F("When it began.", schema=TIME)] = None
     why: Annotated[str, F("The reason.")] = ""
+    position: Annotated[str, F("What the new primary must have before it may lead.")] = ""
 
 
 class TailCut(Part, frozen=True, kw_only=True):
@@ -260,6 +261,10 @@ class Recorded(Part, frozen=True, kw_only=True):
     version: Annotated[str, F("The highest version that ran on it: no lower one is started.")] = ""
     cut: Annotated[TailCut | None, F("To be cut before the next start.")] = None
     joined: Annotated[bool, F("It has had the cluster's data; it is not empty.")] = False
+    synced: Annotated[
+        bool, F("Since its newest start it has caught up with the primary: what it acknowledged counts.")
+    ] = False
+    reseed: Annotated[str, F("Why its data is set aside and made again at its next start.")] = ""
 
 
 class MySQLClusterStatus(Part, frozen=True, kw_only=True):
