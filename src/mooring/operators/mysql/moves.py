@@ -63,6 +63,9 @@ def target_of(member: Member) -> Target:
 class DatabaseMove(Move):
     """A move on servers."""
 
+    first: MySQLClusterStatus | None = None
+    """Written before the move is carried out: what must survive a crash in the middle of it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Record(Move):
@@ -78,6 +81,8 @@ class Open(Move):
     orders: Mapping[str, str]
     """Text by pod; see `gate`."""
     uids: Mapping[str, str] = field(default_factory=dict)
+    first: MySQLClusterStatus | None = None
+    """Written before: the server_id of every start is recorded before it is given."""
 
 
 @dataclass(frozen=True, kw_only=True)

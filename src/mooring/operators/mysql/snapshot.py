@@ -20,6 +20,8 @@ class Wanted:
     size: int = 3
     flavor: Flavor = "mariadb"
     image: str = ""
+    domain: str = ""
+    """What follows a pod's name in its host name: ``.demo.default.svc``."""
     mode: str = "Strict"
     max_lag: float = 30.0
     detect: float = 4.0
