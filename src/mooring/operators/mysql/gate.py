@@ -1,12 +1,14 @@
 """The start gate's orders: which start of a server's container may become a server, and as what.
 
-An order is one line ``N ROLE ID [cut FILE POSITION]`` in the annotation `names.ORDER` of the pod, which `scripts.START`
-reads through the downward API. ``N`` is the number of the container start that it is meant for (restarts + 1), ``ROLE`` is
-``primary`` or ``replica``, ``ID`` the server_id of this start. An order for another start opens nothing.
+An order is one line ``N ROLE ID [cut FILE POSITION] [fresh]`` in the annotation `names.ORDER` of the pod, which
+`scripts.START` reads through the downward API. ``N`` is the number of the container start that it is meant for
+(restarts + 1), ``ROLE`` is ``primary`` or ``replica``, ``ID`` the server_id of this start. ``fresh`` sets the data directory
+aside and initialises an empty one. An order for another start opens nothing.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -19,6 +21,9 @@ Role = Literal["primary", "replica"]
 EPOCH: Final = 1704067200
 """2024-01-01 in seconds since 1970: server ids are seconds since then, at least."""
 LARGEST_ID: Final = 2**32 - 1
+_ORDER: Final = re.compile(
+    rf"(\d+) ({PRIMARY}|{REPLICA}) (\d+)(?: cut ([\w.-]+) (\d+))?( fresh)?", re.ASCII
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,34 +36,33 @@ class Order:
     server_id: int
     cut: TailCut | None = None
     """MySQL: where the binary log is cut before the server starts, since no replica acknowledged what comes after."""
+    fresh: bool = False
+    """The data directory is set aside, and an empty one is initialised."""
 
 
-def order_line(start: int, role: Role, server_id: int, cut: TailCut | None = None) -> str:
+def order_line(
+    start: int, role: Role, server_id: int, cut: TailCut | None = None, *, fresh: bool = False
+) -> str:
     """The order as the annotation holds it."""
     if start < 1 or not 0 < server_id <= LARGEST_ID:
         raise ValueError(f"start {start} or server_id {server_id} out of range")
     tail = f" cut {cut.file} {cut.position}" if cut is not None else ""
-    return f"{start} {role} {server_id}{tail}"
+    return f"{start} {role} {server_id}{tail}{' fresh' if fresh else ''}"
 
 
 def parse(text: str) -> Order | None:
     """The order in an annotation; ``None`` where it holds none."""
-    words = text.split()
-    if len(words) not in (3, 6) or not (words[0].isdecimal() and words[2].isdecimal()):
+    found = _ORDER.fullmatch(text.strip())
+    if found is None:
         return None
-    role: Role
-    if words[1] == PRIMARY:
-        role = "primary"
-    elif words[1] == REPLICA:
-        role = "replica"
-    else:
-        return None
-    cut = None
-    if len(words) == 6:
-        if words[3] != "cut" or not words[5].isdecimal():
-            return None
-        cut = TailCut(file=words[4], position=int(words[5]))
-    return Order(start=int(words[0]), role=role, server_id=int(words[2]), cut=cut)
+    start, role, server_id, file, position, fresh = found.groups()
+    return Order(
+        start=int(start),
+        role="primary" if role == PRIMARY else "replica",
+        server_id=int(server_id),
+        cut=TailCut(file=file, position=int(position)) if file else None,
+        fresh=bool(fresh),
+    )
 
 
 def next_server_id(last: int, now: float) -> int:

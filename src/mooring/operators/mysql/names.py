@@ -8,6 +8,7 @@ from typing import Final
 from mooring.operators.workload.pods import ROLE
 
 __all__ = [
+    "ADMIN_PORT",
     "CLUSTER",
     "COMPONENT",
     "INPUTS",
@@ -31,6 +32,8 @@ __all__ = [
 ]
 
 PORT: Final = 3306
+ADMIN_PORT: Final = 33062
+"""Where the operator still gets in when all connections are used (MariaDB `extra_port`, MySQL `admin_port`)."""
 COMPONENT: Final = "mysql"
 """Name of the data container, and the component of the pods."""
 PRIMARY: Final = "primary"
