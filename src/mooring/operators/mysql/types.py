@@ -20,7 +20,7 @@ from mooring.runtime.crd import F, PrinterColumn, Rule, Scale, at_most_one_of, c
 
 __all__ = [
     "DEFAULT_IMAGE",
-    "Durability",
+    "DurabilitySpec",
     "Instance",
     "MySQLCluster",
     "MySQLClusterSpec",

@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 ROLE: Final = "mooring.dev/role"
-"""Label of a data pod: ``master`` or ``replica``."""
+"""Label of a data pod: ``master`` or ``primary``, or ``replica``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +119,7 @@ def pod_of(
         terminating=pod.metadata.deletion_timestamp is not None,
         ready=any(one.type == "Ready" and one.status == "True" for one in status.conditions or ()),
         revision=(pod.metadata.labels or {}).get("controller-revision-hash", ""),
-        role=(pod.metadata.labels or {}).get(ROLE, "") if component == "redis" else None,
+        role=None if component == "sentinel" else (pod.metadata.labels or {}).get(ROLE, ""),
         node=(pod.spec.node_name if pod.spec else None) or "",
         trouble=trouble,
         trouble_message=message,
