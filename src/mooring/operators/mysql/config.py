@@ -79,7 +79,16 @@ _FORBIDDEN: Final = frozenset(
     [
         *("server_id", "server_uuid", "report_host", "report_port", "report_user", "report_password", "user"),
         *("port", "socket", "bind_address", "skip_networking", "extra_port", "admin_address", "admin_port"),
-        *("datadir", "basedir", "pid_file", "tmpdir", "plugin_dir", "plugin_load", "plugin_load_add", "log_error"),
+        *(
+            "datadir",
+            "basedir",
+            "pid_file",
+            "tmpdir",
+            "plugin_dir",
+            "plugin_load",
+            "plugin_load_add",
+            "log_error",
+        ),
         *("read_only", "super_read_only", "offline_mode", "innodb_read_only", "transaction_read_only"),
         *("gtid_mode", "enforce_gtid_consistency", "gtid_strict_mode", "gtid_domain_id", "gtid_seq_no"),
         *("gtid_next", "gtid_purged", "gtid_slave_pos", "gtid_binlog_state", "gtid_executed"),
@@ -89,14 +98,34 @@ _FORBIDDEN: Final = frozenset(
         *("replica_net_timeout", "relay_log", "relay_log_index", "relay_log_recovery", "relay_log_info_file"),
         *("master_info_file", "init_rpl_role", "init_file", "skip_grant_tables", "skip_name_resolve"),
         *("binlog_do_db", "binlog_ignore_db", "persisted_globals_load", "mysqlx", "secure_file_priv"),
-        *("ssl_ca", "ssl_cert", "ssl_key", "ssl_capath", "ssl_crl", "ssl_crlpath", "require_secure_transport"),
-        *("super_large_pages", "defaults_file", "defaults_extra_file", "no_defaults", "extra_max_connections"),
+        *(
+            "ssl_ca",
+            "ssl_cert",
+            "ssl_key",
+            "ssl_capath",
+            "ssl_crl",
+            "ssl_crlpath",
+            "require_secure_transport",
+        ),
+        *(
+            "super_large_pages",
+            "defaults_file",
+            "defaults_extra_file",
+            "no_defaults",
+            "extra_max_connections",
+        ),
         *("clone_valid_donor_list", "wsrep_on", "wsrep_provider", "group_replication_group_name"),
     ]
 )
 _FORBIDDEN_PREFIXES: Final = (
     *("rpl_semi_sync_", "replicate_", "master_", "clone_ssl_", "wsrep_", "group_replication_"),
-    *("binlog_do_", "binlog_ignore_", "innodb_undo_directory", "innodb_data_home_dir", "innodb_log_group_home"),
+    *(
+        "binlog_do_",
+        "binlog_ignore_",
+        "innodb_undo_directory",
+        "innodb_data_home_dir",
+        "innodb_log_group_home",
+    ),
 )
 
 FOUNDING: Final = frozenset(
@@ -107,16 +136,42 @@ FOUNDING: Final = frozenset(
 _RESTART: Final = frozenset(
     [
         *FOUNDING,
-        *("performance_schema", "back_log", "open_files_limit", "thread_handling", "table_open_cache_instances"),
+        *(
+            "performance_schema",
+            "back_log",
+            "open_files_limit",
+            "thread_handling",
+            "table_open_cache_instances",
+        ),
         *("innodb_buffer_pool_chunk_size", "innodb_buffer_pool_instances", "innodb_log_files_in_group"),
         *("innodb_log_buffer_size", "innodb_doublewrite", "innodb_flush_method", "innodb_open_files"),
-        *("innodb_autoinc_lock_mode", "innodb_ft_min_token_size", "innodb_ft_max_token_size", "innodb_use_native_aio"),
-        *("innodb_sort_buffer_size", "innodb_rollback_on_timeout", "innodb_force_recovery", "innodb_numa_interleave"),
+        *(
+            "innodb_autoinc_lock_mode",
+            "innodb_ft_min_token_size",
+            "innodb_ft_max_token_size",
+            "innodb_use_native_aio",
+        ),
+        *(
+            "innodb_sort_buffer_size",
+            "innodb_rollback_on_timeout",
+            "innodb_force_recovery",
+            "innodb_numa_interleave",
+        ),
         *("innodb_temp_data_file_path", "innodb_adaptive_hash_index_parts", "innodb_purge_threads"),
-        *("innodb_read_io_threads", "innodb_write_io_threads", "innodb_dedicated_server", "innodb_page_cleaners"),
+        *(
+            "innodb_read_io_threads",
+            "innodb_write_io_threads",
+            "innodb_dedicated_server",
+            "innodb_page_cleaners",
+        ),
         *("aria_block_size", "aria_pagecache_buffer_size", "aria_pagecache_file_hash_size", "large_pages"),
         *("ft_min_word_len", "ft_max_word_len", "ft_stopword_file", "myisam_recover_options", "log_tc_size"),
-        *("slave_parallel_threads", "slave_parallel_mode", "replica_parallel_workers", "slave_parallel_workers"),
+        *(
+            "slave_parallel_threads",
+            "slave_parallel_mode",
+            "replica_parallel_workers",
+            "slave_parallel_workers",
+        ),
         *("encrypt_binlog", "encrypt_tmp_files", "innodb_encrypt_log", "max_digest_length", "thread_stack"),
         *("skip_external_locking", "skip_show_database", "tls_version", "metadata_locks_hash_instances"),
         *("slave_skip_errors", "replica_skip_errors", "character_set_system", "lc_messages_dir"),
@@ -256,9 +311,7 @@ def _base_defaults(flavor: Flavor, memory: int, *, tuned: bool) -> dict[str, str
 def restart_keys(config: Mapping[str, str], learnt: Collection[str] = ()) -> dict[str, str]:
     """The user's keys that are read at start only, in their canonical spelling."""
     keys = keys_of(learnt)
-    return {
-        canonical(key): value for key, value in sorted(config.items()) if keys.classify(key) == "restart"
-    }
+    return {canonical(key): value for key, value in sorted(config.items()) if keys.classify(key) == "restart"}
 
 
 # --- files -----------------------------------------------------------------------------------------------

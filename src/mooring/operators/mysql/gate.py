@@ -21,9 +21,7 @@ Role = Literal["primary", "replica"]
 EPOCH: Final = 1704067200
 """2024-01-01 in seconds since 1970: server ids are seconds since then, at least."""
 LARGEST_ID: Final = 2**32 - 1
-_ORDER: Final = re.compile(
-    rf"(\d+) ({PRIMARY}|{REPLICA}) (\d+)(?: cut ([\w.-]+) (\d+))?( fresh)?", re.ASCII
-)
+_ORDER: Final = re.compile(rf"(\d+) ({PRIMARY}|{REPLICA}) (\d+)(?: cut ([\w.-]+) (\d+))?( fresh)?", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)

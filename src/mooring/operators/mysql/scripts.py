@@ -124,7 +124,7 @@ fi
 
 # Waits for an order for exactly this start. One for a later start counts where this count was lost (a node that was
 # restarted), unless it was there already when this start began: that one was an earlier start's.
-role= id= first= file= position= fresh=
+role= id= file= position= fresh=
 wait_for_order() {{
   state waiting
   seen=0 asked=
@@ -203,7 +203,7 @@ if [ "$flavor" = mariadb ]; then
   case $role in primary) set -- "$@" --init-rpl-role=MASTER ;; *) set -- "$@" --init-rpl-role=SLAVE ;; esac
 fi
 exec "$server" --defaults-file="$run/my.cnf" "$@"
-"""
+"""  # noqa: S608 - the names are constants
 
 _ASK: Final = r"""
 home=${MOORING_HOME:-/mooring}

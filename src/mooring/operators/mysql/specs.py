@@ -44,8 +44,8 @@ from mooring.operators.mysql.types import (
     MySQLCluster,
     MySQLClusterSpec,
     PodSettings,
-    ServiceSpec,
     Services,
+    ServiceSpec,
     Storage,
 )
 from mooring.operators.workload.containers import READ_ONLY, apart, config_volume, encoded, field_value
@@ -386,7 +386,10 @@ class Specs:
         )
 
     def _exporter_container(self, exporter: Exporter) -> core.Container:
-        arguments = ["--config.my-cnf=/mooring/auth/monitor.cnf", "--mysqld.address=unix:///run/mysqld/mysqld.sock"]
+        arguments = [
+            "--config.my-cnf=/mooring/auth/monitor.cnf",
+            "--mysqld.address=unix:///run/mysqld/mysqld.sock",
+        ]
         return core.Container(
             name="exporter",
             image=exporter.image,

@@ -16,7 +16,7 @@ from mooring.operators.mysql.names import NAME_LIMIT
 from mooring.operators.workload.configuration import ConfigResult
 from mooring.operators.workload.retries import Failure
 from mooring.operators.workload.rollout import TIME, Roll
-from mooring.runtime.crd import F, PrinterColumn, Rule, Scale, at_most_one_of, crd, rules
+from mooring.runtime.crd import F, PrinterColumn, Rule, Scale, crd
 
 __all__ = [
     "DEFAULT_IMAGE",
@@ -39,7 +39,9 @@ class Storage(Part, frozen=True, kw_only=True):
     storage_class: Annotated[str | None, F("Its storage class; default: the cluster's.")] = None
     keep_after_deletion: Annotated[
         bool | None,
-        F("Claims stay when the cluster is deleted and serve the next one of that name. Only a written false deletes."),
+        F(
+            "Claims stay when the cluster is deleted and serve the next one of that name. Only a written false deletes."
+        ),
     ] = None
     empty_dir: Annotated[
         core.EmptyDirVolumeSource | None, F("An emptyDir instead of claims: the data of a pod goes with it.")
@@ -85,7 +87,8 @@ class TlsSpec(Part, frozen=True, kw_only=True):
     """Encrypted connections."""
 
     secret_name: Annotated[
-        str | None, F("A Secret with tls.crt, tls.key and ca.crt; without it the operator makes certificates.")
+        str | None,
+        F("A Secret with tls.crt, tls.key and ca.crt; without it the operator makes certificates."),
     ] = None
     required: Annotated[bool | None, F("Clients without TLS are refused.")] = None
 
@@ -151,31 +154,45 @@ class Maintenance(Part, frozen=True, kw_only=True):
     """What a person asks for by hand."""
 
     read_only: Annotated[bool | None, F("No server takes writes.")] = None
-    fenced: Annotated[list[str] | None, F("Pods that are kept from serving and leading; * for all.", max_items=9)] = None
+    fenced: Annotated[
+        list[str] | None, F("Pods that are kept from serving and leading; * for all.", max_items=9)
+    ] = None
 
 
 class Exporter(Part, frozen=True, kw_only=True):
     """A Prometheus exporter beside every server, on port 9104."""
 
     enabled: Annotated[bool | None, F("Whether there is one.")] = None
-    image: Annotated[str | None, F("Its image.", default="prom/mysqld-exporter:v0.15.1", max_length=500)] = None
+    image: Annotated[str | None, F("Its image.", default="prom/mysqld-exporter:v0.15.1", max_length=500)] = (
+        None
+    )
 
 
 class MySQLClusterSpec(Part, frozen=True, kw_only=True):
     """The declared cluster."""
 
-    size: Annotated[int | None, F("Number of servers, one of them the primary.", minimum=1, maximum=9, default=3)] = None
+    size: Annotated[
+        int | None, F("Number of servers, one of them the primary.", minimum=1, maximum=9, default=3)
+    ] = None
     image: Annotated[str | None, F("A MariaDB or MySQL image.", default=DEFAULT_IMAGE, max_length=500)] = None
     flavor: Annotated[
         str | None,
-        F("Which of the two it is; auto: told from the image's name.", enum=("auto", "mysql", "mariadb"), default="auto"),
+        F(
+            "Which of the two it is; auto: told from the image's name.",
+            enum=("auto", "mysql", "mariadb"),
+            default="auto",
+        ),
     ] = None
     image_pull_policy: Annotated[str | None, F("Always, IfNotPresent or Never.")] = None
-    image_pull_secrets: Annotated[list[core.LocalObjectReference] | None, F("Secrets for the registry.")] = None
+    image_pull_secrets: Annotated[list[core.LocalObjectReference] | None, F("Secrets for the registry.")] = (
+        None
+    )
     storage: Annotated[Storage | None, F("Where the data is stored.")] = None
     durability: Annotated[DurabilitySpec | None, F("What an acknowledged write is worth.")] = None
     failover: Annotated[FailoverSpec | None, F("When another server takes over.")] = None
-    config: Annotated[dict[str, str] | None, F("Keys of my.cnf, changed live where the server allows it.")] = None
+    config: Annotated[
+        dict[str, str] | None, F("Keys of my.cnf, changed live where the server allows it.")
+    ] = None
     config_policy: Annotated[
         str | None,
         F(
@@ -187,10 +204,15 @@ class MySQLClusterSpec(Part, frozen=True, kw_only=True):
     resources: Annotated[core.ResourceRequirements | None, F("Of the database containers.")] = None
     tuning: Annotated[
         str | None,
-        F("Static: sizes from the memory limit. Off: the server's own defaults.", enum=("Off", "Static"), default="Static"),
+        F(
+            "Static: sizes from the memory limit. Off: the server's own defaults.",
+            enum=("Off", "Static"),
+            default="Static",
+        ),
     ] = None
     credentials_secret: Annotated[
-        str | None, F("A Secret of yours with root-password; the operator's own accounts stay in NAME-credentials.")
+        str | None,
+        F("A Secret of yours with root-password; the operator's own accounts stay in NAME-credentials."),
     ] = None
     tls: Annotated[TlsSpec | None, F("Encrypted connections; absent: as the image has it.")] = None
     users: Annotated[list[User] | None, F("Accounts.", max_items=100)] = None
@@ -231,7 +253,9 @@ class Promotion(Part, frozen=True, kw_only=True):
     at: Annotated[datetime | None, F("When it was recorded.", schema=TIME)] = None
     cause: Annotated[str, F("Founded, Died, Unreachable or Planned.")] = ""
     position: Annotated[str, F("What it had executed when it began to lead.")] = ""
-    gap_seconds: Annotated[float, F("From the end of the old primary, as far as it was seen, to the new one.")] = 0.0
+    gap_seconds: Annotated[
+        float, F("From the end of the old primary, as far as it was seen, to the new one.")
+    ] = 0.0
 
 
 class Operation(Part, frozen=True, kw_only=True):
@@ -276,7 +300,9 @@ class MySQLClusterStatus(Part, frozen=True, kw_only=True):
         str | None,
         F("Creating, Running, Degraded, Blocked, SwitchingOver, FailingOver, Lost, ReadOnly or Paused."),
     ] = None
-    available_replicas: Annotated[int | None, F("Servers that serve: the primary and replicas that follow it.")] = None
+    available_replicas: Annotated[
+        int | None, F("Servers that serve: the primary and replicas that follow it.")
+    ] = None
     size: Annotated[int | None, F("Pods there are.")] = None
     selector: Annotated[str | None, F("Label selector of the pods.")] = None
     flavor: Annotated[str | None, F("mariadb or mysql.")] = None
@@ -286,11 +312,15 @@ class MySQLClusterStatus(Part, frozen=True, kw_only=True):
     promotions: Annotated[list[Promotion] | None, F("The newest ten, newest first.", max_items=10)] = None
     ack_set: Annotated[list[str] | None, F("Pods that may acknowledge writes.")] = None
     acks: Annotated[int | None, F("Acknowledgements that a write waits for.")] = None
-    durability: Annotated[str | None, F("Strict or Async: what is in force now; recorded before it is weakened.")] = None
+    durability: Annotated[
+        str | None, F("Strict or Async: what is in force now; recorded before it is weakened.")
+    ] = None
     at_risk: Annotated[str | None, F("What one failure would cost now.")] = None
     instances: Annotated[list[Instance] | None, F("Every pod.")] = None
     members: Annotated[dict[str, Recorded] | None, F("What is known of each pod's data.")] = None
-    last_server_id: Annotated[int | None, F("The newest server_id that was given; every start has its own.")] = None
+    last_server_id: Annotated[
+        int | None, F("The newest server_id that was given; every start has its own.")
+    ] = None
     operation: Annotated[Operation | None, F("A change of primary under way.")] = None
     config: Annotated[dict[str, ConfigResult] | None, F("What became of each key of spec.config.")] = None
     rolls: Annotated[dict[str, Roll] | None, F("Roll-outs under way or stopped, by component.")] = None
@@ -312,15 +342,21 @@ class MySQLClusterStatus(Part, frozen=True, kw_only=True):
     scale=Scale(".spec.size", ".status.size", ".status.selector"),
     rules=(
         Rule(
-            f"size(self.metadata.name) <= {NAME_LIMIT}", f"metadata.name is longer than {NAME_LIMIT} characters"
+            f"size(self.metadata.name) <= {NAME_LIMIT}",
+            f"metadata.name is longer than {NAME_LIMIT} characters",
         ),
-        Rule("!self.metadata.name.contains('.')", "metadata.name has a dot; Services could not be named after it"),
+        Rule(
+            "!self.metadata.name.contains('.')",
+            "metadata.name has a dot; Services could not be named after it",
+        ),
     ),
 )
 class MySQLCluster(Object, frozen=True, kw_only=True):
     """MySQL or MariaDB servers, one of which leads."""
 
-    resource: ClassVar[Resource] = Resource("mysql.mooring.dev", "v1alpha1", "MySQLCluster", "mysqlclusters", True)
+    resource: ClassVar[Resource] = Resource(
+        "mysql.mooring.dev", "v1alpha1", "MySQLCluster", "mysqlclusters", True
+    )
 
     spec: MySQLClusterSpec | None = None
     status: MySQLClusterStatus | None = None
