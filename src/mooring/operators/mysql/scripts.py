@@ -30,7 +30,7 @@ fail() {{
 }}
 
 # This container start, counted from 1. The count is lost with the node's memory: see wait_for_order.
-read -r start <"$run/starts" 2>/dev/null || start=0
+{{ read -r start <"$run/starts"; }} 2>/dev/null || start=0
 start=$((start + 1))
 printf '%s\n' "$start" >"$run/starts"
 state starting
@@ -113,7 +113,7 @@ initialise() {{
     tail -n 20 "$run/initialise.log" >&2
     fail "the data directory could not be initialised; the log of the container says why"
   fi
-  sync
+  sync -f "$volume" 2>/dev/null || sync
   mv "$new" "$data"
 }}
 if [ ! -d "$data" ]; then
@@ -128,11 +128,11 @@ role= id= file= position= fresh=
 wait_for_order() {{
   state waiting
   seen=0 asked=
-  read -r seen rest <"$home/order/order" 2>/dev/null || true
+  {{ read -r seen rest <"$home/order/order"; }} 2>/dev/null || true
   case $seen in '' | *[!0-9]*) seen=0 ;; esac
   while :; do
     asked= words=
-    read -r asked words <"$home/order/order" 2>/dev/null || true
+    {{ read -r asked words <"$home/order/order"; }} 2>/dev/null || true
     case $asked in
       '' | *[!0-9]*) ;;
       *) if [ "$asked" = "$start" ] || {{ [ "$asked" -gt "$start" ] && [ "$asked" -gt "$seen" ]; }}; then
@@ -173,7 +173,7 @@ cut_tail() {{
   cat "$index.new" >"$index"
   rm -f "$index.new"
   [ "$(wc -c <"$data/$file")" -le "$position" ] || truncate -s "$position" "$data/$file"
-  sync
+  sync -f "$volume" 2>/dev/null || sync
 }}
 [ -z "$file" ] || cut_tail
 
@@ -217,7 +217,7 @@ ask() {
 LIVE: Final = f"""#!/bin/sh
 # Alive: it initialises, waits for its order, starts (recovery may take long), or answers anything at all.
 {_ASK}
-read -r state <"$run/state" 2>/dev/null || exit 0
+{{ read -r state <"$run/state"; }} 2>/dev/null || exit 0
 case $state in initialising | waiting) exit 0 ;; esac
 answer=$(ask 'SELECT 1')
 case $answer in
@@ -230,7 +230,7 @@ esac
 READY: Final = f"""#!/bin/sh
 # Ready: it answers, and where it follows another server, it applies what it receives.
 {_ASK}
-read -r state <"$run/state" 2>/dev/null || exit 1
+{{ read -r state <"$run/state"; }} 2>/dev/null || exit 1
 case $state in initialising | waiting) exit 1 ;; esac
 answer=$(ask 'SELECT @@read_only') || exit 1
 [ "$state" = up ] || echo up >"$run/state"
