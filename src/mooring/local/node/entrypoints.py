@@ -29,7 +29,7 @@ if { [ "$1" = mariadbd ] || [ "$1" = mysqld ]; } && [ ! -d /var/lib/mysql/mysql 
 		exit 1
 	fi
 	mariadb-install-db --user="$(id -un)" --datadir=/var/lib/mysql \\
-		--auth-root-authentication-method=normal >&2
+		--auth-root-authentication-method=normal --skip-name-resolve >&2
 	escaped=$(printf %s "$password" | sed "s/['\\\\\\\\]/\\\\\\\\&/g")
 	mariadbd --no-defaults --user="$(id -un)" --datadir=/var/lib/mysql --bootstrap <<SQL >&2
 FLUSH PRIVILEGES;

@@ -42,6 +42,8 @@ _NEEDLESS = (
     "./usr/share/lintian",
 )
 _DEADLINE = 900.0
+#: Counted up when `_unpack` makes something else of the same packages.
+_FORM = 2
 _BASE = ("openssl", "dash", "coreutils", "sed", "grep", "mawk", "zstd", "libc-bin")
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -69,7 +71,8 @@ class Recipe:
     @property
     def name(self) -> str:
         """The name in the store; another recipe has another one."""
-        return f"packages/{self.program}:{self.series}-{hashlib.sha256(repr(self).encode()).hexdigest()[:12]}"
+        digest = hashlib.sha256(f"{_FORM}{self!r}".encode()).hexdigest()
+        return f"packages/{self.program}:{self.series}-{digest[:12]}"
 
     def serves(self, version: str) -> bool:
         """Whether a version of a tag ("", "10", "10.11", "10.11.6") is one of this series."""
@@ -407,6 +410,7 @@ def _unpack(archives: Sequence[Path], root: Path, recipe: Recipe) -> None:
         "".join(f"{name}:x:{uid}:{uid}::{home}:/bin/sh\n" for name, (uid, home) in accounts.items())
     )
     (root / "etc/group").write_text("".join(f"{name}:x:{uid}:\n" for name, (uid, _) in accounts.items()))
+    (root / "etc/hosts").write_text("127.0.0.1\tlocalhost\n")
     for path in recipe.without:
         (root / path).unlink(missing_ok=True)
     if recipe.entrypoint:
