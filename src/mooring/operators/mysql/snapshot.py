@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
-from mooring.operators.mysql.topology import Flavor, Topology
-from mooring.operators.mysql.types import MySQLClusterStatus
+from mooring.operators.mysql import gate, gtid
+from mooring.operators.mysql.gtid import Position
+from mooring.operators.mysql.topology import Flavor, Member, Server, Topology
+from mooring.operators.mysql.types import MySQLClusterStatus, Operation, Recorded
 from mooring.operators.workload.rollout import SetState
 
-__all__ = ["Observed", "Snapshot", "Wanted"]
+__all__ = ["ALIVE", "Observed", "Snapshot", "Wanted"]
+
+ALIVE: Final = frozenset({"AccessDenied", "TooManyConnections"})
+"""Errors of a server that is there: none of them is a reason to replace it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,3 +72,127 @@ class Snapshot:
     status: MySQLClusterStatus
     """As recorded."""
     now: datetime
+
+    # --- recorded ----------------------------------------------------------------------------------------
+
+    @property
+    def primary(self) -> str:
+        """The pod that leads, as recorded; "" before the cluster was founded."""
+        return self.status.primary or ""
+
+    @property
+    def term(self) -> int:
+        """Number of the present primary, counted from 1; 0 before the first."""
+        return self.status.term or 0
+
+    @property
+    def operation(self) -> Operation | None:
+        """The change of primary under way."""
+        return self.status.operation
+
+    @property
+    def ack_set(self) -> frozenset[str]:
+        """Pods that may acknowledge writes."""
+        return frozenset(self.status.ack_set or ())
+
+    @property
+    def strict(self) -> bool:
+        """An acknowledged write is on as many replicas as recorded."""
+        return self.status.durability == "Strict"
+
+    def recorded(self, name: str) -> Recorded:
+        """What is known of a pod's data."""
+        return (self.status.members or {}).get(name) or Recorded()
+
+    # --- members -----------------------------------------------------------------------------------------
+
+    @property
+    def leader(self) -> tuple[Member, Server] | None:
+        """The recorded primary, if it answers."""
+        member = self.topology.member(self.primary)
+        return (member, member.server) if member is not None and member.server is not None else None
+
+    @property
+    def replicas(self) -> list[tuple[Member, Server]]:
+        """Every other server that answers."""
+        return [(one, it) for one, it in self.topology.answering if one.name != self.primary]
+
+    def holds(self, member: Member) -> bool:
+        """Its volume is the one that is recorded: the data there is what was known of this pod."""
+        return self.recorded(member.name).volume == member.pod.volume
+
+    def ordered(self, member: Member) -> bool:
+        """The present start of its container has its order."""
+        order = gate.parse(member.order)
+        return order is not None and order.start == member.start
+
+    def at_gate(self, member: Member) -> bool:
+        """Its container runs and waits for an order before it starts a server."""
+        return member.server is None and member.pod.running and not self.ordered(member)
+
+    def counts(self, member: Member) -> bool:
+        """What this process acknowledged is here: it is the one that caught up with the primary."""
+        known = self.recorded(member.name)
+        return (
+            member.server is not None
+            and known.synced
+            and self.holds(member)
+            and known.server_id == member.server.server_id
+        )
+
+    def caught_up(self, member: Member) -> bool:
+        """It has received everything that the primary had executed when this pass began."""
+        before = self.topology.before
+        if before is None and self.leader is not None:
+            before = self.leader[1].executed
+        return member.server is not None and before is not None and member.server.received.contains(before)
+
+    @property
+    def votes(self) -> list[tuple[Member, Server]]:
+        """Members of the ack set that can speak for the writes they acknowledged."""
+        return [(one, it) for one, it in self.replicas if one.name in self.ack_set and self.counts(one)]
+
+    def follows(self, server: Server) -> bool:
+        """It replicates from the recorded primary, by GTID."""
+        link = server.replication
+        return link is not None and link.host == self.host(self.primary) and link.by_gtid
+
+    def healthy(self, member: Member, server: Server) -> bool:
+        """A replica that follows the recorded primary: both threads run, and it is read-only."""
+        link = server.replication
+        return (
+            server.read_only
+            and self.follows(server)
+            and link is not None
+            and link.io_running
+            and link.sql_running
+        )
+
+    def leaves(self, member: Member) -> bool:
+        """It is on its way out: deleted, to be scaled in, fenced, or on a node that is about to be emptied."""
+        return (
+            member.pod.terminating
+            or member.pod.ordinal >= self.wanted.size
+            or self.fenced(member.name)
+            or member.name in self.observed.cordoned
+        )
+
+    def fenced(self, name: str) -> bool:
+        """A person keeps it from serving."""
+        return name in self.wanted.fenced or "*" in self.wanted.fenced
+
+    def host(self, pod: str) -> str:
+        """The name by which other pods find it."""
+        return f"{pod}{self.wanted.domain}"
+
+    def parse(self, text: str) -> Position:
+        """A position that was recorded."""
+        return gtid.parse(self.wanted.flavor, text)
+
+    def seconds_since(self, moment: datetime | None) -> float:
+        """Seconds until now; an unknown moment is long ago."""
+        return max(0.0, (self.now - moment).total_seconds()) if moment is not None else float("inf")
+
+    def later(self, seconds: float) -> datetime:
+        """A moment after now."""
+        return self.now + timedelta(seconds=seconds)
