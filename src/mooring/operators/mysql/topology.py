@@ -66,6 +66,8 @@ class Server:
     server_id: int = 0
     server_uuid: str = ""
     """"" on MariaDB."""
+    domain: int = 0
+    """Domain of what it writes (MariaDB's gtid_domain_id)."""
     uptime: float = 0.0
     """Seconds since the process started."""
     read_only: bool = True
