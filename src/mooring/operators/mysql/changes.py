@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from mooring.operators.mysql import durability, replication, roll
+from mooring.operators.mysql import durability, release, replication, roll
 from mooring.operators.mysql.config import keys_of
 from mooring.operators.mysql.moves import Configure, Record, Resize, Verdict, Wait, target_of
 from mooring.operators.mysql.names import COMPONENT
@@ -85,6 +85,8 @@ def _missing(snapshot: Snapshot, member: Member, server: Server) -> Wait | None:
     wanted = [one for one in snapshot.topology.members if one.pod.ordinal < snapshot.wanted.size]
     for one in wanted:
         if one.server is None:
+            if snapshot.at_gate(one) and (refused := release.too_old(snapshot, one)):
+                return refused
             text = f"{one.name}: {one.pod.trouble_message or one.error or 'it is starting'}"
             stalled = hopeless(one.pod, snapshot.now)
             return Wait(one.pod.trouble or "ServerStarting", text, after=0.5, stalled=stalled)

@@ -9,6 +9,7 @@ started again where its data is; where it is not, the cluster is lost until the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace as seen
 from typing import Final
 
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from mooring.operators.mysql import durability, records, release
 from mooring.operators.mysql.gtid import Position
 from mooring.operators.mysql.moves import DeletePod, Fence, Promote, Verdict, Wait, target_of
-from mooring.operators.mysql.names import COMPONENT
+from mooring.operators.mysql.names import COMPONENT, SWITCH_TO
 from mooring.operators.mysql.snapshot import ALIVE, Snapshot
 from mooring.operators.mysql.topology import Member, Server
 from mooring.operators.mysql.types import MySQLClusterStatus, TailCut
@@ -140,7 +141,7 @@ def _elect(snapshot: Snapshot, *, status: MySQLClusterStatus | None = None) -> V
         names = ", ".join(one.name for one, _ in votes)
         text = f"{names} received different transactions; no one of them has all that was acknowledged"
         return Wait("Diverged", text, after=2.0, stalled=True)
-    base = replace(snapshot, status=status) if status is not None else snapshot
+    base = seen(snapshot, status=status) if status is not None else snapshot
     return take_over(base, best, position=best[1].received, cause=_cause(operation.why))
 
 
@@ -185,7 +186,7 @@ def take_over(snapshot: Snapshot, candidate: Candidate, *, position: Position, c
         snapshot, member.name, cause=cause, position=position.text(), ack_set=ack_set, why=cause
     )
     status = _with_cut(snapshot, status)
-    return _promote(replace(snapshot, status=status), member, others=others, expected=position, first=status)
+    return _promote(seen(snapshot, status=status), member, others=others, expected=position, first=status)
 
 
 def _can_follow(snapshot: Snapshot, one: Member, it: Server, new: Member) -> bool:
@@ -303,7 +304,20 @@ def _return(snapshot: Snapshot, death: str, *, status: MySQLClusterStatus | None
     if member is not None and snapshot.holds(member) and not hopeless(member.pod, snapshot.now):
         text = f"{death}; it is started again, since {_why_no_failover(snapshot)}"
         return Wait("PrimaryReturning", text, after=0.3)
-    return Wait("Lost", f"{death}; {_who_must_return(snapshot)}", after=1.0, stalled=True)
+    return _by_hand(snapshot) or Wait("Lost", f"{death}; {_who_must_return(snapshot)}", after=1.0, stalled=True)
+
+
+def _by_hand(snapshot: Snapshot) -> Verdict | None:
+    """A person names the server that leads in place of what cannot return."""
+    chosen = snapshot.topology.member(snapshot.wanted.switch_to)
+    if chosen is None or chosen.server is None or chosen.name == snapshot.primary:
+        return None
+    why = f"a person chose {chosen.name} in place of {snapshot.primary}"
+    status = records.began(snapshot, "FailOver", old=snapshot.primary, why=why)
+    if fenced := _fence(snapshot, status=status, why=why):
+        return fenced
+    base = seen(snapshot, status=status)
+    return take_over(base, (chosen, chosen.server), position=chosen.server.received, cause="Chosen")
 
 
 def _open(snapshot: Snapshot, death: str, *, status: MySQLClusterStatus | None = None) -> Verdict | None:
@@ -339,4 +353,7 @@ def _who_must_return(snapshot: Snapshot) -> str:
     parts = [f"{snapshot.primary} with its data"]
     if snapshot.strict and missing and needed > 0:
         parts.append(f"{needed} of {', '.join(missing)} as they ran before")
-    return f"nobody leads until this returns: {', or '.join(parts)}"
+    return (
+        f"nobody leads until this returns: {', or '.join(parts)}; to go on without what they alone hold, name the server "
+        f"that is to lead in the annotation {SWITCH_TO}"
+    )

@@ -5,13 +5,17 @@ An empty server never leads while another has data, or may have: a server that d
 
 from __future__ import annotations
 
+from dataclasses import replace as seen
+
 from msgspec.structs import replace
 
 from mooring.operators.mysql import durability, gate, records, release
 from mooring.operators.mysql.failover import take_over
 from mooring.operators.mysql.moves import Verdict, Wait
+from mooring.operators.mysql.names import SWITCH_TO
 from mooring.operators.mysql.snapshot import Snapshot
 from mooring.operators.mysql.topology import Member
+from mooring.operators.mysql.types import MySQLClusterStatus
 from mooring.operators.workload.rollout import hopeless
 
 __all__ = ["found"]
@@ -32,12 +36,12 @@ def found(snapshot: Snapshot) -> Verdict:
     status = _founded(snapshot, first.name, position="")
     roles: dict[str, gate.Role] = {one.name: "replica" for one in members if snapshot.at_gate(one)}
     roles[first.name] = "primary"
-    snapshot = replace(snapshot, status=status)
+    snapshot = seen(snapshot, status=status)
     opened = release.open_gates(snapshot, roles, status=status, why=f"{first.name} leads the new cluster")
     return opened or Wait("PodsStarting", f"{first.name} is starting", after=0.5)
 
 
-def _founded(snapshot: Snapshot, name: str, *, position: str):  # type: ignore[no-untyped-def]
+def _founded(snapshot: Snapshot, name: str, *, position: str) -> MySQLClusterStatus:
     strength, acks = durability.initial(snapshot)
     return records.led_by(
         snapshot,
@@ -78,7 +82,7 @@ def _by_data(snapshot: Snapshot, members: list[Member]) -> Verdict:
         who = ", ".join(one.name for one in silent) or f"{missing} pods"
         text = (
             f"{who} may hold data and does not answer yet; to go on without it, name the server that is to lead in the "
-            "annotation mysql.mooring.dev/switch-to"
+            f"annotation {SWITCH_TO}"
         )
         stalled = any(hopeless(one.pod, snapshot.now) for one in silent)
         return Wait("DataUnknown", text, after=0.5, stalled=stalled)
@@ -92,12 +96,12 @@ def _by_data(snapshot: Snapshot, members: list[Member]) -> Verdict:
         names = ", ".join(one.name for one, _ in answering)
         text = (
             f"{names} have different transactions, none has all; name the server that is to lead in the annotation "
-            "mysql.mooring.dev/switch-to: what the others have beyond it is set aside"
+            f"{SWITCH_TO}: what the others have beyond it is set aside"
         )
         return Wait("Diverged", text, after=2.0, stalled=True)
     best = min(fit, key=lambda one: (one[1].read_only, one[0].pod.ordinal))
     strength, acks = durability.initial(snapshot)
     status = replace(snapshot.status, durability=strength, acks=acks)
     return take_over(
-        replace(snapshot, status=status), best, position=best[1].executed, cause="Founded"
+        seen(snapshot, status=status), best, position=best[1].executed, cause="Founded"
     )

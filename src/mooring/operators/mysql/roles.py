@@ -10,7 +10,14 @@ from mooring.operators.mysql.names import PRIMARY, REPLICA
 from mooring.operators.mysql.snapshot import Snapshot
 from mooring.operators.mysql.topology import Member, Server
 
-__all__ = ["hold_writes", "label", "role_of"]
+__all__ = ["hold_writes", "label", "lead", "role_of"]
+
+
+def lead(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
+    """Label a new primary before anything else is done about the others: clients wait for it."""
+    if server.read_only or member.pod.role in (None, role_of(snapshot, member)):
+        return None
+    return label(snapshot, member, server)
 
 
 def label(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
