@@ -12,6 +12,7 @@ initialises a data directory that is kept and copied for all others.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
 import shutil
@@ -28,7 +29,7 @@ from typing import Final
 
 from mooring.local.node.packages import PackageImages
 from mooring.local.removal import remove_tree
-from mooring.operators.mysql import config, names
+from mooring.operators.mysql import config, gate, names
 from mooring.operators.mysql.credentials import ACCOUNTS, Credentials
 from mooring.operators.mysql.moves import Target
 from mooring.operators.mysql.topology import Flavor
@@ -51,6 +52,8 @@ _SMALL_OF: Final[dict[Flavor, dict[str, str]]] = {
     "mysql": {"innodb_redo_log_capacity": "16M"},
 }
 _UP_WITHIN: Final = 60.0
+#: Every start has its own.
+_IDS: Final = itertools.count(int(time.time()) - gate.EPOCH)
 
 
 @dataclass(kw_only=True)
@@ -104,7 +107,7 @@ class TestServer:
 
     async def boot(self, *words: str) -> None:
         """Start it, with a server_id that no start had before; returns when it accepts connections."""
-        self.server_id = max(self.server_id + 1, time.time_ns() // 1_000_000 % 2_000_000_000)
+        self.server_id = next(_IDS)
         values = {**_SMALL, **_SMALL_OF[self.flavor], **self.settings}
         (self.directory / "my.cnf").write_text(
             config.base_cnf(self.flavor, {})

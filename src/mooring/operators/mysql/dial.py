@@ -104,6 +104,13 @@ class Login:
     tls: ssl.SSLContext | None = field(default=None, repr=False)
 
 
+class _Cursor(DictCursor):
+    """Rows by column; what the server warns of is neither fetched nor logged."""
+
+    async def _show_warnings(self, conn: Connection) -> None:
+        return
+
+
 class Link:
     """One open connection; one statement at a time."""
 
@@ -153,7 +160,7 @@ class Link:
         what = about or _first_words(statements)
         limit = self.timeout if timeout is None else timeout
         try:
-            async with asyncio.timeout(limit), self._connection.cursor(DictCursor) as cursor:
+            async with asyncio.timeout(limit), self._connection.cursor(_Cursor) as cursor:
                 await cursor.execute(statements)
                 found: list[list[Row]] = [list(await cursor.fetchall() or ())]
                 while await cursor.nextset():

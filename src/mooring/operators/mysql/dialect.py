@@ -35,6 +35,8 @@ class Dialect(Protocol):
     """Statements of one flavour. All of them are idempotent where SQL allows it."""
 
     flavor: Flavor
+    keeps_relay_log: bool
+    """Starting the applier alone goes on in the relay log, whatever happened before."""
 
     # --- reading
 
@@ -72,8 +74,8 @@ class Dialect(Protocol):
 
     # --- replication
 
-    def follow(self, source: Source) -> Sequence[str]:
-        """Point a server whose replication is stopped at a source; what it was promoted with is forgotten."""
+    def follow(self, source: Source, executed: Position) -> Sequence[str]:
+        """Point a server whose replication is stopped at a source, to go on after what it has executed."""
         ...
 
     def start(self) -> str: ...
@@ -85,10 +87,18 @@ class Dialect(Protocol):
         """It replicates from no server any more. Its own history stays."""
         ...
 
+    def apply_from(self, file: str, position: int) -> str:
+        """Make the applier begin at a byte of a relay log, with no regard to GTIDs: `follow` ends that."""
+        ...
+
     # --- roles
 
     def read_only(self, on: bool) -> str:
         """No ordinary account writes (MySQL: nor one with all rights)."""
+        ...
+
+    def acks(self, wanted: int) -> int:
+        """How many acknowledgements a source can wait for, if ``wanted`` are asked for."""
         ...
 
     def source_semi_sync(self, *, on: bool, acks: int) -> Sequence[str]:

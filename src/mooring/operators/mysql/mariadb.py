@@ -2,7 +2,8 @@
 
 Facts of 10.11.19 that the forms rest on: the commands take the word REPLICA, columns and options are still called Master and
 Slave; a semi-synchronous source waits for one acknowledgement, there is no variable for more; the position of an
-ex-primary is in its binary log alone, ``MASTER_DEMOTE_TO_SLAVE`` puts it where replication begins.
+ex-primary is in its binary log alone, and what would put it where replication begins (``MASTER_DEMOTE_TO_SLAVE``,
+``gtid_current_pos``) counts only what bears the present server_id, which every start has anew: it is set by hand.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class MariaDB:
     """See `dialect.Dialect`."""
 
     flavor: Flavor = "mariadb"
+    keeps_relay_log = False
 
     def position(self) -> str:
         return f"SELECT {_POSITION}"
@@ -116,13 +118,14 @@ class MariaDB:
             by_gtid=text_of(row, "Using_Gtid") == "Slave_Pos",
         )
 
-    def follow(self, source: Source) -> Sequence[str]:
-        return (
+    def follow(self, source: Source, executed: Position) -> Sequence[str]:
+        begin = (f"SET GLOBAL gtid_slave_pos = {quoted(executed.newest())}",) if not executed.is_empty else ()
+        change = (
             f"CHANGE MASTER TO MASTER_HOST={quoted(source.host)}, MASTER_PORT=3306, MASTER_USER={quoted(source.user)}, "
             f"MASTER_PASSWORD={quoted(source.password)}, MASTER_CONNECT_RETRY=1, MASTER_HEARTBEAT_PERIOD=1, "
-            f"MASTER_SSL={int(source.tls)}, MASTER_SSL_VERIFY_SERVER_CERT=0, MASTER_USE_GTID=slave_pos, "
-            "MASTER_DEMOTE_TO_SLAVE=1",
+            f"MASTER_SSL={int(source.tls)}, MASTER_SSL_VERIFY_SERVER_CERT=0, MASTER_USE_GTID=slave_pos"
         )
+        return (*begin, change)
 
     def start(self) -> str:
         return "START REPLICA"
@@ -142,8 +145,14 @@ class MariaDB:
     def forget_source(self) -> str:
         return "RESET REPLICA ALL"
 
+    def apply_from(self, file: str, position: int) -> str:
+        return f"CHANGE MASTER TO MASTER_USE_GTID=no, RELAY_LOG_FILE={quoted(file)}, RELAY_LOG_POS={position}"
+
     def read_only(self, on: bool) -> str:
         return f"SET GLOBAL read_only = {'ON' if on else 'OFF'}"
+
+    def acks(self, wanted: int) -> int:
+        return 1
 
     def source_semi_sync(self, *, on: bool, acks: int) -> Sequence[str]:
         if not on:
@@ -160,7 +169,7 @@ class MariaDB:
 
     def writers(self) -> str:
         return (
-            "SELECT p.ID AS id, GREATEST(p.TIME, COALESCE(TIMESTAMPDIFF(SECOND, t.trx_started, NOW()), 0)) AS seconds, "
+            "SELECT p.ID AS id, GREATEST(p.TIME, COALESCE(TIMESTAMPDIFF(SECOND, t.trx_started, NOW()), 0)) AS seconds, "  # noqa: S608
             "COALESCE(p.STATE, '') AS state FROM information_schema.PROCESSLIST p "
             "LEFT JOIN information_schema.INNODB_TRX t ON t.trx_mysql_thread_id = p.ID "
             f"WHERE (p.COMMAND <> 'Sleep' OR t.trx_id IS NOT NULL) AND {_SESSIONS.partition(' WHERE ')[2]} "

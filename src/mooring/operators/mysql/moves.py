@@ -13,6 +13,7 @@ from mooring.actor.verdict import InSync, Move, Verdict, Wait
 from mooring.operators.mysql.gtid import Position
 from mooring.operators.mysql.topology import Member
 from mooring.operators.mysql.types import MySQLClusterStatus
+from mooring.operators.workload.configuration import ConfigResult
 from mooring.operators.workload.moves import DeletePod, LabelRoles, Resize, RestoreTemplate, WriteTemplate
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "DatabaseMove",
     "DeletePod",
     "Demote",
+    "Done",
     "Fence",
     "Follow",
     "InSync",
@@ -65,6 +67,16 @@ class DatabaseMove(Move):
 
     first: MySQLClusterStatus | None = None
     """Written before the move is carried out: what must survive a crash in the middle of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """What a database move came to, beyond having been carried out."""
+
+    partial: bool = False
+    """A part of the way: the move is to be made again (a drain that goes on)."""
+    config: tuple[str, ConfigResult] | None = None
+    """The result of a key that a server did not simply take."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,6 +37,7 @@ class MySQL:
     """See `dialect.Dialect`."""
 
     flavor: Flavor = "mysql"
+    keeps_relay_log = True
 
     def position(self) -> str:
         return f"SELECT {_POSITION}"
@@ -109,14 +110,15 @@ class MySQL:
             )
         return None
 
-    def follow(self, source: Source) -> Sequence[str]:
+    def follow(self, source: Source, executed: Position) -> Sequence[str]:
         key = 0 if source.tls else 1
-        return (
+        change = (
             f"CHANGE REPLICATION SOURCE TO SOURCE_HOST={quoted(source.host)}, SOURCE_PORT=3306, "
             f"SOURCE_USER={quoted(source.user)}, SOURCE_PASSWORD={quoted(source.password)}, SOURCE_CONNECT_RETRY=1, "
             f"SOURCE_RETRY_COUNT=86400, SOURCE_HEARTBEAT_PERIOD=1, SOURCE_SSL={int(source.tls)}, "
-            f"GET_SOURCE_PUBLIC_KEY={key}, SOURCE_AUTO_POSITION=1",
+            f"GET_SOURCE_PUBLIC_KEY={key}, SOURCE_AUTO_POSITION=1"
         )
+        return (change,)
 
     def start(self) -> str:
         return "START REPLICA"
@@ -136,9 +138,15 @@ class MySQL:
     def forget_source(self) -> str:
         return "RESET REPLICA ALL"
 
+    def apply_from(self, file: str, position: int) -> str:
+        return f"CHANGE REPLICATION SOURCE TO RELAY_LOG_FILE={quoted(file)}, RELAY_LOG_POS={position}"
+
     def read_only(self, on: bool) -> str:
         # read_only comes and goes with super_read_only: ON sets both, and OFF of read_only clears both.
         return "SET GLOBAL super_read_only = ON" if on else "SET GLOBAL read_only = OFF"
+
+    def acks(self, wanted: int) -> int:
+        return max(1, wanted)
 
     def source_semi_sync(self, *, on: bool, acks: int) -> Sequence[str]:
         if not on:
@@ -156,7 +164,7 @@ class MySQL:
 
     def writers(self) -> str:
         return (
-            "SELECT p.ID AS id, GREATEST(p.TIME, COALESCE(TIMESTAMPDIFF(SECOND, t.trx_started, NOW()), 0)) AS seconds, "
+            "SELECT p.ID AS id, GREATEST(p.TIME, COALESCE(TIMESTAMPDIFF(SECOND, t.trx_started, NOW()), 0)) AS seconds, "  # noqa: S608
             "COALESCE(p.STATE, '') AS state FROM information_schema.PROCESSLIST p "
             "LEFT JOIN information_schema.INNODB_TRX t ON t.trx_mysql_thread_id = p.ID "
             f"WHERE (p.COMMAND <> 'Sleep' OR t.trx_id IS NOT NULL) AND {_SESSIONS.partition(' WHERE ')[2]} "
