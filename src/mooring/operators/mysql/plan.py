@@ -20,7 +20,7 @@ from mooring.operators.mysql import (
     roll,
     switchover,
 )
-from mooring.operators.mysql.moves import InSync, Verdict, Wait
+from mooring.operators.mysql.moves import Fence, InSync, Promote, Switch, Verdict, Wait
 from mooring.operators.mysql.names import PAUSE
 from mooring.operators.mysql.snapshot import Snapshot
 from mooring.operators.mysql.topology import Member, Server
@@ -36,6 +36,8 @@ def decide(snapshot: Snapshot) -> Verdict:
     verdict = next_step(snapshot)
     if snapshot.wanted.paused:
         return while_paused(verdict, PAUSE)
+    if isinstance(verdict, Fence | Promote | Switch):  # writes wait for these; the actor pauses between two tries
+        return verdict
     return spaced(verdict, snapshot.status.retry, snapshot.now)
 
 
