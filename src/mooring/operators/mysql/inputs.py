@@ -208,7 +208,7 @@ def wanted_of(cluster: MySQLCluster, found: Found) -> Wanted:
         config={**{key: value for key, value in ours.items() if key not in taken}, **given},
         user_keys=frozenset(given),
         rolls_config=spec.config_policy != "report",
-        paused=annotations.get(PAUSE, "").lower() == "true",
+        paused=bool(maintenance.paused) or annotations.get(PAUSE, "").lower() == "true",
         read_only=bool(maintenance.read_only),
         fenced=frozenset(maintenance.fenced or ()),
         switch_to=annotations.get(SWITCH_TO, ""),

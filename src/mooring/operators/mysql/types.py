@@ -12,14 +12,18 @@ from typing import Annotated, ClassVar, Final
 from mooring.kube.object import Object, Resource
 from mooring.kube.objects import core, meta
 from mooring.kube.part import Part
-from mooring.operators.mysql.names import NAME_LIMIT
+from mooring.operators.mysql.names import MONITOR, NAME_LIMIT, OPERATOR_USER, REPLICATION
 from mooring.operators.workload.configuration import ConfigResult
 from mooring.operators.workload.retries import Failure
 from mooring.operators.workload.rollout import TIME, Roll
-from mooring.runtime.crd import F, PrinterColumn, Rule, Scale, crd
+from mooring.runtime.crd import F, PrinterColumn, Rule, Scale, crd, rules
 
 __all__ = [
+    "COLUMNS",
     "DEFAULT_IMAGE",
+    "NAME_RULES",
+    "RESERVED_USERS",
+    "SCALE",
     "DurabilitySpec",
     "Instance",
     "MySQLCluster",
@@ -30,13 +34,23 @@ __all__ = [
 ]
 
 DEFAULT_IMAGE: Final = "mariadb:10.11"
+RESERVED_USERS: Final = ("root", "mysql", "mariadb.sys", OPERATOR_USER, REPLICATION, MONITOR)
+"""Accounts that nobody declares: the servers' and the operator's own."""
 
 
+@rules(
+    Rule(
+        "!(has(self.emptyDir) && has(self.storageClass))",
+        "emptyDir and storageClass exclude each other; remove one",
+    )
+)
 class Storage(Part, frozen=True, kw_only=True):
     """Where the data is stored."""
 
     size: Annotated[str | None, F("Of the claim made for every pod; it can grow.", default="1Gi")] = None
-    storage_class: Annotated[str | None, F("Its storage class; default: the cluster's.")] = None
+    storage_class: Annotated[str | None, F("Its storage class; default: the cluster's.", max_length=253)] = (
+        None
+    )
     keep_after_deletion: Annotated[
         bool | None,
         F(
@@ -100,6 +114,12 @@ class SecretKey(Part, frozen=True, kw_only=True):
     key: Annotated[str | None, F("Key in it.", default="password", max_length=253)] = None
 
 
+@rules(
+    Rule(
+        f"!(self.name in {[*RESERVED_USERS]})",
+        "this account is the operator's own; choose another name",
+    )
+)
 class User(Part, frozen=True, kw_only=True):
     """An account that the operator keeps as it is declared."""
 
@@ -153,6 +173,9 @@ class PodSettings(Part, frozen=True, kw_only=True):
 class Maintenance(Part, frozen=True, kw_only=True):
     """What a person asks for by hand."""
 
+    paused: Annotated[
+        bool | None, F("The operator does nothing, as with the annotation mooring.dev/pause.")
+    ] = None
     read_only: Annotated[bool | None, F("No server takes writes.")] = None
     fenced: Annotated[
         list[str] | None, F("Pods that are kept from serving and leading; * for all.", max_items=9)
@@ -215,8 +238,10 @@ class MySQLClusterSpec(Part, frozen=True, kw_only=True):
         F("A Secret of yours with root-password; the operator's own accounts stay in NAME-credentials."),
     ] = None
     tls: Annotated[TlsSpec | None, F("Encrypted connections; absent: as the image has it.")] = None
-    users: Annotated[list[User] | None, F("Accounts.", max_items=100)] = None
-    databases: Annotated[list[Database] | None, F("Databases.", max_items=100)] = None
+    users: Annotated[list[User] | None, F("Accounts.", max_items=100, list_map_keys=("name", "host"))] = None
+    databases: Annotated[list[Database] | None, F("Databases.", max_items=100, list_map_keys=("name",))] = (
+        None
+    )
     pod: Annotated[PodSettings | None, F("What is added to the pods.")] = None
     services: Annotated[Services | None, F("The Services.")] = None
     maintenance: Annotated[Maintenance | None, F("What a person asks for by hand.")] = None
@@ -327,30 +352,29 @@ class MySQLClusterStatus(Part, frozen=True, kw_only=True):
     retry: Annotated[Failure | None, F("A step that failed.")] = None
 
 
-@crd(
-    columns=(
-        PrinterColumn("Size", ".spec.size", type="integer"),
-        PrinterColumn("Available", ".status.availableReplicas", type="integer"),
-        PrinterColumn("Primary", ".status.primary"),
-        PrinterColumn("Phase", ".status.phase"),
-        PrinterColumn("Durability", ".status.durability"),
-        PrinterColumn("Ready", '.status.conditions[?(@.type=="Ready")].status'),
-        PrinterColumn("Reason", '.status.conditions[?(@.type=="Progressing")].reason'),
-        PrinterColumn("Version", ".status.version", priority=1),
-        PrinterColumn("Age", ".metadata.creationTimestamp", type="date"),
+COLUMNS: Final = (
+    PrinterColumn("Size", ".spec.size", type="integer"),
+    PrinterColumn("Available", ".status.availableReplicas", type="integer"),
+    PrinterColumn("Primary", ".status.primary"),
+    PrinterColumn("Phase", ".status.phase"),
+    PrinterColumn("Durability", ".status.durability"),
+    PrinterColumn("Ready", '.status.conditions[?(@.type=="Ready")].status'),
+    PrinterColumn("Reason", '.status.conditions[?(@.type=="Progressing")].reason'),
+    PrinterColumn("Version", ".status.version", priority=1),
+    PrinterColumn("Age", ".metadata.creationTimestamp", type="date"),
+)
+SCALE: Final = Scale(".spec.size", ".status.size", ".status.selector")
+NAME_RULES: Final = (
+    Rule(
+        f"size(self.metadata.name) <= {NAME_LIMIT}", f"metadata.name is longer than {NAME_LIMIT} characters"
     ),
-    scale=Scale(".spec.size", ".status.size", ".status.selector"),
-    rules=(
-        Rule(
-            f"size(self.metadata.name) <= {NAME_LIMIT}",
-            f"metadata.name is longer than {NAME_LIMIT} characters",
-        ),
-        Rule(
-            "!self.metadata.name.contains('.')",
-            "metadata.name has a dot; Services could not be named after it",
-        ),
+    Rule(
+        "!self.metadata.name.contains('.')", "metadata.name has a dot; Services could not be named after it"
     ),
 )
+
+
+@crd(short_names=("mc",), columns=COLUMNS, scale=SCALE, rules=NAME_RULES)
 class MySQLCluster(Object, frozen=True, kw_only=True):
     """MySQL or MariaDB servers, one of which leads."""
 
