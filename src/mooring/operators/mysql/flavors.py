@@ -1,10 +1,15 @@
-"""Which of the two an image is, told from its name."""
+"""Which of the two an image is, told from its name; and its version, as far as the tag says."""
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from mooring.operators.mysql.topology import Flavor
 
-__all__ = ["flavor_of", "told_by"]
+__all__ = ["flavor_of", "told_by", "version_of"]
+
+_VERSION: Final = re.compile(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?")
 
 
 def told_by(image: str) -> Flavor | None:
@@ -24,6 +29,14 @@ def flavor_of(image: str, declared: str | None) -> Flavor | None:
     if declared == "mariadb":
         return "mariadb"
     return told_by(image)
+
+
+def version_of(image: str) -> tuple[int, ...]:
+    """The version in an image's tag; empty where it names none (``latest``, a digest)."""
+    name = image.partition("@")[0]
+    tag = name.rpartition("/")[2].partition(":")[2]
+    found = _VERSION.match(tag.removeprefix("v"))
+    return tuple(int(part) for part in found.groups() if part is not None) if found else ()
 
 
 def _repository(image: str) -> str:
