@@ -52,6 +52,8 @@ _SMALL_OF: Final[dict[Flavor, dict[str, str]]] = {
     "mysql": {"innodb_redo_log_capacity": "16M"},
 }
 _UP_WITHIN: Final = 60.0
+#: Counted up when `_initialise` makes something else.
+_FORM: Final = 2
 #: Every start has its own.
 _IDS: Final = itertools.count(int(time.time()) - gate.EPOCH)
 
@@ -123,7 +125,7 @@ class TestServer:
         )
         program = "mariadbd" if self.flavor == "mariadb" else "mysqld"
         with (self.directory / "log").open("ab") as log:
-            self.process = subprocess.Popen(
+            self.process = subprocess.Popen(  # noqa: ASYNC220 - it takes a millisecond
                 [*_inside(self.image, self.directory), program, "--defaults-file=/var/lib/mysql/my.cnf", "--user=root", *words],
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL,
             )  # fmt: skip
@@ -193,7 +195,7 @@ class Servers:
         recipe = self._images.recipe(self.flavor, self.reference)
         made = self._images.make(recipe)
         image = self._images.store.layer(made.chain[-1])
-        template = self._images.directory / "data" / image.name
+        template = self._images.directory / "data" / f"{image.name}-{_FORM}"
         with self._images.store.locked():
             if not template.is_dir():
                 _initialise(self.flavor, image, template)
@@ -226,7 +228,8 @@ def _initialise(flavor: Flavor, image: Path, template: Path) -> None:
     if flavor == "mariadb":
         _run([*base, "mariadb-install-db", "--no-defaults", "--user=root", "--datadir=/var/lib/mysql/data",
               "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"])  # fmt: skip
-        statements = "\n".join(["FLUSH PRIVILEGES;", *accounts]) + "\n"
+        clean = ["DELETE FROM mysql.global_priv WHERE User IN ('root', '');", "FLUSH PRIVILEGES;"]
+        statements = "\n".join(["FLUSH PRIVILEGES;", *clean, *accounts]) + "\n"
         _run([*base, "mariadbd", "--no-defaults", "--user=root", "--datadir=/var/lib/mysql/data", "--bootstrap",
               *small], statements)  # fmt: skip
     else:

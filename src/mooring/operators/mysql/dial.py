@@ -210,8 +210,10 @@ class Dial:
         connect_timeout: float = 1.0,
         reply_timeout: float = 1.0,
         idle: float = 120.0,
+        port: int = PORT,
     ) -> None:
         """``idle``: a connection that was not used for so long is closed."""
+        self._port = port
         self._fence = fence
         self._connect_timeout = connect_timeout
         self._reply_timeout = reply_timeout
@@ -275,7 +277,7 @@ class Dial:
     async def _connect(self, host: str, login: Login, name: str, timeout: float) -> Link:
         """Log in; by the reserved port where all connections are used."""
         try:
-            return await self._log_in(host, PORT, login, name, timeout)
+            return await self._log_in(host, self._port, login, name, timeout)
         except Unreachable as error:
             if error.word != "TooManyConnections":
                 raise
