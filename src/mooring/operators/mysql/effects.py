@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from mooring.actor import Context, Move, Outcome
 from mooring.actor.children import Named
 from mooring.kube.errors import Conflict, NotFound
+from mooring.kube.object import controller_of
 from mooring.kube.objects import apps, core
 from mooring.kube.patches import MergePatch
 from mooring.operators.mysql.inputs import Inputs
@@ -14,6 +15,7 @@ from mooring.operators.mysql.moves import (
     DeletePod,
     LabelRoles,
     Open,
+    PublishPasswords,
     Resize,
     RestoreTemplate,
     Unask,
@@ -35,7 +37,11 @@ __all__ = ["carry_out", "correct_children", "mounted"]
 def correct_children(ctx: Context[MySQLCluster], inputs: Inputs) -> Outcome | None:
     """Bring the child objects in line with the declaration; ``None`` when they are."""
     specs, found = inputs.specs, inputs.found
-    drift = ctx.children.settle(specs.objects, given=found, keep=mounted(ctx, inputs))
+    drift = ctx.children.settle(
+        specs.objects, given=found, keep=mounted(ctx, inputs), unowned=specs.unowned()
+    )
+    if given := _given_credentials(ctx, inputs):
+        return ctx.act("AdoptCredentials", _label_secret, ctx, given, specs.labels)
     if drift.foreign:
         taken = "; ".join(str(one) for one in drift.foreign)
         return ctx.wait("NameTaken", f"{taken}; rename the cluster, or delete that object", stalled=True)
@@ -48,6 +54,20 @@ def correct_children(ctx: Context[MySQLCluster], inputs: Inputs) -> Outcome | No
     if wrong:
         return ctx.act("OwnClaims", own_claims, ctx, wrong, not specs.keeps_claims)
     return None
+
+
+def _given_credentials(ctx: Context[MySQLCluster], inputs: Inputs) -> core.Secret | None:
+    """A Secret of the fixed name that the user made: its passwords are used."""
+    there = ctx.children.find(core.Secret, inputs.specs.names.credentials)
+    if there is None or controller_of(there) is not None or there.metadata.deletion_timestamp:
+        return None
+    ours = inputs.specs.labels.items() <= (there.metadata.labels or {}).items()
+    return None if ours else there
+
+
+async def _label_secret(ctx: Context[MySQLCluster], one: core.Secret, labels: dict[str, str]) -> None:
+    body = MergePatch({"metadata": {"uid": one.metadata.uid, "labels": labels}})
+    await ctx.client.patch(core.Secret, one.metadata.name or "", body, namespace=ctx.key.namespace)
 
 
 def mounted(ctx: Context[MySQLCluster], inputs: Inputs) -> list[Named]:
@@ -76,6 +96,8 @@ async def carry_out(
             await _apply(ctx, inputs, inputs.ordered(Orders(replicas={COMPONENT: move.replicas})))
         case PublishConfig():
             await _apply(ctx, inputs, inputs.ordered(live=move.values))
+        case PublishPasswords():
+            await _apply(ctx, inputs, inputs.ordered(credentials=inputs.credentials.published()))
         case WriteTemplate():
             specs = inputs.ordered(Orders(templates=frozenset({COMPONENT})))
             await _apply(ctx, inputs, specs, but=apps.StatefulSet)
@@ -111,7 +133,8 @@ async def _annotate_cluster(ctx: Context[MySQLCluster], annotations: dict[str, s
 async def _apply(
     ctx: Context[MySQLCluster], inputs: Inputs, specs: Specs, *, but: type[apps.StatefulSet] | None = None
 ) -> None:
-    await effects.apply(ctx, specs.objects(), keep=mounted(ctx, inputs), but=but)
+    keep = mounted(ctx, inputs)
+    await effects.apply(ctx, specs.objects(), keep=keep, unowned=specs.unowned(), but=but)
 
 
 def _without_revision(status: MySQLClusterStatus) -> MySQLClusterStatus:

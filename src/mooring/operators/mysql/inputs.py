@@ -125,14 +125,19 @@ def _given_secrets(cluster: MySQLCluster) -> list[Key]:
     return [Key(cluster.metadata.namespace or "", name) for name in dict.fromkeys(names) if name]
 
 
-DEPENDENCIES = (Dependency(metadata_of(core.Secret), _given_secrets),)
-"""Objects of the user's whose changes bring a cluster back."""
+def _secrets(cluster: MySQLCluster) -> list[Key]:
+    """All Secrets of a cluster: its own have no owner where they outlive it, so that no watch maps them."""
+    return [Key(cluster.metadata.namespace or "", name) for name in secret_names(cluster)]
+
+
+DEPENDENCIES = (Dependency(metadata_of(core.Secret), _secrets),)
+"""Objects whose changes bring a cluster back."""
 
 
 def secret_names(cluster: MySQLCluster) -> list[str]:
     """The Secrets that are read: the cluster's own, and the user's."""
     names = Names(cluster.metadata.name or "")
-    return [names.credentials, *(key.name for key in _given_secrets(cluster))]
+    return [names.credentials, names.credentials_copy, *(key.name for key in _given_secrets(cluster))]
 
 
 def references(cluster: MySQLCluster) -> list[Reference]:
@@ -158,7 +163,8 @@ def read_inputs(cluster: MySQLCluster, around: Surroundings) -> Inputs | Wait | 
     blocked: Wait | Terminal | None = Terminal("InvalidSpec", problems) if problems else no_root
     if blocked is not None and there is None:
         return blocked
-    credentials = credentials_in(around.find(core.Secret, names.credentials), root=root).completed()
+    kept = (around.find(core.Secret, name) for name in (names.credentials, names.credentials_copy))
+    credentials = credentials_in(*kept, root=root).completed()
     for text in credentials.texts.values():
         secrets.add(text)
     live = around.find(core.ConfigMap, names.config)
@@ -229,10 +235,12 @@ def _observed(
         claim = around.claims.get(claim_name(DATA, pod))
         if claim is not None and is_older(claim, born):
             old.add(pod)
+    state = state_of(there, replicas=replicas, asked=asked, annotation=INPUTS)
     return Observed(
-        set=state_of(there, replicas=replicas, asked=asked, annotation=INPUTS),
+        set=replace(state, image=_image(there)),
         old_claims=frozenset(old),
         published=found.live or {},
+        changed_passwords=found.credentials.changed,
     )
 
 
@@ -260,6 +268,12 @@ def _memory(spec: MySQLClusterSpec, pods: Sequence[core.Pod]) -> int:
             if one.name == COMPONENT and given:
                 limits.append(given)
     return min(int(parse_quantity(text)) for text in limits)
+
+
+def _image(one: apps.StatefulSet | None) -> str:
+    template = one.spec.template if one is not None and one.spec is not None else None
+    containers = (template.spec.containers if template and template.spec else None) or ()
+    return next((container.image or "" for container in containers if container.name == COMPONENT), "")
 
 
 def _replicas(one: apps.StatefulSet | None) -> int:

@@ -30,6 +30,7 @@ __all__ = [
     "Move",
     "Open",
     "Promote",
+    "PublishPasswords",
     "Record",
     "Resize",
     "RestoreTemplate",
@@ -186,3 +187,8 @@ class Amend(DatabaseMove):
     primary: Target
     statements: tuple[str, ...]
     """Without secrets; a password stands as ``%(label)s`` and is filled in by the step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishPasswords(Move):
+    """Every server accepts the declared passwords: record that they are the ones in force."""

@@ -69,6 +69,8 @@ class Names:
         self.replicas = f"{cluster}-replicas"
         self.credentials = f"{cluster}-credentials"
         """Secret with `root-password` and the passwords of the operator's own accounts."""
+        self.credentials_copy = f"{cluster}-credentials-copy"
+        """Secret with the passwords that the servers accept: see `mooring.operators.mysql.credentials`."""
         self.scripts = f"{cluster}-scripts"
         """ConfigMap: start gate and probes."""
         self.config = f"{cluster}-config"

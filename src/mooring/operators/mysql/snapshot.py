@@ -56,6 +56,8 @@ class Observed:
     """Pods whose claim is older than this cluster: it may hold data of an earlier one."""
     published: Mapping[str, str] = field(default_factory=dict)
     """Configuration that the next start reads."""
+    changed_passwords: frozenset[str] = frozenset()
+    """Labels of passwords that are declared and not in force yet: the previous ones count until `PublishPasswords`."""
     cordoned: frozenset[str] = frozenset()
     """Pods on nodes that are about to be emptied."""
     primary_unreachable: float = 0.0

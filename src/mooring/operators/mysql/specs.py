@@ -114,6 +114,7 @@ class Specs:
             self.scripts(),
             self.live_config(),
             self.secret(),
+            self.secret_copy(),
             self.set(),
             self.budget(),
         ]
@@ -189,15 +190,24 @@ class Specs:
         return core.ConfigMap(metadata=self._meta(self.names.config), data={"live.cnf": live_cnf(values)})
 
     def secret(self) -> core.Secret:
-        """The passwords, and the monitor's as the client programs and the exporter read it."""
-        texts = self._credentials.texts
-        password = texts.get(ACCOUNTS[MONITOR], "").replace("\\", "\\\\")
+        """The declared passwords, and the monitor's as the client programs and the exporter read it."""
+        texts = self._credentials.declared
+        password = texts[ACCOUNTS[MONITOR]].replace("\\", "\\\\")
         entries = {**texts, "monitor.cnf": f'[client]\nuser={MONITOR}\npassword="{password}"\n'}
-        return core.Secret(
-            metadata=self._meta(self.names.credentials),
-            type="Opaque",
-            data={name: encoded(value) for name, value in sorted(entries.items())},
-        )
+        return self._secret(self.names.credentials, entries)
+
+    def secret_copy(self) -> core.Secret:
+        """The passwords that the servers accept."""
+        return self._secret(self.names.credentials_copy, self._credentials.in_force)
+
+    def _secret(self, name: str, entries: Mapping[str, str]) -> core.Secret:
+        data = {key: encoded(value) for key, value in sorted(entries.items())}
+        return core.Secret(metadata=self._meta(name), type="Opaque", data=data)
+
+    def unowned(self) -> list[tuple[type[Object], str]]:
+        """Children that stay when the cluster goes: without the passwords nobody could open kept claims."""
+        names = (self.names.credentials, self.names.credentials_copy)
+        return [(core.Secret, name) for name in names] if self.keeps_claims else []
 
     @property
     def _tuned(self) -> bool:
