@@ -50,6 +50,10 @@ class Holds:
         self._holds[host] = hold
         hold.ends = asyncio.create_task(self._end(host, hold, AT_MOST))
 
+    def has(self, host: str) -> bool:
+        """Whether the writes of a server are held."""
+        return host in self._holds
+
     def release_soon(self, host: str) -> None:
         """Let the clients of a server go after `RELEASE_AFTER`: they are disconnected, and find the new primary."""
         if (hold := self._holds.get(host)) is not None:

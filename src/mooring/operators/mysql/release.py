@@ -37,14 +37,15 @@ def open_gates(
         if refused := too_old(snapshot, member):
             return refused
         known = _known(status, member)
+        fresh = bool(known.reseed) and role == "replica"
+        if fresh:
+            known = replace(known, reseed="", joined=False, cut=None)
         if known.start != member.pod.incarnation or not known.server_id:
             last = gate.next_server_id(last, snapshot.now.timestamp())
             known = replace(known, start=member.pod.incarnation, server_id=last, synced=False)
+        if known != (status.members or {}).get(name):
             changes[name] = known
-        fresh = bool(known.reseed) and role == "replica"
-        orders[name] = gate.order_line(
-            member.start, role, known.server_id, None if fresh else known.cut, fresh=fresh
-        )
+        orders[name] = gate.order_line(member.start, role, known.server_id, known.cut, fresh=fresh)
         uids[name] = member.pod.uid
     if not orders:
         return None

@@ -39,7 +39,7 @@ def note(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
             continue
         leads = one.name == member.name
         caught_up = not leads and snapshot.healthy(one, it) and snapshot.caught_up(one)
-        new = replace(new, cut=None, reseed=known.reseed if _still(snapshot, one, it) else "")
+        new = replace(new, cut=None)
         if it.version and it.version != known.version:
             new = replace(new, version=it.version)
         if (leads and not it.read_only) or caught_up:
@@ -59,12 +59,6 @@ def note(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     if status == snapshot.status:
         return None
     return Record(status=status, why=_learnt(snapshot, status.operation is None, changes))
-
-
-def _still(snapshot: Snapshot, one: Member, it: Server) -> bool:
-    """What is to be set aside is still there: it is no longer once the server started with an empty directory."""
-    order = snapshot.recorded(one.name)
-    return bool(order.reseed) and not one.order.endswith(" fresh")
 
 
 def _learnt(snapshot: Snapshot, over: bool, changes: dict[str, object]) -> str:

@@ -39,7 +39,8 @@ def role_of(snapshot: Snapshot, member: Member) -> str:
     server = member.server
     if server is None:
         # Briefly silent: readiness takes it out of the Services; at its gate it serves nothing.
-        return "" if snapshot.at_gate(member) or not member.pod.running else (member.pod.role or "")
+        silent = member.pod.running and not snapshot.at_gate(member)
+        return REPLICA if silent and member.pod.role == REPLICA else ""
     known = snapshot.recorded(member.name)
     if known.reseed or not known.synced or not snapshot.follows(server):
         return ""

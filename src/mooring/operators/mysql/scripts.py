@@ -87,6 +87,9 @@ initialise_mariadb() {{
     echo "DELETE FROM mysql.global_priv WHERE User IN ('root', '');"
     echo 'FLUSH PRIVILEGES;'
     accounts
+    # Whoever has this right writes to a replica as well, and what is written there is lost.
+    echo "REVOKE READ ONLY ADMIN ON *.* FROM 'root'@'localhost';"
+    echo "REVOKE READ ONLY ADMIN ON *.* FROM 'root'@'%';"
     echo "GRANT PROCESS, BINLOG MONITOR, SLAVE MONITOR ON *.* TO '{MONITOR}'@'localhost';"
     echo "GRANT SELECT ON performance_schema.* TO '{MONITOR}'@'localhost';"
   }} | "$server" --no-defaults "$@" --datadir="$new" --bootstrap --skip-networking >>"$run/initialise.log" 2>&1

@@ -260,7 +260,10 @@ class Steps:
             await link.query(self._dialect.start_applier())
 
     async def _adopt(self, move: Promote) -> None:
-        """Point the others at the new primary; what does not get through is for the next pass."""
+        """Point the others at the new primary; what does not get through is for the next pass.
+
+        A server whose writes are held is left for later: nothing can be changed there before the hold ends.
+        """
 
         async def one(target: Target) -> None:
             try:
@@ -270,7 +273,7 @@ class Steps:
                     "a replica does not follow the new primary yet", server=target.name, error=str(error)
                 )
 
-        await asyncio.gather(*(one(target) for target in move.others))
+        await asyncio.gather(*(one(it) for it in move.others if not self._holds.has(it.host)))
 
     async def _open_up(self, link: Link, target: Target) -> None:
         await link.query(self._dialect.read_only(False))
