@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.operators.mysql.builders import NOW, Scene, ago, at, healthy, new
+from tests.operators.mysql.builders import Scene, ago, at, healthy, new
 
 from mooring.operators.mysql import gate
+from mooring.operators.mysql.gtid import Position
 from mooring.operators.mysql.moves import (
     DeletePod,
     Demote,
@@ -404,7 +405,7 @@ def test_the_primarys_own_newest_transactions_make_no_replica_errant() -> None: 
 def test_a_server_with_transactions_of_its_own_is_set_aside_and_seeded_again(flavor: Flavor) -> None:
     extra = "0-77-101" if flavor == "mariadb" else "00000000-0000-0000-0000-000000000007:1"
     text = "0-10-100" if flavor == "mariadb" else "00000000-0000-0000-0000-000000000000:1-100"
-    scene = healthy(flavor=flavor).has("demo-2", f"{text},{extra}")
+    scene = healthy(flavor=flavor).has("demo-2", f"{text},{extra}").server("demo-0", purged=Position())
 
     noted = scene.decide()
     assert isinstance(noted, Record)
@@ -534,7 +535,6 @@ def test_read_only_holds_writes_and_its_end_lets_them_go_on() -> None:
 def test_the_gap_counts_from_the_end_of_the_old_primary() -> None:
     scene = fenced_failover(healthy().dead("demo-0", seconds=1.5))
     scene = scene.wrote(scene.decide()).server("demo-1", read_only=False, replication=None)
-    scene = replace(scene, status=replace_since(scene, 1.0))
 
     verdict = scene.decide()
 
@@ -543,12 +543,16 @@ def test_the_gap_counts_from_the_end_of_the_old_primary() -> None:
     assert verdict.status.operation is None
 
 
-def replace_since(scene: Scene, seconds: float):  # type: ignore[no-untyped-def]
-    from msgspec.structs import replace as changed
+def test_the_end_of_an_earlier_process_does_not_count() -> None:
+    hung = healthy().pod("demo-0", died_at=ago(50)).silent("demo-0", seconds=5).lost("demo-1", "demo-2")
 
-    assert scene.status.operation is not None
-    return changed(scene.status, operation=changed(scene.status.operation, since=ago(seconds)))
+    verdict = hung.decide()
+
+    assert isinstance(verdict, Fence) and verdict.first is not None and verdict.first.operation is not None
+    assert verdict.first.operation.since == ago(5)
 
 
-def test_a_moment_is_the_snapshots() -> None:
-    assert healthy().snapshot.now == NOW
+def test_whole_history_has_to_be_known_before_data_is_set_aside() -> None:
+    scene = healthy().has("demo-2", "0-10-100,0-77-101").settled()
+
+    assert not isinstance(scene.decide(), DeletePod)

@@ -62,6 +62,8 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         self._holds = Holds()
         self._pulse = Pulse(self._dial, lambda key: self.wake(key))
         self._metrics = Metrics(manager)
+        self._silent: dict[Key, frozenset[str]] = {}
+        """Servers that did not answer in the pass before: they are given less time, nothing is decided by it."""
         self.related = [
             Related(kind, partial(keys_of, cluster_of=cluster_of), label_selector=MANAGED_SELECTOR)
             for kind in (core.Pod, core.PersistentVolumeClaim)
@@ -77,6 +79,7 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
     def forget(self, key: Key) -> None:
         """Drop the metrics and the pulse."""
         self._pulse.forget(key)
+        self._silent.pop(key, None)
         self._metrics.forget(key)
 
     async def inputs(self, ctx: Context[MySQLCluster]) -> Inputs | Outcome:
@@ -92,7 +95,11 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
 
     async def snapshot(self, ctx: Context[MySQLCluster], inputs: Inputs) -> Snapshot:
         """Ask every server; from now on the primary's pulse wakes this cluster."""
-        snapshot = await read_snapshot(inputs, self._dial, now=ctx.now)
+        snapshot = await read_snapshot(
+            inputs, self._dial, now=ctx.now, silent=self._silent.get(ctx.key, frozenset())
+        )
+        members = snapshot.topology.members
+        self._silent[ctx.key] = frozenset(one.name for one in members if one.error == "Timeout")
         primary = snapshot.topology.member(snapshot.primary)
         self._pulse.follow(ctx.key, primary.pod.ip if primary else "", login_of(inputs.credentials))
         answers = primary is not None and (primary.server is not None or primary.error in ALIVE)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace as seen
+from datetime import datetime
 from typing import Final
 
 from msgspec.structs import replace
@@ -27,6 +28,8 @@ from mooring.operators.workload.rollout import hopeless
 __all__ = ["find_primary", "promotion", "take_over"]
 
 Candidate = tuple[Member, Server]
+RECENT: Final = 3.0
+"""Seconds by which the end of a container and the last answer of its server may lie apart."""
 REFUSED_FOR: Final = 2.0
 """Seconds of refused connections after which a server counts as ended although its pod is said to run."""
 
@@ -95,8 +98,18 @@ def _links_lost(snapshot: Snapshot) -> bool:
 def _begin(snapshot: Snapshot, death: str) -> Verdict:
     """Record the failover, and stop the receivers."""
     old = snapshot.primary
-    status = records.began(snapshot, "FailOver", old=old, why=death)
+    status = records.began(snapshot, "FailOver", old=old, why=death, since=_end_of_primary(snapshot))
     return _fence(snapshot, status=status, why=death) or _elect(snapshot, status=status)
+
+
+def _end_of_primary(snapshot: Snapshot) -> datetime:
+    """When the primary ended, or answered last, as far as it was seen."""
+    member = snapshot.topology.member(snapshot.primary)
+    silent = snapshot.later(-snapshot.observed.primary_unreachable)
+    died = member.pod.died_at if member is not None else None
+    # A container tells of its last end only, which may be an earlier one.
+    recent = died is not None and abs((silent - died).total_seconds()) <= RECENT
+    return died if died is not None and recent else silent
 
 
 def _fence(snapshot: Snapshot, *, status: MySQLClusterStatus | None, why: str) -> Verdict | None:

@@ -30,8 +30,10 @@ class _Beat:
     host: str
     login: Login = field(repr=False)
     task: asyncio.Task[None] | None = None
-    silent: float | None = None
-    """Since when it has not answered."""
+    last: float = 0.0
+    """When it answered last."""
+    silent: bool = False
+    """It did not answer the newest question."""
 
 
 class Pulse:
@@ -52,7 +54,7 @@ class Pulse:
             return
         self.forget(key)
         if host:
-            beat = self._beats[key] = _Beat(host, login)
+            beat = self._beats[key] = _Beat(host, login, last=self._monotonic())
             beat.task = asyncio.create_task(self._ask(key, beat), name=f"pulse of {key}")
 
     def forget(self, key: Key) -> None:
@@ -66,7 +68,7 @@ class Pulse:
         if beat is None:
             return 0.0
         self._note(beat, answers=answers)
-        return 0.0 if beat.silent is None else self._monotonic() - beat.silent
+        return self._monotonic() - beat.last if beat.silent else 0.0
 
     def close(self) -> None:
         """End all tasks."""
@@ -74,10 +76,9 @@ class Pulse:
             self.forget(key)
 
     def _note(self, beat: _Beat, *, answers: bool) -> None:
+        beat.silent = not answers
         if answers:
-            beat.silent = None
-        elif beat.silent is None:
-            beat.silent = self._monotonic()
+            beat.last = self._monotonic()
 
     async def _ask(self, key: Key, beat: _Beat) -> None:
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -37,11 +38,19 @@ def unsynced(status: MySQLClusterStatus, names: Iterable[str] | None = None) -> 
     )
 
 
-def began(snapshot: Snapshot, kind: str, *, subject: str = "", old: str = "", why: str) -> MySQLClusterStatus:
+def began(
+    snapshot: Snapshot,
+    kind: str,
+    *,
+    subject: str = "",
+    old: str = "",
+    why: str,
+    since: datetime | None = None,
+) -> MySQLClusterStatus:
     """The status in which a change of primary is under way."""
     return replace(
         snapshot.status,
-        operation=Operation(kind=kind, subject=subject, old=old, since=snapshot.now, why=why),
+        operation=Operation(kind=kind, subject=subject, old=old, since=since or snapshot.now, why=why),
         phase={"FailOver": "FailingOver", "Switch": "SwitchingOver"}.get(kind, "Creating"),
     )
 

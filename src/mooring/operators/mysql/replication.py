@@ -25,9 +25,6 @@ BROKEN: Final = frozenset(
     {1032, 1062, 1050, 1051, 1054, 1064, 1091, 1146, 1194, 1195, 1396, 1590, 1594, 1595, 1677, 1942, 1947, 1948, 1950, 13121}
 )
 """Applier errors that starting again does not cure: the data differs, a table or the relay log is damaged."""
-RECENT: Final = 60.0
-"""Seconds before a failover in which its cause is to be found."""
-
 
 def note(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """Record what the pass learnt: versions, who has caught up, a change of primary that is complete."""
@@ -72,11 +69,7 @@ def _gap(snapshot: Snapshot) -> float:
     operation = snapshot.operation
     if operation is None or operation.since is None:
         return 0.0
-    old, began = snapshot.topology.member(operation.old), operation.since
-    died = old.pod.died_at if old is not None else None
-    if died is not None and 0 <= (began - died).total_seconds() < RECENT:  # else of an earlier death
-        began = died
-    return round(max(0.0, (snapshot.now - began).total_seconds()), 2)
+    return round(max(0.0, (snapshot.now - operation.since).total_seconds()), 2)
 
 
 def demote_others(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
@@ -111,9 +104,8 @@ def errant(snapshot: Snapshot, it: Server) -> Position:
 
 def lacks_history(snapshot: Snapshot, it: Server) -> bool:
     """The primary no longer has binary logs of what this server lacks."""
-    if snapshot.leader is None:
-        return False
-    return not it.executed.contains(snapshot.leader[1].purged)
+    purged = snapshot.leader[1].purged if snapshot.leader is not None else None
+    return purged is not None and not it.executed.contains(purged)
 
 
 def held(snapshot: Snapshot, member: Member) -> bool:
@@ -128,8 +120,8 @@ def renew(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
         if other.pod.terminating or not it.read_only or it.seeding:
             continue
         if known.reseed:
-            if snapshot.wanted.reclone and not server.purged.is_empty:
-                continue  # `missing` reports it
+            if server.purged is None or not server.purged.is_empty:
+                continue  # its whole history could not be replicated; `missing` reports it
             if snapshot.wanted.reclone and known.server_id == it.server_id:
                 return _remove(other, f"{known.reseed}; it is seeded again")
             continue
@@ -206,4 +198,12 @@ def missing(snapshot: Snapshot) -> Wait | None:
         if known.reseed and held(snapshot, one):
             text = f"{one.name} is held: {known.reseed}; spec.failover.onDivergence: Reclone seeds it again"
             return Wait("Diverged", text, after=5.0, stalled=True)
+        if known.reseed and snapshot.leader is not None and snapshot.leader[1].purged is None:
+            return Wait("HistoryUnknown", f"{one.name} is to be seeded again: {known.reseed}", after=1.0)
+        if known.reseed:
+            text = (
+                f"{one.name} cannot go on ({known.reseed}), and {snapshot.primary} no longer has the binary logs to build it "
+                "again from; copy its data from another server, or delete its claim and pod"
+            )
+            return Wait("SeedNeeded", text, after=5.0, stalled=True)
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 
 from mooring.operators.mysql.config import canonical
@@ -16,8 +16,10 @@ from mooring.operators.mysql.topology import Member
 __all__ = ["read_snapshot"]
 
 
-async def read_snapshot(inputs: Inputs, dial: Dial, *, now: Callable[[], datetime]) -> Snapshot:
-    """Ask every server of a cluster."""
+async def read_snapshot(
+    inputs: Inputs, dial: Dial, *, now: Callable[[], datetime], silent: Collection[str] = ()
+) -> Snapshot:
+    """Ask every server of a cluster; those in ``silent`` did not answer in the pass before."""
     wanted, status = inputs.wanted, inputs.status
     topology = await read_topology(
         dial,
@@ -25,6 +27,8 @@ async def read_snapshot(inputs: Inputs, dial: Dial, *, now: Callable[[], datetim
         [Member(pod=pod, order=inputs.orders.get(pod.name, "")) for pod in inputs.pods],
         login=login_of(inputs.credentials),
         primary=status.primary or "",
+        silent=silent,
+        history=any(one.reseed for one in (status.members or {}).values()),
         held=sorted({canonical(key) for key in (*wanted.config, *(status.config or {}))}),
     )
     return Snapshot(wanted=wanted, topology=topology, observed=inputs.observed, status=status, now=now())

@@ -23,6 +23,9 @@ __all__ = ["NO_ADDRESS", "login_of", "read_purged", "read_server", "read_topolog
 NO_ADDRESS = "NoAddress"
 """Error of a member whose pod has no address yet."""
 
+QUICK = 0.25
+"""Seconds that a server gets which did not answer before."""
+
 
 def login_of(credentials: Credentials, account: str = OPERATOR_USER) -> Login:
     """How to log in as one of the operator's accounts."""
@@ -53,39 +56,59 @@ async def read_topology(
     login: Login,
     primary: str = "",
     held: Collection[str] = (),
+    silent: Collection[str] = (),
+    history: bool = False,
 ) -> Topology:
     """Ask all members; ``primary`` is the recorded one, ``held`` global variables to bring as well.
 
-    What its binary logs no longer hold is asked of the primary alone, and only while a member does not receive from it.
+    ``silent`` names those that did not answer before: they get less time, so that a hung server holds up nothing. What its
+    binary logs no longer hold is asked of the primary alone, while a member does not receive from it or with ``history``.
     """
     leader = next((one for one in members if one.name == primary), None)
     before: Position | None = None
     failed: Member | None = None
     if leader is not None and leader.pod.ip and len(members) > 1:
         try:
-            async with dial.kept(leader.pod.ip, login, name=leader.name) as link:
+            async with _within(leader, silent), dial.kept(leader.pod.ip, login, name=leader.name) as link:
                 before = dialect.position_of(await link.one(dialect.position()))
         except DialError as error:
             failed = replace(leader, server=None, error=error.word)
+        except TimeoutError:
+            failed = replace(leader, server=None, error="Timeout")
 
     async def ask(member: Member, *, purged: bool = False) -> Member:
         if not member.pod.ip:
             return replace(member, server=None, error=NO_ADDRESS)
         try:
-            async with dial.kept(member.pod.ip, login, name=member.name) as link:
+            async with _within(member, silent), dial.kept(member.pod.ip, login, name=member.name) as link:
                 server = await read_server(link, dialect, held)
-                if purged:
-                    server = replace(server, purged=await read_purged(link, dialect))
         except DialError as error:
             return replace(member, server=None, error=error.word)
+        except TimeoutError:
+            return replace(member, server=None, error="Timeout")
+        if purged and not server.semi_sync.waiting:
+            server = replace(server, purged=await _purged(dial, dialect, member, login))
         return replace(member, server=server, error="")
 
     others = await asyncio.gather(*(ask(one) for one in members if one is not leader))
     found = {one.name: one for one in others}
     if leader is not None:
-        apart = any(one.server is not None and not _receives(one.server) for one in others)
+        apart = history or any(one.server is not None and not _receives(one.server) for one in others)
         found[leader.name] = failed or await ask(leader, purged=apart)
     return Topology(members=[found[one.name] for one in members], before=before)
+
+
+def _within(member: Member, silent: Collection[str]) -> asyncio.Timeout:
+    return asyncio.timeout(QUICK if member.name in silent else None)
+
+
+async def _purged(dial: Dial, dialect: Dialect, member: Member, login: Login) -> Position | None:
+    """On a connection of its own: MariaDB lists no binary logs while a commit waits for an acknowledgement."""
+    try:
+        async with dial.open(member.pod.ip, login, name=member.name, timeout=2 * QUICK) as link:
+            return await read_purged(link, dialect)
+    except DialError:
+        return None
 
 
 def _receives(server: Server) -> bool:

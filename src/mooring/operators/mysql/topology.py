@@ -76,8 +76,8 @@ class Server:
     """Everything committed here (binlog state; MySQL gtid_executed)."""
     received: Position = field(default_factory=Position)
     """``executed`` and what was received but not applied yet."""
-    purged: Position = field(default_factory=Position)
-    """What its binary logs no longer hold."""
+    purged: Position | None = None
+    """What its binary logs no longer hold; ``None``: it was not asked, or did not say."""
     replication: Replication | None = None
     """``None``: it replicates from no server."""
     semi_sync: SemiSync = field(default_factory=SemiSync)
