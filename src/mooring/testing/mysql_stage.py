@@ -228,6 +228,8 @@ class MySQLStage:
                 return f"{name} stands still: {link.io_error or link.sql_error}"
             if not (it.executed - leader.executed).is_empty:
                 return f"{name} has {(it.executed - leader.executed).text()}, which {primary} lacks"
+            if not it.executed.contains(leader.executed):
+                return f"{name} has not applied {(leader.executed - it.executed).text()} yet"
         return ""
 
     # --- writing

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.operators.mysql.names import ADMIN_PORT, MONITOR, OPERATOR_USER, REPLICATION
+from mooring.operators.mysql.names import ADMIN_PORT, MONITOR, OPERATOR_USER, PORT, REPLICATION
 
 __all__ = ["LIVE", "PRE_STOP", "READY", "START"]
 
@@ -127,7 +127,7 @@ fi
 
 # Waits for an order for exactly this start. One for a later start counts where this count was lost (a node that was
 # restarted), unless it was there already when this start began: that one was an earlier start's.
-role= id= file= position= fresh=
+role= id= file= position= fresh= donor=
 wait_for_order() {{
   state waiting
   seen=0 asked=
@@ -146,7 +146,7 @@ wait_for_order() {{
   done
 }}
 take() {{
-  role=${{1:-}} id=${{2:-}} file= position= fresh=
+  role=${{1:-}} id=${{2:-}} file= position= fresh= donor=
   case $role in primary | replica) ;; *) return 1 ;; esac
   case $id in '' | *[!0-9]*) return 1 ;; esac
   shift 2
@@ -155,14 +155,107 @@ take() {{
     case $position in '' | *[!0-9]*) return 1 ;; esac
     shift 3
   fi
-  [ "${{1:-}}" != fresh ] || fresh=yes
+  if [ "${{1:-}}" = fresh ]; then
+    fresh=yes
+    shift
+  fi
+  [ "${{1:-}}" != seed ] || donor=${{2:-}}
 }}
 say "start $start waits for its order"
 wait_for_order
 state starting
-say "start $start is a $role with server_id $id${{file:+, its binary log cut at $file $position}}${{fresh:+, on new data}}"
+say "start $start is a $role with server_id $id${{file:+, its binary log cut at $file $position}}${{fresh:+, on new data}}${{donor:+, copied from $donor}}"
 
-if [ -n "$fresh" ]; then
+# A server of its own on the new directory, which nobody else reaches, takes the copy: it ends before this one starts.
+begin_copy() {{
+  rm -f "$run/seed.sock"
+  "$server" --no-defaults "$@" --datadir="$new" --socket="$run/seed.sock" --pid-file="$run/seed.pid" \
+    --skip-log-bin --innodb-flush-log-at-trx-commit=0 >>"$run/initialise.log" 2>&1 &
+  copying=$!
+  tries=0
+  until "$client" --defaults-file="$run/copy.cnf" --socket="$run/seed.sock" -e 'SELECT 1' >/dev/null 2>&1; do
+    tries=$((tries + 1))
+    if [ "$tries" -gt 300 ] || ! kill -0 "$copying" 2>/dev/null; then return 1; fi
+    sleep 0.2
+  done
+}}
+# Everything as of one moment, with its GTID position, over SQL: the tables by rows, in one transaction at the donor.
+seed_mariadb() {{
+  initialise_mariadb "$@" || return 1
+  begin_copy "$@" --skip-networking --skip-grant-tables --skip-slave-start || return 1
+  {{
+    echo 'SET SESSION foreign_key_checks = 0, unique_checks = 0, sql_log_bin = 0;'
+    if mariadb-dump --defaults-file="$run/copy.cnf" --host="$donor" --all-databases --single-transaction --quick \
+      --master-data=2 --gtid --routines --events --triggers --hex-blob \
+      --ignore-table=mysql.gtid_slave_pos 2>>"$run/initialise.log"; then
+      echo 'SELECT 1;'
+      : >"$run/copied"
+    fi
+  }} | LC_ALL=C sed -e '1,100s/^-- *SET GLOBAL gtid_slave_pos/SET GLOBAL gtid_slave_pos/' |
+    "$client" --defaults-file="$run/copy.cnf" --socket="$run/seed.sock" >>"$run/initialise.log" 2>&1 || return 1
+  [ -f "$run/copied" ] || return 1
+  reached=$("$client" --defaults-file="$run/copy.cnf" --socket="$run/seed.sock" -N -B -e 'SELECT @@GLOBAL.gtid_slave_pos')
+  [ -n "$reached" ] || return 1
+  say "copied from $donor up to $reached"
+  kill -TERM "$copying"
+  wait "$copying" || return 1
+}}
+# The donor's files, by the clone plugin; the server that took them ends by itself.
+seed_mysql() {{
+  initialise_mysql "$@" || return 1
+  begin_copy "$@" --skip-networking --plugin-load-add=mysql_clone.so --mysqlx=OFF --secure-file-priv=NULL || return 1
+  {{
+    echo "SET GLOBAL clone_valid_donor_list = '$donor:3306';"
+    echo "CLONE INSTANCE FROM '{OPERATOR_USER}'@'$donor':3306 IDENTIFIED BY '$(secret operator-password)';"
+  }} | "$client" --defaults-file="$run/copy.cnf" --socket="$run/seed.sock" >>"$run/initialise.log" 2>&1 || true
+  tries=0
+  while kill -0 "$copying" 2>/dev/null; do
+    tries=$((tries + 1))
+    if [ "$tries" -gt 50 ]; then
+      kill -KILL "$copying"
+      return 1
+    fi
+    sleep 0.2
+  done
+  wait "$copying" || true
+  [ -d "$new/#clone" ] || return 1
+  say "copied the files of $donor"
+}}
+seed() {{
+  state seeding
+  client=$(command -v mariadb || command -v mysql)
+  new=$volume/data.new
+  rm -rf "$new" "$run/copied"
+  mkdir -p "$new"
+  [ "${{1:-}}" != --user=mysql ] || chown mysql "$new"
+  # shellcheck disable=SC2016
+  {{
+    printf '[client]\nuser={OPERATOR_USER}\npassword="'
+    sed -e 's/[\\"]/\\&/g' "$home/auth/operator-password" | tr -d '\n'
+    printf '"\nconnect-timeout=5\n'
+    if [ "$flavor" = mariadb ]; then printf 'skip-ssl-verify-server-cert\n[mariadb-dump]\nmax-allowed-packet=1G\n'; fi
+  }} >"$run/copy.cnf"
+  [ "${{1:-}}" != --user=mysql ] || chown mysql "$run/copy.cnf"
+  if ! "seed_$flavor" "$@"; then
+    kill -KILL "${{copying:-}}" 2>/dev/null || true
+    rm -f "$run/copy.cnf"
+    tail -n 20 "$run/initialise.log" >&2
+    fail "the data of $donor could not be copied; the log of the container says why"
+  fi
+  rm -f "$run/copy.cnf"
+  sync -f "$volume" 2>/dev/null || sync
+  # What was set aside because it differs is kept; what a copy that failed has left is not.
+  if [ -n "$fresh" ] || [ ! -e "$volume/data.old" ]; then
+    rm -rf "$volume/data.old"
+    mv "$data" "$volume/data.old"
+  else
+    rm -rf "$data"
+  fi
+  mv "$new" "$data"
+}}
+if [ -n "$donor" ]; then
+  seed "$@"
+elif [ -n "$fresh" ]; then
   rm -rf "$volume/data.old"
   mv "$data" "$volume/data.old"
   initialise "$@"
@@ -178,7 +271,7 @@ cut_tail() {{
   [ "$(wc -c <"$data/$file")" -le "$position" ] || truncate -s "$position" "$data/$file"
   sync -f "$volume" 2>/dev/null || sync
 }}
-[ -z "$file" ] || cut_tail
+[ -z "$file" ] || [ -n "$donor" ] || cut_tail
 
 {{
   cat "$home/scripts/base.cnf"
@@ -221,7 +314,7 @@ LIVE: Final = f"""#!/bin/sh
 # Alive: it initialises, waits for its order, starts (recovery may take long), or answers anything at all.
 {_ASK}
 {{ read -r state <"$run/state"; }} 2>/dev/null || exit 0
-case $state in initialising | waiting) exit 0 ;; esac
+case $state in initialising | waiting | seeding) exit 0 ;; esac
 answer=$(ask 'SELECT 1')
 case $answer in
   *1 | *'ERROR 10'* | *'ERROR 11'* | *'ERROR 12'* | *'ERROR 18'* | *'ERROR 3'*) [ "$state" = up ] || echo up >"$run/state"; exit 0 ;;
@@ -234,7 +327,7 @@ READY: Final = f"""#!/bin/sh
 # Ready: it answers, and where it follows another server, it applies what it receives.
 {_ASK}
 {{ read -r state <"$run/state"; }} 2>/dev/null || exit 1
-case $state in initialising | waiting) exit 1 ;; esac
+case $state in initialising | waiting | seeding) exit 1 ;; esac
 answer=$(ask 'SELECT @@read_only') || exit 1
 [ "$state" = up ] || echo up >"$run/state"
 case $answer in 0) exit 0 ;; 1 | OFF | ON) ;; *) exit 1 ;; esac
@@ -246,10 +339,19 @@ exit 0
 PRE_STOP: Final = f"""#!/bin/sh
 # A primary with replicas waits until the operator has moved the primary away. Bounded, and never a reason not to stop.
 {_ASK}
+# A server lists replicas that are gone for a while: one that counts answers, be it with a refusal.
+followed() {{
+  for peer in $(ask 'SHOW PROCESSLIST' | grep 'Binlog Dump' | cut -f 3); do
+    answer=$("$client" --defaults-file="$home/auth/monitor.cnf" --protocol=tcp --host="${{peer%:*}}" --port={PORT} \
+      --connect-timeout=1 -e 'SELECT 1' 2>&1)
+    case $answer in *'ERROR 2'*) ;; *) return 0 ;; esac
+  done
+  return 1
+}}
 tries=0
-while [ "$tries" -lt 40 ]; do
+while [ "$tries" -lt 12 ]; do
   [ "$(ask 'SELECT @@read_only')" = 0 ] || exit 0
-  case $(ask 'SHOW PROCESSLIST') in *'Binlog Dump'*) ;; *) exit 0 ;; esac
+  followed || exit 0
   tries=$((tries + 1))
   sleep 0.5
 done
