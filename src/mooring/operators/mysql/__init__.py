@@ -9,16 +9,18 @@ from __future__ import annotations
 from typing import Any
 
 from mooring.kube.object import Object
+from mooring.operators.mysql import compatible
 from mooring.operators.mysql.names import MANAGED_SELECTOR
 from mooring.operators.mysql.types import MySQLCluster
 from mooring.operators.operator import Operator, deferred
 from mooring.operators.workload.removal import Removable
 
-__all__ = ["KINDS", "OPERATOR", "MySQLCluster", "register"]
+__all__ = ["KINDS", "OPERATOR", "MySQLCluster", "register", "webhooks"]
 
 _HERE = __name__
-KINDS: tuple[type[Object], ...] = (MySQLCluster,)
+KINDS: tuple[type[Object], ...] = (MySQLCluster, compatible.MySQLCluster)
 register = deferred(f"{_HERE}.actor", "register")
+webhooks = deferred(f"{_HERE}.webhook", "webhooks")
 
 
 def _keep_claims(one: MySQLCluster) -> dict[str, Any] | None:
@@ -31,6 +33,7 @@ OPERATOR = Operator(
     "mysql",
     KINDS,
     register,
+    webhooks=webhooks,
     explain=deferred(f"{_HERE}.explain", "explain"),
     save=deferred(f"{_HERE}.explain", "save"),
     replay=deferred(f"{_HERE}.explain", "replay"),

@@ -14,7 +14,7 @@ from typing import Any
 from mooring.actor import Context, Move, Outcome, Planned, Related, Report, Verdict, run_actor
 from mooring.kube.object import Key
 from mooring.kube.objects import apps, core, policy
-from mooring.operators.mysql import effects
+from mooring.operators.mysql import compatible, effects
 from mooring.operators.mysql.dial import Dial
 from mooring.operators.mysql.dialects import dialect_of
 from mooring.operators.mysql.holds import Holds
@@ -35,7 +35,7 @@ from mooring.operators.workload.scope import Scoped
 from mooring.operators.workload.surroundings import Surroundings
 from mooring.runtime import Manager
 
-__all__ = ["NAME", "MySQLActor", "register"]
+__all__ = ["NAME", "CompatibleActor", "MySQLActor", "register"]
 
 NAME = "mysql"
 
@@ -50,7 +50,7 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
     dependencies = DEPENDENCIES
 
     def __init__(self, manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = ()) -> None:
-        self.scoped = Scoped(manager, MySQLCluster, operator=NAME, scope=scope)
+        self.scoped = Scoped(manager, self.kind, operator=NAME, scope=scope)
         index = partial(
             ClusterIndex, manager, selector=MANAGED_SELECTOR, cluster_of=cluster_of, namespaces=namespaces
         )
@@ -87,7 +87,9 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         for name in secret_names(ctx.obj):
             await ctx.children.read(core.Secret, name)
         found = [ctx.children.find(kind, name) for kind, name in references(ctx.obj)]
-        return read_inputs(ctx.obj, Surroundings([*found, *self._pods.of(ctx.key), *self._claims.of(ctx.key)]))
+        return read_inputs(
+            ctx.obj, Surroundings([*found, *self._pods.of(ctx.key), *self._claims.of(ctx.key)])
+        )
 
     def children(self, ctx: Context[MySQLCluster], inputs: Inputs) -> Outcome | None:
         """The step that brings the child objects in line, unless the cluster is paused."""
@@ -110,7 +112,9 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         """See `plan`."""
         return decide(snapshot)
 
-    def report(self, ctx: Context[MySQLCluster], inputs: Inputs, snapshot: Snapshot, verdict: Verdict) -> Report:
+    def report(
+        self, ctx: Context[MySQLCluster], inputs: Inputs, snapshot: Snapshot, verdict: Verdict
+    ) -> Report:
         """See `status`."""
         made = report(inputs, snapshot, verdict)
         assert isinstance(made.status, MySQLClusterStatus)
@@ -151,6 +155,13 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         self._dial.close()
 
 
+class CompatibleActor(MySQLActor):
+    """The same for the tutorial's kind."""
+
+    kind = compatible.MySQLCluster
+    name = f"{NAME}-compatible"
+
+
 def _status(ctx: Context[MySQLCluster]) -> MySQLClusterStatus:
     return ctx.status if isinstance(ctx.status, MySQLClusterStatus) else MySQLClusterStatus()
 
@@ -158,9 +169,16 @@ def _status(ctx: Context[MySQLCluster]) -> MySQLClusterStatus:
 def register(
     manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = (), workers: int = 8
 ) -> None:
-    """Put the operator onto a manager."""
-    actor = MySQLActor(manager, scope=scope, namespaces=namespaces)
+    """Put the operator onto a manager: a controller for each of its kinds."""
+    for kind in (MySQLActor, CompatibleActor):
+        _register(kind(manager, scope=scope, namespaces=namespaces), manager, namespaces, workers, scope)
+
+
+def _register(
+    actor: MySQLActor, manager: Manager, namespaces: Sequence[str], workers: int, scope: str
+) -> None:
     run_actor(actor, manager, namespaces=namespaces, workers=workers)
-    controller: Any = next(one for one in manager.controllers if one.name == NAME)
+    controller: Any = next(one for one in manager.controllers if one.name == actor.name)
     actor.wake = controller.enqueue
-    actor.scoped.serve()
+    if scope == "all":
+        manager.serve(f"{actor.name} scopes", lambda: actor.scoped.take_up(controller.enqueue))
