@@ -34,7 +34,7 @@ from mooring.operators.mysql.credentials import ACCOUNTS, Credentials
 from mooring.operators.mysql.moves import Target
 from mooring.operators.mysql.topology import Flavor
 
-__all__ = ["CREDENTIALS", "Servers", "TestServer"]
+__all__ = ["CREDENTIALS", "Servers", "TestServer", "inside"]
 
 CREDENTIALS: Final = Credentials(texts={label: f"test-{label}" for label in ACCOUNTS.values()})
 """What all these servers are set up with."""
@@ -126,7 +126,7 @@ class TestServer:
         program = "mariadbd" if self.flavor == "mariadb" else "mysqld"
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(  # noqa: ASYNC220 - it takes a millisecond
-                [*_inside(self.image, self.directory), program, "--defaults-file=/var/lib/mysql/my.cnf", "--user=root", *words],
+                [*inside(self.image, self.directory), program, "--defaults-file=/var/lib/mysql/my.cnf", "--user=root", *words],
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL,
             )  # fmt: skip
         deadline = time.monotonic() + _UP_WITHIN
@@ -202,10 +202,11 @@ class Servers:
         return image, template
 
 
-def _inside(image: Path, directory: Path) -> Sequence[str]:
+def inside(image: Path, directory: Path) -> Sequence[str]:
+    """The beginning of a command line that runs a program of an image, with a directory at /var/lib/mysql."""
     return (
         *("bwrap", "--die-with-parent", "--ro-bind", str(image), "/", "--dev", "/dev", "--proc", "/proc"),
-        *("--tmpfs", "/tmp", "--tmpfs", "/run", "--bind", str(directory), "/var/lib/mysql"),  # noqa: S108
+        *("--perms", "1777", "--tmpfs", "/tmp", "--tmpfs", "/run", "--bind", str(directory), "/var/lib/mysql"),  # noqa: S108
     )
 
 
@@ -224,7 +225,7 @@ def _initialise(flavor: Flavor, image: Path, template: Path) -> None:
         f"CREATE USER '{names.REPLICATION}'@'%' IDENTIFIED BY '{text(ACCOUNTS[names.REPLICATION])}';",
         f"GRANT REPLICATION SLAVE ON *.* TO '{names.REPLICATION}'@'%';",
     ]
-    base = [*_inside(image, work)]
+    base = [*inside(image, work)]
     if flavor == "mariadb":
         _run([*base, "mariadb-install-db", "--no-defaults", "--user=root", "--datadir=/var/lib/mysql/data",
               "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"])  # fmt: skip

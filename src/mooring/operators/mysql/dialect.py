@@ -74,8 +74,8 @@ class Dialect(Protocol):
 
     # --- replication
 
-    def follow(self, source: Source, executed: Position) -> Sequence[str]:
-        """Point a server whose replication is stopped at a source, to go on after what it has executed."""
+    def follow(self, source: Source, here: Row) -> Sequence[str]:
+        """Point a server whose replication is stopped at a source; ``here`` is the answer to `position`: it goes on after that."""
         ...
 
     def start(self) -> str: ...

@@ -118,8 +118,14 @@ class MariaDB:
             by_gtid=text_of(row, "Using_Gtid") == "Slave_Pos",
         )
 
-    def follow(self, source: Source, executed: Position) -> Sequence[str]:
-        begin = (f"SET GLOBAL gtid_slave_pos = {quoted(executed.newest())}",) if not executed.is_empty else ()
+    def follow(self, source: Source, here: Row) -> Sequence[str]:
+        begin: list[str] = []
+        executed = self.position_of(here)
+        if not executed.is_empty:
+            begin.append(f"SET GLOBAL gtid_slave_pos = {quoted(executed.newest())}")
+            if not text_of(here, "binlog"):
+                # A copy whose binary log is empty: replicas of its own could not find their position in it.
+                begin.append(f"SET GLOBAL gtid_binlog_state = {quoted(executed.newest())}")
         change = (
             f"CHANGE MASTER TO MASTER_HOST={quoted(source.host)}, MASTER_PORT=3306, MASTER_USER={quoted(source.user)}, "
             f"MASTER_PASSWORD={quoted(source.password)}, MASTER_CONNECT_RETRY=1, MASTER_HEARTBEAT_PERIOD=1, "

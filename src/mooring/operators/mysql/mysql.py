@@ -110,7 +110,7 @@ class MySQL:
             )
         return None
 
-    def follow(self, source: Source, executed: Position) -> Sequence[str]:
+    def follow(self, source: Source, here: Row) -> Sequence[str]:
         key = 0 if source.tls else 1
         change = (
             f"CHANGE REPLICATION SOURCE TO SOURCE_HOST={quoted(source.host)}, SOURCE_PORT=3306, "

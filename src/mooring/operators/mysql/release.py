@@ -45,7 +45,8 @@ def open_gates(
             known = replace(known, start=member.pod.incarnation, server_id=last, synced=False)
         if known != (status.members or {}).get(name):
             changes[name] = known
-        orders[name] = gate.order_line(member.start, role, known.server_id, known.cut, fresh=fresh)
+        seed = _donor(snapshot, name) if role == "replica" and not known.joined else ""
+        orders[name] = gate.order_line(member.start, role, known.server_id, known.cut, fresh=fresh, seed=seed)
         uids[name] = member.pod.uid
     if not orders:
         return None
@@ -53,6 +54,22 @@ def open_gates(
         status = replace(records.members(status, changes), last_server_id=last)
     first = status if status != snapshot.status else None
     return Open(orders=orders, uids=uids, first=first, why=why)
+
+
+def _donor(snapshot: Snapshot, name: str) -> str:
+    """The host whose data a new replica begins with, where binary logs no longer reach back to the start; "" where they do.
+
+    A replica that has everything, so that the primary has no more work than it must.
+    """
+    leader = snapshot.leader
+    if leader is None or leader[1].purged is None or leader[1].purged.is_empty:
+        return ""
+    healthy = [
+        one
+        for one, it in snapshot.replicas
+        if one.name != name and snapshot.healthy(one, it) and snapshot.caught_up(one)
+    ]
+    return snapshot.host((healthy[-1] if healthy else leader[0]).name)
 
 
 def _known(status: MySQLClusterStatus, member: Member) -> Recorded:

@@ -170,7 +170,8 @@ say "start $start is a $role with server_id $id${{file:+, its binary log cut at 
 begin_copy() {{
   rm -f "$run/seed.sock"
   "$server" --no-defaults "$@" --datadir="$new" --socket="$run/seed.sock" --pid-file="$run/seed.pid" \
-    --skip-log-bin --innodb-flush-log-at-trx-commit=0 >>"$run/initialise.log" 2>&1 &
+    --skip-log-bin --innodb-flush-log-at-trx-commit=0 --innodb-buffer-pool-size=64M --performance-schema=OFF \
+    --max-allowed-packet=1G >>"$run/initialise.log" 2>&1 &
   copying=$!
   tries=0
   until "$client" --defaults-file="$run/copy.cnf" --socket="$run/seed.sock" -e 'SELECT 1' >/dev/null 2>&1; do
@@ -191,7 +192,7 @@ seed_mariadb() {{
       echo 'SELECT 1;'
       : >"$run/copied"
     fi
-  }} | LC_ALL=C sed -e '1,100s/^-- *SET GLOBAL gtid_slave_pos/SET GLOBAL gtid_slave_pos/' |
+  }} | LC_ALL=C sed -e 's/^-- *SET GLOBAL gtid_slave_pos=/SET GLOBAL gtid_slave_pos=/' |
     "$client" --defaults-file="$run/copy.cnf" --socket="$run/seed.sock" >>"$run/initialise.log" 2>&1 || return 1
   [ -f "$run/copied" ] || return 1
   reached=$("$client" --defaults-file="$run/copy.cnf" --socket="$run/seed.sock" -N -B -e 'SELECT @@GLOBAL.gtid_slave_pos')
@@ -220,6 +221,10 @@ seed_mysql() {{
   wait "$copying" || true
   [ -d "$new/#clone" ] || return 1
   say "copied the files of $donor"
+  # The next start puts them in place, at the path at which they were received.
+  begin_copy "$@" --skip-networking --mysqlx=OFF --secure-file-priv=NULL --super-read-only=ON || return 1
+  kill -TERM "$copying"
+  wait "$copying" || return 1
 }}
 seed() {{
   state seeding
@@ -232,8 +237,8 @@ seed() {{
   {{
     printf '[client]\nuser={OPERATOR_USER}\npassword="'
     sed -e 's/[\\"]/\\&/g' "$home/auth/operator-password" | tr -d '\n'
-    printf '"\nconnect-timeout=5\n'
-    if [ "$flavor" = mariadb ]; then printf 'skip-ssl-verify-server-cert\n[mariadb-dump]\nmax-allowed-packet=1G\n'; fi
+    printf '"\n'
+    [ "$flavor" != mariadb ] || printf 'loose-disable-ssl-verify-server-cert\nmax-allowed-packet=1G\n'
   }} >"$run/copy.cnf"
   [ "${{1:-}}" != --user=mysql ] || chown mysql "$run/copy.cnf"
   if ! "seed_$flavor" "$@"; then

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
 from mooring.operators.mysql.config import canonical
@@ -12,6 +12,7 @@ from mooring.operators.mysql.inputs import Inputs
 from mooring.operators.mysql.snapshot import Snapshot
 from mooring.operators.mysql.survey import login_of, read_topology
 from mooring.operators.mysql.topology import Member
+from mooring.operators.mysql.types import MySQLClusterStatus
 
 __all__ = ["read_snapshot"]
 
@@ -28,7 +29,13 @@ async def read_snapshot(
         login=login_of(inputs.credentials),
         primary=status.primary or "",
         silent=silent,
-        history=any(one.reseed for one in (status.members or {}).values()),
+        history=_new(status, [pod.name for pod in inputs.pods]),
         held=sorted({canonical(key) for key in (*wanted.config, *(status.config or {}))}),
     )
     return Snapshot(wanted=wanted, topology=topology, observed=inputs.observed, status=status, now=now())
+
+
+def _new(status: MySQLClusterStatus, pods: Sequence[str]) -> bool:
+    """A replica is yet to get its data: whether binary logs suffice for that has to be known."""
+    members = status.members or {}
+    return any(name not in members or members[name].reseed or not members[name].joined for name in pods)

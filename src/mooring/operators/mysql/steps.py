@@ -144,8 +144,8 @@ class Steps:
             await self._as_replica(link, server, acks=acks)
             if not right:
                 await link.query(self._dialect.stop())
-                executed = self._dialect.position_of(await link.one(self._dialect.position()))
-                for statement in self._dialect.follow(self._source(host), executed):
+                here = await link.one(self._dialect.position())
+                for statement in self._dialect.follow(self._source(host), here):
                     await link.query(statement, about="the change of the source")
             elif server.semi_sync.replica != acks:
                 await link.query(self._dialect.stop_receiver())
