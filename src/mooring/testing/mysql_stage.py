@@ -166,6 +166,15 @@ class MySQLStage:
         """Wait until the operator is done with the present generation; returns the seconds."""
         return await self._until(self._unsettled, within=within)
 
+    async def whole(self, within: float = 40.0) -> float:
+        """Wait until the operator is done and every replica follows, also while clients write; returns the seconds."""
+
+        async def flaw() -> str:
+            found = await self.flaw()
+            return "" if "has not applied" in found or "which" in found else found
+
+        return await self._until(flaw, within=within)
+
     async def led_by_another(self, old: str, within: float = 20.0) -> str:
         """Wait until another pod leads and takes writes."""
 
