@@ -101,7 +101,7 @@ initialise_mysql() {{
     echo "GRANT PROCESS, REPLICATION CLIENT ON *.* TO '{MONITOR}'@'localhost';"
     echo "GRANT SELECT ON performance_schema.* TO '{MONITOR}'@'localhost';"
   }} >"$run/accounts.sql"
-  [ "$1" != --user=mysql ] || chown mysql "$run/accounts.sql"
+  [ "${{1:-}}" != --user=mysql ] || chown mysql "$run/accounts.sql"
   "$server" --no-defaults "$@" --datadir="$new" --initialize-insecure --init-file="$run/accounts.sql" \
     --secure-file-priv=NULL >"$run/initialise.log" 2>&1 || return 1
   rm -f "$run/accounts.sql"
