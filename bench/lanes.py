@@ -112,7 +112,7 @@ class Lane(ABC):
         """Wait until everybody agrees that all is well."""
 
     @abstractmethod
-    def writing(self, rate: float) -> AbstractAsyncContextManager[Ledger]:
+    def writing(self, rate: float) -> AbstractAsyncContextManager[Any]:
         """A writer, all through the block; some writes are in at first."""
 
     @abstractmethod

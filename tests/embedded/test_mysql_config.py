@@ -64,13 +64,16 @@ async def test_a_key_that_is_read_at_start_rolls_the_servers(mysql: MySQLStage) 
     assert await everywhere(mysql, "back_log") == {"111"}
 
 
-async def test_keys_that_the_operator_decides_or_no_server_knows_are_named_and_harm_nothing(mysql: MySQLStage) -> None:
+async def test_keys_that_the_operator_decides_or_no_server_knows_are_named_and_harm_nothing(
+    mysql: MySQLStage,
+) -> None:
     before = {pod.metadata.uid for pod in await mysql.pods()}
     await mysql.patch({"config": {"back_log": "111", "max_connect_errors": "x", "no_such_key": "1"}})
     await reached(mysql, "no_such_key", "Unknown")
     await reached(mysql, "max_connect_errors", "Rejected")
     status, reason, message = await mysql.condition("Stalled")
-    assert (status, reason) == ("True", "NotAsDeclared") and "no_such_key" in message
+    assert (status, reason) == ("True", "NotAsDeclared")
+    assert "no_such_key" in message
     assert (await mysql.status()).phase == "Running"
     assert {pod.metadata.uid for pod in await mysql.pods()} == before
     await mysql.patch({"config": None})

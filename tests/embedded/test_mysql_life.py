@@ -24,10 +24,12 @@ async def test_a_new_cluster_says_what_it_is_and_what_a_failure_would_cost(mysql
     status = await mysql.status()
 
     assert (status.phase, status.available_replicas, status.durability) == ("Running", 3, "Strict")
-    assert status.flavor == "mariadb" and (status.version or "").startswith("10.11")
+    assert status.flavor == "mariadb"
+    assert (status.version or "").startswith("10.11")
     assert status.at_risk == ""
     assert {one.state for one in status.instances or ()} == {"Online"}
-    assert len(status.ack_set or ()) == 2 and status.acks == 1
+    assert len(status.ack_set or ()) == 2
+    assert status.acks == 1
 
 
 async def test_clients_write_through_one_service_and_read_through_the_other(mysql: MySQLStage) -> None:
@@ -96,7 +98,10 @@ async def test_no_password_stands_in_a_pod_or_a_status(mysql: MySQLStage) -> Non
     texts = [text for text in (secret.data or {}).values() if text]
     plain = [base64.b64decode(text).decode() for text in texts]
     shown = [str(await mysql.get()), *(str(pod) for pod in await mysql.pods())]
-    shown += [str(await mysql.bed.get(StatefulSet, "demo")), str(await mysql.bed.get(Service, "demo-primary"))]
+    shown += [
+        str(await mysql.bed.get(StatefulSet, "demo")),
+        str(await mysql.bed.get(Service, "demo-primary")),
+    ]
     passwords = [one for one in plain if len(one) == 24]
     assert len(passwords) >= 4
     assert not [one for one in passwords for text in shown if one in text]
@@ -106,5 +111,6 @@ async def test_no_password_stands_in_a_pod_or_a_status(mysql: MySQLStage) -> Non
 async def test_even_sizes_are_as_good_as_odd_ones(make_mysql: MakeMySQL, size: int) -> None:
     stage = await make_mysql(size=size)
     status = await stage.status()
-    assert status.available_replicas == size and status.durability == "Strict"
+    assert status.available_replicas == size
+    assert status.durability == "Strict"
     assert len(await stage.pods()) == size

@@ -27,10 +27,14 @@ async def test_a_changed_template_is_rolled_out_without_a_lost_row(mysql: MySQLS
     assert not set(before.values()) & {pod.metadata.uid for pod in await mysql.pods()}
     await mysql.exact()
     status = await mysql.status()
-    assert status.rolls is None and status.promotions and status.promotions[0].cause == "Planned"
+    assert status.rolls is None
+    assert status.promotions
+    assert status.promotions[0].cause == "Planned"
 
 
-async def test_an_image_that_does_not_run_stops_at_the_first_replica_and_is_taken_back(mysql: MySQLStage) -> None:  # 24
+async def test_an_image_that_does_not_run_stops_at_the_first_replica_and_is_taken_back(
+    mysql: MySQLStage,
+) -> None:  # 24
     primary, good = await mysql.primary(), "mariadb:10.11"
     async with mysql.writing() as ledger:
         await mysql.patch({"image": "mariadb:77.1", "imagePullPolicy": "IfNotPresent"})

@@ -29,7 +29,9 @@ async def test_from_three_to_five_and_back_under_load(mysql: MySQLStage) -> None
     assert set(status.ack_set or ()) | {status.primary} == {"demo-0", "demo-1", "demo-2"}
 
 
-async def test_a_pod_that_comes_back_to_an_old_claim_joins_with_what_it_lacks(mysql: MySQLStage) -> None:  # trap 23
+async def test_a_pod_that_comes_back_to_an_old_claim_joins_with_what_it_lacks(
+    mysql: MySQLStage,
+) -> None:  # trap 23
     await mysql.patch({"size": 2})
     await mysql.exact(within=60)
     async with mysql.writing() as ledger:

@@ -31,7 +31,8 @@ async def test_a_switch_holds_writes_for_less_than_a_second(mysql: MySQLStage, s
     assert ledger.longest_gap - stood.within(ledger.longest_gap) < 1.0, report.text()
     await mysql.exact()
     cluster = await mysql.get()
-    assert cluster.status is not None and cluster.status.primary == new
+    assert cluster.status is not None
+    assert cluster.status.primary == new
     assert SWITCH_TO not in (cluster.metadata.annotations or {})
 
 
@@ -79,7 +80,9 @@ async def test_a_switch_to_a_pod_that_does_not_exist_is_refused(mysql: MySQLStag
     assert await mysql.primary() == old
 
 
-async def test_a_replica_that_was_pointed_elsewhere_is_repaired_before_it_leads(mysql: MySQLStage) -> None:  # trap 4
+async def test_a_replica_that_was_pointed_elsewhere_is_repaired_before_it_leads(
+    mysql: MySQLStage,
+) -> None:  # trap 4
     old, new = await mysql.primary(), await another(mysql)
     third = next(name for pod in await mysql.pods() if (name := pod.metadata.name or "") not in (old, new))
     host = mysql.names.host(new, "default")

@@ -210,7 +210,8 @@ class MySQLStage:
         if said := await self._unsettled():
             return said
         cluster = await self.get()
-        assert cluster.status is not None and cluster.spec is not None
+        assert cluster.status is not None
+        assert cluster.spec is not None
         size, primary = cluster.spec.size or 3, cluster.status.primary or ""
         pods = await self.pods()
         if len(pods) != size or (unready := [pod.metadata.name for pod in pods if not _ready(pod)]):

@@ -107,7 +107,8 @@ class Scene:
 
     def link(self, name: str, **changes: Any) -> Scene:
         server = self.members[name].server
-        assert server is not None and server.replication is not None
+        assert server is not None
+        assert server.replication is not None
         return self.server(name, replication=replace(server.replication, **changes))
 
     def semi(self, name: str, **changes: Any) -> Scene:
@@ -142,14 +143,15 @@ class Scene:
         """Its container was started again and waits at its gate."""
         made = self.members[name].pod
         uid, _, count = made.incarnation.rpartition("/")
-        scene = self.dead(name).pod(name, running=True, incarnation=f"{uid}/{int(count) + 1}", **pod)
-        return scene
+        return self.dead(name).pod(name, running=True, incarnation=f"{uid}/{int(count) + 1}", **pod)
 
     def recreated(self, name: str, **pod: Any) -> Scene:
         """Its pod was deleted and made again, on the same claim."""
         made = self.members[name].pod
         uid = pod.pop("uid", f"{made.uid}-new")
-        member = Member(pod=replace(made, uid=uid, incarnation=f"{uid}/0", running=True, **pod), error="Refused")
+        member = Member(
+            pod=replace(made, uid=uid, incarnation=f"{uid}/0", running=True, **pod), error="Refused"
+        )
         return self.member(name, member)
 
     def lost(self, *names: str) -> Scene:
@@ -255,7 +257,13 @@ def healthy(*, size: int = 3, flavor: Flavor = "mariadb", **wanted: Any) -> Scen
         },
     )
     return Scene(
-        Wanted(size=size, flavor=flavor, image=f"{flavor}:{'.'.join(version.split('.')[:2])}", domain=DOMAIN, **wanted),
+        Wanted(
+            size=size,
+            flavor=flavor,
+            image=f"{flavor}:{'.'.join(version.split('.')[:2])}",
+            domain=DOMAIN,
+            **wanted,
+        ),
         members,
         status,
         Observed(set=SetState(replicas=size, update_revision="one")),

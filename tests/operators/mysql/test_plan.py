@@ -59,7 +59,8 @@ def test_the_lowest_ordinal_of_a_new_cluster_leads_once_that_is_recorded() -> No
 def test_every_start_has_a_server_id_of_its_own_that_is_recorded_before_it_is_given() -> None:
     verdict = new().decide()
 
-    assert isinstance(verdict, Open) and verdict.first is not None
+    assert isinstance(verdict, Open)
+    assert verdict.first is not None
     given = [order.server_id for text in verdict.orders.values() if (order := gate.parse(text))]
     assert len(set(given)) == 3
     assert verdict.first.last_server_id == max(given)
@@ -73,7 +74,9 @@ def test_a_restarted_container_gets_a_greater_server_id_than_any_before() -> Non
 
     assert isinstance(verdict, Open)
     order = gate.parse(verdict.orders["demo-2"])
-    assert order is not None and order.server_id == 10**9 + 1 and order.start == 2
+    assert order is not None
+    assert order.server_id == 10**9 + 1
+    assert order.start == 2
 
 
 def test_an_order_that_was_recorded_and_not_written_is_written_with_the_same_id() -> None:
@@ -81,8 +84,10 @@ def test_an_order_that_was_recorded_and_not_written_is_written_with_the_same_id(
     first = scene.decide()
     again = scene.wrote(first).decide()
 
-    assert isinstance(first, Open) and isinstance(again, Open)
-    assert again.orders == first.orders and again.first is None
+    assert isinstance(first, Open)
+    assert isinstance(again, Open)
+    assert again.orders == first.orders
+    assert again.first is None
 
 
 def test_an_empty_server_does_not_lead_while_another_may_hold_data() -> None:
@@ -90,13 +95,16 @@ def test_an_empty_server_does_not_lead_while_another_may_hold_data() -> None:
 
     opened = scene.decide()
     assert isinstance(opened, Open)  # read-only, to look what is there
-    assert opened.first is not None and not opened.first.primary
+    assert opened.first is not None
+    assert not opened.first.primary
     started = scene.wrote(opened)
     for name in ("demo-0", "demo-1"):
         started = started.member(name, replace(healthy().members[name], order=opened.orders[name]))
     verdict = started.decide()
 
-    assert isinstance(verdict, Wait) and verdict.reason == "DataUnknown" and "demo-2" in verdict.message
+    assert isinstance(verdict, Wait)
+    assert verdict.reason == "DataUnknown"
+    assert "demo-2" in verdict.message
 
 
 def test_of_servers_with_the_claims_of_an_earlier_cluster_the_one_with_everything_leads() -> None:
@@ -110,7 +118,8 @@ def test_of_servers_with_the_claims_of_an_earlier_cluster_the_one_with_everythin
 
     assert isinstance(verdict, Promote)
     assert verdict.target.name == "demo-2"
-    assert verdict.first is not None and verdict.first.primary == "demo-2"
+    assert verdict.first is not None
+    assert verdict.first.primary == "demo-2"
 
 
 # --- the gate ---------------------------------------------------------------------------------------------
@@ -130,7 +139,8 @@ def test_a_demoted_server_starts_as_a_replica_and_a_second_primary_is_never_open
         verdict = scene.decide()
 
     order = gate.parse(verdict.orders["demo-0"])
-    assert order is not None and order.role == "replica"
+    assert order is not None
+    assert order.role == "replica"
 
 
 def test_after_a_total_outage_the_recorded_primary_starts_as_primary_and_the_others_as_replicas() -> None:
@@ -154,7 +164,8 @@ def test_no_server_starts_on_data_of_a_newer_version() -> None:
     verdict = scene.decide()
 
     assert isinstance(verdict, Wait)
-    assert verdict.reason == "VersionRefused" and "11.8.9" in verdict.message
+    assert verdict.reason == "VersionRefused"
+    assert "11.8.9" in verdict.message
 
 
 # --- failover ---------------------------------------------------------------------------------------------
@@ -168,8 +179,10 @@ def test_a_dead_primary_is_fenced_off_before_another_leads(flavor: Flavor) -> No
 
     assert isinstance(fence, Fence)
     assert {one.name for one in fence.targets} == {"demo-1", "demo-2"}
-    assert fence.first is not None and fence.first.operation is not None
-    assert fence.first.operation.kind == "FailOver" and fence.first.primary == "demo-0"
+    assert fence.first is not None
+    assert fence.first.operation is not None
+    assert fence.first.operation.kind == "FailOver"
+    assert fence.first.primary == "demo-0"
 
     promote = fenced_failover(scene).decide()
 
@@ -177,7 +190,8 @@ def test_a_dead_primary_is_fenced_off_before_another_leads(flavor: Flavor) -> No
     assert promote.target.name == "demo-1"
     assert promote.first is not None
     assert (promote.first.primary, promote.first.term) == ("demo-1", 2)
-    assert promote.acking == {"demo-2"} and promote.semi_sync
+    assert promote.acking == {"demo-2"}
+    assert promote.semi_sync
 
 
 def test_the_replica_that_received_most_leads_and_applies_it_first() -> None:  # traps 2 and 3
@@ -189,7 +203,8 @@ def test_the_replica_that_received_most_leads_and_applies_it_first() -> None:  #
     assert isinstance(verdict, Promote)
     assert verdict.target.name == "demo-2"
     assert verdict.expected == at("0-10-120")
-    assert verdict.first is not None and verdict.first.operation is not None
+    assert verdict.first is not None
+    assert verdict.first.operation is not None
     assert verdict.first.operation.position == "0-10-120"
 
 
@@ -198,7 +213,8 @@ def test_a_replica_whose_applier_stopped_does_not_lead_alone() -> None:  # trap 
 
     verdict = scene.decide()
 
-    assert isinstance(verdict, Wait) and verdict.reason == "PrimaryReturning"
+    assert isinstance(verdict, Wait)
+    assert verdict.reason == "PrimaryReturning"
 
 
 def test_without_enough_replicas_the_primary_starts_again_where_its_data_is() -> None:
@@ -208,7 +224,8 @@ def test_without_enough_replicas_the_primary_starts_again_where_its_data_is() ->
 
     assert isinstance(verdict, Open)
     order = gate.parse(verdict.orders["demo-0"])
-    assert order is not None and order.role == "primary"
+    assert order is not None
+    assert order.role == "primary"
 
 
 def test_a_lost_cluster_names_exactly_who_must_return() -> None:
@@ -217,8 +234,10 @@ def test_a_lost_cluster_names_exactly_who_must_return() -> None:
     verdict = scene.decide()
 
     assert isinstance(verdict, Wait)
-    assert verdict.reason == "Lost" and verdict.stalled
-    assert "demo-0 with its data" in verdict.message and "1 of demo-1" in verdict.message
+    assert verdict.reason == "Lost"
+    assert verdict.stalled
+    assert "demo-0 with its data" in verdict.message
+    assert "1 of demo-1" in verdict.message
 
 
 def test_a_primary_whose_claim_is_gone_never_starts_as_primary() -> None:
@@ -226,10 +245,12 @@ def test_a_primary_whose_claim_is_gone_never_starts_as_primary() -> None:
 
     lost = scene.decide()
 
-    assert isinstance(lost, Wait) and lost.reason == "Lost"
+    assert isinstance(lost, Wait)
+    assert lost.reason == "Lost"
     chosen = scene.want(switch_to="demo-2")
     promoted = fenced_failover(chosen).decide()
-    assert isinstance(promoted, Promote) and promoted.target.name == "demo-2"
+    assert isinstance(promoted, Promote)
+    assert promoted.target.name == "demo-2"
 
 
 @pytest.mark.parametrize("flavor", FLAVORS)
@@ -242,7 +263,8 @@ def test_a_replica_that_was_restarted_does_not_vote(flavor: Flavor) -> None:
 
     assert isinstance(verdict, Open)
     order = gate.parse(verdict.orders["demo-0"])
-    assert order is not None and order.role == "primary"
+    assert order is not None
+    assert order.role == "primary"
 
 
 def test_the_last_replica_of_two_leads_and_says_that_writes_wait() -> None:  # trap 18
@@ -252,7 +274,9 @@ def test_the_last_replica_of_two_leads_and_says_that_writes_wait() -> None:  # t
 
     assert isinstance(verdict, Promote)
     assert verdict.first is not None
-    assert verdict.first.ack_set == [] and verdict.first.acks == 1 and verdict.semi_sync
+    assert verdict.first.ack_set == []
+    assert verdict.first.acks == 1
+    assert verdict.semi_sync
 
 
 def test_an_empty_cluster_can_fail_over() -> None:  # trap 10
@@ -270,12 +294,15 @@ def test_a_second_failover_right_after_the_first() -> None:  # trap 9
     assert isinstance(first, Promote)
     scene = scene.wrote(first).server("demo-1", read_only=False, replication=None)
     scene = scene.semi("demo-1", source=True, acks=1)
-    scene = scene.link("demo-2", host="demo-1.demo.default.svc", io_running=True).pod("demo-1", role="primary")
+    scene = scene.link("demo-2", host="demo-1.demo.default.svc", io_running=True).pod(
+        "demo-1", role="primary"
+    )
     scene = scene.settled().dead("demo-1")
 
     verdict = scene.decide()
 
-    assert isinstance(verdict, Fence) and [one.name for one in verdict.targets] == ["demo-2"]
+    assert isinstance(verdict, Fence)
+    assert [one.name for one in verdict.targets] == ["demo-2"]
 
 
 def test_a_new_primary_that_died_before_it_led_is_replaced_by_one_that_has_what_it_had() -> None:
@@ -284,8 +311,10 @@ def test_a_new_primary_that_died_before_it_led_is_replaced_by_one_that_has_what_
 
     verdict = scene.decide()
 
-    assert isinstance(verdict, Promote) and verdict.target.name == "demo-2"
-    assert verdict.first is not None and verdict.first.term == 3
+    assert isinstance(verdict, Promote)
+    assert verdict.target.name == "demo-2"
+    assert verdict.first is not None
+    assert verdict.first.term == 3
 
 
 def test_a_new_primary_that_lost_its_relay_log_does_not_lead() -> None:
@@ -294,7 +323,9 @@ def test_a_new_primary_that_lost_its_relay_log_does_not_lead() -> None:
 
     verdict = scene.decide()
 
-    assert isinstance(verdict, Wait) and verdict.reason == "Lost" and "0-10-120" in verdict.message
+    assert isinstance(verdict, Wait)
+    assert verdict.reason == "Lost"
+    assert "0-10-120" in verdict.message
 
 
 def test_a_promotion_that_was_interrupted_is_carried_out_again() -> None:  # trap 6
@@ -302,8 +333,10 @@ def test_a_promotion_that_was_interrupted_is_carried_out_again() -> None:  # tra
     first = scene.decide()
     again = scene.wrote(first).decide()
 
-    assert isinstance(first, Promote) and isinstance(again, Promote)
-    assert again.target == first.target and again.expected == first.expected
+    assert isinstance(first, Promote)
+    assert isinstance(again, Promote)
+    assert again.target == first.target
+    assert again.expected == first.expected
 
 
 def test_replicas_that_received_different_things_are_not_chosen_between() -> None:
@@ -313,7 +346,9 @@ def test_replicas_that_received_different_things_are_not_chosen_between() -> Non
 
     verdict = scene.decide()
 
-    assert isinstance(verdict, Wait) and verdict.reason == "Diverged" and verdict.stalled
+    assert isinstance(verdict, Wait)
+    assert verdict.reason == "Diverged"
+    assert verdict.stalled
 
 
 def test_the_tail_of_a_dead_mysql_primary_is_cut_where_a_replica_acknowledged_last() -> None:
@@ -323,7 +358,8 @@ def test_the_tail_of_a_dead_mysql_primary_is_cut_where_a_replica_acknowledged_la
 
     verdict = scene.decide()
 
-    assert isinstance(verdict, Promote) and verdict.first is not None
+    assert isinstance(verdict, Promote)
+    assert verdict.first is not None
     known = (verdict.first.members or {})["demo-0"]
     assert known.cut == TailCut(file="binlog.000010", position=120)
 
@@ -335,9 +371,11 @@ def test_a_hung_primary_is_replaced_after_its_time_if_the_replicas_lost_it_too()
     scene = healthy().silent("demo-0", seconds=4.1)
 
     waiting = scene.decide()
-    assert isinstance(waiting, Wait) and "still hear from it" in waiting.message
+    assert isinstance(waiting, Wait)
+    assert "still hear from it" in waiting.message
     early = scene.lost("demo-1", "demo-2").see(primary_unreachable=3.9).decide()
-    assert isinstance(early, Wait) and early.reason == "PrimaryNotAnswering"
+    assert isinstance(early, Wait)
+    assert early.reason == "PrimaryNotAnswering"
     assert isinstance(scene.lost("demo-1", "demo-2").decide(), Fence)
 
 
@@ -345,16 +383,19 @@ def test_a_hung_primary_is_replaced_after_its_time_if_the_replicas_lost_it_too()
 def test_a_primary_that_refuses_the_operator_is_not_dead(error: str) -> None:  # trap 17
     verdict = healthy().silent("demo-0", error=error, seconds=600).lost("demo-1", "demo-2").decide()
 
-    assert isinstance(verdict, Wait) and verdict.reason == "PrimaryRefuses"
+    assert isinstance(verdict, Wait)
+    assert verdict.reason == "PrimaryRefuses"
 
 
 def test_an_old_primary_that_wakes_up_is_stopped_and_not_only_asked() -> None:  # traps 11, 13 and 15
     scene = healthy().record(primary="demo-1").server("demo-1", read_only=False, replication=None)
 
     quiet = scene.decide()
-    assert isinstance(quiet, Demote) and quiet.target.name == "demo-0"
+    assert isinstance(quiet, Demote)
+    assert quiet.target.name == "demo-0"
     waiting = scene.semi("demo-0", waiting=3).decide()
-    assert isinstance(waiting, DeletePod) and waiting.pod == "demo-0"
+    assert isinstance(waiting, DeletePod)
+    assert waiting.pod == "demo-0"
 
 
 def test_async_replication_fails_over_only_once_the_old_primary_is_gone() -> None:
@@ -362,7 +403,8 @@ def test_async_replication_fails_over_only_once_the_old_primary_is_gone() -> Non
     scene = scene.silent("demo-0", seconds=10).lost("demo-1", "demo-2")
 
     verdict = scene.decide()
-    assert isinstance(verdict, DeletePod) and verdict.pod == "demo-0"
+    assert isinstance(verdict, DeletePod)
+    assert verdict.pod == "demo-0"
     assert isinstance(scene.pod("demo-0", running=False).decide(), Fence)
 
 
@@ -373,7 +415,8 @@ def test_weakened_durability_forbids_a_failover() -> None:
 
     assert isinstance(verdict, Open)
     order = gate.parse(verdict.orders["demo-0"])
-    assert order is not None and order.role == "primary"
+    assert order is not None
+    assert order.role == "primary"
 
 
 # --- replicas ---------------------------------------------------------------------------------------------
@@ -384,13 +427,15 @@ def test_a_replica_of_another_server_is_stale_however_healthy_it_looks() -> None
 
     assert isinstance(verdict, Follow)
     assert [one.name for one in verdict.targets] == ["demo-2"]
-    assert verdict.first is not None and not (verdict.first.members or {})["demo-2"].synced
+    assert verdict.first is not None
+    assert not (verdict.first.members or {})["demo-2"].synced
 
 
 def test_stopped_threads_are_started_again() -> None:
     verdict = healthy().link("demo-1", sql_running=False).decide()
 
-    assert isinstance(verdict, Follow) and [one.name for one in verdict.targets] == ["demo-1"]
+    assert isinstance(verdict, Follow)
+    assert [one.name for one in verdict.targets] == ["demo-1"]
     assert verdict.acking == {"demo-1"}
 
 
@@ -417,9 +462,11 @@ def test_a_server_with_transactions_of_its_own_is_set_aside_and_seeded_again(fla
         for name, role in removed.roles.items() if isinstance(removed, LabelRoles) else ():
             scene = scene.pod(name, role=role)
         removed = scene.decide()
-    assert isinstance(removed, DeletePod) and removed.pod == "demo-2"
+    assert isinstance(removed, DeletePod)
+    assert removed.pod == "demo-2"
     opened = scene.recreated("demo-2").settled().decide()
-    assert isinstance(opened, Open) and opened.orders["demo-2"].endswith(" fresh")
+    assert isinstance(opened, Open)
+    assert opened.orders["demo-2"].endswith(" fresh")
 
 
 def test_a_server_with_transactions_of_its_own_is_held_where_that_is_declared() -> None:
@@ -430,7 +477,9 @@ def test_a_server_with_transactions_of_its_own_is_held_where_that_is_declared() 
             scene = scene.pod(name, role=role)
         scene = scene.settled()
 
-    assert isinstance(verdict, Wait) and verdict.reason == "Diverged" and verdict.stalled
+    assert isinstance(verdict, Wait)
+    assert verdict.reason == "Diverged"
+    assert verdict.stalled
 
 
 def test_a_replica_that_needs_purged_binary_logs_is_not_pointed_at_the_primary() -> None:  # trap 14
@@ -445,11 +494,13 @@ def test_a_replica_that_needs_purged_binary_logs_is_not_pointed_at_the_primary()
 
 def test_lagging_replicas_leave_the_service_and_return_once_they_are_well_within_the_limit() -> None:
     behind = healthy().link("demo-2", lag=31.0).decide()
-    assert isinstance(behind, LabelRoles) and behind.roles == {"demo-2": ""}
+    assert isinstance(behind, LabelRoles)
+    assert behind.roles == {"demo-2": ""}
     still = healthy().pod("demo-2", role="").link("demo-2", lag=20.0)
     assert not isinstance(still.decide(), LabelRoles)
     back = healthy().pod("demo-2", role="").link("demo-2", lag=10.0).decide()
-    assert isinstance(back, LabelRoles) and back.roles == {"demo-2": "replica"}
+    assert isinstance(back, LabelRoles)
+    assert back.roles == {"demo-2": "replica"}
 
 
 # --- switchover -------------------------------------------------------------------------------------------
@@ -459,10 +510,13 @@ def test_a_switch_is_recorded_and_bounded_and_only_to_who_has_caught_up() -> Non
     verdict = healthy(switch_to="demo-2").decide()
 
     assert isinstance(verdict, Switch)
-    assert verdict.candidate.name == "demo-2" and verdict.deadline <= 5
-    assert verdict.first is not None and verdict.first.operation is not None
+    assert verdict.candidate.name == "demo-2"
+    assert verdict.deadline <= 5
+    assert verdict.first is not None
+    assert verdict.first.operation is not None
     behind = healthy(switch_to="demo-2").link("demo-2", lag=20.0).decide()
-    assert isinstance(behind, Wait) and behind.reason == "SwitchBlocked"
+    assert isinstance(behind, Wait)
+    assert behind.reason == "SwitchBlocked"
 
 
 def test_the_candidate_of_a_switch_leads_once_it_has_every_write() -> None:
@@ -473,8 +527,10 @@ def test_the_candidate_of_a_switch_leads_once_it_has_every_write() -> None:
     assert isinstance(held, Switch)
     verdict = scene.has("demo-2", "0-10-105").decide()
     assert isinstance(verdict, Promote)
-    assert verdict.target.name == "demo-2" and {one.name for one in verdict.others} == {"demo-0", "demo-1"}
-    assert verdict.first is not None and verdict.first.primary == "demo-2"
+    assert verdict.target.name == "demo-2"
+    assert {one.name for one in verdict.others} == {"demo-0", "demo-1"}
+    assert verdict.first is not None
+    assert verdict.first.primary == "demo-2"
 
 
 def test_a_switch_that_takes_too_long_is_given_up_and_the_primary_writes_again() -> None:  # traps 4 and 12
@@ -482,15 +538,18 @@ def test_a_switch_that_takes_too_long_is_given_up_and_the_primary_writes_again()
     scene = scene.server("demo-0", read_only=True)
 
     given_up = scene.decide()
-    assert isinstance(given_up, Record) and given_up.status.operation is None
+    assert isinstance(given_up, Record)
+    assert given_up.status.operation is None
     again = scene.wrote(given_up).decide()
-    assert isinstance(again, Promote) and again.target.name == "demo-0"
+    assert isinstance(again, Promote)
+    assert again.target.name == "demo-0"
 
 
 def test_the_annotation_goes_once_the_pod_leads_or_cannot() -> None:
     assert isinstance(healthy(switch_to="demo-0").decide(), Unask)
     refused = healthy(switch_to="demo-7").decide()
-    assert isinstance(refused, Unask) and "refused" in refused.why
+    assert isinstance(refused, Unask)
+    assert "refused" in refused.why
 
 
 @pytest.mark.parametrize("how", ["deleted", "fenced", "cordoned"])
@@ -505,16 +564,21 @@ def test_a_primary_that_has_to_go_hands_over_while_it_lives(how: str) -> None:
             scene = scene.pod(name, role=role)
         verdict = scene.decide()
 
-    assert isinstance(verdict, Switch) and verdict.primary.name == "demo-0"
+    assert isinstance(verdict, Switch)
+    assert verdict.primary.name == "demo-0"
 
 
 def test_a_newer_replica_does_not_lead_while_another_is_older() -> None:  # trap 25
     scene = healthy(switch_to="demo-2").server("demo-2", version="11.8.9").known("demo-2", version="11.8.9")
     verdict = scene.want(image="mariadb:11.8").decide()
-    assert isinstance(verdict, Wait) and "newer" in verdict.message
-    dead = fenced_failover(healthy().server("demo-1", version="11.8.9").known("demo-1", version="11.8.9").dead("demo-0"))
+    assert isinstance(verdict, Wait)
+    assert "newer" in verdict.message
+    dead = fenced_failover(
+        healthy().server("demo-1", version="11.8.9").known("demo-1", version="11.8.9").dead("demo-0")
+    )
     promoted = dead.decide()
-    assert isinstance(promoted, Promote) and promoted.target.name == "demo-2"
+    assert isinstance(promoted, Promote)
+    assert promoted.target.name == "demo-2"
 
 
 # --- maintenance ------------------------------------------------------------------------------------------
@@ -523,7 +587,9 @@ def test_a_newer_replica_does_not_lead_while_another_is_older() -> None:  # trap
 def test_a_paused_cluster_is_left_alone_and_says_what_it_would_do() -> None:
     verdict = healthy(paused=True).dead("demo-0").planned()
 
-    assert isinstance(verdict, Wait) and verdict.reason == "Paused" and "Fence" in verdict.message
+    assert isinstance(verdict, Wait)
+    assert verdict.reason == "Paused"
+    assert "Fence" in verdict.message
 
 
 def test_read_only_holds_writes_and_its_end_lets_them_go_on() -> None:
@@ -538,7 +604,8 @@ def test_the_gap_counts_from_the_end_of_the_old_primary() -> None:
 
     verdict = scene.decide()
 
-    assert isinstance(verdict, Record) and verdict.status.promotions
+    assert isinstance(verdict, Record)
+    assert verdict.status.promotions
     assert verdict.status.promotions[0].gap_seconds == 1.5
     assert verdict.status.operation is None
 
@@ -548,7 +615,9 @@ def test_the_end_of_an_earlier_process_does_not_count() -> None:
 
     verdict = hung.decide()
 
-    assert isinstance(verdict, Fence) and verdict.first is not None and verdict.first.operation is not None
+    assert isinstance(verdict, Fence)
+    assert verdict.first is not None
+    assert verdict.first.operation is not None
     assert verdict.first.operation.since == ago(5)
 
 

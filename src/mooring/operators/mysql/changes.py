@@ -50,7 +50,9 @@ def _configure(snapshot: Snapshot, member: Member, server: Server) -> Verdict | 
         return Record(status=replace(snapshot.status, config=dict(step.results) or None), why=step.why)
     if isinstance(step, SetKey):
         targets = tuple(target_of(one) for one, _ in snapshot.topology.answering if one.name in step.pods)
-        return Configure(targets=targets, key=step.key, value=step.value, previous=step.previous, why=step.why)
+        return Configure(
+            targets=targets, key=step.key, value=step.value, previous=step.previous, why=step.why
+        )
     return step
 
 
@@ -96,10 +98,16 @@ def _missing(snapshot: Snapshot, member: Member, server: Server) -> Wait | None:
         text = "writes wait: fewer replicas can acknowledge than are needed"
         return Wait("WritesBlocked", text, after=0.5)
     for one, it in snapshot.replicas:
-        if one.pod.ordinal < snapshot.wanted.size and not (snapshot.counts(one) and snapshot.healthy(one, it)):
+        if one.pod.ordinal < snapshot.wanted.size and not (
+            snapshot.counts(one) and snapshot.healthy(one, it)
+        ):
             link = it.replication
             error = (link.io_error or link.sql_error) if link is not None else ""
-            return Wait("ReplicaCatchingUp", f"{one.name} is not in sync yet{': ' + error if error else ''}", after=0.5)
+            return Wait(
+                "ReplicaCatchingUp",
+                f"{one.name} is not in sync yet{': ' + error if error else ''}",
+                after=0.5,
+            )
     if len(snapshot.topology.members) > snapshot.wanted.size:
         last = snapshot.topology.members[-1]
         return Wait("PodLeaving", f"{last.name} is on its way out", after=0.5)

@@ -88,7 +88,9 @@ def _weaken(snapshot: Snapshot, member: Member) -> Verdict | None:
     acks = acks_of(wanted.flavor, wanted.size)
     if snapshot.strict and (wanted.mode == "Async" or not acks):
         why = "spec.durability.mode is Async" if acks else "there is one server"
-        return Record(status=replace(status, durability="Async", acks=0), why=f"writes wait for nobody: {why}")
+        return Record(
+            status=replace(status, durability="Async", acks=0), why=f"writes wait for nobody: {why}"
+        )
     if snapshot.strict and wanted.mode == "Available" and _blocked_for(snapshot) > WEAKENED_AFTER:
         return Record(
             status=replace(status, durability="Async", acks=0),

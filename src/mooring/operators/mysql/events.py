@@ -16,7 +16,9 @@ def notes_of(snapshot: Snapshot, verdict: Verdict) -> Sequence[Note]:
     """What to announce, each once: only of what is written to the status in this pass, or of what a person did."""
     if isinstance(verdict, Unask):
         refused = "refused" in verdict.why
-        return [Note(reason="SwitchRefused" if refused else "SwitchDone", message=verdict.why, warning=refused)]
+        return [
+            Note(reason="SwitchRefused" if refused else "SwitchDone", message=verdict.why, warning=refused)
+        ]
     if isinstance(verdict, DeletePod):
         return [Note(reason="PodReplaced", message=f"{verdict.pod}: {verdict.why}")]
     if isinstance(verdict, Record):
@@ -32,7 +34,9 @@ def _changes(snapshot: Snapshot, after: MySQLClusterStatus, why: str) -> Sequenc
     operation = after.operation
     if (after.term or 0) != snapshot.term and after.promotions:
         cause = after.promotions[0].cause
-        text = f"{after.primary} leads term {after.term}" + (f", after {snapshot.primary}" if snapshot.primary else "")
+        text = f"{after.primary} leads term {after.term}" + (
+            f", after {snapshot.primary}" if snapshot.primary else ""
+        )
         if operation is not None and operation.why:
             text += f": {operation.why}"
         reason = {"Founded": "Founded", "Planned": "Switchover"}.get(cause, "Failover")
@@ -44,9 +48,7 @@ def _changes(snapshot: Snapshot, after: MySQLClusterStatus, why: str) -> Sequenc
     for name, one in (after.members or {}).items():
         if one.reseed and not snapshot.recorded(name).reseed:
             notes.append(Note(reason="Diverged", message=f"{name}: {one.reseed}", warning=True))
-    if before.operation is not None and before.operation.kind == "Switch" and operation is None:
-        if (after.term or 0) == snapshot.term and "given up" in why:
-            notes.append(Note(reason="SwitchGivenUp", message=why, warning=True))
+    switched = before.operation is not None and before.operation.kind == "Switch" and operation is None
+    if switched and (after.term or 0) == snapshot.term and "given up" in why:
+        notes.append(Note(reason="SwitchGivenUp", message=why, warning=True))
     return notes
-
-

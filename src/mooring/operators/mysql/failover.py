@@ -192,7 +192,7 @@ def _preference(snapshot: Snapshot, member: Member, server: Server) -> tuple[obj
 
 def take_over(snapshot: Snapshot, candidate: Candidate, *, position: Position, cause: str) -> Verdict:
     """Record a new primary and what it must have, then promote it; the others follow in the same step."""
-    member, server = candidate
+    member, _ = candidate
     others = [one for one, it in snapshot.topology.answering if _can_follow(snapshot, one, it, member)]
     ack_set = durability.chosen(snapshot, member.name, others)
     status = records.led_by(
@@ -224,7 +224,9 @@ def _with_cut(snapshot: Snapshot, status: MySQLClusterStatus) -> MySQLClusterSta
     if not ends or planned or not known.volume or not snapshot.strict:
         return status
     file, position = max(ends, key=lambda end: (_number(end[0]), end[1]))
-    return records.members(status, {old: replace(known, synced=False, cut=TailCut(file=file, position=position))})
+    return records.members(
+        status, {old: replace(known, synced=False, cut=TailCut(file=file, position=position))}
+    )
 
 
 def _number(file: str) -> int:
@@ -271,7 +273,9 @@ def _another(snapshot: Snapshot) -> Verdict:
 def promotion(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """The recorded primary takes writes: after its election, after a start, or after a step that did not get through."""
     operation = snapshot.operation
-    held = snapshot.wanted.read_only or (operation is not None and operation.kind == "Switch" and operation.old == member.name)
+    held = snapshot.wanted.read_only or (
+        operation is not None and operation.kind == "Switch" and operation.old == member.name
+    )
     if held or (not server.read_only and server.replication is None):
         return None
     elected = operation is not None and operation.subject == member.name and operation.position
@@ -279,8 +283,12 @@ def promotion(snapshot: Snapshot, member: Member, server: Server) -> Verdict | N
     others = [
         one
         for one, it in snapshot.replicas
-        if elected and it.read_only and snapshot.holds(one) and not snapshot.follows(it)
-        and it.replication is not None and not snapshot.recorded(one.name).reseed
+        if elected
+        and it.read_only
+        and snapshot.holds(one)
+        and not snapshot.follows(it)
+        and it.replication is not None
+        and not snapshot.recorded(one.name).reseed
     ]
     return _promote(snapshot, member, others=others, expected=expected, first=None)
 
@@ -317,7 +325,9 @@ def _return(snapshot: Snapshot, death: str, *, status: MySQLClusterStatus | None
     if member is not None and snapshot.holds(member) and not hopeless(member.pod, snapshot.now):
         text = f"{death}; it is started again, since {_why_no_failover(snapshot)}"
         return Wait("PrimaryReturning", text, after=0.3)
-    return _by_hand(snapshot) or Wait("Lost", f"{death}; {_who_must_return(snapshot)}", after=1.0, stalled=True)
+    return _by_hand(snapshot) or Wait(
+        "Lost", f"{death}; {_who_must_return(snapshot)}", after=1.0, stalled=True
+    )
 
 
 def _by_hand(snapshot: Snapshot) -> Verdict | None:

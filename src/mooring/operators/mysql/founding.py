@@ -32,7 +32,9 @@ def found(snapshot: Snapshot) -> Verdict:
     if not snapshot.at_gate(first):
         trouble = first.pod.trouble_message or "it is starting"
         stalled = hopeless(first.pod, snapshot.now)
-        return Wait(first.pod.trouble or "PodsStarting", f"{first.name}: {trouble}", after=0.5, stalled=stalled)
+        return Wait(
+            first.pod.trouble or "PodsStarting", f"{first.name}: {trouble}", after=0.5, stalled=stalled
+        )
     status = _founded(snapshot, first.name, position="")
     roles: dict[str, gate.Role] = {one.name: "replica" for one in members if snapshot.at_gate(one)}
     roles[first.name] = "primary"
@@ -88,7 +90,9 @@ def _by_data(snapshot: Snapshot, members: list[Member]) -> Verdict:
         return Wait("DataUnknown", text, after=0.5, stalled=stalled)
     answering = [(one, it) for one, it in snapshot.topology.answering if one in members]
     fit = [
-        (one, it) for one, it in answering if all(it.executed.contains(other.executed) for _, other in answering)
+        (one, it)
+        for one, it in answering
+        if all(it.executed.contains(other.executed) for _, other in answering)
     ]
     if named:
         fit = [(one, it) for one, it in answering if one is chosen]
@@ -102,6 +106,4 @@ def _by_data(snapshot: Snapshot, members: list[Member]) -> Verdict:
     best = min(fit, key=lambda one: (one[1].read_only, one[0].pod.ordinal))
     strength, acks = durability.initial(snapshot)
     status = replace(snapshot.status, durability=strength, acks=acks)
-    return take_over(
-        seen(snapshot, status=status), best, position=best[1].executed, cause="Founded"
-    )
+    return take_over(seen(snapshot, status=status), best, position=best[1].executed, cause="Founded")

@@ -36,7 +36,9 @@ def decide(snapshot: Snapshot) -> Verdict:
     verdict = next_step(snapshot)
     if snapshot.wanted.paused:
         return while_paused(verdict, PAUSE)
-    if isinstance(verdict, Fence | Promote | Switch):  # writes wait for these; the actor pauses between two tries
+    if isinstance(
+        verdict, Fence | Promote | Switch
+    ):  # writes wait for these; the actor pauses between two tries
         return verdict
     return spaced(verdict, snapshot.status.retry, snapshot.now)
 

@@ -6,6 +6,7 @@ another server shows no error and no lag, and is stale.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -16,20 +17,43 @@ from mooring.operators.mysql.moves import DeletePod, Demote, Follow, Record, Ver
 from mooring.operators.mysql.names import COMPONENT
 from mooring.operators.mysql.snapshot import Snapshot
 from mooring.operators.mysql.topology import Member, Server
+from mooring.operators.mysql.types import Recorded
 
 __all__ = ["BROKEN", "PURGED", "demote_others", "errant", "held", "lacks_history", "note", "renew", "repair"]
 
 PURGED: Final = frozenset({1236})
 """Receiver errors that say: the source no longer has what this replica needs."""
 BROKEN: Final = frozenset(
-    {1032, 1062, 1050, 1051, 1054, 1064, 1091, 1146, 1194, 1195, 1396, 1590, 1594, 1595, 1677, 1942, 1947, 1948, 1950, 13121}
+    {
+        1032,
+        1062,
+        1050,
+        1051,
+        1054,
+        1064,
+        1091,
+        1146,
+        1194,
+        1195,
+        1396,
+        1590,
+        1594,
+        1595,
+        1677,
+        1942,
+        1947,
+        1948,
+        1950,
+        13121,
+    }
 )
 """Applier errors that starting again does not cure: the data differs, a table or the relay log is damaged."""
+
 
 def note(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """Record what the pass learnt: versions, who has caught up, a change of primary that is complete."""
     status = snapshot.status
-    changes = {}
+    changes: dict[str, Recorded] = {}
     for one, it in snapshot.topology.answering:
         known = new = snapshot.recorded(one.name)
         if known.server_id != it.server_id or not snapshot.holds(one):
@@ -58,7 +82,7 @@ def note(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     return Record(status=status, why=_learnt(snapshot, status.operation is None, changes))
 
 
-def _learnt(snapshot: Snapshot, over: bool, changes: dict[str, object]) -> str:
+def _learnt(snapshot: Snapshot, over: bool, changes: Mapping[str, Recorded]) -> str:
     if over and snapshot.operation is not None:
         return f"{snapshot.primary} takes writes in term {snapshot.term}"
     return f"seen: {', '.join(sorted(changes))}"
@@ -78,7 +102,9 @@ def demote_others(snapshot: Snapshot, member: Member, server: Server) -> Verdict
         if not it.read_only and not other.pod.terminating:
             if it.semi_sync.waiting:
                 # Ending its sessions would commit what nobody acknowledged, and read_only waits for them.
-                return _remove(other, f"{member.name} leads; {other.name} holds writes that nobody acknowledges")
+                return _remove(
+                    other, f"{member.name} leads; {other.name} holds writes that nobody acknowledges"
+                )
             return Demote(target=target_of(other), why=f"{member.name} leads; {other.name} took writes too")
     return None
 
@@ -120,7 +146,7 @@ def renew(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
         if other.pod.terminating or not it.read_only or it.seeding:
             continue
         if known.reseed:
-            if server.purged is None or not server.purged.is_empty:
+            if server.purged is None:
                 continue  # its whole history could not be replicated; `missing` reports it
             if snapshot.wanted.reclone and known.server_id == it.server_id:
                 return _remove(other, f"{known.reseed}; it is seeded again")
@@ -201,9 +227,5 @@ def missing(snapshot: Snapshot) -> Wait | None:
         if known.reseed and snapshot.leader is not None and snapshot.leader[1].purged is None:
             return Wait("HistoryUnknown", f"{one.name} is to be seeded again: {known.reseed}", after=1.0)
         if known.reseed:
-            text = (
-                f"{one.name} cannot go on ({known.reseed}), and {snapshot.primary} no longer has the binary logs to build it "
-                "again from; copy its data from another server, or delete its claim and pod"
-            )
-            return Wait("SeedNeeded", text, after=5.0, stalled=True)
+            return Wait("Seeding", f"{one.name} is seeded again: {known.reseed}", after=1.0)
     return None

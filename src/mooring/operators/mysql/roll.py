@@ -7,6 +7,7 @@ acknowledging again before the next; then the primary hands over to one of them.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 from msgspec.structs import replace as changed
 
@@ -19,6 +20,8 @@ from mooring.operators.mysql.versions import is_older, series
 from mooring.operators.workload.rollout import HandOver, RecordRolls, Rollout, hopeless
 
 __all__ = ["advance", "begin", "end", "halted", "refused", "unblock"]
+
+V = TypeVar("V")
 
 
 def begin(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
@@ -34,7 +37,9 @@ def advance(snapshot: Snapshot, member: Member, server: Server) -> Verdict | Han
     rollout = _rollout(snapshot)
     rollout = replace(
         rollout,
-        working=frozenset(one.name for one, it in snapshot.replicas if it.seeding or not snapshot.counts(one)),
+        working=frozenset(
+            one.name for one, it in snapshot.replicas if it.seeding or not snapshot.counts(one)
+        ),
     )
     wait = _not_whole(snapshot, rollout.state.update_revision)
     found = rollout.advance(wait=wait, leading={member.name})
@@ -82,7 +87,7 @@ def unblock(snapshot: Snapshot) -> Verdict | None:
     return Wait(pod.trouble, f"{pod.name}: {pod.trouble_message}", after=2.0, stalled=True)
 
 
-def _recorded(snapshot: Snapshot, found):  # type: ignore[no-untyped-def]
+def _recorded(snapshot: Snapshot, found: V | RecordRolls) -> V | Record:
     """Roll-outs are recorded by this operator's own move."""
     if isinstance(found, RecordRolls):
         return Record(status=changed(snapshot.status, rolls=dict(found.rolls) or None), why=found.why)
@@ -105,7 +110,11 @@ def _not_whole(snapshot: Snapshot, revision: str) -> Wait | None:
     for one in wanted:
         it = one.server
         leads = one.name == snapshot.primary
-        if it is None or one.pod.terminating or not (leads or (snapshot.counts(one) and snapshot.healthy(one, it))):
+        if (
+            it is None
+            or one.pod.terminating
+            or not (leads or (snapshot.counts(one) and snapshot.healthy(one, it)))
+        ):
             return Wait("RollWaiting", f"{one.name} is not in sync yet", after=0.3)
         if one.pod.revision == revision and one.pod.trouble:
             return Wait("RollWaiting", f"{one.name} is not in service yet", after=0.3)

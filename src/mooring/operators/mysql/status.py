@@ -23,7 +23,16 @@ from mooring.operators.mysql.types import Instance, MySQLClusterStatus
 from mooring.operators.workload.configuration import ConfigResult
 from mooring.operators.workload.retries import failed
 
-__all__ = ["LOOK_AGAIN", "after_failure", "after_step", "at_risk", "first_of", "phase_of", "readiness", "report"]
+__all__ = [
+    "LOOK_AGAIN",
+    "after_failure",
+    "after_step",
+    "at_risk",
+    "first_of",
+    "phase_of",
+    "readiness",
+    "report",
+]
 
 LOOK_AGAIN: Final = 30.0
 """Seconds between two passes over a cluster that is in sync.
@@ -57,11 +66,14 @@ def report(inputs: Inputs, snapshot: Snapshot, verdict: Verdict, *, unknown: Seq
     )
 
 
-def _seen(status: MySQLClusterStatus, snapshot: Snapshot, verdict: Verdict, inputs: Inputs) -> MySQLClusterStatus:
+def _seen(
+    status: MySQLClusterStatus, snapshot: Snapshot, verdict: Verdict, inputs: Inputs
+) -> MySQLClusterStatus:
     """The status with what was observed; the time of an entry moves only when its state does."""
     before = {one.name: one for one in status.instances or ()}
     instances = [
-        _dated(_instance(snapshot, one), before.get(one.name), snapshot.now) for one in snapshot.topology.members
+        _dated(_instance(snapshot, one), before.get(one.name), snapshot.now)
+        for one in snapshot.topology.members
     ]
     serving = sum(1 for one in instances if one.state == "Online")
     leader = snapshot.leader
@@ -93,7 +105,9 @@ def _instance(snapshot: Snapshot, member: Member) -> Instance:
     if snapshot.fenced(member.name):
         return replace(base, state="Fenced", reason="spec.maintenance.fenced")
     if leads:
-        return replace(base, state="Online" if not server.read_only or snapshot.wanted.read_only else "Starting")
+        return replace(
+            base, state="Online" if not server.read_only or snapshot.wanted.read_only else "Starting"
+        )
     if server.seeding:
         return replace(base, state="Seeding")
     if known.reseed:
@@ -127,24 +141,26 @@ def phase_of(snapshot: Snapshot, verdict: Verdict) -> str:
         return "SwitchingOver" if operation.kind == "Switch" else "FailingOver"
     leader = snapshot.leader
     if leader is None:
-        return "Lost" if isinstance(verdict, Wait) and verdict.reason in ("Lost", "Diverged") else "FailingOver"
+        return (
+            "Lost" if isinstance(verdict, Wait) and verdict.reason in ("Lost", "Diverged") else "FailingOver"
+        )
     if leader[1].read_only:
         return "ReadOnly" if snapshot.wanted.read_only or "*" in snapshot.wanted.fenced else "Degraded"
     if durability.blocked(snapshot):
-        return "Blocked" if any(one.joined for name, one in _others(snapshot)) else "Creating"
+        members = (status := snapshot.status).members or {}
+        had = any(one.joined for name, one in members.items() if name != status.primary)
+        return "Blocked" if had else "Creating"
     good = sum(1 for one, it in snapshot.replicas if snapshot.healthy(one, it) and snapshot.counts(one))
     return "Running" if good >= snapshot.wanted.size - 1 else "Degraded"
-
-
-def _others(snapshot: Snapshot):  # type: ignore[no-untyped-def]
-    return [(name, one) for name, one in (snapshot.status.members or {}).items() if name != snapshot.primary]
 
 
 def readiness(snapshot: Snapshot) -> ConditionState:
     """A primary that takes writes, and replicas that acknowledge them."""
     leader = snapshot.leader
     if leader is None:
-        return ConditionState(False, "NoPrimary", f"{snapshot.primary or 'no server'} does not lead at present")
+        return ConditionState(
+            False, "NoPrimary", f"{snapshot.primary or 'no server'} does not lead at present"
+        )
     member, server = leader
     if server.read_only:
         why = "ReadOnly" if snapshot.wanted.read_only else "NoPrimary"
@@ -202,6 +218,8 @@ def after_step(status: MySQLClusterStatus, config: tuple[str, ConfigResult] | No
     return replace(status, retry=None) if status.retry is not None else status
 
 
-def after_failure(snapshot: Snapshot, move: Move, message: str, status: MySQLClusterStatus) -> MySQLClusterStatus:
+def after_failure(
+    snapshot: Snapshot, move: Move, message: str, status: MySQLClusterStatus
+) -> MySQLClusterStatus:
     """The status after a step that failed."""
     return replace(status, retry=failed(snapshot.status.retry, move, message, snapshot.now))

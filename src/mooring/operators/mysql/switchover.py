@@ -34,12 +34,16 @@ def resume(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None
     it = candidate.server if candidate is not None else None
     late = snapshot.seconds_since(operation.since) > GIVEN_UP_AFTER
     if candidate is None or it is None or late or not snapshot.counts(candidate):
-        why = f"{operation.subject} did not take over within {GIVEN_UP_AFTER:.0f} s" if late else "it went away"
+        why = (
+            f"{operation.subject} did not take over within {GIVEN_UP_AFTER:.0f} s" if late else "it went away"
+        )
         text = f"the switch to {operation.subject} is given up: {why}; {member.name} goes on"
         return Record(status=records.ended(snapshot.status), why=text)
     if server.read_only and it.received.contains(server.executed):
         return take_over(snapshot, (candidate, it), position=server.executed, cause="Planned")
-    return Switch(primary=target_of(member), candidate=target_of(candidate), deadline=DEADLINE, why=operation.why)
+    return Switch(
+        primary=target_of(member), candidate=target_of(candidate), deadline=DEADLINE, why=operation.why
+    )
 
 
 def hand_over(snapshot: Snapshot, member: Member, server: Server, *, why: str, to: str = "") -> Verdict:
@@ -51,7 +55,11 @@ def hand_over(snapshot: Snapshot, member: Member, server: Server, *, why: str, t
     able = [(one, it) for one, it in heirs if series(it.version) <= oldest or len(snapshot.replicas) == 1]
     if not able:
         who = ", ".join(one.name for one, _ in heirs)
-        text = f"{who} is newer than other replicas" if heirs else f"{to or 'no replica'} is not able to lead yet"
+        text = (
+            f"{who} is newer than other replicas"
+            if heirs
+            else f"{to or 'no replica'} is not able to lead yet"
+        )
         return Wait("SwitchBlocked", f"{why}, but {text}", after=0.5)
     candidate, _ = min(able, key=lambda one: (one[0].name not in snapshot.ack_set, one[0].pod.ordinal))
     status = records.began(snapshot, "Switch", subject=candidate.name, old=member.name, why=why)
