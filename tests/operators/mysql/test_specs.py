@@ -209,7 +209,7 @@ def test_the_flavour_is_told_by_the_image(image: str, flavor: str) -> None:
 def test_pause_and_maintenance_reach_the_planner() -> None:
     spec = {"maintenance": {"paused": True, "readOnly": True, "fenced": ["demo-1"]}}
     wanted = inputs(cluster(spec)).wanted
-    assert (wanted.paused, wanted.read_only, wanted.fenced) == (True, True, {"demo-1"})
+    assert (wanted.paused, wanted.read_only, set(wanted.fenced)) == (True, True, {"demo-1"})
     annotated = cluster(annotations={"mooring.dev/pause": "true", "mysql.mooring.dev/switch-to": "demo-2"})
     assert (inputs(annotated).wanted.paused, inputs(annotated).wanted.switch_to) == (True, "demo-2")
 
