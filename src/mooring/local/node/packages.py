@@ -43,7 +43,7 @@ _NEEDLESS = (
 )
 _DEADLINE = 900.0
 #: Counted up when `_unpack` makes something else of the same packages.
-_FORM = 2
+_FORM = 3
 _BASE = ("openssl", "dash", "coreutils", "sed", "grep", "mawk", "zstd", "libc-bin")
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -396,7 +396,7 @@ def _unpack(archives: Sequence[Path], root: Path, recipe: Recipe) -> None:
         "var/lib/mysql",
     ):
         (root / name).mkdir(parents=True, exist_ok=True)
-    for name in ("tmp", "var/tmp", "run/mysqld", "var/lib/mysql"):
+    for name in ("tmp", "var/tmp", "run/mysqld", "var/lib/mysql", "var/lib/mysql-files"):
         (root / name).mkdir(parents=True, exist_ok=True)
         (root / name).chmod(0o1777)
     if not (root / "var/run").is_symlink() and not (root / "var/run").exists():
