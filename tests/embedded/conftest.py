@@ -208,9 +208,11 @@ async def mysql_plane(request: pytest.FixtureRequest) -> AsyncIterator[Bed | Kub
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def _handed_on(mysql_plane: Bed | KubernetesBed) -> AsyncIterator[MySQLStage]:
+async def _handed_on(
+    mysql_plane: Bed | KubernetesBed, request: pytest.FixtureRequest
+) -> AsyncIterator[MySQLStage]:
     stage = MySQLStage(mysql_plane, "demo")
-    await mysql_plane.apply(mysql_manifest("demo"))
+    await mysql_plane.apply(mysql_manifest("demo", image=_image_of(request)))
     yield stage
     await stage.delete(claims=True)
 
@@ -222,18 +224,25 @@ async def mysql(_handed_on: MySQLStage) -> MySQLStage:
     return _handed_on
 
 
+def _image_of(request: pytest.FixtureRequest) -> str:
+    """What a module's clusters run."""
+    return str(getattr(request.module, "IMAGE", "mariadb:10.11"))
+
+
 MakeMySQL = Callable[..., Awaitable[MySQLStage]]
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def make_mysql(mysql_plane: Bed | KubernetesBed) -> AsyncIterator[MakeMySQL]:
+async def make_mysql(
+    mysql_plane: Bed | KubernetesBed, request: pytest.FixtureRequest
+) -> AsyncIterator[MakeMySQL]:
     """Makes further clusters; they go with the test."""
     async with AsyncExitStack() as stack:
 
         async def one(*, exact: bool = True, **how: Any) -> MySQLStage:
             stage = MySQLStage(mysql_plane, f"m{next(_NUMBERS)}")
             stack.push_async_callback(stage.delete, claims=True)
-            await mysql_plane.apply(mysql_manifest(stage.name, **how))
+            await mysql_plane.apply(mysql_manifest(stage.name, **{"image": _image_of(request), **how}))
             if exact:
                 await stage.exact(within=60)
             return stage
