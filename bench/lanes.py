@@ -31,6 +31,7 @@ from bench.tally import Outcome, markdown, report, table, trouble
 
 from mooring.kube.objects.core import Pod
 from mooring.local.node.agent import NodeAgent
+from mooring.operators.mysql.dial import DialError as SqlDialError
 from mooring.operators.redis.dial import Address, DialError
 from mooring.runtime import configure_logging
 from mooring.testing.bed import Bed, NotInTime
@@ -111,7 +112,7 @@ class Lane(ABC):
         """Wait until everybody agrees that all is well."""
 
     @abstractmethod
-    def writing(self, rate: float) -> AbstractAsyncContextManager[Ledger]:
+    def writing(self, rate: float) -> AbstractAsyncContextManager[Any]:
         """A writer, all through the block; some writes are in at first."""
 
     @abstractmethod
@@ -154,7 +155,7 @@ class Lane(ABC):
                 victim = await self.causes[cause](self, ledger)
                 await self.written(ledger, within=90)
                 await self.ready()
-            except (NotInTime, DialError, LookupError) as error:
+            except (NotInTime, DialError, SqlDialError, LookupError) as error:
                 flaw = str(error) or type(error).__name__
             whole = time.monotonic() - began
             held_up = lag.of(self.number)
@@ -170,7 +171,7 @@ class Lane(ABC):
         )
         try:
             counts, said = await ledger.check(patience=60), await self.said()
-        except DialError as error:
+        except (DialError, SqlDialError) as error:
             return replace(outcome, flaw=flaw or f"nothing could be counted: {error}")
         self._ledgers.append((ledger, counts.lost_confirmed))
         return replace(

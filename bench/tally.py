@@ -10,10 +10,10 @@ from typing import Any
 __all__ = ["CLASSES", "Outcome", "markdown", "percentile", "report", "table", "trouble"]
 
 CLASSES = {
-    "crash": ("master-killed", "master-removed", "master-emptied"),
-    "hang": ("master-hung",),
-    "partition": ("partition", "isolation"),
-    "planned": ("master-deleted",),
+    "crash": ("master-killed", "master-removed", "master-emptied", "primary-killed", "primary-removed"),
+    "hang": ("master-hung", "primary-hung"),
+    "partition": ("partition", "isolation", "primary-isolated"),
+    "planned": ("master-deleted", "primary-deleted", "switch"),
 }
 """The causes whose gaps are one figure; the others only in combination with them, or with no gap to speak of."""
 PARTITIONS = frozenset(CLASSES["partition"])

@@ -9,6 +9,7 @@ import pytest
 from mooring.cli.legacy import add_legacy_options, apply_legacy_options
 from mooring.cli.run import add_parser, chosen
 from mooring.operators.operator import seconds
+from mooring.operators.registry import OPERATORS
 
 
 def parsed(*arguments: str) -> argparse.Namespace:
@@ -120,10 +121,10 @@ def test_the_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("value", "names"),
     [
-        ("*", ["redis-sentinel", "redis-cluster"]),
+        ("*", list(OPERATORS)),
         ("redisCluster", ["redis-cluster"]),
-        ("*,redisCluster", ["redis-sentinel", "redis-cluster"]),
-        ("*,-redis-sentinel,redisCluster", ["redis-cluster"]),
+        ("*,redisCluster", list(OPERATORS)),
+        ("*,-redis-sentinel,redisCluster", [one for one in OPERATORS if one != "redis-sentinel"]),
     ],
 )
 def test_operators_are_chosen_as_theirs_were(value: str, names: list[str]) -> None:

@@ -22,13 +22,16 @@ from hack.kubernetes.controlplane import ControlPlane
 from tests.operators.redis.cluster import stage as rec
 
 from mooring.local.node.images import Catalog
+from mooring.operators.mysql import OPERATOR as MYSQL
 from mooring.operators.registry import Operator
 from mooring.runtime import configure_logging
 from mooring.runtime.log import Secrets, secrets
 from mooring.testing.bed import Bed, KubernetesBed
+from mooring.testing.mysql_stage import MySQLStage
+from mooring.testing.mysql_stage import manifest as mysql_manifest
 from mooring.testing.redis import RedisStage, manifest
 
-__all__ = ["QUICK_SENTINELS", "Make", "MakeCluster", "bed_with", "make_bed", "real_bed"]
+__all__ = ["QUICK_SENTINELS", "Make", "MakeCluster", "MakeMySQL", "bed_with", "make_bed", "real_bed"]
 
 #: Run the tests of clusters on a real control plane.
 REAL = os.environ.get("MOORING_TEST_BED") == "kubernetes"
@@ -50,10 +53,10 @@ _NUMBERS = itertools.count(1)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what runs on the real control plane when that is asked for, and say why the rest does not."""
     for item in items if REAL else ():
-        if item.path.parent == HERE and item.path.name.startswith(("test_redis_", "test_rec_")):
+        if item.path.parent == HERE and item.path.name.startswith(("test_redis_", "test_rec_", "test_mysql_")):
             item.add_marker(pytest.mark.clusters)
             item.add_marker(pytest.mark.kubernetes)
-            if not {"shared_bed", "old_bed", "plane"} & set(getattr(item, "fixturenames", ())):
+            if not {"shared_bed", "old_bed", "plane", "mysql_plane"} & set(getattr(item, "fixturenames", ())):
                 item.add_marker(pytest.mark.skip(reason="is about an embedded plane of its own"))
 
 
@@ -189,6 +192,59 @@ async def make(plane: Bed | KubernetesBed) -> AsyncIterator[Make]:
             await plane.apply(rec.manifest(stage.name, replicas=replicas, **how))
             if exact:
                 await stage.exact(replicas)
+            return stage
+
+        yield one
+
+
+# --- MySQL and MariaDB
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def mysql_plane(request: pytest.FixtureRequest) -> AsyncIterator[Bed | KubernetesBed]:
+    """One control plane for all tests of a module about MySQLClusters."""
+    async with bed_with(request, MYSQL) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def _handed_on(
+    mysql_plane: Bed | KubernetesBed, request: pytest.FixtureRequest
+) -> AsyncIterator[MySQLStage]:
+    stage = MySQLStage(mysql_plane, "demo")
+    await mysql_plane.apply(mysql_manifest("demo", image=_image_of(request)))
+    yield stage
+    await stage.delete(claims=True)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def mysql(_handed_on: MySQLStage) -> MySQLStage:
+    """The module's cluster of three, whole: a test leaves it such that it becomes so again by itself."""
+    await _handed_on.exact(within=60)
+    return _handed_on
+
+
+def _image_of(request: pytest.FixtureRequest) -> str:
+    """What a module's clusters run."""
+    return str(getattr(request.module, "IMAGE", "mariadb:10.11"))
+
+
+MakeMySQL = Callable[..., Awaitable[MySQLStage]]
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def make_mysql(
+    mysql_plane: Bed | KubernetesBed, request: pytest.FixtureRequest
+) -> AsyncIterator[MakeMySQL]:
+    """Makes further clusters; they go with the test."""
+    async with AsyncExitStack() as stack:
+
+        async def one(*, exact: bool = True, **how: Any) -> MySQLStage:
+            stage = MySQLStage(mysql_plane, f"m{next(_NUMBERS)}")
+            stack.push_async_callback(stage.delete, claims=True)
+            await mysql_plane.apply(mysql_manifest(stage.name, **{"image": _image_of(request), **how}))
+            if exact:
+                await stage.exact(within=60)
             return stage
 
         yield one

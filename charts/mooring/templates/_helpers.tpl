@@ -47,17 +47,21 @@ capabilities: {drop: [ALL]}
 
 {{/* The operators of this release, as a list joined by commas; * are all. */}}
 {{- define "mooring.operators" -}}
-{{- if has (trim .Values.operators) (list "*" "all" "") }}redis-sentinel,redis-cluster{{ else }}{{ nospace .Values.operators }}{{ end }}
+{{- if has (trim .Values.operators) (list "*" "all" "") }}redis-sentinel,redis-cluster,mysql{{ else }}{{ nospace .Values.operators }}{{ end }}
 {{- end }}
 
-{{/* API group and version of each operator's kind, as a list of dictionaries: of one, which is in the release. */}}
+{{/* The kinds of the operators in the release, one by one, as a list of dictionaries. */}}
 {{- define "mooring.kinds" -}}
 {{- $names := splitList "," (include "mooring.operators" .) }}
 {{- if has "redis-sentinel" $names }}
-- {operator: redis-sentinel, group: redis.kun, version: v1beta1}
+- {operator: redis-sentinel, group: redis.kun, version: v1beta1, plural: redisclusters}
 {{- end }}
 {{- if has "redis-cluster" $names }}
-- {operator: redis-cluster, group: redis.middleware.hc.cn, version: v1alpha1}
+- {operator: redis-cluster, group: redis.middleware.hc.cn, version: v1alpha1, plural: redisclusters}
+{{- end }}
+{{- if has "mysql" $names }}
+- {operator: mysql, group: mysql.mooring.dev, version: v1alpha1, plural: mysqlclusters}
+- {operator: mysql, group: example.com, version: v1, plural: mysqlclusters}
 {{- end }}
 {{- end }}
 
@@ -69,13 +73,14 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
 {{- $names := splitList "," (include "mooring.operators" .) }}
 {{- range include "mooring.kinds" . | fromYamlArray }}
 - apiGroups: [{{ .group }}]
-  resources: [redisclusters]
-  verbs: [get, list, watch]
+  resources: [{{ .plural }}]
+  {{- /* MySQL: the annotation that asks for a switchover is removed once it is done. */}}
+  verbs: [get, list, watch{{ if eq .operator "mysql" }}, patch{{ end }}]
 - apiGroups: [{{ .group }}]
-  resources: [redisclusters/status]
+  resources: [{{ .plural }}/status]
   verbs: [patch]
 - apiGroups: [{{ .group }}]
-  resources: [redisclusters/finalizers]
+  resources: [{{ .plural }}/finalizers]
   verbs: [update]
 {{- end }}
 - apiGroups: [apps]
@@ -124,7 +129,7 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
   resources: [nodes]
   verbs: [list, watch]
 {{- end }}
-{{- if or (has "redis-sentinel" $names) (eq .Values.scope "all") }}
+{{- if or (has "redis-sentinel" $names) (has "mysql" $names) (eq .Values.scope "all") }}
 # Whether a namespaced operator lives where an object is: all yields to it, the webhook of cluster warns without one.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]

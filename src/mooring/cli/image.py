@@ -8,6 +8,8 @@ from pathlib import Path
 from mooring.local.directory import DataDirectory, default_directory
 from mooring.local.node.imagestore import ImageStore, LoadedImage
 from mooring.local.node.loading import load
+from mooring.local.node.packages import PackageImages
+from mooring.local.node.references import normalize
 
 __all__ = ["add_parser"]
 
@@ -32,6 +34,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     remove = actions.add_parser("remove", help="remove images, or names of images")
     remove.add_argument("images", nargs="+", metavar="IMAGE", help="a name, an id, or NAME@DIGEST")
     remove.set_defaults(run=_remove)
+    making = actions.add_parser(
+        "make", help="make images of Debian's packages now instead of on their first use: mariadb, mysql"
+    )
+    making.add_argument(
+        "images", nargs="+", metavar="IMAGE", help="mariadb:10.11, mariadb:11.8, mysql:9.7 ..."
+    )
+    making.set_defaults(run=_make)
     for action in (loading, listed, remove):
         action.add_argument(
             "--data-dir", type=Path, help="as given to up (default: $MOORING_DATA_DIR, or up's default)"
@@ -50,6 +59,16 @@ def _load(options: argparse.Namespace) -> int:
         for image in load(store, file, tags=options.tag):
             names = ", ".join(image.names) or "no name: give it one with --tag"
             print(f"loaded {_short(image)} ({names})")
+    return 0
+
+
+def _make(options: argparse.Namespace) -> int:
+    packages = PackageImages()
+    for reference in options.images:
+        program = normalize(reference).rpartition(":")[0].rpartition("/")[2]
+        recipe = packages.recipe(program, reference)
+        image = packages.make(recipe, lambda text, of=reference: print(f"{of}: {text}", flush=True))
+        print(f"{reference}: {recipe.packages[0]} {image.created}, {_size(image.size)}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""``mooring ledger``: a writer that remembers what was acknowledged, for any Redis."""
+"""``mooring ledger``: a writer that remembers what was acknowledged, for any Redis, MariaDB or MySQL."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TextIO
 
+from mooring.operators.mysql.dial import DialError as MySQLDialError
+from mooring.operators.mysql.dial import Login
 from mooring.operators.redis.dial import DialError
 from mooring.testing.ledger import Ledger, parse_address
 from mooring.testing.ledger_cluster import ClusterLedger
+from mooring.testing.ledger_mysql import MySQLLedger
 
 __all__ = ["add_parser", "run"]
 
@@ -22,7 +25,7 @@ __all__ = ["add_parser", "run"]
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
     parser = commands.add_parser(
-        "ledger", help="write to a Redis, then count the acknowledged writes that it lost"
+        "ledger", help="write to a Redis, MariaDB or MySQL, then count the acknowledged writes that it lost"
     )
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--redis", metavar="HOST[:PORT]", help="one server (default port 6379)")
@@ -38,6 +41,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         action="append",
         help="a node of a Redis Cluster (default port 6379); may be repeated",
     )
+    where.add_argument("--mysql", metavar="HOST[:PORT]", help="a MariaDB or MySQL server (default port 3306)")
+    parser.add_argument("--user", default="root", help="account of --mysql (default root)")
+    parser.add_argument(
+        "--table", default="", metavar="DB.TABLE", help="of --mysql, made where it is missing"
+    )
+    parser.add_argument("--writers", type=int, default=4, help="connections of --mysql (default 4)")
     parser.add_argument("--master-name", default="mymaster", help="default mymaster")
     parser.add_argument(
         "--follow",
@@ -68,6 +77,13 @@ def _rate(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{text!r}: must be a number of writes per second, 0 or more")
 
 
+def _writers(text: str) -> int:
+    """A number of connections; raises ArgumentTypeError when it is none."""
+    if text.isascii() and text.isdigit() and 0 < int(text) <= 1000:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r}: must be a number of connections, 1 to 1000")
+
+
 def run(options: argparse.Namespace, *, out: TextIO | None = None) -> int:
     """Exit status 1 when a confirmed write is lost, 2 when nothing could be checked."""
     return asyncio.run(_run(options, out or sys.stdout))
@@ -86,19 +102,39 @@ def _ledger(options: argparse.Namespace, password: str) -> Ledger:
     )
 
 
+def _mysql_ledger(options: argparse.Namespace, password: str) -> MySQLLedger:
+    address = parse_address(options.mysql, port=3306)
+
+    async def where() -> str:
+        return address.ip
+
+    return MySQLLedger(
+        where,
+        Login(user=options.user, passwords=(("password", password),)),
+        clients=options.writers,
+        rate=options.rate / options.writers,
+        port=address.port,
+    )
+
+
 async def _run(options: argparse.Namespace, out: TextIO) -> int:
     password = options.password_file.read_text().rstrip("\n") if options.password_file else ""
-    ledger = _ledger(options, password)
-    writing = asyncio.create_task(ledger.write(options.seconds))
+    ledger = _mysql_ledger(options, password) if options.mysql else _ledger(options, password)
+    try:
+        await _until_stopped(ledger, options.seconds)
+        report = await ledger.check(patience=options.patience)
+    except (DialError, MySQLDialError) as error:
+        out.write(f"no {'primary' if options.mysql else 'master'} could be asked: {error}\n")
+        return 2
+    out.write(json.dumps(asdict(report), indent=2) + "\n" if options.json else report.text() + "\n")
+    return 1 if report.lost_confirmed else 0
+
+
+async def _until_stopped(ledger: Ledger | MySQLLedger, seconds: float | None) -> None:
+    """Write for that long, or until the program is interrupted."""
+    writing = asyncio.create_task(ledger.write(seconds))
     loop = asyncio.get_running_loop()
     with contextlib.suppress(NotImplementedError, RuntimeError):  # not in the main thread
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, ledger.stop)
     await writing
-    try:
-        report = await ledger.check(patience=options.patience)
-    except DialError as error:
-        out.write(f"no master could be asked: {error}\n")
-        return 2
-    out.write(json.dumps(asdict(report), indent=2) + "\n" if options.json else report.text() + "\n")
-    return 1 if report.lost_confirmed else 0

@@ -28,6 +28,7 @@ from mooring.local.node import agent as node_agent
 from mooring.local.node.images import Catalog
 from mooring.local.node.imagestore import ImageStore
 from mooring.local.node.node import Settings
+from mooring.local.node.packages import PackageImages
 from mooring.local.publishing import ApiPublisher
 from mooring.local.ranges import Ranges
 from mooring.runtime import Manager
@@ -109,7 +110,11 @@ class Plane:
             pod_cidr=self.ranges.pods,
             service_cidr=self.ranges.services,
             dns_address=self.ranges.dns,
-            catalog=replace(options.catalog or Catalog(), store=ImageStore(self.directory.images)),
+            catalog=replace(
+                options.catalog or Catalog(),
+                store=ImageStore(self.directory.images),
+                packages=PackageImages(),
+            ),
             settings=options.settings,
         )
         self.server.gateway = self.agent.gateway

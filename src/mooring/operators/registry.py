@@ -8,6 +8,8 @@ from functools import partial
 from typing import Any, Final
 
 from mooring.kube.object import Object
+from mooring.operators.mysql import OPERATOR as MYSQL
+from mooring.operators.mysql import OPERATOR as MYSQL
 from mooring.operators.operator import Operator
 from mooring.operators.redis.cluster import OPERATOR as REDIS_CLUSTER
 from mooring.operators.redis.sentinel import OPERATOR as REDIS_SENTINEL
@@ -19,6 +21,7 @@ OPERATORS: Final[dict[str, Operator]] = {
     for operator in (
         REDIS_SENTINEL,
         REDIS_CLUSTER,
+        MYSQL,
     )
 }
 """By name; the order is that of the help and of messages."""

@@ -330,6 +330,7 @@ class ContainerRunner:
             self._image_changed.clear()
             reference, before = self.spec.image or "", self._loaded_state
             try:
+                await self._make_image(reference)
                 resolved = await asyncio.to_thread(self.view.node.catalog.resolve, reference)
             except ImageError as error:
                 if self._refused(reference, error):
@@ -346,6 +347,23 @@ class ContainerRunner:
                 self._image_id = resolved.image_id
                 self._say_pulled(resolved)
                 return resolved
+
+    async def _make_image(self, reference: str) -> None:
+        """Make an image of packages on its first use, and say how far that is; raises ImageError."""
+        catalog = self.view.node.catalog
+        recipe = catalog.to_make(reference)
+        if recipe is None or catalog.packages is None or self.spec.image_pull_policy == "Never":
+            return
+
+        def say(text: str) -> None:
+            self._wait("ContainerCreating", f'Pulling image "{reference}": {text}')
+            self._event("Pulling", f'Pulling image "{reference}": {text}')
+
+        began = self.view.node.clock.monotonic()
+        made = await catalog.packages.obtain(recipe, say)
+        took = self.view.node.clock.monotonic() - began
+        size = f"Image size: {made.size} bytes."
+        self._event("Pulled", f'Successfully pulled image "{reference}" in {took:.1f}s. {size}')
 
     def _refused(self, reference: str, error: ImageError) -> bool:
         """Say why an image cannot be had; true when pulling would not help either."""
@@ -518,11 +536,10 @@ class ContainerRunner:
 
     def _open(self, image: Resolved) -> _Opened:
         """Keep a loaded image there, and look up whom it runs as (blocking)."""
-        store = self.view.node.catalog.store
-        assert store is not None
+        assert image.store is not None
         assert image.loaded is not None
         try:
-            path, lock = store.use(image.loaded)
+            path, lock = image.store.use(image.loaded)
         except StoreError as error:
             raise SandboxError(str(error)) from error
         try:

@@ -3,7 +3,8 @@
 There is no container engine here. An image that was loaded (`imagestore`) runs as it is; any other reference such as ``redis:7.2`` is looked up in the catalog and the
 machine's own ``redis-server`` is run the way the image would run it: same entry point, same default command,
 working directory and volumes. What really runs is said, in the container's ``imageID`` and in the event
-``Pulled``, since it may be another version than the tag asks for.
+``Pulled``, since it may be another version than the tag asks for. Database servers, whose versions matter, are made of
+Debian's packages instead (`packages`).
 
 Entries of a file come before the built-in ones (:func:`load`), which is how other versions are registered:
 
@@ -31,53 +32,12 @@ from typing import Any
 import msgspec
 import yaml
 
+from mooring.local.node.entrypoints import MARIADB_ENTRYPOINT, MYSQL_ENTRYPOINT, REDIS_ENTRYPOINT
 from mooring.local.node.imagestore import ImageStore, LoadedImage, StoreError
+from mooring.local.node.packages import PackageImages, Recipe
 from mooring.local.node.references import ImageError, normalize
 
 __all__ = ["Catalog", "Image", "ImageError", "Program", "load", "normalize"]
-
-_REDIS_ENTRYPOINT = """#!/bin/sh
-set -e
-# As in the image: options and configuration files are meant for redis-server.
-if [ "${1#-}" != "$1" ] || [ "${1%.conf}" != "$1" ]; then
-	set -- redis-server "$@"
-fi
-exec "$@"
-"""
-
-_MARIADB_ENTRYPOINT = """#!/bin/sh
-set -e
-# As in the image: options are meant for mariadbd; an empty data directory is initialised first.
-if [ "$#" = 0 ] || [ "${1#-}" != "$1" ]; then
-	set -- mariadbd "$@"
-fi
-if { [ "$1" = mariadbd ] || [ "$1" = mysqld ]; } && [ ! -d /var/lib/mysql/mysql ]; then
-	password=${MARIADB_ROOT_PASSWORD:-${MYSQL_ROOT_PASSWORD:-}}
-	allow=${MARIADB_ALLOW_EMPTY_ROOT_PASSWORD:-${MYSQL_ALLOW_EMPTY_PASSWORD:-}}
-	if [ -z "$password$allow" ]; then
-		echo "database is uninitialized: set MARIADB_ROOT_PASSWORD or MARIADB_ALLOW_EMPTY_ROOT_PASSWORD" >&2
-		exit 1
-	fi
-	mariadb-install-db --user="$(id -un)" --datadir=/var/lib/mysql \\
-		--auth-root-authentication-method=normal >&2
-	escaped=$(printf %s "$password" | sed "s/['\\\\\\\\]/\\\\\\\\&/g")
-	mariadbd --no-defaults --user="$(id -un)" --datadir=/var/lib/mysql --bootstrap <<SQL >&2
-FLUSH PRIVILEGES;
-ALTER USER 'root'@'localhost' IDENTIFIED BY '$escaped';
-CREATE USER IF NOT EXISTS 'root'@'%' IDENTIFIED BY '$escaped';
-GRANT ALL ON *.* TO 'root'@'%' WITH GRANT OPTION;
-SQL
-fi
-case "$1" in
-mariadbd | mysqld)
-	program=$1
-	shift
-	set -- "$program" --user="$(id -un)" --datadir=/var/lib/mysql --socket=/run/mysqld/mysqld.sock "$@"
-	mkdir -p /run/mysqld
-	;;
-esac
-exec "$@"
-"""
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,6 +68,8 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     stop_signal: str = ""
     paths: tuple[str, ...] = ()
     """Further paths of the machine that its programs need, seen inside at the same place."""
+    packaged: str = ""
+    """The program whose versions are made of packages; "" where programs of the machine stand for the image."""
 
     @property
     def main(self) -> tuple[str, Program]:
@@ -153,14 +115,18 @@ def _valkey() -> dict[str, Program]:
     return {**programs, **_redis()}
 
 
-def _mariadb() -> dict[str, Program]:
-    server = Program(path="/usr/sbin/mariadbd", package="mariadb-server", version=("--version",))
-    tools = {
-        name: Program(path=f"/usr/bin/{name}", package="mariadb-client")
-        for name in ("mariadb", "mariadb-admin", "mariadb-dump", "mariadb-install-db")
-    }
-    links = {"mysqld": server, "mysql": tools["mariadb"], "mysqladmin": tools["mariadb-admin"]}
-    return {"mariadbd": server, **tools, **links}
+def _packaged(name: str, match: tuple[str, ...], server: str, entrypoint: str) -> Image:
+    """An image made of packages; with other programs (``extends``) it runs these as the image would."""
+    return Image(
+        name=name,
+        match=match,
+        programs={server: Program(path=f"/usr/sbin/{server}", version=("--version",))},
+        entrypoint=("docker-entrypoint.sh",),
+        cmd=(server,),
+        files={"/usr/local/bin/docker-entrypoint.sh": entrypoint},
+        volumes=("/var/lib/mysql",),
+        packaged=name,
+    )
 
 
 def exporter_image(debian: Path = Path("/usr/bin/prometheus-redis-exporter")) -> Image:
@@ -225,7 +191,7 @@ def _redis_image(name: str, match: tuple[str, ...], programs: dict[str, Program]
         programs=programs,
         entrypoint=("docker-entrypoint.sh",),
         cmd=(f"{name}-server",),
-        files={"/usr/local/bin/docker-entrypoint.sh": _REDIS_ENTRYPOINT},
+        files={"/usr/local/bin/docker-entrypoint.sh": REDIS_ENTRYPOINT},
         working_dir="/data",
         volumes=("/data",),
     )
@@ -239,14 +205,10 @@ def built_in() -> list[Image]:
         _redis_image("valkey", _names("valkey"), _valkey()),
         exporter_image(),
         _own_image("mooring", _names("mooring"), "mooring", "mooring"),
+        _packaged("mariadb", _names("mariadb"), "mariadbd", MARIADB_ENTRYPOINT),
+        _packaged("mysql", _names("mysql"), "mysqld", MYSQL_ENTRYPOINT),
         Image(
-            name="mariadb",
-            match=_names("mariadb"),
-            programs=_mariadb(),
-            entrypoint=("docker-entrypoint.sh",),
-            cmd=("mariadbd",),
-            files={"/usr/local/bin/docker-entrypoint.sh": _MARIADB_ENTRYPOINT},
-            volumes=("/var/lib/mysql",),
+            name="mysqld-exporter", match=_names("mysqld-exporter"), programs={}, packaged="mysqld-exporter"
         ),
         Image(
             name="memcached",
@@ -274,11 +236,18 @@ class Resolved:
     reference: str
     version: str = ""
     loaded: LoadedImage | None = None
-    """The image itself, if it was loaded; else programs of the machine stand for it."""
+    """The image itself, if it was loaded or made; else programs of the machine stand for it."""
+    store: ImageStore | None = None
+    """Where ``loaded`` is."""
+    made: Recipe | None = None
+    """How it was made."""
 
     @property
     def image_id(self) -> str:
         """For the container's status: the image's digest, or which program really runs."""
+        if self.made is not None:
+            name, version = self.made.packages[0], self.version.rpartition(":")[2]
+            return f"debian://{self.made.suite}/{name}@{version}#{self.loaded.id if self.loaded else ''}"
         if self.loaded is not None:
             return self.loaded.reference(self.reference)
         name, program = self.image.main
@@ -288,6 +257,8 @@ class Resolved:
     @property
     def says(self) -> str:
         """For the event: the same in words."""
+        if self.made is not None:
+            return f"is made of Debian's packages: {self.made.packages[0]} {self.version}"
         if self.loaded is not None:
             return "already present on machine"
         name, program = self.image.main
@@ -302,6 +273,8 @@ class Catalog:
     images: Sequence[Image] = field(default_factory=built_in)
     store: ImageStore | None = None
     """Images that were loaded; they win over the entries."""
+    packages: PackageImages | None = None
+    """Images made of Debian's packages."""
 
     def find(self, reference: str) -> Image:
         """The entry for a reference; raises :class:`ImageError` with what to do."""
@@ -321,16 +294,39 @@ class Catalog:
         except StoreError as error:
             raise ImageError(str(error)) from error
 
+    def to_make(self, reference: str) -> Recipe | None:
+        """How to make the image of a reference, ``None`` when it is there or is none of those that are made.
+
+        Raises :class:`ImageError` when no such version can be made.
+        """
+        if self.packages is None or self._loaded(reference) is not None:
+            return None
+        image = self.find(reference)
+        recipe = self.packages.recipe(image.packaged, reference) if image.packaged else None
+        return recipe if recipe is not None and self.packages.find(recipe) is None else None
+
     def resolve(self, reference: str) -> Resolved:
         """The loaded image, or the entry with the version that is installed (blocking: runs the program once)."""
         if (loaded := self._loaded(reference)) is not None:
-            return Resolved(_as_image(loaded), reference, loaded=loaded)
+            return Resolved(_as_image(loaded), reference, loaded=loaded, store=self.store)
         image = self.find(reference)
+        if image.packaged:
+            return self._made(image, reference)
         _name, program = image.main
         if not Path(program.path).exists():
             package = f": install the Debian package {program.package}" if program.package else ""
             raise ImageError(f'image "{reference}" needs {program.path}, which this machine lacks{package}')
         return Resolved(image, reference, version_of(program))
+
+    def _made(self, image: Image, reference: str) -> Resolved:
+        packages = self.packages or PackageImages()
+        recipe = packages.recipe(image.packaged, reference)
+        loaded = packages.find(recipe)
+        if loaded is None:
+            raise ImageError(f'image "{reference}" was not made yet: mooring image make {reference}')
+        return Resolved(
+            _as_image(loaded), reference, loaded.created, loaded=loaded, store=packages.store, made=recipe
+        )
 
 
 def _as_image(loaded: LoadedImage) -> Image:
@@ -397,6 +393,8 @@ def _extended(entry: _Entry, known: Mapping[str, Image], path: Path) -> Image:
         if value is not None and name not in ("programs", "extends", "match", "name")
     }
     fields |= {"match": tuple(entry.match), "programs": programs | _others(base, programs)}
+    if programs:
+        fields["packaged"] = ""
     if base is None:
         return Image(name=entry.name or entry.match[0], **fields)
     return msgspec.structs.replace(base, name=entry.name or base.name, **fields)

@@ -50,8 +50,8 @@ async def delete_pod(ctx: Context[Any], move: DeletePod) -> None:
 
 
 async def label_roles(ctx: Context[Any], move: LabelRoles) -> None:
-    """Label the replicas first and the master last, so that no Service ever has two masters."""
-    for pod, role in sorted(move.roles.items(), key=lambda one: one[1] == "master"):
+    """Label the replicas first and the leader last, so that no Service ever has two leaders."""
+    for pod, role in sorted(move.roles.items(), key=lambda one: one[1] in ("master", "primary")):
         body = MergePatch({"metadata": {"labels": {ROLE: role}}})
         await ctx.client.patch(core.Pod, pod, body, namespace=ctx.key.namespace)
 

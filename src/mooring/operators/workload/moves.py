@@ -57,7 +57,7 @@ class LabelRoles(Move):
     """Label the pods with their roles, for the Services that select by it."""
 
     roles: Mapping[str, str]
-    """``master`` or ``replica`` by pod; the master comes last, so that there are never two."""
+    """``master`` (or ``primary``) or ``replica`` by pod; the leader comes last, so that there are never two."""
 
 
 @dataclass(frozen=True, kw_only=True)

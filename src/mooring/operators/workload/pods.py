@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 ROLE: Final = "mooring.dev/role"
-"""Label of a data pod: ``master`` or ``replica``."""
+"""Label of a data pod: ``master`` or ``primary``, or ``replica``."""
 
 
 @dataclass(frozen=True, kw_only=True)

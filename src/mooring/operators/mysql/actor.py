@@ -1,0 +1,184 @@
+"""The actor: watches, and the rooms of a pass put together.
+
+Every decision is in `plan`, every object in `specs`, every effect in `steps` and `effects`, every text in `status` and
+`events`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from mooring.actor import Context, Move, Outcome, Planned, Related, Report, Verdict, run_actor
+from mooring.kube.object import Key
+from mooring.kube.objects import apps, core, policy
+from mooring.operators.mysql import compatible, effects
+from mooring.operators.mysql.dial import Dial
+from mooring.operators.mysql.dialects import dialect_of
+from mooring.operators.mysql.holds import Holds
+from mooring.operators.mysql.inputs import DEPENDENCIES, Inputs, read_inputs, references, secret_names
+from mooring.operators.mysql.metrics import Metrics
+from mooring.operators.mysql.moves import DatabaseMove, Record
+from mooring.operators.mysql.names import MANAGED_SELECTOR, cluster_of
+from mooring.operators.mysql.plan import decide
+from mooring.operators.mysql.pulse import Pulse
+from mooring.operators.mysql.sight import read_snapshot
+from mooring.operators.mysql.snapshot import ALIVE, Snapshot
+from mooring.operators.mysql.status import after_failure, after_step, report
+from mooring.operators.mysql.steps import Steps
+from mooring.operators.mysql.survey import login_of
+from mooring.operators.mysql.types import MySQLCluster, MySQLClusterStatus
+from mooring.operators.workload.index import ClusterIndex, keys_of
+from mooring.operators.workload.scope import Scoped
+from mooring.operators.workload.surroundings import Surroundings
+from mooring.runtime import Manager
+
+__all__ = ["NAME", "CompatibleActor", "MySQLActor", "register"]
+
+NAME = "mysql"
+
+
+class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
+    """Observes one MySQLCluster and acts upon it."""
+
+    kind = MySQLCluster
+    name = NAME
+    owns = (core.Service, core.ConfigMap, apps.StatefulSet, policy.PodDisruptionBudget)
+    owns_by_metadata = (core.Secret,)
+    dependencies = DEPENDENCIES
+
+    def __init__(self, manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = ()) -> None:
+        self.scoped = Scoped(manager, self.kind, operator=NAME, scope=scope)
+        index = partial(
+            ClusterIndex, manager, selector=MANAGED_SELECTOR, cluster_of=cluster_of, namespaces=namespaces
+        )
+        self._pods: ClusterIndex[core.Pod] = index(core.Pod)
+        self._claims: ClusterIndex[core.PersistentVolumeClaim] = index(core.PersistentVolumeClaim)
+        self.wake: Callable[[Key], None] = lambda key: None
+        """Brings the next pass over a cluster forward."""
+        self._dial = Dial(fence=manager.fence.check)
+        self._holds = Holds()
+        self._pulse = Pulse(self._dial, lambda key: self.wake(key))
+        self._metrics = Metrics(manager)
+        self._silent: dict[Key, frozenset[str]] = {}
+        """Servers that did not answer in the pass before: they are given less time, nothing is decided by it."""
+        self.related = [
+            Related(kind, partial(keys_of, cluster_of=cluster_of), label_selector=MANAGED_SELECTOR)
+            for kind in (core.Pod, core.PersistentVolumeClaim)
+        ]
+
+    def manages(self, obj: MySQLCluster) -> bool:
+        """By scope; what another process manages is left alone."""
+        ours = self.scoped.manages(obj)
+        if not ours:
+            self.forget(Key(obj.metadata.namespace or "", obj.metadata.name or ""))
+        return ours
+
+    def forget(self, key: Key) -> None:
+        """Drop the metrics and the pulse."""
+        self._pulse.forget(key)
+        self._silent.pop(key, None)
+        self._metrics.forget(key)
+
+    async def inputs(self, ctx: Context[MySQLCluster]) -> Inputs | Outcome:
+        """The declaration and the objects around it, from the caches; the Secrets it names are read."""
+        for name in secret_names(ctx.obj):
+            await ctx.children.read(core.Secret, name)
+        found = [ctx.children.find(kind, name) for kind, name in references(ctx.obj)]
+        return read_inputs(
+            ctx.obj, Surroundings([*found, *self._pods.of(ctx.key), *self._claims.of(ctx.key)])
+        )
+
+    def children(self, ctx: Context[MySQLCluster], inputs: Inputs) -> Outcome | None:
+        """The step that brings the child objects in line, unless the cluster is paused."""
+        return None if inputs.wanted.paused else effects.correct_children(ctx, inputs)
+
+    async def snapshot(self, ctx: Context[MySQLCluster], inputs: Inputs) -> Snapshot:
+        """Ask every server; from now on the primary's pulse wakes this cluster."""
+        snapshot = await read_snapshot(
+            inputs, self._dial, now=ctx.now, silent=self._silent.get(ctx.key, frozenset())
+        )
+        members = snapshot.topology.members
+        self._silent[ctx.key] = frozenset(one.name for one in members if one.error == "Timeout")
+        primary = snapshot.topology.member(snapshot.primary)
+        self._pulse.follow(ctx.key, primary.pod.ip if primary else "", login_of(inputs.credentials))
+        answers = primary is not None and (primary.server is not None or primary.error in ALIVE)
+        away = self._pulse.seen(ctx.key, answers=answers)
+        return replace(snapshot, observed=replace(snapshot.observed, primary_unreachable=away))
+
+    def plan(self, snapshot: Snapshot) -> Verdict:
+        """See `plan`."""
+        return decide(snapshot)
+
+    def report(
+        self, ctx: Context[MySQLCluster], inputs: Inputs, snapshot: Snapshot, verdict: Verdict
+    ) -> Report:
+        """See `status`."""
+        made = report(inputs, snapshot, verdict)
+        assert isinstance(made.status, MySQLClusterStatus)
+        self._metrics.show(ctx.key, made.status, ready=bool(made.ready.status))
+        return made
+
+    async def step(
+        self, ctx: Context[MySQLCluster], inputs: Inputs, snapshot: Snapshot, move: Move
+    ) -> MySQLClusterStatus | bool:
+        """Carry out a move on the servers, or on Kubernetes."""
+        status = _status(ctx)
+        if isinstance(move, Record):  # it is written already
+            return status
+        if not isinstance(move, DatabaseMove):
+            return after_step(await effects.carry_out(ctx, inputs, move, status), None)
+        steps = Steps(
+            self._dial,
+            dialect_of(inputs.wanted.flavor),
+            inputs.credentials,
+            holds=self._holds,
+            tls=bool(inputs.found.tls),
+            sleep=ctx.clock.sleep,
+        )
+        done = await steps.run(move)
+        await ctx.did(f"{move.name}: {move.why}")
+        return False if done.partial else after_step(status, done.config)
+
+    def failed(
+        self, ctx: Context[MySQLCluster], snapshot: Snapshot, move: Move, message: str
+    ) -> MySQLClusterStatus | None:
+        """The failure is recorded, so that the next process waits as long as this one."""
+        return after_failure(snapshot, move, message, _status(ctx))
+
+    def close(self) -> None:
+        """End connections and tasks."""
+        self._pulse.close()
+        self._holds.close()
+        self._dial.close()
+
+
+class CompatibleActor(MySQLActor):
+    """The same for the tutorial's kind."""
+
+    kind = compatible.MySQLCluster
+    name = f"{NAME}-compatible"
+
+
+def _status(ctx: Context[MySQLCluster]) -> MySQLClusterStatus:
+    return ctx.status if isinstance(ctx.status, MySQLClusterStatus) else MySQLClusterStatus()
+
+
+def register(
+    manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = (), workers: int = 8
+) -> None:
+    """Put the operator onto a manager: a controller for each of its kinds."""
+    for kind in (MySQLActor, CompatibleActor):
+        _register(kind(manager, scope=scope, namespaces=namespaces), manager, namespaces, workers, scope)
+
+
+def _register(
+    actor: MySQLActor, manager: Manager, namespaces: Sequence[str], workers: int, scope: str
+) -> None:
+    run_actor(actor, manager, namespaces=namespaces, workers=workers)
+    controller: Any = next(one for one in manager.controllers if one.name == actor.name)
+    actor.wake = controller.enqueue
+    if scope == "all":
+        manager.serve(f"{actor.name} scopes", lambda: actor.scoped.take_up(controller.enqueue))

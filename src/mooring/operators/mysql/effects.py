@@ -1,0 +1,143 @@
+"""The moves of this operator that are writes to Kubernetes."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from mooring.actor import Context, Move, Outcome
+from mooring.actor.children import Named
+from mooring.kube.errors import Conflict, NotFound
+from mooring.kube.object import controller_of
+from mooring.kube.objects import apps, core
+from mooring.kube.patches import MergePatch
+from mooring.operators.mysql.inputs import Inputs
+from mooring.operators.mysql.moves import (
+    DeletePod,
+    LabelRoles,
+    Open,
+    PublishPasswords,
+    Resize,
+    RestoreTemplate,
+    Unask,
+    WriteTemplate,
+)
+from mooring.operators.mysql.names import COMPONENT, INPUTS, ORDER, SWITCH_TO
+from mooring.operators.mysql.specs import Specs
+from mooring.operators.mysql.types import MySQLCluster, MySQLClusterStatus
+from mooring.operators.workload import effects
+from mooring.operators.workload.adoption import rolls_itself, stop_rolling
+from mooring.operators.workload.claims import own_claims, owned
+from mooring.operators.workload.configuration import PublishConfig
+from mooring.operators.workload.moves import Orders
+from mooring.operators.workload.template import mounted_config_maps
+
+__all__ = ["carry_out", "correct_children", "mounted"]
+
+
+def correct_children(ctx: Context[MySQLCluster], inputs: Inputs) -> Outcome | None:
+    """Bring the child objects in line with the declaration; ``None`` when they are."""
+    specs, found = inputs.specs, inputs.found
+    drift = ctx.children.settle(
+        specs.objects, given=found, keep=mounted(ctx, inputs), unowned=specs.unowned()
+    )
+    if given := _given_credentials(ctx, inputs):
+        return ctx.act("AdoptCredentials", _label_secret, ctx, given, specs.labels)
+    if drift.foreign:
+        taken = "; ".join(str(one) for one in drift.foreign)
+        return ctx.wait("NameTaken", f"{taken}; rename the cluster, or delete that object", stalled=True)
+    if found.set is not None and rolls_itself(found.set):
+        return ctx.act("TakeOverStrategy", stop_rolling, ctx, found.set)
+    if drift:
+        return ctx.act("ApplyChildren", ctx.children.apply, drift, message=str(drift))
+    claims = inputs.around.claims.values()
+    wrong = [claim for claim in claims if owned(ctx.obj, claim) is specs.keeps_claims]
+    if wrong:
+        return ctx.act("OwnClaims", own_claims, ctx, wrong, not specs.keeps_claims)
+    return None
+
+
+def _given_credentials(ctx: Context[MySQLCluster], inputs: Inputs) -> core.Secret | None:
+    """A Secret of the fixed name that the user made: its passwords are used."""
+    there = ctx.children.find(core.Secret, inputs.specs.names.credentials)
+    if there is None or controller_of(there) is not None or there.metadata.deletion_timestamp:
+        return None
+    ours = inputs.specs.labels.items() <= (there.metadata.labels or {}).items()
+    return None if ours else there
+
+
+async def _label_secret(ctx: Context[MySQLCluster], one: core.Secret, labels: dict[str, str]) -> None:
+    body = MergePatch({"metadata": {"uid": one.metadata.uid, "labels": labels}})
+    await ctx.client.patch(core.Secret, one.metadata.name or "", body, namespace=ctx.key.namespace)
+
+
+def mounted(ctx: Context[MySQLCluster], inputs: Inputs) -> list[Named]:
+    """Content-named ConfigMaps that a pod, or a template in place or to be put back, refers to."""
+    kept = set(mounted_config_maps((inputs.found.set,), inputs.around.pods))
+    if inputs.status.rolls:  # the template that may be put back names one that no pod mounts any more
+        immutable = [one for one in ctx.children.of(core.ConfigMap) if one.immutable]
+        kept |= {(core.ConfigMap, one.metadata.name or "") for one in immutable}
+    return sorted(kept, key=lambda one: one[1])
+
+
+async def carry_out(
+    ctx: Context[MySQLCluster], inputs: Inputs, move: Move, status: MySQLClusterStatus
+) -> MySQLClusterStatus:
+    """Carry out a move; the status it leads to."""
+    match move:
+        case DeletePod():
+            await effects.delete_pod(ctx, move)
+        case LabelRoles():
+            await effects.label_roles(ctx, move)
+        case Open():
+            await _open(ctx, move)
+        case Unask():
+            await _annotate_cluster(ctx, {SWITCH_TO: None})
+        case Resize():
+            await _apply(ctx, inputs, inputs.ordered(Orders(replicas={COMPONENT: move.replicas})))
+        case PublishConfig():
+            await _apply(ctx, inputs, inputs.ordered(live=move.values))
+        case PublishPasswords():
+            await _apply(ctx, inputs, inputs.ordered(credentials=inputs.credentials.published()))
+        case WriteTemplate():
+            specs = inputs.ordered(Orders(templates=frozenset({COMPONENT})))
+            await _apply(ctx, inputs, specs, but=apps.StatefulSet)
+            annotations = {INPUTS: specs.inputs}
+            await effects.write_template(ctx, specs.declared_set(), annotations=annotations)
+        case RestoreTemplate():
+            live, kept = inputs.found.set, {INPUTS: move.inputs}
+            if live is not None and not await effects.restore_template(ctx, move, live, annotations=kept):
+                ctx.log.warning("the last good template is gone", revision=move.revision)
+                return _without_revision(status)
+    return status
+
+
+async def _open(ctx: Context[MySQLCluster], move: Open) -> None:
+    """Write the orders; a pod that was replaced meanwhile is left: the next pass sees the new one."""
+    for pod, order in sorted(move.orders.items()):
+        metadata: dict[str, object] = {"annotations": {ORDER: order}}
+        if uid := move.uids.get(pod):
+            metadata["uid"] = uid
+        try:
+            await ctx.client.patch(
+                core.Pod, pod, MergePatch({"metadata": metadata}), namespace=ctx.key.namespace
+            )
+        except (Conflict, NotFound):
+            continue
+
+
+async def _annotate_cluster(ctx: Context[MySQLCluster], annotations: dict[str, str | None]) -> None:
+    body = MergePatch({"metadata": {"uid": ctx.obj.metadata.uid, "annotations": annotations}})
+    await ctx.client.patch(type(ctx.obj), ctx.key.name, body, namespace=ctx.key.namespace)
+
+
+async def _apply(
+    ctx: Context[MySQLCluster], inputs: Inputs, specs: Specs, *, but: type[apps.StatefulSet] | None = None
+) -> None:
+    keep = mounted(ctx, inputs)
+    await effects.apply(ctx, specs.objects(), keep=keep, unowned=specs.unowned(), but=but)
+
+
+def _without_revision(status: MySQLClusterStatus) -> MySQLClusterStatus:
+    """A roll-out whose last good template is gone is not tried to be put back."""
+    rolls = status.rolls or {}
+    return replace(status, rolls={**rolls, COMPONENT: replace(rolls[COMPONENT], revision="")})

@@ -1,0 +1,284 @@
+"""The declaration of a cluster with all it refers to, and what Kubernetes says around it; reads only.
+
+A running operator takes the objects from its caches, ``mooring why`` from the API server: see `references`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+
+from mooring.actor import Dependency, Terminal, Wait
+from mooring.kube.object import Key, metadata_of
+from mooring.kube.objects import apps, core
+from mooring.kube.quantity import parse_quantity
+from mooring.operators.mysql.config import live_defaults, parse_live
+from mooring.operators.mysql.credentials import Credentials, credentials_in
+from mooring.operators.mysql.flavors import flavor_of
+from mooring.operators.mysql.names import COMPONENT, INPUTS, ORDER, PAUSE, SWITCH_TO, Names
+from mooring.operators.mysql.snapshot import Observed, Wanted
+from mooring.operators.mysql.specs import DATA, Found, Specs
+from mooring.operators.mysql.types import (
+    DEFAULT_IMAGE,
+    DurabilitySpec,
+    FailoverSpec,
+    Maintenance,
+    MySQLCluster,
+    MySQLClusterSpec,
+    MySQLClusterStatus,
+)
+from mooring.operators.mysql.validate import validate
+from mooring.operators.workload.claims import claim_name, is_older
+from mooring.operators.workload.credentials import secret_value
+from mooring.operators.workload.moves import Orders
+from mooring.operators.workload.pods import Pod, pods_of
+from mooring.operators.workload.statefulset import state_of
+from mooring.operators.workload.surroundings import Reference, Surroundings
+from mooring.operators.workload.trouble import SIDECAR
+from mooring.runtime import secrets
+
+__all__ = ["DEPENDENCIES", "Inputs", "read_inputs", "references", "secret_names"]
+
+_IMAGE = "correct spec.image, or give spec.imagePullSecrets"
+_REMEDIES = {
+    "ImagePullBackOff": _IMAGE,
+    "ErrImagePull": _IMAGE,
+    "InvalidImageName": "correct spec.image",
+    "ErrImageNeverPull": "correct spec.image or spec.imagePullPolicy",
+    "CrashLoopBackOff": "its log says why; check spec.image, spec.config and spec.resources",
+    "Unschedulable": "check spec.resources and spec.pod (affinity, nodeSelector) against the nodes there are",
+    "UnboundClaim": "provide a volume or the storage class, or correct spec.storage",
+    SIDECAR: "correct spec.exporter.image",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What a pass found outside the databases."""
+
+    cluster: MySQLCluster = field(repr=False)
+    around: Surroundings = field(repr=False)
+    wanted: Wanted
+    found: Found
+    observed: Observed
+    """``primary_unreachable`` is the actor's to fill in."""
+    blocked: Wait | Terminal | None = None
+    """What keeps the declaration from being met; the cluster runs on as it is."""
+
+    @property
+    def status(self) -> MySQLClusterStatus:
+        """The status of earlier passes."""
+        return self.cluster.status or MySQLClusterStatus()
+
+    @property
+    def credentials(self) -> Credentials:
+        """The operator's accounts and root, with the passwords of a change under way."""
+        return self.found.credentials
+
+    @cached_property
+    def specs(self) -> Specs:
+        """The child objects as they are to be."""
+        return Specs(self.cluster, self.found)
+
+    def ordered(
+        self,
+        orders: Orders | None = None,
+        *,
+        live: Mapping[str, str] | None = None,
+        credentials: Credentials | None = None,
+    ) -> Specs:
+        """The child objects with what a move changes about them."""
+        return Specs(self.cluster, self.found, orders, live=live, credentials=credentials)
+
+    @cached_property
+    def pods(self) -> list[Pod]:
+        """The set's pods, by ordinal."""
+        owner = self.found.set
+        return pods_of(
+            self.around.pods,
+            component=COMPONENT,
+            owner_uid=(owner.metadata.uid if owner is not None else None) or "",
+            claims=self.around.claims,
+            born=_time(self.cluster.metadata.creation_timestamp),
+            remedies=_REMEDIES,
+        )
+
+    @cached_property
+    def orders(self) -> dict[str, str]:
+        """The order that each pod's annotation holds, by pod."""
+        return {
+            one.metadata.name or "": (one.metadata.annotations or {}).get(ORDER, "")
+            for one in self.around.pods
+        }
+
+
+# --- what is read ----------------------------------------------------------------------------------------
+
+
+def _given_secrets(cluster: MySQLCluster) -> list[Key]:
+    """Secrets of the user's: root's password, the certificate, those of the declared users."""
+    spec = cluster.spec or MySQLClusterSpec()
+    names = [spec.credentials_secret, spec.tls.secret_name if spec.tls else None]
+    names += [one.password_secret.name for one in spec.users or () if one.password_secret is not None]
+    return [Key(cluster.metadata.namespace or "", name) for name in dict.fromkeys(names) if name]
+
+
+def _secrets(cluster: MySQLCluster) -> list[Key]:
+    """All Secrets of a cluster: its own have no owner where they outlive it, so that no watch maps them."""
+    return [Key(cluster.metadata.namespace or "", name) for name in secret_names(cluster)]
+
+
+DEPENDENCIES = (Dependency(metadata_of(core.Secret), _secrets),)
+"""Objects whose changes bring a cluster back."""
+
+
+def secret_names(cluster: MySQLCluster) -> list[str]:
+    """The Secrets that are read: the cluster's own, and the user's."""
+    names = Names(cluster.metadata.name or "")
+    return [names.credentials, names.credentials_copy, *(key.name for key in _given_secrets(cluster))]
+
+
+def references(cluster: MySQLCluster) -> list[Reference]:
+    """The objects that are read beside pods and claims."""
+    names = Names(cluster.metadata.name or "")
+    return [
+        (apps.StatefulSet, names.set),
+        (core.ConfigMap, names.config),
+        *((core.Secret, name) for name in secret_names(cluster)),
+    ]
+
+
+def read_inputs(cluster: MySQLCluster, around: Surroundings) -> Inputs | Wait | Terminal:
+    """Resolve the declaration.
+
+    A faulty one leaves a running cluster as it runs (`Inputs.blocked`); where nothing runs yet it is the answer.
+    """
+    spec, status = cluster.spec or MySQLClusterSpec(), cluster.status or MySQLClusterStatus()
+    names = Names(cluster.metadata.name or "")
+    there = around.find(apps.StatefulSet, names.set)
+    problems = "; ".join(str(problem) for problem in validate(cluster))
+    root, no_root = _root_password(spec, around)
+    blocked: Wait | Terminal | None = Terminal("InvalidSpec", problems) if problems else no_root
+    if blocked is not None and there is None:
+        return blocked
+    kept = (around.find(core.Secret, name) for name in (names.credentials, names.credentials_copy))
+    credentials = credentials_in(*kept, root=root).completed()
+    for text in credentials.texts.values():
+        secrets.add(text)
+    live = around.find(core.ConfigMap, names.config)
+    image = spec.image or DEFAULT_IMAGE
+    flavor = flavor_of(status.flavor or image, status.flavor or spec.flavor) or "mariadb"
+    found = Found(
+        set=there,
+        live=parse_live((live.data or {}).get("live.cnf") or "") if live is not None else None,
+        credentials=credentials,
+        read_at_start=frozenset(key for key, result in (status.config or {}).items() if result.restart),
+        memory=_memory(spec, around.pods),
+        flavor=flavor,
+        tls=(spec.tls.secret_name or names.tls) if spec.tls is not None else "",
+    )
+    wanted = wanted_of(cluster, found)
+    if isinstance(blocked, Terminal):
+        wanted = replace(wanted, size=_replicas(there) or wanted.size)
+    specs = Specs(cluster, found)
+    return Inputs(
+        cluster=cluster,
+        around=around,
+        wanted=wanted,
+        found=found,
+        observed=_observed(cluster, around, specs, found, may_roll=blocked is None),
+        blocked=blocked,
+    )
+
+
+def wanted_of(cluster: MySQLCluster, found: Found) -> Wanted:
+    """The declaration as the planner reads it."""
+    spec = cluster.spec or MySQLClusterSpec()
+    annotations = cluster.metadata.annotations or {}
+    durability, failover = spec.durability or DurabilitySpec(), spec.failover or FailoverSpec()
+    maintenance = spec.maintenance or Maintenance()
+    names, given = Names(cluster.metadata.name or ""), spec.config or {}
+    ours = live_defaults(found.flavor, found.memory, tuned=spec.tuning != "Off")
+    taken = {key.strip().lower().replace("-", "_") for key in given}
+    return Wanted(
+        size=spec.size or 3,
+        flavor=found.flavor,
+        image=spec.image or DEFAULT_IMAGE,
+        domain=names.host("", cluster.metadata.namespace or ""),
+        mode=durability.mode or "Strict",
+        max_lag=float(durability.max_lag_seconds or 30),
+        detect=float(failover.detect_seconds or 4),
+        reclone=failover.on_divergence != "Hold",
+        config={**{key: value for key, value in ours.items() if key not in taken}, **given},
+        user_keys=frozenset(given),
+        rolls_config=spec.config_policy != "report",
+        paused=bool(maintenance.paused) or annotations.get(PAUSE, "").lower() == "true",
+        read_only=bool(maintenance.read_only),
+        fenced=frozenset(maintenance.fenced or ()),
+        switch_to=annotations.get(SWITCH_TO, ""),
+        on_delete=spec.update_strategy == "OnDelete",
+    )
+
+
+def _observed(
+    cluster: MySQLCluster, around: Surroundings, specs: Specs, found: Found, *, may_roll: bool
+) -> Observed:
+    size, born = specs.size, _time(cluster.metadata.creation_timestamp)
+    there = found.set
+    replicas = _replicas(there)
+    asked = specs.inputs if may_roll else specs.made_from
+    old = set()
+    for ordinal in range(max(size, replicas)):
+        pod = specs.names.pod(ordinal)
+        claim = around.claims.get(claim_name(DATA, pod))
+        if claim is not None and is_older(claim, born):
+            old.add(pod)
+    state = state_of(there, replicas=replicas, asked=asked, annotation=INPUTS)
+    return Observed(
+        set=replace(state, image=_image(there)),
+        old_claims=frozenset(old),
+        published=found.live or {},
+        changed_passwords=found.credentials.changed,
+    )
+
+
+def _root_password(spec: MySQLClusterSpec, around: Surroundings) -> tuple[str | None, Wait | None]:
+    """The text of the user's own Secret, where one is named."""
+    name = spec.credentials_secret
+    if not name:
+        return None, None
+    text = secret_value(around.find(core.Secret, name), "root-password").rstrip("\n")
+    if text:
+        return text, None
+    why = f"spec.credentialsSecret: Secret {name} with a key root-password does not exist; create it"
+    return None, Wait("CredentialsMissing", why, after=30.0, stalled=True)
+
+
+def _memory(spec: MySQLClusterSpec, pods: Sequence[core.Pod]) -> int:
+    """Bytes that every server may use: what is declared, or less where a pod still runs with less."""
+    declared = (spec.resources.limits if spec.resources else None) or {}
+    if "memory" not in declared:
+        return 0
+    limits = [declared["memory"]]
+    for pod in pods:
+        for one in (pod.spec.containers if pod.spec else None) or ():
+            given = ((one.resources.limits if one.resources else None) or {}).get("memory")
+            if one.name == COMPONENT and given:
+                limits.append(given)
+    return min(int(parse_quantity(text)) for text in limits)
+
+
+def _image(one: apps.StatefulSet | None) -> str:
+    template = one.spec.template if one is not None and one.spec is not None else None
+    containers = (template.spec.containers if template and template.spec else None) or ()
+    return next((container.image or "" for container in containers if container.name == COMPONENT), "")
+
+
+def _replicas(one: apps.StatefulSet | None) -> int:
+    return (one.spec.replicas if one is not None and one.spec is not None else None) or 0
+
+
+def _time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None

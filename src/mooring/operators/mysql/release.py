@@ -1,0 +1,107 @@
+"""Opening gates: which pod may start its server, as what, and under which server_id. Pure rules.
+
+The id of every start is recorded before it is given, so that no two starts ever bear the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from mooring.operators.mysql import gate, records
+from mooring.operators.mysql.flavors import version_of
+from mooring.operators.mysql.moves import Open, Verdict, Wait
+from mooring.operators.mysql.snapshot import Snapshot
+from mooring.operators.mysql.topology import Member
+from mooring.operators.mysql.types import MySQLClusterStatus, Recorded
+from mooring.operators.mysql.versions import is_older
+
+__all__ = ["open_gates", "replicas"]
+
+
+def open_gates(
+    snapshot: Snapshot,
+    roles: Mapping[str, gate.Role],
+    *,
+    why: str,
+    status: MySQLClusterStatus | None = None,
+) -> Verdict | None:
+    """Open the gates of these pods; ``status`` is recorded with their ids, ``None`` stands for the present one."""
+    status = status if status is not None else snapshot.status
+    last, changes, orders, uids = status.last_server_id or 0, dict[str, Recorded](), dict[str, str](), {}
+    for name, role in roles.items():
+        member = snapshot.topology.member(name)
+        if member is None or not snapshot.at_gate(member):
+            continue
+        if refused := too_old(snapshot, member):
+            return refused
+        known = _known(status, member)
+        fresh = bool(known.reseed) and role == "replica"
+        if fresh:
+            known = replace(known, reseed="", joined=False, cut=None)
+        if known.start != member.pod.incarnation or not known.server_id:
+            last = gate.next_server_id(last, snapshot.now.timestamp())
+            known = replace(known, start=member.pod.incarnation, server_id=last, synced=False)
+        if known != (status.members or {}).get(name):
+            changes[name] = known
+        seed = _donor(snapshot, name) if role == "replica" and not known.joined else ""
+        orders[name] = gate.order_line(member.start, role, known.server_id, known.cut, fresh=fresh, seed=seed)
+        uids[name] = member.pod.uid
+    if not orders:
+        return None
+    if changes:
+        status = replace(records.members(status, changes), last_server_id=last)
+    first = status if status != snapshot.status else None
+    return Open(orders=orders, uids=uids, first=first, why=why)
+
+
+def _donor(snapshot: Snapshot, name: str) -> str:
+    """The host whose data a new replica begins with, where binary logs no longer reach back to the start; "" where they do.
+
+    A replica that has everything, so that the primary has no more work than it must.
+    """
+    leader = snapshot.leader
+    if leader is None or leader[1].purged is None or leader[1].purged.is_empty:
+        return ""
+    healthy = [
+        one
+        for one, it in snapshot.replicas
+        if one.name != name and snapshot.healthy(one, it) and snapshot.caught_up(one)
+    ]
+    return snapshot.host((healthy[-1] if healthy else leader[0]).name)
+
+
+def _known(status: MySQLClusterStatus, member: Member) -> Recorded:
+    """What is known of the data that this start will find."""
+    known = (status.members or {}).get(member.name) or Recorded()
+    return known if known.volume == member.pod.volume else Recorded(volume=member.pod.volume)
+
+
+def replicas(snapshot: Snapshot) -> Verdict | None:
+    """Under a primary every other pod at its gate starts as a replica, read-only, whatever it was before."""
+    waiting = [
+        one
+        for one in snapshot.topology.members
+        if one.name != snapshot.primary and snapshot.at_gate(one) and not one.pod.terminating
+    ]
+    if not waiting:
+        return None
+    names = ", ".join(one.name for one in waiting)
+    roles: dict[str, gate.Role] = {one.name: "replica" for one in waiting}
+    return open_gates(snapshot, roles, why=f"{names} start as replicas of {snapshot.primary}")
+
+
+def too_old(snapshot: Snapshot, member: Member) -> Wait | None:
+    """No server starts on data that a newer version has written."""
+    image, highest = snapshot.observed.set.image, snapshot.recorded(member.name).version
+    newest = member.pod.revision == snapshot.observed.set.update_revision
+    if not newest or not snapshot.holds(member) or not is_older(version_of(image), highest):
+        return None
+    return Wait(
+        "VersionRefused",
+        f"{member.name}: its data was written by {highest}, which {image} cannot be trusted to read; give {highest} or "
+        "a later version in spec.image",
+        after=5.0,
+        stalled=True,
+    )

@@ -1,0 +1,231 @@
+"""Replicas: who must follow the primary, whose threads are started again, and who cannot go on with its data. Pure rules.
+
+A replica is judged by whom it follows and by what it has, never by whether its threads say they run: one that follows
+another server shows no error and no lag, and is stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from mooring.operators.mysql import durability, records
+from mooring.operators.mysql.gtid import Position, origin_of
+from mooring.operators.mysql.moves import DeletePod, Demote, Follow, Record, Verdict, Wait, target_of
+from mooring.operators.mysql.names import COMPONENT
+from mooring.operators.mysql.snapshot import Snapshot
+from mooring.operators.mysql.topology import Member, Server
+from mooring.operators.mysql.types import Recorded
+
+__all__ = ["BROKEN", "PURGED", "demote_others", "errant", "held", "lacks_history", "note", "renew", "repair"]
+
+PURGED: Final = frozenset({1236})
+"""Receiver errors that say: the source no longer has what this replica needs."""
+BROKEN: Final = frozenset(
+    {
+        1032,
+        1062,
+        1050,
+        1051,
+        1054,
+        1064,
+        1091,
+        1146,
+        1194,
+        1195,
+        1396,
+        1590,
+        1594,
+        1595,
+        1677,
+        1942,
+        1947,
+        1948,
+        1950,
+        13121,
+    }
+)
+"""Applier errors that starting again does not cure: the data differs, a table or the relay log is damaged."""
+
+
+def note(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
+    """Record what the pass learnt: versions, who has caught up, a change of primary that is complete."""
+    status = snapshot.status
+    changes: dict[str, Recorded] = {}
+    for one, it in snapshot.topology.answering:
+        known = new = snapshot.recorded(one.name)
+        if known.server_id != it.server_id or not snapshot.holds(one):
+            continue
+        leads = one.name == member.name
+        caught_up = not leads and snapshot.healthy(one, it) and snapshot.caught_up(one)
+        new = replace(new, cut=None)
+        if it.version and it.version != known.version:
+            new = replace(new, version=it.version)
+        if (leads and not it.read_only) or caught_up:
+            new = replace(new, joined=True)
+        if caught_up:
+            new = replace(new, synced=True)
+        if new != known:
+            changes[one.name] = new
+    if changes:
+        status = records.members(status, changes)
+    operation = snapshot.operation
+    if operation is not None and operation.subject == member.name and not server.read_only:
+        status = records.ended(status)
+        if status.promotions:
+            first = replace(status.promotions[0], gap_seconds=_gap(snapshot))
+            status = replace(status, promotions=[first, *status.promotions[1:]])
+    if status == snapshot.status:
+        return None
+    return Record(status=status, why=_learnt(snapshot, status.operation is None, changes))
+
+
+def _learnt(snapshot: Snapshot, over: bool, changes: Mapping[str, Recorded]) -> str:
+    if over and snapshot.operation is not None:
+        return f"{snapshot.primary} takes writes in term {snapshot.term}"
+    return f"seen: {', '.join(sorted(changes))}"
+
+
+def _gap(snapshot: Snapshot) -> float:
+    """Seconds from the end of the old primary, as far as it was seen, to now."""
+    operation = snapshot.operation
+    if operation is None or operation.since is None:
+        return 0.0
+    return round(max(0.0, (snapshot.now - operation.since).total_seconds()), 2)
+
+
+def demote_others(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
+    """A second writable server is made read-only at once; it can get no acknowledgement meanwhile."""
+    for other, it in snapshot.replicas:
+        if not it.read_only and not other.pod.terminating:
+            if it.semi_sync.waiting:
+                # Ending its sessions would commit what nobody acknowledged, and read_only waits for them.
+                return _remove(
+                    other, f"{member.name} leads; {other.name} holds writes that nobody acknowledges"
+                )
+            return Demote(target=target_of(other), why=f"{member.name} leads; {other.name} took writes too")
+    return None
+
+
+def _remove(other: Member, why: str) -> DeletePod:
+    pod = other.pod
+    return DeletePod(component=COMPONENT, pod=pod.name, uid=pod.uid, version=pod.version, why=why)
+
+
+# --- who has what others do not --------------------------------------------------------------------------
+
+
+def errant(snapshot: Snapshot, it: Server) -> Position:
+    """Transactions of a server that the primary does not have.
+
+    Those that the primary itself made are left out: a replica may have one before the primary shows it.
+    """
+    if snapshot.leader is None:
+        return Position()
+    _, primary = snapshot.leader
+    return (it.executed - primary.executed).without(origin_of(primary))
+
+
+def lacks_history(snapshot: Snapshot, it: Server) -> bool:
+    """The primary no longer has binary logs of what this server lacks."""
+    purged = snapshot.leader[1].purged if snapshot.leader is not None else None
+    return purged is not None and not it.executed.contains(purged)
+
+
+def held(snapshot: Snapshot, member: Member) -> bool:
+    """It is left as it is: its data differs, and a person is to decide."""
+    return bool(snapshot.recorded(member.name).reseed) and not snapshot.wanted.reclone
+
+
+def renew(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
+    """A server whose data cannot be used is recorded, stopped, and starts with an empty directory beside the old one."""
+    for other, it in snapshot.replicas:
+        known = snapshot.recorded(other.name)
+        if other.pod.terminating or not it.read_only or it.seeding:
+            continue
+        if known.reseed:
+            if server.purged is None:
+                continue  # its whole history could not be replicated; `missing` reports it
+            if snapshot.wanted.reclone and known.server_id == it.server_id:
+                return _remove(other, f"{known.reseed}; it is seeded again")
+            continue
+        why = _unusable(snapshot, other, it)
+        if why:
+            status = records.members(snapshot.status, {other.name: replace(known, reseed=why, synced=False)})
+            return Record(status=status, why=f"{other.name}: {why}")
+    return None
+
+
+def _unusable(snapshot: Snapshot, other: Member, it: Server) -> str:
+    if not (extra := errant(snapshot, it)).is_empty:
+        return f"it has transactions that {snapshot.primary} does not have: {extra.text()}"
+    link = it.replication
+    if lacks_history(snapshot, it) or (link is not None and link.io_errno in PURGED and snapshot.follows(it)):
+        return f"{snapshot.primary} no longer has the binary logs that it needs"
+    if link is not None and not link.sql_running and link.sql_errno in BROKEN and snapshot.follows(it):
+        return f"it cannot apply what it received: error {link.sql_errno}"
+    return ""
+
+
+# --- following -------------------------------------------------------------------------------------------
+
+
+def repair(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
+    """Every usable replica follows the primary; threads that stopped are started again."""
+    astray = [
+        (one, it)
+        for one, it in snapshot.replicas
+        if it.read_only
+        and not it.seeding
+        and not one.pod.terminating
+        and not snapshot.recorded(one.name).reseed
+        and _stopped(snapshot, it)
+    ]
+    if not astray:
+        return None
+    names = [one.name for one, _ in astray]
+    usable = [one for one, it in snapshot.replicas if snapshot.healthy(one, it) or one.name in names]
+    wanted = durability.chosen(snapshot, member.name, usable)
+    acking = {name for name in names if name in wanted}
+    status = records.unsynced(snapshot.status, names)
+    status = replace(status, ack_set=sorted({*snapshot.ack_set, *acking}))
+    return Follow(
+        targets=tuple(target_of(one) for one, _ in astray),
+        source=target_of(member),
+        source_host=snapshot.host(member.name),
+        acking=frozenset(acking),
+        first=status if status != snapshot.status else None,
+        why=_why(snapshot, astray),
+    )
+
+
+def _stopped(snapshot: Snapshot, it: Server) -> bool:
+    link = it.replication
+    if link is None or not snapshot.follows(it):
+        return True
+    return not link.sql_running or not (link.io_running or link.connecting)
+
+
+def _why(snapshot: Snapshot, astray: list[tuple[Member, Server]]) -> str:
+    parts = []
+    for one, it in astray:
+        link = it.replication
+        error = (link.io_error or link.sql_error) if link is not None and snapshot.follows(it) else ""
+        parts.append(f"{one.name} must follow {snapshot.primary}" + (f" ({error[:120]})" if error else ""))
+    return "; ".join(parts)
+
+
+def missing(snapshot: Snapshot) -> Wait | None:
+    """Replicas that cannot go on, and what a person can do."""
+    for one, _ in snapshot.replicas:
+        known = snapshot.recorded(one.name)
+        if known.reseed and held(snapshot, one):
+            text = f"{one.name} is held: {known.reseed}; spec.failover.onDivergence: Reclone seeds it again"
+            return Wait("Diverged", text, after=5.0, stalled=True)
+        if known.reseed and snapshot.leader is not None and snapshot.leader[1].purged is None:
+            return Wait("HistoryUnknown", f"{one.name} is to be seeded again: {known.reseed}", after=1.0)
+        if known.reseed:
+            return Wait("Seeding", f"{one.name} is seeded again: {known.reseed}", after=1.0)
+    return None

@@ -1,0 +1,133 @@
+"""Rolling out a new pod template: what `workload.rollout` needs to know about MySQL and MariaDB.
+
+The template is written only over a cluster that is whole. Replicas are recreated one by one, each in sync and
+acknowledging again before the next; then the primary hands over to one of them. A version older than the data is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+from msgspec.structs import replace as changed
+
+from mooring.operators.mysql.flavors import version_of
+from mooring.operators.mysql.moves import Record, Verdict, Wait, WriteTemplate
+from mooring.operators.mysql.names import COMPONENT
+from mooring.operators.mysql.snapshot import Snapshot
+from mooring.operators.mysql.topology import Member, Server
+from mooring.operators.mysql.versions import is_older, series
+from mooring.operators.workload.rollout import HandOver, RecordRolls, Rollout, hopeless
+
+__all__ = ["advance", "begin", "end", "halted", "refused", "unblock"]
+
+V = TypeVar("V")
+
+
+def begin(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
+    """Record what runs now, then write the template; not over pods that are starting."""
+    rollout = _rollout(snapshot)
+    return _recorded(snapshot, rollout.begin(allowed=not _too_old(snapshot), wait=rollout.starting()))
+
+
+def advance(snapshot: Snapshot, member: Member, server: Server) -> Verdict | HandOver | None:
+    """Recreate the replicas, one planned switch, then the old primary's pod."""
+    if snapshot.wanted.on_delete:
+        return None
+    rollout = _rollout(snapshot)
+    rollout = replace(
+        rollout,
+        working=frozenset(
+            one.name for one, it in snapshot.replicas if it.seeding or not snapshot.counts(one)
+        ),
+    )
+    wait = _not_whole(snapshot, rollout.state.update_revision)
+    found = rollout.advance(wait=wait, leading={member.name})
+    if isinstance(found, HandOver) and snapshot.wanted.size == 1:
+        return rollout.recreate(member.pod, f"{found.why}; there is no replica to take over")
+    return _recorded(snapshot, found)
+
+
+def end(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
+    """Forget a roll-out once every pod runs the new template."""
+    return _recorded(snapshot, _rollout(snapshot).end())
+
+
+def halted(snapshot: Snapshot) -> Wait | None:
+    """What is declared was tried and does not work."""
+    return _rollout(snapshot).halt()
+
+
+def refused(snapshot: Snapshot) -> Wait | None:
+    """A version older than the one that wrote the data is not rolled out at all."""
+    if snapshot.observed.set.current or not _too_old(snapshot):
+        return None
+    newest = _newest(snapshot)
+    text = (
+        f"spec.image: {snapshot.wanted.image} is older than {newest}, which wrote the data; nothing was changed. Give "
+        f"{newest} or a later version; to go back, restore a backup into a new cluster"
+    )
+    return Wait("VersionRefused", text, after=10.0, stalled=True)
+
+
+def unblock(snapshot: Snapshot) -> Verdict | None:
+    """No server runs and some cannot: give them a corrected template, or report what is wrong."""
+    rollout = _rollout(snapshot)
+    stuck = [pod for pod in rollout.pods if hopeless(pod, snapshot.now)]
+    if not stuck:
+        return None
+    if not rollout.state.current and not _too_old(snapshot):
+        return WriteTemplate(component=COMPONENT, why="no server runs with the template there is")
+    for pod in rollout.old:
+        if pod in stuck and not pod.terminating:
+            return rollout.recreate(pod, f"its old template cannot run: {pod.trouble}")
+    if any(snapshot.at_gate(one) for one in snapshot.topology.members):
+        return None
+    pod = stuck[0]
+    return Wait(pod.trouble, f"{pod.name}: {pod.trouble_message}", after=2.0, stalled=True)
+
+
+def _recorded(snapshot: Snapshot, found: V | RecordRolls) -> V | Record:
+    """Roll-outs are recorded by this operator's own move."""
+    if isinstance(found, RecordRolls):
+        return Record(status=changed(snapshot.status, rolls=dict(found.rolls) or None), why=found.why)
+    return found
+
+
+def _rollout(snapshot: Snapshot) -> Rollout:
+    return Rollout(
+        component=COMPONENT,
+        state=snapshot.observed.set,
+        pods=[one.pod for one in snapshot.topology.members],
+        rolls=snapshot.status.rolls or {},
+        now=snapshot.now,
+    )
+
+
+def _not_whole(snapshot: Snapshot, revision: str) -> Wait | None:
+    """The next pod is recreated when all others serve, and writes are acknowledged as they should be."""
+    wanted = [one for one in snapshot.topology.members if one.pod.ordinal < snapshot.wanted.size]
+    for one in wanted:
+        it = one.server
+        leads = one.name == snapshot.primary
+        if (
+            it is None
+            or one.pod.terminating
+            or not (leads or (snapshot.counts(one) and snapshot.healthy(one, it)))
+        ):
+            return Wait("RollWaiting", f"{one.name} is not in sync yet", after=0.3)
+        if one.pod.revision == revision and one.pod.trouble:
+            return Wait("RollWaiting", f"{one.name} is not in service yet", after=0.3)
+    if len(wanted) < snapshot.wanted.size:
+        return Wait("RollWaiting", "the last pod is not back yet", after=0.3)
+    return None
+
+
+def _newest(snapshot: Snapshot) -> str:
+    versions = [it.version for _, it in snapshot.topology.answering]
+    versions += [one.version for one in (snapshot.status.members or {}).values()]
+    return max(versions, key=series, default="")
+
+
+def _too_old(snapshot: Snapshot) -> bool:
+    return is_older(version_of(snapshot.wanted.image), _newest(snapshot))

@@ -1,0 +1,364 @@
+"""The shell scripts inside the pods: plain `sh`, nothing that a stock image lacks.
+
+They read everything from files below ``/mooring``; a password is never an argument, nor in an environment. For running them
+outside a pod, ``MOORING_HOME`` and ``DATA_DIR`` move the two trees.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mooring.operators.mysql.names import ADMIN_PORT, MONITOR, OPERATOR_USER, PORT, REPLICATION
+
+__all__ = ["LIVE", "PRE_STOP", "READY", "START"]
+
+START: Final = rf"""#!/bin/sh
+# Initialises an empty data directory, waits at the gate for the operator's order, then becomes the server.
+set -eu
+home=${{MOORING_HOME:-/mooring}}
+volume=${{DATA_DIR:-/var/lib/mysql}}
+data=$volume/data
+run=$home/run
+umask 077
+trap 'exit 0' TERM INT
+say() {{ echo "mooring: $*" >&2; }}
+state() {{ printf '%s\n' "$1" >"$run/state"; }}
+fail() {{
+  say "$*"
+  {{ printf '%s\n' "$*" >"${{TERMINATION_LOG:-/dev/termination-log}}"; }} 2>/dev/null || true
+  exit 1
+}}
+
+# This container start, counted from 1. The count is lost with the node's memory: see wait_for_order.
+{{ read -r start <"$run/starts"; }} 2>/dev/null || start=0
+start=$((start + 1))
+printf '%s\n' "$start" >"$run/starts"
+state starting
+
+if command -v mariadbd >/dev/null 2>&1; then
+  flavor=mariadb server=mariadbd
+elif command -v mysqld >/dev/null 2>&1; then
+  flavor=mysql server=mysqld
+  case $(mysqld --no-defaults --version 2>/dev/null) in *MariaDB*) flavor=mariadb ;; esac
+else
+  fail "the image has neither mariadbd nor mysqld; correct spec.image"
+fi
+[ "${{FLAVOR:-$flavor}}" = "$flavor" ] || fail "the image holds $flavor, not $FLAVOR; correct spec.flavor or spec.image"
+
+# Servers refuse to run as root by accident; a container that is root gives its rights away where it can.
+set --
+if [ "$(id -u)" = 0 ]; then
+  if chown mysql "$volume" "$run" 2>/dev/null; then set -- --user=mysql; else set -- --user=root; fi
+fi
+
+# A predecessor on the same volume may outlive its pod by a second: its lock is waited for.
+if command -v flock >/dev/null 2>&1; then
+  exec 9>"$volume/.mooring-lock"
+  tries=0
+  until flock -n 9; do
+    tries=$((tries + 1))
+    [ "$tries" -le 120 ] || fail "another server still holds $volume"
+    sleep 0.5
+  done
+fi
+
+secret() {{ sed -e "s/['\\\\]/\\\\&/g" "$home/auth/$1"; }}
+# One statement a line: an init file is read line by line.
+accounts() {{
+  root=$(secret root-password) operator=$(secret operator-password)
+  replication=$(secret replication-password) monitor=$(secret monitor-password)
+  cat <<SQL
+CREATE USER 'root'@'localhost' IDENTIFIED BY '$root';
+CREATE USER 'root'@'%' IDENTIFIED BY '$root';
+GRANT ALL PRIVILEGES ON *.* TO 'root'@'localhost' WITH GRANT OPTION;
+GRANT ALL PRIVILEGES ON *.* TO 'root'@'%' WITH GRANT OPTION;
+CREATE USER '{OPERATOR_USER}'@'%' IDENTIFIED BY '$operator';
+GRANT ALL PRIVILEGES ON *.* TO '{OPERATOR_USER}'@'%' WITH GRANT OPTION;
+CREATE USER '{REPLICATION}'@'%' IDENTIFIED BY '$replication';
+GRANT REPLICATION SLAVE ON *.* TO '{REPLICATION}'@'%';
+CREATE USER '{MONITOR}'@'localhost' IDENTIFIED BY '$monitor';
+SQL
+}}
+initialise_mariadb() {{
+  mariadb-install-db --no-defaults "$@" --datadir="$new" --auth-root-authentication-method=normal \
+    --skip-test-db --skip-name-resolve >"$run/initialise.log" 2>&1 || return 1
+  {{
+    echo 'FLUSH PRIVILEGES;'
+    echo "DELETE FROM mysql.global_priv WHERE User IN ('root', '');"
+    echo 'FLUSH PRIVILEGES;'
+    accounts
+    # Whoever has this right writes to a replica as well, and what is written there is lost.
+    echo "REVOKE READ ONLY ADMIN ON *.* FROM 'root'@'localhost';"
+    echo "REVOKE READ ONLY ADMIN ON *.* FROM 'root'@'%';"
+    echo "GRANT PROCESS, BINLOG MONITOR, SLAVE MONITOR ON *.* TO '{MONITOR}'@'localhost';"
+    echo "GRANT SELECT ON performance_schema.* TO '{MONITOR}'@'localhost';"
+  }} | "$server" --no-defaults "$@" --datadir="$new" --bootstrap --skip-networking >>"$run/initialise.log" 2>&1
+}}
+initialise_mysql() {{
+  {{
+    echo "DROP USER 'root'@'localhost';"
+    accounts
+    echo "GRANT PROCESS, REPLICATION CLIENT ON *.* TO '{MONITOR}'@'localhost';"
+    echo "GRANT SELECT ON performance_schema.* TO '{MONITOR}'@'localhost';"
+  }} >"$run/accounts.sql"
+  [ "${{1:-}}" != --user=mysql ] || chown mysql "$run/accounts.sql"
+  "$server" --no-defaults "$@" --datadir="$new" --initialize-insecure --init-file="$run/accounts.sql" \
+    --secure-file-priv=NULL >"$run/initialise.log" 2>&1 || return 1
+  rm -f "$run/accounts.sql"
+}}
+# The directory gets its name last: one that was begun and not finished is made again.
+initialise() {{
+  new=$volume/data.new
+  rm -rf "$new"
+  mkdir -p "$new"
+  [ "${{1:-}}" != --user=mysql ] || chown mysql "$new"
+  if ! "initialise_$flavor" "$@"; then
+    tail -n 20 "$run/initialise.log" >&2
+    fail "the data directory could not be initialised; the log of the container says why"
+  fi
+  sync -f "$volume" 2>/dev/null || sync
+  mv "$new" "$data"
+}}
+if [ ! -d "$data" ]; then
+  state initialising
+  say "initialising the data directory"
+  initialise "$@"
+fi
+
+# Waits for an order for exactly this start. One for a later start counts where this count was lost (a node that was
+# restarted), unless it was there already when this start began: that one was an earlier start's.
+role= id= file= position= fresh= donor=
+wait_for_order() {{
+  state waiting
+  seen=0 asked=
+  {{ read -r seen rest <"$home/order/order"; }} 2>/dev/null || true
+  case $seen in '' | *[!0-9]*) seen=0 ;; esac
+  while :; do
+    asked= words=
+    {{ read -r asked words <"$home/order/order"; }} 2>/dev/null || true
+    case $asked in
+      '' | *[!0-9]*) ;;
+      *) if [ "$asked" = "$start" ] || {{ [ "$asked" -gt "$start" ] && [ "$asked" -gt "$seen" ]; }}; then
+        if take $words; then return 0; fi
+      fi ;;
+    esac
+    sleep 0.1
+  done
+}}
+take() {{
+  role=${{1:-}} id=${{2:-}} file= position= fresh= donor=
+  case $role in primary | replica) ;; *) return 1 ;; esac
+  case $id in '' | *[!0-9]*) return 1 ;; esac
+  shift 2
+  if [ "${{1:-}}" = cut ]; then
+    file=${{2:-}} position=${{3:-}}
+    case $position in '' | *[!0-9]*) return 1 ;; esac
+    shift 3
+  fi
+  if [ "${{1:-}}" = fresh ]; then
+    fresh=yes
+    shift
+  fi
+  [ "${{1:-}}" != seed ] || donor=${{2:-}}
+}}
+say "start $start waits for its order"
+wait_for_order
+state starting
+say "start $start is a $role with server_id $id${{file:+, its binary log cut at $file $position}}${{fresh:+, on new data}}${{donor:+, copied from $donor}}"
+
+# A server of its own on the new directory, which nobody else reaches, takes the copy: it ends before this one starts.
+begin_copy() {{
+  rm -f "$run/seed.sock"
+  "$server" --no-defaults "$@" --datadir="$new" --socket="$run/seed.sock" --pid-file="$run/seed.pid" \
+    --skip-log-bin --innodb-flush-log-at-trx-commit=0 --innodb-buffer-pool-size=64M --performance-schema=OFF \
+    --max-allowed-packet=1G >>"$run/initialise.log" 2>&1 &
+  copying=$!
+  tries=0
+  until "$client" --defaults-file="$run/copy.cnf" --socket="$run/seed.sock" -e 'SELECT 1' >/dev/null 2>&1; do
+    tries=$((tries + 1))
+    if [ "$tries" -gt 300 ] || ! kill -0 "$copying" 2>/dev/null; then return 1; fi
+    sleep 0.2
+  done
+}}
+# Everything as of one moment, with its GTID position, over SQL: the tables by rows, in one transaction at the donor.
+seed_mariadb() {{
+  initialise_mariadb "$@" || return 1
+  begin_copy "$@" --skip-networking --skip-grant-tables --skip-slave-start || return 1
+  {{
+    echo 'SET SESSION foreign_key_checks = 0, unique_checks = 0, sql_log_bin = 0;'
+    if mariadb-dump --defaults-file="$run/copy.cnf" --host="$donor" --all-databases --single-transaction --quick \
+      --master-data=2 --gtid --routines --events --triggers --hex-blob \
+      --ignore-table=mysql.gtid_slave_pos 2>>"$run/initialise.log"; then
+      echo 'SELECT 1;'
+      : >"$run/copied"
+    fi
+  }} | LC_ALL=C sed -e 's/^-- *SET GLOBAL gtid_slave_pos=/SET GLOBAL gtid_slave_pos=/' |
+    "$client" --defaults-file="$run/copy.cnf" --socket="$run/seed.sock" >>"$run/initialise.log" 2>&1 || return 1
+  [ -f "$run/copied" ] || return 1
+  reached=$("$client" --defaults-file="$run/copy.cnf" --socket="$run/seed.sock" -N -B -e 'SELECT @@GLOBAL.gtid_slave_pos')
+  [ -n "$reached" ] || return 1
+  say "copied from $donor up to $reached"
+  kill -TERM "$copying"
+  wait "$copying" || return 1
+}}
+# The donor's files, by the clone plugin; the server that took them ends by itself.
+seed_mysql() {{
+  initialise_mysql "$@" || return 1
+  begin_copy "$@" --skip-networking --plugin-load-add=mysql_clone.so --mysqlx=OFF --secure-file-priv=NULL || return 1
+  {{
+    echo "SET GLOBAL clone_valid_donor_list = '$donor:3306';"
+    echo "CLONE INSTANCE FROM '{OPERATOR_USER}'@'$donor':3306 IDENTIFIED BY '$(secret operator-password)';"
+  }} | "$client" --defaults-file="$run/copy.cnf" --socket="$run/seed.sock" >>"$run/initialise.log" 2>&1 || true
+  tries=0
+  while kill -0 "$copying" 2>/dev/null; do
+    tries=$((tries + 1))
+    if [ "$tries" -gt 50 ]; then
+      kill -KILL "$copying"
+      return 1
+    fi
+    sleep 0.2
+  done
+  wait "$copying" || true
+  [ -d "$new/#clone" ] || return 1
+  say "copied the files of $donor"
+  # The next start puts them in place, at the path at which they were received.
+  begin_copy "$@" --skip-networking --mysqlx=OFF --secure-file-priv=NULL --super-read-only=ON || return 1
+  kill -TERM "$copying"
+  wait "$copying" || return 1
+}}
+seed() {{
+  state seeding
+  client=$(command -v mariadb || command -v mysql)
+  new=$volume/data.new
+  rm -rf "$new" "$run/copied"
+  mkdir -p "$new"
+  [ "${{1:-}}" != --user=mysql ] || chown mysql "$new"
+  # shellcheck disable=SC2016
+  {{
+    printf '[client]\nuser={OPERATOR_USER}\npassword="'
+    sed -e 's/[\\"]/\\&/g' "$home/auth/operator-password" | tr -d '\n'
+    printf '"\n'
+    [ "$flavor" != mariadb ] || printf 'loose-disable-ssl-verify-server-cert\nmax-allowed-packet=1G\n'
+  }} >"$run/copy.cnf"
+  [ "${{1:-}}" != --user=mysql ] || chown mysql "$run/copy.cnf"
+  if ! "seed_$flavor" "$@"; then
+    kill -KILL "${{copying:-}}" 2>/dev/null || true
+    rm -f "$run/copy.cnf"
+    tail -n 20 "$run/initialise.log" >&2
+    fail "the data of $donor could not be copied; the log of the container says why"
+  fi
+  rm -f "$run/copy.cnf"
+  sync -f "$volume" 2>/dev/null || sync
+  # What was set aside because it differs is kept; what a copy that failed has left is not.
+  if [ -n "$fresh" ] || [ ! -e "$volume/data.old" ]; then
+    rm -rf "$volume/data.old"
+    mv "$data" "$volume/data.old"
+  else
+    rm -rf "$data"
+  fi
+  mv "$new" "$data"
+}}
+if [ -n "$donor" ]; then
+  seed "$@"
+elif [ -n "$fresh" ]; then
+  rm -rf "$volume/data.old"
+  mv "$data" "$volume/data.old"
+  initialise "$@"
+fi
+# What stands in a binary log after this position was acknowledged by no replica: the server rolls it back.
+cut_tail() {{
+  index=$data/binlog.index
+  [ -s "$index" ] && grep -qx "\(.*/\)\{{0,1\}}$file" "$index" || return 0
+  sed -e "1,/^\(.*\/\)\{{0,1\}}$file\$/d" "$index" | while IFS= read -r later; do rm -f "$data/${{later##*/}}"; done
+  sed -e "/^\(.*\/\)\{{0,1\}}$file\$/q" "$index" >"$index.new"
+  cat "$index.new" >"$index"
+  rm -f "$index.new"
+  [ "$(wc -c <"$data/$file")" -le "$position" ] || truncate -s "$position" "$data/$file"
+  sync -f "$volume" 2>/dev/null || sync
+}}
+[ -z "$file" ] || [ -n "$donor" ] || cut_tail
+
+{{
+  cat "$home/scripts/base.cnf"
+  echo
+  [ ! -f "$home/live/live.cnf" ] || cat "$home/live/live.cnf"
+  echo
+  cat "$home/scripts/forced.cnf"
+  printf 'datadir=%s\nsocket=%s\npid_file=%s\n' "$data" "$run/mysqld.sock" "$run/mysqld.pid"
+  printf 'server_id=%s\n' "$id"
+  [ -z "${{HOST:-}}" ] || printf 'report_host=%s\n' "$HOST"
+  if [ "$flavor" = mariadb ]; then
+    printf 'extra_port=%s\n' {ADMIN_PORT}
+  elif [ -n "${{POD_IP:-}}" ]; then
+    printf 'admin_address=%s\nadmin_port=%s\n' "$POD_IP" {ADMIN_PORT}
+  fi
+  if [ -s "$home/tls/tls.crt" ]; then
+    printf 'ssl_cert=%s\nssl_key=%s\n' "$home/tls/tls.crt" "$home/tls/tls.key"
+    [ ! -s "$home/tls/ca.crt" ] || printf 'ssl_ca=%s\n' "$home/tls/ca.crt"
+  fi
+  cat "$home/scripts/extra.cnf" 2>/dev/null || true
+}} >"$run/my.cnf"
+[ "${{1:-}}" != --user=mysql ] || chown -R mysql "$run" "$volume"
+if [ "$flavor" = mariadb ]; then
+  # A server that crashed as the primary gives up what no replica acknowledged when it starts as a replica.
+  case $role in primary) set -- "$@" --init-rpl-role=MASTER ;; *) set -- "$@" --init-rpl-role=SLAVE ;; esac
+fi
+exec "$server" --defaults-file="$run/my.cnf" "$@"
+"""  # noqa: S608 - the names are constants
+
+_ASK: Final = r"""
+home=${MOORING_HOME:-/mooring}
+run=$home/run
+client=$(command -v mariadb || command -v mysql)
+ask() {
+  "$client" --defaults-file="$home/auth/monitor.cnf" --socket="$run/mysqld.sock" --connect-timeout=3 -N -B -e "$1" 2>&1
+}
+"""
+
+LIVE: Final = f"""#!/bin/sh
+# Alive: it initialises, waits for its order, starts (recovery may take long), or answers anything at all.
+{_ASK}
+{{ read -r state <"$run/state"; }} 2>/dev/null || exit 0
+case $state in initialising | waiting | seeding) exit 0 ;; esac
+answer=$(ask 'SELECT 1')
+case $answer in
+  *1 | *'ERROR 10'* | *'ERROR 11'* | *'ERROR 12'* | *'ERROR 18'* | *'ERROR 3'*) [ "$state" = up ] || echo up >"$run/state"; exit 0 ;;
+esac
+# One that never answered yet is still starting: nothing is gained by killing it.
+[ "$state" != up ]
+"""
+
+READY: Final = f"""#!/bin/sh
+# Ready: it answers, and where it follows another server, it applies what it receives.
+{_ASK}
+{{ read -r state <"$run/state"; }} 2>/dev/null || exit 1
+case $state in initialising | waiting | seeding) exit 1 ;; esac
+answer=$(ask 'SELECT @@read_only') || exit 1
+[ "$state" = up ] || echo up >"$run/state"
+case $answer in 0) exit 0 ;; 1 | OFF | ON) ;; *) exit 1 ;; esac
+case $client in *mariadb) query='SHOW SLAVE STATUS\\G' ;; *) query='SHOW REPLICA STATUS\\G' ;; esac
+case $(ask "$query") in *_SQL_Running:\\ No*) exit 1 ;; esac
+exit 0
+"""
+
+PRE_STOP: Final = f"""#!/bin/sh
+# A primary with replicas waits until the operator has moved the primary away. Bounded, and never a reason not to stop.
+{_ASK}
+# A server lists replicas that are gone for a while: one that counts answers, be it with a refusal.
+followed() {{
+  for peer in $(ask 'SHOW PROCESSLIST' | grep 'Binlog Dump' | cut -f 3); do
+    answer=$("$client" --defaults-file="$home/auth/monitor.cnf" --protocol=tcp --host="${{peer%:*}}" --port={PORT} \
+      --connect-timeout=1 -e 'SELECT 1' 2>&1)
+    case $answer in *'ERROR 2'*) ;; *) return 0 ;; esac
+  done
+  return 1
+}}
+tries=0
+while [ "$tries" -lt 12 ]; do
+  [ "$(ask 'SELECT @@read_only')" = 0 ] || exit 0
+  followed || exit 0
+  tries=$((tries + 1))
+  sleep 0.5
+done
+exit 0
+"""

@@ -1,0 +1,41 @@
+"""A snapshot of one cluster: inputs, and what every server says, at one moment. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+
+from mooring.operators.mysql.config import canonical
+from mooring.operators.mysql.dial import Dial
+from mooring.operators.mysql.dialects import dialect_of
+from mooring.operators.mysql.inputs import Inputs
+from mooring.operators.mysql.snapshot import Snapshot
+from mooring.operators.mysql.survey import login_of, read_topology
+from mooring.operators.mysql.topology import Member
+from mooring.operators.mysql.types import MySQLClusterStatus
+
+__all__ = ["read_snapshot"]
+
+
+async def read_snapshot(
+    inputs: Inputs, dial: Dial, *, now: Callable[[], datetime], silent: Collection[str] = ()
+) -> Snapshot:
+    """Ask every server of a cluster; those in ``silent`` did not answer in the pass before."""
+    wanted, status = inputs.wanted, inputs.status
+    topology = await read_topology(
+        dial,
+        dialect_of(wanted.flavor),
+        [Member(pod=pod, order=inputs.orders.get(pod.name, "")) for pod in inputs.pods],
+        login=login_of(inputs.credentials),
+        primary=status.primary or "",
+        silent=silent,
+        history=_new(status, [pod.name for pod in inputs.pods]),
+        held=sorted({canonical(key) for key in (*wanted.config, *(status.config or {}))}),
+    )
+    return Snapshot(wanted=wanted, topology=topology, observed=inputs.observed, status=status, now=now())
+
+
+def _new(status: MySQLClusterStatus, pods: Sequence[str]) -> bool:
+    """A replica is yet to get its data: whether binary logs suffice for that has to be known."""
+    members = status.members or {}
+    return any(name not in members or members[name].reseed or not members[name].joined for name in pods)

@@ -1,0 +1,200 @@
+"""Everything one decision is made from: what is wanted, what was seen, what was recorded, and the time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from mooring.operators.mysql import gate, gtid
+from mooring.operators.mysql.gtid import Position
+from mooring.operators.mysql.topology import Flavor, Member, Server, Topology
+from mooring.operators.mysql.types import MySQLClusterStatus, Operation, Recorded
+from mooring.operators.workload.rollout import SetState
+
+__all__ = ["ALIVE", "Observed", "Snapshot", "Wanted"]
+
+ALIVE: Final = frozenset({"AccessDenied", "TooManyConnections"})
+"""Errors of a server that is there: none of them is a reason to replace it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """The declared cluster, validated and with every default filled in."""
+
+    size: int = 3
+    flavor: Flavor = "mariadb"
+    image: str = ""
+    domain: str = ""
+    """What follows a pod's name in its host name: ``.demo.default.svc``."""
+    mode: str = "Strict"
+    max_lag: float = 30.0
+    detect: float = 4.0
+    """Seconds without an answer until a primary is replaced."""
+    reclone: bool = True
+    """A diverged server is seeded anew; else held."""
+    config: Mapping[str, str] = field(default_factory=dict)
+    """Keys to hold: defaults, tuning and the user's."""
+    user_keys: frozenset[str] = frozenset()
+    rolls_config: bool = True
+    paused: bool = False
+    read_only: bool = False
+    fenced: frozenset[str] = frozenset()
+    switch_to: str = ""
+    """The pod that a person wants as primary; "" for none."""
+    on_delete: bool = False
+    """Pods are left until somebody deletes them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """What Kubernetes says."""
+
+    set: SetState = field(default_factory=SetState)
+    old_claims: frozenset[str] = frozenset()
+    """Pods whose claim is older than this cluster: it may hold data of an earlier one."""
+    published: Mapping[str, str] = field(default_factory=dict)
+    """Configuration that the next start reads."""
+    changed_passwords: frozenset[str] = frozenset()
+    """Labels of passwords that are declared and not in force yet: the previous ones count until `PublishPasswords`."""
+    cordoned: frozenset[str] = frozenset()
+    """Pods on nodes that are about to be emptied."""
+    primary_unreachable: float = 0.0
+    """Seconds the recorded primary has not answered, as this process saw it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """One moment."""
+
+    wanted: Wanted
+    topology: Topology
+    observed: Observed
+    status: MySQLClusterStatus
+    """As recorded."""
+    now: datetime
+
+    # --- recorded ----------------------------------------------------------------------------------------
+
+    @property
+    def primary(self) -> str:
+        """The pod that leads, as recorded; "" before the cluster was founded."""
+        return self.status.primary or ""
+
+    @property
+    def term(self) -> int:
+        """Number of the present primary, counted from 1; 0 before the first."""
+        return self.status.term or 0
+
+    @property
+    def operation(self) -> Operation | None:
+        """The change of primary under way."""
+        return self.status.operation
+
+    @property
+    def ack_set(self) -> frozenset[str]:
+        """Pods that may acknowledge writes."""
+        return frozenset(self.status.ack_set or ())
+
+    @property
+    def strict(self) -> bool:
+        """An acknowledged write is on as many replicas as recorded."""
+        return self.status.durability == "Strict"
+
+    def recorded(self, name: str) -> Recorded:
+        """What is known of a pod's data."""
+        return (self.status.members or {}).get(name) or Recorded()
+
+    # --- members -----------------------------------------------------------------------------------------
+
+    @property
+    def leader(self) -> tuple[Member, Server] | None:
+        """The recorded primary, if it answers."""
+        member = self.topology.member(self.primary)
+        return (member, member.server) if member is not None and member.server is not None else None
+
+    @property
+    def replicas(self) -> list[tuple[Member, Server]]:
+        """Every other server that answers."""
+        return [(one, it) for one, it in self.topology.answering if one.name != self.primary]
+
+    def holds(self, member: Member) -> bool:
+        """Its volume is the one that is recorded: the data there is what was known of this pod."""
+        return self.recorded(member.name).volume == member.pod.volume
+
+    def ordered(self, member: Member) -> bool:
+        """The present start of its container has its order."""
+        order = gate.parse(member.order)
+        return order is not None and order.start == member.start
+
+    def at_gate(self, member: Member) -> bool:
+        """Its container runs and waits for an order before it starts a server."""
+        return member.server is None and member.pod.running and not self.ordered(member)
+
+    def counts(self, member: Member) -> bool:
+        """What this process acknowledged is here: it is the one that caught up with the primary."""
+        known = self.recorded(member.name)
+        return (
+            member.server is not None
+            and known.synced
+            and self.holds(member)
+            and known.server_id == member.server.server_id
+        )
+
+    def caught_up(self, member: Member) -> bool:
+        """It has received everything that the primary had executed when this pass began."""
+        before = self.topology.before
+        if before is None and self.leader is not None:
+            before = self.leader[1].executed
+        return member.server is not None and before is not None and member.server.received.contains(before)
+
+    @property
+    def votes(self) -> list[tuple[Member, Server]]:
+        """Members of the ack set that can speak for the writes they acknowledged."""
+        return [(one, it) for one, it in self.replicas if one.name in self.ack_set and self.counts(one)]
+
+    def follows(self, server: Server) -> bool:
+        """It replicates from the recorded primary, by GTID."""
+        link = server.replication
+        return link is not None and link.host == self.host(self.primary) and link.by_gtid
+
+    def healthy(self, member: Member, server: Server) -> bool:
+        """A replica that follows the recorded primary: both threads run, and it is read-only."""
+        link = server.replication
+        return (
+            server.read_only
+            and self.follows(server)
+            and link is not None
+            and link.io_running
+            and link.sql_running
+        )
+
+    def leaves(self, member: Member) -> bool:
+        """It is on its way out: deleted, to be scaled in, fenced, or on a node that is about to be emptied."""
+        return (
+            member.pod.terminating
+            or member.pod.ordinal >= self.wanted.size
+            or self.fenced(member.name)
+            or member.name in self.observed.cordoned
+        )
+
+    def fenced(self, name: str) -> bool:
+        """A person keeps it from serving."""
+        return name in self.wanted.fenced or "*" in self.wanted.fenced
+
+    def host(self, pod: str) -> str:
+        """The name by which other pods find it."""
+        return f"{pod}{self.wanted.domain}"
+
+    def parse(self, text: str) -> Position:
+        """A position that was recorded."""
+        return gtid.parse(self.wanted.flavor, text)
+
+    def seconds_since(self, moment: datetime | None) -> float:
+        """Seconds until now; an unknown moment is long ago."""
+        return max(0.0, (self.now - moment).total_seconds()) if moment is not None else float("inf")
+
+    def later(self, seconds: float) -> datetime:
+        """A moment after now."""
+        return self.now + timedelta(seconds=seconds)

@@ -1,0 +1,466 @@
+"""The child objects of a cluster: pure functions of its declaration and of what is there already.
+
+A pod refers only to content-named, immutable ConfigMaps and to fixed names whose content changes live: the accepted keys, the
+credentials. A template that exists stays as it is until the planner begins a roll, and differs only when the user's
+declaration did: an operator upgrade restarts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+from msgspec.structs import replace
+
+from mooring.actor import differs, digest
+from mooring.kube.object import Object
+from mooring.kube.objects import apps, core, meta, policy
+from mooring.operators.mysql import scripts
+from mooring.operators.mysql.config import (
+    base_cnf,
+    forced_cnf,
+    live_cnf,
+    live_defaults,
+    restart_keys,
+)
+from mooring.operators.mysql.credentials import ACCOUNTS, Credentials
+from mooring.operators.mysql.names import (
+    COMPONENT,
+    INPUTS,
+    MONITOR,
+    ORDER,
+    PORT,
+    PRIMARY,
+    REPLICA,
+    ROLE,
+    Names,
+    labels_of,
+)
+from mooring.operators.mysql.topology import Flavor
+from mooring.operators.mysql.types import (
+    DEFAULT_IMAGE,
+    Exporter,
+    MySQLCluster,
+    MySQLClusterSpec,
+    PodSettings,
+    Services,
+    ServiceSpec,
+    Storage,
+)
+from mooring.operators.workload.containers import READ_ONLY, apart, config_volume, encoded, field_value
+from mooring.operators.workload.moves import Orders
+from mooring.operators.workload.statefulset import keeping_template, made_from, selector_of
+
+__all__ = ["DATA", "Found", "Specs"]
+
+DATA = "data"
+"""The volume; its claims are ``data-NAME-0`` ..."""
+_USER = 999
+"""The account ``mysql`` of the stock images of both flavours."""
+_GRACE_SECONDS = 120
+_STORAGE = "1Gi"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What is there already, as far as it shapes what is wanted."""
+
+    set: apps.StatefulSet | None = None
+    live: Mapping[str, str] | None = None
+    """The keys in force that the next start reads; ``None`` for a new cluster."""
+    credentials: Credentials = field(default_factory=Credentials)
+    """Complete: as the cluster's Secret has them, or generated for a new cluster."""
+    read_at_start: frozenset[str] = frozenset()
+    """Keys of the user's that the servers refused to change while they run."""
+    memory: int = 0
+    """Bytes that every server may use; 0 without a limit."""
+    flavor: Flavor = "mariadb"
+    tls: str = ""
+    """Name of the Secret with the certificate that pods mount; "" for none."""
+
+
+class Specs:
+    """The child objects of one cluster; ``orders`` is what a move changes about them."""
+
+    def __init__(
+        self,
+        cluster: MySQLCluster,
+        found: Found,
+        orders: Orders | None = None,
+        *,
+        live: Mapping[str, str] | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
+        self._spec: MySQLClusterSpec = cluster.spec or MySQLClusterSpec()
+        self._pod: PodSettings = self._spec.pod or PodSettings()
+        self._found = found
+        self._orders = orders or Orders()
+        self._live = live
+        self._credentials = credentials or found.credentials
+        self._namespace = cluster.metadata.namespace or ""
+        self.names = Names(cluster.metadata.name or "")
+        self.labels = labels_of(self.names.cluster)
+
+    # --- all of them ---------------------------------------------------------------------------------------
+
+    def objects(self) -> list[Object]:
+        """Everything the cluster consists of, in the order in which it is made."""
+        services = self._spec.services or Services()
+        made: list[Object] = [
+            self.headless_service(),
+            self.role_service(self.names.primary, PRIMARY, services.primary),
+            self.role_service(self.names.replicas, REPLICA, services.replicas),
+            self.scripts(),
+            self.live_config(),
+            self.secret(),
+            self.secret_copy(),
+            self.set(),
+            self.budget(),
+        ]
+        return made
+
+    @property
+    def size(self) -> int:
+        """The declared number of servers."""
+        return self._spec.size or 3
+
+    @property
+    def keeps_claims(self) -> bool:
+        """Claims outlive the cluster, unless the user wrote ``keepAfterDeletion: false``."""
+        storage = self._spec.storage or Storage()
+        return self.claimed and storage.keep_after_deletion is not False
+
+    # --- services and budget -------------------------------------------------------------------------------
+
+    def headless_service(self) -> core.Service:
+        """Gives every pod a name, ready or not: replicas connect to a source before that is ready."""
+        spec = core.ServiceSpec(
+            cluster_ip="None", publish_not_ready_addresses=True, selector=self.selector, ports=[_port()]
+        )
+        return core.Service(metadata=self._meta(self.names.headless), spec=spec)
+
+    def role_service(self, name: str, role: str, given: ServiceSpec | None) -> core.Service:
+        """The pods that bear a role; a replica that lags or differs bears none."""
+        given = given or ServiceSpec()
+        spec = core.ServiceSpec(
+            type=given.type or "ClusterIP", selector={**self.selector, ROLE: role}, ports=[_port()]
+        )
+        return core.Service(metadata=replace(self._meta(name), annotations=given.annotations), spec=spec)
+
+    def budget(self) -> policy.PodDisruptionBudget:
+        """One pod, or less than half of them at a time; a drain is never blocked by a pod that does not serve.
+
+        With emptyDirs such a pod may hold the only copy of the data, so there it stays.
+        """
+        spec = policy.PodDisruptionBudgetSpec(
+            max_unavailable=max(1, (self.size - 1) // 2),
+            selector=meta.LabelSelector(match_labels=self.selector),
+            unhealthy_pod_eviction_policy="AlwaysAllow" if self.claimed else "IfHealthyBudget",
+        )
+        return policy.PodDisruptionBudget(metadata=self._meta(self.names.budget), spec=spec)
+
+    # --- configuration -------------------------------------------------------------------------------------
+
+    def scripts(self) -> core.ConfigMap:
+        """Scripts, and the configuration that is read at start only; named by content."""
+        files = {
+            "start.sh": scripts.START,
+            "live.sh": scripts.LIVE,
+            "ready.sh": scripts.READY,
+            "stop.sh": scripts.PRE_STOP,
+            "base.cnf": base_cnf(
+                self._found.flavor,
+                self._spec.config or {},
+                memory=self._found.memory,
+                tuned=self._tuned,
+                learnt=self._found.read_at_start,
+            ),
+            "forced.cnf": forced_cnf(self._found.flavor),
+            "extra.cnf": "require_secure_transport=ON\n" if self._requires_tls else "",
+        }
+        name = f"{self.names.scripts}-{digest(files)[:10]}"
+        return core.ConfigMap(metadata=self._meta(name), data=files, immutable=True)
+
+    def live_config(self) -> core.ConfigMap:
+        """The keys that running servers accepted: what is there stays until they accepted something else."""
+        values = self._live if self._live is not None else self._found.live
+        if values is None:
+            values = live_defaults(self._found.flavor, self._found.memory, tuned=self._tuned)
+        return core.ConfigMap(metadata=self._meta(self.names.config), data={"live.cnf": live_cnf(values)})
+
+    def secret(self) -> core.Secret:
+        """The declared passwords, and the monitor's as the client programs and the exporter read it."""
+        texts = self._credentials.declared
+        password = texts[ACCOUNTS[MONITOR]].replace("\\", "\\\\")
+        entries = {**texts, "monitor.cnf": f'[client]\nuser={MONITOR}\npassword="{password}"\n'}
+        return self._secret(self.names.credentials, entries)
+
+    def secret_copy(self) -> core.Secret:
+        """The passwords that the servers accept."""
+        return self._secret(self.names.credentials_copy, self._credentials.in_force)
+
+    def _secret(self, name: str, entries: Mapping[str, str]) -> core.Secret:
+        data = {key: encoded(value) for key, value in sorted(entries.items())}
+        return core.Secret(metadata=self._meta(name), type="Opaque", data=data)
+
+    def unowned(self) -> list[tuple[type[Object], str]]:
+        """Children that stay when the cluster goes: without the passwords nobody could open kept claims."""
+        names = (self.names.credentials, self.names.credentials_copy)
+        return [(core.Secret, name) for name in names] if self.keeps_claims else []
+
+    @property
+    def _tuned(self) -> bool:
+        return self._spec.tuning != "Off"
+
+    @property
+    def _requires_tls(self) -> bool:
+        return bool(self._spec.tls is not None and self._spec.tls.required)
+
+    # --- the StatefulSet -----------------------------------------------------------------------------------
+
+    @property
+    def selector(self) -> dict[str, str]:
+        """Labels that select the pods: of an existing set they cannot be changed."""
+        return selector_of(self._found.set) or self.labels
+
+    @property
+    def inputs(self) -> str:
+        """Digest of what the user decided about the pods; only a change of it may restart any."""
+        spec, pod = self._spec, self._pod
+        decided: list[object] = [
+            *(self.image, spec.image_pull_policy, spec.image_pull_secrets, spec.resources, self._exporter),
+            *(pod, spec.tuning, bool(self._found.tls), self._requires_tls),
+        ]
+        plain = [msgspec.to_builtins(one) for one in decided]
+        keys = restart_keys(spec.config or {}, self._found.read_at_start)
+        if keys and spec.config_policy != "report":
+            plain.append(keys)
+        return digest(plain)
+
+    @property
+    def image(self) -> str:
+        """The declared image."""
+        return self._spec.image or DEFAULT_IMAGE
+
+    def set(self) -> apps.StatefulSet:
+        """The StatefulSet: with the template in place, unless a move writes the declared one."""
+        declared = self.declared_set()
+        if COMPONENT in self._orders.templates:
+            return declared
+        return keeping_template(declared, self._found.set, INPUTS)
+
+    def declared_set(self) -> apps.StatefulSet:
+        """The StatefulSet with the pods as they are declared now."""
+        found = self._found.set
+        there = found.spec.replicas if found is not None and found.spec is not None else None
+        replicas = self._orders.replicas.get(COMPONENT, self.size if there is None else there)
+        return apps.StatefulSet(
+            metadata=replace(self._meta(self.names.set), annotations={INPUTS: self.inputs}),
+            spec=apps.StatefulSetSpec(
+                replicas=replicas,
+                service_name=self.names.headless,
+                pod_management_policy="Parallel",
+                update_strategy=apps.StatefulSetUpdateStrategy(type="OnDelete"),
+                selector=meta.LabelSelector(match_labels=self.selector),
+                template=self._template(),
+                volume_claim_templates=self._claims(),
+            ),
+        )
+
+    @property
+    def made_from(self) -> str:
+        """Digest of the declaration that the template in place was made from."""
+        return made_from(self._found.set, INPUTS)
+
+    # --- volumes -------------------------------------------------------------------------------------------
+
+    @property
+    def claimed(self) -> bool:
+        """Whether the pods keep their data on claims: of an existing set that cannot be changed."""
+        found = self._found.set
+        if found is not None and found.spec is not None:
+            return bool(found.spec.volume_claim_templates)
+        return self._declares_claims
+
+    @property
+    def _declares_claims(self) -> bool:
+        return self._spec.storage is None or self._spec.storage.empty_dir is None
+
+    @property
+    def storage_size(self) -> str:
+        """The declared size of every claim."""
+        return (self._spec.storage.size if self._spec.storage else None) or _STORAGE
+
+    def _claims(self) -> list[core.PersistentVolumeClaim] | None:
+        if not self._declares_claims:
+            return None
+        storage = self._spec.storage or Storage()
+        spec = core.PersistentVolumeClaimSpec(
+            access_modes=["ReadWriteOnce"],
+            storage_class_name=storage.storage_class,
+            resources=core.VolumeResourceRequirements(requests={"storage": self.storage_size}),
+        )
+        metadata = meta.ObjectMeta(name=DATA, labels={**self.labels, **self.selector})
+        return [core.PersistentVolumeClaim(metadata=metadata, spec=spec)]
+
+    # --- the pods ------------------------------------------------------------------------------------------
+
+    @property
+    def _exporter(self) -> Exporter | None:
+        exporter = self._spec.exporter
+        return exporter if exporter is not None and exporter.enabled else None
+
+    def _template(self) -> core.PodTemplateSpec:
+        pod = self._pod
+        containers = [self._container()]
+        if self._exporter is not None:
+            containers.append(self._exporter_container(self._exporter))
+        volumes = [
+            config_volume("scripts", self.scripts().metadata.name or ""),
+            config_volume("live", self.names.config),
+            core.Volume(name="auth", secret=self._auth()),
+            core.Volume(name="order", downward_api=_order()),
+            core.Volume(name="run", empty_dir=core.EmptyDirVolumeSource(medium="Memory", size_limit="16Mi")),
+        ]
+        if self._found.tls:
+            secret = core.SecretVolumeSource(
+                secret_name=self._found.tls, default_mode=READ_ONLY, optional=True
+            )
+            volumes.append(core.Volume(name="tls", secret=secret))
+        if not self.claimed:
+            empty = self._spec.storage.empty_dir if self._spec.storage else None
+            volumes.append(core.Volume(name=DATA, empty_dir=empty or core.EmptyDirVolumeSource()))
+        return core.PodTemplateSpec(
+            metadata=meta.ObjectMeta(
+                labels={**(pod.labels or {}), **self.labels, **self.selector}, annotations=pod.annotations
+            ),
+            spec=core.PodSpec(
+                containers=containers,
+                volumes=volumes,
+                termination_grace_period_seconds=_GRACE_SECONDS,
+                affinity=pod.affinity or apart(self.selector),
+                node_selector=pod.node_selector,
+                tolerations=pod.tolerations,
+                priority_class_name=pod.priority_class_name,
+                service_account_name=pod.service_account_name,
+                security_context=pod.security_context or _security(),
+                image_pull_secrets=self._spec.image_pull_secrets,
+                automount_service_account_token=False,
+            ),
+        )
+
+    def _auth(self) -> core.SecretVolumeSource:
+        keys = [*ACCOUNTS.values(), "monitor.cnf"]
+        items = [core.KeyToPath(key=key, path=key) for key in sorted(keys)]
+        return core.SecretVolumeSource(
+            secret_name=self.names.credentials, items=items, default_mode=READ_ONLY
+        )
+
+    def _container(self) -> core.Container:
+        host = self.names.host("$(POD_NAME)", self._namespace)
+        mounts = [
+            core.VolumeMount(name="scripts", mount_path="/mooring/scripts", read_only=True),
+            core.VolumeMount(name="live", mount_path="/mooring/live", read_only=True),
+            core.VolumeMount(name="auth", mount_path="/mooring/auth", read_only=True),
+            core.VolumeMount(name="order", mount_path="/mooring/order", read_only=True),
+            core.VolumeMount(name="run", mount_path="/mooring/run"),
+            # The socket is where the programs of every image look for it.
+            core.VolumeMount(name="run", mount_path="/run/mysqld"),
+            core.VolumeMount(name=DATA, mount_path="/var/lib/mysql"),
+        ]
+        if self._found.tls:
+            mounts.append(core.VolumeMount(name="tls", mount_path="/mooring/tls", read_only=True))
+        return core.Container(
+            name=COMPONENT,
+            image=self.image,
+            image_pull_policy=self._spec.image_pull_policy,
+            command=["sh", "/mooring/scripts/start.sh"],
+            env=[
+                core.EnvVar(name="POD_NAME", value_from=field_value("metadata.name")),
+                core.EnvVar(name="POD_IP", value_from=field_value("status.podIP")),
+                core.EnvVar(name="HOST", value=host),
+                core.EnvVar(name="FLAVOR", value=self._found.flavor),
+            ],
+            ports=[core.ContainerPort(name="mysql", container_port=PORT, protocol="TCP")],
+            resources=self._spec.resources,
+            liveness_probe=_probe("live.sh", period=10, failures=6),
+            readiness_probe=_probe("ready.sh", period=2, failures=3),
+            lifecycle=core.Lifecycle(
+                pre_stop=core.LifecycleHandler(
+                    exec=core.ExecAction(command=["sh", "/mooring/scripts/stop.sh"])
+                )
+            ),
+            volume_mounts=mounts,
+            security_context=_unprivileged(self._pod.security_context),
+        )
+
+    def _exporter_container(self, exporter: Exporter) -> core.Container:
+        arguments = [
+            "--config.my-cnf=/mooring/auth/monitor.cnf",
+            "--mysqld.address=unix:///run/mysqld/mysqld.sock",
+        ]
+        return core.Container(
+            name="exporter",
+            image=exporter.image,
+            args=arguments,
+            ports=[core.ContainerPort(name="metrics", container_port=9104, protocol="TCP")],
+            resources=core.ResourceRequirements(
+                requests={"cpu": "20m", "memory": "32Mi"}, limits={"cpu": "200m", "memory": "128Mi"}
+            ),
+            volume_mounts=[
+                core.VolumeMount(name="auth", mount_path="/mooring/auth", read_only=True),
+                core.VolumeMount(name="run", mount_path="/run/mysqld", read_only=True),
+            ],
+            security_context=_unprivileged(self._pod.security_context),
+        )
+
+    def _meta(self, name: str) -> meta.ObjectMeta:
+        return meta.ObjectMeta(name=name, namespace=self._namespace, labels=self.labels)
+
+    def differs(self) -> str:
+        """The first field in which the template in place differs from the declared one; "" for none."""
+        found = self._found.set
+        there = found.spec.template if found is not None and found.spec is not None else None
+        return differs(self._template(), there) or "" if there is not None else ""
+
+
+def _port() -> core.ServicePort:
+    return core.ServicePort(name="mysql", port=PORT, target_port=PORT, protocol="TCP")
+
+
+def _order() -> core.DownwardAPIVolumeSource:
+    annotation = core.ObjectFieldSelector(field_path=f"metadata.annotations['{ORDER}']")
+    return core.DownwardAPIVolumeSource(
+        default_mode=READ_ONLY, items=[core.DownwardAPIVolumeFile(path="order", field_ref=annotation)]
+    )
+
+
+def _probe(script: str, *, period: int, failures: int) -> core.Probe:
+    return core.Probe(
+        exec=core.ExecAction(command=["sh", f"/mooring/scripts/{script}"]),
+        period_seconds=period,
+        timeout_seconds=5,
+        failure_threshold=failures,
+    )
+
+
+def _security() -> core.PodSecurityContext:
+    """What the restricted pod security standard wants, with the account of the stock images."""
+    return core.PodSecurityContext(
+        run_as_non_root=True,
+        run_as_user=_USER,
+        run_as_group=_USER,
+        fs_group=_USER,
+        fs_group_change_policy="OnRootMismatch",
+        seccomp_profile=core.SeccompProfile(type="RuntimeDefault"),
+    )
+
+
+def _unprivileged(pod: core.PodSecurityContext | None) -> core.SecurityContext | None:
+    """Nothing a container could gain; a pod that the user runs as root needs root's capabilities."""
+    if pod is not None and not pod.run_as_non_root:
+        return None
+    return core.SecurityContext(
+        allow_privilege_escalation=False, capabilities=core.Capabilities(drop=["ALL"])
+    )

@@ -1,0 +1,225 @@
+"""What status shows: every pod, what was decided, what one failure would cost, and whether the service works; pure.
+
+Nothing here changes while the cluster does not: positions, lags and clocks stay out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from msgspec.structs import replace
+
+from mooring.actor import ConditionState, Report, Terminal
+from mooring.operators.mysql import durability
+from mooring.operators.mysql.events import notes_of
+from mooring.operators.mysql.inputs import Inputs
+from mooring.operators.mysql.moves import DatabaseMove, InSync, Move, Open, Record, Verdict, Wait
+from mooring.operators.mysql.names import PRIMARY, REPLICA, selector
+from mooring.operators.mysql.snapshot import Snapshot
+from mooring.operators.mysql.topology import Member
+from mooring.operators.mysql.types import Instance, MySQLClusterStatus
+from mooring.operators.workload.configuration import ConfigResult
+from mooring.operators.workload.retries import failed
+
+__all__ = [
+    "LOOK_AGAIN",
+    "after_failure",
+    "after_step",
+    "at_risk",
+    "first_of",
+    "phase_of",
+    "readiness",
+    "report",
+]
+
+LOOK_AGAIN: Final = 30.0
+"""Seconds between two passes over a cluster that is in sync.
+
+Pods announce what goes wrong, and the primary is asked every second besides; only what somebody changed on a server by
+hand is announced by nothing.
+"""
+
+
+def first_of(verdict: Verdict) -> MySQLClusterStatus | None:
+    """The status that is written before a move is carried out."""
+    if isinstance(verdict, Record):
+        return verdict.status
+    return verdict.first if isinstance(verdict, DatabaseMove | Open) else None
+
+
+def report(inputs: Inputs, snapshot: Snapshot, verdict: Verdict, *, unknown: Sequence[str] = ()) -> Report:
+    """What a pass shows; ``unknown`` names fields of the declaration that do not exist."""
+    first = first_of(verdict)
+    status = first if first is not None else snapshot.status
+    if status.retry is not None and isinstance(verdict, InSync):
+        status = replace(status, retry=None)
+    status = _seen(status, snapshot, verdict, inputs)
+    ready = readiness(snapshot)
+    return Report(
+        status=status,
+        ready=ready,
+        notes=notes_of(snapshot, verdict),
+        instead=_instead(inputs, snapshot, unknown) if isinstance(verdict, InSync) else None,
+        record=first is not None,
+    )
+
+
+def _seen(
+    status: MySQLClusterStatus, snapshot: Snapshot, verdict: Verdict, inputs: Inputs
+) -> MySQLClusterStatus:
+    """The status with what was observed; the time of an entry moves only when its state does."""
+    before = {one.name: one for one in status.instances or ()}
+    instances = [
+        _dated(_instance(snapshot, one), before.get(one.name), snapshot.now)
+        for one in snapshot.topology.members
+    ]
+    serving = sum(1 for one in instances if one.state == "Online")
+    leader = snapshot.leader
+    version = leader[1].version if leader is not None else status.version
+    return replace(
+        status,
+        phase=phase_of(snapshot, verdict),
+        available_replicas=serving,
+        size=len(snapshot.topology.members),
+        selector=selector(inputs.cluster.metadata.name or ""),
+        flavor=snapshot.wanted.flavor,
+        version=version or None,
+        at_risk=at_risk(snapshot),
+        instances=instances,
+    )
+
+
+def _instance(snapshot: Snapshot, member: Member) -> Instance:
+    server, known = member.server, snapshot.recorded(member.name)
+    if server is None:
+        if snapshot.at_gate(member):
+            return Instance(name=member.name, state="AtGate", version=known.version)
+        started = snapshot.ordered(member) and member.pod.running and not known.joined
+        state = "Starting" if started or (not member.pod.running and not known.joined) else "Unreachable"
+        reason = member.pod.trouble or member.error
+        return Instance(name=member.name, state=state, reason=reason, version=known.version)
+    leads = member.name == snapshot.primary
+    base = Instance(name=member.name, role=PRIMARY if leads else REPLICA, version=server.version)
+    if snapshot.fenced(member.name):
+        return replace(base, state="Fenced", reason="spec.maintenance.fenced")
+    if leads:
+        return replace(
+            base, state="Online" if not server.read_only or snapshot.wanted.read_only else "Starting"
+        )
+    if server.seeding:
+        return replace(base, state="Seeding")
+    if known.reseed:
+        return replace(base, state="Diverged", reason=known.reseed)
+    if snapshot.healthy(member, server):
+        return replace(base, state="Online" if known.synced and member.pod.role != "" else "CatchingUp")
+    link = server.replication
+    broken = link is not None and (link.io_errno or link.sql_errno)
+    reason = (link.io_error or link.sql_error)[:200] if link is not None else ""
+    return replace(base, state="Broken" if broken else "CatchingUp", reason=reason if broken else "")
+
+
+def _dated(one: Instance, before: Instance | None, now: datetime) -> Instance:
+    if before is not None and (before.state, before.role) == (one.state, one.role) and before.since:
+        return replace(one, since=before.since)
+    return replace(one, since=now.replace(microsecond=0))
+
+
+# --- does it work ----------------------------------------------------------------------------------------
+
+
+def phase_of(snapshot: Snapshot, verdict: Verdict) -> str:
+    """The one word for the state of the cluster."""
+    first = first_of(verdict)
+    operation = (first if first is not None else snapshot.status).operation
+    if snapshot.wanted.paused:
+        return "Paused"
+    if not snapshot.primary or (operation is not None and operation.kind == "Found"):
+        return "Creating"
+    if operation is not None:
+        return "SwitchingOver" if operation.kind == "Switch" else "FailingOver"
+    leader = snapshot.leader
+    if leader is None:
+        return (
+            "Lost" if isinstance(verdict, Wait) and verdict.reason in ("Lost", "Diverged") else "FailingOver"
+        )
+    if leader[1].read_only:
+        return "ReadOnly" if snapshot.wanted.read_only or "*" in snapshot.wanted.fenced else "Degraded"
+    if durability.blocked(snapshot):
+        members = (status := snapshot.status).members or {}
+        had = any(one.joined for name, one in members.items() if name != status.primary)
+        return "Blocked" if had else "Creating"
+    good = sum(1 for one, it in snapshot.replicas if snapshot.healthy(one, it) and snapshot.counts(one))
+    return "Running" if good >= snapshot.wanted.size - 1 else "Degraded"
+
+
+def readiness(snapshot: Snapshot) -> ConditionState:
+    """A primary that takes writes, and replicas that acknowledge them."""
+    leader = snapshot.leader
+    if leader is None:
+        return ConditionState(
+            False, "NoPrimary", f"{snapshot.primary or 'no server'} does not lead at present"
+        )
+    member, server = leader
+    if server.read_only:
+        why = "ReadOnly" if snapshot.wanted.read_only else "NoPrimary"
+        return ConditionState(False, why, f"{member.name} takes no writes")
+    if durability.blocked(snapshot):
+        text = f"{member.name} holds writes until {snapshot.status.acks} replicas acknowledge them"
+        return ConditionState(False, "WritesBlocked", text)
+    if member.pod.role not in (PRIMARY, None):
+        return ConditionState(False, "NoPrimary", f"{member.name} is not in the Service of the primary yet")
+    return ConditionState(True, "Serving", f"{member.name} leads")
+
+
+def at_risk(snapshot: Snapshot) -> str:
+    """What one failure would cost now; "" when it costs nothing but the time of a failover."""
+    if not snapshot.primary:
+        return "the cluster has no data yet"
+    if snapshot.wanted.size == 1:
+        return f"the volume of {snapshot.primary} is the only copy; without its server there is no service"
+    if not snapshot.strict:
+        return f"writes that no replica has received yet, if {snapshot.primary} fails"
+    votes = [one.name for one, _ in snapshot.votes]
+    if durability.blocked(snapshot):
+        return f"writes wait for {snapshot.status.acks} replicas; none that was acknowledged is at risk"
+    if not durability.safe(snapshot, votes):
+        return f"no acknowledged write, but if {snapshot.primary} fails it must return itself"
+    acks = snapshot.status.acks or 0
+    if len(votes) <= acks:
+        return "no acknowledged write; without one more replica writes wait"
+    return ""
+
+
+def _instead(inputs: Inputs, snapshot: Snapshot, unknown: Sequence[str]) -> Wait | Terminal | InSync:
+    """The outcome of a pass over a cluster that works well."""
+    if inputs.blocked is not None:
+        return inputs.blocked
+    unmet = [
+        f"spec.config.{key}: {result.message}"
+        for key, result in sorted((snapshot.status.config or {}).items())
+        if result.message and result.state != "Clamped"
+    ]
+    unmet += unknown
+    if unmet:
+        return Wait("NotAsDeclared", "; ".join(unmet), after=LOOK_AGAIN, stalled=True)
+    return InSync(again=LOOK_AGAIN)
+
+
+# --- after a step ----------------------------------------------------------------------------------------
+
+
+def after_step(status: MySQLClusterStatus, config: tuple[str, ConfigResult] | None) -> MySQLClusterStatus:
+    """The status with what became of a key; a step that got through clears the failure of the one before."""
+    if config is not None:
+        key, result = config
+        status = replace(status, config={**(status.config or {}), key: result})
+    return replace(status, retry=None) if status.retry is not None else status
+
+
+def after_failure(
+    snapshot: Snapshot, move: Move, message: str, status: MySQLClusterStatus
+) -> MySQLClusterStatus:
+    """The status after a step that failed."""
+    return replace(status, retry=failed(snapshot.status.retry, move, message, snapshot.now))

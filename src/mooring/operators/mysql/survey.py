@@ -1,0 +1,115 @@
+"""Asks all servers of a cluster what they are: the reading behind `topology`.
+
+A replica must never look as if it had something that the primary lacks, only because it was asked later: replicas are asked
+first, the primary last (its own position is asked for before as well, so that a replica that has all of that has caught
+up). Every answer is bounded by the dial's time limits, servers are asked at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from mooring.operators.mysql.credentials import ACCOUNTS, Credentials
+from mooring.operators.mysql.dial import Dial, DialError, Link, Login
+from mooring.operators.mysql.dialect import Dialect
+from mooring.operators.mysql.gtid import Position
+from mooring.operators.mysql.names import OPERATOR_USER
+from mooring.operators.mysql.topology import Member, Server, Topology
+
+__all__ = ["NO_ADDRESS", "login_of", "read_purged", "read_server", "read_topology"]
+
+NO_ADDRESS = "NoAddress"
+"""Error of a member whose pod has no address yet."""
+
+QUICK = 0.25
+"""Seconds that a server gets which did not answer before."""
+
+
+def login_of(credentials: Credentials, account: str = OPERATOR_USER) -> Login:
+    """How to log in as one of the operator's accounts."""
+    return Login(user=account, passwords=tuple(credentials.of(account)))
+
+
+async def read_server(link: Link, dialect: Dialect, held: Collection[str] = ()) -> Server:
+    """All of one server, in one sending; raises `DialError`."""
+    server = dialect.server(await link.results(dialect.survey(held)))
+    return replace(server, accepted={ACCOUNTS[OPERATOR_USER]: link.label}) if link.label else server
+
+
+async def read_purged(link: Link, dialect: Dialect) -> Position:
+    """What the binary logs of a server no longer hold; raises `DialError`."""
+    rows: Sequence[dict[str, object]] = ({},)
+    for query in dialect.purged():
+        if not rows:
+            break
+        rows = await link.query(query.format_map(rows[0]))
+    return dialect.purged_of(rows)
+
+
+async def read_topology(
+    dial: Dial,
+    dialect: Dialect,
+    members: Sequence[Member],
+    *,
+    login: Login,
+    primary: str = "",
+    held: Collection[str] = (),
+    silent: Collection[str] = (),
+    history: bool = False,
+) -> Topology:
+    """Ask all members; ``primary`` is the recorded one, ``held`` global variables to bring as well.
+
+    ``silent`` names those that did not answer before: they get less time, so that a hung server holds up nothing. What its
+    binary logs no longer hold is asked of the primary alone, while a member does not receive from it or with ``history``.
+    """
+    leader = next((one for one in members if one.name == primary), None)
+    before: Position | None = None
+    failed: Member | None = None
+    if leader is not None and leader.pod.ip and len(members) > 1:
+        try:
+            async with _within(leader, silent), dial.kept(leader.pod.ip, login, name=leader.name) as link:
+                before = dialect.position_of(await link.one(dialect.position()))
+        except DialError as error:
+            failed = replace(leader, server=None, error=error.word)
+        except TimeoutError:
+            failed = replace(leader, server=None, error="Timeout")
+
+    async def ask(member: Member, *, purged: bool = False) -> Member:
+        if not member.pod.ip:
+            return replace(member, server=None, error=NO_ADDRESS)
+        try:
+            async with _within(member, silent), dial.kept(member.pod.ip, login, name=member.name) as link:
+                server = await read_server(link, dialect, held)
+        except DialError as error:
+            return replace(member, server=None, error=error.word)
+        except TimeoutError:
+            return replace(member, server=None, error="Timeout")
+        if purged and not server.semi_sync.waiting:
+            server = replace(server, purged=await _purged(dial, dialect, member, login))
+        return replace(member, server=server, error="")
+
+    others = await asyncio.gather(*(ask(one) for one in members if one is not leader))
+    found = {one.name: one for one in others}
+    if leader is not None:
+        apart = history or any(one.server is not None and not _receives(one.server) for one in others)
+        found[leader.name] = failed or await ask(leader, purged=apart)
+    return Topology(members=[found[one.name] for one in members], before=before)
+
+
+def _within(member: Member, silent: Collection[str]) -> asyncio.Timeout:
+    return asyncio.timeout(QUICK if member.name in silent else None)
+
+
+async def _purged(dial: Dial, dialect: Dialect, member: Member, login: Login) -> Position | None:
+    """On a connection of its own: MariaDB lists no binary logs while a commit waits for an acknowledgement."""
+    try:
+        async with dial.open(member.pod.ip, login, name=member.name, timeout=2 * QUICK) as link:
+            return await read_purged(link, dialect)
+    except DialError:
+        return None
+
+
+def _receives(server: Server) -> bool:
+    return server.replication is not None and server.replication.io_running

@@ -1,0 +1,133 @@
+"""What the servers of a cluster say of themselves, at one moment. Reading is in `dial`; nothing here writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from mooring.operators.mysql.gtid import Position
+from mooring.operators.workload.pods import Pod
+
+__all__ = ["Flavor", "Member", "Replication", "SemiSync", "Server", "Topology"]
+
+Flavor = Literal["mariadb", "mysql"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replication:
+    """What a server says of the source that it replicates from."""
+
+    host: str = ""
+    port: int = 3306
+    io_running: bool = False
+    """The receiver is connected and receives; "Connecting" is not running."""
+    connecting: bool = False
+    sql_running: bool = False
+    io_errno: int = 0
+    io_error: str = ""
+    sql_errno: int = 0
+    sql_error: str = ""
+    lag: float | None = None
+    """Seconds behind as the server says; ``None`` while it does not know."""
+    source_file: str = ""
+    """Source's binlog file and byte up to which events were received (MySQL tail cut)."""
+    source_position: int = 0
+    by_gtid: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class SemiSync:
+    """Semi-synchronous replication of one server."""
+
+    source: bool = False
+    """Enabled as a source."""
+    replica: bool = False
+    """Enabled as a replica: it acknowledges."""
+    acks: int = 1
+    """Acknowledgements that a commit waits for; MariaDB always 1."""
+    timeout: float = 0.0
+    """Seconds until a commit goes on without."""
+    after_sync: bool = True
+    clients: int = 0
+    """Acknowledging replicas connected; MySQL's value is late, trust it upwards only."""
+    waiting: int = 0
+    """Sessions that wait for an acknowledgement now."""
+    active: bool = False
+    """The server waits for acknowledgements at present (status ON)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """One server that answered."""
+
+    flavor: Flavor = "mariadb"
+    version: str = ""
+    server_id: int = 0
+    server_uuid: str = ""
+    """"" on MariaDB."""
+    domain: int = 0
+    """Domain of what it writes (MariaDB's gtid_domain_id)."""
+    uptime: float = 0.0
+    """Seconds since the process started."""
+    read_only: bool = True
+    """No ordinary account can write (MySQL: super_read_only)."""
+    executed: Position = field(default_factory=Position)
+    """Everything committed here (binlog state; MySQL gtid_executed)."""
+    received: Position = field(default_factory=Position)
+    """``executed`` and what was received but not applied yet."""
+    purged: Position | None = None
+    """What its binary logs no longer hold; ``None``: it was not asked, or did not say."""
+    replication: Replication | None = None
+    """``None``: it replicates from no server."""
+    semi_sync: SemiSync = field(default_factory=SemiSync)
+    held: Mapping[str, str] = field(default_factory=dict)
+    """Global variables that the declaration or the operator is interested in, by name."""
+    seeding: str = ""
+    """Progress of a copy under way (MySQL clone)."""
+    connections: int = 0
+    accepted: Mapping[str, str] = field(default_factory=dict, repr=True)
+    """Labels of the operator's passwords that let it in (``operator-password`` -> ``password``/``next``/``previous``); labels only."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """One pod and what its server said; ``server`` is ``None`` when it did not answer."""
+
+    pod: Pod
+    server: Server | None = None
+    error: str = ""
+    """Why it did not answer: Refused (nothing listens: the process is gone, or waits at its gate), Timeout, AccessDenied ..."""
+    order: str = ""
+    """The order that its annotation holds."""
+
+    @property
+    def name(self) -> str:
+        """The pod's name."""
+        return self.pod.name
+
+    @property
+    def start(self) -> int:
+        """Number of the present start of its container, from 1."""
+        return int(self.pod.incarnation.rpartition("/")[2] or 0) + 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topology:
+    """All members, by ordinal."""
+
+    members: Sequence[Member] = ()
+    before: Position | None = None
+    """What the recorded primary had executed before the others were asked: a replica that received that has caught up.
+
+    ``Server.executed`` of the primary is read after the others, so that no replica looks errant under load.
+    """
+
+    def member(self, name: str) -> Member | None:
+        """The member of that name."""
+        return next((one for one in self.members if one.name == name), None)
+
+    @property
+    def answering(self) -> list[tuple[Member, Server]]:
+        """Those that answered."""
+        return [(one, one.server) for one in self.members if one.server is not None]

@@ -1,0 +1,386 @@
+"""The custom resource ``mysql.mooring.dev/v1alpha1`` MySQLCluster: MySQL or MariaDB servers, one of which leads.
+
+``size`` and ``image`` alone give a correct highly available cluster; the tutorial's ``example.com/v1`` MySQLCluster is
+served as a kind of its own with the same spec and status (`compatible`).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, ClassVar, Final
+
+from mooring.kube.object import Object, Resource
+from mooring.kube.objects import core, meta
+from mooring.kube.part import Part
+from mooring.operators.mysql.names import MONITOR, NAME_LIMIT, OPERATOR_USER, REPLICATION
+from mooring.operators.workload.configuration import ConfigResult
+from mooring.operators.workload.retries import Failure
+from mooring.operators.workload.rollout import TIME, Roll
+from mooring.runtime.crd import F, PrinterColumn, Rule, Scale, crd, rules
+
+__all__ = [
+    "COLUMNS",
+    "DEFAULT_IMAGE",
+    "NAME_RULES",
+    "RESERVED_USERS",
+    "SCALE",
+    "DurabilitySpec",
+    "Instance",
+    "MySQLCluster",
+    "MySQLClusterSpec",
+    "MySQLClusterStatus",
+    "Operation",
+    "Promotion",
+]
+
+DEFAULT_IMAGE: Final = "mariadb:10.11"
+RESERVED_USERS: Final = ("root", "mysql", "mariadb.sys", OPERATOR_USER, REPLICATION, MONITOR)
+"""Accounts that nobody declares: the servers' and the operator's own."""
+
+
+@rules(
+    Rule(
+        "!(has(self.emptyDir) && has(self.storageClass))",
+        "emptyDir and storageClass exclude each other; remove one",
+    )
+)
+class Storage(Part, frozen=True, kw_only=True):
+    """Where the data is stored."""
+
+    size: Annotated[str | None, F("Of the claim made for every pod; it can grow.", default="1Gi")] = None
+    storage_class: Annotated[str | None, F("Its storage class; default: the cluster's.", max_length=253)] = (
+        None
+    )
+    keep_after_deletion: Annotated[
+        bool | None,
+        F(
+            "Claims stay when the cluster is deleted and serve the next one of that name. Only a written false deletes."
+        ),
+    ] = None
+    empty_dir: Annotated[
+        core.EmptyDirVolumeSource | None, F("An emptyDir instead of claims: the data of a pod goes with it.")
+    ] = None
+
+
+class DurabilitySpec(Part, frozen=True, kw_only=True):
+    """What an acknowledged write is worth."""
+
+    mode: Annotated[
+        str | None,
+        F(
+            "Strict: a write is acknowledged once another server has it; without one, writes wait. Available: writes go on "
+            "alone when no other server acknowledges for a while, said in status first. Async: they never wait.",
+            enum=("Strict", "Available", "Async"),
+            default="Strict",
+        ),
+    ] = None
+    max_lag_seconds: Annotated[
+        int | None,
+        F("Replicas further behind leave the replicas' Service.", minimum=1, maximum=86400, default=30),
+    ] = None
+
+
+class FailoverSpec(Part, frozen=True, kw_only=True):
+    """When another server takes over, and what becomes of one that differs."""
+
+    detect_seconds: Annotated[
+        int | None,
+        F("A primary that answers nothing for so long is replaced.", minimum=2, maximum=600, default=4),
+    ] = None
+    on_divergence: Annotated[
+        str | None,
+        F(
+            "A server with transactions that the cluster does not have: Reclone saves them and seeds it anew, Hold leaves it.",
+            enum=("Reclone", "Hold"),
+            default="Reclone",
+        ),
+    ] = None
+
+
+class TlsSpec(Part, frozen=True, kw_only=True):
+    """Encrypted connections."""
+
+    secret_name: Annotated[
+        str | None,
+        F("A Secret with tls.crt, tls.key and ca.crt; without it the operator makes certificates."),
+    ] = None
+    required: Annotated[bool | None, F("Clients without TLS are refused.")] = None
+
+
+class SecretKey(Part, frozen=True, kw_only=True):
+    """One key of a Secret in the cluster's namespace."""
+
+    name: Annotated[str | None, F("Name of the Secret.", required=True, min_length=1, max_length=253)] = None
+    key: Annotated[str | None, F("Key in it.", default="password", max_length=253)] = None
+
+
+@rules(
+    Rule(
+        f"!(self.name in {[*RESERVED_USERS]})",
+        "this account is the operator's own; choose another name",
+    )
+)
+class User(Part, frozen=True, kw_only=True):
+    """An account that the operator keeps as it is declared."""
+
+    name: Annotated[str, F("Its name.", required=True, min_length=1, max_length=32)] = ""
+    host: Annotated[str | None, F("From where it may connect.", default="%", max_length=255)] = None
+    password_secret: Annotated[SecretKey | None, F("Its password.", required=True)] = None
+    grants: Annotated[
+        list[Annotated[str, F(max_length=500)]] | None,
+        F('As after GRANT and before TO: "ALL PRIVILEGES ON shop.*".', max_items=50),
+    ] = None
+    require_tls: Annotated[bool | None, F("It may connect by TLS only.")] = None
+
+
+class Database(Part, frozen=True, kw_only=True):
+    """A database that the operator creates; it never drops one."""
+
+    name: Annotated[str, F("Its name.", required=True, min_length=1, max_length=64)] = ""
+    character_set: Annotated[str | None, F("Default utf8mb4.", max_length=32)] = None
+    collation: Annotated[str | None, F("Default: that of the character set.", max_length=64)] = None
+
+
+class ServiceSpec(Part, frozen=True, kw_only=True):
+    """A Service."""
+
+    type: Annotated[
+        str | None, F("Its type.", enum=("ClusterIP", "NodePort", "LoadBalancer"), default="ClusterIP")
+    ] = None
+    annotations: Annotated[dict[str, str] | None, F("Of the Service.")] = None
+
+
+class Services(Part, frozen=True, kw_only=True):
+    """The Services that clients connect to."""
+
+    primary: Annotated[ServiceSpec | None, F("NAME-primary: the pod that leads.")] = None
+    replicas: Annotated[ServiceSpec | None, F("NAME-replicas: replicas that are not behind.")] = None
+
+
+class PodSettings(Part, frozen=True, kw_only=True):
+    """What is added to the pods."""
+
+    labels: Annotated[dict[str, str] | None, F("Further labels.")] = None
+    annotations: Annotated[dict[str, str] | None, F("Further annotations.")] = None
+    node_selector: Annotated[dict[str, str] | None, F("Nodes they may run on.")] = None
+    tolerations: Annotated[list[core.Toleration] | None, F("Taints they tolerate.")] = None
+    affinity: Annotated[core.Affinity | None, F("Default: apart from each other where possible.")] = None
+    priority_class_name: Annotated[str | None, F("Their priority.")] = None
+    service_account_name: Annotated[str | None, F("Their account.")] = None
+    security_context: Annotated[core.PodSecurityContext | None, F("Of the pods.")] = None
+
+
+class Maintenance(Part, frozen=True, kw_only=True):
+    """What a person asks for by hand."""
+
+    paused: Annotated[
+        bool | None, F("The operator does nothing, as with the annotation mooring.dev/pause.")
+    ] = None
+    read_only: Annotated[bool | None, F("No server takes writes.")] = None
+    fenced: Annotated[
+        list[str] | None, F("Pods that are kept from serving and leading; * for all.", max_items=9)
+    ] = None
+
+
+class Exporter(Part, frozen=True, kw_only=True):
+    """A Prometheus exporter beside every server, on port 9104."""
+
+    enabled: Annotated[bool | None, F("Whether there is one.")] = None
+    image: Annotated[str | None, F("Its image.", default="prom/mysqld-exporter:v0.15.1", max_length=500)] = (
+        None
+    )
+
+
+class MySQLClusterSpec(Part, frozen=True, kw_only=True):
+    """The declared cluster."""
+
+    size: Annotated[
+        int | None, F("Number of servers, one of them the primary.", minimum=1, maximum=9, default=3)
+    ] = None
+    image: Annotated[str | None, F("A MariaDB or MySQL image.", default=DEFAULT_IMAGE, max_length=500)] = None
+    flavor: Annotated[
+        str | None,
+        F(
+            "Which of the two it is; auto: told from the image's name.",
+            enum=("auto", "mysql", "mariadb"),
+            default="auto",
+        ),
+    ] = None
+    image_pull_policy: Annotated[str | None, F("Always, IfNotPresent or Never.")] = None
+    image_pull_secrets: Annotated[list[core.LocalObjectReference] | None, F("Secrets for the registry.")] = (
+        None
+    )
+    storage: Annotated[Storage | None, F("Where the data is stored.")] = None
+    durability: Annotated[DurabilitySpec | None, F("What an acknowledged write is worth.")] = None
+    failover: Annotated[FailoverSpec | None, F("When another server takes over.")] = None
+    config: Annotated[
+        dict[str, str] | None, F("Keys of my.cnf, changed live where the server allows it.")
+    ] = None
+    config_policy: Annotated[
+        str | None,
+        F(
+            "Keys that are read at start only: roll restarts servers for them, report leaves them to the next roll.",
+            enum=("report", "roll"),
+            default="roll",
+        ),
+    ] = None
+    resources: Annotated[core.ResourceRequirements | None, F("Of the database containers.")] = None
+    tuning: Annotated[
+        str | None,
+        F(
+            "Static: sizes from the memory limit. Off: the server's own defaults.",
+            enum=("Off", "Static"),
+            default="Static",
+        ),
+    ] = None
+    credentials_secret: Annotated[
+        str | None,
+        F("A Secret of yours with root-password; the operator's own accounts stay in NAME-credentials."),
+    ] = None
+    tls: Annotated[TlsSpec | None, F("Encrypted connections; absent: as the image has it.")] = None
+    users: Annotated[list[User] | None, F("Accounts.", max_items=100, list_map_keys=("name", "host"))] = None
+    databases: Annotated[list[Database] | None, F("Databases.", max_items=100, list_map_keys=("name",))] = (
+        None
+    )
+    pod: Annotated[PodSettings | None, F("What is added to the pods.")] = None
+    services: Annotated[Services | None, F("The Services.")] = None
+    maintenance: Annotated[Maintenance | None, F("What a person asks for by hand.")] = None
+    exporter: Annotated[Exporter | None, F("Metrics of every server.")] = None
+    update_strategy: Annotated[
+        str | None,
+        F(
+            "RollingUpdate: a change of the pods is rolled out. OnDelete: pods are left until somebody deletes them.",
+            enum=("RollingUpdate", "OnDelete"),
+            default="RollingUpdate",
+        ),
+    ] = None
+
+
+class Instance(Part, frozen=True, kw_only=True):
+    """One pod."""
+
+    name: Annotated[str, F("The pod.")] = ""
+    role: Annotated[str, F("primary, replica, or empty while unknown.")] = ""
+    state: Annotated[
+        str, F("Online, CatchingUp, Starting, AtGate, Seeding, Diverged, Fenced, Broken or Unreachable.")
+    ] = ""
+    version: Annotated[str, F("The server's version.")] = ""
+    reason: Annotated[str, F("What is in the way.")] = ""
+    since: Annotated[datetime | None, F("Since when it is in this state.", schema=TIME)] = None
+
+
+class Promotion(Part, frozen=True, kw_only=True):
+    """One change of the primary."""
+
+    term: Annotated[int, F("Counts the primaries.")] = 0
+    pod: Annotated[str, F("The new primary.")] = ""
+    old: Annotated[str, F("The one before.")] = ""
+    at: Annotated[datetime | None, F("When it was recorded.", schema=TIME)] = None
+    cause: Annotated[str, F("Founded, Died, Unreachable or Planned.")] = ""
+    position: Annotated[str, F("What it had executed when it began to lead.")] = ""
+    gap_seconds: Annotated[
+        float, F("From the end of the old primary, as far as it was seen, to the new one.")
+    ] = 0.0
+
+
+class Operation(Part, frozen=True, kw_only=True):
+    """A sequence under way that cannot be derived again; recorded before its first effect."""
+
+    kind: Annotated[str, F("Found, FailOver or Switch.")] = ""
+    subject: Annotated[str, F("The pod that is to lead; empty while it is not chosen.")] = ""
+    old: Annotated[str, F("The pod that led.")] = ""
+    since: Annotated[datetime | None, F("When it began.", schema=TIME)] = None
+    why: Annotated[str, F("The reason.")] = ""
+    position: Annotated[str, F("What the new primary must have before it may lead.")] = ""
+
+
+class TailCut(Part, frozen=True, kw_only=True):
+    """Where the binary log of an old primary is to be cut before it starts again: nothing after was acknowledged."""
+
+    file: Annotated[str, F("The binlog file.")] = ""
+    position: Annotated[int, F("The byte.")] = 0
+
+
+class Recorded(Part, frozen=True, kw_only=True):
+    """What is known of one pod's data across its restarts."""
+
+    volume: Annotated[str, F("UID of its claim, or of the pod on an emptyDir.")] = ""
+    server_id: Annotated[int, F("Of its newest start.")] = 0
+    start: Annotated[str, F("The container start which that was given to.")] = ""
+    version: Annotated[str, F("The highest version that ran on it: no lower one is started.")] = ""
+    cut: Annotated[TailCut | None, F("To be cut before the next start.")] = None
+    joined: Annotated[bool, F("It has had the cluster's data; it is not empty.")] = False
+    synced: Annotated[
+        bool, F("Since its newest start it has caught up with the primary: what it acknowledged counts.")
+    ] = False
+    reseed: Annotated[str, F("Why its data is set aside and made again at its next start.")] = ""
+
+
+class MySQLClusterStatus(Part, frozen=True, kw_only=True):
+    """What was observed and what was decided."""
+
+    conditions: Annotated[list[meta.Condition] | None, F("Ready, Progressing, Stalled.")] = None
+    observed_generation: Annotated[int | None, F("The generation this speaks of.")] = None
+    phase: Annotated[
+        str | None,
+        F("Creating, Running, Degraded, Blocked, SwitchingOver, FailingOver, Lost, ReadOnly or Paused."),
+    ] = None
+    available_replicas: Annotated[
+        int | None, F("Servers that serve: the primary and replicas that follow it.")
+    ] = None
+    size: Annotated[int | None, F("Pods there are.")] = None
+    selector: Annotated[str | None, F("Label selector of the pods.")] = None
+    flavor: Annotated[str | None, F("mariadb or mysql.")] = None
+    version: Annotated[str | None, F("The primary's version.")] = None
+    primary: Annotated[str | None, F("The pod that leads.")] = None
+    term: Annotated[int | None, F("Counts the primaries.")] = None
+    promotions: Annotated[list[Promotion] | None, F("The newest ten, newest first.", max_items=10)] = None
+    ack_set: Annotated[list[str] | None, F("Pods that may acknowledge writes.")] = None
+    acks: Annotated[int | None, F("Acknowledgements that a write waits for.")] = None
+    durability: Annotated[
+        str | None, F("Strict or Async: what is in force now; recorded before it is weakened.")
+    ] = None
+    at_risk: Annotated[str | None, F("What one failure would cost now.")] = None
+    instances: Annotated[list[Instance] | None, F("Every pod.")] = None
+    members: Annotated[dict[str, Recorded] | None, F("What is known of each pod's data.")] = None
+    last_server_id: Annotated[
+        int | None, F("The newest server_id that was given; every start has its own.")
+    ] = None
+    operation: Annotated[Operation | None, F("A change of primary under way.")] = None
+    config: Annotated[dict[str, ConfigResult] | None, F("What became of each key of spec.config.")] = None
+    rolls: Annotated[dict[str, Roll] | None, F("Roll-outs under way or stopped, by component.")] = None
+    retry: Annotated[Failure | None, F("A step that failed.")] = None
+
+
+COLUMNS: Final = (
+    PrinterColumn("Size", ".spec.size", type="integer"),
+    PrinterColumn("Available", ".status.availableReplicas", type="integer"),
+    PrinterColumn("Primary", ".status.primary"),
+    PrinterColumn("Phase", ".status.phase"),
+    PrinterColumn("Durability", ".status.durability"),
+    PrinterColumn("Ready", '.status.conditions[?(@.type=="Ready")].status'),
+    PrinterColumn("Reason", '.status.conditions[?(@.type=="Progressing")].reason'),
+    PrinterColumn("Version", ".status.version", priority=1),
+    PrinterColumn("Age", ".metadata.creationTimestamp", type="date"),
+)
+SCALE: Final = Scale(".spec.size", ".status.size", ".status.selector")
+NAME_RULES: Final = (
+    Rule(
+        f"size(self.metadata.name) <= {NAME_LIMIT}", f"metadata.name is longer than {NAME_LIMIT} characters"
+    ),
+    Rule(
+        "!self.metadata.name.contains('.')", "metadata.name has a dot; Services could not be named after it"
+    ),
+)
+
+
+@crd(short_names=("mc",), columns=COLUMNS, scale=SCALE, rules=NAME_RULES)
+class MySQLCluster(Object, frozen=True, kw_only=True):
+    """MySQL or MariaDB servers, one of which leads."""
+
+    resource: ClassVar[Resource] = Resource(
+        "mysql.mooring.dev", "v1alpha1", "MySQLCluster", "mysqlclusters", True
+    )
+
+    spec: MySQLClusterSpec | None = None
+    status: MySQLClusterStatus | None = None

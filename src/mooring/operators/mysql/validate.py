@@ -1,0 +1,179 @@
+"""What is wrong with a declared MySQLCluster, each fault with its field and the remedy; pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from mooring.kube.quantity import parse_quantity
+from mooring.operators.mysql.config import canonical, is_forbidden
+from mooring.operators.mysql.flavors import told_by
+from mooring.operators.mysql.names import NAME_LIMIT
+from mooring.operators.mysql.types import (
+    DEFAULT_IMAGE,
+    RESERVED_USERS,
+    Database,
+    MySQLCluster,
+    MySQLClusterSpec,
+    Storage,
+    User,
+)
+from mooring.operators.workload.resources import resource_faults
+
+__all__ = ["Problem", "forbidden_keys", "validate"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A field that cannot be accepted, and what to do about it."""
+
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+
+_IMAGE: Final = re.compile(
+    r"([\w.-]+(:\d+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
+    r"(:\w[\w.-]{0,127})?(@sha256:[0-9a-f]{64})?",
+    re.ASCII,
+)
+_KEY: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*", re.ASCII)
+_GRANT: Final = re.compile(
+    r"[A-Za-z][A-Za-z_, ()`\w]* ON (?:(?:TABLE|FUNCTION|PROCEDURE) )?(?:\*\.\*|`[^`]+`\.(?:\*|`[^`]+`)|[\w$%\\]+\.(?:\*|[\w$]+))"
+    r"(?: WITH GRANT OPTION)?",
+    re.IGNORECASE | re.ASCII,
+)
+_SYSTEM_DATABASES: Final = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
+_WORD: Final = re.compile(r"\w+", re.ASCII)
+
+
+def validate(cluster: MySQLCluster) -> list[Problem]:
+    """Everything wrong with a declaration; the CRD refuses most of it where it is installed as shipped."""
+    spec = cluster.spec or MySQLClusterSpec()
+    return [
+        *_name(cluster.metadata.name or ""),
+        *_size(spec),
+        *_image(spec),
+        *_storage(spec.storage or Storage()),
+        *(Problem(*fault) for fault in resource_faults("spec.resources", spec.resources)),
+        *_config(spec.config or {}),
+        *_users(spec.users or ()),
+        *_databases(spec.databases or ()),
+    ]
+
+
+def _name(name: str) -> Iterator[Problem]:
+    if len(name) > NAME_LIMIT:
+        text = f"{len(name)} characters, at most {NAME_LIMIT} are possible; choose a shorter name"
+        yield Problem("metadata.name", text)
+    if "." in name:
+        yield Problem("metadata.name", "has a dot; Services could not be named after it; choose one without")
+
+
+def _size(spec: MySQLClusterSpec) -> Iterator[Problem]:
+    if spec.size is not None and not 1 <= spec.size <= 9:
+        yield Problem("spec.size", f"{spec.size} servers are not possible; give 1 to 9")
+
+
+def _image(spec: MySQLClusterSpec) -> Iterator[Problem]:
+    image = spec.image or DEFAULT_IMAGE
+    if not _IMAGE.fullmatch(image):
+        text = f"{image!r} is not an image reference; write name:tag, the name in small letters"
+        yield Problem("spec.image", text)
+        return
+    told, declared = told_by(image), spec.flavor or "auto"
+    if declared == "auto" and told is None:
+        yield Problem(
+            "spec.flavor",
+            f"the name of {image} does not tell whether it is MySQL or MariaDB; set it to one of them",
+        )
+    elif declared not in ("auto", "mysql", "mariadb"):
+        yield Problem("spec.flavor", f"{declared!r} is not known; give auto, mysql or mariadb")
+    elif declared != "auto" and told is not None and told != declared:
+        yield Problem("spec.flavor", f"{declared} contradicts the image {image}; correct one of them")
+
+
+def _storage(storage: Storage) -> Iterator[Problem]:
+    if storage.empty_dir is not None and storage.storage_class:
+        yield Problem("spec.storage", "emptyDir and storageClass exclude each other; remove one")
+    if storage.empty_dir is not None and storage.keep_after_deletion:
+        text = "an emptyDir goes with its pod; remove this, or the emptyDir"
+        yield Problem("spec.storage.keepAfterDeletion", text)
+    if storage.size is None:
+        return
+    try:
+        size = parse_quantity(storage.size)
+    except ValueError as why:
+        yield Problem("spec.storage.size", f"{why}; write it as 10Gi")
+        return
+    if size < 200 * (1 << 20):
+        yield Problem("spec.storage.size", f"{storage.size} is too little for a server; give at least 200Mi")
+
+
+def _config(config: Mapping[str, str]) -> Iterator[Problem]:
+    seen: dict[str, str] = {}
+    for key, value in config.items():
+        where = f"spec.config.{key}"
+        if not _KEY.fullmatch(key.strip()):
+            yield Problem(where, "is no name of a variable; write letters, digits and underscores")
+        elif any(ord(one) < 32 or ord(one) == 127 for one in value):
+            yield Problem(where, "its value holds a line break or another control character; remove it")
+        elif (twin := seen.setdefault(canonical(key), key)) != key:
+            yield Problem(where, f"is the same key as {twin}; remove one of them")
+
+
+def forbidden_keys(config: Mapping[str, str]) -> list[str]:
+    """Keys of spec.config that the operator itself decides."""
+    return sorted(key for key in config if is_forbidden(key))
+
+
+def _users(users: list[User] | tuple[()]) -> Iterator[Problem]:
+    seen: set[tuple[str, str]] = set()
+    for at, user in enumerate(users):
+        where, host = f"spec.users[{at}]", user.host or "%"
+        if user.name in RESERVED_USERS:
+            yield Problem(f"{where}.name", f"{user.name} is the operator's own account; choose another name")
+        elif not user.name or not _printable(user.name) or len(user.name) > 32:
+            yield Problem(
+                f"{where}.name", f"{user.name!r} is no account name; give 1 to 32 letters or digits"
+            )
+        elif (user.name, host) in seen:
+            yield Problem(where, f"{user.name}@{host} is declared twice; remove one")
+        seen.add((user.name, host))
+        if not _printable(host):
+            yield Problem(f"{where}.host", f"{host!r} is no host; write %, an address or 10.0.0.%")
+        if user.password_secret is None or not user.password_secret.name:
+            yield Problem(f"{where}.passwordSecret", "is missing; name a Secret with its password")
+        for number, grant in enumerate(user.grants or ()):
+            if not _GRANT.fullmatch(grant.strip()):
+                yield Problem(
+                    f"{where}.grants[{number}]",
+                    f"{grant!r} cannot be read; write privileges ON database.*, as in SELECT, INSERT ON shop.*",
+                )
+
+
+def _databases(databases: list[Database] | tuple[()]) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for at, one in enumerate(databases):
+        where = f"spec.databases[{at}]"
+        if one.name.lower() in _SYSTEM_DATABASES:
+            yield Problem(f"{where}.name", f"{one.name} is the server's own; choose another name")
+        elif not one.name or not _printable(one.name) or len(one.name) > 64 or "/" in one.name:
+            yield Problem(
+                f"{where}.name", f"{one.name!r} is no name of a database; give 1 to 64 letters or digits"
+            )
+        elif one.name in seen:
+            yield Problem(where, f"{one.name} is declared twice; remove one")
+        seen.add(one.name)
+        for field, value in (("characterSet", one.character_set), ("collation", one.collation)):
+            if value is not None and not _WORD.fullmatch(value):
+                yield Problem(f"{where}.{field}", f"{value!r} is none; write one word, as in utf8mb4")
+
+
+def _printable(text: str) -> bool:
+    """Letters that need no quoting in SQL but backticks or quotes."""
+    return bool(text) and not any(ord(one) < 32 or one in "'\"`\\\x7f" for one in text)

@@ -1,0 +1,67 @@
+"""Roll-outs on real MariaDB servers: replicas first, the primary after a switch, halted where a pod does not come up."""
+
+from __future__ import annotations
+
+import pytest
+
+from mooring.testing.mysql_stage import MySQLStage
+
+pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+
+
+async def test_a_changed_template_is_rolled_out_without_a_lost_row(mysql: MySQLStage) -> None:
+    before = {pod.metadata.name: pod.metadata.uid for pod in await mysql.pods()}
+    async with mysql.writing() as ledger:
+        await mysql.patch({"pod": {"labels": {"team": "blue"}}})
+
+        async def rolled() -> bool:
+            pods = await mysql.pods()
+            return len(pods) == 3 and all((pod.metadata.labels or {}).get("team") == "blue" for pod in pods)
+
+        await mysql.bed.until(rolled, "every pod has the new label", within=60)
+        await mysql.whole(within=60)
+        await mysql.writes(ledger, 50)
+    report = await ledger.check()
+    assert report.lost_acknowledged == 0, report.text()
+    assert ledger.longest_gap < 1.5, report.text()
+    assert not set(before.values()) & {pod.metadata.uid for pod in await mysql.pods()}
+    await mysql.exact()
+    status = await mysql.status()
+    assert status.rolls is None
+    assert status.promotions
+    assert status.promotions[0].cause == "Planned"
+
+
+async def test_an_image_that_does_not_run_stops_at_the_first_replica_and_is_taken_back(
+    mysql: MySQLStage,
+) -> None:  # 24
+    primary, good = await mysql.primary(), "mariadb:10.11"
+    async with mysql.writing() as ledger:
+        await mysql.patch({"image": "mariadb:77.1", "imagePullPolicy": "IfNotPresent"})
+
+        async def halted() -> bool:
+            return (await mysql.condition("Stalled"))[:2] == ("True", "RollHalted")
+
+        await mysql.bed.until(halted, "the roll-out halts", within=40)
+        await mysql.writes(ledger, 50)
+        assert await mysql.primary() == primary
+        await mysql.patch({"image": good})
+        await mysql.whole(within=60)
+    report = await ledger.check()
+    assert report.lost_acknowledged == 0, report.text()
+    assert ledger.longest_gap < 1.5, report.text()
+    await mysql.exact()
+
+
+async def test_an_older_version_than_the_datas_is_refused(mysql: MySQLStage) -> None:
+    await mysql.patch({"image": "mariadb:10.6"})
+
+    async def refused() -> bool:
+        return (await mysql.condition("Stalled"))[1] == "VersionRefused" or "older" in (
+            await mysql.condition("Progressing")
+        )[2]
+
+    await mysql.bed.until(refused, "the version is refused", within=20)
+    assert {one.version for one in (await mysql.status()).instances or ()} == {"10.11.19"}
+    await mysql.patch({"image": "mariadb:10.11"})
+    await mysql.exact()

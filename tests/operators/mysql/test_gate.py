@@ -1,0 +1,281 @@
+"""Orders of the start gate, as the planner writes them and as the shell in a pod reads them."""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.operators.mysql.declared import cluster, inputs
+
+from mooring.operators.mysql import gate, scripts
+from mooring.operators.mysql.types import TailCut
+
+CUT = TailCut(file="binlog.000007", position=4711)
+
+
+@pytest.mark.parametrize(
+    ("order", "text"),
+    [
+        (gate.Order(start=1, role="primary", server_id=5), "1 primary 5"),
+        (gate.Order(start=3, role="replica", server_id=6, cut=CUT), "3 replica 6 cut binlog.000007 4711"),
+        (gate.Order(start=2, role="replica", server_id=9, fresh=True), "2 replica 9 fresh"),
+    ],
+)
+def test_an_order_is_read_as_it_was_written(order: gate.Order, text: str) -> None:
+    line = gate.order_line(order.start, order.role, order.server_id, order.cut, fresh=order.fresh)
+    assert line == text
+    assert gate.parse(line) == order
+
+
+@pytest.mark.parametrize("text", ["", "1 leader 5", "x primary 5", "1 primary", "1 primary 5 cut binlog.1"])
+def test_a_text_that_is_no_order_is_none(text: str) -> None:
+    assert gate.parse(text) is None
+
+
+@pytest.mark.parametrize(("start", "server_id"), [(0, 5), (1, 0), (1, 2**32)])
+def test_an_order_that_no_server_could_take_is_not_written(start: int, server_id: int) -> None:
+    with pytest.raises(ValueError, match="out of range"):
+        gate.order_line(start, "primary", server_id)
+
+
+def test_every_start_gets_a_server_id_of_its_own_even_when_the_clock_goes_back() -> None:
+    first = gate.next_server_id(0, gate.EPOCH + 1000)
+    assert first == 1000
+    assert gate.next_server_id(first, gate.EPOCH + 10) == 1001
+    assert gate.next_server_id(first, gate.EPOCH + 5000) == 5000
+
+
+# --- the script ------------------------------------------------------------------------------------------
+
+SERVER = """#!/bin/sh
+case "$*" in
+*--bootstrap*) cat >"$HOME_OF/bootstrap.sql"; exit 0 ;;
+*--version*) echo mariadbd; exit 0 ;;
+esac
+echo "$@" >"$HOME_OF/started"
+exec sleep 60
+"""
+INSTALL = """#!/bin/sh
+for one in "$@"; do case $one in --datadir=*) mkdir -p "${one#--datadir=}/mysql" ;; esac; done
+"""
+
+
+class Pod:
+    """A pod's files, and the start script as a process with a server that only says how it was started."""
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.volume = home, home / "volume"
+        found = inputs(cluster())
+        for name in ("scripts", "live", "auth", "order", "run", "bin", "volume"):
+            (home / name).mkdir()
+        for name, text in (found.specs.scripts().data or {}).items():
+            (home / "scripts" / name).write_text(text)
+        for name, text in (found.specs.live_config().data or {}).items():
+            (home / "live" / name).write_text(text)
+        for name, text in (found.specs.secret().data or {}).items():
+            (home / "auth" / name).write_bytes(base64.b64decode(text))
+        for name, text in (("mariadbd", SERVER), ("mariadb-install-db", INSTALL)):
+            (home / "bin" / name).write_text(text)
+            (home / "bin" / name).chmod(0o755)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        path = f"{self.home}/bin:/usr/bin:/bin"
+        here = {"MOORING_HOME": str(self.home), "DATA_DIR": str(self.volume), "HOME_OF": str(self.home)}
+        return {"PATH": path, "TERMINATION_LOG": str(self.home / "term"), **here}
+
+    def start(self, **environment: str) -> None:
+        with (self.home / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                ["sh", str(self.home / "scripts" / "start.sh")],
+                env={**self.environment, **environment},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def stop(self) -> None:
+        if self.process is not None:
+            if self.process.poll() is None:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        (self.home / "started").unlink(missing_ok=True)
+
+    def order(self, text: str) -> None:
+        (self.home / "order" / "order").write_text(text)
+
+    def state(self) -> str:
+        path = self.home / "run" / "state"
+        return path.read_text().strip() if path.exists() else ""
+
+    def until(self, path: str) -> str:
+        """The text of a file, once it has one."""
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            if (self.home / path).exists() and (text := (self.home / path).read_text()):
+                return text
+            time.sleep(0.02)
+        raise AssertionError(f"no {path}: {(self.home / 'log').read_text()}")
+
+    def waits(self) -> None:
+        deadline = time.monotonic() + 20
+        while self.state() != "waiting":
+            assert time.monotonic() < deadline, (self.home / "log").read_text()
+            time.sleep(0.02)
+
+    def exit(self) -> int:
+        assert self.process is not None
+        return self.process.wait(20)
+
+    def looked(self) -> None:
+        """Wait until the gate has read the order at least once more."""
+        path = self.home / "order" / "order"
+        before = time.time_ns()
+        os.utime(path, ns=(0, path.stat().st_mtime_ns))
+        deadline = time.monotonic() + 20
+        while path.stat().st_atime_ns < before // 10**9:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Iterator[Pod]:
+    one = Pod(tmp_path)
+    yield one
+    one.stop()
+
+
+def test_a_server_starts_with_the_id_and_the_role_of_its_order(pod: Pod) -> None:
+    pod.order("")
+    pod.start(HOST="demo-0.demo.shop.svc")
+    pod.waits()
+    pod.order("1 replica 77")
+    assert "--init-rpl-role=SLAVE" in pod.until("started")
+    config = (pod.home / "run" / "my.cnf").read_text()
+    assert "server_id=77\n" in config
+    assert "report_host=demo-0.demo.shop.svc\n" in config
+    assert config.index("loose_max_connections") < config.index("sync_binlog=1")
+
+
+def test_an_order_for_an_earlier_start_opens_nothing(pod: Pod) -> None:
+    pod.order("1 primary 5")
+    pod.start()
+    pod.until("started")
+    pod.stop()
+    pod.start()
+    pod.waits()
+    pod.looked()
+    assert not (pod.home / "started").exists()
+    pod.order("2 primary 6")
+    assert "--init-rpl-role=MASTER" in pod.until("started")
+
+
+def test_a_node_that_lost_the_count_takes_only_an_order_that_came_after_its_start(pod: Pod) -> None:
+    pod.order("3 primary 5")
+    pod.start()
+    pod.waits()
+    pod.looked()
+    assert not (pod.home / "started").exists()
+    pod.order("4 replica 6")
+    assert "--init-rpl-role=SLAVE" in pod.until("started")
+
+
+def test_a_pod_that_is_stopped_at_its_gate_ends_at_once(pod: Pod) -> None:
+    pod.order("")
+    pod.start()
+    pod.waits()
+    assert pod.process is not None
+    pod.process.terminate()
+    assert pod.exit() == 0
+
+
+def test_a_directory_whose_initialisation_was_cut_off_is_made_again(pod: Pod) -> None:
+    (pod.volume / "data.new" / "half").mkdir(parents=True)
+    pod.order("1 primary 5")
+    pod.start()
+    pod.until("started")
+    assert (pod.volume / "data" / "mysql").is_dir()
+    assert not (pod.volume / "data.new").exists()
+
+
+def test_passwords_go_to_the_server_by_its_input_alone(pod: Pod) -> None:
+    password = "it's a \\ secret"
+    (pod.home / "auth" / "root-password").write_text(password)
+    pod.order("1 primary 5")
+    pod.start()
+    pod.until("started")
+    assert "IDENTIFIED BY 'it\\'s a \\\\ secret'" in pod.until("bootstrap.sql")
+    for path in (pod.home / "run").iterdir():
+        assert path.is_dir() or password not in path.read_text(errors="replace")
+
+
+def test_an_image_of_the_other_flavour_says_which_field_to_correct(pod: Pod) -> None:
+    pod.start(FLAVOR="mysql")
+    assert pod.exit() == 1
+    assert "the image holds mariadb, not mysql; correct spec.flavor or spec.image" in pod.until("term")
+
+
+def test_two_servers_never_share_a_volume(pod: Pod) -> None:
+    pod.order("1 primary 5")
+    pod.start()
+    pod.until("started")
+    taken = subprocess.run(
+        ["flock", "-n", str(pod.volume / ".mooring-lock"), "true"], check=False, env=pod.environment
+    )
+    assert taken.returncode == 1
+
+
+@pytest.mark.parametrize(("state", "code"), [("initialising", 0), ("waiting", 0), ("starting", 0), ("up", 1)])
+def test_only_a_server_that_has_answered_before_may_count_as_dead(pod: Pod, state: str, code: int) -> None:
+    client = pod.home / "bin" / "mariadb"
+    client.write_text("#!/bin/sh\necho 'ERROR 2002 (HY000): no connection'\nexit 1\n")
+    client.chmod(0o755)
+    (pod.home / "run" / "state").write_text(f"{state}\n")
+    live = subprocess.run(
+        ["sh", str(pod.home / "scripts" / "live.sh")], env=pod.environment, check=False
+    ).returncode
+    assert live == code
+
+
+@pytest.mark.parametrize("error", ["1040 (08004): Too many connections", "1045 (28000): Access denied"])
+def test_a_server_that_refuses_is_alive(pod: Pod, error: str) -> None:
+    client = pod.home / "bin" / "mariadb"
+    client.write_text(f"#!/bin/sh\necho 'ERROR {error}'\nexit 1\n")
+    client.chmod(0o755)
+    (pod.home / "run" / "state").write_text("up\n")
+    done = subprocess.run(["sh", str(pod.home / "scripts" / "live.sh")], env=pod.environment, check=False)
+    assert done.returncode == 0
+
+
+def cut(pod: Pod, text: str) -> None:
+    """Run the tail cut of the start script alone."""
+    script = scripts.START
+    body = script[script.index("cut_tail() {") : script.index('[ -z "$file" ]')]
+    order = gate.parse(text)
+    assert order is not None
+    assert order.cut is not None
+    head = f"set -eu\nvolume={pod.volume}\ndata=$volume/data\nfile={order.cut.file}\nposition={order.cut.position}\n"
+    subprocess.run(["sh", "-c", f"{head}{body}\ncut_tail"], check=True)
+
+
+def test_the_tail_of_a_binary_log_is_cut_with_all_later_files(pod: Pod) -> None:
+    data = pod.volume / "data"
+    data.mkdir()
+    names = [f"binlog.{number:06}" for number in (1, 2, 3, 4)]
+    for name in names:
+        (data / name).write_bytes(b"x" * 100)
+    (data / "binlog.index").write_text("".join(f"./{name}\n" for name in names))
+    cut(pod, "1 replica 5 cut binlog.000002 60")
+    assert [path.stat().st_size for path in sorted(data.glob("binlog.0*"))] == [100, 60]
+    assert (data / "binlog.index").read_text() == "./binlog.000001\n./binlog.000002\n"
+    cut(pod, "1 replica 5 cut binlog.000002 80")
+    assert (data / "binlog.000002").stat().st_size == 60
+    cut(pod, "1 replica 5 cut binlog.000009 4")
+    assert len(list(data.glob("binlog.0*"))) == 2

@@ -1,0 +1,627 @@
+"""Who leads, and what is done about servers that do not follow; one moment at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.operators.mysql.builders import Scene, ago, at, healthy, new
+
+from mooring.operators.mysql import gate
+from mooring.operators.mysql.gtid import Position
+from mooring.operators.mysql.moves import (
+    DeletePod,
+    Demote,
+    Fence,
+    Follow,
+    InSync,
+    LabelRoles,
+    Open,
+    Promote,
+    Record,
+    Switch,
+    Unask,
+    Wait,
+)
+from mooring.operators.mysql.topology import Flavor
+from mooring.operators.mysql.types import TailCut
+
+FLAVORS: tuple[Flavor, ...] = ("mariadb", "mysql")
+
+
+def fenced_failover(scene: Scene) -> Scene:
+    """After the failover was recorded and every receiver stopped."""
+    verdict = scene.decide()
+    assert isinstance(verdict, Fence), verdict
+    assert verdict.first is not None
+    return scene.wrote(verdict).fenced(*(one.name for one in verdict.targets))
+
+
+@pytest.mark.parametrize("flavor", FLAVORS)
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 9])
+def test_a_whole_cluster_is_left_alone(flavor: Flavor, size: int) -> None:
+    assert healthy(size=size, flavor=flavor).decide() == InSync()
+
+
+# --- founding ---------------------------------------------------------------------------------------------
+
+
+def test_the_lowest_ordinal_of_a_new_cluster_leads_once_that_is_recorded() -> None:
+    verdict = new().decide()
+
+    assert isinstance(verdict, Open)
+    assert verdict.first is not None
+    assert (verdict.first.primary, verdict.first.term) == ("demo-0", 1)
+    orders = {name: gate.parse(text) for name, text in verdict.orders.items()}
+    assert [one.role for one in orders.values() if one] == ["primary", "replica", "replica"]
+
+
+def test_every_start_has_a_server_id_of_its_own_that_is_recorded_before_it_is_given() -> None:
+    verdict = new().decide()
+
+    assert isinstance(verdict, Open)
+    assert verdict.first is not None
+    given = [order.server_id for text in verdict.orders.values() if (order := gate.parse(text))]
+    assert len(set(given)) == 3
+    assert verdict.first.last_server_id == max(given)
+    assert {one.server_id for one in (verdict.first.members or {}).values()} == set(given)
+
+
+def test_a_restarted_container_gets_a_greater_server_id_than_any_before() -> None:
+    scene = healthy().record(last_server_id=10**9).restarted("demo-2")
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Open)
+    order = gate.parse(verdict.orders["demo-2"])
+    assert order is not None
+    assert order.server_id == 10**9 + 1
+    assert order.start == 2
+
+
+def test_an_order_that_was_recorded_and_not_written_is_written_with_the_same_id() -> None:
+    scene = healthy().restarted("demo-2")
+    first = scene.decide()
+    again = scene.wrote(first).decide()
+
+    assert isinstance(first, Open)
+    assert isinstance(again, Open)
+    assert again.orders == first.orders
+    assert again.first is None
+
+
+def test_an_empty_server_does_not_lead_while_another_may_hold_data() -> None:
+    scene = new().see(old_claims=frozenset({"demo-2"})).pod("demo-2", running=False, trouble="Pending")
+
+    opened = scene.decide()
+    assert isinstance(opened, Open)  # read-only, to look what is there
+    assert opened.first is not None
+    assert not opened.first.primary
+    started = scene.wrote(opened)
+    for name in ("demo-0", "demo-1"):
+        started = started.member(name, replace(healthy().members[name], order=opened.orders[name]))
+    verdict = started.decide()
+
+    assert isinstance(verdict, Wait)
+    assert verdict.reason == "DataUnknown"
+    assert "demo-2" in verdict.message
+
+
+def test_of_servers_with_the_claims_of_an_earlier_cluster_the_one_with_everything_leads() -> None:
+    scene = healthy()
+    scene = replace(scene, status=new().status).see(old_claims=frozenset(scene.members))
+    for name in scene.members:
+        scene = scene.server(name, read_only=True, replication=None)
+    scene = scene.has("demo-0", "").has("demo-1", "0-10-100").has("demo-2", "0-10-120")
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Promote)
+    assert verdict.target.name == "demo-2"
+    assert verdict.first is not None
+    assert verdict.first.primary == "demo-2"
+
+
+# --- the gate ---------------------------------------------------------------------------------------------
+
+
+def test_a_demoted_server_starts_as_a_replica_and_a_second_primary_is_never_opened() -> None:
+    scene = healthy().record(primary="demo-1").restarted("demo-0")
+    scene = scene.server("demo-1", read_only=False, replication=None)
+
+    verdict = scene.decide()
+    while not isinstance(verdict, Open):
+        assert isinstance(verdict, Record | LabelRoles), verdict
+        if isinstance(verdict, LabelRoles):
+            for name, role in verdict.roles.items():
+                scene = scene.pod(name, role=role)
+        scene = scene.wrote(verdict)
+        verdict = scene.decide()
+
+    order = gate.parse(verdict.orders["demo-0"])
+    assert order is not None
+    assert order.role == "replica"
+
+
+def test_after_a_total_outage_the_recorded_primary_starts_as_primary_and_the_others_as_replicas() -> None:
+    scene = healthy().record(primary="demo-1")
+    for name in scene.members:
+        scene = scene.restarted(name)
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Open)
+    roles = {name: order.role for name, text in verdict.orders.items() if (order := gate.parse(text))}
+    assert roles == {"demo-0": "replica", "demo-1": "primary", "demo-2": "replica"}
+
+
+def test_no_server_starts_on_data_of_a_newer_version() -> None:
+    scene = healthy().want(image="mariadb:10.11").known("demo-2", version="11.8.9").restarted("demo-2")
+    scene = scene.see(set=replace(scene.observed.set, image="mariadb:10.11"))
+
+    scene = scene.pod("demo-2", role="").settled()
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Wait)
+    assert verdict.reason == "VersionRefused"
+    assert "11.8.9" in verdict.message
+
+
+# --- failover ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flavor", FLAVORS)
+def test_a_dead_primary_is_fenced_off_before_another_leads(flavor: Flavor) -> None:
+    scene = healthy(flavor=flavor).dead("demo-0")
+
+    fence = scene.decide()
+
+    assert isinstance(fence, Fence)
+    assert {one.name for one in fence.targets} == {"demo-1", "demo-2"}
+    assert fence.first is not None
+    assert fence.first.operation is not None
+    assert fence.first.operation.kind == "FailOver"
+    assert fence.first.primary == "demo-0"
+
+    promote = fenced_failover(scene).decide()
+
+    assert isinstance(promote, Promote)
+    assert promote.target.name == "demo-1"
+    assert promote.first is not None
+    assert (promote.first.primary, promote.first.term) == ("demo-1", 2)
+    assert promote.acking == {"demo-2"}
+    assert promote.semi_sync
+
+
+def test_the_replica_that_received_most_leads_and_applies_it_first() -> None:  # traps 2 and 3
+    scene = fenced_failover(healthy().dead("demo-0"))
+    scene = scene.has("demo-1", "0-10-100", "0-10-110").has("demo-2", "0-10-90", "0-10-120")
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Promote)
+    assert verdict.target.name == "demo-2"
+    assert verdict.expected == at("0-10-120")
+    assert verdict.first is not None
+    assert verdict.first.operation is not None
+    assert verdict.first.operation.position == "0-10-120"
+
+
+def test_a_replica_whose_applier_stopped_does_not_lead_alone() -> None:  # trap 1
+    scene = healthy().dead("demo-0").dead("demo-1").link("demo-2", sql_running=False, io_running=False)
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Wait)
+    assert verdict.reason == "PrimaryReturning"
+
+
+def test_without_enough_replicas_the_primary_starts_again_where_its_data_is() -> None:
+    scene = healthy().restarted("demo-0").dead("demo-1")
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Open)
+    order = gate.parse(verdict.orders["demo-0"])
+    assert order is not None
+    assert order.role == "primary"
+
+
+def test_a_lost_cluster_names_exactly_who_must_return() -> None:
+    scene = healthy().gone("demo-0").dead("demo-1")
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Wait)
+    assert verdict.reason == "Lost"
+    assert verdict.stalled
+    assert "demo-0 with its data" in verdict.message
+    assert "1 of demo-1" in verdict.message
+
+
+def test_a_primary_whose_claim_is_gone_never_starts_as_primary() -> None:
+    scene = healthy().recreated("demo-0", volume="another-claim").dead("demo-1")
+
+    lost = scene.decide()
+
+    assert isinstance(lost, Wait)
+    assert lost.reason == "Lost"
+    chosen = scene.want(switch_to="demo-2")
+    promoted = fenced_failover(chosen).decide()
+    assert isinstance(promoted, Promote)
+    assert promoted.target.name == "demo-2"
+
+
+@pytest.mark.parametrize("flavor", FLAVORS)
+def test_a_replica_that_was_restarted_does_not_vote(flavor: Flavor) -> None:
+    """Its relay log may have held what it acknowledged."""
+    scene = healthy(size=2, flavor=flavor)
+    scene = scene.restarted("demo-0").server("demo-1", server_id=99)
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Open)
+    order = gate.parse(verdict.orders["demo-0"])
+    assert order is not None
+    assert order.role == "primary"
+
+
+def test_the_last_replica_of_two_leads_and_says_that_writes_wait() -> None:  # trap 18
+    scene = fenced_failover(healthy(size=2).dead("demo-0"))
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Promote)
+    assert verdict.first is not None
+    assert verdict.first.ack_set == []
+    assert verdict.first.acks == 1
+    assert verdict.semi_sync
+
+
+def test_an_empty_cluster_can_fail_over() -> None:  # trap 10
+    scene = healthy()
+    for name in scene.members:
+        scene = scene.has(name, "")
+    scene = fenced_failover(scene.dead("demo-0"))
+
+    assert isinstance(scene.decide(), Promote)
+
+
+def test_a_second_failover_right_after_the_first() -> None:  # trap 9
+    scene = fenced_failover(healthy(flavor="mysql").dead("demo-0"))
+    first = scene.decide()
+    assert isinstance(first, Promote)
+    scene = scene.wrote(first).server("demo-1", read_only=False, replication=None)
+    scene = scene.semi("demo-1", source=True, acks=1)
+    scene = scene.link("demo-2", host="demo-1.demo.default.svc", io_running=True).pod(
+        "demo-1", role="primary"
+    )
+    scene = scene.settled().dead("demo-1")
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Fence)
+    assert [one.name for one in verdict.targets] == ["demo-2"]
+
+
+def test_a_new_primary_that_died_before_it_led_is_replaced_by_one_that_has_what_it_had() -> None:
+    scene = fenced_failover(healthy().dead("demo-0"))
+    scene = scene.wrote(scene.decide()).dead("demo-1")
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Promote)
+    assert verdict.target.name == "demo-2"
+    assert verdict.first is not None
+    assert verdict.first.term == 3
+
+
+def test_a_new_primary_that_lost_its_relay_log_does_not_lead() -> None:
+    scene = fenced_failover(healthy().dead("demo-0")).has("demo-1", "0-10-100", "0-10-120")
+    scene = scene.wrote(scene.decide()).has("demo-1", "0-10-100").has("demo-2", "0-10-100")
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Wait)
+    assert verdict.reason == "Lost"
+    assert "0-10-120" in verdict.message
+
+
+def test_a_promotion_that_was_interrupted_is_carried_out_again() -> None:  # trap 6
+    scene = fenced_failover(healthy().dead("demo-0"))
+    first = scene.decide()
+    again = scene.wrote(first).decide()
+
+    assert isinstance(first, Promote)
+    assert isinstance(again, Promote)
+    assert again.target == first.target
+    assert again.expected == first.expected
+
+
+def test_replicas_that_received_different_things_are_not_chosen_between() -> None:
+    scene = fenced_failover(healthy(flavor="mysql").dead("demo-0"))
+    uuid = "00000000-0000-0000-0000-00000000000"
+    scene = scene.has("demo-1", f"{uuid}0:1-100,{uuid}8:1").has("demo-2", f"{uuid}0:1-101")
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Wait)
+    assert verdict.reason == "Diverged"
+    assert verdict.stalled
+
+
+def test_the_tail_of_a_dead_mysql_primary_is_cut_where_a_replica_acknowledged_last() -> None:
+    scene = fenced_failover(healthy(flavor="mysql").dead("demo-0"))
+    scene = scene.link("demo-1", source_file="binlog.000009", source_position=900)
+    scene = scene.link("demo-2", source_file="binlog.000010", source_position=120)
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Promote)
+    assert verdict.first is not None
+    known = (verdict.first.members or {})["demo-0"]
+    assert known.cut == TailCut(file="binlog.000010", position=120)
+
+
+# --- hang -------------------------------------------------------------------------------------------------
+
+
+def test_a_hung_primary_is_replaced_after_its_time_if_the_replicas_lost_it_too() -> None:
+    scene = healthy().silent("demo-0", seconds=4.1)
+
+    waiting = scene.decide()
+    assert isinstance(waiting, Wait)
+    assert "still hear from it" in waiting.message
+    early = scene.lost("demo-1", "demo-2").see(primary_unreachable=3.9).decide()
+    assert isinstance(early, Wait)
+    assert early.reason == "PrimaryNotAnswering"
+    assert isinstance(scene.lost("demo-1", "demo-2").decide(), Fence)
+
+
+@pytest.mark.parametrize("error", ["TooManyConnections", "AccessDenied"])
+def test_a_primary_that_refuses_the_operator_is_not_dead(error: str) -> None:  # trap 17
+    verdict = healthy().silent("demo-0", error=error, seconds=600).lost("demo-1", "demo-2").decide()
+
+    assert isinstance(verdict, Wait)
+    assert verdict.reason == "PrimaryRefuses"
+
+
+def test_an_old_primary_that_wakes_up_is_stopped_and_not_only_asked() -> None:  # traps 11, 13 and 15
+    scene = healthy().record(primary="demo-1").server("demo-1", read_only=False, replication=None)
+
+    quiet = scene.decide()
+    assert isinstance(quiet, Demote)
+    assert quiet.target.name == "demo-0"
+    waiting = scene.semi("demo-0", waiting=3).decide()
+    assert isinstance(waiting, DeletePod)
+    assert waiting.pod == "demo-0"
+
+
+def test_async_replication_fails_over_only_once_the_old_primary_is_gone() -> None:
+    scene = healthy(mode="Async").record(durability="Async", acks=0, ack_set=[])
+    scene = scene.silent("demo-0", seconds=10).lost("demo-1", "demo-2")
+
+    verdict = scene.decide()
+    assert isinstance(verdict, DeletePod)
+    assert verdict.pod == "demo-0"
+    assert isinstance(scene.pod("demo-0", running=False).decide(), Fence)
+
+
+def test_weakened_durability_forbids_a_failover() -> None:
+    scene = healthy(mode="Available").record(durability="Async", acks=0).restarted("demo-0")
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Open)
+    order = gate.parse(verdict.orders["demo-0"])
+    assert order is not None
+    assert order.role == "primary"
+
+
+# --- replicas ---------------------------------------------------------------------------------------------
+
+
+def test_a_replica_of_another_server_is_stale_however_healthy_it_looks() -> None:  # trap 4
+    verdict = healthy().link("demo-2", host="demo-1.demo.default.svc").decide()
+
+    assert isinstance(verdict, Follow)
+    assert [one.name for one in verdict.targets] == ["demo-2"]
+    assert verdict.first is not None
+    assert not (verdict.first.members or {})["demo-2"].synced
+
+
+def test_stopped_threads_are_started_again() -> None:
+    verdict = healthy().link("demo-1", sql_running=False).decide()
+
+    assert isinstance(verdict, Follow)
+    assert [one.name for one in verdict.targets] == ["demo-1"]
+    assert verdict.acking == {"demo-1"}
+
+
+def test_the_primarys_own_newest_transactions_make_no_replica_errant() -> None:  # trap 8
+    uuid = "00000000-0000-0000-0000-00000000000"
+    scene = healthy(flavor="mysql").has("demo-1", f"{uuid}0:1-105")
+
+    assert scene.decide() == InSync()
+
+
+@pytest.mark.parametrize("flavor", FLAVORS)
+def test_a_server_with_transactions_of_its_own_is_set_aside_and_seeded_again(flavor: Flavor) -> None:
+    extra = "0-77-101" if flavor == "mariadb" else "00000000-0000-0000-0000-000000000007:1"
+    text = "0-10-100" if flavor == "mariadb" else "00000000-0000-0000-0000-000000000000:1-100"
+    scene = healthy(flavor=flavor).has("demo-2", f"{text},{extra}").server("demo-0", purged=Position())
+
+    noted = scene.decide()
+    assert isinstance(noted, Record)
+    assert extra in (noted.status.members or {})["demo-2"].reseed
+    scene = scene.wrote(noted)
+    removed = scene.decide()
+    while isinstance(removed, Record | LabelRoles):
+        scene = scene.wrote(removed)
+        for name, role in removed.roles.items() if isinstance(removed, LabelRoles) else ():
+            scene = scene.pod(name, role=role)
+        removed = scene.decide()
+    assert isinstance(removed, DeletePod)
+    assert removed.pod == "demo-2"
+    opened = scene.recreated("demo-2").settled().decide()
+    assert isinstance(opened, Open)
+    assert opened.orders["demo-2"].endswith(" fresh")
+
+
+def test_a_server_with_transactions_of_its_own_is_held_where_that_is_declared() -> None:
+    scene = healthy(reclone=False).has("demo-2", "0-10-100,0-77-101").settled()
+    for _ in range(3):
+        verdict = scene.decide()
+        for name, role in verdict.roles.items() if isinstance(verdict, LabelRoles) else ():
+            scene = scene.pod(name, role=role)
+        scene = scene.settled()
+
+    assert isinstance(verdict, Wait)
+    assert verdict.reason == "Diverged"
+    assert verdict.stalled
+
+
+def test_a_replica_that_needs_purged_binary_logs_is_not_pointed_at_the_primary() -> None:  # trap 14
+    scene = healthy().server("demo-0", purged=at("0-10-50")).has("demo-2", "0-10-40")
+    scene = scene.server("demo-2", replication=None)
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Record)
+    assert "binary logs" in (verdict.status.members or {})["demo-2"].reseed
+
+
+def test_lagging_replicas_leave_the_service_and_return_once_they_are_well_within_the_limit() -> None:
+    behind = healthy().link("demo-2", lag=31.0).decide()
+    assert isinstance(behind, LabelRoles)
+    assert behind.roles == {"demo-2": ""}
+    still = healthy().pod("demo-2", role="").link("demo-2", lag=20.0)
+    assert not isinstance(still.decide(), LabelRoles)
+    back = healthy().pod("demo-2", role="").link("demo-2", lag=10.0).decide()
+    assert isinstance(back, LabelRoles)
+    assert back.roles == {"demo-2": "replica"}
+
+
+# --- switchover -------------------------------------------------------------------------------------------
+
+
+def test_a_switch_is_recorded_and_bounded_and_only_to_who_has_caught_up() -> None:
+    verdict = healthy(switch_to="demo-2").decide()
+
+    assert isinstance(verdict, Switch)
+    assert verdict.candidate.name == "demo-2"
+    assert verdict.deadline <= 5
+    assert verdict.first is not None
+    assert verdict.first.operation is not None
+    behind = healthy(switch_to="demo-2").link("demo-2", lag=20.0).decide()
+    assert isinstance(behind, Wait)
+    assert behind.reason == "SwitchBlocked"
+
+
+def test_the_candidate_of_a_switch_leads_once_it_has_every_write() -> None:
+    scene = healthy(switch_to="demo-2").operation("Switch", subject="demo-2", old="demo-0")
+    scene = scene.server("demo-0", read_only=True).has("demo-0", "0-10-105")
+
+    held = scene.decide()
+    assert isinstance(held, Switch)
+    verdict = scene.has("demo-2", "0-10-105").decide()
+    assert isinstance(verdict, Promote)
+    assert verdict.target.name == "demo-2"
+    assert {one.name for one in verdict.others} == {"demo-0", "demo-1"}
+    assert verdict.first is not None
+    assert verdict.first.primary == "demo-2"
+
+
+def test_a_switch_that_takes_too_long_is_given_up_and_the_primary_writes_again() -> None:  # traps 4 and 12
+    scene = healthy().operation("Switch", subject="demo-2", old="demo-0", seconds=16)
+    scene = scene.server("demo-0", read_only=True)
+
+    given_up = scene.decide()
+    assert isinstance(given_up, Record)
+    assert given_up.status.operation is None
+    again = scene.wrote(given_up).decide()
+    assert isinstance(again, Promote)
+    assert again.target.name == "demo-0"
+
+
+def test_the_annotation_goes_once_the_pod_leads_or_cannot() -> None:
+    assert isinstance(healthy(switch_to="demo-0").decide(), Unask)
+    refused = healthy(switch_to="demo-7").decide()
+    assert isinstance(refused, Unask)
+    assert "refused" in refused.why
+
+
+@pytest.mark.parametrize("how", ["deleted", "fenced", "cordoned"])
+def test_a_primary_that_has_to_go_hands_over_while_it_lives(how: str) -> None:
+    scene = healthy()
+    scene = scene.pod("demo-0", terminating=True) if how == "deleted" else scene
+    scene = scene.want(fenced=frozenset({"demo-0"})) if how == "fenced" else scene
+    scene = scene.see(cordoned=frozenset({"demo-0"})) if how == "cordoned" else scene
+    verdict = scene.decide()
+    if isinstance(verdict, LabelRoles):
+        for name, role in verdict.roles.items():
+            scene = scene.pod(name, role=role)
+        verdict = scene.decide()
+
+    assert isinstance(verdict, Switch)
+    assert verdict.primary.name == "demo-0"
+
+
+def test_a_newer_replica_does_not_lead_while_another_is_older() -> None:  # trap 25
+    scene = healthy(switch_to="demo-2").server("demo-2", version="11.8.9").known("demo-2", version="11.8.9")
+    verdict = scene.want(image="mariadb:11.8").decide()
+    assert isinstance(verdict, Wait)
+    assert "newer" in verdict.message
+    dead = fenced_failover(
+        healthy().server("demo-1", version="11.8.9").known("demo-1", version="11.8.9").dead("demo-0")
+    )
+    promoted = dead.decide()
+    assert isinstance(promoted, Promote)
+    assert promoted.target.name == "demo-2"
+
+
+# --- maintenance ------------------------------------------------------------------------------------------
+
+
+def test_a_paused_cluster_is_left_alone_and_says_what_it_would_do() -> None:
+    verdict = healthy(paused=True).dead("demo-0").planned()
+
+    assert isinstance(verdict, Wait)
+    assert verdict.reason == "Paused"
+    assert "Fence" in verdict.message
+
+
+def test_read_only_holds_writes_and_its_end_lets_them_go_on() -> None:
+    assert isinstance(healthy(read_only=True).decide(), Demote)
+    assert healthy(read_only=True).server("demo-0", read_only=True).decide() == InSync()
+    assert isinstance(healthy().server("demo-0", read_only=True).decide(), Promote)
+
+
+def test_the_gap_counts_from_the_end_of_the_old_primary() -> None:
+    scene = fenced_failover(healthy().dead("demo-0", seconds=1.5))
+    scene = scene.wrote(scene.decide()).server("demo-1", read_only=False, replication=None)
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Record)
+    assert verdict.status.promotions
+    assert verdict.status.promotions[0].gap_seconds == 1.5
+    assert verdict.status.operation is None
+
+
+def test_the_end_of_an_earlier_process_does_not_count() -> None:
+    hung = healthy().pod("demo-0", died_at=ago(50)).silent("demo-0", seconds=5).lost("demo-1", "demo-2")
+
+    verdict = hung.decide()
+
+    assert isinstance(verdict, Fence)
+    assert verdict.first is not None
+    assert verdict.first.operation is not None
+    assert verdict.first.operation.since == ago(5)
+
+
+def test_whole_history_has_to_be_known_before_data_is_set_aside() -> None:
+    scene = healthy().has("demo-2", "0-10-100,0-77-101").settled()
+
+    assert not isinstance(scene.decide(), DeletePod)

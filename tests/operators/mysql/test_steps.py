@@ -1,0 +1,494 @@
+"""The steps on real servers: MariaDB in the embedded tier, MySQL in the full one."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from mooring.actor import StepFailed
+from mooring.operators.mysql.dial import Dial, DialError, Link, Login
+from mooring.operators.mysql.dialects import dialect_of
+from mooring.operators.mysql.gtid import Position, origin_of
+from mooring.operators.mysql.holds import Holds
+from mooring.operators.mysql.moves import (
+    Amend,
+    Configure,
+    Demote,
+    Done,
+    Fence,
+    Follow,
+    Promote,
+    SetDurability,
+    Switch,
+    Target,
+)
+from mooring.operators.mysql.steps import Steps
+from mooring.operators.mysql.survey import login_of, read_server, read_topology
+from mooring.operators.mysql.topology import Member, Server
+from mooring.operators.workload.pods import Pod
+from mooring.testing.mysql import CREDENTIALS, Servers, TestServer
+
+FLAVORS = [
+    pytest.param("mariadb:10.11", marks=pytest.mark.embedded),
+    pytest.param("mariadb:11.8", marks=[pytest.mark.embedded, pytest.mark.full]),
+    pytest.param("mysql:9.7", marks=[pytest.mark.embedded, pytest.mark.full]),
+]
+pytestmark = pytest.mark.parametrize("image", FLAVORS)
+ROOT = Login(user="root", passwords=tuple(CREDENTIALS.of("root")))
+
+
+class Bench:
+    """Servers, and the steps on them."""
+
+    def __init__(self, servers: Servers) -> None:
+        self.servers = servers
+        self.dialect = dialect_of(servers.flavor)
+        self.dial = Dial()
+        self.holds = Holds()
+        self.login = login_of(CREDENTIALS)
+        self.steps = Steps(self.dial, self.dialect, CREDENTIALS, holds=self.holds)
+        self.acks = 1
+
+    async def start(self, count: int) -> list[TestServer]:
+        return await self.servers.start(count)
+
+    async def run(self, move: Any, *, within: float = 20.0) -> Done:
+        """A move until it is no longer partial."""
+        async with asyncio.timeout(within):
+            while (done := await self.steps.run(move)).partial:
+                pass
+            return done
+
+    async def see(self, one: TestServer) -> Server:
+        async with self.dial.open(one.address, self.login) as link:
+            return await read_server(link, self.dialect)
+
+    async def until(self, one: TestServer, reached: Any, *, within: float = 10.0) -> Server:
+        async with asyncio.timeout(within):
+            while not reached(server := await self.see(one)):
+                await asyncio.sleep(0.02)
+            return server
+
+    async def sql(self, one: TestServer, *statements: str, timeout: float = 5.0) -> list[dict[str, Any]]:
+        """Statements as a client with an account of its own."""
+        rows: list[dict[str, Any]] = []
+        async with self.dial.open(one.address, APP, timeout=timeout) as link:
+            for statement in statements:
+                rows = await link.query(statement)
+        return rows
+
+    @asynccontextmanager
+    async def client(self, one: TestServer) -> AsyncIterator[Link]:
+        async with self.dial.open(one.address, APP, timeout=30.0) as link:
+            yield link
+
+    async def found(
+        self, primary: TestServer, replicas: Sequence[TestServer], *, semi_sync: bool = True
+    ) -> None:
+        """A cluster: one leads, the others follow and acknowledge."""
+        acking = frozenset(one.name for one in replicas)
+        await self.run(
+            Promote(
+                target=primary.target,
+                expected=Position(),
+                acks=1,
+                semi_sync=False,
+                source_host=primary.address,
+            )
+        )
+        await self.run(
+            Amend(
+                primary=primary.target,
+                statements=(
+                    "CREATE USER IF NOT EXISTS 'app'@'%' IDENTIFIED BY %(monitor-password)s",
+                    "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, DROP ON shop.* TO 'app'@'%'",
+                    "CREATE DATABASE IF NOT EXISTS shop",
+                    "CREATE TABLE IF NOT EXISTS shop.t (id BIGINT PRIMARY KEY, v INT) ENGINE=InnoDB",
+                ),
+            )
+        )
+        if replicas:
+            await self.run(
+                Follow(
+                    targets=tuple(one.target for one in replicas), source=primary.target, source_host=primary.address,
+                    acking=acking,
+                )
+            )  # fmt: skip
+        if semi_sync:
+            await self.run(
+                SetDurability(
+                    primary=primary.target,
+                    semi_sync=True,
+                    acks=self.acks,
+                    acking=tuple(one.target for one in replicas),
+                )
+            )
+            await self.until(primary, lambda it: it.semi_sync.clients == len(replicas))
+
+    def promote(
+        self, new: TestServer, others: Sequence[TestServer] = (), expected: Position | None = None
+    ) -> Promote:
+        return Promote(
+            target=new.target, expected=expected or Position(), acks=1, semi_sync=True, others=tuple(o.target for o in others),
+            source_host=new.address, acking=frozenset(o.name for o in others),
+        )  # fmt: skip
+
+    async def level(self, primary: TestServer, replica: TestServer) -> None:
+        """Wait until a replica has everything."""
+        leader = await self.see(primary)
+        await self.until(replica, lambda it: it.executed.contains(leader.executed))
+
+    async def delay(self, primary: TestServer, replica: TestServer, seconds: int) -> None:
+        """From now on the replica applies late."""
+        await self.level(primary, replica)
+        change = "MASTER TO MASTER" if self.servers.flavor == "mariadb" else "REPLICATION SOURCE TO SOURCE"
+        async with self.dial.open(replica.address, self.login) as link:
+            for statement in ("STOP REPLICA", f"CHANGE {change}_DELAY = {seconds}", "START REPLICA"):
+                await link.query(statement)
+        await self.until(primary, lambda it: it.semi_sync.clients == 1)
+        await self.until(replica, lambda it: it.replication is not None and it.replication.io_running)
+
+    async def rows(self, one: TestServer) -> list[int]:
+        async with self.dial.open(one.address, self.login) as link:
+            return [row["id"] for row in await link.query("SELECT id FROM shop.t ORDER BY id")]
+
+
+APP = Login(user="app", passwords=(("app", CREDENTIALS.text("monitor-password")),))
+
+
+@pytest.fixture
+async def bench(image: str) -> AsyncIterator[Bench]:
+    async with Servers(image) as servers:
+        made = Bench(servers)
+        yield made
+        made.holds.close()
+        made.dial.close()
+
+
+async def test_a_founded_cluster_replicates_and_acknowledges(bench: Bench) -> None:
+    primary, *replicas = await bench.start(3)
+    await bench.found(primary, replicas)
+
+    await bench.sql(primary, "INSERT INTO shop.t VALUES (1, 1)")
+
+    leader = await bench.see(primary)
+    assert not leader.read_only
+    assert leader.semi_sync.source
+    assert leader.semi_sync.active
+    assert leader.semi_sync.timeout == 86400
+    for one in replicas:
+        server = await bench.until(one, lambda it: it.executed.contains(leader.executed))
+        assert server.read_only
+        assert server.semi_sync.replica
+        assert not server.semi_sync.source
+        assert server.replication is not None
+        assert server.replication.by_gtid
+        assert await bench.rows(one) == [1]
+
+
+async def test_steps_may_be_repeated(bench: Bench) -> None:
+    primary, replica = await bench.start(2)
+    await bench.found(primary, [replica])
+    before = await bench.see(primary)
+    for _ in range(2):
+        await bench.run(bench.promote(primary, [replica]))
+    after = await bench.see(primary)
+    assert after.executed == before.executed
+    assert not after.read_only
+
+
+async def test_an_application_cannot_write_to_a_replica(bench: Bench) -> None:
+    primary, replica = await bench.start(2)
+    await bench.found(primary, [replica])
+    await bench.level(primary, replica)
+    with pytest.raises(DialError, match="1290"):
+        await bench.sql(replica, "INSERT INTO shop.t VALUES (1, 1)")
+
+
+async def test_a_killed_primary_is_replaced_without_loss_and_rejoins(bench: Bench) -> None:
+    primary, *replicas = await bench.start(3)
+    await bench.found(primary, replicas)
+    for number in range(50):
+        await bench.sql(primary, f"INSERT INTO shop.t VALUES ({number}, 1)")
+    primary.kill()
+
+    await bench.run(Fence(targets=tuple(one.target for one in replicas)))
+    seen = [(await bench.see(one), one) for one in replicas]
+    new = max(seen, key=lambda pair: pair[0].received.ahead_of(Position()))[1]
+    other = next(one for one in replicas if one is not new)
+    expected = next(server.received for server, one in seen if one is new)
+    await bench.run(bench.promote(new, [other], expected))
+
+    assert await bench.rows(new) == list(range(50))
+    await bench.sql(new, "INSERT INTO shop.t VALUES (100, 1)")
+    await bench.until(other, lambda it: it.replication is not None and it.replication.io_running)
+
+    words = ("--init-rpl-role=SLAVE",) if bench.servers.flavor == "mariadb" else ()
+    await primary.boot(*words)
+    back, leader = await bench.see(primary), await bench.see(new)
+    assert back.read_only
+    assert leader.executed.contains(back.executed)
+    await bench.run(
+        Follow(
+            targets=(primary.target,),
+            source=new.target,
+            source_host=new.address,
+            acking=frozenset({primary.name}),
+        )
+    )
+    await bench.until(primary, lambda it: it.executed.contains(leader.executed))
+    assert await bench.rows(primary) == [*range(50), 100]
+
+
+async def test_what_was_received_is_applied_before_a_promotion(bench: Bench) -> None:
+    """Trap 2: acknowledged rows that are in the relay log alone."""
+    primary, replica = await bench.start(2)
+    await bench.found(primary, [replica])
+    await bench.delay(primary, replica, 3)
+    for number in range(5):
+        await bench.sql(primary, f"INSERT INTO shop.t VALUES ({number}, 1)")
+    primary.kill()
+    await bench.run(Fence(targets=(replica.target,)))
+    assert await bench.rows(replica) == []
+    assert (await bench.steps.run(bench.promote(replica))).partial
+    assert (await bench.see(replica)).read_only
+    await bench.run(bench.promote(replica))
+    assert await bench.rows(replica) == [0, 1, 2, 3, 4]
+
+
+async def test_relay_logs_are_applied_when_the_applier_was_stopped(bench: Bench) -> None:
+    """F10 and F12: both threads stopped, the primary gone."""
+    primary, replica = await bench.start(2)
+    await bench.found(primary, [replica])
+    await bench.level(primary, replica)
+    async with bench.dial.open(replica.address, bench.login) as link:
+        await link.query("STOP REPLICA SQL_THREAD")
+        for number in range(5):
+            await bench.sql(primary, f"INSERT INTO shop.t VALUES ({number}, 1)")
+        primary.kill()
+        await link.query("STOP REPLICA IO_THREAD")
+    await bench.run(bench.promote(replica))
+    assert await bench.rows(replica) == [0, 1, 2, 3, 4]
+
+
+async def test_a_server_that_lacks_what_is_expected_is_not_promoted(bench: Bench) -> None:
+    primary, replica = await bench.start(2)
+    await bench.found(primary, [])
+    expected = (await bench.see(primary)).executed
+    with pytest.raises(StepFailed, match="lacks"):
+        await bench.run(bench.promote(replica, (), expected))
+    assert (await bench.see(replica)).read_only
+
+
+async def test_a_hung_primary_is_fenced(bench: Bench) -> None:
+    primary, replica = await bench.start(2)
+    await bench.found(primary, [replica])
+    await bench.sql(primary, "INSERT INTO shop.t VALUES (1, 1)")
+    primary.kill(signal.SIGSTOP)
+    await bench.run(Fence(targets=(replica.target,)))
+    await bench.run(bench.promote(replica))
+    primary.kill(signal.SIGCONT)
+    with pytest.raises(DialError):
+        await bench.sql(primary, "INSERT INTO shop.t VALUES (2, 1)", timeout=1.0)
+    assert await bench.rows(replica) == [1]
+
+
+async def test_a_restarted_process_is_left_alone(bench: Bench) -> None:
+    primary, replica = await bench.start(2)
+    await bench.found(primary, [replica])
+    stale = Target(name=replica.name, host=replica.address, server_id=replica.server_id - 1)
+    for move in (Fence(targets=(stale,)), Demote(target=stale)):
+        with pytest.raises(StepFailed, match="no longer answers"):
+            await bench.run(move)
+    assert (await bench.see(replica)).replication is not None
+
+
+async def test_a_switch_holds_writers_and_lets_them_go_to_the_new_primary(bench: Bench) -> None:
+    primary, *replicas = await bench.start(3)
+    new, other = replicas
+    await bench.found(primary, replicas)
+    await bench.sql(primary, "INSERT INTO shop.t VALUES (1, 1)")
+
+    async def write() -> tuple[int, str]:
+        """As fast as it can, until something goes wrong: the last number that was confirmed, and the error's word."""
+        number = 2
+        async with bench.client(primary) as client:
+            while True:
+                try:
+                    await client.query(f"INSERT INTO shop.t VALUES ({number}, 1)")
+                except DialError as error:
+                    return number - 1, error.word
+                number += 1
+
+    writer = asyncio.create_task(write())
+    await bench.until(primary, lambda it: it.executed.ahead_of(Position()) > 10)
+    await bench.run(Switch(primary=primary.target, candidate=new.target, deadline=5.0))
+    assert (await bench.see(primary)).read_only
+    assert not writer.done()  # it waits
+    expected = (await bench.see(primary)).executed
+    await bench.run(bench.promote(new, [primary, other], expected))
+    confirmed, word = await writer
+    assert word == "Lost"  # disconnected, not refused: a client that connects again finds the new primary
+
+    await bench.sql(new, f"INSERT INTO shop.t VALUES ({confirmed + 1}, 1)")
+    leader = await bench.see(new)
+    for one in (new, primary, other):
+        await bench.until(one, lambda it: it.executed.contains(leader.executed))
+        assert await bench.rows(one) == list(range(1, confirmed + 2))
+
+
+async def test_a_switch_that_takes_too_long_is_undone(bench: Bench) -> None:
+    primary, replica = await bench.start(2)
+    await bench.found(primary, [replica])
+    await bench.delay(primary, replica, 5)
+    await bench.sql(primary, "INSERT INTO shop.t VALUES (1, 1)")
+    with pytest.raises(StepFailed, match=r"did not catch up"):
+        await bench.run(Switch(primary=primary.target, candidate=replica.target, deadline=1.0))
+    assert not (await bench.see(primary)).read_only
+    await bench.sql(primary, "INSERT INTO shop.t VALUES (2, 1)")
+
+
+async def test_a_long_statement_is_killed_for_a_switch_after_the_grace(bench: Bench) -> None:
+    """Trap 12."""
+    primary, replica = await bench.start(2)
+    await bench.found(primary, [replica])
+    await bench.sql(primary, "INSERT INTO shop.t VALUES (1, 1)")
+    async with bench.client(primary) as client:
+        long = asyncio.create_task(client.query("UPDATE shop.t SET v = SLEEP(30)"))
+        await asyncio.sleep(0.3)
+        await bench.run(Switch(primary=primary.target, candidate=replica.target, deadline=8.0), within=12)
+        with pytest.raises(DialError):
+            await long
+    assert (await bench.see(primary)).read_only
+
+
+async def test_commits_that_wait_for_acknowledgements_are_never_killed(bench: Bench) -> None:
+    """F4: killing one on MariaDB commits it. Here nobody acknowledges, so the primary cannot be held."""
+    primary, replica = await bench.start(2)
+    await bench.found(primary, [replica])
+    async with bench.client(primary) as client:
+        await bench.run(Fence(targets=(replica.target,)))
+        waiting = asyncio.create_task(client.query("INSERT INTO shop.t VALUES (1, 1)"))
+        await bench.until(primary, lambda it: it.semi_sync.waiting == 1)
+        with pytest.raises(StepFailed, match="acknowledgements"):
+            await bench.run(Demote(target=primary.target))
+        assert not waiting.done()
+        assert await bench.rows(primary) == []
+        async with bench.dial.open(replica.address, bench.login) as link:
+            await link.query("START REPLICA IO_THREAD")
+        await waiting
+    assert await bench.rows(primary) == [1]
+
+
+async def test_durability_is_weakened_and_restored(bench: Bench) -> None:
+    primary, replica = await bench.start(2)
+    await bench.found(primary, [replica])
+    await bench.run(SetDurability(primary=primary.target, semi_sync=False, acks=1, silent=(replica.target,)))
+    assert not (await bench.see(primary)).semi_sync.source
+    assert not (await bench.see(replica)).semi_sync.replica
+    await bench.run(SetDurability(primary=primary.target, semi_sync=True, acks=1, acking=(replica.target,)))
+    await bench.until(primary, lambda it: it.semi_sync.clients == 1)
+    await bench.sql(primary, "INSERT INTO shop.t VALUES (1, 1)")
+
+
+async def test_a_variable_is_set_and_what_the_server_refuses_is_said(bench: Bench) -> None:
+    (one,) = await bench.start(1)
+
+    async def result(key: str, value: str) -> str:
+        done = await bench.run(Configure(targets=(one.target,), key=key, value=value))
+        return done.config[1].state if done.config else "Applied"
+
+    assert await result("max_connections", "77") == "Applied"
+    assert await result("max-allowed-packet", "32M") == "Applied"
+    assert await result("innodb_log_group_home_dir", "/tmp") == "NeedsRestart"
+    assert await result("max_conections", "77") == "Unknown"
+    assert await result("max_connections", "many") == "Rejected"
+
+
+async def test_a_secret_never_stands_in_an_error(bench: Bench) -> None:
+    (one,) = await bench.start(1)
+    await bench.found(one, [], semi_sync=False)
+    with pytest.raises(StepFailed) as caught:
+        await bench.run(
+            Amend(
+                primary=one.target, statements=("CREATE USER 'x'@'%' IDENTIFIED BY BY %(monitor-password)s",)
+            )
+        )
+    assert CREDENTIALS.text("monitor-password") not in str(caught.value)
+    assert caught.value.__cause__ is None or CREDENTIALS.text("monitor-password") not in repr(
+        caught.value.__cause__
+    )
+
+
+async def test_all_connections_used_leave_one_for_the_operator(bench: Bench) -> None:
+    """Trap 17."""
+    (one,) = await bench.servers.start(1, max_connections="10")
+    await bench.found(one, [], semi_sync=False)
+    async with bench.client(one):
+        links = []
+        with pytest.raises(DialError, match="all connections"):
+            while True:
+                links.append(
+                    await bench.dial.session(one.address, Login(user="app", passwords=APP.passwords))
+                )
+        member = Member(pod=Pod(name=one.name, ordinal=0, ip=one.address))
+        for _ in range(3):
+            bench.dial.forget(one.address)
+            seen = await read_topology(bench.dial, bench.dialect, [member], login=bench.login)
+            assert seen.members[0].server is not None, seen.members[0].error
+        for link in links:
+            link.close()
+
+
+async def test_errors_of_reading_are_told_apart(bench: Bench) -> None:
+    up, hung, dead = await bench.start(3)
+    dead.kill()
+    hung.kill(signal.SIGSTOP)
+    members = [Member(pod=Pod(name=one.name, ordinal=0, ip=one.address)) for one in (up, hung, dead)]
+    members.append(Member(pod=Pod(name="new", ordinal=3)))
+    seen = await read_topology(bench.dial, bench.dialect, members, login=bench.login, primary=hung.name)
+    assert [one.error for one in seen.members] == ["", "Timeout", "Refused", "NoAddress"]
+    wrong = Login(passwords=(("operator-password", "wrong"), ("operator-password-next", "wrong too")))
+    seen = await read_topology(bench.dial, bench.dialect, members[:1], login=wrong)
+    assert seen.members[0].error == "AccessDenied"
+    second = Login(passwords=(("operator-password", "wrong"), *bench.login.passwords))
+    seen = await read_topology(bench.dial, bench.dialect, members[:1], login=second)
+    assert seen.members[0].server is not None
+
+
+async def test_no_replica_looks_errant_under_load(bench: Bench) -> None:
+    """Trap 8."""
+    primary, *replicas = await bench.start(3)
+    await bench.found(primary, replicas)
+    members = [Member(pod=Pod(name=one.name, ordinal=0, ip=one.address)) for one in (primary, *replicas)]
+    stop = asyncio.Event()
+
+    async def write(first: int) -> int:
+        async with bench.client(primary) as client:
+            number = first
+            while not stop.is_set():
+                await client.query(f"INSERT INTO shop.t VALUES ({number}, 1)")
+                number += 1
+            return number - first
+
+    writers = [asyncio.create_task(write(first)) for first in (0, 1_000_000, 2_000_000)]
+    try:
+        for _ in range(150):
+            seen = await read_topology(
+                bench.dial, bench.dialect, members, login=bench.login, primary=primary.name
+            )
+            leader = seen.members[0].server
+            assert leader is not None
+            for one in seen.members[1:]:
+                assert one.server is not None
+                # What the primary wrote itself may be at the replica before it counts as committed there (AFTER_SYNC).
+                errant = (one.server.executed - leader.executed).without(origin_of(leader))
+                assert errant.is_empty
+    finally:
+        stop.set()
+    assert sum(await asyncio.gather(*writers)) > 0
