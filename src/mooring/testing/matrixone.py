@@ -77,7 +77,14 @@ class BareCluster:
     """A cluster's processes; `services` by name, such as ``cn1``."""
 
     def __init__(
-        self, program: Path, directory: Path, *, logs: int, compute: int, draining: bool, log_timeout: float | None
+        self,
+        program: Path,
+        directory: Path,
+        *,
+        logs: int,
+        compute: int,
+        draining: bool,
+        log_timeout: float | None,
     ) -> None:
         self._program, self._directory, self._draining = program, directory, draining
         self._log_timeout = log_timeout
