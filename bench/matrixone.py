@@ -48,9 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
         program = build()
         print(f"MatrixOne {VERSION}: {options.logs} log, 1 TN, {options.compute} CN, 1 proxy", flush=True)
         for _ in range(options.rounds):
-            first, ready, memory = asyncio.run(
-                measure(program, logs=options.logs, compute=options.compute)
-            )
+            first, ready, memory = asyncio.run(measure(program, logs=options.logs, compute=options.compute))
             seconds.append(ready)
             resident = ", ".join(f"{name} {size >> 20}" for name, size in memory.items())
             print(f"CN {first:.1f} s, proxy {ready:.1f} s; MiB: {resident}", flush=True)
