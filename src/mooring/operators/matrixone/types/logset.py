@@ -71,6 +71,13 @@ def _same(name: str, default: str) -> str:
     return " == ".join(f"(has({one}.{name}) ? {one}.{name} : '{default}')" for one in ("self", "oldSelf"))
 
 
+_FIXED: Final = Rule(
+    " && ".join(_same(*one) for one in _S3.items()),
+    f"the bucket and its path {_MOVED}",
+    reason="FieldValueForbidden",
+)
+
+
 @rules(never_removed("s3", message=f"sharedStorage.s3 {_MOVED}"))
 class LogSharedStorage(SharedStorageProvider, frozen=True, kw_only=True):
     """Where the cluster's data is stored: one of the two; S3 cannot be changed later."""
@@ -79,13 +86,7 @@ class LogSharedStorage(SharedStorageProvider, frozen=True, kw_only=True):
         S3Provider | None,
         F(
             "A path in a bucket.",
-            rules=(
-                Rule(
-                    " && ".join(_same(*one) for one in _S3.items()),
-                    f"the bucket and its path {_MOVED}",
-                    reason="FieldValueForbidden",
-                ),
-            ),
+            rules=(_FIXED,),
         ),
     ] = None
 
