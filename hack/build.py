@@ -32,7 +32,7 @@ from hack.kubernetes.binaries import (  # noqa: E402
     build_module,
 )
 
-from hack import old_redis  # noqa: E402
+from hack import mo_service, old_redis  # noqa: E402
 
 __all__ = ["helm", "main", "prepare", "versitygw"]
 
@@ -84,7 +84,12 @@ def _of_cluster() -> dict[str, Callable[[], object]]:
 
 
 #: What the tests of a tier need, by what it is called here.
-TIERS = {"kubernetes": _of_kubernetes(), "full": _of_full(), "cluster": _of_cluster()}
+TIERS = {
+    "kubernetes": _of_kubernetes(),
+    "full": _of_full(),
+    "cluster": _of_cluster(),
+    "matrixone": {"mo-service": mo_service.build},
+}
 
 
 def prepare(tiers: Iterable[str]) -> None:

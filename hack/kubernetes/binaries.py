@@ -17,13 +17,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 __all__ = [
     *("AGNHOST", "AGNHOST_MODULE", "KUBECTL", "NODE", "NODE_MODULE", "SERVERS", "SPECS"),
-    *("BuildError", "build", "build_module", "built", "cache_root", "locked"),
+    *("BuildError", "Linked", "build", "build_module", "built", "cache_root", "locked"),
 ]
 
 HERE = Path(__file__).resolve().parent
@@ -90,21 +90,52 @@ def build(programs: Mapping[str, str], *, module: Path = HERE) -> Path:
     return target
 
 
-def build_module(directory: Path, name: str, *, package: str = ".") -> Path:
+@dataclass(frozen=True)
+class Linked:
+    """How a program is linked that needs more than Go: its flags, and what makes its C library.
+
+    ``library`` gets the go program, the module's directory and a scratch directory, and returns what the environment
+    of the build needs; ``inputs`` names what decides its bytes.
+    """
+
+    ldflags: str
+    library: Callable[[Path, Path, Path], Mapping[str, str]]
+    inputs: str
+    takes: str = ""
+    """How long the build takes, for the message before it."""
+
+
+def build_module(directory: Path, name: str, *, package: str = ".", linked: Linked | None = None) -> Path:
     """A program of the Go module in `directory`, built on first use with the toolchain of the servers."""
     go = _toolchain()
-    sources = sorted(path for pattern in ("go.*", "*.go") for path in directory.glob(pattern))
-    parts = [f"{path.name}\0".encode() + path.read_bytes() for path in sources]
-    head = f"{name} {go.version} {platform.system()} {platform.machine()} {_FLAGS}".encode()
-    target = cache_root() / name / hashlib.sha256(b"\0".join([head, *parts])).hexdigest()[:16]
+    target = _module_directory(directory, name, go, linked)
     if not target.is_dir():
         with locked(target):
             if not target.is_dir():
-                _say(f"building {name} with Go {go.version}, once, into {target}")
+                takes = f": {linked.takes}" if linked is not None else ""
+                _say(f"building {name} with Go {go.version}, once{takes}, into {target}")
                 with _staging(target) as staging:
-                    _compile(_installed(go), package, staging / name, cwd=directory, ldflags="-s -w")
+                    _compile_module(_installed(go), package, staging / name, directory, linked)
                     staging.rename(target)
     return target / name
+
+
+def _module_directory(directory: Path, name: str, go: _Go, linked: Linked | None) -> Path:
+    sources = sorted(path for pattern in ("go.*", "*.go") for path in directory.glob(pattern))
+    parts = [f"{path.name}\0".encode() + path.read_bytes() for path in sources]
+    head = f"{name} {go.version} {platform.system()} {platform.machine()} {_FLAGS}"
+    if linked is not None:
+        head += f" {linked.ldflags} {linked.inputs} {platform.libc_ver()}"
+    return cache_root() / name / hashlib.sha256(b"\0".join([head.encode(), *parts])).hexdigest()[:16]
+
+
+def _compile_module(go: _Go, package: str, output: Path, directory: Path, linked: Linked | None) -> None:
+    if linked is None or go.program is None:
+        _compile(go, package, output, cwd=directory, ldflags="-s -w")
+        return
+    with tempfile.TemporaryDirectory(prefix="mooring-build-") as scratch:
+        more = linked.library(go.program, directory, Path(scratch))
+        _compile(go, package, output, cwd=directory, ldflags=linked.ldflags, more=more)
 
 
 def _build_into(target: Path, programs: Mapping[str, str], go: _Go, module: Path) -> None:
@@ -118,10 +149,12 @@ def _build_into(target: Path, programs: Mapping[str, str], go: _Go, module: Path
         staging.rename(target)
 
 
-def _compile(go: _Go, package: str, output: Path, *, cwd: Path, ldflags: str) -> None:
+def _compile(
+    go: _Go, package: str, output: Path, *, cwd: Path, ldflags: str, more: Mapping[str, str] | None = None
+) -> None:
     verb = ["test", "-c"] if output.suffix == ".test" else ["build"]
     command = [str(go.program), *verb, *_FLAGS, "-ldflags", ldflags, "-o", str(output), package]
-    done = _run(command, deadline=_BUILD_DEADLINE, cwd=cwd, env=_environment())
+    done = _run(command, deadline=_BUILD_DEADLINE, cwd=cwd, env={**_environment(), **(more or {})})
     if done.returncode != 0:
         raise BuildError(
             f"go {verb[0]} {package} failed with status {done.returncode}. Go needs its module proxy, or a "

@@ -32,7 +32,8 @@ class Tier:
     an error to leave them out.
     ``real`` ones run on the real control plane instead of the embedded one.
     ``asked`` ones run only when asked for by name.
-    What ``builds`` needs programs that take minutes to build, once.
+    What ``builds`` needs programs that take minutes to build, once; ``first``, before its tests start, since from within
+    a plain user's namespaces nothing can be downloaded.
     """
 
     marked: str
@@ -41,17 +42,18 @@ class Tier:
     real: bool = False
     rooted: bool = False
     builds: bool = False
+    first: bool = False
     asked: bool = False
 
 
 #: Fastest first.
 TIERS: dict[str, Tier] = {
     "unit": Tier(
-        marked="not embedded and not full and not kubernetes and not cluster and not browser and not soak and not nightly",
+        marked="not embedded and not full and not kubernetes and not cluster and not browser and not mo_service and not soak and not nightly",
         workers=2,
     ),
     "embedded": Tier(
-        marked="embedded and not full and not kubernetes and not cluster and not soak and not nightly",
+        marked="embedded and not full and not kubernetes and not cluster and not mo_service and not soak and not nightly",
         workers=3,
         namespaced=True,
     ),
@@ -61,6 +63,10 @@ TIERS: dict[str, Tier] = {
     ),
     # The chart and its life on a real kubelet and containerd; one node for all of them.
     "cluster": Tier(marked="cluster and not soak and not nightly", workers=1, rooted=True, builds=True),
+    # MatrixOne's own processes. Not the marker `matrixone`, which is of that operator's tests in every tier.
+    "matrixone": Tier(
+        marked="mo_service and not soak and not nightly", workers=1, namespaced=True, builds=True, first=True
+    ),
     # The console as people use it. As a plain user the plane needs namespaces, and makes them itself.
     "browser": Tier(marked="browser and not soak and not nightly", workers=1),
     # The embedded tier's tests of clusters, each worker's on a real control plane of its own.
@@ -105,7 +111,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the chosen tiers one after the other; the first failing one ends it."""
     root = Path(os.environ.get("MOORING_ROOT", Path(__file__).resolve().parents[3]))
     tiers = options.tier or (_unasked() if options.all else ["unit", "embedded"])
-    ensure(NODE | TESTS | (COMPILER if "full" in tiers else {}) | (BROWSER if "browser" in tiers else {}))
+    ensure(NODE | TESTS | (COMPILER if {"full", "matrixone"} & {*tiers} else {}) | (BROWSER if "browser" in tiers else {}))
     with _building(root, tiers if options.all else []) as built:
         return _run_tiers(tiers, options, root=root, built=built)
 
@@ -141,6 +147,8 @@ def _run_tier(
         print(f"mooring: tier {name} needs root, for a kubelet and containerd: left out", file=sys.stderr)
         return 1 if name in (options.tier or ()) or os.environ.get("CI") else 0
     if tier.real and (status := _build(root)):
+        return status
+    if tier.first and (status := _build_for(name, root)):
         return status
     marked = tier.marked
     if options.operator:
@@ -213,6 +221,11 @@ def _build(root: Path) -> int:
     """Build the servers now: from within a plain user's namespaces nothing can be downloaded."""
     tool = root / "hack" / "kubernetes" / "controlplane.py"
     return subprocess.run([sys.executable, tool, "build"], stdout=subprocess.DEVNULL).returncode
+
+
+def _build_for(tier: str, root: Path) -> int:
+    """Build what a tier needs; at once where it is built already."""
+    return subprocess.run([sys.executable, root / "hack" / "build.py", tier]).returncode
 
 
 def _side_by_side(tier: Tier) -> list[str]:

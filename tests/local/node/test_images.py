@@ -32,6 +32,7 @@ def test_references_are_normalised(reference: str, normal: str) -> None:
         ("busybox:1.28", "busybox"),
         ("mariadb:11", "mariadb"),
         ("registry.k8s.io/pause:3.9", "pause"),
+        ("matrixorigin/matrixone:1.2.4", "matrixone"),
     ],
 )
 def test_known_images_are_found_wherever_they_come_from(reference: str, name: str) -> None:
@@ -85,3 +86,18 @@ def test_a_missing_program_names_its_package(tmp_path: Path) -> None:
     file.write_text("images: [{match: ['db:*'], programs: {db: {path: /nowhere/db, package: db-server}}}]")
     with pytest.raises(ImageError, match="install the Debian package db-server"):
         load(file).resolve("db:1")
+
+
+def test_an_image_that_is_not_built_yet_says_how_and_runs_once_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOORING_CACHE", str(tmp_path))
+    catalog = load()
+    with pytest.raises(ImageError, match=r"hack\.mo_service \(once, up to seven minutes"):
+        catalog.resolve("matrixorigin/matrixone:1.2.4")
+    server = tmp_path / "mo-service" / "current" / "mo-service"
+    server.parent.mkdir(parents=True)
+    server.write_text("#!/bin/sh\nprintf 'MatrixOne build info:\\n  Version: v1.2.4\\n'\n")
+    server.chmod(0o755)
+    resolved = catalog.resolve("matrixorigin/matrixone:1.2.4")
+    assert (resolved.version, resolved.image.paths) == ("1.2.4", (str(server.parent),))

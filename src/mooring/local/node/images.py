@@ -17,6 +17,7 @@ Entries of a file come before the built-in ones (:func:`load`), which is how oth
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -86,6 +87,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     package: str = ""
     """Debian package that brings it, named when it is missing."""
+    remedy: str = ""
+    """How to get what no package brings, said when it is missing."""
     version: tuple[str, ...] = ()
     """Arguments that make it tell its version."""
 
@@ -161,6 +164,28 @@ def _mariadb() -> dict[str, Program]:
     }
     links = {"mysqld": server, "mysql": tools["mariadb"], "mysqladmin": tools["mariadb-admin"]}
     return {"mariadbd": server, **tools, **links}
+
+
+def _matrixone_image() -> Image:
+    """MatrixOne from the program that Mooring builds into its cache, laid out as in the official image."""
+    cache = os.environ.get("MOORING_CACHE") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.join(os.environ.get("HOME", "/var/tmp"), ".cache"), "mooring"
+    )
+    place = os.path.join(os.path.abspath(cache), "mo-service", "current")
+    server = Program(
+        path=f"{place}/mo-service",
+        version=("-version",),
+        remedy="build it in a checkout of Mooring: ./mooring exec python -m hack.mo_service "
+        "(once, up to seven minutes and 3 GB of disk); the pod then starts by itself",
+    )
+    return Image(
+        name="matrixone",
+        match=_names("matrixone"),
+        programs={"mo-service": server},
+        files={"/mo-service": '#!/bin/sh\nexec /usr/local/bin/mo-service "$@"\n'},
+        entrypoint=("/mo-service",),
+        paths=(place,),
+    )
 
 
 def exporter_image(debian: Path = Path("/usr/bin/prometheus-redis-exporter")) -> Image:
@@ -254,6 +279,7 @@ def built_in() -> list[Image]:
             programs={"memcached": Program(path="/usr/bin/memcached", package="memcached", version=("-V",))},
             cmd=("memcached",),
         ),
+        _matrixone_image(),
         _shell("busybox", "busybox", "*/busybox"),
         _shell("alpine", "alpine", "*/alpine", "debian", "*/debian", "ubuntu", "*/ubuntu"),
         Image(
@@ -328,8 +354,9 @@ class Catalog:
         image = self.find(reference)
         _name, program = image.main
         if not Path(program.path).exists():
-            package = f": install the Debian package {program.package}" if program.package else ""
-            raise ImageError(f'image "{reference}" needs {program.path}, which this machine lacks{package}')
+            remedy = program.remedy or (program.package and f"install the Debian package {program.package}")
+            lacks = f'image "{reference}" needs {program.path}, which this machine lacks'
+            raise ImageError(f"{lacks}: {remedy}" if remedy else lacks)
         return Resolved(image, reference, version_of(program))
 
 
