@@ -109,7 +109,7 @@ def _tables(spec: PodSet, table: Mapping[str, Any]) -> list[str]:
     """Names that must be tables, since the operator writes into them."""
     names = {path[0] for path in owned_keys(spec) if len(path) > 1}
     return [
-        f"{name} must be a table: write [{name}]"
+        f"{name} must be a table; write [{name}]"
         for name in sorted(names)
         if name in table and not isinstance(table[name], Mapping)
     ]
@@ -121,7 +121,7 @@ def _file_services(_: PodSet, table: Mapping[str, Any]) -> list[str]:
         return []
     listed = isinstance(entries, list) and all(isinstance(one, Mapping) for one in entries)
     if not listed:
-        return ["fileservice must be a list of tables: write [[fileservice]]"]
+        return ["fileservice must be a list of tables; write [[fileservice]]"]
     if all(isinstance(one.get("name"), str) for one in entries):
         return []
     return ["an entry of fileservice has no name; give LOCAL, S3 or ETL"]

@@ -125,7 +125,7 @@ def label_faults(where: str, labels: Mapping[str, str] | None) -> Faults:
         if len(value) > 63 or not _LABEL_VALUE.fullmatch(value):
             yield Problem(
                 f"{where}[{key}]",
-                f"{value[:80]!r} is no value of a label: at most 63 letters, digits, -, _ and .",
+                f"{value[:80]!r} is no value of a label; give at most 63 letters, digits, -, _ and .",
             )
 
 
@@ -161,7 +161,7 @@ def mount_faults(
         text = name or ""
         if len(text) > 63 or not _VOLUME.fullmatch(text):
             yield Problem(
-                f"{where}[{at}].name", f"{text!r} is no name: lower-case letters, digits and - only"
+                f"{where}[{at}].name", f"{text!r} is no name; give lower-case letters, digits and -"
             )
         elif unique and text in seen:
             yield Problem(f"{where}[{at}].name", f"{text!r} is there twice; rename one")

@@ -69,7 +69,7 @@ from mooring.operators.matrixone.types import (
     groups_of,
     transaction_nodes,
 )
-from mooring.operators.matrixone.versions import Version, operator_version, server_version
+from mooring.operators.matrixone.versions import Version, operator_version, server_version, tag_of
 from mooring.operators.workload.resources import resource_faults
 
 __all__ = ["Problem", "changes", "validate", "warnings"]
@@ -130,8 +130,8 @@ def warnings(obj: Object) -> list[str]:
 # --- pods --------------------------------------------------------------------------------------------------
 
 
-def _pods(where: str, spec: PodSet, *, image: bool = True, version: bool = True) -> Faults:
-    """What every set of pods is asked; ``image`` and ``version`` must be said here and not by a cluster."""
+def _pods(where: str, spec: PodSet, *, image: bool = True) -> Faults:
+    """What every set of pods is asked; ``image``: it must be said here, since no cluster says it."""
     if image and not spec.image:
         yield Problem(f"{where}.image", "image must be set; give one as repository:tag")
     elif spec.image and not _REFERENCE.fullmatch(spec.image):
@@ -139,11 +139,6 @@ def _pods(where: str, spec: PodSet, *, image: bool = True, version: bool = True)
     if spec.semantic_version is not None and Version.read(spec.semantic_version) is None:
         yield Problem(
             f"{where}.semanticVersion", f"{spec.semantic_version!r} is no version; write one as 1.2.3"
-        )
-    elif version and spec.image and server_version(spec) is None:
-        yield Problem(
-            f"{where}.semanticVersion",
-            "a valid semanticVersion must be set, since the image's tag is none; give the version of MatrixOne as 1.2.3",
         )
     if spec.operator_version is not None and Version.read(spec.operator_version) is None:
         yield Problem(f"{where}.operatorVersion", f"{spec.operator_version!r} is no version; write 1.3.0")
@@ -331,7 +326,7 @@ def _own_name(obj: Object) -> Faults:
 
 
 def _log_spec(where: str, spec: LogSetSpec, *, alone: bool = True) -> Faults:
-    yield from _pods(where, spec, image=alone, version=alone)
+    yield from _pods(where, spec, image=alone)
     if spec.volume is None:
         yield Problem(f"{where}.volume", "is missing; give its size")
     yield from _volume(f"{where}.volume", spec.volume)
@@ -359,7 +354,7 @@ def _log(obj: LogSet) -> Faults:
 
 
 def _dn_spec(where: str, spec: DNSetSpec, *, alone: bool = True) -> Faults:
-    yield from _pods(where, spec, image=alone, version=alone)
+    yield from _pods(where, spec, image=alone)
     yield from _volume(f"{where}.cacheVolume", spec.cache_volume)
     yield from _cache(f"{where}.sharedStorageCache", spec.shared_storage_cache)
 
@@ -371,7 +366,7 @@ def _dn(obj: DNSet) -> Faults:
 
 
 def _cn_spec(where: str, spec: CNSetSpec, *, alone: bool = True) -> Faults:
-    yield from _pods(where, spec, image=alone, version=alone)
+    yield from _pods(where, spec, image=alone)
     yield from _volume(f"{where}.cacheVolume", spec.cache_volume)
     yield from _cache(f"{where}.sharedStorageCache", spec.shared_storage_cache)
     yield from _service(where, spec.service_type, spec.node_port)
@@ -403,7 +398,7 @@ def _cn(obj: CNSet) -> Faults:
 
 
 def _proxy_spec(where: str, spec: ProxySetSpec, *, alone: bool = True) -> Faults:
-    yield from _pods(where, spec, image=alone, version=alone)
+    yield from _pods(where, spec, image=alone)
     yield from _service(where, spec.service_type, spec.node_port)
     yield from number_faults(f"{where}.minReadySeconds", spec.min_ready_seconds, low=0, high=86400)
     if spec.wait_plugin_addr is not None:
@@ -417,7 +412,7 @@ def _proxy(obj: ProxySet) -> Faults:
 
 
 def _ui_spec(where: str, spec: WebUISpec) -> Faults:
-    yield from _pods(where, spec, image=False, version=False)
+    yield from _pods(where, spec, image=False)
     yield from choice_faults(f"{where}.serviceType", spec.service_type, SERVICE_TYPES)
     yield from choice_faults(f"{where}.imagePullPolicy", spec.image_pull_policy, _POLICIES)
     yield from _strategy(f"{where}.updateStrategy", spec.update_strategy)
@@ -437,11 +432,6 @@ def _cluster(obj: MatrixOneCluster) -> Faults:
         yield Problem("spec.version", "version must be set; give the version of MatrixOne as 1.2.4")
     elif not re.fullmatch(r"[\w][\w.-]{0,127}", spec.version, re.ASCII):
         yield Problem("spec.version", f"{spec.version[:80]!r} is no tag of an image; give a version as 1.2.4")
-    elif spec.semantic_version is None and Version.read(spec.version) is None:
-        yield Problem(
-            "spec.version",
-            f"{spec.version!r} is no semantic version; give spec.semanticVersion beside it, as 1.2.4",
-        )
     if spec.semantic_version is not None and Version.read(spec.semantic_version) is None:
         yield Problem("spec.semanticVersion", f"{spec.semantic_version!r} is no version; write one as 1.2.4")
     if spec.operator_version is not None and Version.read(spec.operator_version) is None:
@@ -482,7 +472,7 @@ def _groups(cluster: str, spec: MatrixOneClusterSpec) -> Faults:
         field = f"{where}.name" if where.startswith("spec.cnGroups") else where
         yield from _cn_spec(where, group, alone=False)
         if not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name):
-            yield Problem(field, f"{name[:80]!r} is no name of a group: a-z, 0-9 and - only; choose another")
+            yield Problem(field, f"{name[:80]!r} is no name of a group; give one of a-z, 0-9 and -")
         elif len(cluster) + len(name) > GROUP_LIMIT:
             yield Problem(
                 field,
@@ -676,6 +666,16 @@ def _cluster_change(old: MatrixOneCluster, new: MatrixOneCluster) -> Faults:
     for name, where, spec in groups_of(after):
         if name in groups:
             yield from _volume_change(f"{where}.cacheVolume", groups[name].cache_volume, spec.cache_volume)
+    known = Version.read(after.semantic_version or after.version)
+    if (
+        Version.read(before.semantic_version or before.version) is not None
+        and known is None
+        and after.version
+    ):
+        yield Problem(
+            "spec.semanticVersion",
+            "new version must also be semantic; give the version of MatrixOne as 1.2.4",
+        )
     if (Version.read(after.operator_version) or (0,)) < (Version.read(before.operator_version) or (0,)):
         yield Problem(
             "spec.operatorVersion", f"must not be lower than {before.operator_version}; put that back"
@@ -691,7 +691,14 @@ def _cluster_change(old: MatrixOneCluster, new: MatrixOneCluster) -> Faults:
 Said = Iterator[tuple[str, str]]
 
 
+_UNKNOWN: Final = (
+    "is no semantic version, so MatrixOne is taken for older than 2.0; give semanticVersion as 1.2.4"
+)
+
+
 def _pods_said(where: str, spec: PodSet) -> Said:
+    if spec.image and spec.semantic_version is None and server_version(spec) is None:
+        yield f"{where}.image", f"{tag_of(spec.image)!r} {_UNKNOWN}"
     if spec.dns_based_identity is not None and not isinstance(spec, DNSetSpec):
         yield f"{where}.dnsBasedIdentity", "deprecated and not used; remove it"
     if spec.cluster_domain:
@@ -766,6 +773,8 @@ def _cn_set_said(obj: CNSet) -> Said:
 
 def _cluster_said(obj: MatrixOneCluster) -> Said:
     spec = obj.spec or MatrixOneClusterSpec()
+    if spec.version and spec.semantic_version is None and Version.read(spec.version) is None:
+        yield "spec.version", f"{spec.version!r} {_UNKNOWN}"
     if spec.log_service is not None:
         yield from _log_said("spec.logService", spec.log_service)
     if (nodes := transaction_nodes(spec)) is not None:

@@ -7,6 +7,7 @@ rejected only for what it makes wrong: an object with an old fault can still be 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -65,7 +66,8 @@ class Reviews:
             return Allow()
         said: list[str] = []
         if old is None or annotation_of(new) != annotation_of(old):
-            said += await self._scope.warnings(asked)
+            with suppress(DecodeError):  # which is said below, with the field
+                said += await self._scope.warnings(asked)
         if old is not None and _declared(new) == _declared(old):
             return Allow(*said)
         present = _problems(asked.kind, new, old) + await self._bucket_problems(asked)
@@ -186,7 +188,7 @@ def _problems(
     except DecodeError as error:
         reason, _, place = str(error).partition(": ")[2].rpartition(" - at ")
         field = place.strip("`").removeprefix("$.") or "spec"
-        return [Problem(field, f"{(reason or str(error)).removeprefix('Expected').strip()}; correct it")]
+        return [Problem(field, f"{(reason or str(error)).replace('Expected', 'expected')}; correct it")]
     found = validate(obj)
     try:
         return found if before is None else found + changes(decode(dict(before), kind), obj)

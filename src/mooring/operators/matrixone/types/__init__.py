@@ -128,6 +128,7 @@ from mooring.operators.matrixone.types.proxyset import (
 )
 from mooring.operators.matrixone.types.storage import (
     DELETE,
+    ONE_PROVIDER,
     RETAIN,
     CertificateRef,
     FileSystemProvider,
@@ -156,6 +157,7 @@ __all__ = [
     "MAIN",
     "NAME_LIMIT",
     "OBJECT",
+    "ONE_PROVIDER",
     "POOLING",
     "RELEASED",
     "RETAIN",

@@ -13,7 +13,12 @@ from mooring.operators.matrixone.types.podset import (
     Volume,
     resource,
 )
-from mooring.operators.matrixone.types.storage import DELETE, S3Provider, SharedStorageProvider
+from mooring.operators.matrixone.types.storage import (
+    DELETE,
+    ONE_PROVIDER,
+    S3Provider,
+    SharedStorageProvider,
+)
 from mooring.operators.workload.rollout import Roll
 from mooring.runtime.crd import F, Rule, crd, immutable, never_removed, rules
 
@@ -78,7 +83,7 @@ _FIXED: Final = Rule(
 )
 
 
-@rules(never_removed("s3", message=f"sharedStorage.s3 {_MOVED}"))
+@rules(ONE_PROVIDER, never_removed("s3", message=f"sharedStorage.s3 {_MOVED}"))
 class LogSharedStorage(SharedStorageProvider, frozen=True, kw_only=True):
     """Where the cluster's data is stored: one of the two; S3 cannot be changed later."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from mooring.kube.objects import core
 from mooring.kube.part import Part
@@ -11,6 +11,7 @@ from mooring.runtime.crd import F, exactly_one_of, rules
 
 __all__ = [
     "DELETE",
+    "ONE_PROVIDER",
     "RETAIN",
     "CertificateRef",
     "FileSystemProvider",
@@ -62,11 +63,12 @@ class FileSystemProvider(Part, frozen=True, kw_only=True):
     path: Annotated[str | None, F("Where it is mounted in the pods.", required=True, max_length=LONG)] = None
 
 
-@rules(
-    exactly_one_of(
-        "s3", "fileSystem", message="exactly one storage provider is needed: give either s3 or fileSystem"
-    )
+ONE_PROVIDER: Final = exactly_one_of(
+    "s3", "fileSystem", message="exactly one storage provider is needed: give either s3 or fileSystem"
 )
+
+
+@rules(ONE_PROVIDER)
 class SharedStorageProvider(Part, frozen=True, kw_only=True):
     """Storage that all processes of a cluster share: one of the two."""
 
