@@ -80,9 +80,14 @@ def bucket_of(s3: S3Provider) -> tuple[str, str]:
     return bucket, prefix.strip("/")
 
 
-def file_services(storage: SharedStorageProvider, cache: SharedStorageCache | None) -> dict[str, Any]:
-    """What every process but a proxy reads and writes; no ``cache`` means nearly none."""
+def file_services(storage: SharedStorageProvider | None, cache: SharedStorageCache | None) -> dict[str, Any]:
+    """What every process reads and writes; no ``cache`` means nearly none.
+
+    Of a log service elsewhere the storage is unknown: then it stands in the user's configuration.
+    """
     local = {"name": "LOCAL", "backend": "DISK", "data-dir": DATA_DIR}
+    if storage is None:
+        return {"data-dir": DATA_DIR, "fileservice": [local]}
     shared = _service(storage, name="S3", below="data", cache=_NO_CACHE if cache is None else _cache(cache))
     etl = _service(storage, name="ETL", below="etl", cache=_NO_CACHE)
     return {"data-dir": DATA_DIR, "fileservice": [local, shared, etl]}
