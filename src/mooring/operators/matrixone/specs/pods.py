@@ -59,6 +59,7 @@ __all__ = [
     "overlaid_container",
     "pod_annotations",
     "pod_template",
+    "spread",
     "upserted",
 ]
 
@@ -250,7 +251,7 @@ def pod_template(
         volumes=volumes,
         node_selector=spec.node_selector,
         readiness_gates=[core.PodReadinessGate(condition_type=one) for one in parts.readiness_gates] or None,
-        topology_spread_constraints=_spread(owner, spec),
+        topology_spread_constraints=spread(owner, spec),
         termination_grace_period_seconds=parts.grace_seconds,
         automount_service_account_token=False,
         subdomain=parts.subdomain,
@@ -309,7 +310,8 @@ def _go_limit(spec: PodSet) -> str | None:
     return str(whole * spec.memory_limit_percent // 100) if whole else None
 
 
-def _spread(owner: Object, spec: PodSet) -> list[core.TopologySpreadConstraint] | None:
+def spread(owner: Object, spec: PodSet) -> list[core.TopologySpreadConstraint] | None:
+    """Pods of a set spread evenly over the domains of node labels."""
     return [
         core.TopologySpreadConstraint(
             max_skew=1,

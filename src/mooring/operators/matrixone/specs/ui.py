@@ -14,7 +14,7 @@ from mooring.kube.objects import apps, core, meta
 from mooring.operators.matrixone import toml
 from mooring.operators.matrixone.names import INPUTS, SQL, UI_BACKEND, UI_WEB, UINames, labels_of
 from mooring.operators.matrixone.scripts import CONFIG_PATH
-from mooring.operators.matrixone.specs.pods import CONFIG, inputs_of, metadata, overlaid
+from mooring.operators.matrixone.specs.pods import CONFIG, inputs_of, metadata, overlaid, spread
 from mooring.operators.matrixone.types import Overlay, WebUI, WebUISpec
 from mooring.operators.workload.containers import READ_ONLY, encoded
 
@@ -145,6 +145,7 @@ class UISpecs:
             containers=[backend],
             volumes=[core.Volume(name=CONFIG, secret=source)],
             node_selector=self._spec.node_selector,
+            topology_spread_constraints=spread(self._owner, self._spec),
             automount_service_account_token=False,
         )
         made = overlaid(pod, overlay)
