@@ -62,10 +62,11 @@ def _forget(snapshot: Snapshot) -> Move | None:
 def _spare_sessions(snapshot: Snapshot) -> Move | None:
     """A pod that somebody deleted: while it waits in its preStop hook, the proxies move its sessions away."""
     for member in snapshot.members:
-        if member.pod.terminating and member.store is not None and member.store.state == WORKING:
-            if member.store.silent <= HEARD_WITHIN:
-                why = f"{member.pod.name} is being deleted"
-                return Drain(pod=member.pod.name, uid=member.pod.uid, uuid=member.uuid, why=why)
+        store = member.store
+        serves = store is not None and store.state == WORKING and store.silent <= HEARD_WITHIN
+        if serves and member.pod.terminating:
+            why = f"{member.pod.name} is being deleted"
+            return Drain(pod=member.pod.name, uid=member.pod.uid, uuid=member.uuid, why=why)
     return None
 
 

@@ -147,6 +147,9 @@ class LogSetStatus(FailoverStatus, frozen=True, kw_only=True):
 
     discovery: Annotated[LogSetDiscovery | None, F("Where HAKeeper is reached.")] = None
     stores: Annotated[list[LogStore] | None, F("Every store.")] = None
+    formed: Annotated[
+        bool | None, F("HAKeeper has answered: from then on a store with an empty disk is held back.")
+    ] = None
     rolls: Annotated[dict[str, Roll] | None, F("A roll-out under way or stopped, by component.")] = None
 
 

@@ -1,0 +1,100 @@
+"""What the actors of MatrixOne's sets share: the pods of all of them by set, HAKeeper, and Secrets that are never kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from mooring.actor import Related, StepFailed, Terminal
+from mooring.kube.object import Key, Object
+from mooring.kube.objects import core
+from mooring.operators.matrixone.look import Keeper
+from mooring.operators.matrixone.names import COMPONENT, INSTANCE
+from mooring.operators.matrixone.rpc.dial import Dial, RpcError
+from mooring.operators.matrixone.types import CNSet, DNSet, LogSet
+from mooring.operators.matrixone.validate import validate
+from mooring.operators.matrixone.view import View
+from mooring.operators.workload.index import ClusterIndex, keys_of
+from mooring.runtime import Manager
+
+__all__ = ["NAME", "Seen", "Surroundings", "blocked_by", "related", "told"]
+
+NAME = "matrixone"
+K = TypeVar("K", bound=Object)
+
+
+def _selector(kind: type[Object]) -> str:
+    return f"{COMPONENT}={kind.resource.kind}"
+
+
+def _instance(labels: dict[str, str] | None) -> str:
+    return (labels or {}).get(INSTANCE, "")
+
+
+def related(kind: type[Object], *others: type[Object]) -> list[Related[Any]]:
+    """Watches on the pods (and on ``others``) of the sets of a kind."""
+    keys = partial(keys_of, cluster_of=_instance)
+    return [Related(one, keys, label_selector=_selector(kind)) for one in (core.Pod, *others)]
+
+
+class Seen:
+    """What HAKeeper said, or why it did not."""
+
+    def __init__(self, view: View | None, error: str = "") -> None:
+        self.view, self.error = view, error
+
+
+class Surroundings:
+    """The pods of all sets, their claims, and the way to HAKeeper; one for all actors of the operator."""
+
+    def __init__(self, manager: Manager, *, namespaces: Sequence[str] = (), dial: Dial | None = None) -> None:
+        self.keeper = Keeper(dial or Dial(fence=manager.fence.check), manager.clock)
+
+        def index(kind: type[K], of: type[Object]) -> ClusterIndex[K]:
+            return ClusterIndex(
+                manager, kind, selector=_selector(of), cluster_of=_instance, namespaces=namespaces
+            )
+
+        self._pods = {one: index(core.Pod, one) for one in (LogSet, DNSet, CNSet)}
+        self._claims = {one: index(core.PersistentVolumeClaim, one) for one in (LogSet, DNSet, CNSet)}
+
+    def pods(self, kind: type[Object], key: Key) -> tuple[core.Pod, ...]:
+        """The pods of a set."""
+        return tuple(self._pods[kind].of(key))
+
+    def claims(self, kind: type[Object], key: Key) -> tuple[core.PersistentVolumeClaim, ...]:
+        """The claims of a set."""
+        return tuple(self._claims[kind].of(key))
+
+    def on_node(self, node: core.Node) -> list[Key]:
+        """The CNSets with a pod on a node."""
+        name = node.metadata.name
+        found = (
+            pod for pod in self._pods[CNSet].all() if pod.spec is not None and pod.spec.node_name == name
+        )
+        return [key for pod in found for key in keys_of(pod, _instance)]
+
+    async def see(self, log_set: Key | None, *, twice: bool = False) -> Seen:
+        """What HAKeeper of a LogSet says."""
+        if log_set is None:
+            return Seen(None, "no LogSet is named")
+        pods = [one for one in self.pods(LogSet, log_set) if one.metadata.deletion_timestamp is None]
+        try:
+            return Seen(await self.keeper.view(log_set, pods, twice=twice))
+        except RpcError as error:
+            return Seen(None, str(error))
+
+
+def blocked_by(obj: Object) -> Terminal | None:
+    """Why a declaration cannot be carried out: every problem with its field and remedy."""
+    problems = "; ".join(str(one) for one in validate(obj))
+    return Terminal("InvalidSpec", problems) if problems else None
+
+
+async def told(what: Callable[[], Any]) -> Any:
+    """Tell MatrixOne something; a failure is a step that failed."""
+    try:
+        return await what()
+    except RpcError as error:
+        raise StepFailed(str(error)) from error
