@@ -84,7 +84,7 @@ def _of_cluster() -> dict[str, Callable[[], object]]:
 
 
 #: What the tests of a tier need, by what it is called here.
-TIERS = {
+TIERS: dict[str, dict[str, Callable[[], object]]] = {
     "kubernetes": _of_kubernetes(),
     "full": _of_full(),
     "cluster": _of_cluster(),

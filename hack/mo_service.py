@@ -80,7 +80,13 @@ def _publish(program: Path, link: Path) -> None:
 def _run(command: list[str], place: Path, environment: Mapping[str, str]) -> str:
     try:
         done = subprocess.run(
-            command, cwd=place, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900
+            command,
+            cwd=place,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=900,
         )
     except OSError as error:
         raise BuildError(f"{command[0]}: {error.strerror}; install gcc and libc6-dev") from error

@@ -74,10 +74,21 @@ class Service:
 
 
 class BareCluster:
-    """A cluster's processes; `services` by name, such as ``cn1``."""
+    """A cluster's processes: log stores, one TN, CNs and one proxy; `services` by name, such as ``cn1``.
+
+    ``draining`` CNs start as Draining and serve once they are patched Working. ``log_timeout`` is the seconds after
+    which HAKeeper gives a silent log store up, 5 minutes by default.
+    """
 
     def __init__(
-        self, program: Path, directory: Path, *, logs: int, compute: int, draining: bool, log_timeout: float | None
+        self,
+        program: Path,
+        directory: Path,
+        *,
+        logs: int = 1,
+        compute: int = 2,
+        draining: bool = False,
+        log_timeout: float | None = None,
     ) -> None:
         self._program, self._directory, self._draining = program, directory, draining
         self._log_timeout = log_timeout
@@ -310,11 +321,7 @@ async def bare_cluster(
     draining: bool = False,
     log_timeout: float | None = None,
 ) -> AsyncIterator[BareCluster]:
-    """A cluster whose processes are all started at once: log stores, one TN, CNs and one proxy.
-
-    ``draining`` CNs start as Draining and serve once they are patched Working. ``log_timeout`` is the seconds after
-    which HAKeeper gives a silent log store up, 5 minutes by default.
-    """
+    """A `BareCluster` whose processes are all started at once, and killed in the end."""
     cluster = BareCluster(
         program, directory, logs=logs, compute=compute, draining=draining, log_timeout=log_timeout
     )

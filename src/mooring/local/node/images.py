@@ -169,7 +169,8 @@ def _mariadb() -> dict[str, Program]:
 def _matrixone_image() -> Image:
     """MatrixOne from the program that Mooring builds into its cache, laid out as in the official image."""
     cache = os.environ.get("MOORING_CACHE") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.join(os.environ.get("HOME", "/var/tmp"), ".cache"), "mooring"
+        os.environ.get("XDG_CACHE_HOME") or os.path.join(os.environ.get("HOME", "/var/tmp"), ".cache"),
+        "mooring",
     )
     place = os.path.join(os.path.abspath(cache), "mo-service", "current")
     server = Program(

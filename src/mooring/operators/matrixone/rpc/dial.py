@@ -1,9 +1,9 @@
 """Talk to one process of MatrixOne: bounded, without retries, every request behind the fence.
 
-    RpcError
-      Unreachable     no answer in time, or one that cannot be read: says nothing about the process
-      Refused         the process answered with an error
-        Unsupported   it knows no such method: the server's version has no such thing
+RpcError
+  Unreachable     no answer in time, or one that cannot be read: says nothing about the process
+  Refused         the process answered with an error
+    Unsupported   it knows no such method: the server's version has no such thing
 """
 
 from __future__ import annotations
@@ -19,7 +19,17 @@ from mooring.operators.matrixone.rpc.frames import Frame, FrameError, pack, size
 from mooring.operators.matrixone.rpc.messages import LockReply, LogReply, MoError, QueryReply
 from mooring.operators.matrixone.rpc.wire import Message, WireError, decode, encode
 
-__all__ = ["Address", "Dial", "Fence", "Link", "Refused", "RpcError", "Unreachable", "Unsupported", "no_fence"]
+__all__ = [
+    "Address",
+    "Dial",
+    "Fence",
+    "Link",
+    "Refused",
+    "RpcError",
+    "Unreachable",
+    "Unsupported",
+    "no_fence",
+]
 
 Fence = Callable[[], None]
 """Raises when this process may no longer act; called at every send."""

@@ -13,11 +13,58 @@ from typing import Annotated, Any
 from mooring.operators.matrixone.rpc.wire import Enumeration, Message
 
 __all__ = [
-    *("CheckerState", "ClusterDetails", "CnDetail", "CnInfo", "CnState", "Count", "DeletedStore", "KeeperState"),
-    *("LabelList", "LockMethod", "LockReply", "LockRequest", "LogDetail", "LogMethod", "LogQuestion", "LogReplica"),
-    *("LogReply", "LogRequest", "LogShard", "LogState", "LogStoreInfo", "MoError", "Named", "NodeState", "Nothing"),
-    *("ProxyInfo", "ProxyState", "QueryMethod", "QueryReply", "QueryRequest", "ReplicaInfo", "Session", "Sessions"),
-    *("SessionsOf", "ShardInfo", "StateLabel", "StoreId", "TnDetail", "TnInfo", "TnState", "WorkState", "Yes"),
+    *(
+        "CheckerState",
+        "ClusterDetails",
+        "CnDetail",
+        "CnInfo",
+        "CnState",
+        "Count",
+        "DeletedStore",
+        "KeeperState",
+    ),
+    *(
+        "LabelList",
+        "LockMethod",
+        "LockReply",
+        "LockRequest",
+        "LogDetail",
+        "LogMethod",
+        "LogQuestion",
+        "LogReplica",
+    ),
+    *(
+        "LogReply",
+        "LogRequest",
+        "LogShard",
+        "LogState",
+        "LogStoreInfo",
+        "MoError",
+        "Named",
+        "NodeState",
+        "Nothing",
+    ),
+    *(
+        "ProxyInfo",
+        "ProxyState",
+        "QueryMethod",
+        "QueryReply",
+        "QueryRequest",
+        "ReplicaInfo",
+        "Session",
+        "Sessions",
+    ),
+    *(
+        "SessionsOf",
+        "ShardInfo",
+        "StateLabel",
+        "StoreId",
+        "TnDetail",
+        "TnInfo",
+        "TnState",
+        "WorkState",
+        "Yes",
+    ),
 ]
 
 

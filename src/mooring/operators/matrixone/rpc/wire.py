@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cache
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -66,9 +65,17 @@ class _Field:
     """The type of a map's keys."""
 
 
-@cache
+#: The declared fields of a message by number.
+_known: dict[type[Message], Mapping[int, _Field]] = {}
+
+
 def _fields(message: type[Message]) -> Mapping[int, _Field]:
-    """The declared fields of a message by number."""
+    if (fields := _known.get(message)) is None:
+        fields = _known[message] = _declared(message)
+    return fields
+
+
+def _declared(message: type[Message]) -> Mapping[int, _Field]:
     found = {}
     for name, hint in get_type_hints(message, include_extras=True).items():
         if get_origin(hint) is not Annotated:
@@ -216,7 +223,11 @@ def _write(out: bytearray, number: int, value: Any) -> None:
     raise TypeError(f"{type(value).__name__} cannot be written")
 
 
-_INTO_BYTES: tuple[tuple[type, Callable[[Any], bytes]], ...] = ((str, str.encode), (bytes, bytes), (Message, encode))
+_INTO_BYTES: tuple[tuple[type, Callable[[Any], bytes]], ...] = (
+    (str, str.encode),
+    (bytes, bytes),
+    (Message, encode),
+)
 
 
 def _number(value: int) -> bytes:
