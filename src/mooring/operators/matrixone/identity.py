@@ -50,7 +50,10 @@ def bootstrap_replicas(count: int) -> list[BootstrapReplica]:
 
 def read_bootstrap(annotation: str) -> list[BootstrapReplica]:
     """The members that an annotation records; raises `ValueError` where it cannot be read."""
-    return msgspec.json.decode(annotation, type=list[BootstrapReplica])
+    try:
+        return msgspec.json.decode(annotation, type=list[BootstrapReplica])
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"the recorded bootstrap is malformed: {error}") from error
 
 
 def write_bootstrap(replicas: Sequence[BootstrapReplica]) -> str:
