@@ -22,7 +22,8 @@ from mooring.operators.matrixone.cnset.plan import decide
 from mooring.operators.matrixone.cnset.snapshot import Gone, Member, Snapshot
 from mooring.operators.matrixone.logset.moves import DeleteClaim
 from mooring.operators.matrixone.logset.snapshot import Claim
-from mooring.operators.matrixone.view import Compute, Shard, View
+from mooring.operators.matrixone.rpc.messages import WorkState
+from mooring.operators.matrixone.topology import ComputeNode, Topology
 from mooring.operators.workload.pods import Pod
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -32,12 +33,24 @@ def ago(seconds: float) -> datetime:
     return NOW - timedelta(seconds=seconds)
 
 
+def node(uuid: str, state: str, heard: float = 0.5, **changes: Any) -> ComputeNode:
+    work = WorkState[state.upper()]
+    made = ComputeNode(
+        uuid=uuid, heard=heard, sql_address="", query_address=None, state=work, labels={}, up_since=0.0
+    )  # fmt: skip
+    return replace(made, **changes)
+
+
+def seen(computes: dict[str, ComputeNode]) -> Topology:
+    return Topology(tick=1000, shards={}, logs={}, tns={}, cns=computes, proxies={})
+
+
 def member(at: int, state: str | None = "Working", **changes: Any) -> Member:
     pod = Pod(
         name=f"t-cn-{at}", ordinal=at, uid=f"uid-{at}", version="7", created=ago(3600), started=ago(3600), ready=True
     )  # fmt: skip
     known = {one: changes.pop(one) for one in list(changes) if one in Pod.__dataclass_fields__}
-    store = Compute(uuid=f"cn-{at}", state=state, silent=0.5) if state else None
+    store = node(f"cn-{at}", state) if state else None
     made = Member(
         pod=replace(pod, **known), id=str(at), uuid=f"cn-{at}", revision="new", store=store, sessions=0, pipelines=0,
         gate=state == "Working",
@@ -47,8 +60,13 @@ def member(at: int, state: str | None = "Working", **changes: Any) -> Member:
 
 def snapshot(*members: Member, **changes: Any) -> Snapshot:
     computes = {one.uuid: one.store for one in members if one.store is not None}
-    view = View(shards={0: Shard(id=0, replicas={1: "log"}, leader="log")}, computes=computes)
-    fields = {"replicas": len(members), "revision": "new", "members": members, "view": view, "now": NOW}
+    fields = {
+        "replicas": len(members),
+        "revision": "new",
+        "members": members,
+        "view": seen(computes),
+        "now": NOW,
+    }
     return Snapshot(**{**fields, **changes})
 
 
@@ -74,7 +92,7 @@ def test_a_new_store_is_made_to_serve_once_it_is_heard() -> None:
     fresh = member(0, "Draining", started=ago(3), gate=None)
     step = decide(snapshot(fresh))
     assert isinstance(step, SetWorking)
-    early = replace(fresh, store=Compute(uuid="cn-0", state="Draining", silent=4.0))
+    early = replace(fresh, store=node("cn-0", "Draining", 4.0))
     assert isinstance(decide(snapshot(early)), Wait)
 
 
@@ -169,11 +187,11 @@ def test_the_last_working_node_goes_only_when_none_is_declared() -> None:
 
 
 def test_a_store_is_forgotten_once_its_pod_is_gone() -> None:
-    left = Compute(uuid="cn-9", state="Draining", silent=3.0)
+    left = node("cn-9", "Draining", 3.0)
     one = snapshot(member(0), gone=(Gone(uuid="cn-9", pod="t-cn-9"),))
     assert isinstance(decide(one), InSync)
     assert one.view is not None
-    step = decide(replace(one, view=replace(one.view, computes={**one.view.computes, "cn-9": left})))
+    step = decide(replace(one, view=replace(one.view, cns={**one.view.cns, "cn-9": left})))
     assert isinstance(step, DeleteStore)
     assert step.uuid == "cn-9"
 
@@ -233,7 +251,9 @@ def test_a_paused_roll_changes_nothing_and_new_pods_are_made_as_the_old_ones() -
 
 
 def test_a_new_pod_that_does_not_come_up_halts_the_roll_and_takes_no_old_one_with_it() -> None:
-    bad = member(2, None, running=False, started=None, trouble="ErrImagePull", trouble_message="no such image")
+    bad = member(
+        2, None, running=False, started=None, trouble="ErrImagePull", trouble_message="no such image"
+    )
     step = decide(snapshot(old(0), old(1), bad, replicas=2))
     assert isinstance(step, Wait)
     assert (step.reason, step.stalled) == ("RollHalted", True)
@@ -306,22 +326,30 @@ class Model:
             state = self.stores.get(id)
             members.append(
                 Member(
-                    pod=Pod(name=f"t-cn-{id}", ordinal=0, uid=id, created=started, started=started, running=age >= 1),
+                    pod=Pod(
+                        name=f"t-cn-{id}",
+                        ordinal=0,
+                        uid=id,
+                        created=started,
+                        started=started,
+                        running=age >= 1,
+                    ),
                     id=id,
                     uuid=id,
                     revision=one["revision"],
-                    store=Compute(uuid=id, state=state, silent=0.5) if state else None,
+                    store=node(id, state) if state else None,
                     sessions=0 if moved else 5,
                     pipelines=0,
-                    draining_since=NOW + timedelta(seconds=one["since"]) if one["since"] is not None else None,
+                    draining_since=NOW + timedelta(seconds=one["since"])
+                    if one["since"] is not None
+                    else None,
                     handed_over=NOW + timedelta(seconds=one["handed"]) if one["handed"] is not None else None,
                     gave_locks=one["handed"] is not None and self.at - one["handed"] >= 2,
                     gate=one["gate"],
                 )
             )
         gone = tuple(Gone(uuid=id, pod=f"t-cn-{id}") for id in self.stores if id not in self.pods)
-        computes = {id: Compute(uuid=id, state=state) for id, state in self.stores.items()}
-        view = View(shards={0: Shard(id=0, replicas={1: "l"}, leader="l")}, computes=computes)
+        view = seen({id: node(id, state) for id, state in self.stores.items()})
         return Snapshot(
             replicas=self.replicas, revision=self.revision, members=tuple(members), gone=gone, view=view, now=self.now()
         )  # fmt: skip
@@ -331,7 +359,13 @@ class Model:
         match move:
             case CreatePod(id=id, revision=revision):
                 assert id not in self.pods
-                self.pods[id] = {"born": self.at, "revision": revision, "since": None, "handed": None, "gate": None}
+                self.pods[id] = {
+                    "born": self.at,
+                    "revision": revision,
+                    "since": None,
+                    "handed": None,
+                    "gate": None,
+                }
             case SetWorking(uuid=id):
                 assert self.pods[id]["handed"] is None
                 self.stores[id] = "Working"
@@ -355,7 +389,9 @@ class Model:
         end = self.at + limit
         while self.at < end:
             verdict = decide(self.look())
-            self.least = min(self.least, sum(state == "Working" for id, state in self.stores.items() if id in self.pods))
+            self.least = min(
+                self.least, sum(state == "Working" for id, state in self.stores.items() if id in self.pods)
+            )
             if isinstance(verdict, Move):
                 self.do(verdict)
             elif isinstance(verdict, InSync):

@@ -14,7 +14,7 @@ from mooring.operators.matrixone.logset.moves import DeleteClaim, GrowClaim, Rel
 from mooring.operators.matrixone.logset.plan import decide
 from mooring.operators.matrixone.logset.quorum import has_quorum, unsettled
 from mooring.operators.matrixone.logset.snapshot import Claim, Member, Snapshot
-from mooring.operators.matrixone.view import LogStore, Shard, View
+from mooring.operators.matrixone.topology import LogStore, Shard, Topology
 from mooring.operators.workload.moves import DeletePod, Resize, WriteTemplate
 from mooring.operators.workload.pods import Pod
 from mooring.operators.workload.rollout import RecordRolls, Roll, Rollout, SetState
@@ -35,18 +35,25 @@ def pod(at: int, **changes: Any) -> Pod:
 
 
 def shard(number: int, stores: int = 3, leader: int = 0) -> Shard:
-    replicas = {100 * number + at: log_uuid(at) for at in range(stores)}
-    return Shard(id=number, replicas=replicas, leader=log_uuid(leader))
+    members = {100 * number + at: log_uuid(at) for at in range(stores)}
+    return Shard(id=number, members=members, leader=log_uuid(leader), epoch=7)
 
 
-def store(at: int, silent: float = 0.5, shards: tuple[int, ...] = (0, 1)) -> LogStore:
-    return LogStore(uuid=log_uuid(at), silent=silent, replicas={one: 100 * one + at for one in shards})
+def store(at: int, shards: tuple[int, ...] = (0, 1)) -> LogStore:
+    replicas = {one: 100 * one + at for one in shards}
+    return LogStore(
+        uuid=log_uuid(at), address="", heard=0.5, replicas=replicas, epochs=dict.fromkeys(shards, 7)
+    )
 
 
-def view(stores: int = 3, leader: int = 0, members: int = 3) -> View:
-    return View(
+def view(stores: int = 3, leader: int = 0, members: int = 3) -> Topology:
+    return Topology(
+        tick=1000,
         shards={one: shard(one, min(members, stores), leader) for one in (0, 1)},
-        stores={log_uuid(at): store(at, shards=(0, 1) if at < members else ()) for at in range(stores)},
+        logs={log_uuid(at): store(at, (0, 1) if at < members else ()) for at in range(stores)},
+        tns={},
+        cns={},
+        proxies={},
     )
 
 
@@ -84,16 +91,16 @@ def seen(one: Snapshot, **changes: Any) -> Snapshot:
 
 def with_store(one: Snapshot, at: int, **changes: Any) -> Snapshot:
     assert one.view is not None
-    stores = dict(one.view.stores)
+    stores = dict(one.view.logs)
     stores[log_uuid(at)] = replace(stores[log_uuid(at)], **changes)
-    return seen(one, stores=stores)
+    return seen(one, logs=stores)
 
 
 def without(one: Snapshot, at: int) -> Snapshot:
     """HAKeeper has taken a store out of every shard."""
     assert one.view is not None
     shards = {
-        key: replace(each, replicas={rid: uuid for rid, uuid in each.replicas.items() if uuid != log_uuid(at)})
+        key: replace(each, members={rid: uuid for rid, uuid in each.members.items() if uuid != log_uuid(at)})
         for key, each in one.view.shards.items()
     }
     return seen(one, shards=shards)
@@ -129,10 +136,10 @@ def test_a_store_with_an_older_claim_is_not_released_into_a_new_cluster() -> Non
 
 def test_a_store_with_an_empty_disk_is_held_while_a_shard_lists_it() -> None:
     held = with_pod(snapshot(), 2, held=True, running=False, started=None, ready=False)
-    step = decide(with_store(held, 2, silent=90.0))
+    step = decide(with_store(held, 2, heard=90.0))
     assert isinstance(step, Wait)
     assert (step.reason, step.stalled) == ("StoreHeldBack", False)
-    step = decide(without(with_store(held, 2, silent=400.0), 2))
+    step = decide(without(with_store(held, 2, heard=400.0), 2))
     assert isinstance(step, Release)
     assert step.pods == (("mo-log-2", "uid-2"),)
 
@@ -177,13 +184,14 @@ def test_followers_are_rolled_first_and_the_leader_last() -> None:
     ("case", "change"),
     [
         ("HAKeeper does not answer", lambda one: replace(one, view=None, error="timeout")),
-        ("its clock stands still", lambda one: seen(one, advances=False)),
-        ("a store was not heard since its start", lambda one: with_pod(with_store(one, 2, silent=4.0), 2, started=ago(3))),
-        ("a store is silent", lambda one: with_store(one, 1, silent=30.0)),
+        ("its clock stands still", lambda one: replace(one, advances=False)),
+        ("a store was not heard since its start", lambda one: with_pod(with_store(one, 2, heard=4.0), 2, started=ago(3))),
+        ("a store is silent", lambda one: with_store(one, 1, heard=30.0)),
         ("a store does not run its replica yet", lambda one: with_store(one, 2, replicas={0: 2})),
-        ("a store runs a replica that was replaced", lambda one: with_store(one, 2, replicas={0: 2, 1: 102, 2: 202})),
+        ("a store runs a replica that was replaced", lambda one: with_store(one, 2, replicas={0: 2, 1: 102, 2: 202}, epochs={0: 7, 1: 7, 2: 7})),
+        ("a store has not taken over the newest membership", lambda one: with_store(one, 2, epochs={0: 7, 1: 6})),
         ("a shard misses a member", lambda one: without(one, 2)),
-        ("a shard has no leader", lambda one: seen(one, shards={0: shard(0), 1: replace(shard(1), leader="")})),
+        ("a shard has no leader", lambda one: seen(one, shards={0: shard(0), 1: replace(shard(1), leader=None)})),
         ("a store is held at its gate", lambda one: with_pod(one, 2, held=True)),
     ],
 )  # fmt: skip
@@ -197,7 +205,9 @@ def test_no_store_is_stopped_while_the_shards_are_not_settled(case: str, change:
 def test_a_bad_image_is_corrected_by_editing_the_spec_even_with_one_store() -> None:
     """The only store cannot run; nothing waits for it to be repaired first."""
     broken = snapshot(1, view=None, error="connection refused", repair_after=0.0)
-    broken = with_pod(broken, 0, running=False, ready=False, started=None, trouble="ErrImagePull", revision="r0")
+    broken = with_pod(
+        broken, 0, running=False, ready=False, started=None, trouble="ErrImagePull", revision="r0"
+    )
     asked = SetState(replicas=1, update_revision="r0", current=False, inputs="bad", asked="good")
     step = decide(replace(broken, rollout=replace(broken.rollout, state=asked)))
     assert isinstance(step, RecordRolls)
@@ -218,12 +228,12 @@ def test_stores_are_added_at_once() -> None:
 
 def test_a_store_leaves_only_after_the_shards_are_settled_and_its_claim_stays_until_it_is_replaced() -> None:
     four = snapshot(4, replicas=3, view=view(4, members=4), shard_replicas=3)
-    assert isinstance(decide(with_store(four, 1, silent=20.0)), Wait)
+    assert isinstance(decide(with_store(four, 1, heard=20.0)), Wait)
     step = decide(four)
     assert isinstance(step, Resize)
     assert step.replicas == 3
     stopped = replace(four, placed=3, members=four.members[:3], rollout=snapshot(3).rollout)
-    stopped = with_store(stopped, 3, silent=40.0)
+    stopped = with_store(stopped, 3, heard=40.0)
     step = decide(stopped)
     assert isinstance(step, Wait)
     assert step.reason == "StoreLeaving"
@@ -236,7 +246,7 @@ def test_a_store_leaves_only_after_the_shards_are_settled_and_its_claim_stays_un
 
 def test_a_spare_leaves_without_a_membership_change() -> None:
     four = snapshot(4, replicas=3, view=view(4, members=3), shard_replicas=3)
-    step = decide(with_store(four, 1, silent=20.0))
+    step = decide(with_store(four, 1, heard=20.0))
     assert isinstance(step, Resize)
 
 
@@ -254,7 +264,7 @@ def test_scale_in_below_the_replicas_of_a_shard_is_refused_and_to_nothing_is_a_s
 
 
 def failed(**changes: Any) -> Snapshot:
-    made = with_store(snapshot(**changes), 1, silent=700.0)
+    made = with_store(snapshot(**changes), 1, heard=700.0)
     return with_pod(made, 1, running=False, ready=False, started=None, trouble="CrashLoopBackOff")
 
 
@@ -270,7 +280,7 @@ def test_a_failed_store_keeps_its_volume_until_no_shard_lists_it() -> None:
 
 @pytest.mark.parametrize("silent", [0.0, 599.0])
 def test_a_store_is_not_repaired_before_its_time(silent: float) -> None:
-    assert not isinstance(decide(without(with_store(failed(), 1, silent=silent), 1)), Repair)
+    assert not isinstance(decide(without(with_store(failed(), 1, heard=silent), 1)), Repair)
 
 
 def test_volumes_that_are_to_be_kept_are_given_up_by_annotation_only() -> None:
@@ -282,7 +292,7 @@ def test_volumes_that_are_to_be_kept_are_given_up_by_annotation_only() -> None:
 
 
 def test_no_volume_is_given_up_when_more_than_a_minority_failed() -> None:
-    two = with_pod(with_store(without(failed(), 1), 2, silent=700.0), 2, running=False)
+    two = with_pod(with_store(without(failed(), 1), 2, heard=700.0), 2, running=False)
     step = decide(two)
     assert isinstance(step, Wait)
     assert step.stalled
@@ -304,8 +314,8 @@ def test_a_new_volume_does_not_cure_a_missing_image() -> None:
 def test_the_service_is_ready_with_a_quorum_and_not_by_all_pods() -> None:
     assert has_quorum(snapshot()) == ""
     assert has_quorum(failed()) == ""
-    assert "no quorum" in has_quorum(with_store(failed(), 2, silent=60.0))
-    assert "no leader" in has_quorum(seen(snapshot(), shards={0: replace(shard(0), leader="")}))
+    assert "no quorum" in has_quorum(with_store(failed(), 2, heard=60.0))
+    assert "no leader" in has_quorum(seen(snapshot(), shards={0: replace(shard(0), leader=None)}))
     assert "does not answer" in has_quorum(snapshot(view=None, error="timeout"))
 
 

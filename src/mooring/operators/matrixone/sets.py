@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from mooring.actor import Related, StepFailed, Terminal
 from mooring.kube.object import Key, Object
 from mooring.kube.objects import core
-from mooring.operators.matrixone.look import Keeper
+from mooring.operators.matrixone.look import Keeper, Seen
 from mooring.operators.matrixone.names import COMPONENT, INSTANCE
 from mooring.operators.matrixone.rpc.dial import Dial, RpcError
 from mooring.operators.matrixone.types import CNSet, DNSet, LogSet
 from mooring.operators.matrixone.validate import validate
-from mooring.operators.matrixone.view import View
 from mooring.operators.workload.index import ClusterIndex, keys_of
 from mooring.runtime import Manager
 
-__all__ = ["NAME", "Seen", "Surroundings", "blocked_by", "related", "told"]
+__all__ = ["NAME", "Surroundings", "blocked_by", "related", "told"]
 
 NAME = "matrixone"
 K = TypeVar("K", bound=Object)
@@ -36,13 +35,6 @@ def related(kind: type[Object], *others: type[Object]) -> list[Related[Any]]:
     """Watches on the pods (and on ``others``) of the sets of a kind."""
     keys = partial(keys_of, cluster_of=_instance)
     return [Related(one, keys, label_selector=_selector(kind)) for one in (core.Pod, *others)]
-
-
-class Seen:
-    """What HAKeeper said, or why it did not."""
-
-    def __init__(self, view: View | None, error: str = "") -> None:
-        self.view, self.error = view, error
 
 
 class Surroundings:
@@ -75,15 +67,23 @@ class Surroundings:
         )
         return [key for pod in found for key in keys_of(pod, _instance)]
 
-    async def see(self, log_set: Key | None, *, twice: bool = False) -> Seen:
-        """What HAKeeper of a LogSet says."""
+    async def see(
+        self,
+        log_set: Key | None,
+        dn_set: Key | None = None,
+        *,
+        ask: Collection[str] = (),
+        twice: bool = False,
+    ) -> Seen:
+        """What HAKeeper of a LogSet says; ``ask`` and ``twice`` as `Keeper.see` has them.
+
+        The lock services of a DNSet are reached only where that is given: their names may not resolve here.
+        """
         if log_set is None:
-            return Seen(None, "no LogSet is named")
-        pods = [one for one in self.pods(LogSet, log_set) if one.metadata.deletion_timestamp is None]
-        try:
-            return Seen(await self.keeper.view(log_set, pods, twice=twice))
-        except RpcError as error:
-            return Seen(None, str(error))
+            return Seen(error="no LogSet is named")
+        stores = [one for one in self.pods(LogSet, log_set) if one.metadata.deletion_timestamp is None]
+        others = self.pods(DNSet, dn_set) if dn_set is not None else ()
+        return await self.keeper.see(log_set, stores, others, ask=ask, twice=twice)
 
 
 def blocked_by(obj: Object) -> Terminal | None:

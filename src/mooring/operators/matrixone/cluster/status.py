@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -31,6 +31,8 @@ from mooring.operators.matrixone.types import (
 
 __all__ = ["Snapshot", "decide", "report"]
 
+PROXIES_LEARN: Final = 6.0
+"""Seconds until every proxy sends sessions to a new compute node: they ask HAKeeper every five."""
 _READY = {
     LogSet: "LogServiceNotReady",
     DNSet: "DNSetNotReady",
@@ -72,6 +74,8 @@ def decide(snapshot: Snapshot) -> Verdict:
         first = snapshot.held[0]
         text = f"{first.kind} {first.name} is changed once it is done: {first.waits_for}"
         return Wait("ChangeHeldBack", text, after=1.0)
+    if text := _proxies_learn(snapshot):
+        return Wait("ProxiesLearning", text, after=1.0)
     return InSync("every set is ready and as declared")
 
 
@@ -122,7 +126,23 @@ def _readiness(snapshot: Snapshot) -> ConditionState:
         if text:
             reason = _READY.get(kind, f"{kind.resource.kind}NotReady")
             return ConditionState(False, reason, f"{kind.resource.kind} {name} {text}")
+    if text := _proxies_learn(snapshot):
+        return ConditionState(False, "ProxySetNotReady", text)
     return ConditionState(True, "AllSetsReady", "every set is ready")
+
+
+def _proxies_learn(snapshot: Snapshot) -> str:
+    """Why the proxies may not know of any compute node yet, "" when they do."""
+    if not any(kind is ProxySet for kind, _ in snapshot.wanted):
+        return ""
+    sets = [one for (kind, _), one in snapshot.live.items() if kind is CNSet and isinstance(one, CNSet)]
+    stores = [store for one in sets if one.status is not None for store in one.status.stores or ()]
+    up = [
+        datetime.fromisoformat(one.since) for one in stores if one.state in ("Up", "Outdated") and one.since
+    ]
+    if any((snapshot.now - since).total_seconds() >= PROXIES_LEARN for since in up) or not sets:
+        return ""
+    return f"proxies learn of the first compute node within {PROXIES_LEARN:.0f} s"
 
 
 def _status(snapshot: Snapshot, kind: type[Object]) -> Any:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace as changed
 from datetime import datetime
 from typing import Final
@@ -46,14 +45,13 @@ from mooring.operators.matrixone.cnset.status import report
 from mooring.operators.matrixone.defaults import with_defaults
 from mooring.operators.matrixone.depends import dn_set_of, log_set_of, needs_dn_set, needs_log_set
 from mooring.operators.matrixone.logset.moves import DeleteClaim, GrowClaim
-from mooring.operators.matrixone.names import CN_UUID, INPUTS
-from mooring.operators.matrixone.rpc.compute import Load
+from mooring.operators.matrixone.look import Seen
+from mooring.operators.matrixone.names import INPUTS
 from mooring.operators.matrixone.rpc.dial import RpcError
 from mooring.operators.matrixone.sets import Surroundings, blocked_by, related, told
 from mooring.operators.matrixone.specs import CNSpecs, LogService
 from mooring.operators.matrixone.stateful import KEPT, delete_claim, grow_claim, kept_configs
-from mooring.operators.matrixone.types import CNSet, DNSet, LogSet
-from mooring.operators.matrixone.view import View
+from mooring.operators.matrixone.types import CNSet, LogSet
 
 __all__ = ["CNSetActor"]
 
@@ -147,32 +145,17 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
         """Ask HAKeeper; and the compute nodes themselves where one of them has to go."""
         key, now = log_set_of(inputs.cn_set), ctx.now()
         seen = await self._around.see(key)
-        made = snapshot_of(inputs, seen.view, seen.error, loads={}, gave_locks=(), now=now)
+        made = snapshot_of(inputs, seen, gave_locks=(), now=now)
         asked = made.members if due(made) or any(one.set_aside for one in made.members) else ()
         if seen.view is None or not asked:
             return made
-        pods = {(pod.metadata.labels or {}).get(CN_UUID, ""): pod for pod in inputs.pods}
-        known = [one for one in asked if one.store is not None and one.uuid in pods]
-        loads = await asyncio.gather(
-            *(self._load(pods[one.uuid], one.store.query_address if one.store else "") for one in known)
-        )
-        gave = [
-            one.uuid
-            for one in known
-            if one.handed_over and await self._gave_locks(inputs, seen.view, one.uuid)
-        ]
-        by_uuid = {one.uuid: each for one, each in zip(known, loads, strict=True)}
-        return snapshot_of(inputs, seen.view, "", loads=by_uuid, gave_locks=gave, now=now)
+        seen = await self._around.see(key, dn_set_of(inputs.cn_set), ask=[one.uuid for one in asked])
+        gave = [one.uuid for one in asked if one.handed_over and await self._gave_locks(seen, one.uuid)]
+        return snapshot_of(inputs, seen, gave_locks=gave, now=now)
 
-    async def _load(self, pod: core.Pod, address: str) -> Load | str:
+    async def _gave_locks(self, seen: Seen, uuid: str) -> bool:
         try:
-            return await self._around.keeper.load(pod, address)
-        except RpcError as error:
-            return str(error)
-
-    async def _gave_locks(self, inputs: Inputs, view: View, uuid: str) -> bool:
-        try:
-            return await self._around.keeper.gave_locks(self._transaction_pods(inputs), view, uuid)
+            return await self._around.keeper.gave_locks(seen, uuid)
         except RpcError:
             return False
 
@@ -213,10 +196,9 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
                 await ctx.did(f"{move.pod}: draining")
             case moves.HandOver(uuid=uuid):
                 await _annotate(ctx, move, {HANDED_OVER: rfc3339(ctx.now())})
-                view = snapshot.view
-                if view is not None:
-                    await told(lambda: keeper.hand_over(self._transaction_pods(inputs), view, uuid))
-                    await ctx.did(f"{move.pod}: lock tables handed over")
+                seen = await self._around.see(key, dn_set_of(inputs.cn_set))
+                await told(lambda: keeper.hand_over(seen, uuid))
+                await ctx.did(f"{move.pod}: lock tables handed over")
             case moves.Stop(pod=pod, uid=uid, version=version):
                 await ctx.client.delete(
                     core.Pod, pod, namespace=ctx.key.namespace, uid=uid, resource_version=version or None
@@ -268,11 +250,6 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
         await ctx.client.patch(
             core.Pod, move.pod, MergePatch(body), namespace=ctx.key.namespace, subresource="status"
         )
-
-    def _transaction_pods(self, inputs: Inputs) -> Sequence[core.Pod]:
-
-        key = dn_set_of(inputs.cn_set)
-        return self._around.pods(DNSet, key) if key is not None else ()
 
 
 def _specs(inputs: Inputs, cn_set: CNSet) -> CNSpecs:

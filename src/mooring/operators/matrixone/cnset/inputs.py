@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import ceil
@@ -16,11 +16,10 @@ from mooring.operators.matrixone.cnset.specs import CORDON, DRAINING, GATE, HAND
 from mooring.operators.matrixone.durations import seconds_or
 from mooring.operators.matrixone.logset.inputs import REMEDIES
 from mooring.operators.matrixone.logset.specs import DATA
+from mooring.operators.matrixone.look import Seen
 from mooring.operators.matrixone.names import CN_UUID, INPUTS, STORE_ID, CNNames
-from mooring.operators.matrixone.rpc.compute import Load
 from mooring.operators.matrixone.stateful import claims_by_id
 from mooring.operators.matrixone.types import CNSet, CNSetSpec, CNSetStatus, LogSet
-from mooring.operators.matrixone.view import View
 from mooring.operators.workload.pods import pod_of
 
 __all__ = ["Inputs", "snapshot_of"]
@@ -59,18 +58,16 @@ class Inputs:
 
 def snapshot_of(
     inputs: Inputs,
-    view: View | None,
-    error: str,
+    seen: Seen,
     *,
-    loads: Mapping[str, Load | str],
     gave_locks: Collection[str],
     now: datetime,
 ) -> Snapshot:
-    """Everything that a decision is made from; ``loads`` by UUID, ``gave_locks`` the UUIDs of which that is known."""
+    """Everything that a decision is made from; ``gave_locks``: the UUIDs of which that is known."""
     spec, names = inputs.spec, CNNames(inputs.cn_set)
     members = tuple(
         sorted(
-            (_member(inputs, one, view, loads, gave_locks) for one in inputs.pods),
+            (_member(inputs, one, seen, gave_locks) for one in inputs.pods),
             key=lambda one: (len(one.id), one.id),
         )
     )
@@ -100,8 +97,8 @@ def snapshot_of(
         if scaling is None or scaling.min_delay_seconds is None
         else float(scaling.min_delay_seconds),
         pause_update=spec.pause_update is True or inputs.blocked is not None,
-        view=view,
-        error=error,
+        view=seen.view,
+        error=seen.error,
         waiting=inputs.waiting,
         ending=inputs.ending,
         now=now,
@@ -112,14 +109,14 @@ def snapshot_of(
 def _member(
     inputs: Inputs,
     pod: core.Pod,
-    view: View | None,
-    loads: Mapping[str, Load | str],
+    seen: Seen,
     gave_locks: Collection[str],
 ) -> Member:
     labels, notes = pod.metadata.labels or {}, pod.metadata.annotations or {}
     made = pod_of(pod, component="main", claims={}, born=None, remedies=REMEDIES)
     uuid = labels.get(CN_UUID, "")
-    load = loads.get(uuid)
+    store = seen.view.cns.get(uuid) if seen.view is not None else None
+    load = store.load if store is not None else None
     gate = next(
         (one for one in (pod.status.conditions if pod.status else None) or () if one.type == GATE), None
     )
@@ -128,10 +125,10 @@ def _member(
         id=labels.get(STORE_ID) or made.name.rpartition("-")[2],
         uuid=uuid,
         revision=notes.get(INPUTS, ""),
-        store=view.computes.get(uuid) if view is not None else None,
-        sessions=load.sessions if isinstance(load, Load) else None,
-        pipelines=load.pipelines if isinstance(load, Load) else None,
-        error=load if isinstance(load, str) else "",
+        store=store,
+        sessions=load.sessions if load is not None else None,
+        pipelines=load.pipelines if load is not None else None,
+        error=store.silence if store is not None else "",
         draining_since=_time(notes.get(DRAINING)),
         handed_over=_time(notes.get(HANDED_OVER)),
         gave_locks=True if uuid in gave_locks else None,

@@ -12,7 +12,8 @@ from mooring.operators.matrixone.cnset.members import due, failed_pod, revision_
 from mooring.operators.matrixone.cnset.moves import CreatePod, DeleteStore, Drain, SetGate, SetWorking
 from mooring.operators.matrixone.cnset.snapshot import Member, Snapshot
 from mooring.operators.matrixone.logset.moves import DeleteClaim, GrowClaim
-from mooring.operators.matrixone.view import DRAINED, DRAINING, HEARD_WITHIN, WORKING
+from mooring.operators.matrixone.logset.snapshot import HEARD_WITHIN
+from mooring.operators.matrixone.rpc.messages import WorkState
 from mooring.operators.workload.rollout import hopeless
 from mooring.operators.workload.waits import while_paused
 
@@ -53,7 +54,7 @@ def _decide(snapshot: Snapshot) -> Verdict:
 def _forget(snapshot: Snapshot) -> Move | None:
     """Stores whose process is gone: HAKeeper would send sessions there for another 30 s, and refuses their next drain."""
     for gone in snapshot.gone:
-        store = snapshot.view.computes.get(gone.uuid) if snapshot.view is not None else None
+        store = snapshot.view.cns.get(gone.uuid) if snapshot.view is not None else None
         if store is not None:
             return DeleteStore(uuid=gone.uuid, pod=gone.pod, why=f"{gone.pod} is gone")
     return None
@@ -63,7 +64,7 @@ def _spare_sessions(snapshot: Snapshot) -> Move | None:
     """A pod that somebody deleted: while it waits in its preStop hook, the proxies move its sessions away."""
     for member in snapshot.members:
         store = member.store
-        serves = store is not None and store.state == WORKING and store.silent <= HEARD_WITHIN
+        serves = store is not None and store.state is WorkState.WORKING and store.heard <= HEARD_WITHIN
         if serves and member.pod.terminating:
             why = f"{member.pod.name} is being deleted"
             return Drain(pod=member.pod.name, uid=member.pod.uid, uuid=member.uuid, why=why)
@@ -77,7 +78,7 @@ def _bring_back(snapshot: Snapshot, going: Mapping[str, str]) -> Move | None:
             continue
         store = member.store
         assert store is not None
-        if store.state != WORKING or member.draining_since is not None:
+        if store.state is not WorkState.WORKING or member.draining_since is not None:
             why = f"{member.pod.name} is to serve" + (" again" if member.draining_since else "")
         elif dict(store.labels) != dict(snapshot.labels):
             why = f"{member.pod.name} has other labels than declared"
@@ -104,7 +105,7 @@ def _gates(snapshot: Snapshot, going: Mapping[str, str]) -> Move | None:
     for member in snapshot.alive:
         serves = snapshot.serves(member)
         if member.gate is not serves and not (member.gate is None and not serves):
-            state = member.store.state if member.store is not None else "not registered"
+            state = member.store.state.name.capitalize() if member.store is not None else "not registered"
             why = f"{member.pod.name} is {state}"
             return SetGate(pod=member.pod.name, uid=member.pod.uid, uuid=member.uuid, open=serves, why=why)
     return None
@@ -176,7 +177,11 @@ def _not_there(snapshot: Snapshot, member: Member) -> Wait | None:
     if member.set_aside or snapshot.serves(member):
         return None
     stuck = hopeless(pod, snapshot.now)
-    if member.store is None or member.store.state not in (DRAINING, DRAINED, WORKING) or not pod.running:
+    if (
+        member.store is None
+        or member.store.state not in (WorkState.DRAINING, WorkState.DRAINED, WorkState.WORKING)
+        or not pod.running
+    ):
         text = pod.trouble_message or (
             snapshot.error if snapshot.view is None else "it has not registered yet"
         )

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from mooring.operators.matrixone.logset.snapshot import Claim
-from mooring.operators.matrixone.view import DRAINED, DRAINING, HEARD_WITHIN, WORKING, Compute, View
+from mooring.operators.matrixone.logset.snapshot import HEARD_WITHIN, Claim
+from mooring.operators.matrixone.rpc.messages import WorkState
+from mooring.operators.matrixone.topology import ComputeNode, Topology
 from mooring.operators.workload.pods import Pod
 
 __all__ = ["Gone", "Member", "Snapshot"]
@@ -23,7 +24,7 @@ class Member:
     uuid: str
     revision: str
     """Digest of the declaration that it was made from."""
-    store: Compute | None = None
+    store: ComputeNode | None = None
     """What HAKeeper says; ``None`` while it is not registered, or HAKeeper does not answer."""
     sessions: int | None = None
     """Sessions that clients have on it; ``None`` while unknown."""
@@ -47,7 +48,7 @@ class Member:
     @property
     def draining(self) -> bool:
         """HAKeeper sends no new sessions to it, by the operator's word."""
-        return self.store is not None and self.store.state in (DRAINING, DRAINED)
+        return self.store is not None and self.store.state in (WorkState.DRAINING, WorkState.DRAINED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +83,7 @@ class Snapshot:
     drain_timeout: float = 300.0
     min_delay: float = 15.0
     pause_update: bool = False
-    view: View | None = None
+    view: Topology | None = None
     error: str = ""
     """Why there is no view."""
     waiting: str = ""
@@ -103,11 +104,11 @@ class Snapshot:
         if store is None or not pod.running or pod.terminating:
             return False
         started = (self.now - pod.started).total_seconds() if pod.started is not None else 0.0
-        return store.silent <= HEARD_WITHIN and store.silent <= started
+        return store.heard <= HEARD_WITHIN and store.heard <= started
 
     def serves(self, member: Member) -> bool:
         """New sessions are sent to it."""
-        return self.heard(member) and member.store is not None and member.store.state == WORKING
+        return self.heard(member) and member.store is not None and member.store.state is WorkState.WORKING
 
     @property
     def serving(self) -> list[Member]:

@@ -12,8 +12,8 @@ from mooring.operators.matrixone.cnset.inputs import Inputs
 from mooring.operators.matrixone.cnset.snapshot import Member, Snapshot
 from mooring.operators.matrixone.conditions import with_synced
 from mooring.operators.matrixone.names import SQL, CNNames, labels_of
+from mooring.operators.matrixone.rpc.messages import WorkState
 from mooring.operators.matrixone.types import CNSetStatus, CNStore
-from mooring.operators.matrixone.view import DRAINED
 
 __all__ = ["report"]
 
@@ -26,7 +26,7 @@ def report(inputs: Inputs, snapshot: Snapshot, verdict: Verdict) -> Report:
         one
         for one in before.stores or ()
         if any(gone.uuid == one.uuid for gone in snapshot.gone)
-        and (snapshot.view is None or one.uuid in snapshot.view.computes)
+        and (snapshot.view is None or one.uuid in snapshot.view.cns)
     ]
     stores = [*(_store(snapshot, one, before, now) for one in snapshot.members), *left]
     status = replace(
@@ -60,7 +60,9 @@ def _store(snapshot: Snapshot, member: Member, before: CNSetStatus, now: datetim
         state, reason = "Unknown", snapshot.error
     elif store is not None and member.draining:
         state = (
-            "Drained" if store.state == DRAINED or member.sessions == 0 == member.pipelines else "Draining"
+            "Drained"
+            if store.state is WorkState.DRAINED or member.sessions == 0 == member.pipelines
+            else "Draining"
         )
         state = "Starting" if member.draining_since is None and pod.terminating is False else state
         reason = member.error or reason

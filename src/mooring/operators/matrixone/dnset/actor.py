@@ -123,7 +123,7 @@ class DNSetActor(Planned[DNSet, Inputs, Snapshot]):
                 pods=pods,
                 rolls=inputs.status.rolls or {},
                 now=now,
-                silent=_silent(pods, seen.view.transactions if seen.view is not None else {}),
+                silent=_silent(pods, seen.view.tns if seen.view is not None else {}),
             ),
             view=seen.view,
             error=seen.error,
@@ -175,7 +175,7 @@ class DNSetActor(Planned[DNSet, Inputs, Snapshot]):
 
 def _silent(pods: list[Pod], stores: object) -> dict[str, float]:
     known = stores if isinstance(stores, dict) else {}
-    return {pod.name: known[tn_uuid(pod.ordinal)].silent for pod in pods if tn_uuid(pod.ordinal) in known}
+    return {pod.name: known[tn_uuid(pod.ordinal)].heard for pod in pods if tn_uuid(pod.ordinal) in known}
 
 
 def _store(pod: Pod, before: DNSetStatus, phase: str, now: datetime) -> Store:

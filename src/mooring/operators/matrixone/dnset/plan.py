@@ -11,8 +11,8 @@ from mooring.actor.verdict import InSync, Verdict, Wait
 from mooring.kube.quantity import parse_quantity
 from mooring.operators.matrixone.identity import tn_uuid
 from mooring.operators.matrixone.logset.moves import GrowClaim
-from mooring.operators.matrixone.logset.snapshot import Claim
-from mooring.operators.matrixone.view import HEARD_WITHIN, View
+from mooring.operators.matrixone.logset.snapshot import HEARD_WITHIN, Claim
+from mooring.operators.matrixone.topology import Topology
 from mooring.operators.workload.moves import Resize
 from mooring.operators.workload.pods import Pod
 from mooring.operators.workload.rollout import HandOver, Rollout, hopeless
@@ -34,7 +34,7 @@ class Snapshot:
     rollout: Rollout
     claims: Mapping[int, Claim] = field(default_factory=dict)
     size: str = ""
-    view: View | None = None
+    view: Topology | None = None
     error: str = ""
     waiting: str = ""
     """Which dependency is not ready."""
@@ -48,11 +48,11 @@ class Snapshot:
 
     def serves(self, pod: Pod) -> bool:
         """HAKeeper has heard of it since it started."""
-        store = self.view.transactions.get(tn_uuid(pod.ordinal)) if self.view is not None else None
+        store = self.view.tns.get(tn_uuid(pod.ordinal)) if self.view is not None else None
         if store is None or not pod.running or pod.terminating:
             return False
         age = (self.now - pod.started).total_seconds() if pod.started is not None else 0.0
-        return store.silent <= HEARD_WITHIN and store.silent <= age
+        return store.heard <= HEARD_WITHIN and store.heard <= age
 
 
 def decide(snapshot: Snapshot) -> Verdict:

@@ -75,7 +75,7 @@ class LogSetActor(Planned[LogSet, Inputs, Snapshot]):
     async def snapshot(self, ctx: Context[LogSet], inputs: Inputs) -> Snapshot:
         """Ask HAKeeper; whether its clock moves only where something may be stopped for it."""
         seen = await self._around.see(ctx.key, twice=_may_stop(inputs))
-        return snapshot_of(inputs, seen.view, seen.error, now=ctx.now())
+        return snapshot_of(inputs, seen, now=ctx.now())
 
     def plan(self, snapshot: Snapshot) -> Verdict:
         """See `plan`."""

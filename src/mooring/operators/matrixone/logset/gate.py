@@ -35,7 +35,7 @@ def _may_start(snapshot: Snapshot, member: Member) -> bool:
     if member.pod.name in snapshot.start_empty:
         return True
     if snapshot.view is not None and snapshot.view.shards:
-        return not snapshot.view.holds(member.uuid)
+        return not sorted(snapshot.view.shards_of(member.uuid))
     return _founding(snapshot)
 
 
@@ -56,7 +56,7 @@ def held_back(snapshot: Snapshot) -> Wait | None:
         missing = snapshot.replicas - len(snapshot.members)
         return Wait("StoresStarting", f"the first start needs all stores; {missing} are missing", after=1.0)
     if snapshot.view is not None and snapshot.shard_replicas > 1:
-        shards = sorted({shard for one in held for shard in snapshot.view.holds(one.uuid)})
+        shards = sorted({shard for one in held for shard in sorted(snapshot.view.shards_of(one.uuid))})
         text = (
             f"{names} has an empty volume and is still a member of the shards {shards}: it starts once HAKeeper has "
             "replaced it there (log-store-timeout, 5 minutes by default)"

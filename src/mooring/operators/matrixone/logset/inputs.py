@@ -17,8 +17,10 @@ from mooring.operators.matrixone.logset.repair import REPAIR
 from mooring.operators.matrixone.logset.scale import COMPONENT
 from mooring.operators.matrixone.logset.snapshot import Member, Snapshot
 from mooring.operators.matrixone.logset.specs import DATA, GATE, RELEASED
+from mooring.operators.matrixone.look import Seen
 from mooring.operators.matrixone.names import BOOTSTRAP, INPUTS, LogNames
 from mooring.operators.matrixone.stateful import Found, claims_by_id
+from mooring.operators.matrixone.topology import Topology
 from mooring.operators.matrixone.types import (
     DELETE,
     RETAIN,
@@ -27,7 +29,6 @@ from mooring.operators.matrixone.types import (
     LogSetStatus,
     claim_retention,
 )
-from mooring.operators.matrixone.view import View
 from mooring.operators.workload.pods import pods_of
 from mooring.operators.workload.rollout import Rollout
 from mooring.operators.workload.statefulset import made_from, state_of
@@ -87,9 +88,9 @@ class Inputs:
         return recorded or declared or 1
 
 
-def snapshot_of(inputs: Inputs, view: View | None, error: str, *, now: datetime) -> Snapshot:
+def snapshot_of(inputs: Inputs, seen: Seen, *, now: datetime) -> Snapshot:
     """Everything that a decision is made from."""
-    spec, status, found = inputs.spec, inputs.status, inputs.found
+    spec, status, found, view = inputs.spec, inputs.status, inputs.found, seen.view
     names = LogNames(inputs.log_set)
     claims = {one.metadata.name or "": one for one in found.claims}
     born = inputs.log_set.metadata.creation_timestamp
@@ -113,7 +114,8 @@ def snapshot_of(inputs: Inputs, view: View | None, error: str, *, now: datetime)
         members=members,
         claims={int(id): one for id, one in by_id.items() if id.isdecimal()},
         view=view,
-        error=error,
+        error=seen.error,
+        advances=seen.advances,
         formed=bool(status.formed) or (view is not None and bool(view.shards)),
         keeps_claims=claim_retention(spec) == RETAIN,
         repairs=inputs.failover and claim_retention(spec) == DELETE and spec.failed_pod_strategy != "Orphan",
@@ -147,11 +149,9 @@ def _names(annotations: Mapping[str, str], key: str) -> frozenset[str]:
     return frozenset(one.strip() for one in annotations.get(key, "").split(",") if one.strip())
 
 
-def _silent(members: tuple[Member, ...], view: View | None) -> dict[str, float]:
+def _silent(members: tuple[Member, ...], view: Topology | None) -> dict[str, float]:
     """Seconds for which running stores have not been heard."""
     if view is None:
         return {}
-    stores = view.stores
-    return {
-        one.pod.name: stores[one.uuid].silent for one in members if one.pod.running and one.uuid in stores
-    }
+    stores = view.logs
+    return {one.pod.name: stores[one.uuid].heard for one in members if one.pod.running and one.uuid in stores}

@@ -8,7 +8,7 @@ from mooring.actor.verdict import InSync, Move, Verdict, Wait
 from mooring.kube.quantity import parse_quantity
 from mooring.operators.matrixone.logset.gate import held_back, release
 from mooring.operators.matrixone.logset.moves import GrowClaim
-from mooring.operators.matrixone.logset.quorum import unsettled
+from mooring.operators.matrixone.logset.quorum import leads, unsettled
 from mooring.operators.matrixone.logset.repair import repair
 from mooring.operators.matrixone.logset.scale import give_up_claims, scale
 from mooring.operators.matrixone.logset.snapshot import Snapshot
@@ -75,7 +75,7 @@ def _leading(snapshot: Snapshot) -> frozenset[str]:
     """Pods that lead a shard."""
     if snapshot.view is None:
         return frozenset()
-    return frozenset(one.pod.name for one in snapshot.members if snapshot.view.leads(one.uuid))
+    return frozenset(one.pod.name for one in snapshot.members if leads(snapshot.view, one.uuid))
 
 
 def _starting(snapshot: Snapshot) -> Wait | None:

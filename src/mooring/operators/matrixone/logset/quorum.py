@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mooring.operators.matrixone.logset.snapshot import Snapshot
-from mooring.operators.matrixone.view import Shard, View
+from mooring.operators.matrixone.topology import Shard, Topology
 
-__all__ = ["has_quorum", "unsettled"]
+__all__ = ["has_quorum", "leads", "unsettled"]
 
 
 def unsettled(snapshot: Snapshot) -> str:
@@ -19,7 +19,7 @@ def unsettled(snapshot: Snapshot) -> str:
     view = snapshot.view
     if view is None:
         return f"HAKeeper does not answer: {snapshot.error}"
-    if not view.advances:
+    if not snapshot.advances:
         return "HAKeeper's clock stands still"
     if not view.shards:
         return "HAKeeper has no shards yet"
@@ -32,23 +32,21 @@ def unsettled(snapshot: Snapshot) -> str:
         if text := _incomplete(snapshot, view, shard):
             return text
     for member in snapshot.members:
-        for shard_id, replica in view.stores[member.uuid].replicas.items():
-            listed = view.shards.get(shard_id)
-            if listed is None or listed.replicas.get(replica) != member.uuid:
-                return f"{member.pod.name} still runs a replica of shard {shard_id} that was replaced"
+        if not view.settled(member.uuid):
+            return f"{member.pod.name} does not run exactly the replicas that the shards list"
     return ""
 
 
-def _incomplete(snapshot: Snapshot, view: View, shard: Shard) -> str:
-    if len(shard.replicas) < snapshot.shard_replicas:
-        return f"shard {shard.id} has {len(shard.replicas)} of {snapshot.shard_replicas} members"
+def _incomplete(snapshot: Snapshot, view: Topology, shard: Shard) -> str:
+    if len(shard.members) < snapshot.shard_replicas:
+        return f"shard {shard.id} has {len(shard.members)} of {snapshot.shard_replicas} members"
     if not shard.leader:
         return f"shard {shard.id} has no leader"
-    for replica, uuid in shard.replicas.items():
+    for replica, uuid in shard.members.items():
         member = snapshot.member(uuid)
         if member is None:
             return f"shard {shard.id} has a member on a store that is gone; HAKeeper replaces it after its timeout"
-        if view.stores[uuid].replicas.get(shard.id) != replica:
+        if view.logs[uuid].replicas.get(shard.id) != replica:
             return f"{member.pod.name} does not run its replica of shard {shard.id} yet"
     return ""
 
@@ -62,10 +60,15 @@ def has_quorum(snapshot: Snapshot) -> str:
         return "HAKeeper has no shards yet"
     for shard in view.shards.values():
         heard = [
-            one for one in snapshot.members if one.uuid in shard.replicas.values() and snapshot.serves(one)
+            one for one in snapshot.members if one.uuid in shard.members.values() and snapshot.serves(one)
         ]
         if not shard.leader:
             return f"shard {shard.id} has no leader"
-        if len(heard) * 2 <= len(shard.replicas):
-            return f"{len(heard)} of {len(shard.replicas)} members of shard {shard.id} are heard: no quorum"
+        if len(heard) * 2 <= len(shard.members):
+            return f"{len(heard)} of {len(shard.members)} members of shard {shard.id} are heard: no quorum"
     return ""
+
+
+def leads(view: Topology, uuid: str) -> list[int]:
+    """The shards that a store leads."""
+    return sorted(one.id for one in view.shards.values() if one.leader == uuid)

@@ -30,9 +30,9 @@ def down_for(snapshot: Snapshot, member: Member) -> float:
     """Seconds for which a store has not been heard, 0 when it serves or waits at its gate."""
     if member.held or snapshot.serves(member) or snapshot.view is None:
         return 0.0
-    store = snapshot.view.stores.get(member.uuid)
+    store = snapshot.view.logs.get(member.uuid)
     if store is not None:
-        return store.silent
+        return store.heard
     created = member.pod.created
     return (snapshot.now - created).total_seconds() if created is not None else 0.0
 
@@ -57,7 +57,7 @@ def repair(snapshot: Snapshot) -> Move | Wait | None:
             return _wait(text)
         if member.pod.trouble in _OF_TEMPLATE:
             return _wait(f"{member.pod.name}: {member.pod.trouble}: {member.pod.trouble_message}")
-        if shards := snapshot.view.holds(member.uuid):
+        if shards := sorted(snapshot.view.shards_of(member.uuid)):
             return _wait(
                 f"{member.pod.name} failed and is still a member of the shards {shards}: its volume is kept until "
                 "HAKeeper has replaced it there",

@@ -33,7 +33,7 @@ def scale(snapshot: Snapshot) -> Move | Wait | None:
     if snapshot.view is None:
         return Wait("ScaleWaiting", f"HAKeeper does not answer: {snapshot.error}", after=1.0)
     name = f"store {placed - 1}"
-    if not snapshot.view.holds(highest):
+    if not sorted(snapshot.view.shards_of(highest)):
         return Resize(component=COMPONENT, replicas=placed - 1, why=f"{name} is a member of no shard")
     if text := unsettled(snapshot):
         return Wait("ScaleWaiting", f"{name} may not leave yet: {text}", after=1.0)
@@ -53,7 +53,7 @@ def give_up_claims(snapshot: Snapshot) -> Move | Wait | None:
     if snapshot.view is None:
         return Wait("StoreLeaving", f"HAKeeper does not answer: {snapshot.error}", after=1.0)
     for at in left:
-        if shards := snapshot.view.holds(log_uuid(at)):
+        if shards := sorted(snapshot.view.shards_of(log_uuid(at))):
             text = (
                 f"store {at} was stopped and is still a member of the shards {shards}: HAKeeper replaces it after its "
                 "timeout (log-store-timeout, 5 minutes by default); its claim is kept until then"

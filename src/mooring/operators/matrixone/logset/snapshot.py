@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
 from mooring.operators.matrixone.identity import log_uuid
-from mooring.operators.matrixone.view import HEARD_WITHIN, View
+from mooring.operators.matrixone.topology import Topology
 from mooring.operators.workload.pods import Pod
 from mooring.operators.workload.rollout import Rollout
 
-__all__ = ["Claim", "Member", "Snapshot"]
+HEARD_WITHIN: Final = 5.0
+"""Seconds within which a store that lives is heard; it sends a heartbeat each second."""
+
+__all__ = ["HEARD_WITHIN", "Claim", "Member", "Snapshot"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +57,11 @@ class Snapshot:
     members: tuple[Member, ...]
     claims: Mapping[int, Claim] = field(default_factory=dict)
     """By ordinal, also those whose pod is gone."""
-    view: View | None = None
+    view: Topology | None = None
     error: str = ""
     """Why there is no view."""
+    advances: bool = True
+    """HAKeeper's clock moved between two questions."""
     formed: bool = False
     """HAKeeper has answered before: from then on a store with an empty disk is held back."""
     keeps_claims: bool = False
@@ -86,7 +92,7 @@ class Snapshot:
 
     def serves(self, member: Member) -> bool:
         """A store is heard, and since its start."""
-        store = self.view.stores.get(member.uuid) if self.view is not None else None
+        store = self.view.logs.get(member.uuid) if self.view is not None else None
         if store is None or not member.pod.running or member.pod.terminating:
             return False
-        return store.silent <= HEARD_WITHIN and store.silent <= self.age(member)
+        return store.heard <= HEARD_WITHIN and store.heard <= self.age(member)

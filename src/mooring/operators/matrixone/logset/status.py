@@ -10,7 +10,7 @@ from mooring.actor import ConditionState, Move, Note, Report, Verdict
 from mooring.cache import rfc3339
 from mooring.operators.matrixone.conditions import with_synced
 from mooring.operators.matrixone.logset.inputs import Inputs
-from mooring.operators.matrixone.logset.quorum import has_quorum
+from mooring.operators.matrixone.logset.quorum import has_quorum, leads
 from mooring.operators.matrixone.logset.repair import down_for
 from mooring.operators.matrixone.logset.snapshot import Member, Snapshot
 from mooring.operators.matrixone.names import HAKEEPER, LogNames
@@ -72,7 +72,7 @@ def _upstream(member: Member, before: LogSetStatus, phase: str, now: datetime) -
 
 def _store(snapshot: Snapshot, member: Member, before: LogSetStatus, now: datetime) -> LogStore:
     view, pod = snapshot.view, member.pod
-    shards = view.holds(member.uuid) if view is not None else []
+    shards = sorted(view.shards_of(member.uuid)) if view is not None else []
     reason = pod.trouble_message
     if member.held:
         state = "Held"
@@ -92,7 +92,7 @@ def _store(snapshot: Snapshot, member: Member, before: LogSetStatus, now: dateti
         uuid=member.uuid,
         state=state,
         shards=shards or None,
-        leads=(view.leads(member.uuid) if view is not None else []) or None,
+        leads=(leads(view, member.uuid) if view is not None else []) or None,
         reason=reason,
         since=old.since if old is not None and old.since else rfc3339(now),
     )
