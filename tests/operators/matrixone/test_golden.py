@@ -47,19 +47,18 @@ class Made:
         self.kind = case.kind
         owner = typed(case.kind, **case.changes)
         log = LogService.of(typed("LogSet", **case.log))
-        specs: Any = {
+        make: Mapping[str, Callable[[], Any]] = {
             "LogSet": lambda: LogSpecs(owner),
             "DNSet": lambda: DNSpecs(owner, log),
             "CNSet": lambda: CNSpecs(owner, log),
             "ProxySet": lambda: ProxySpecs(owner, log),
             "WebUI": lambda: UISpecs(owner, Credential(username="dump", password="111"), group="mo-tp"),
-        }[case.kind]()
-        self.specs = specs
-        self.objects = specs.objects()
+        }
+        specs = self.specs = make[case.kind]()
+        self.objects: list[Any] = specs.objects()
         self.files: Mapping[str, str] = {"config.toml": specs.file} if case.kind == "WebUI" else specs.files
-        self.workload: Any = next(
-            (one for one in self.objects if isinstance(one, (apps.StatefulSet, apps.Deployment))), None
-        )
+        workloads = [one for one in self.objects if isinstance(one, (apps.StatefulSet, apps.Deployment))]
+        self.workload: Any = next(iter(workloads), None)
         self.pod: Any = specs.pod(STORE) if case.kind == "CNSet" else self.workload.spec.template
 
     @property

@@ -201,6 +201,16 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         "spec.strategy.scaleStrategy.maxPods",
     ),
     ("CNClaim", {"spec__selector": None}, "spec.selector"),
+    (
+        "CNClaim",
+        {"spec__selector": {"matchExpressions": [{"operator": "In"}]}},
+        "spec.selector.matchExpressions[0].key",
+    ),
+    (
+        "CNClaim",
+        {"spec__selector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}},
+        "spec.selector.matchExpressions[0].operator",
+    ),
     ("CNClaimSet", {"spec__template__metadata": None}, "spec.selector.matchLabels"),
     ("BucketClaim", {"spec__s3__path": ""}, "spec.s3.path"),
 ]

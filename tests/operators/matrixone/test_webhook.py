@@ -87,7 +87,7 @@ async def made(client: Client, raw: dict[str, Any], *, dry: bool = False) -> dic
 
 
 async def warned(client: Client, raw: dict[str, Any]) -> str:
-    headers = dict((await answer(client, raw, dry=True)).headers)
+    headers: dict[str, str] = dict((await answer(client, raw, dry=True)).headers)
     return headers.get("Warning", "")
 
 
@@ -381,7 +381,17 @@ async def reviewed(new: dict[str, Any], old: dict[str, Any] | None = None) -> Ve
 
 
 async def test_junk_of_any_type_gets_no_defaults_and_no_exception() -> None:
-    for junk in (None, 3, "x", [], [1], {"cnGroups": 3}, {"logService": []}, {"cnGroups": [None, 1]}):
+    odd: tuple[Any, ...] = (
+        None,
+        3,
+        "x",
+        [],
+        [1],
+        {"cnGroups": 3},
+        {"logService": []},
+        {"cnGroups": [None, 1]},
+    )
+    for junk in odd:
         raw = {"metadata": {"annotations": 7}, "spec": junk}
         for kind in (MatrixOneCluster, LogSet, CNSet):
             patch = default_patch(kind, raw, new=True)

@@ -554,6 +554,15 @@ def _claim_spec(where: str, spec: CNClaimSpec | None) -> Faults:
         yield Problem(f"{where}.selector", "is missing; give matchLabels with labels of a pool's pods")
     else:
         yield from label_faults(f"{where}.selector.matchLabels", spec.selector.match_labels)
+        for at, one in enumerate(spec.selector.match_expressions or ()):
+            place = f"{where}.selector.matchExpressions[{at}]"
+            if not one.key:
+                yield Problem(f"{place}.key", "is missing; give the key of a label")
+            if one.operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
+                yield Problem(
+                    f"{place}.operator",
+                    f"{one.operator!r} is not known; give In, NotIn, Exists or DoesNotExist",
+                )
     yield from _labels(f"{where}.cnLabels", spec.cn_labels)
     yield from label_faults(f"{where}.additionalPodLabels", spec.additional_pod_labels)
 
