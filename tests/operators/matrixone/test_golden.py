@@ -22,6 +22,7 @@ from tests.operators.matrixone.golden_cases import CASES
 from mooring.kube.object import to_dict
 from mooring.kube.objects import apps, core
 from mooring.operators.matrixone import toml
+from mooring.operators.matrixone.identity import log_uuid, tn_uuid
 from mooring.operators.matrixone.names import CN_UUID, INPUTS, SAFE_TO_EVICT, STORE_ID
 from mooring.operators.matrixone.quantities import canonical
 from mooring.operators.matrixone.specs import (
@@ -61,7 +62,7 @@ class Made:
             one for one in self.objects if isinstance(one, (apps.StatefulSet, apps.Deployment))
         ]
         self.workload: Any = next(iter(workloads), None)
-        self.pod: Any = specs.pod(STORE) if case.kind == "CNSet" else self.workload.spec.template
+        self.pod: Any = specs.pod(STORE) if case.kind == "CNSet" else workloads[0].spec.template
 
     @property
     def claims(self) -> list[Json]:
@@ -191,7 +192,7 @@ def test_a_pod_starts_with_upstreams_configuration(made: Made, golden: Json, tmp
     assert without_region(started(made, tmp_path)) == golden["final"]
 
 
-def started(made: Made, place: Path) -> Json:
+def started(made: Made, place: Path, *, pod: str = "") -> Json:
     """The configuration that the start script hands to the server, in a pod of the case."""
     script = made.files["start.sh"]
     for file, text in made.files.items():
@@ -204,10 +205,10 @@ def started(made: Made, place: Path) -> Json:
     (place / "timeout").write_text("#!/bin/sh\nexit 0\n")
     for one in ("mo-service", "getent", "timeout"):
         (place / one).chmod(0o755)
-    pod = {"LogSet": "mo-log-1", "DNSet": "mo-dn-0", "CNSet": f"mo-cn-{STORE}", "ProxySet": "mo-proxy-x-y"}
+    pods = {"LogSet": "mo-log-1", "DNSet": "mo-dn-0", "CNSet": f"mo-cn-{STORE}", "ProxySet": "mo-proxy-x-y"}
     env = {
         "PATH": f"{place}:/usr/bin:/bin",
-        "POD_NAME": pod[made.kind],
+        "POD_NAME": pod or pods[made.kind],
         "NAMESPACE": "default",
         "POD_IP": "10.0.0.9",
     }
@@ -223,6 +224,16 @@ def started(made: Made, place: Path) -> Json:
     )
     assert done.returncode == 0, done.stderr
     return tomllib.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("name", "pod", "uuid"), [("log", "mo-log-17", log_uuid(17)), ("dn", "mo-dn-10", tn_uuid(10))]
+)
+def test_a_store_is_known_by_its_ordinal_in_hexadecimal(
+    name: str, pod: str, uuid: str, tmp_path: Path
+) -> None:
+    table = started(Made(name), tmp_path, pod=pod)
+    assert uuid in (toml.get(table, "logservice", "uuid"), toml.get(table, "dn", "uuid"))
 
 
 def test_pods_are_upstreams_but_where_a_reason_is_given(made: Made, golden: Json, name: str) -> None:
