@@ -47,17 +47,44 @@ capabilities: {drop: [ALL]}
 
 {{/* The operators of this release, as a list joined by commas; * are all. */}}
 {{- define "mooring.operators" -}}
-{{- if has (trim .Values.operators) (list "*" "all" "") }}redis-sentinel,redis-cluster{{ else }}{{ nospace .Values.operators }}{{ end }}
+{{- if has (trim .Values.operators) (list "*" "all" "") }}redis-sentinel,redis-cluster,matrixone{{ else }}{{ nospace .Values.operators }}{{ end }}
 {{- end }}
 
-{{/* API group and version of each operator's kind, as a list of dictionaries: of one, which is in the release. */}}
+{{/*
+API group, version and kinds of each operator in the release, as a list of dictionaries. main: what users declare clusters
+by; operations: of what they are told at admission; defaulted: kinds that defaults are written into; scope: of a webhook.
+*/}}
 {{- define "mooring.kinds" -}}
 {{- $names := splitList "," (include "mooring.operators" .) }}
 {{- if has "redis-sentinel" $names }}
-- {operator: redis-sentinel, group: redis.kun, version: v1beta1}
+- operator: redis-sentinel
+  group: redis.kun
+  version: v1beta1
+  main: redisclusters
+  plurals: [redisclusters]
+  defaulted: []
+  operations: [CREATE, UPDATE, DELETE]
+  scope: Namespaced
 {{- end }}
 {{- if has "redis-cluster" $names }}
-- {operator: redis-cluster, group: redis.middleware.hc.cn, version: v1alpha1}
+- operator: redis-cluster
+  group: redis.middleware.hc.cn
+  version: v1alpha1
+  main: redisclusters
+  plurals: [redisclusters]
+  defaulted: []
+  operations: [CREATE, UPDATE]
+  scope: Namespaced
+{{- end }}
+{{- if has "matrixone" $names }}
+- operator: matrixone
+  group: core.matrixorigin.io
+  version: v1alpha1
+  main: matrixoneclusters
+  plurals: [matrixoneclusters, logsets, dnsets, cnsets, proxysets, webuis, bucketclaims, backupjobs, backups, restorejobs, cnpools, cnclaims, cnclaimsets]
+  defaulted: [matrixoneclusters, logsets, dnsets, cnsets]
+  operations: [CREATE, UPDATE]
+  scope: "*"
 {{- end }}
 {{- end }}
 
@@ -68,15 +95,59 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
 {{- define "mooring.rules" -}}
 {{- $names := splitList "," (include "mooring.operators" .) }}
 {{- range include "mooring.kinds" . | fromYamlArray }}
+{{- if ne .operator "matrixone" }}
 - apiGroups: [{{ .group }}]
-  resources: [redisclusters]
+  resources: [{{ .main }}]
   verbs: [get, list, watch]
 - apiGroups: [{{ .group }}]
-  resources: [redisclusters/status]
+  resources: [{{ .main }}/status]
   verbs: [patch]
 - apiGroups: [{{ .group }}]
-  resources: [redisclusters/finalizers]
+  resources: [{{ .main }}/finalizers]
   verbs: [update]
+{{- end }}
+{{- end }}
+{{- if has "matrixone" $names }}
+# A cluster is made of sets, and each is done with before its object goes.
+{{- range list "matrixoneclusters" "logsets" "dnsets" "cnsets" "proxysets" "webuis" }}
+- apiGroups: [core.matrixorigin.io]
+  resources: [{{ . }}]
+  verbs: [get, list, watch, {{ if ne . "matrixoneclusters" }}create, delete, {{ end }}patch]
+- apiGroups: [core.matrixorigin.io]
+  resources: [{{ . }}/status]
+  verbs: [patch]
+- apiGroups: [core.matrixorigin.io]
+  resources: [{{ . }}/finalizers]
+  verbs: [update]
+{{- end }}
+{{- if include "mooring.webhooks" . }}
+# Whether another log service owns a path of an object store.
+- apiGroups: [core.matrixorigin.io]
+  resources: [bucketclaims]
+  verbs: [list]
+{{- end }}
+# Proxies and dashboards; objects that a set no longer declares; compute nodes and their claims.
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [list, watch, create, patch, delete]
+- apiGroups: [apps]
+  resources: [controllerrevisions]
+  verbs: [list, watch, create, patch, delete]
+- apiGroups: [apps]
+  resources: [statefulsets]
+  verbs: [delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [delete]
+- apiGroups: [""]
+  resources: [services, secrets]
+  verbs: [delete]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [create]
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [create, delete]
 {{- end }}
 - apiGroups: [apps]
   resources: [statefulsets]
@@ -118,13 +189,13 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
   resources: [secrets]
   verbs: [get, list, watch, create, patch]
 {{- if ne .Values.scope "namespaced" }}
-{{- if has "redis-cluster" $names }}
-# Which node and zone a pod runs in: no master beside its replica.
+{{- if or (has "redis-cluster" $names) (has "matrixone" $names) }}
+# Which node and zone a pod runs in: no master beside its replica; which node is being drained of compute nodes.
 - apiGroups: [""]
   resources: [nodes]
   verbs: [list, watch]
 {{- end }}
-{{- if or (has "redis-sentinel" $names) (eq .Values.scope "all") }}
+{{- if or (has "redis-sentinel" $names) (has "matrixone" $names) (eq .Values.scope "all") }}
 # Whether a namespaced operator lives where an object is: all yields to it, the webhook of cluster warns without one.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
