@@ -53,7 +53,7 @@ def member(at: int, state: str | None = "Working", **changes: Any) -> Member:
     store = node(f"cn-{at}", state) if state else None
     made = Member(
         pod=replace(pod, **known), id=str(at), uuid=f"cn-{at}", revision="new", store=store, sessions=0, pipelines=0,
-        gate=state == "Working",
+        gate=state == "Working", serving_since=ago(60) if state == "Working" else None,
     )  # fmt: skip
     return replace(made, **changes)
 
@@ -237,6 +237,13 @@ def test_a_new_pod_serves_before_an_old_one_goes() -> None:
     assert isinstance(step, Drain)
 
 
+def test_an_old_pod_is_not_drained_before_the_proxies_know_of_the_new_one() -> None:
+    young = member(2, serving_since=ago(3))
+    step = decide(snapshot(old(0), old(1), young, replicas=2))
+    assert isinstance(step, Wait)
+    assert step.reason == "DrainWaiting"
+
+
 def test_the_roll_waits_for_what_the_set_depends_on() -> None:
     step = decide(snapshot(old(0), waiting="DNSet ns/mo is not as declared"))
     assert isinstance(step, Wait)
@@ -346,6 +353,9 @@ class Model:
                     handed_over=NOW + timedelta(seconds=one["handed"]) if one["handed"] is not None else None,
                     gave_locks=one["handed"] is not None and self.at - one["handed"] >= 2,
                     gate=one["gate"],
+                    serving_since=NOW + timedelta(seconds=one["opened"])
+                    if one["opened"] is not None
+                    else None,
                 )
             )
         gone = tuple(Gone(uuid=id, pod=f"t-cn-{id}") for id in self.stores if id not in self.pods)
@@ -365,6 +375,7 @@ class Model:
                     "since": None,
                     "handed": None,
                     "gate": None,
+                    "opened": None,
                 }
             case SetWorking(uuid=id):
                 assert self.pods[id]["handed"] is None
@@ -383,7 +394,7 @@ class Model:
                 assert id not in self.pods
                 del self.stores[id]
             case SetGate(uuid=id, open=gate):
-                self.pods[id] |= {"gate": gate}
+                self.pods[id] |= {"gate": gate, "opened": self.at if gate else None}
 
     def run(self, limit: float = 3600) -> Verdict:
         end = self.at + limit

@@ -53,7 +53,9 @@ def test_a_new_version_goes_stage_by_stage_and_stops_where_one_does_not_come_up(
         order += changed
         now = made
     assert order == ["LogSet", "DNSet", "CNSet", "ProxySet"]
-    made, held = in_order(new, live([new[0], *old[1:]]), lambda one: "is not ready" if isinstance(one, LogSet) else "")
+    made, held = in_order(
+        new, live([new[0], *old[1:]]), lambda one: "is not ready" if isinstance(one, LogSet) else ""
+    )
     assert [image for image, _ in of(made).values()] == ["mo:2", "mo:1", "mo:1", "mo:1"]
     assert {(one.kind, one.waits_for) for one in held} == {
         (kind, "LogSet mo is not ready") for kind in ("DNSet", "CNSet", "ProxySet")
@@ -68,7 +70,9 @@ def test_the_number_of_compute_nodes_waits_for_nothing() -> None:
 
 def test_what_nobody_asks_for_is_not_taken_over_while_a_change_is_held() -> None:
     found = sets("mo:1")
-    defaulted = CNSet(metadata=META, spec=CNSetSpec(image="mo:1", replicas=1, role="TP", service_type="ClusterIP"))
+    defaulted = CNSet(
+        metadata=META, spec=CNSetSpec(image="mo:1", replicas=1, role="TP", service_type="ClusterIP")
+    )
     made, _ = in_order(sets("mo:2"), live([*found[:2], defaulted, found[3]]), lambda one: "")
     kept = next(one for one in made if isinstance(one, CNSet))
     assert kept.spec is not None
@@ -85,7 +89,18 @@ def test_sets_are_deleted_from_the_clients_side() -> None:
 
 
 def test_a_stage_that_still_ends_is_waited_for() -> None:
-    ending = ProxySet(metadata=ObjectMeta(name="mo", namespace="ns", deletion_timestamp="2026-01-01T00:00:00Z"))
+    ending = ProxySet(
+        metadata=ObjectMeta(name="mo", namespace="ns", deletion_timestamp="2026-01-01T00:00:00Z")
+    )
     step, text = next_deletion([*sets("mo:1")[:3], ending])
     assert step is None
     assert text == "ProxySet mo end"
+
+
+def test_pods_that_outlive_their_set_are_waited_for() -> None:
+    left = sets("mo:1")[:3]
+    assert next_deletion(left, running={ProxySet, CNSet}) == (None, "the pods of ProxySet end")
+    step, _ = next_deletion(left, running={CNSet, DNSet, LogSet})
+    assert step is not None
+    assert [one.resource.kind for one in step.sets] == ["CNSet"]
+    assert next_deletion([], running={LogSet}) == (None, "the pods of LogSet end")

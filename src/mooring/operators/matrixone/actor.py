@@ -37,7 +37,7 @@ def register(
         CNSetActor(around, nodes=not namespaces),
         ProxySetActor(),
         WebUIActor(),
-        ClusterActor(),
+        ClusterActor(around),
     ]
     for actor in actors:
         scoped = Scoped(manager, actor.kind, operator=NAME, scope=scope)

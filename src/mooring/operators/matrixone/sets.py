@@ -10,9 +10,9 @@ from mooring.actor import Related, StepFailed, Terminal
 from mooring.kube.object import Key, Object
 from mooring.kube.objects import core
 from mooring.operators.matrixone.look import Keeper, Seen
-from mooring.operators.matrixone.names import COMPONENT, INSTANCE
+from mooring.operators.matrixone.names import CLUSTER, COMPONENT, INSTANCE
 from mooring.operators.matrixone.rpc.dial import Dial, RpcError
-from mooring.operators.matrixone.types import CNSet, DNSet, LogSet
+from mooring.operators.matrixone.types import CNSet, DNSet, LogSet, ProxySet
 from mooring.operators.matrixone.validate import validate
 from mooring.operators.workload.index import ClusterIndex, keys_of
 from mooring.runtime import Manager
@@ -48,7 +48,7 @@ class Surroundings:
                 manager, kind, selector=_selector(of), cluster_of=_instance, namespaces=namespaces
             )
 
-        self._pods = {one: index(core.Pod, one) for one in (LogSet, DNSet, CNSet)}
+        self._pods = {one: index(core.Pod, one) for one in (LogSet, DNSet, CNSet, ProxySet)}
         self._claims = {one: index(core.PersistentVolumeClaim, one) for one in (LogSet, DNSet, CNSet)}
 
     def pods(self, kind: type[Object], key: Key) -> tuple[core.Pod, ...]:
@@ -67,6 +67,12 @@ class Surroundings:
         )
         return [key for pod in found for key in keys_of(pod, _instance)]
 
+    def running(self, cluster: Key) -> frozenset[type[Object]]:
+        """The kinds of sets of which a cluster has pods."""
+        return frozenset(
+            kind for kind, index in self._pods.items() if any(_is_of(pod, cluster) for pod in index.all())
+        )
+
     async def see(
         self,
         log_set: Key | None,
@@ -84,6 +90,11 @@ class Surroundings:
         stores = [one for one in self.pods(LogSet, log_set) if one.metadata.deletion_timestamp is None]
         others = self.pods(DNSet, dn_set) if dn_set is not None else ()
         return await self.keeper.see(log_set, stores, others, ask=ask, twice=twice)
+
+
+def _is_of(pod: core.Pod, cluster: Key) -> bool:
+    labels = pod.metadata.labels or {}
+    return labels.get(CLUSTER) == cluster.name and pod.metadata.namespace == cluster.namespace
 
 
 def blocked_by(obj: Object) -> Terminal | None:

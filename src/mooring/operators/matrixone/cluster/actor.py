@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from mooring.actor import Context, InSync, Move, Outcome, Planned, Report, Terminal, Verdict, Wait
+from mooring.actor import Context, InSync, Move, Outcome, Planned, Related, Report, Terminal, Verdict, Wait
 from mooring.kube.errors import AlreadyExists
-from mooring.kube.object import Object, metadata_of, owner_reference
+from mooring.kube.object import Key, Object, metadata_of, owner_reference
 from mooring.kube.objects import core, meta
 from mooring.operators.matrixone.cluster.stages import STAGES, DeleteSets, Held, in_order, next_deletion
 from mooring.operators.matrixone.cluster.status import Snapshot, decide, report
 from mooring.operators.matrixone.defaults import with_defaults
 from mooring.operators.matrixone.depends import as_declared
 from mooring.operators.matrixone.names import CLUSTER
-from mooring.operators.matrixone.sets import blocked_by
+from mooring.operators.matrixone.sets import Surroundings, blocked_by
 from mooring.operators.matrixone.specs import ClusterSpecs
 from mooring.operators.matrixone.types import MatrixOneCluster
 from mooring.operators.workload.containers import encoded
@@ -45,6 +45,10 @@ class Inputs:
     blocked: Wait | Terminal | None = None
 
 
+def _cluster_of(pod: core.Pod) -> list[Key]:
+    return [Key(pod.metadata.namespace or "", (pod.metadata.labels or {}).get(CLUSTER, ""))]
+
+
 class ClusterActor(Planned[MatrixOneCluster, Inputs, Snapshot]):
     """Observes one MatrixOneCluster and acts upon it."""
 
@@ -53,6 +57,10 @@ class ClusterActor(Planned[MatrixOneCluster, Inputs, Snapshot]):
     owns = STAGES
     owns_by_metadata = (core.Secret,)
     finalizer = "matrixorigin.io/matrixonecluster"
+    related = (Related(core.Pod, _cluster_of, label_selector=CLUSTER),)
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
 
     async def precede(self, ctx: Context[MatrixOneCluster]) -> Outcome | None:
         """What is to be left alone is."""
@@ -142,10 +150,10 @@ class ClusterActor(Planned[MatrixOneCluster, Inputs, Snapshot]):
         if (ctx.obj.metadata.annotations or {}).get(SKIP):
             return InSync("its sets go by their owner references")
         sets = [one for kind in STAGES for one in ctx.children.of(kind)]
-        move, text = next_deletion(sets)
+        move, text = next_deletion(sets, self._around.running(ctx.key))
         if move is not None:
             return ctx.act("DeleteSets", _delete, ctx, move, message=move.why)
-        return ctx.wait("Deleting", text, after=5.0) if text else InSync("all sets are gone")
+        return ctx.wait("Deleting", text, after=2.0) if text else InSync("all sets are gone")
 
 
 async def _delete(ctx: Context[Any], move: DeleteSets) -> None:

@@ -7,7 +7,7 @@ nothing. They are deleted the other way round.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -117,16 +117,23 @@ def _unsettled(wanted: Object, live: Object | None, trouble: Callable[[Object], 
     return f"{kind} {name} {text}" if text else ""
 
 
-def next_deletion(sets: Iterable[Object]) -> tuple[DeleteSets | None, str]:
-    """What to delete next of these sets and what is waited for: proxies and dashboards, CNs, TNs, then the log service."""
-    order = ((ProxySet, WebUI), (CNSet,), (DNSet,), (LogSet,))
+def next_deletion(
+    sets: Iterable[Object], running: Collection[type[Object]] = ()
+) -> tuple[DeleteSets | None, str]:
+    """What to delete next of these sets, and what is waited for.
+
+    Proxies and dashboards first, then compute nodes, transaction nodes, and the log service. ``running``: kinds of which
+    there are pods; they outlive their sets for a while, and need the next stage as long.
+    """
     every = list(sets)
-    for kinds in order:
+    for kinds in ((ProxySet, WebUI), (CNSet,), (DNSet,), (LogSet,)):
         stage = [one for one in every if isinstance(one, kinds)]
-        if not stage:
-            continue
         names = ", ".join(f"{one.resource.kind} {one.metadata.name}" for one in stage)
         doomed = tuple(one for one in stage if not one.metadata.deletion_timestamp)
-        move = DeleteSets(sets=doomed, why=f"{names} go first") if doomed else None
-        return move, f"{names} end"
+        if doomed:
+            return DeleteSets(sets=doomed, why=f"{names} go first"), f"{names} end"
+        if stage:
+            return None, f"{names} end"
+        if left := [kind.resource.kind for kind in kinds if kind in running]:
+            return None, f"the pods of {' and '.join(left)} end"
     return None, ""

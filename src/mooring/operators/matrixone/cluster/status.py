@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -13,6 +13,7 @@ from mooring.actor import ConditionState, InSync, Report, Terminal, Verdict, Wai
 from mooring.kube.object import Object
 from mooring.kube.objects import core
 from mooring.operators.matrixone.cluster.stages import Held
+from mooring.operators.matrixone.cnset.snapshot import PROXIES_LEARN
 from mooring.operators.matrixone.conditions import with_condition
 from mooring.operators.matrixone.depends import as_declared
 from mooring.operators.matrixone.names import SQL
@@ -31,8 +32,6 @@ from mooring.operators.matrixone.types import (
 
 __all__ = ["Snapshot", "decide", "report"]
 
-PROXIES_LEARN: Final = 6.0
-"""Seconds until every proxy sends sessions to a new compute node: they ask HAKeeper every five."""
 _READY = {
     LogSet: "LogServiceNotReady",
     DNSet: "DNSetNotReady",

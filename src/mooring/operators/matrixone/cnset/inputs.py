@@ -135,6 +135,9 @@ def _member(
         cordoned=made.node in inputs.cordoned,
         set_aside=bool(notes.get(CORDON)),
         first_to_go=made.name in (inputs.spec.pods_to_delete or ()),
+        serving_since=_time(gate.last_transition_time)
+        if gate is not None and gate.status == "True"
+        else None,
         gate=gate.status == "True" if gate is not None else None,
     )
 

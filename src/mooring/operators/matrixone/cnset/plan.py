@@ -134,7 +134,7 @@ def _departures(snapshot: Snapshot, going: Mapping[str, str]) -> list[Move | Wai
     """The next step of every pod that has to go: those that drain already first."""
     members = {one.pod.name: one for one in snapshot.alive}
     order = sorted(going, key=lambda name: (not members[name].draining, snapshot.heard(members[name])))
-    serving = {one.pod.name for one in snapshot.serving}
+    serving = {one.pod.name for one in snapshot.alive if snapshot.known(one)}
     return [leave(snapshot, members[name], going[name], others=len(serving - {name})) for name in order]
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
 from mooring.operators.matrixone.logset.snapshot import HEARD_WITHIN, Claim
 from mooring.operators.matrixone.rpc.messages import WorkState
 from mooring.operators.matrixone.topology import ComputeNode, Topology
 from mooring.operators.workload.pods import Pod
 
-__all__ = ["Gone", "Member", "Snapshot"]
+PROXIES_LEARN: Final = 6.0
+"""Seconds until every proxy sends sessions to a new compute node: they ask HAKeeper every five."""
+
+__all__ = ["PROXIES_LEARN", "Gone", "Member", "Snapshot"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +46,8 @@ class Member:
     """A person asks that it serves nobody and stays."""
     first_to_go: bool = False
     """A person named it for the next scale-in."""
+    serving_since: datetime | None = None
+    """Since when its gate is open."""
     gate: bool | None = None
     """Its readiness gate, ``None`` where it was not set yet."""
 
@@ -114,6 +120,12 @@ class Snapshot:
     def serving(self) -> list[Member]:
         """The compute nodes that new sessions are sent to."""
         return [one for one in self.members if self.serves(one)]
+
+    def known(self, member: Member) -> bool:
+        """It serves, and the proxies have had the time to learn of it."""
+        since = member.serving_since
+        long_enough = since is not None and (self.now - since).total_seconds() >= PROXIES_LEARN
+        return self.serves(member) and long_enough
 
     @property
     def least(self) -> int:
