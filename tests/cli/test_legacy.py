@@ -120,10 +120,10 @@ def test_the_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("value", "names"),
     [
-        ("*", ["redis-sentinel", "redis-cluster"]),
+        ("*", ["redis-sentinel", "redis-cluster", "matrixone"]),
         ("redisCluster", ["redis-cluster"]),
-        ("*,redisCluster", ["redis-sentinel", "redis-cluster"]),
-        ("*,-redis-sentinel,redisCluster", ["redis-cluster"]),
+        ("*,redisCluster", ["redis-sentinel", "redis-cluster", "matrixone"]),
+        ("*,-redis-sentinel,redisCluster", ["redis-cluster", "matrixone"]),
     ],
 )
 def test_operators_are_chosen_as_theirs_were(value: str, names: list[str]) -> None:

@@ -20,7 +20,7 @@ from mooring.operators.registry import OPERATORS, Operator
 from mooring.operators.workload.scope import yields
 
 NAMESPACE = "mooring-system"
-BOTH = tuple(OPERATORS.values())
+BOTH = [OPERATORS["redis-sentinel"], OPERATORS["redis-cluster"]]
 
 
 class Counting:

@@ -25,7 +25,7 @@ ALL = list(OPERATORS)
         ("redis-cluster", ["redis-cluster"]),
         ("redisCluster", ["redis-cluster"]),
         ("redis-cluster, redis-sentinel", ["redis-sentinel", "redis-cluster"]),
-        ("*,-redis-sentinel", ["redis-cluster"]),
+        ("*,-redis-sentinel", ["redis-cluster", "matrixone"]),
         ("*,redis-cluster", ALL),
         ("-redis-cluster,redis-cluster", []),
     ],

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from mooring.kube.object import Object
 from mooring.operators.matrixone import KINDS as MATRIXONE_KINDS
+from mooring.operators.matrixone import OPERATOR as MATRIXONE
 from mooring.operators.operator import Operator
 from mooring.operators.redis.cluster import OPERATOR as REDIS_CLUSTER
 from mooring.operators.redis.sentinel import OPERATOR as REDIS_SENTINEL
@@ -20,6 +21,7 @@ OPERATORS: Final[dict[str, Operator]] = {
     for operator in (
         REDIS_SENTINEL,
         REDIS_CLUSTER,
+        MATRIXONE,
     )
 }
 """By name; the order is that of the help and of messages."""

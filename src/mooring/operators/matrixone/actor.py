@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mooring.actor import Actor, run_actor
+from mooring.operators.matrixone.bucket.actor import BucketClaimActor
 from mooring.operators.matrixone.cluster.actor import ClusterActor
 from mooring.operators.matrixone.cnset.actor import CNSetActor
 from mooring.operators.matrixone.deployed import ProxySetActor, WebUIActor
@@ -31,7 +32,8 @@ def register(
     """Put the operator onto a manager; see `mooring.operators.operator.Operator`."""
     around = Surroundings(manager, namespaces=namespaces, dial=dial)
     actors: list[Actor[Any]] = [
-        LogSetActor(around, failover=failover),
+        BucketClaimActor(around),
+        LogSetActor(around, failover=failover, namespaced=bool(namespaces)),
         DNSetActor(around),
         # Nodes belong to the whole cluster: an operator of some namespaces may not read them.
         CNSetActor(around, nodes=not namespaces),

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from mooring.actor import Context, Move, Outcome, Planned, Report, Terminal, Verdict
 from mooring.actor.outcome import Wait
-from mooring.kube.object import Object
+from mooring.kube.object import Object, to_dict
 from mooring.kube.objects import apps, core, policy
 from mooring.kube.patches import MergePatch
+from mooring.operators.matrixone.bucket.lock import OWNER, Bind, Take, take, with_retention
 from mooring.operators.matrixone.defaults import with_defaults
 from mooring.operators.matrixone.identity import bootstrap_replicas, read_bootstrap, write_bootstrap
 from mooring.operators.matrixone.logset.inputs import Inputs, snapshot_of
@@ -18,11 +19,11 @@ from mooring.operators.matrixone.logset.plan import decide
 from mooring.operators.matrixone.logset.snapshot import Snapshot
 from mooring.operators.matrixone.logset.specs import RELEASED, gated
 from mooring.operators.matrixone.logset.status import report
-from mooring.operators.matrixone.names import BOOTSTRAP, INPUTS, LogNames
+from mooring.operators.matrixone.names import BOOTSTRAP, BUCKET_LIVE, INPUTS, LogNames
 from mooring.operators.matrixone.sets import Surroundings, blocked_by, related
 from mooring.operators.matrixone.specs import LogSpecs
 from mooring.operators.matrixone.stateful import Found, correct, delete_claim, step
-from mooring.operators.matrixone.types import LogSet
+from mooring.operators.matrixone.types import IN_USE, BucketClaim, LogSet, S3Provider, data_retention
 from mooring.operators.workload.effects import delete_pod
 from mooring.operators.workload.moves import DeletePod
 from mooring.operators.workload.rollout import RecordRolls
@@ -39,8 +40,8 @@ class LogSetActor(Planned[LogSet, Inputs, Snapshot]):
     owns = (core.Service, core.ConfigMap, apps.StatefulSet, policy.PodDisruptionBudget)
     related = related(LogSet, core.PersistentVolumeClaim)
 
-    def __init__(self, around: Surroundings, *, failover: bool = True) -> None:
-        self._around, self._failover = around, failover
+    def __init__(self, around: Surroundings, *, failover: bool = True, namespaced: bool = False) -> None:
+        self._around, self._failover, self._namespaced = around, failover, namespaced
 
     async def inputs(self, ctx: Context[LogSet]) -> Inputs | Outcome:
         """The declaration and the objects around it, from the caches."""
@@ -56,10 +57,34 @@ class LogSetActor(Planned[LogSet, Inputs, Snapshot]):
         made = Inputs(log_set=log_set, found=found, blocked=blocked, failover=self._failover)
         if blocked is not None:
             return made
+        if (held := await self._bucket(ctx, made)) is not None:
+            return held
         if BOOTSTRAP not in made.annotations:
             return ctx.act("RecordBootstrap", self._bootstrap, ctx, made)
         asked = LogSpecs(log_set).inputs()
         return Inputs(log_set=log_set, found=found, asked=asked, failover=self._failover)
+
+    async def _bucket(self, ctx: Context[LogSet], inputs: Inputs) -> Outcome | None:
+        """The path of the object store is this LogSet's before anything of it runs; ``None`` when it is."""
+        storage = inputs.spec.shared_storage
+        if storage is None or storage.s3 is None:
+            return None
+        s3 = with_retention(storage.s3, data_retention(inputs.spec))
+        # Before the first pod the caches are not enough: another LogSet may have taken the path a moment ago.
+        claims = (
+            (await ctx.client.live.list(BucketClaim)).items
+            if inputs.found.set is None and not self._namespaced
+            else ctx.client.list(BucketClaim)
+        )
+        match take(ctx.obj, s3, claims):
+            case Wait() as wait:
+                return wait if inputs.found.set is None else None
+            case Take(claim=claim):
+                return ctx.act("TakeBucket", ctx.client.ensure, claim) if inputs.found.set is None else None
+            case Bind(claim=claim):
+                return ctx.act("BindBucket", _bind, ctx, claim)
+            case claim:
+                return _corrected(ctx, claim, s3, live=inputs.found.set is not None)
 
     async def _bootstrap(self, ctx: Context[LogSet], inputs: Inputs) -> None:
         """Record with which stores HAKeeper begins, before there are any: scaling must not change it."""
@@ -103,6 +128,37 @@ class LogSetActor(Planned[LogSet, Inputs, Snapshot]):
                 if isinstance(move, DeleteClaim):
                     ctx.log.info("claim deleted", claim=move.claim.name)
         return None
+
+
+async def _bind(ctx: Context[LogSet], claim: BucketClaim) -> None:
+    """Take over a claim that was released, as it was seen."""
+    body = {
+        "metadata": {
+            "uid": claim.metadata.uid,
+            "resourceVersion": claim.metadata.resource_version,
+            "annotations": {OWNER: ctx.obj.metadata.uid},
+        },
+        "status": {"bindTo": str(ctx.key), "state": IN_USE},
+    }
+    await ctx.client.patch(
+        BucketClaim, claim.metadata.name or "", MergePatch(body), namespace=claim.metadata.namespace or ""
+    )
+
+
+def _corrected(ctx: Context[LogSet], claim: BucketClaim, s3: S3Provider, *, live: bool) -> Outcome | None:
+    """The claim says what becomes of the data, and whether a process ever ran; ``None`` when it does."""
+    body: dict[str, Any] = {}
+    if live and BUCKET_LIVE not in (claim.metadata.annotations or {}):
+        body["metadata"] = {"annotations": {BUCKET_LIVE: "true"}}
+    if claim.spec is not None and claim.spec.s3 != s3:
+        body["spec"] = {"s3": to_dict(s3)}
+    if not body:
+        return None
+    name, namespace = claim.metadata.name or "", claim.metadata.namespace or ""
+    return ctx.act(
+        "CorrectBucketClaim",
+        lambda: ctx.client.patch(BucketClaim, name, MergePatch(body), namespace=namespace),
+    )
 
 
 def _objects(inputs: Inputs) -> Iterable[Object]:
