@@ -109,42 +109,40 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
 {{- end }}
 {{- if has "matrixone" $names }}
 # A cluster is made of sets, and each is done with before its object goes.
-{{- range list "matrixoneclusters" "logsets" "dnsets" "cnsets" "proxysets" "webuis" }}
+{{- range list "matrixoneclusters" "logsets" "dnsets" "cnsets" "proxysets" "webuis" "bucketclaims" }}
 - apiGroups: [core.matrixorigin.io]
   resources: [{{ . }}]
   verbs: [get, list, watch, {{ if ne . "matrixoneclusters" }}create, delete, {{ end }}patch]
+{{- if ne . "bucketclaims" }}
 - apiGroups: [core.matrixorigin.io]
   resources: [{{ . }}/status]
   verbs: [patch]
+{{- end }}
 - apiGroups: [core.matrixorigin.io]
   resources: [{{ . }}/finalizers]
   verbs: [update]
 {{- end }}
-{{- if include "mooring.webhooks" . }}
-# Whether another log service owns a path of an object store.
+# Whether they are defined.
 - apiGroups: [core.matrixorigin.io]
-  resources: [bucketclaims]
+  resources: [backupjobs, {{ if ne .Values.scope "namespaced" }}backups, {{ end }}restorejobs, cnpools, cnclaims, cnclaimsets]
   verbs: [list]
-{{- end }}
 # Proxies and dashboards; objects that a set no longer declares; compute nodes and their claims.
 - apiGroups: [apps]
   resources: [deployments]
-  verbs: [list, watch, create, patch, delete]
+  verbs: [list, watch, create, patch]
 - apiGroups: [apps]
   resources: [controllerrevisions]
   verbs: [list, watch, create, patch, delete]
-- apiGroups: [apps]
-  resources: [statefulsets]
-  verbs: [delete]
-- apiGroups: [policy]
-  resources: [poddisruptionbudgets]
-  verbs: [delete]
 - apiGroups: [""]
   resources: [services, secrets]
   verbs: [delete]
 - apiGroups: [""]
   resources: [pods]
   verbs: [create]
+# A compute node serves clients once its store works.
+- apiGroups: [""]
+  resources: [pods/status]
+  verbs: [patch]
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [create, delete]
@@ -165,6 +163,12 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
 # Keys of a template that Redis does not know are warned of at apply.
 - apiGroups: [""]
   resources: [configmaps]
+  verbs: [get]
+{{- end }}
+{{- if and (has "matrixone" $names) (ne .Values.scope "namespaced") }}
+# Whether the Secret of a path of an object store went with its namespace.
+- apiGroups: [""]
+  resources: [namespaces]
   verbs: [get]
 {{- end }}
 {{- if has "redis-cluster" $names }}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mooring.kube import Client, Config, HttpTransport
 from mooring.kube.object import Object
-from mooring.operators.registry import DEFINED, choose
+from mooring.operators.registry import OPERATORS, choose
 from mooring.runtime.crd import check_crds, render_crds, to_yaml, write_crds
 from mooring.runtime.crd_install import install_crds
 
@@ -38,7 +38,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Show, apply, write or check the definitions."""
-    kinds = list(DEFINED)
+    kinds = [kind for operator in OPERATORS.values() for kind in operator.kinds]
     catalog = _catalog() if options.write or options.check or options.catalog else []
     directory = Path(os.environ.get("MOORING_ROOT", ".")) / "crds"
     if options.write:

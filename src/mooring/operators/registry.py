@@ -8,13 +8,12 @@ from functools import partial
 from typing import Any, Final
 
 from mooring.kube.object import Object
-from mooring.operators.matrixone import KINDS as MATRIXONE_KINDS
 from mooring.operators.matrixone import OPERATOR as MATRIXONE
 from mooring.operators.operator import Operator
 from mooring.operators.redis.cluster import OPERATOR as REDIS_CLUSTER
 from mooring.operators.redis.sentinel import OPERATOR as REDIS_SENTINEL
 
-__all__ = ["DEFINED", "OPERATORS", "Operator", "choose", "operator_of"]
+__all__ = ["OPERATORS", "Operator", "choose", "operator_of"]
 
 OPERATORS: Final[dict[str, Operator]] = {
     operator.name: operator
@@ -25,11 +24,6 @@ OPERATORS: Final[dict[str, Operator]] = {
     )
 }
 """By name; the order is that of the help and of messages."""
-
-DEFINED: Final[tuple[type[Object], ...]] = tuple(
-    dict.fromkeys([*(kind for one in OPERATORS.values() for kind in one.kinds), *MATRIXONE_KINDS])
-)
-"""Kinds whose definitions are generated: those of every operator, and those whose operator is still to come."""
 
 
 def operator_of(kind: type[Object]) -> Operator:
