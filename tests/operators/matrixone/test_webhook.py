@@ -13,13 +13,11 @@ import pytest
 import pytest_asyncio
 from tests.operators.matrixone.builders import BY_KIND, declared, samples
 
-from mooring.kube import ApiError, Client, Key
+from mooring.kube import AlreadyExists, ApiError, Client, Key
 from mooring.kube.object import Object
 from mooring.local.api.server import ApiServer
 from mooring.operators.host import Operate, Webhooks, apply_crds, operate
 from mooring.operators.matrixone.defaults import default_patch
-from mooring.operators.matrixone.identity import bucket_id
-from mooring.operators.matrixone.names import BUCKET_ID
 from mooring.operators.matrixone.types import KINDS, CNSet, LogSet, MatrixOneCluster
 from mooring.operators.matrixone.webhook import Reviews, unknown, webhooks
 from mooring.operators.operator import Operator
@@ -326,20 +324,26 @@ async def test_an_unknown_field_is_kept_and_named_with_the_nearest_known_one(
     assert_within(raw["spec"], (await made(client, raw, dry=True))["spec"], "spec")
 
 
-async def test_a_path_that_another_log_service_owns_is_refused_in_every_namespace(client: Client) -> None:
-    s3 = {"type": "minio", "path": "owned/by", "endpoint": "http://minio:9000", "region": "us-east-1"}
-    label = bucket_id(kind=s3["type"], endpoint=s3["endpoint"], path=s3["path"])
-    claim = declared("BucketClaim", "taken", spec__s3=s3, status={"bindTo": "elsewhere/mo", "state": "InUse"})
-    claim["metadata"]["labels"] = {BUCKET_ID: label}
-    await made(client, claim)
-    for kind, path in (
-        ("LogSet", "spec__sharedStorage__s3"),
-        ("MatrixOneCluster", "spec__logService__sharedStorage__s3"),
-    ):
-        with pytest.raises(ApiError) as refused:
-            await made(client, declared(kind, "second", **{path: s3}))
-        assert "already bind to elsewhere/mo" in str(refused.value)
-        assert "sharedStorage.s3" in str(refused.value)
+@pytest.mark.parametrize("path", ["owned/by", "owned/by/", "/owned/by/us", "owned"])
+@pytest.mark.parametrize("kind", ["LogSet", "MatrixOneCluster"])
+async def test_a_path_within_one_that_another_log_service_owns_is_refused_in_every_namespace(
+    client: Client, kind: str, path: str
+) -> None:
+    server = {"type": "minio", "endpoint": "http://minio:9000", "region": "us-east-1"}
+    claim = declared(
+        "BucketClaim",
+        "taken",
+        spec__s3={**server, "path": "owned/by"},
+        status={"bindTo": "elsewhere/mo", "state": "InUse"},
+    )
+    with suppress(AlreadyExists):
+        await made(client, claim)
+    field = "spec__sharedStorage__s3" if kind == "LogSet" else "spec__logService__sharedStorage__s3"
+    with pytest.raises(ApiError) as refused:
+        await made(client, declared(kind, "second", **{field: {**server, "path": path}}))
+    assert "already bind to elsewhere/mo" in str(refused.value)
+    assert "sharedStorage.s3" in str(refused.value)
+    await made(client, declared(kind, "third", **{field: {**server, "path": "owned-by/others"}}), dry=True)
 
 
 async def test_status_and_scale_are_served_as_upstream_serves_them(client: Client) -> None:

@@ -15,9 +15,8 @@ import msgspec
 from mooring.cache import Clock
 from mooring.kube import Client, DecodeError, KubeError
 from mooring.kube.object import Object, decode
+from mooring.operators.matrixone.bucket.paths import overlap
 from mooring.operators.matrixone.defaults import default_patch
-from mooring.operators.matrixone.identity import bucket_id
-from mooring.operators.matrixone.names import BUCKET_ID
 from mooring.operators.matrixone.types import (
     IN_USE,
     KINDS,
@@ -86,18 +85,19 @@ class Reviews:
         return Allow(*said)
 
     async def _bucket_problems(self, asked: Review[Any]) -> list[Problem]:
-        """A path of an object store that another log service owns, or whose data is being deleted."""
+        """A path of an object store within one that another log service owns, or whose data is being deleted."""
         where, raw = _storage(asked.kind, asked.object or {})
         if raw is None:
             return []
         try:
             s3 = msgspec.convert(raw, S3Provider)
-            label = bucket_id(kind=s3.type, endpoint=s3.endpoint, path=s3.path)
-            found = await self._client.list(BucketClaim, label_selector=f"{BUCKET_ID}={label}")
+            found = await self._client.list(BucketClaim)
         except (msgspec.ValidationError, KubeError):
             return []  # unknown is no refusal: the LogSet says the same in a condition
         mine = f"{asked.key.namespace}/{asked.key.name}"
         for one in found.items:
+            if one.spec is None or one.spec.s3 is None or not overlap(one.spec.s3, s3):
+                continue
             name = f"{one.metadata.namespace}/{one.metadata.name}"
             owner = one.status.bind_to if one.status is not None else None
             state = one.status.state if one.status is not None else None
