@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any, TypeVar
 
 from mooring.actor import Related, StepFailed, Terminal
-from mooring.kube.object import Key, Object
+from mooring.kube.object import Key, Object, key_of
 from mooring.kube.objects import core
 from mooring.operators.matrixone.look import Keeper, Seen
 from mooring.operators.matrixone.names import CLUSTER, COMPONENT, INSTANCE
 from mooring.operators.matrixone.rpc.dial import Dial, RpcError
-from mooring.operators.matrixone.types import CNSet, DNSet, LogSet, ProxySet
+from mooring.operators.matrixone.types import BucketClaim, CNSet, DNSet, LogSet, ProxySet
 from mooring.operators.matrixone.validate import validate
 from mooring.operators.workload.index import ClusterIndex, keys_of
 from mooring.runtime import Manager
@@ -41,6 +41,9 @@ class Surroundings:
     """The pods of all sets, their claims, and the way to HAKeeper; one for all actors of the operator."""
 
     def __init__(self, manager: Manager, *, namespaces: Sequence[str] = (), dial: Dial | None = None) -> None:
+        self._cached = manager.client
+        self.live = manager.client.live
+        """For what must be known at this moment: asked of the API server."""
         self.keeper = Keeper(dial or Dial(fence=manager.fence.check), manager.clock)
 
         def index(kind: type[K], of: type[Object]) -> ClusterIndex[K]:
@@ -66,6 +69,12 @@ class Surroundings:
             pod for pod in self._pods[CNSet].all() if pod.spec is not None and pod.spec.node_name == name
         )
         return [key for pod in found for key in keys_of(pod, _instance)]
+
+    def claims_on(self, log_set: LogSet) -> list[Key]:
+        """The BucketClaims that are bound to a LogSet."""
+        name = str(key_of(log_set))
+        every = self._cached.list(BucketClaim)
+        return [key_of(one) for one in every if one.status is not None and one.status.bind_to == name]
 
     def running(self, cluster: Key) -> frozenset[type[Object]]:
         """The kinds of sets of which a cluster has pods."""

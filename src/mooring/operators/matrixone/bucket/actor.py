@@ -13,6 +13,7 @@ from mooring.actor import (
     Move,
     Outcome,
     Planned,
+    Related,
     Report,
     StepFailed,
     Terminal,
@@ -67,6 +68,7 @@ class BucketClaimActor(Planned[BucketClaim, Inputs, Snapshot]):
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
+        self.related = (Related(LogSet, around.claims_on),)
 
     async def inputs(self, ctx: Context[BucketClaim]) -> Inputs | Outcome:
         """The claim, and who may still write to its path; from the caches."""

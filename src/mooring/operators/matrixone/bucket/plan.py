@@ -52,7 +52,7 @@ def decide(snapshot: Snapshot) -> Verdict:
         return InSync("nobody uses the path; a LogSet may take it")
     if snapshot.state == DELETING:
         return MarkDeleting(why="the path is being emptied")
-    return _after_owner(snapshot) or InSync(f"{snapshot.bound_to} uses the path")
+    return _after_owner(snapshot) or InSync(f"{snapshot.bound_to} uses the path", again=60.0)
 
 
 def _after_owner(snapshot: Snapshot) -> Verdict | None:

@@ -72,7 +72,7 @@ class LogSetActor(Planned[LogSet, Inputs, Snapshot]):
         s3 = with_retention(storage.s3, data_retention(inputs.spec))
         # Before the first pod the caches are not enough: another LogSet may have taken the path a moment ago.
         claims = (
-            (await ctx.client.live.list(BucketClaim)).items
+            (await self._around.live.list(BucketClaim)).items
             if inputs.found.set is None and not self._namespaced
             else ctx.client.list(BucketClaim)
         )
@@ -80,7 +80,11 @@ class LogSetActor(Planned[LogSet, Inputs, Snapshot]):
             case Wait() as wait:
                 return wait if inputs.found.set is None else None
             case Take(claim=claim):
-                return ctx.act("TakeBucket", ctx.client.ensure, claim) if inputs.found.set is None else None
+                return (
+                    ctx.act("TakeBucket", lambda: ctx.client.create(claim))
+                    if inputs.found.set is None
+                    else None
+                )
             case Bind(claim=claim):
                 return ctx.act("BindBucket", _bind, ctx, claim)
             case claim:
