@@ -199,6 +199,12 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
   resources: [nodes]
   verbs: [list, watch]
 {{- end }}
+{{- if has "matrixone" $names }}
+# Whether a namespace ends: a path of an object store whose Secret went with it is not held for ever.
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [get]
+{{- end }}
 {{- if or (has "redis-sentinel" $names) (has "matrixone" $names) (eq .Values.scope "all") }}
 # Whether a namespaced operator lives where an object is: all yields to it, the webhook of cluster warns without one.
 - apiGroups: [coordination.k8s.io]

@@ -34,7 +34,8 @@ def _instance(labels: dict[str, str] | None) -> str:
 def related(kind: type[Object], *others: type[Object]) -> list[Related[Any]]:
     """Watches on the pods (and on ``others``) of the sets of a kind."""
     keys = partial(keys_of, cluster_of=_instance)
-    return [Related(one, keys, label_selector=_selector(kind)) for one in (core.Pod, *others)]
+    watched: list[type[Object]] = [core.Pod, *others]
+    return [Related(one, keys, label_selector=_selector(kind)) for one in watched]
 
 
 class Surroundings:
@@ -51,8 +52,12 @@ class Surroundings:
                 manager, kind, selector=_selector(of), cluster_of=_instance, namespaces=namespaces
             )
 
-        self._pods = {one: index(core.Pod, one) for one in (LogSet, DNSet, CNSet, ProxySet)}
-        self._claims = {one: index(core.PersistentVolumeClaim, one) for one in (LogSet, DNSet, CNSet)}
+        self._pods: dict[type[Object], ClusterIndex[core.Pod]] = {
+            one: index(core.Pod, one) for one in (LogSet, DNSet, CNSet, ProxySet)
+        }
+        self._claims: dict[type[Object], ClusterIndex[core.PersistentVolumeClaim]] = {
+            one: index(core.PersistentVolumeClaim, one) for one in (LogSet, DNSet, CNSet)
+        }
 
     def pods(self, kind: type[Object], key: Key) -> tuple[core.Pod, ...]:
         """The pods of a set."""

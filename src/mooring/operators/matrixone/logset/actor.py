@@ -76,19 +76,16 @@ class LogSetActor(Planned[LogSet, Inputs, Snapshot]):
             if inputs.found.set is None and not self._namespaced
             else ctx.client.list(BucketClaim)
         )
-        match take(ctx.obj, s3, claims):
-            case Wait() as wait:
-                return wait if inputs.found.set is None else None
-            case Take(claim=claim):
-                return (
-                    ctx.act("TakeBucket", lambda: ctx.client.create(claim))
-                    if inputs.found.set is None
-                    else None
-                )
-            case Bind(claim=claim):
-                return ctx.act("BindBucket", _bind, ctx, claim)
-            case claim:
-                return _corrected(ctx, claim, s3, live=inputs.found.set is not None)
+        found = take(ctx.obj, s3, claims)
+        starts = inputs.found.set is None
+        if isinstance(found, Wait):
+            return found if starts else None
+        if isinstance(found, Take):
+            claim = found.claim
+            return ctx.act("TakeBucket", lambda: ctx.client.create(claim)) if starts else None
+        if isinstance(found, Bind):
+            return ctx.act("BindBucket", _bind, ctx, found.claim)
+        return _corrected(ctx, found, s3, live=not starts)
 
     async def _bootstrap(self, ctx: Context[LogSet], inputs: Inputs) -> None:
         """Record with which stores HAKeeper begins, before there are any: scaling must not change it."""
