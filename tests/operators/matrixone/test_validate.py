@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.operators.matrixone.builders import BY_KIND, declared, samples, typed
 
 from mooring.kube.object import decode
 from mooring.operators.matrixone.defaults import with_defaults
-from mooring.operators.matrixone.types import LogSet
+from mooring.operators.matrixone.types import LogSet, MatrixOneCluster
 from mooring.operators.matrixone.validate import changes, validate, warnings
+from mooring.operators.matrixone.webhook import unknown
 
 IP = {"s3": {"type": "aws", "path": "b/p", "endpoint": "http://10.0.0.1:7070"}}
 UNPARSED = 'service-type = "LOG\n'
@@ -360,3 +363,16 @@ def test_what_is_carried_out_but_perhaps_not_as_meant_is_warned_of(
     kind: str, change: dict[str, Any], field: str
 ) -> None:
     assert field in [one.partition(": ")[0] for one in warnings(typed(kind, **change))]
+
+
+def test_a_tag_that_is_no_version_is_no_matter_where_the_cluster_has_one() -> None:
+    changes = {"spec__cnGroups__0__image": "own:latest"}
+    assert warnings(typed("MatrixOneCluster", **changes)) == []
+    assert len(warnings(typed("MatrixOneCluster", spec__version="nightly", **changes))) == 2
+
+
+def test_the_example_is_sound_and_says_nothing_twice() -> None:
+    text = (Path(__file__).parents[3] / "examples" / "matrixone.yaml").read_text()
+    (cluster,) = [one for one in yaml.safe_load_all(text) if one["kind"] == "MatrixOneCluster"]
+    found = decode(cluster, MatrixOneCluster)
+    assert (validate(found), warnings(found), unknown(MatrixOneCluster, cluster)) == ([], [], [])

@@ -705,8 +705,9 @@ _UNKNOWN: Final = (
 )
 
 
-def _pods_said(where: str, spec: PodSet) -> Said:
-    if spec.image and spec.semantic_version is None and server_version(spec) is None:
+def _pods_said(where: str, spec: PodSet, *, known: bool) -> Said:
+    """``known``: the cluster has a version, which stands for one that the image's tag does not tell."""
+    if not known and spec.image and spec.semantic_version is None and server_version(spec) is None:
         yield f"{where}.image", f"{tag_of(spec.image)!r} {_UNKNOWN}"
     if spec.dns_based_identity is not None and not isinstance(spec, DNSetSpec):
         yield f"{where}.dnsBasedIdentity", "deprecated and not used; remove it"
@@ -727,8 +728,8 @@ def _storage_said(where: str, storage: SharedStorageProvider | None) -> Said:
         )
 
 
-def _log_said(where: str, spec: LogSetSpec) -> Said:
-    yield from _pods_said(where, spec)
+def _log_said(where: str, spec: LogSetSpec, *, known: bool = False) -> Said:
+    yield from _pods_said(where, spec, known=known)
     yield from _storage_said(f"{where}.sharedStorage", spec.shared_storage)
     stores = spec.replicas
     if stores == 0:
@@ -739,8 +740,8 @@ def _log_said(where: str, spec: LogSetSpec) -> Said:
         yield f"{where}.volume.memoryCacheSize", "deprecated and not used; remove it"
 
 
-def _dn_said(where: str, spec: DNSetSpec) -> Said:
-    yield from _pods_said(where, spec)
+def _dn_said(where: str, spec: DNSetSpec, *, known: bool = False) -> Said:
+    yield from _pods_said(where, spec, known=known)
     yield from _cache_said(where, spec.cache_volume, spec.shared_storage_cache)
     if spec.replicas == 0:
         yield f"{where}.replicas", "0: without a transaction node nothing can be written"
@@ -756,8 +757,8 @@ def _cache_said(where: str, volume: Volume | None, cache: SharedStorageCache | N
         )
 
 
-def _cn_said(where: str, spec: CNSetSpec) -> Said:
-    yield from _pods_said(where, spec)
+def _cn_said(where: str, spec: CNSetSpec, *, known: bool = False) -> Said:
+    yield from _pods_said(where, spec, known=known)
     yield from _cache_said(where, spec.cache_volume, spec.shared_storage_cache)
     scaling = spec.scaling_config
     drains = scaling is not None and scaling.store_drain_enabled
@@ -782,14 +783,15 @@ def _cn_set_said(obj: CNSet) -> Said:
 
 def _cluster_said(obj: MatrixOneCluster) -> Said:
     spec = obj.spec or MatrixOneClusterSpec()
-    if spec.version and spec.semantic_version is None and Version.read(spec.version) is None:
+    known = Version.read(spec.semantic_version or spec.version) is not None
+    if spec.version and not known:
         yield "spec.version", f"{spec.version!r} {_UNKNOWN}"
     if spec.log_service is not None:
-        yield from _log_said("spec.logService", spec.log_service)
+        yield from _log_said("spec.logService", spec.log_service, known=known)
     if (nodes := transaction_nodes(spec)) is not None:
-        yield from _dn_said("spec.tn" if spec.tn is not None else "spec.dn", nodes)
+        yield from _dn_said("spec.tn" if spec.tn is not None else "spec.dn", nodes, known=known)
     for _, where, group in groups_of(spec):
-        yield from _cn_said(where, group)
+        yield from _cn_said(where, group, known=known)
     if spec.dn is not None:
         yield "spec.dn", "deprecated; call it spec.tn"
     for name, one in (("tp", spec.tp), ("ap", spec.ap)):
