@@ -18,6 +18,8 @@ from tests.operators.matrixone.golden_cases import CASES
 
 from mooring.kube import DecodeError
 from mooring.kube.object import Object, decode, to_dict
+from mooring.operators.matrixone.advice import warnings
+from mooring.operators.matrixone.changes import changes
 from mooring.operators.matrixone.defaults import default_patch, with_defaults
 from mooring.operators.matrixone.specs import (
     ClusterSpecs,
@@ -30,7 +32,7 @@ from mooring.operators.matrixone.specs import (
     UISpecs,
 )
 from mooring.operators.matrixone.types import CNSet, DNSet, LogSet, MatrixOneCluster, ProxySet, WebUI
-from mooring.operators.matrixone.validate import changes, validate, warnings
+from mooring.operators.matrixone.validate import validate
 from mooring.operators.matrixone.webhook import unknown
 
 ROUNDS: Final = 60

@@ -10,9 +10,11 @@ import yaml
 from tests.operators.matrixone.builders import BY_KIND, declared, samples, typed
 
 from mooring.kube.object import decode
+from mooring.operators.matrixone.advice import warnings
+from mooring.operators.matrixone.changes import changes
 from mooring.operators.matrixone.defaults import with_defaults
 from mooring.operators.matrixone.types import LogSet, MatrixOneCluster
-from mooring.operators.matrixone.validate import changes, validate, warnings
+from mooring.operators.matrixone.validate import validate
 from mooring.operators.matrixone.webhook import unknown
 
 IP = {"s3": {"type": "aws", "path": "b/p", "endpoint": "http://10.0.0.1:7070"}}

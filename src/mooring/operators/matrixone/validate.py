@@ -1,18 +1,17 @@
 """What is wrong with a declaration, each with its field and the remedy.
 
-`validate` says it of a declaration by itself, `changes` of a change of one, `warnings` names what is carried out but perhaps
-not as meant. A cluster is asked everything that its sets would be, so that none is admitted whose sets are not.
+`changes` says it of a change, `advice` what is carried out but perhaps not as meant. A cluster is asked everything that its
+sets would be, so that none is admitted whose sets are not.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 from mooring.kube.object import Object
 from mooring.operators.matrixone.configuration import unusable
-from mooring.operators.matrixone.defaults import with_defaults
 from mooring.operators.matrixone.faults import (
     Problem,
     address_faults,
@@ -27,7 +26,6 @@ from mooring.operators.matrixone.faults import (
     quantity_faults,
     scaled_faults,
 )
-from mooring.operators.matrixone.quantities import amount
 from mooring.operators.matrixone.storage import backend_of, bucket_of, endpoint_host, is_address
 from mooring.operators.matrixone.types import (
     DELETE,
@@ -69,10 +67,10 @@ from mooring.operators.matrixone.types import (
     groups_of,
     transaction_nodes,
 )
-from mooring.operators.matrixone.versions import Version, operator_version, server_version, tag_of
+from mooring.operators.matrixone.versions import Version
 from mooring.operators.workload.resources import resource_faults
 
-__all__ = ["Problem", "changes", "validate", "warnings"]
+__all__ = ["Problem", "validate"]
 
 Faults = Iterable[Problem]
 
@@ -104,27 +102,12 @@ _RESERVED: Final = {
 }
 _POLICIES: Final = ("Always", "IfNotPresent", "Never")
 _REFERENCE: Final = re.compile(r"[\w.-]+(:\d+)?(/[\w.-]+)*(:[\w.-]+)?(@sha256:[0-9a-f]{64})?", re.ASCII)
-_MOVED: Final = (
-    "cannot be changed: the data stays where the cluster was made; put it back, or restore a backup elsewhere"
-)
 
 
 def validate(obj: Object) -> list[Problem]:
     """Everything wrong with a declaration by itself."""
     check = _CHECKS.get(type(obj))
     return [] if check is None else list(check(obj))
-
-
-def changes(old: Object, new: Object) -> list[Problem]:
-    """Everything wrong with a change."""
-    check = _CHANGES.get(type(new))
-    return [] if check is None or type(old) is not type(new) else list(check(old, new))
-
-
-def warnings(obj: Object) -> list[str]:
-    """What is carried out, but perhaps not as meant."""
-    say = _WARNINGS.get(type(obj))
-    return [] if say is None else [f"{where}: {text}" for where, text in say(obj)]
 
 
 # --- pods --------------------------------------------------------------------------------------------------
@@ -589,218 +572,6 @@ def _claim_set(obj: CNClaimSet) -> Faults:
         )
 
 
-# --- changes -----------------------------------------------------------------------------------------------
-
-
-def _volume_change(where: str, old: Volume | None, new: Volume | None) -> Faults:
-    if old is None or new is None:
-        return
-    before, after = old.storage_class_name, new.storage_class_name
-    if before is not None and after is not None and before != after:
-        yield Problem(f"{where}.storageClassName", f"cannot be changed; put {before!r} back")
-    try:
-        smaller = amount(new.size) < amount(old.size)
-    except ValueError:
-        return
-    if smaller:
-        yield Problem(f"{where}.size", f"volume size cannot be decreased; give {old.size} or more")
-
-
-def _pods_change(where: str, old: PodSet, new: PodSet) -> Faults:
-    if server_version(old) is not None and new.image and server_version(new) is None:
-        yield Problem(
-            f"{where}.semanticVersion",
-            "new version must also be semantic; give the version of MatrixOne as 1.2.3",
-        )
-    if operator_version(new).release < operator_version(old).release:
-        yield Problem(
-            f"{where}.operatorVersion",
-            f"must not be lower than the {operator_version(old)} of before; put that back",
-        )
-
-
-def _log_change(where: str, old: LogSetSpec, new: LogSetSpec) -> Faults:
-    yield from _volume_change(f"{where}.volume", old.volume, new.volume)
-    before, after = old.initial_config, new.initial_config
-    names = ("log_shards", "dn_shards", "log_shard_replicas", "restore_from")
-    gone = [
-        name
-        for name in names
-        if (was := getattr(before, name, None)) is not None and getattr(after, name, None) != was
-    ]
-    if gone:
-        yield Problem(
-            f"{where}.initialConfig",
-            "initialConfig is immutable: it is read once, when HAKeeper is bootstrapped; put it back",
-        )
-    one, other = _place(old.shared_storage), _place(new.shared_storage)
-    if one is not None and one != other:
-        yield Problem(f"{where}.sharedStorage.s3", f"sharedStorage.s3 {_MOVED}")
-
-
-def _place(storage: SharedStorageProvider | None) -> tuple[str, ...] | None:
-    s3 = storage.s3 if storage is not None else None
-    return None if s3 is None else (s3.path or "", s3.type or "aws", s3.endpoint or "")
-
-
-def _log_set_change(old: LogSet, new: LogSet) -> Faults:
-    if old.spec is not None and new.spec is not None:
-        yield from _log_change(
-            "spec", with_defaults(old).spec or old.spec, with_defaults(new).spec or new.spec
-        )
-
-
-def _dn_set_change(old: DNSet, new: DNSet) -> Faults:
-    if old.spec is not None and new.spec is not None:
-        yield from _volume_change("spec.cacheVolume", old.spec.cache_volume, new.spec.cache_volume)
-
-
-def _cn_set_change(old: CNSet, new: CNSet) -> Faults:
-    if old.spec is not None and new.spec is not None:
-        yield from _pods_change("spec", old.spec, new.spec)
-        yield from _volume_change("spec.cacheVolume", old.spec.cache_volume, new.spec.cache_volume)
-
-
-def _cluster_change(old: MatrixOneCluster, new: MatrixOneCluster) -> Faults:
-    before, after = old.spec, new.spec
-    if before is None or after is None:
-        return
-    if before.log_service is not None and after.log_service is not None:
-        yield from _log_change("spec.logService", before.log_service, after.log_service)
-    one, other = transaction_nodes(before), transaction_nodes(after)
-    if one is not None and other is not None:
-        where = "spec.tn" if after.tn is not None else "spec.dn"
-        yield from _volume_change(f"{where}.cacheVolume", one.cache_volume, other.cache_volume)
-    groups = {name: spec for name, _, spec in groups_of(before)}
-    for name, where, spec in groups_of(after):
-        if name in groups:
-            yield from _volume_change(f"{where}.cacheVolume", groups[name].cache_volume, spec.cache_volume)
-    known = Version.read(after.semantic_version or after.version)
-    if (
-        Version.read(before.semantic_version or before.version) is not None
-        and known is None
-        and after.version
-    ):
-        yield Problem(
-            "spec.semanticVersion",
-            "new version must also be semantic; give the version of MatrixOne as 1.2.4",
-        )
-    if (Version.read(after.operator_version) or (0,)) < (Version.read(before.operator_version) or (0,)):
-        yield Problem(
-            "spec.operatorVersion", f"must not be lower than {before.operator_version}; put that back"
-        )
-    if after.restore_from and after.restore_from != before.restore_from:
-        yield Problem(
-            "spec.restoreFrom", "cannot be given to a cluster that exists; make a new cluster for the backup"
-        )
-
-
-# --- warnings ----------------------------------------------------------------------------------------------
-
-Said = Iterator[tuple[str, str]]
-
-
-_UNKNOWN: Final = (
-    "is no semantic version, so MatrixOne is taken for older than 2.0; give semanticVersion as 1.2.4"
-)
-
-
-def _pods_said(where: str, spec: PodSet, *, known: bool) -> Said:
-    """``known``: the cluster has a version, which stands for one that the image's tag does not tell."""
-    if not known and spec.image and spec.semantic_version is None and server_version(spec) is None:
-        yield f"{where}.image", f"{tag_of(spec.image)!r} {_UNKNOWN}"
-    if spec.dns_based_identity is not None and not isinstance(spec, DNSetSpec):
-        yield f"{where}.dnsBasedIdentity", "deprecated and not used; remove it"
-    if spec.cluster_domain:
-        yield f"{where}.clusterDomain", "not used; remove it"
-    if spec.memory_limit_percent is not None and not (
-        spec.resources and (spec.resources.limits or {}).get("memory")
-    ):
-        yield f"{where}.memoryLimitPercent", "not used without resources.limits.memory"
-
-
-def _storage_said(where: str, storage: SharedStorageProvider | None) -> Said:
-    s3 = storage.s3 if storage is not None else None
-    if s3 is not None and backend_of(s3) == "MINIO" and not s3.region:
-        yield (
-            f"{where}.s3.region",
-            "not given; give the server's region, often us-east-1: without it each start asks amazonaws.com for the bucket's",
-        )
-
-
-def _log_said(where: str, spec: LogSetSpec, *, known: bool = False) -> Said:
-    yield from _pods_said(where, spec, known=known)
-    yield from _storage_said(f"{where}.sharedStorage", spec.shared_storage)
-    stores = spec.replicas
-    if stores == 0:
-        yield f"{where}.replicas", "0: without a log service no cluster serves"
-    elif stores == 2:
-        yield f"{where}.replicas", "2: as many failures as with 1 stop it; give 3"
-    if spec.volume is not None and spec.volume.memory_cache_size is not None:
-        yield f"{where}.volume.memoryCacheSize", "deprecated and not used; remove it"
-
-
-def _dn_said(where: str, spec: DNSetSpec, *, known: bool = False) -> Said:
-    yield from _pods_said(where, spec, known=known)
-    yield from _cache_said(where, spec.cache_volume, spec.shared_storage_cache)
-    if spec.replicas == 0:
-        yield f"{where}.replicas", "0: without a transaction node nothing can be written"
-
-
-def _cache_said(where: str, volume: Volume | None, cache: SharedStorageCache | None) -> Said:
-    if volume is None and cache is not None and cache.disk_cache_size is not None:
-        yield f"{where}.sharedStorageCache.diskCacheSize", "fills the node's disk; give cacheVolume"
-    if volume is not None and volume.memory_cache_size is not None:
-        yield (
-            f"{where}.cacheVolume.memoryCacheSize",
-            "deprecated and not used; give sharedStorageCache.memoryCacheSize",
-        )
-
-
-def _cn_said(where: str, spec: CNSetSpec, *, known: bool = False) -> Said:
-    yield from _pods_said(where, spec, known=known)
-    yield from _cache_said(where, spec.cache_volume, spec.shared_storage_cache)
-    scaling = spec.scaling_config
-    drains = scaling is not None and scaling.store_drain_enabled
-    if spec.termination_policy == "Drain" and not drains:
-        yield (
-            f"{where}.terminationPolicy",
-            "Drain moves sessions only with scalingConfig.storeDrainEnabled: true; give it",
-        )
-
-
-def _log_set_said(obj: LogSet) -> Said:
-    yield from _log_said("spec", obj.spec or LogSetSpec())
-
-
-def _dn_set_said(obj: DNSet) -> Said:
-    yield from _dn_said("spec", obj.spec or DNSetSpec())
-
-
-def _cn_set_said(obj: CNSet) -> Said:
-    yield from _cn_said("spec", obj.spec or CNSetSpec())
-
-
-def _cluster_said(obj: MatrixOneCluster) -> Said:
-    spec = obj.spec or MatrixOneClusterSpec()
-    known = Version.read(spec.semantic_version or spec.version) is not None
-    if spec.version and not known:
-        yield "spec.version", f"{spec.version!r} {_UNKNOWN}"
-    if spec.log_service is not None:
-        yield from _log_said("spec.logService", spec.log_service, known=known)
-    if (nodes := transaction_nodes(spec)) is not None:
-        yield from _dn_said("spec.tn" if spec.tn is not None else "spec.dn", nodes, known=known)
-    for _, where, group in groups_of(spec):
-        yield from _cn_said(where, group, known=known)
-    if spec.dn is not None:
-        yield "spec.dn", "deprecated; call it spec.tn"
-    for name, one in (("tp", spec.tp), ("ap", spec.ap)):
-        if one is not None:
-            yield f"spec.{name}", f"deprecated; make it a group named {name} in spec.cnGroups"
-    if not groups_of(spec):
-        yield "spec.cnGroups", "not given: without compute nodes no client can be served"
-
-
 _CHECKS: Final = cast(
     "Mapping[type[Object], Any]",
     {
@@ -816,23 +587,5 @@ _CHECKS: Final = cast(
         CNPool: _pool,
         CNClaim: _claim,
         CNClaimSet: _claim_set,
-    },
-)
-_CHANGES: Final = cast(
-    "Mapping[type[Object], Any]",
-    {
-        MatrixOneCluster: _cluster_change,
-        LogSet: _log_set_change,
-        DNSet: _dn_set_change,
-        CNSet: _cn_set_change,
-    },
-)
-_WARNINGS: Final = cast(
-    "Mapping[type[Object], Any]",
-    {
-        MatrixOneCluster: _cluster_said,
-        LogSet: _log_set_said,
-        DNSet: _dn_set_said,
-        CNSet: _cn_set_said,
     },
 )

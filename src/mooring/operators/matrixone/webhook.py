@@ -15,7 +15,9 @@ import msgspec
 from mooring.cache import Clock
 from mooring.kube import Client, DecodeError, KubeError
 from mooring.kube.object import Object, decode
+from mooring.operators.matrixone.advice import warnings
 from mooring.operators.matrixone.bucket.paths import overlap
+from mooring.operators.matrixone.changes import changes
 from mooring.operators.matrixone.defaults import default_patch
 from mooring.operators.matrixone.types import (
     IN_USE,
@@ -29,7 +31,7 @@ from mooring.operators.matrixone.types import (
     Overlay,
     S3Provider,
 )
-from mooring.operators.matrixone.validate import Problem, changes, validate, warnings
+from mooring.operators.matrixone.validate import Problem, validate
 from mooring.operators.workload.admission import Scope, annotation_of, at_most, part, served_by
 from mooring.runtime import unknown_fields
 from mooring.runtime.webhooks import Allow, Change, Refuse, Review, Verdict, Webhook
