@@ -10,6 +10,8 @@ from typing import Any
 
 import yaml
 
+from mooring.operators.registry import OPERATORS
+
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "mooring"
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
@@ -43,6 +45,23 @@ def test_every_value_is_described_and_every_default_is_known() -> None:
     assert list(leaves(VALUES, SCHEMA)) == []
     objects = [SCHEMA, *(one for one in SCHEMA["properties"].values() if "properties" in one)]
     assert all(one["additionalProperties"] is False for one in objects)
+
+
+def test_the_chart_names_every_kind_of_every_operator() -> None:
+    helpers = (CHART / "templates" / "_helpers.tpl").read_text()
+    named = {
+        operator: (group, set(plurals.split(", ")))
+        for operator, group, plurals in re.findall(
+            r"- operator: (\S+)\n  group: (\S+)\n(?:  .*\n)*?  plurals: \[(.*)\]", helpers
+        )
+    }
+    assert named == {
+        name: (one.kinds[0].resource.group, {kind.resource.plural for kind in one.kinds})
+        for name, one in OPERATORS.items()
+    }
+    pattern = re.compile(SCHEMA["properties"]["operators"]["pattern"])
+    assert all(pattern.match(name) for name in (*OPERATORS, ",".join(OPERATORS), "*"))
+    assert ",".join(OPERATORS) in helpers
 
 
 def test_dashboards_and_alerts_name_metrics_that_the_operator_has() -> None:

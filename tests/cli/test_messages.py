@@ -58,7 +58,7 @@ def lines(text: str) -> list[str]:
         ("up --zones A", "'A' must be there once"),
         (
             "up --operators redis",
-            "there is no 'redis'; known are redis-sentinel, redis-cluster, mysql, * and none",
+            "there is no 'redis'; known are redis-sentinel, redis-cluster, mysql, matrixone, * and none",
         ),
         ("up --workers 0", "--workers 0: must be at least 1"),
         ("up --scope namespaced", "--scope=namespaced needs --namespaces"),

@@ -47,21 +47,62 @@ capabilities: {drop: [ALL]}
 
 {{/* The operators of this release, as a list joined by commas; * are all. */}}
 {{- define "mooring.operators" -}}
-{{- if has (trim .Values.operators) (list "*" "all" "") }}redis-sentinel,redis-cluster,mysql{{ else }}{{ nospace .Values.operators }}{{ end }}
+{{- if has (trim .Values.operators) (list "*" "all" "") }}redis-sentinel,redis-cluster,mysql,matrixone{{ else }}{{ nospace .Values.operators }}{{ end }}
 {{- end }}
 
-{{/* The kinds of the operators in the release, one by one, as a list of dictionaries. */}}
+{{/*
+API group, version and kinds of each operator in the release, as a list of dictionaries. main: what users declare clusters
+by; operations: of what they are told at admission; defaulted: kinds that defaults are written into; scope: of a webhook.
+*/}}
 {{- define "mooring.kinds" -}}
 {{- $names := splitList "," (include "mooring.operators" .) }}
 {{- if has "redis-sentinel" $names }}
-- {operator: redis-sentinel, group: redis.kun, version: v1beta1, plural: redisclusters}
+- operator: redis-sentinel
+  group: redis.kun
+  version: v1beta1
+  main: redisclusters
+  plurals: [redisclusters]
+  defaulted: []
+  operations: [CREATE, UPDATE, DELETE]
+  scope: Namespaced
 {{- end }}
 {{- if has "redis-cluster" $names }}
-- {operator: redis-cluster, group: redis.middleware.hc.cn, version: v1alpha1, plural: redisclusters}
+- operator: redis-cluster
+  group: redis.middleware.hc.cn
+  version: v1alpha1
+  main: redisclusters
+  plurals: [redisclusters]
+  defaulted: []
+  operations: [CREATE, UPDATE]
+  scope: Namespaced
 {{- end }}
 {{- if has "mysql" $names }}
-- {operator: mysql, group: mysql.mooring.dev, version: v1alpha1, plural: mysqlclusters}
-- {operator: mysql, group: example.com, version: v1, plural: mysqlclusters}
+- operator: mysql
+  group: mysql.mooring.dev
+  version: v1alpha1
+  main: mysqlclusters
+  plurals: [mysqlclusters]
+  defaulted: []
+  operations: [CREATE, UPDATE, DELETE]
+  scope: Namespaced
+- operator: mysql
+  group: example.com
+  version: v1
+  main: mysqlclusters
+  plurals: [mysqlclusters]
+  defaulted: []
+  operations: [CREATE, UPDATE, DELETE]
+  scope: Namespaced
+{{- end }}
+{{- if has "matrixone" $names }}
+- operator: matrixone
+  group: core.matrixorigin.io
+  version: v1alpha1
+  main: matrixoneclusters
+  plurals: [matrixoneclusters, logsets, dnsets, cnsets, proxysets, webuis, bucketclaims, backupjobs, backups, restorejobs, cnpools, cnclaims, cnclaimsets]
+  defaulted: [matrixoneclusters, logsets, dnsets, cnsets]
+  operations: [CREATE, UPDATE]
+  scope: "*"
 {{- end }}
 {{- end }}
 
@@ -72,16 +113,58 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
 {{- define "mooring.rules" -}}
 {{- $names := splitList "," (include "mooring.operators" .) }}
 {{- range include "mooring.kinds" . | fromYamlArray }}
+{{- if ne .operator "matrixone" }}
 - apiGroups: [{{ .group }}]
-  resources: [{{ .plural }}]
+  resources: [{{ .main }}]
   {{- /* MySQL: the annotation that asks for a switchover is removed once it is done. */}}
   verbs: [get, list, watch{{ if eq .operator "mysql" }}, patch{{ end }}]
 - apiGroups: [{{ .group }}]
-  resources: [{{ .plural }}/status]
+  resources: [{{ .main }}/status]
   verbs: [patch]
 - apiGroups: [{{ .group }}]
-  resources: [{{ .plural }}/finalizers]
+  resources: [{{ .main }}/finalizers]
   verbs: [update]
+{{- end }}
+{{- end }}
+{{- if has "matrixone" $names }}
+# A cluster is made of sets, and each is done with before its object goes.
+{{- range list "matrixoneclusters" "logsets" "dnsets" "cnsets" "proxysets" "webuis" "bucketclaims" }}
+- apiGroups: [core.matrixorigin.io]
+  resources: [{{ . }}]
+  verbs: [get, list, watch, {{ if ne . "matrixoneclusters" }}create, delete, {{ end }}patch]
+{{- if ne . "bucketclaims" }}
+- apiGroups: [core.matrixorigin.io]
+  resources: [{{ . }}/status]
+  verbs: [patch]
+{{- end }}
+- apiGroups: [core.matrixorigin.io]
+  resources: [{{ . }}/finalizers]
+  verbs: [update]
+{{- end }}
+# Whether they are defined.
+- apiGroups: [core.matrixorigin.io]
+  resources: [backupjobs, {{ if ne .Values.scope "namespaced" }}backups, {{ end }}restorejobs, cnpools, cnclaims, cnclaimsets]
+  verbs: [list]
+# Proxies and dashboards; objects that a set no longer declares; compute nodes and their claims.
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [list, watch, create, patch]
+- apiGroups: [apps]
+  resources: [controllerrevisions]
+  verbs: [list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [services, secrets]
+  verbs: [delete]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [create]
+# A compute node serves clients once its store works.
+- apiGroups: [""]
+  resources: [pods/status]
+  verbs: [patch]
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [create, delete]
 {{- end }}
 - apiGroups: [apps]
   resources: [statefulsets]
@@ -99,6 +182,12 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
 # Keys of a template that Redis does not know are warned of at apply.
 - apiGroups: [""]
   resources: [configmaps]
+  verbs: [get]
+{{- end }}
+{{- if and (has "matrixone" $names) (ne .Values.scope "namespaced") }}
+# Whether the Secret of a path of an object store went with its namespace.
+- apiGroups: [""]
+  resources: [namespaces]
   verbs: [get]
 {{- end }}
 {{- if has "redis-cluster" $names }}
@@ -123,13 +212,19 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
   resources: [secrets]
   verbs: [get, list, watch, create, patch]
 {{- if ne .Values.scope "namespaced" }}
-{{- if has "redis-cluster" $names }}
-# Which node and zone a pod runs in: no master beside its replica.
+{{- if or (has "redis-cluster" $names) (has "matrixone" $names) }}
+# Which node and zone a pod runs in: no master beside its replica; which node is being drained of compute nodes.
 - apiGroups: [""]
   resources: [nodes]
   verbs: [list, watch]
 {{- end }}
-{{- if or (has "redis-sentinel" $names) (has "mysql" $names) (eq .Values.scope "all") }}
+{{- if has "matrixone" $names }}
+# Whether a namespace ends: a path of an object store whose Secret went with it is not held for ever.
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [get]
+{{- end }}
+{{- if or (has "redis-sentinel" $names) (has "mysql" $names) (has "matrixone" $names) (eq .Values.scope "all") }}
 # Whether a namespaced operator lives where an object is: all yields to it, the webhook of cluster warns without one.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]

@@ -91,6 +91,9 @@ class Actor(ABC, Generic[T]):
     #: Where in the status the standard conditions are (JSON names, joined by dots); kinds that were taken over
     #: may have a ``conditions`` of another meaning.
     conditions_path: ClassVar[str] = "conditions"
+    #: Where the status is written; "" for a kind without a status subresource. Every write of that is another generation,
+    #: so its conditions name none.
+    status_subresource: ClassVar[str] = "status"
 
     @abstractmethod
     async def observe(self, ctx: Context[T]) -> Outcome:
@@ -301,7 +304,7 @@ class _Runner(Generic[T]):
         states = conclude(outcome, ctx.readiness) if outcome is not None else _states(have)
         if outcome is not None and ctx.obj.metadata.deletion_timestamp:
             states = leaving(states)
-        generation = ctx.obj.metadata.generation
+        generation = ctx.obj.metadata.generation if self._actor.status_subresource else None
         conditions = merged(have, states, generation=generation, now=ctx.now(), others=others)
         if conditions:
             wanted = _with(wanted, self._conditions, conditions)
@@ -317,7 +320,7 @@ class _Runner(Generic[T]):
             ctx.key.name,
             MergePatch({"metadata": {"resourceVersion": live.metadata.resource_version}, "status": patch}),
             namespace=ctx.key.namespace,
-            subresource="status",
+            subresource=self._actor.status_subresource,
         )
         await ctx.did("patch status")
 

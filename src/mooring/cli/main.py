@@ -63,7 +63,7 @@ def _parser(chosen: str) -> argparse.ArgumentParser:
     """The parser, complete for the chosen command alone."""
     parser = argparse.ArgumentParser(
         prog="mooring",
-        description="Operators for Redis and MySQL on Kubernetes, and a Kubernetes control plane for this machine.",
+        description="Operators for Redis, MySQL and MatrixOne on Kubernetes, and a Kubernetes control plane for this machine.",
         epilog="Start with: mooring demo",
     )
     parser.add_argument("--version", action="version", version=f"mooring {shown_version()}")

@@ -235,8 +235,10 @@ async def _run(
 async def _defined(client: Client, operator: Operator, how: Operate, shared: _Shared) -> None:
     """Wait until an operator's kinds are served; the other operators do not wait."""
     namespace = how.namespaces[0] if how.namespaces else ""
+    # An operator of some namespaces may not list what belongs to the whole cluster.
+    kinds = [kind for kind in operator.kinds if kind.resource.namespaced or not namespace]
     wait = 1.0
-    while missing := await unserved(client, operator.kinds, namespace=namespace):
+    while missing := await unserved(client, kinds, namespace=namespace):
         shared.missing[operator.name] = "; ".join(missing)
         log.warning(
             "the operator waits for its kinds: `mooring crds apply` defines them, `--operators` leaves it out",

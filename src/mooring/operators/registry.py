@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from mooring.kube.object import Object
-from mooring.operators.mysql import OPERATOR as MYSQL
+from mooring.operators.matrixone import OPERATOR as MATRIXONE
 from mooring.operators.mysql import OPERATOR as MYSQL
 from mooring.operators.operator import Operator
 from mooring.operators.redis.cluster import OPERATOR as REDIS_CLUSTER
@@ -22,6 +22,7 @@ OPERATORS: Final[dict[str, Operator]] = {
         REDIS_SENTINEL,
         REDIS_CLUSTER,
         MYSQL,
+        MATRIXONE,
     )
 }
 """By name; the order is that of the help and of messages."""

@@ -103,6 +103,7 @@ class Inputs:
             claims=self.around.claims,
             born=_time(self.cluster.metadata.creation_timestamp),
             remedies=_REMEDIES,
+            roles=True,
         )
 
     @cached_property

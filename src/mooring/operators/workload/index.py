@@ -42,6 +42,10 @@ class ClusterIndex(Generic[K]):
         """Those of one cluster."""
         return [obj for informer in self._informers for obj in informer.by_index(self._index, str(key))]
 
+    def all(self) -> list[K]:
+        """Those of every cluster."""
+        return [obj for informer in self._informers for obj in informer.list()]
+
 
 def keys_of(obj: Object, cluster_of: Owner) -> list[Key]:
     """The cluster an object belongs to, if any."""

@@ -1,0 +1,275 @@
+"""The actor of CNSets: the rooms of a pass put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace as changed
+from datetime import datetime
+from typing import Final
+
+from msgspec.structs import replace
+
+from mooring.actor import (
+    Context,
+    InSync,
+    Move,
+    Outcome,
+    Planned,
+    Related,
+    Report,
+    StepFailed,
+    Terminal,
+    Verdict,
+)
+from mooring.cache import Transition, rfc3339
+from mooring.kube.errors import NotFound
+from mooring.kube.object import Object, to_dict
+from mooring.kube.objects import apps, core, policy
+from mooring.kube.patches import MergePatch
+from mooring.operators.matrixone.cnset import moves
+from mooring.operators.matrixone.cnset.inputs import Inputs, snapshot_of
+from mooring.operators.matrixone.cnset.members import due
+from mooring.operators.matrixone.cnset.plan import decide
+from mooring.operators.matrixone.cnset.snapshot import Snapshot
+from mooring.operators.matrixone.cnset.specs import (
+    DRAINING,
+    GATE,
+    HANDED_OVER,
+    owned,
+    prepared,
+    revision_name,
+    revision_of,
+    spec_in,
+)
+from mooring.operators.matrixone.cnset.status import report
+from mooring.operators.matrixone.defaults import with_defaults
+from mooring.operators.matrixone.depends import dn_set_of, log_set_of, needs_dn_set, needs_log_set
+from mooring.operators.matrixone.logset.moves import DeleteClaim, GrowClaim
+from mooring.operators.matrixone.look import Seen
+from mooring.operators.matrixone.names import INPUTS
+from mooring.operators.matrixone.rpc.dial import RpcError
+from mooring.operators.matrixone.sets import Surroundings, blocked_by, related, told
+from mooring.operators.matrixone.specs import CNSpecs, LogService
+from mooring.operators.matrixone.stateful import KEPT, delete_claim, grow_claim, kept_configs
+from mooring.operators.matrixone.types import CNSet, LogSet
+
+__all__ = ["CNSetActor"]
+
+
+class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
+    """Observes one CNSet and acts upon it."""
+
+    kind = CNSet
+    name: Final = "matrixone-cnset"
+    owns = (core.Service, core.ConfigMap, apps.ControllerRevision, policy.PodDisruptionBudget)
+    dependencies = (needs_log_set, needs_dn_set)
+    finalizer = "matrixorigin.io/cnset"
+
+    def __init__(self, around: Surroundings, *, nodes: bool = True) -> None:
+        self._around, self._nodes = around, nodes
+        self.related = [*related(CNSet, core.PersistentVolumeClaim)]
+        if nodes:
+            self.related.append(Related(core.Node, around.on_node, changed=_cordon_changed))
+
+    # --- one pass ------------------------------------------------------------------------------------------
+
+    async def inputs(self, ctx: Context[CNSet]) -> Inputs | Outcome:
+        """The declaration and the objects around it; the first pods wait for the log service and transaction nodes."""
+        cn_set = with_defaults(ctx.obj)
+        pods = self._around.pods(CNSet, ctx.key)
+        ending = _time(ctx.obj.metadata.deletion_timestamp)
+        blocked = blocked_by(cn_set)
+        if blocked is not None and not pods:
+            return blocked
+        unmet = ctx.unmet()
+        key = log_set_of(cn_set)
+        log_set = ctx.client.find(LogSet, key.name, namespace=key.namespace) if key is not None else None
+        if ending is None and unmet is not None and not pods:
+            return unmet
+        if log_set is None:
+            return unmet or ctx.terminal("NoLogSet", "deps.logSet names no LogSet; give one")
+        made = Inputs(
+            cn_set=cn_set,
+            log_set=with_defaults(log_set),
+            pods=pods,
+            claims=self._around.claims(CNSet, ctx.key),
+            cordoned=self._cordoned(ctx, pods),
+            waiting=unmet.message if unmet is not None else "",
+            blocked=blocked,
+            ending=ending,
+        )
+        if blocked is not None:
+            return made
+        return changed(made, revision=_specs(made, cn_set).inputs())
+
+    def _cordoned(self, ctx: Context[CNSet], pods: Iterable[core.Pod]) -> frozenset[str]:
+        if not self._nodes:
+            return frozenset()
+        names = {pod.spec.node_name for pod in pods if pod.spec is not None and pod.spec.node_name}
+        found = (ctx.client.find(core.Node, name) for name in names)
+        return frozenset(
+            one.metadata.name or ""
+            for one in found
+            if one is not None and one.spec and one.spec.unschedulable
+        )
+
+    def children(self, ctx: Context[CNSet], inputs: Inputs) -> Outcome | None:
+        """The step that brings the child objects in line; pods and claims are the plan's."""
+        if inputs.blocked is not None or inputs.ending is not None:
+            return None
+        keep = [*kept_configs(ctx, (), inputs.pods), *self._kept_revisions(ctx, inputs)]
+        given = (inputs.log_set.spec, inputs.revision)
+        drift = ctx.children.settle(lambda: self._objects(ctx, inputs), given=given, keep=keep)
+        if drift.foreign:
+            taken = "; ".join(map(str, drift.foreign))
+            return ctx.wait("NameTaken", f"{taken}; rename this object, or delete that one", stalled=True)
+        return ctx.act("ApplyChildren", ctx.children.apply, drift, message=str(drift)) if drift else None
+
+    def _objects(self, ctx: Context[CNSet], inputs: Inputs) -> Iterator[Object]:
+        yield from _specs(inputs, inputs.cn_set).objects()
+        # What a revision holds cannot be changed, nor need it be: it is what its pods were made from.
+        if ctx.children.find(apps.ControllerRevision, revision_name(inputs.cn_set, inputs.revision)) is None:
+            yield revision_of(inputs.cn_set, inputs.revision)
+
+    def _kept_revisions(self, ctx: Context[CNSet], inputs: Inputs) -> list[tuple[type[Object], str]]:
+        used = {(pod.metadata.annotations or {}).get(INPUTS, "") for pod in inputs.pods} | {inputs.revision}
+        names = {revision_name(inputs.cn_set, one) for one in used}
+        found = sorted(
+            ctx.children.of(apps.ControllerRevision), key=lambda one: one.metadata.creation_timestamp or ""
+        )
+        newest = [one.metadata.name or "" for one in found[-KEPT:]]
+        there = {one.metadata.name or "" for one in found}
+        return [(apps.ControllerRevision, name) for name in sorted((names & there) | set(newest))]
+
+    async def snapshot(self, ctx: Context[CNSet], inputs: Inputs) -> Snapshot:
+        """Ask HAKeeper; and the compute nodes themselves where one of them has to go."""
+        key, now = log_set_of(inputs.cn_set), ctx.now()
+        seen = await self._around.see(key)
+        made = snapshot_of(inputs, seen, gave_locks=(), now=now)
+        asked = made.members if due(made) or any(one.set_aside for one in made.members) else ()
+        if seen.view is None or not asked:
+            return made
+        seen = await self._around.see(key, dn_set_of(inputs.cn_set), ask=[one.uuid for one in asked])
+        gave = [one.uuid for one in asked if one.handed_over and await self._gave_locks(seen, one.uuid)]
+        return snapshot_of(inputs, seen, gave_locks=gave, now=now)
+
+    async def _gave_locks(self, seen: Seen, uuid: str) -> bool:
+        try:
+            return await self._around.keeper.gave_locks(seen, uuid)
+        except RpcError:
+            return False
+
+    def plan(self, snapshot: Snapshot) -> Verdict:
+        """See `plan`."""
+        return decide(snapshot)
+
+    def report(self, ctx: Context[CNSet], inputs: Inputs, snapshot: Snapshot, verdict: Verdict) -> Report:
+        """See `status`."""
+        return report(inputs, snapshot, verdict)
+
+    async def finalize(self, ctx: Context[CNSet]) -> Outcome:
+        """Drain the pods before they go, where that was declared; bounded, and not where there is no log service."""
+        spec, key = ctx.obj.spec, log_set_of(ctx.obj)
+        there = key is not None and ctx.client.find(LogSet, key.name, namespace=key.namespace) is not None
+        if spec is None or spec.termination_policy != "Drain" or not there:
+            return InSync("the pods go with the CNSet")
+        outcome = await self.observe(ctx)
+        return InSync("the declaration cannot be read") if isinstance(outcome, Terminal) else outcome
+
+    # --- effects -------------------------------------------------------------------------------------------
+
+    async def step(self, ctx: Context[CNSet], inputs: Inputs, snapshot: Snapshot, move: Move) -> None:
+        """Carry out a move."""
+        keeper, key = self._around.keeper, log_set_of(inputs.cn_set)
+        assert key is not None
+        logs = self._around.pods(LogSet, key)
+        match move:
+            case moves.CreatePod():
+                await self._create(ctx, inputs, move)
+            case moves.SetWorking(uuid=uuid, labels=labels):
+                await told(lambda: keeper.set_working(key, logs, uuid, labels))
+                await ctx.did(f"{move.pod}: working")
+                await _annotate(ctx, move, {DRAINING: None})
+            case moves.Drain(uuid=uuid):
+                await _annotate(ctx, move, {DRAINING: rfc3339(ctx.now())})
+                await told(lambda: keeper.drain(key, logs, uuid))
+                await ctx.did(f"{move.pod}: draining")
+            case moves.HandOver(uuid=uuid):
+                await _annotate(ctx, move, {HANDED_OVER: rfc3339(ctx.now())})
+                seen = await self._around.see(key, dn_set_of(inputs.cn_set))
+                await told(lambda: keeper.hand_over(seen, uuid))
+                await ctx.did(f"{move.pod}: lock tables handed over")
+            case moves.Stop(pod=pod, uid=uid, version=version):
+                await ctx.client.delete(
+                    core.Pod, pod, namespace=ctx.key.namespace, uid=uid, resource_version=version or None
+                )
+            case moves.DeleteStore(uuid=uuid):
+                await told(lambda: keeper.delete(key, logs, uuid))
+                await ctx.did(f"{move.pod}: forgotten")
+            case moves.SetGate():
+                await self._set_gate(ctx, inputs, move)
+            case DeleteClaim(claim=claim):
+                await delete_claim(ctx, claim)
+            case GrowClaim(claim=claim, size=size):
+                await grow_claim(ctx, claim, size)
+
+    async def _create(self, ctx: Context[CNSet], inputs: Inputs, move: moves.CreatePod) -> None:
+
+        cn_set = inputs.cn_set
+        if move.revision != inputs.revision:
+            kept = ctx.children.find(apps.ControllerRevision, revision_name(cn_set, move.revision))
+            if kept is None:
+                raise StepFailed(
+                    f"the declaration {move.revision} of the pods that run is gone; correct the spec"
+                )
+            cn_set = replace(cn_set, spec=spec_in(kept))
+            config = _specs(inputs, cn_set).config()
+            if ctx.children.find(core.ConfigMap, config.metadata.name or "") is None:
+                await ctx.client.ensure(owned(config, cn_set))
+        for claim in _specs(inputs, cn_set).claims(move.id):
+            await ctx.client.ensure(owned(claim, cn_set))
+        made = owned(prepared(_specs(inputs, cn_set).pod(move.id)), cn_set)
+        notes = {**(made.metadata.annotations or {}), INPUTS: move.revision}
+        await ctx.client.ensure(replace(made, metadata=replace(made.metadata, annotations=notes)))
+
+    async def _set_gate(self, ctx: Context[CNSet], inputs: Inputs, move: moves.SetGate) -> None:
+        pod = next((one for one in inputs.pods if one.metadata.uid == move.uid), None)
+        if pod is None:
+            return
+        present = [one for one in (pod.status.conditions if pod.status else None) or () if one.type != GATE]
+        status = "True" if move.open else "False"
+        made = core.PodCondition(
+            type=GATE, status=status, reason="CNStoreReady" if move.open else "CNStoreNotServing",
+            last_transition_time=rfc3339(ctx.now()),
+        )  # fmt: skip
+
+        body = {
+            "metadata": {"uid": move.uid, "resourceVersion": pod.metadata.resource_version},
+            "status": {"conditions": [to_dict(one) for one in (*present, made)]},
+        }
+        await ctx.client.patch(
+            core.Pod, move.pod, MergePatch(body), namespace=ctx.key.namespace, subresource="status"
+        )
+
+
+def _specs(inputs: Inputs, cn_set: CNSet) -> CNSpecs:
+    return CNSpecs(cn_set, LogService.of(inputs.log_set))
+
+
+async def _annotate(ctx: Context[CNSet], move: moves.OnStore, notes: dict[str, str | None]) -> None:
+    body = {"metadata": {"uid": move.uid, "annotations": notes}}
+    try:
+        await ctx.client.patch(core.Pod, move.pod, MergePatch(body), namespace=ctx.key.namespace)
+    except NotFound:
+        return
+
+
+def _cordon_changed(change: Transition[core.Node]) -> bool:
+    old, new = change.old, change.new
+    before = bool(old.spec and old.spec.unschedulable) if old is not None else False
+    after = bool(new.spec and new.spec.unschedulable) if new is not None else False
+    return before != after
+
+
+def _time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None

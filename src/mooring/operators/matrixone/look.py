@@ -1,0 +1,171 @@
+"""The way to HAKeeper of every cluster: what it says, shared among the sets of a cluster, and what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from mooring.cache import Clock
+from mooring.kube.object import Key
+from mooring.kube.objects import core
+from mooring.operators.matrixone.names import HAKEEPER
+from mooring.operators.matrixone.rpc.dial import Address, Dial, Refused, Unreachable, Unsupported
+from mooring.operators.matrixone.rpc.hakeeper import Hakeeper, UnknownStore, hakeeper
+from mooring.operators.matrixone.rpc.locks import locks
+from mooring.operators.matrixone.rpc.messages import WorkState
+from mooring.operators.matrixone.topology import Topology, Unseen, read_topology
+
+__all__ = ["Keeper", "Seen"]
+
+FRESH_FOR: Final = 0.4
+"""Seconds for which the sets of one cluster share an answer: it is 45 KB for each compute node."""
+BETWEEN: Final = 0.3
+"""Seconds between two questions that tell whether HAKeeper's clock moves."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What HAKeeper said, or why nothing is known."""
+
+    view: Topology | None = None
+    error: str = ""
+    advances: bool = True
+    """Its clock moved between two questions, where it was asked twice."""
+
+
+class Keeper:
+    """HAKeeper of every cluster, reached by the IPs of the pods of its LogSet.
+
+    Answers are shared for `FRESH_FOR` seconds, and never after something was changed through here.
+    """
+
+    def __init__(self, dial: Dial, clock: Clock) -> None:
+        self._dial, self._clock = dial, clock
+        self._known: dict[Key, tuple[float, Seen]] = {}
+        self._asking: dict[Key, asyncio.Lock] = {}
+
+    async def see(
+        self,
+        key: Key,
+        stores: Iterable[core.Pod],
+        others: Iterable[core.Pod] = (),
+        *,
+        ask: Collection[str] = (),
+        twice: bool = False,
+    ) -> Seen:
+        """The state of the cluster whose LogSet is ``key``.
+
+        ``ask``: UUIDs of compute nodes whose sessions are wanted. ``others``: pods whose names this process may not be
+        able to resolve. ``twice`` also tells whether HAKeeper's clock moves.
+        """
+        async with self._asking.setdefault(key, asyncio.Lock()):
+            at, known = self._known.get(key, (-1e9, None))
+            fresh = self._clock.monotonic() - at < FRESH_FOR
+            if known is not None and fresh and not (ask or twice or others):
+                return known
+            found = await self._look(list(stores), list(others), ask, twice=twice)
+            self._known[key] = (self._clock.monotonic(), found)
+            return found
+
+    async def _look(
+        self, stores: Sequence[core.Pod], others: Sequence[core.Pod], ask: Collection[str], *, twice: bool
+    ) -> Seen:
+        hosts = _hosts([*stores, *others])
+        first = await read_topology(self._dial, _addresses(stores), hosts=hosts, ask=ask)
+        if isinstance(first, Unseen):
+            return Seen(error=first.reason)
+        if not twice:
+            return Seen(view=first)
+        await self._clock.sleep(BETWEEN)
+        second = await read_topology(self._dial, _addresses(stores), hosts=hosts, ask=ask)
+        if isinstance(second, Unseen):
+            return Seen(error=second.reason)
+        return Seen(view=second, advances=second.tick > first.tick)
+
+    async def set_working(
+        self, key: Key, stores: Iterable[core.Pod], uuid: str, labels: Mapping[str, Sequence[str]]
+    ) -> None:
+        """Send sessions to a compute node with exactly these labels; raises `RpcError`."""
+        async with self._open(key, stores) as keeper:
+            if not labels:
+                await keeper.set_labels(uuid, {})
+            await keeper.patch(uuid, WorkState.WORKING, labels=labels or None)
+
+    async def drain(self, key: Key, stores: Iterable[core.Pod], uuid: str) -> None:
+        """Send no new sessions to a compute node; one that is not known needs none. Raises `RpcError`."""
+        async with self._open(key, stores) as keeper:
+            try:
+                await keeper.patch(uuid, WorkState.DRAINING)
+            except UnknownStore:
+                return
+
+    async def delete(self, key: Key, stores: Iterable[core.Pod], uuid: str) -> None:
+        """Forget a compute node whose process is gone; raises `RpcError`."""
+        async with self._open(key, stores) as keeper:
+            await keeper.delete_cn(uuid)
+
+    async def hand_over(self, seen: Seen, uuid: str) -> None:
+        """Have a compute node give its lock tables away; a server that knows no such thing has none to give.
+
+        Raises `RpcError`.
+        """
+        for address in _lock_services(seen):
+            async with locks(self._dial, address) as service:
+                try:
+                    await service.set_restart(uuid)
+                except Unsupported:
+                    continue
+
+    async def gave_locks(self, seen: Seen, uuid: str) -> bool:
+        """Whether a compute node has given its lock tables away; raises `RpcError`."""
+        for address in _lock_services(seen):
+            async with locks(self._dial, address) as service:
+                try:
+                    if not await service.can_restart(uuid):
+                        return False
+                except Refused:
+                    continue
+        return True
+
+    @asynccontextmanager
+    async def _open(self, key: Key, stores: Iterable[core.Pod]) -> AsyncIterator[Hakeeper]:
+        known = list(stores)
+        async with self._asking.setdefault(key, asyncio.Lock()):
+            try:
+                async with hakeeper(self._dial, _addresses(known), hosts=_hosts(known)) as keeper:
+                    yield keeper
+            finally:
+                self._known.pop(key, None)
+
+
+def _lock_services(seen: Seen) -> Iterator[Address]:
+    """Of every transaction node; raises `Unreachable` where they are unknown."""
+    if seen.view is None:
+        raise Unreachable(seen.error)
+    for node in seen.view.tns.values():
+        if node.lock_address is not None:
+            yield node.lock_address
+
+
+def _addresses(stores: Iterable[core.Pod]) -> list[Address]:
+    return [Address(_ip(pod), HAKEEPER) for pod in stores if _ip(pod)]
+
+
+def _hosts(pods: Iterable[core.Pod]) -> dict[str, str]:
+    """The IPs of pods by their names in DNS, as they name themselves."""
+    return {
+        f"{pod.metadata.name}.{_subdomain(pod)}.{pod.metadata.namespace}.svc": _ip(pod)
+        for pod in pods
+        if _ip(pod)
+    }
+
+
+def _subdomain(pod: core.Pod) -> str:
+    return (pod.spec.subdomain if pod.spec is not None else None) or ""
+
+
+def _ip(pod: core.Pod) -> str:
+    return (pod.status.pod_ip if pod.status is not None else None) or ""

@@ -1,0 +1,106 @@
+"""The order in which a cluster's sets are changed and deleted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mooring.kube.object import Object
+from mooring.kube.objects.meta import ObjectMeta
+from mooring.operators.matrixone.cluster.stages import in_order, next_deletion
+from mooring.operators.matrixone.types import (
+    CNSet,
+    CNSetSpec,
+    DNSet,
+    DNSetSpec,
+    LogSet,
+    LogSetSpec,
+    ProxySet,
+    ProxySetSpec,
+    WebUI,
+)
+
+META = ObjectMeta(name="mo", namespace="ns")
+
+
+def sets(image: str, *, nodes: int = 1, **changes: Any) -> list[Object]:
+    return [
+        LogSet(metadata=META, spec=LogSetSpec(image=image, replicas=3)),
+        DNSet(metadata=META, spec=DNSetSpec(image=image, replicas=1)),
+        CNSet(metadata=META, spec=CNSetSpec(image=image, replicas=nodes)),
+        ProxySet(metadata=META, spec=ProxySetSpec(image=image, replicas=1)),
+    ]
+
+
+def of(made: list[Object]) -> dict[str, tuple[str, int]]:
+    return {one.resource.kind: (one.spec.image, one.spec.replicas) for one in made}  # type: ignore[attr-defined]
+
+
+def live(made: list[Object]) -> dict[tuple[type[Object], str], Object]:
+    return {(type(one), "mo"): one for one in made}
+
+
+def test_all_sets_are_made_at_once() -> None:
+    made, held = in_order(sets("mo:1"), {}, lambda one: "")
+    assert (len(made), held) == (4, [])
+
+
+def test_a_new_version_goes_stage_by_stage_and_stops_where_one_does_not_come_up() -> None:
+    old, new = sets("mo:1"), sets("mo:2")
+    order = []
+    now = old
+    while (made := in_order(new, live(now), lambda one: "")[0]) and of(made) != of(now):
+        changed = [kind for kind in of(made) if of(made)[kind] != of(now)[kind]]
+        order += changed
+        now = made
+    assert order == ["LogSet", "DNSet", "CNSet", "ProxySet"]
+    made, held = in_order(
+        new, live([new[0], *old[1:]]), lambda one: "is not ready" if isinstance(one, LogSet) else ""
+    )
+    assert [image for image, _ in of(made).values()] == ["mo:2", "mo:1", "mo:1", "mo:1"]
+    assert {(one.kind, one.waits_for) for one in held} == {
+        (kind, "LogSet mo is not ready") for kind in ("DNSet", "CNSet", "ProxySet")
+    }
+
+
+def test_the_number_of_compute_nodes_waits_for_nothing() -> None:
+    made, held = in_order(sets("mo:2", nodes=4), live(sets("mo:1")), lambda one: "is not ready")
+    assert of(made)["CNSet"] == ("mo:1", 4)
+    assert {one.kind for one in held} == {"DNSet", "CNSet", "ProxySet"}
+
+
+def test_what_nobody_asks_for_is_not_taken_over_while_a_change_is_held() -> None:
+    found = sets("mo:1")
+    defaulted = CNSet(
+        metadata=META, spec=CNSetSpec(image="mo:1", replicas=1, role="TP", service_type="ClusterIP")
+    )
+    made, _ = in_order(sets("mo:2"), live([*found[:2], defaulted, found[3]]), lambda one: "")
+    kept = next(one for one in made if isinstance(one, CNSet))
+    assert kept.spec is not None
+    assert (kept.spec.image, kept.spec.role, kept.spec.service_type) == ("mo:1", None, None)
+
+
+def test_sets_are_deleted_from_the_clients_side() -> None:
+    left: list[Object] = [*sets("mo:1"), WebUI(metadata=META)]
+    gone = []
+    while (step := next_deletion(left)[0]) is not None:
+        gone.append(sorted(one.resource.kind for one in step.sets))
+        left = [one for one in left if one not in step.sets]
+    assert gone == [["ProxySet", "WebUI"], ["CNSet"], ["DNSet"], ["LogSet"]]
+
+
+def test_a_stage_that_still_ends_is_waited_for() -> None:
+    ending = ProxySet(
+        metadata=ObjectMeta(name="mo", namespace="ns", deletion_timestamp="2026-01-01T00:00:00Z")
+    )
+    step, text = next_deletion([*sets("mo:1")[:3], ending])
+    assert step is None
+    assert text == "ProxySet mo end"
+
+
+def test_pods_that_outlive_their_set_are_waited_for() -> None:
+    left = sets("mo:1")[:3]
+    assert next_deletion(left, running={ProxySet, CNSet}) == (None, "the pods of ProxySet end")
+    step, _ = next_deletion(left, running={CNSet, DNSet, LogSet})
+    assert step is not None
+    assert [one.resource.kind for one in step.sets] == ["CNSet"]
+    assert next_deletion([], running={LogSet}) == (None, "the pods of LogSet end")
