@@ -7,6 +7,7 @@ import { EditPage } from "./edit";
 import { useSpeech } from "./i18n";
 import { InstancePage } from "./instance";
 import { InstancesPage } from "./instances";
+import { followAs } from "./live";
 import { OperatorsPage } from "./operators";
 import { Failure, Loading } from "./parts";
 import { Palette } from "./palette";
@@ -21,10 +22,14 @@ export function App() {
   const [error, setError] = useState<unknown>(null);
   const { parts, query } = useRoute();
   const [turn, setTurn] = useState(0);
+  const enter = (made: Session) => {
+    followAs(made.user);
+    setSession(made);
+  };
   useEffect(() => {
     onSignedOut(() => setOver(true));
     setError(null);
-    api.session().then(setSession, (problem: unknown) => {
+    api.session().then(enter, (problem: unknown) => {
       if (problem instanceof Problem && problem.status === 401) setSession(null);
       else setError(problem);
     });
@@ -48,7 +53,7 @@ export function App() {
       language={languageButton}
       entered={(made) => {
         setOver(false);
-        setSession(made);
+        enter(made);
         if (parts[0] === "signin") go("catalog");
       }}
     />

@@ -6,6 +6,7 @@ import { useLive, type Live as LiveState } from "./live";
 import { Logs } from "./logs";
 import { Age, Failure, Head, Live, Loading, Phase, Tabs, useLoaded, type Place } from "./parts";
 import { to, useRoute } from "./route";
+import { Timeline } from "./timeline";
 import { Topology } from "./topology";
 import { Why } from "./why";
 
@@ -104,6 +105,7 @@ export function InstancePage(place: Place) {
         <Events live={live} />
       ) : (
         <>
+          <Timeline live={live} />
           <h2>{t("instance.conditions")}</h2>
           {instance && instance.conditions.length > 0 ? (
             <div className="scroll" tabIndex={0} role="region" aria-label={t("instance.conditions")}>

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final
+from urllib.parse import parse_qsl
 
 import msgspec
 import structlog
@@ -55,6 +56,8 @@ log = structlog.get_logger("mooring.console")
 SESSION: Final = web.RequestKey("session", Session)
 #: Streams of one user and in all; sign-ins that failed, in so many seconds.
 USER_STREAMS, ALL_STREAMS, FAILED_SIGN_INS, SIGN_IN_SECONDS = 20, 500, 10, 10.0
+#: Views in one stream, at most: a browser has one stream for all its tabs.
+MOST_TOPICS: Final = 32
 #: Definitions listed as not curated, at most.
 MOST_DEFINITIONS: Final = 500
 #: Bytes of a bearer token.
@@ -290,7 +293,7 @@ class Api:
     async def operators(self, request: web.Request) -> web.Response:
         """Which operators work, and who manages the instances that the user sees."""
         entries = distinct(list((await self._templates.visible(request[SESSION])).values()))
-        view = await self._view(request)
+        view = await self._view(request, request.query)
         await view.look()
         leases = await self._leases.read()
         if leases is None:
@@ -304,8 +307,7 @@ class Api:
 
     # --- instances
 
-    async def _view(self, request: web.Request) -> View:
-        query = request.query
+    async def _view(self, request: web.Request, query: Mapping[str, str]) -> View:
         namespace = _namespace(query["namespace"]) if query.get("namespace") else ""
         entries = distinct(list((await self._templates.visible(request[SESSION])).values()))
         focus = None
@@ -327,7 +329,7 @@ class Api:
 
     async def instances(self, request: web.Request) -> web.Response:
         """The instances that the user may see, without their specs."""
-        view = await self._view(request)
+        view = await self._view(request, request.query)
         await view.look()
         return answer(view.snapshot())
 
@@ -550,19 +552,18 @@ class Api:
                 del self._streams[identity]
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
-        """Server-sent events: a snapshot, then changes."""
+        """Server-sent events: a snapshot, then changes; with ``topic`` several of them in one stream."""
         session = request[SESSION]
-        view = await self._view(request)
+        views = await self._topics(request)
         response = web.StreamResponse(headers={**STREAMED, "Content-Type": "text/event-stream"})
         with self._streaming(session):
             try:
                 # Before the first byte: who may see nothing gets an answer, not a stream.
-                await view.look()
+                for view in views.values():
+                    await view.look()
                 self._renew(request, response, session)
                 await response.prepare(request)
-                await view.send(
-                    response, self._clock, check=lambda: self._sessions.check(session), stop=self._stop
-                )
+                await self._send(response, session, views)
                 await response.write_eof()
             except (SignedOut, KubeError) as error:
                 if not response.prepared:
@@ -573,6 +574,42 @@ class Api:
             except (ConnectionError, TimeoutError):
                 pass  # the browser has gone, or reads no more
         return response
+
+    async def _topics(self, request: web.Request) -> dict[int | None, View]:
+        """The views of a stream by the number that their messages carry, None for the only one."""
+        topics = request.query.getall("topic", [])
+        if not topics:
+            return {None: await self._view(request, request.query)}
+        if len(topics) > MOST_TOPICS:
+            raise Problem(400, "TooManyTopics", f"A stream has at most {MOST_TOPICS} topics.")
+        return {
+            number: await self._view(request, dict(parse_qsl(topic))) for number, topic in enumerate(topics)
+        }
+
+    async def _send(
+        self, response: web.StreamResponse, session: Session, views: Mapping[int | None, View]
+    ) -> None:
+        """Send all views until the first of them ends."""
+        sending = [
+            asyncio.ensure_future(
+                view.send(
+                    response,
+                    self._clock,
+                    check=lambda: self._sessions.check(session),
+                    stop=self._stop,
+                    topic=topic,
+                )
+            )
+            for topic, view in views.items()
+        ]
+        try:
+            done, _ = await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                each.result()
+        finally:
+            for each in sending:
+                each.cancel()
+            await asyncio.gather(*sending, return_exceptions=True)
 
     async def pods(self, request: web.Request) -> web.Response:
         """The pods of an instance with their part, role and node; null when the user may not list pods."""

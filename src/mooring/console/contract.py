@@ -399,5 +399,8 @@ BY_PATH: dict[PathKey, Operation] = {
     ("GET", _API + "/permissions"): Operation(
         query={"namespace": "Where; required.", "entry": "Of which entry; required."}, answer=Permissions
     ),
-    ("GET", _API + "/stream"): Operation(query=_WHERE, media="text/event-stream"),
+    ("GET", _API + "/stream"): Operation(
+        query={**_WHERE, "topic": "A query of its own, such as entry=A&namespace=B; repeatable."},
+        media="text/event-stream",
+    ),
 }
