@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,8 @@ WEB = ROOT / "web"
 #: Seconds until the page shows what was clicked, until the plane is ready.
 SOON, READY = 10.0, 60.0
 REDIS = "/apis/redis.kun/v1beta1/namespaces/{}/redisclusters"
+CORE = "/api/v1/namespaces/default"
+RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
 
 
 @contextmanager
@@ -62,27 +64,53 @@ class Plane:
     def send(self, method: str, path: str, body: Any = None) -> Any:
         """One request with the administrator's credential."""
 
-        async def once() -> Any:
+        return self.send_all(method, [path], [body])[0]
+
+    def send_all(self, method: str, paths: Sequence[str], bodies: Sequence[Any] = ()) -> list[Any]:
+        """Several requests at once."""
+
+        async def every() -> list[Any]:
             client = Client(HttpTransport(Config.from_kubeconfig(self.kubeconfig)))
             kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-            data = None if body is None else json.dumps(body).encode()
-            try:
+
+            async def once(path: str, body: Any) -> Any:
+                data = None if body is None else json.dumps(body).encode()
                 return json.loads((await client.request(method, path, body=data, content_type=kind)).body)
+
+            try:
+                return await asyncio.gather(*map(once, paths, bodies or [None] * len(paths)))
             finally:
                 await client.close()
 
-        return asyncio.run(once())
+        return asyncio.run(every())
 
     def redis(self, name: str, *, paused: bool = True, **spec: Any) -> str:
         """Make a RedisCluster, which its operator leaves alone while ``paused``; gives its path."""
-        body = {
-            "apiVersion": "redis.kun/v1beta1",
-            "kind": "RedisCluster",
-            "metadata": {"name": name, "annotations": {"mooring.dev/pause": str(paused).lower()}},
-            "spec": spec,
-        }
-        self.send("POST", REDIS.format("default"), body)
-        return f"{REDIS.format('default')}/{name}"
+        return self.redis_many([name], paused=paused, **spec)[0]
+
+    def pod(self, name: str, *, owner: str) -> None:
+        """Make a running pod that belongs to the instance at a path."""
+        found = self.send("GET", owner)
+        keys = {"apiVersion": found["apiVersion"], "kind": found["kind"], "name": found["metadata"]["name"]}
+        metadata = {"name": name, "ownerReferences": [{**keys, "uid": found["metadata"]["uid"]}]}
+        container = {"name": "redis", "image": "redis:7.0", "command": ["redis-server", "--save", ""]}
+        body = {"metadata": metadata, "spec": {"containers": [container], "terminationGracePeriodSeconds": 0}}
+        self.send("POST", f"{CORE}/pods", body)
+
+    def redis_many(self, names: Sequence[str], *, paused: bool = True, **spec: Any) -> list[str]:
+        """Make several at once; gives their paths."""
+        place = REDIS.format("default")
+        bodies = [
+            {
+                "apiVersion": "redis.kun/v1beta1",
+                "kind": "RedisCluster",
+                "metadata": {"name": name, "annotations": {"mooring.dev/pause": str(paused).lower()}},
+                "spec": spec,
+            }
+            for name in names
+        ]
+        self.send_all("POST", [place] * len(names), bodies)
+        return [f"{place}/{name}" for name in names]
 
 
 @pytest.fixture(scope="session")
@@ -112,6 +140,39 @@ def signed_in(page: Page, console: str) -> Page:
     page.find("user")
     page.address = console.partition("?")[0]
     return page
+
+
+@pytest.fixture
+def reader(signed_in: Page, plane: Plane) -> Iterator[Page]:
+    """The browser signed in by the token of an account that may read RedisClusters of one namespace."""
+    page = signed_in
+    plane.send("POST", f"{CORE}/serviceaccounts", {"metadata": {"name": "reader"}})
+    rules = [{"apiGroups": ["redis.kun"], "resources": ["redisclusters"], "verbs": ["get", "list", "watch"]}]
+    plane.send("POST", f"{RBAC}/roles", {"metadata": {"name": "reader"}, "rules": rules})
+    binding = {
+        "metadata": {"name": "reader"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
+        "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": "default"}],
+    }
+    plane.send("POST", f"{RBAC}/rolebindings", binding)
+    made = plane.send("POST", f"{CORE}/serviceaccounts/reader/token", {"spec": {}})
+    cookies = page.driver.get_cookies()
+    page.driver.delete_all_cookies()
+    page.driver.get(page.address)
+    page.until(lambda: page.driver.find_elements(By.ID, "token"))
+    page.driver.find_element(By.ID, "token").send_keys(made["status"]["token"])
+    page.press("Sign in")
+    page.until(lambda: "reader" in page.text("user"))
+    try:
+        yield page
+    finally:
+        page.driver.delete_all_cookies()
+        for cookie in cookies:
+            page.driver.add_cookie(cookie)
+        page.driver.get(page.address)
+        page.until(lambda: "admin" in page.text("user"))
+        for path in (f"{RBAC}/rolebindings", f"{RBAC}/roles", f"{CORE}/serviceaccounts"):
+            plane.send("DELETE", f"{path}/reader")
 
 
 @pytest.fixture(scope="session")

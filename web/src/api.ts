@@ -24,6 +24,8 @@ export interface Session {
   user: string;
   csrf: string;
   own: boolean;
+  /** Whether this console opens terminals. */
+  terminal: boolean;
 }
 
 export interface Card {
@@ -102,7 +104,7 @@ export interface Detail {
 }
 
 export type Decision = "allowed" | "denied" | "unknown";
-export type Permissions = Record<"create" | "get" | "patch" | "delete", Decision>;
+export type Permissions = Record<"create" | "get" | "patch" | "delete" | "terminal", Decision>;
 
 /** What an edit begins from; the document is as the server masked it. */
 export interface Base {
@@ -282,6 +284,12 @@ export async function logs(
     if (lines.length > 0) take(lines);
   }
   if (rest !== "") take([rest]);
+}
+
+/** A shell in a container. The word that other requests carry in a header is offered as a subprotocol. */
+export function openTerminal(place: { namespace: string; entry: string; name: string }, pod: string, container: string): WebSocket {
+  const path = `/api/v1/${at(place.namespace, place.entry, place.name)}/pods/${encodeURIComponent(pod)}/terminal`;
+  return new WebSocket(`${path}?${new URLSearchParams({ container })}`, ["mooring.terminal", `csrf.${csrf}`]);
 }
 
 function kept(session: Session): Session {

@@ -99,7 +99,7 @@ export function App() {
         ) : page === "instances" && a && b && c && d === "edit" ? (
           <EditPage key={`${a}/${b}/${c}`} namespace={a} entry={b} name={c} />
         ) : page === "instances" && a && b && c ? (
-          <InstancePage key={`${a}/${b}/${c}`} namespace={a} entry={b} name={c} />
+          <InstancePage key={`${a}/${b}/${c}`} namespace={a} entry={b} name={c} terminal={session.terminal} />
         ) : page === "instances" ? (
           <InstancesPage namespace={query.get("namespace") ?? ""} />
         ) : page === "operators" ? (

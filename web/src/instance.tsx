@@ -6,18 +6,20 @@ import { useLive, type Live as LiveState } from "./live";
 import { Logs } from "./logs";
 import { Age, Failure, Head, Live, Loading, Phase, Tabs, useLoaded, type Place } from "./parts";
 import { to, useRoute } from "./route";
+import { Terminal } from "./terminal";
 import { Timeline } from "./timeline";
 import { Topology } from "./topology";
 import { Why } from "./why";
 
-const TABS = ["overview", "topology", "events", "logs", "yaml"] as const;
+const TABS = ["overview", "topology", "events", "logs", "terminal", "yaml"] as const;
 type Tab = (typeof TABS)[number];
 
-export function InstancePage(place: Place) {
+export function InstancePage({ terminal, ...place }: Place & { terminal: boolean }) {
   const { t } = useSpeech();
   const { query } = useRoute();
   const asked = query.get("tab") as Tab | null;
-  const tab: Tab = asked !== null && TABS.includes(asked) ? asked : "overview";
+  const tabs = TABS.filter((each) => each !== "terminal" || terminal);
+  const tab: Tab = asked !== null && tabs.includes(asked) ? asked : "overview";
   const setTab = (next: Tab) => {
     window.location.hash = `${to("instances", place.namespace, place.entry, place.name)}?${new URLSearchParams({ tab: next })}`;
   };
@@ -26,6 +28,14 @@ export function InstancePage(place: Place) {
   const detail = useLoaded(() => api.instance(place.namespace, place.entry, place.name), [tab, live.instance?.uid]);
   const permissions = useLoaded(() => api.permissions(place.entry, place.namespace), [place.entry, place.namespace]);
   const instance = live.instance;
+  const names: Record<Tab, string> = {
+    overview: t("instance.overview"),
+    topology: t("instance.topology"),
+    events: t("instance.events"),
+    logs: t("instance.logs"),
+    terminal: t("instance.terminal"),
+    yaml: t("instance.yaml"),
+  };
   const mayEdit = permissions.data?.patch !== "denied";
   const mayDelete = permissions.data?.delete !== "denied";
   return (
@@ -85,13 +95,7 @@ export function InstancePage(place: Place) {
         label={t("instance.views")}
         chosen={tab}
         choose={setTab}
-        tabs={[
-          ["overview", t("instance.overview")],
-          ["topology", t("instance.topology")],
-          ["events", t("instance.events")],
-          ["logs", t("instance.logs")],
-          ["yaml", t("instance.yaml")],
-        ]}
+        tabs={tabs.map((each) => [each, names[each]])}
       />
       {tab === "yaml" ? (
         <Yaml detail={detail} />
@@ -99,6 +103,8 @@ export function InstancePage(place: Place) {
         <Topology place={place} />
       ) : tab === "logs" ? (
         <Logs place={place} />
+      ) : tab === "terminal" ? (
+        <Terminal place={place} allowed={permissions.data?.terminal} />
       ) : live.rows === null ? (
         <Loading />
       ) : tab === "events" ? (

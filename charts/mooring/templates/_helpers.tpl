@@ -164,6 +164,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   "listen" (ternary "[::]:8443" "0.0.0.0:8443" $console.ipv6)
   "sessionKeys" "/etc/mooring/sessions/keys"
   "tokens" $console.tokens
+  "terminal" $console.terminal
   "impersonate" $console.impersonation.enabled
   "namespaces" $console.namespaces
   "catalogResources" $console.catalogResources }}

@@ -41,6 +41,7 @@ from mooring.console.session import Session, Sessions, SignedOut
 from mooring.console.signin import SignIn, user_of
 from mooring.console.stream import EVENT_LIMIT, View
 from mooring.console.templates import Templates, distinct
+from mooring.console.terminal import Place, Terminals, may_open
 from mooring.console.upstream import FIELD_MANAGER, Upstream
 from mooring.console.watches import Watches
 from mooring.diagnosis import cause, diagnose, gather, pods_of, step
@@ -87,6 +88,7 @@ class Api:
         templates: Templates,
         clock: Clock,
         stop: asyncio.Event,
+        terminals: Terminals | None = None,
     ) -> None:
         self._upstream = upstream
         self._access = access
@@ -96,6 +98,7 @@ class Api:
         self._templates = templates
         self._clock = clock
         self._stop = stop
+        self._terminals = terminals
         self._streams: Counter[str] = Counter()
         self._failed: list[float] = []
         self._leases = Leases(upstream, watches, clock)
@@ -123,6 +126,7 @@ class Api:
             web.post(one + "/actions/{action}", self.act),
             web.get(one + "/pods", self.pods),
             web.get(one + "/pods/{pod}/log", self.log),
+            web.get(one + "/pods/{pod}/terminal", self.terminal),
             web.patch(one, self.edit),
             web.delete(one, self.delete),
             web.get("/api/v1/permissions", self.permissions),
@@ -142,8 +146,16 @@ class Api:
 
     async def session(self, request: web.Request) -> web.Response:
         """Who is signed in, and the word that changes need."""
-        session = request[SESSION]
-        return answer({"user": session.user, "csrf": session.csrf, "own": session.own, "via": session.via})
+        return answer(self._told(request[SESSION]))
+
+    def _told(self, session: Session) -> Json:
+        return {
+            "user": session.user,
+            "csrf": session.csrf,
+            "own": session.own,
+            "via": session.via,
+            "terminal": self._terminals is not None,
+        }
 
     async def sign_in(self, request: web.Request) -> web.Response:
         """Sign in with a bearer token, which the API server must accept."""
@@ -170,7 +182,7 @@ class Api:
             self._failed.append(now)
             raise Problem(401, "TokenWrong", "The API server does not accept this token.") from error
         session = self._sessions.begin(user=user, token=token)
-        response = answer({"user": session.user, "csrf": session.csrf, "own": False})
+        response = answer(self._told(session))
         self.keep(request, response, session)
         log.info("signed in", user=user)
         return response
@@ -288,7 +300,8 @@ class Api:
         answers = await asyncio.gather(
             *(decide(request[SESSION], verb, resource, namespace) for verb in verbs)
         )
-        return answer(dict(zip(verbs, answers, strict=True)))
+        terminal = await may_open(self._access, request[SESSION], namespace)
+        return answer({**dict(zip(verbs, answers, strict=True)), "terminal": terminal})
 
     async def operators(self, request: web.Request) -> web.Response:
         """Which operators work, and who manages the instances that the user sees."""
@@ -645,6 +658,22 @@ class Api:
                     )
                     await response.write_eof()
         return response
+
+    async def terminal(self, request: web.Request) -> web.StreamResponse:
+        """A shell in a container, over a WebSocket."""
+        entry, namespace, name = await self._named(request)
+        if self._terminals is None:
+            raise Problem(
+                403, "NoTerminals", "This console opens no terminals. Its setting is terminal: true."
+            )
+        place = Place(
+            namespace=namespace,
+            entry=entry.name,
+            name=name,
+            pod=_name(request.match_info["pod"]),
+            container=_name(request.query.get("container", "")),
+        )
+        return await self._terminals.serve(request, request[SESSION], place)
 
     def _renew(self, request: web.Request, response: web.StreamResponse, session: Session) -> None:
         if (renewed := self._sessions.renewed(session)) is not None:

@@ -63,7 +63,8 @@ class SessionInfo(_Data, frozen=True, kw_only=True):
     user: str
     csrf: str
     own: bool
-    via: str = "token"
+    via: str
+    terminal: bool
 
 
 class Nothing(_Data, frozen=True, kw_only=True):
@@ -108,12 +109,13 @@ class Namespaces(_Data, frozen=True, kw_only=True):
 
 
 class Permissions(_Data, frozen=True, kw_only=True):
-    """What the user may do; unknown is what nobody answered."""
+    """What the user may do; unknown is what nobody answered. ``terminal`` is about all pods of the namespace."""
 
     create: Decision
     get: Decision
     patch: Decision
     delete: Decision
+    terminal: Decision
 
 
 class Row(_Data, frozen=True, kw_only=True):
@@ -395,6 +397,9 @@ BY_PATH: dict[PathKey, Operation] = {
             "previous": "true: of the container before its restart.",
         },
         media="text/plain",
+    ),
+    ("GET", _ONE + "/pods/{pod}/terminal"): Operation(
+        query={"container": "Which container; required."}, status=101, media="text/plain"
     ),
     ("GET", _API + "/permissions"): Operation(
         query={"namespace": "Where; required.", "entry": "Of which entry; required."}, answer=Permissions

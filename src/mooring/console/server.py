@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import secrets
 import socket
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ from mooring.console.session import Sessions, SignedOut, own_session
 from mooring.console.settings import Settings
 from mooring.console.signin import CALLBACK, OIDC, SignIn, read_keys
 from mooring.console.templates import Templates
+from mooring.console.terminal import Terminals
 from mooring.console.upstream import Upstream
 from mooring.console.watches import Watches
 from mooring.kube import KubeError, Unauthorized
@@ -75,6 +77,8 @@ class Console:
         self._sign_in: SignIn | None = None
         self._api: Api
         self._following: asyncio.Task[None] | None = None
+        self._assets = {path.name: path.read_bytes() for path in (STATIC / "assets").iterdir()}
+        self._packed = {name: gzip.compress(content, 9) for name, content in self._assets.items()}
 
     @property
     def link(self) -> str:
@@ -109,6 +113,13 @@ class Console:
             watch=settings is None or settings.catalog_resources,
         )
         self._templates.start()
+        terminals = Terminals(
+            upstream=self._upstream,
+            access=self._access,
+            sessions=self._sessions,
+            clock=clock,
+            stop=self._stop,
+        )
         self._api = Api(
             upstream=self._upstream,
             access=self._access,
@@ -118,6 +129,7 @@ class Console:
             templates=self._templates,
             clock=clock,
             stop=self._stop,
+            terminals=terminals if settings is None or settings.terminal else None,
         )
         app = web.Application(middlewares=[self._answer], client_max_size=BODY_LIMIT)
         app.on_response_prepare.append(_dress)
@@ -128,7 +140,7 @@ class Console:
         if settings is not None and settings.oidc is not None:
             app.router.add_get(OIDC, self._sign_in.leave)
             app.router.add_get(CALLBACK, self._arrive)
-        app.router.add_static("/assets/", STATIC / "assets")
+        app.router.add_get("/assets/{name}", self._asset)
         # No access log: the link's token would be in it.
         self._runner = web.AppRunner(
             app,
@@ -234,6 +246,21 @@ class Console:
         if session is not None:
             self._api.keep(request, response, session)
         return response
+
+    async def _asset(self, request: web.Request) -> web.StreamResponse:
+        """A script or a style of the page, compressed once for all browsers."""
+        name = request.match_info["name"]
+        if name not in self._assets:
+            raise web.HTTPNotFound
+        kind = {".js": "text/javascript", ".css": "text/css"}.get(
+            Path(name).suffix, "application/octet-stream"
+        )
+        if "gzip" not in request.headers.get("Accept-Encoding", ""):
+            return web.Response(
+                body=self._assets[name], content_type=kind, headers={"Vary": "Accept-Encoding"}
+            )
+        packed = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+        return web.Response(body=self._packed[name], content_type=kind, headers=packed)
 
     async def _page(self, request: web.Request) -> web.StreamResponse:
         """The page; with the link's token, a session first, and then the page without the token in its address."""

@@ -76,7 +76,7 @@ class Settings(_Data, frozen=True, kw_only=True):
 
     ``url`` is the address in browsers; ``listen`` is ADDRESS:PORT; ``session_keys`` a file with a key per line, the
     first of which seals. With ``impersonate`` the console's account acts as users of a proxy or a provider; without, a
-    provider's tokens go to the API server as they are.
+    provider's tokens go to the API server as they are. ``terminal`` lets users open a shell in a container, if they may.
     """
 
     url: str
@@ -84,6 +84,7 @@ class Settings(_Data, frozen=True, kw_only=True):
     tls: Tls | None = None
     session_keys: str = ""
     tokens: bool = True
+    terminal: bool = False
     impersonate: bool = False
     proxy: Proxy | None = None
     oidc: Oidc | None = None
