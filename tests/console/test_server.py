@@ -201,6 +201,7 @@ async def test_a_user_sees_what_their_rights_are_and_nothing_else(bed: Bed, brow
         "get": "allowed",
         "patch": "denied",
         "delete": "denied",
+        "terminal": "denied",
     }
     assert (await ann.ok("GET", f"{focus.replace('team-b', 'team-a').replace('theirs', 'mine')}"))[
         "events"

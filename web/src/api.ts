@@ -40,6 +40,7 @@ export interface Parameter {
   type: "string" | "integer" | "number" | "boolean" | "object";
   title: Text;
   description?: Text;
+  default?: unknown;
   minimum?: number;
   maximum?: number;
   enum?: unknown[];
@@ -64,6 +65,7 @@ export interface Entry extends Card {
     sections?: { name: string; title: Text; advanced?: boolean }[];
     parameters?: { required?: string[]; properties?: Record<string, Parameter> };
     plans?: Plan[];
+    collections?: { name: string; title: Text }[];
   };
 }
 
@@ -149,6 +151,76 @@ export interface Conflict {
 export interface Preview {
   yaml: string;
   warnings: string[];
+  /** What an instance needs, by resource of a quota. */
+  requests: Record<string, number>;
+  quota: {
+    rows: { quota: string; resource: string; hard: number; used: number; wanted: number; over: boolean }[];
+    limits: { range: string; field: string; bound: "max" | "min"; limit: string; value: string }[];
+    denied: boolean;
+  } | null;
+}
+
+export type Unit = "" | "bytes" | "cores" | "perSecond" | "seconds" | "percent";
+
+export interface ChartLine {
+  name: string;
+  points: [number, number | null][];
+}
+
+export interface Metrics {
+  source: "prometheus" | "metrics.k8s.io" | "denied" | "none";
+  charts: { title: Text; unit: Unit; lines: ChartLine[] }[];
+  usage: { pod: string; cpu: number; memory: number }[];
+  figures: { title: Text; unit: Unit; value: string | number }[];
+}
+
+export interface RelatedRow {
+  name: string;
+  uid: string;
+  created: string;
+  cells: string[];
+  outcome: "good" | "bad" | "pending" | "";
+}
+
+export interface Collection {
+  name: string;
+  title: Text;
+  description: Text;
+  columns: { title: Text; path: string; kind?: "text" | "time" }[];
+  create: { title: Text; description: Text; parameters?: NonNullable<Entry["form"]["parameters"]> } | null;
+  restore: { title: Text; description: Text } | null;
+  state: "listed" | "denied" | "unserved";
+  rows: RelatedRow[];
+}
+
+/** What a new instance is made of. */
+export interface Origin {
+  collection: string;
+  name: string;
+}
+
+export interface Upgrade {
+  version: string;
+  rows: {
+    entry: string;
+    namespace: string;
+    name: string;
+    component: string;
+    fields: string[];
+    waiting: boolean;
+    trouble: string;
+  }[];
+  instances: number;
+  truncated: boolean;
+}
+
+export interface Trial {
+  problems: { line: number | null; path: string; message: string }[];
+  compared: boolean;
+  form: Entry["form"] | null;
+  defaults: Values;
+  errors: FieldError[];
+  yaml: string;
 }
 
 export interface Diagnosis {
@@ -311,7 +383,28 @@ export const api = {
   namespaces: () => send<{ namespaces: string[] }>("GET", "namespaces"),
   permissions: (entry: string, namespace: string) =>
     send<Permissions>("GET", `permissions?${new URLSearchParams({ entry, namespace })}`),
-  create: (namespace: string, body: { entry: string; name: string; values: Values }, dryRun: boolean, signal?: AbortSignal) =>
+  upgrade: () => send<Upgrade>("GET", "operators/upgrade"),
+  tryTemplate: (yaml: string, values: Values | null, signal?: AbortSignal) =>
+    send<Trial>("POST", "templates/try", { yaml, values }, signal),
+  metrics: (namespace: string, entry: string, name: string, range: string) =>
+    send<Metrics>("GET", `${at(namespace, entry, name)}/metrics?${new URLSearchParams({ range })}`),
+  collections: (namespace: string, entry: string, name: string) =>
+    send<{ collections: Collection[] }>("GET", `${at(namespace, entry, name)}/collections`),
+  add: (
+    namespace: string,
+    entry: string,
+    name: string,
+    collection: string,
+    body: { name: string; values: Values },
+    dryRun: boolean,
+    signal?: AbortSignal,
+  ) => send<{ yaml: string }>("POST", `${at(namespace, entry, name)}/collections/${collection}?dryRun=${dryRun}`, body, signal),
+  removeRelated: (namespace: string, entry: string, name: string, collection: string, row: RelatedRow) =>
+    send<unknown>(
+      "DELETE",
+      `${at(namespace, entry, name)}/collections/${collection}/${encodeURIComponent(row.name)}?${new URLSearchParams({ uid: row.uid })}`,
+    ),
+  create: (namespace: string, body: { entry: string; name: string; values: Values; from?: Origin }, dryRun: boolean, signal?: AbortSignal) =>
     send<Preview>("POST", `namespaces/${encodeURIComponent(namespace)}/instances?dryRun=${dryRun}`, body, signal),
   instance: (namespace: string, entry: string, name: string) => send<Detail>("GET", at(namespace, entry, name)),
   diagnosis: (namespace: string, entry: string, name: string) =>

@@ -13,6 +13,7 @@ import { Failure, Loading } from "./parts";
 import { Palette } from "./palette";
 import { go, to, useRoute } from "./route";
 import { SignInPage } from "./signin";
+import { TemplatesPage } from "./templates";
 import { ThemeButton } from "./theme";
 
 export function App() {
@@ -83,6 +84,9 @@ export function App() {
           <a href={to("operators")} {...current("operators")}>
             {t("operators.title")}
           </a>
+          <a href={to("templates")} {...current("templates")}>
+            {t("templates.title")}
+          </a>
         </nav>
         <span className="grow" />
         <Palette />
@@ -104,6 +108,8 @@ export function App() {
           <InstancesPage namespace={query.get("namespace") ?? ""} />
         ) : page === "operators" ? (
           <OperatorsPage />
+        ) : page === "templates" ? (
+          <TemplatesPage />
         ) : (
           <CatalogPage />
         )}

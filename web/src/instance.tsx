@@ -1,9 +1,11 @@
 import { useEffect, useRef, useState } from "react";
 import { Actions } from "./actions";
+import { Collections } from "./backups";
 import { api, type Detail } from "./api";
 import { useSpeech } from "./i18n";
 import { useLive, type Live as LiveState } from "./live";
 import { Logs } from "./logs";
+import { Metrics } from "./metrics";
 import { Age, Failure, Head, Live, Loading, Phase, Tabs, useLoaded, type Place } from "./parts";
 import { to, useRoute } from "./route";
 import { Terminal } from "./terminal";
@@ -11,14 +13,18 @@ import { Timeline } from "./timeline";
 import { Topology } from "./topology";
 import { Why } from "./why";
 
-const TABS = ["overview", "topology", "events", "logs", "terminal", "yaml"] as const;
+const TABS = ["overview", "topology", "metrics", "backups", "events", "logs", "terminal", "yaml"] as const;
 type Tab = (typeof TABS)[number];
 
 export function InstancePage({ terminal, ...place }: Place & { terminal: boolean }) {
-  const { t } = useSpeech();
+  const { t, say } = useSpeech();
   const { query } = useRoute();
   const asked = query.get("tab") as Tab | null;
-  const tabs = TABS.filter((each) => each !== "terminal" || terminal);
+  const entry = useLoaded(() => api.entry(place.entry), [place.entry]);
+  const collections = entry.data?.form.collections ?? [];
+  const tabs = TABS.filter(
+    (each) => (each !== "terminal" || terminal) && (each !== "backups" || collections.length > 0 || asked === "backups"),
+  );
   const tab: Tab = asked !== null && tabs.includes(asked) ? asked : "overview";
   const setTab = (next: Tab) => {
     window.location.hash = `${to("instances", place.namespace, place.entry, place.name)}?${new URLSearchParams({ tab: next })}`;
@@ -31,6 +37,8 @@ export function InstancePage({ terminal, ...place }: Place & { terminal: boolean
   const names: Record<Tab, string> = {
     overview: t("instance.overview"),
     topology: t("instance.topology"),
+    metrics: t("instance.metrics"),
+    backups: say(collections[0]?.title) || t("instance.collections"),
     events: t("instance.events"),
     logs: t("instance.logs"),
     terminal: t("instance.terminal"),
@@ -101,6 +109,10 @@ export function InstancePage({ terminal, ...place }: Place & { terminal: boolean
         <Yaml detail={detail} />
       ) : tab === "topology" ? (
         <Topology place={place} />
+      ) : tab === "metrics" ? (
+        <Metrics place={place} />
+      ) : tab === "backups" ? (
+        <Collections place={place} mayChange={mayEdit} />
       ) : tab === "logs" ? (
         <Logs place={place} />
       ) : tab === "terminal" ? (

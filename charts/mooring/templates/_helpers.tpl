@@ -185,6 +185,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if $console.oidc.caConfigMap }}{{ $_ := set $oidc "caFile" "/etc/mooring/oidc-ca/ca.crt" }}{{ end }}
 {{- $_ := set $settings "oidc" $oidc }}
 {{- end }}
+{{- if $console.prometheus.url }}
+{{- $prometheus := dict "url" $console.prometheus.url }}
+{{- if $console.prometheus.tokenSecret }}{{ $_ := set $prometheus "tokenFile" "/etc/mooring/prometheus/token" }}{{ end }}
+{{- if $console.prometheus.caConfigMap }}{{ $_ := set $prometheus "caFile" "/etc/mooring/prometheus-ca/ca.crt" }}{{ end }}
+{{- $_ := set $settings "prometheus" $prometheus }}
+{{- end }}
 {{- toYaml $settings }}
 {{- end }}
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Container, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from importlib.metadata import version
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -25,17 +26,23 @@ from mooring.catalog import (
     check_values,
     defaults,
     mask,
+    pointer,
     render,
+    requests_of,
     values_of,
 )
 from mooring.console.access import Access
 from mooring.console.actions import actions_of, perform
 from mooring.console.document import to_yaml
 from mooring.console.edit import Edit, form
+from mooring.console.metrics import RANGES, Queries, figures_of, usage_of
 from mooring.console.openapi import document
 from mooring.console.operators import Leases, operators
+from mooring.console.playground import tried
 from mooring.console.pods import forward, log_query, pod_rows
 from mooring.console.problems import Problem, refusal, scrubbed
+from mooring.console.quota import quota_of
+from mooring.console.related import collection_of, collections_of, manifest_of, origin_of, restored
 from mooring.console.rows import event_row
 from mooring.console.session import Session, Sessions, SignedOut
 from mooring.console.signin import SignIn, user_of
@@ -48,9 +55,9 @@ from mooring.diagnosis import cause, diagnose, gather, pods_of, step
 from mooring.kube import ApiError, Client, Forbidden, Key, KubeError, NotFound, Unauthorized
 from mooring.kube.errors import api_error
 from mooring.kube.objects.coordination import Lease
-from mooring.kube.objects.core import Event, Namespace
+from mooring.kube.objects.core import Event, Namespace, Pod
 
-__all__ = ["SESSION", "Api", "Handler"]
+__all__ = ["SESSION", "Api", "Handler", "UpgradePlan", "Upgrades"]
 
 log = structlog.get_logger("mooring.console")
 
@@ -70,7 +77,13 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _OBJECT = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 STREAMED: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+#: Instances whose upgrade is looked at, and so many at once.
+MOST_UPGRADES, UPGRADES_AT_ONCE = 200, 8
 Json = dict[str, Any]
+UpgradePlan = Callable[[Client, str, str], Awaitable[Sequence[Any]]]
+"""What the next change of an instance (client, namespace, name) brings along: component, fields, waiting, trouble."""
+Upgrades = Mapping[tuple[str, str], UpgradePlan]
+"""Plans by group and plural of the kinds that have one."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -89,6 +102,8 @@ class Api:
         clock: Clock,
         stop: asyncio.Event,
         terminals: Terminals | None = None,
+        queries: Queries | None = None,
+        upgrades: Upgrades | None = None,
     ) -> None:
         self._upstream = upstream
         self._access = access
@@ -99,6 +114,8 @@ class Api:
         self._clock = clock
         self._stop = stop
         self._terminals = terminals
+        self._queries = queries
+        self._upgrades = upgrades or {}
         self._streams: Counter[str] = Counter()
         self._failed: list[float] = []
         self._leases = Leases(upstream, watches, clock)
@@ -124,6 +141,10 @@ class Api:
             web.get(one + "/diagnosis", self.diagnosis),
             web.get(one + "/actions", self.actions),
             web.post(one + "/actions/{action}", self.act),
+            web.get(one + "/metrics", self.metrics),
+            web.get(one + "/collections", self.collections),
+            web.post(one + "/collections/{collection}", self.add),
+            web.delete(one + "/collections/{collection}/{object}", self.remove),
             web.get(one + "/pods", self.pods),
             web.get(one + "/pods/{pod}/log", self.log),
             web.get(one + "/pods/{pod}/terminal", self.terminal),
@@ -131,6 +152,8 @@ class Api:
             web.delete(one, self.delete),
             web.get("/api/v1/permissions", self.permissions),
             web.get("/api/v1/operators", self.operators),
+            web.get("/api/v1/operators/upgrade", self.upgrade),
+            web.post("/api/v1/templates/try", self.try_template),
             web.get("/api/v1/stream", self.stream),
         ]
 
@@ -318,6 +341,59 @@ class Api:
         served = [e for e in entries if await self._watches.serves(e.spec.target)]
         return answer(operators(view.objects(), leases, entries=served, seen=seen, now=self._clock.now()))
 
+    async def upgrade(self, request: web.Request) -> web.Response:
+        """What this version of the operators would change with the next change of each instance, read as the user."""
+        view = await self._view(request, request.query)
+        await view.look()
+        client, slots = self._upstream.client(request[SESSION]), asyncio.Semaphore(UPGRADES_AT_ONCE)
+        wanted = [
+            (entry, obj.metadata.namespace or "", obj.metadata.name or "", plan)
+            for entry, obj in view.objects()
+            if (plan := self._upgrades.get((entry.spec.target.group, entry.spec.target.plural))) is not None
+        ]
+
+        async def planned(entry: Entry, namespace: str, name: str, plan: UpgradePlan) -> list[Json]:
+            named = {"entry": entry.name, "namespace": namespace, "name": name}
+            try:
+                async with slots:
+                    found = await plan(client, namespace, name)
+            except Unauthorized:
+                raise
+            except NotFound:
+                return []
+            except KubeError as error:
+                told = problem_of(error).detail
+                return [{**named, "component": "", "fields": [], "waiting": False, "trouble": told}]
+            return [
+                {
+                    **named,
+                    "component": one.component,
+                    "fields": list(one.fields),
+                    "waiting": one.waiting,
+                    "trouble": one.trouble,
+                }
+                for one in found
+            ]
+
+        rows = await asyncio.gather(*(planned(*each) for each in wanted[:MOST_UPGRADES]))
+        return answer(
+            {
+                "version": version("mooring"),
+                "rows": [row for some in rows for row in some],
+                "instances": len(wanted),
+                "truncated": len(wanted) > MOST_UPGRADES,
+            }
+        )
+
+    async def try_template(self, request: web.Request) -> web.Response:
+        """What is wrong with a template by line, its form, and the manifest it makes; nothing is kept."""
+        body = await read_json(request)
+        text, values = body.get("yaml"), body.get("values")
+        if not isinstance(text, str) or not (values is None or isinstance(values, dict)):
+            raise Problem(400, "TemplateMissing", "Give yaml, a text, and values, an object.")
+        client = self._upstream.client(request[SESSION])
+        return answer(await tried(client, text, values, name="example", namespace="default"))
+
     # --- instances
 
     async def _view(self, request: web.Request, query: Mapping[str, str]) -> View:
@@ -387,10 +463,14 @@ class Api:
         if problems:
             errors = [msgspec.to_builtins(problem) for problem in problems]
             raise Problem(422, "WrongValues", "Some fields need attention.", errors=errors)
-        manifest = render(entry, name=str(name), namespace=namespace, values=values)
-        shown = mask(manifest, entry.sensitive)
-        preview = {"manifest": shown, "yaml": to_yaml(shown)}
         client = self._upstream.client(request[SESSION])
+        manifest = render(entry, name=str(name), namespace=namespace, values=values)
+        if body.get("from") is not None:
+            manifest = restored(*await origin_of(client, entry, namespace, body["from"]), manifest)
+        shown = mask(manifest, entry.sensitive)
+        needs = requests_of(entry, values)
+        quota = await quota_of(client, namespace, entry, values, needs) if dry_run else None
+        preview = {"manifest": shown, "yaml": to_yaml(shown), "requests": needs, "quota": quota}
         query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
         if dry_run:
             query["dryRun"] = "All"
@@ -506,19 +586,11 @@ class Api:
     async def delete(self, request: web.Request) -> web.Response:
         """Delete an instance; the UID must be the one that the user was shown."""
         entry, namespace, name = await self._named(request)
-        uid = request.query.get("uid", "")
-        if not uid:
-            raise Problem(400, "UidMissing", "Say which object is meant: ?uid=")
+        body = _delete_options(request)
         path = entry.spec.target.resource.path(namespace=namespace, name=name)
-        body = {
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "propagationPolicy": "Background",
-            "preconditions": {"uid": uid},
-        }
         client = self._upstream.client(request[SESSION])
         try:
-            await client.request("DELETE", path, body=msgspec.json.encode(body))
+            await client.request("DELETE", path, body=body)
         except ApiError as error:
             self._audit(request, "delete", entry, namespace, name, result=error.reason)
             raise
@@ -624,6 +696,76 @@ class Api:
                 each.cancel()
             await asyncio.gather(*sending, return_exceptions=True)
 
+    async def metrics(self, request: web.Request) -> web.Response:
+        """What is measured of an instance: charts if there is a Prometheus, the use of now, figures of its status."""
+        entry, namespace, name = await self._named(request)
+        span, session = request.query.get("range", "1h"), request[SESSION]
+        if span not in RANGES:
+            raise Problem(400, "BadQuery", f"range must be one of {', '.join(RANGES)}.")
+        client = self._upstream.client(session)
+        path = entry.spec.target.resource.path(namespace=namespace, name=name)
+        obj = msgspec.json.decode((await client.request("GET", path)).body)
+        found: Json = {"source": "none", "charts": [], "usage": [], "figures": figures_of(entry, obj)}
+        if self._queries is not None and entry.spec.metrics.charts and not entry.namespace:
+            if not await self._access.allowed(session, "list", Pod.resource, namespace):
+                return answer(found | {"source": "denied"})
+            charts = await self._queries.charts(entry, namespace=namespace, name=name, span=span)
+            return answer(found | {"source": "prometheus", "charts": charts})
+        try:
+            usage = await usage_of(client, obj, namespace=namespace)
+        except Forbidden:
+            return answer(found | {"source": "denied"})
+        return answer(found if usage is None else found | {"source": "metrics.k8s.io", "usage": usage})
+
+    # --- collections
+
+    async def collections(self, request: web.Request) -> web.Response:
+        """The collections of an instance, such as its backups, read as the user."""
+        entry, namespace, name = await self._named(request)
+        client = self._upstream.client(request[SESSION])
+        return answer({"collections": await collections_of(client, entry, namespace=namespace, name=name)})
+
+    async def add(self, request: web.Request) -> web.Response:
+        """Make an object of a collection; with ``dryRun=true`` only find out what would happen."""
+        entry, namespace, name = await self._named(request)
+        one = collection_of(entry, request.match_info["collection"])
+        dry_run, body = request.query.get("dryRun") == "true", await read_json(request)
+        manifest = manifest_of(one, namespace=namespace, instance=name, body=body)
+        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+        path = one.target.resource.path(namespace=namespace)
+        audit = partial(self._audit, request, f"add to {one.name}", entry, namespace, name, dry_run=dry_run)
+        try:
+            made = await self._upstream.client(request[SESSION]).request(
+                "POST",
+                path,
+                query=query | ({"dryRun": "All"} if dry_run else {}),
+                body=msgspec.json.encode(manifest),
+            )
+        except ApiError as error:
+            audit(result=error.reason)
+            raise refusal(entry, error, []) from error
+        audit(result="ok")
+        shown = {"manifest": manifest, "yaml": to_yaml(manifest), "warnings": _warnings(made.headers)}
+        return answer({**shown, "dryRun": dry_run}, status=200 if dry_run else 201)
+
+    async def remove(self, request: web.Request) -> web.Response:
+        """Delete an object of a collection; the UID must be the one that the user was shown."""
+        entry, namespace, name = await self._named(request)
+        one = collection_of(entry, request.match_info["collection"])
+        client, found = self._upstream.client(request[SESSION]), _name(request.match_info["object"])
+        path = one.target.resource.path(namespace=namespace, name=found)
+        item = msgspec.json.decode((await client.request("GET", path)).body)
+        if pointer.get(item, one.of) != name:
+            raise Problem(404, "NotOfInstance", f"{one.target.kind} {found} does not belong to {name}.")
+        audit = partial(self._audit, request, f"delete {found} of {one.name}", entry, namespace, name)
+        try:
+            await client.request("DELETE", path, body=_delete_options(request))
+        except ApiError as error:
+            audit(result=error.reason)
+            raise
+        audit(result="ok")
+        return answer({}, status=202)
+
     async def pods(self, request: web.Request) -> web.Response:
         """The pods of an instance with their part, role and node; null when the user may not list pods."""
         entry, namespace, name = await self._named(request)
@@ -683,6 +825,15 @@ class Api:
         """Give the browser a fresh cookie now and then, as long as it is used."""
         if not response.prepared and self._sessions.cookie not in response.cookies:
             self._renew(request, response, session)
+
+
+def _delete_options(request: web.Request) -> bytes:
+    """What a request to delete is sent with: the object must be the one that was shown; raises `Problem`."""
+    uid = request.query.get("uid", "")
+    if not uid:
+        raise Problem(400, "UidMissing", "Say which object is meant: ?uid=")
+    body = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+    return msgspec.json.encode({**body, "preconditions": {"uid": uid}})
 
 
 def _card(entry: Entry) -> Json:

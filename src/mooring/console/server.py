@@ -17,12 +17,13 @@ from aiohttp import web
 from mooring.cache import Clock, SystemClock
 from mooring.catalog import Entry
 from mooring.console.access import Access
-from mooring.console.api import SESSION, Api, Handler
+from mooring.console.api import SESSION, Api, Handler, Upgrades
 from mooring.console.certificate import Certificate
 from mooring.console.guard import HEADERS, check_csrf, check_request
+from mooring.console.metrics import Queries
 from mooring.console.problems import Problem, problem_of
 from mooring.console.session import Sessions, SignedOut, own_session
-from mooring.console.settings import Settings
+from mooring.console.settings import Prometheus, Settings
 from mooring.console.signin import CALLBACK, OIDC, SignIn, read_keys
 from mooring.console.templates import Templates
 from mooring.console.terminal import Terminals
@@ -51,12 +52,16 @@ STOP_SECONDS: Final = 2.0
 class ConsoleOptions:
     """What a console serves. ``namespaces``: where to look if its credential may not look everywhere.
 
+    ``prometheus`` answers what is measured; ``upgrades`` say what an upgrade of the operators would bring along.
+
     With ``settings`` it is served to others, without on loopback to who has its link.
     """
 
     entries: Mapping[str, Entry]
     namespaces: Sequence[str] = ()
     settings: Settings | None = None
+    prometheus: Prometheus | None = None
+    upgrades: Upgrades = field(default_factory=dict)
     clock: Clock = field(default_factory=SystemClock)
 
 
@@ -75,6 +80,7 @@ class Console:
         self._address = ""
         self._sessions: Sessions
         self._sign_in: SignIn | None = None
+        self._queries: Queries | None = None
         self._api: Api
         self._following: asyncio.Task[None] | None = None
         self._assets = {path.name: path.read_bytes() for path in (STATIC / "assets").iterdir()}
@@ -113,6 +119,8 @@ class Console:
             watch=settings is None or settings.catalog_resources,
         )
         self._templates.start()
+        prometheus = self._options.prometheus or (settings.prometheus if settings is not None else None)
+        self._queries = Queries(prometheus, clock) if prometheus is not None else None
         terminals = Terminals(
             upstream=self._upstream,
             access=self._access,
@@ -130,6 +138,8 @@ class Console:
             clock=clock,
             stop=self._stop,
             terminals=terminals if settings is None or settings.terminal else None,
+            queries=self._queries,
+            upgrades=self._options.upgrades,
         )
         app = web.Application(middlewares=[self._answer], client_max_size=BODY_LIMIT)
         app.on_response_prepare.append(_dress)
@@ -169,6 +179,8 @@ class Console:
             await self._watches.stop()
         if self._sign_in is not None:
             await self._sign_in.close()
+        if self._queries is not None:
+            await self._queries.close()
         await self._access.close()
         await self._upstream.close()
 
