@@ -43,7 +43,7 @@ from mooring.catalog.kinds import (
     StoredTemplate,
     entry_of,
 )
-from mooring.catalog.lint import lint, lint_schema
+from mooring.catalog.lint import lint, lint_collection, lint_schema
 from mooring.catalog.load import load_catalog, load_directory, packaged
 from mooring.catalog.mask import MASKED, mask
 from mooring.catalog.render import field_of, render, render_form
@@ -80,6 +80,7 @@ __all__ = [
     "field_of",
     "json_patch",
     "lint",
+    "lint_collection",
     "lint_schema",
     "load_catalog",
     "load_directory",

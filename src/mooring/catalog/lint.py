@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mooring.catalog import pointer
-from mooring.catalog.entry import WIDGETS, Entry, Parameter, Target, Text
+from mooring.catalog.entry import WIDGETS, Collection, Entry, Parameter, Target, Text
 from mooring.catalog.expressions import ExpressionError, evaluate, params, re2
 from mooring.catalog.values import check_name, check_value, check_values, defaults
 
-__all__ = ["lint", "lint_schema"]
+__all__ = ["lint", "lint_collection", "lint_schema"]
 
 #: Fields of a form, plans of an entry.
 MOST_PARAMETERS, MOST_PLANS = 200, 50
@@ -294,7 +294,42 @@ def _sample(parameter: Parameter) -> Any:
 
 def lint_schema(entry: Entry, definition: dict[str, Any]) -> list[str]:
     """What in an entry does not fit the CustomResourceDefinition of its kind."""
-    target = entry.spec.target
+    schema, problems = _schema_of(entry.spec.target, definition, "spec.target")
+    if schema is None:
+        return problems
+    problems += _form_problems(schema, entry.parameters, "spec.parameters.properties")
+    problems += _leaf_problems(schema, entry.spec.render, "spec.render")
+    for one in entry.spec.collections:
+        restored = list(one.restore.set) if one.restore is not None else []
+        problems += [
+            f"spec.collections.{one.name}.restore.set: the kind has no {pointer.shown(place)}"
+            for place in restored
+            if _schema_at(schema, pointer.parts(place)) is None
+        ]
+    return problems
+
+
+def lint_collection(one: Collection, definition: dict[str, Any]) -> list[str]:
+    """What in a collection does not fit the CustomResourceDefinition of its kind; its status may say anything."""
+    path = f"spec.collections.{one.name}"
+    schema, problems = _schema_of(one.target, definition, f"{path}.target")
+    if schema is None:
+        return problems
+    shown = [one.of, *(column.path for column in one.columns if column.path.startswith("/spec/"))]
+    problems += [
+        f"{path}: the kind has no {pointer.shown(place)}"
+        for place in shown
+        if _schema_at(schema, pointer.parts(place)) is None
+    ]
+    if one.create is not None:
+        problems += _form_problems(schema, one.create.parameters.properties, f"{path}.create.parameters")
+        problems += _leaf_problems(schema, one.create.render, f"{path}.create.render")
+    return problems
+
+
+def _schema_of(
+    target: Target, definition: dict[str, Any], path: str
+) -> tuple[dict[str, Any] | None, list[str]]:
     spec = definition.get("spec") or {}
     names = spec.get("names") or {}
     if (spec.get("group"), names.get("kind"), names.get("plural")) != (
@@ -302,31 +337,30 @@ def lint_schema(entry: Entry, definition: dict[str, Any]) -> list[str]:
         target.kind,
         target.plural,
     ):
-        return [f"spec.target: {target.kind} ({target.group}) is not what the definition defines"]
+        return None, [f"{path}: {target.kind} ({target.group}) is not what the definition defines"]
     versions = {version.get("name"): version for version in spec.get("versions") or ()}
     if target.version not in versions:
-        return [f"spec.target.version: there is no {target.version!r}, but {', '.join(map(str, versions))}"]
-    schema = (versions[target.version].get("schema") or {}).get("openAPIV3Schema") or {}
-    problems = []
-    for name, parameter in entry.parameters.items():
-        path = f"spec.parameters.properties.{name}.x-bind"
+        return None, [f"{path}.version: there is no {target.version!r}, but {', '.join(map(str, versions))}"]
+    return (versions[target.version].get("schema") or {}).get("openAPIV3Schema") or {}, []
+
+
+def _form_problems(schema: dict[str, Any], parameters: Mapping[str, Parameter], path: str) -> Iterator[str]:
+    for name, parameter in parameters.items():
         if parameter.bind.startswith("/metadata/"):
             continue
-        found = _schema_at(schema, pointer.parts(parameter.bind))
+        found, bound = _schema_at(schema, pointer.parts(parameter.bind)), pointer.shown(parameter.bind)
         if found is None:
-            problems.append(f"{path}: the kind has no {pointer.shown(parameter.bind)}")
+            yield f"{path}.{name}.x-bind: the kind has no {bound}"
         elif (kind := found.get("type")) not in (None, parameter.type) and not (
             kind == "number" and parameter.type == "integer"
         ):
-            problems.append(
-                f"{path}: {pointer.shown(parameter.bind)} is of type {kind}, the field of type {parameter.type}"
-            )
-    problems += [
-        f"spec.render: the kind has no {pointer.shown(path)}"
-        for path in _leaves(entry.spec.render)
-        if not path.startswith("/metadata") and _schema_at(schema, pointer.parts(path)) is None
-    ]
-    return problems
+            yield f"{path}.{name}.x-bind: {bound} is of type {kind}, the field of type {parameter.type}"
+
+
+def _leaf_problems(schema: dict[str, Any], manifest: dict[str, Any], path: str) -> Iterator[str]:
+    for leaf in _leaves(manifest):
+        if not leaf.startswith("/metadata") and _schema_at(schema, pointer.parts(leaf)) is None:
+            yield f"{path}: the kind has no {pointer.shown(leaf)}"
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[str]:

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from importlib.metadata import version
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -16,6 +15,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
+from mooring import __version__
 from mooring.cache import Clock
 from mooring.catalog import (
     TEMPLATES,
@@ -40,7 +40,7 @@ from mooring.console.openapi import document
 from mooring.console.operators import Leases, operators
 from mooring.console.playground import tried
 from mooring.console.pods import forward, log_query, pod_rows
-from mooring.console.problems import Problem, refusal, scrubbed
+from mooring.console.problems import Problem, problem_of, refusal, scrubbed
 from mooring.console.quota import quota_of
 from mooring.console.related import collection_of, collections_of, manifest_of, origin_of, restored
 from mooring.console.rows import event_row
@@ -378,7 +378,7 @@ class Api:
         rows = await asyncio.gather(*(planned(*each) for each in wanted[:MOST_UPGRADES]))
         return answer(
             {
-                "version": version("mooring"),
+                "version": __version__,
                 "rows": [row for some in rows for row in some],
                 "instances": len(wanted),
                 "truncated": len(wanted) > MOST_UPGRADES,

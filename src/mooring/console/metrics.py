@@ -81,8 +81,7 @@ class Queries:
         if self._http is None:
             self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS))
         form = {"query": query, "start": f"{begin:.0f}", "end": f"{end:.0f}", "step": str(step)}
-        token = self._settings.token_file
-        headers = {"Authorization": f"Bearer {Path(token).read_text().strip()}"} if token else {}
+        headers = await asyncio.to_thread(self._headers)
         place = f"{self._settings.url.rstrip('/')}/api/v1/query_range"
         try:
             async with self._http.post(
@@ -109,6 +108,11 @@ class Queries:
             ),
             key=lambda line: str(line["name"]),
         )
+
+    def _headers(self) -> dict[str, str]:
+        # Read for each query: tokens of service accounts are renewed in their file.
+        file = self._settings.token_file
+        return {"Authorization": f"Bearer {Path(file).read_text().strip()}"} if file else {}
 
     async def close(self) -> None:
         """Close all connections."""

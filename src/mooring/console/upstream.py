@@ -81,10 +81,11 @@ class Upstream:
         self, session: Session, path: str, *, query: Sequence[tuple[str, str]], protocols: Sequence[str]
     ) -> AbstractAsyncContextManager[ClientWebSocketResponse]:
         """A WebSocket as the user of a session; raises `TransportError` where the API server is no HTTP server."""
-        transport = self.client(session).transport
+        transport: Transport = self.client(session).transport
         headers: CIMultiDict[str] = CIMultiDict()
         if isinstance(transport, _Acting):
-            transport, headers = transport.inner, transport.headers(None)
+            headers = transport.headers(None)
+            transport = transport.inner
         if not isinstance(transport, HttpTransport):
             raise TransportError("this API server has no WebSockets")
         return transport.websocket(path, query=query, headers=headers, protocols=protocols)
