@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ ONE = "namespaces/team-a/instances/cnpg-postgres/main"
 
 
 @pytest.fixture
-async def postgres(bed: Bed) -> AsyncIterator[Bed]:
+async def postgres(bed: Bed) -> Bed:
     """A bed with CloudNativePG's kinds, two clusters, and a backup of each."""
     for name in ("cnpg-postgres", "cnpg-backup", "cnpg-scheduledbackup"):
         await bed.post(CRDS, yaml.safe_load((DEFINITIONS / f"{name}.yaml").read_text()))
@@ -29,7 +28,7 @@ async def postgres(bed: Bed) -> AsyncIterator[Bed]:
         }
         await bed.post(f"{API}/clusters", {**kind("Cluster"), "metadata": {"name": name}, "spec": spec})
         await backup(bed, f"{name}-1", of=name, phase="completed")
-    yield bed
+    return bed
 
 
 def kind(name: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mooring.catalog import load_catalog
+from mooring.cli.main import shown_version
 from mooring.cli.run import until_signalled
 from mooring.console import (
     Console,
@@ -147,6 +148,7 @@ async def serving(
         settings=settings,
         prometheus=prometheus,
         upgrades=_upgrades(),
+        version=shown_version(),
     )
     console = Console(Upstream.of(config), options)
     try:

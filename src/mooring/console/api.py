@@ -15,7 +15,6 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from mooring import __version__
 from mooring.cache import Clock
 from mooring.catalog import (
     TEMPLATES,
@@ -104,6 +103,7 @@ class Api:
         terminals: Terminals | None = None,
         queries: Queries | None = None,
         upgrades: Upgrades | None = None,
+        version: str = "",
     ) -> None:
         self._upstream = upstream
         self._access = access
@@ -116,6 +116,7 @@ class Api:
         self._terminals = terminals
         self._queries = queries
         self._upgrades = upgrades or {}
+        self._version = version
         self._streams: Counter[str] = Counter()
         self._failed: list[float] = []
         self._leases = Leases(upstream, watches, clock)
@@ -378,7 +379,7 @@ class Api:
         rows = await asyncio.gather(*(planned(*each) for each in wanted[:MOST_UPGRADES]))
         return answer(
             {
-                "version": __version__,
+                "version": self._version,
                 "rows": [row for some in rows for row in some],
                 "instances": len(wanted),
                 "truncated": len(wanted) > MOST_UPGRADES,

@@ -52,7 +52,8 @@ STOP_SECONDS: Final = 2.0
 class ConsoleOptions:
     """What a console serves. ``namespaces``: where to look if its credential may not look everywhere.
 
-    ``prometheus`` answers what is measured; ``upgrades`` say what an upgrade of the operators would bring along.
+    ``prometheus`` answers what is measured; ``upgrades`` say what an upgrade of the operators to
+    ``version`` would bring along.
 
     With ``settings`` it is served to others, without on loopback to who has its link.
     """
@@ -62,6 +63,7 @@ class ConsoleOptions:
     settings: Settings | None = None
     prometheus: Prometheus | None = None
     upgrades: Upgrades = field(default_factory=dict)
+    version: str = ""
     clock: Clock = field(default_factory=SystemClock)
 
 
@@ -140,6 +142,7 @@ class Console:
             terminals=terminals if settings is None or settings.terminal else None,
             queries=self._queries,
             upgrades=self._options.upgrades,
+            version=self._options.version,
         )
         app = web.Application(middlewares=[self._answer], client_max_size=BODY_LIMIT)
         app.on_response_prepare.append(_dress)
