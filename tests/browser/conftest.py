@@ -23,9 +23,9 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
-from mooring.kube import Client, Config, HttpTransport
+from mooring.kube import Client, Config, HttpTransport, NotFound
 
-__all__ = ["Page", "Plane"]
+__all__ = ["Page", "Plane", "narrow", "stubbed"]
 
 ROOT = Path(__file__).resolve().parents[2]
 WEB = ROOT / "web"
@@ -87,6 +87,14 @@ class Plane:
     def redis(self, name: str, *, paused: bool = True, **spec: Any) -> str:
         """Make a RedisCluster, which its operator leaves alone while ``paused``; gives its path."""
         return self.redis_many([name], paused=paused, **spec)[0]
+
+    def served(self, path: str) -> bool:
+        """Whether there is something to list at a path."""
+        try:
+            self.send("GET", path)
+        except NotFound:
+            return False
+        return True
 
     def pod(self, name: str, *, owner: str) -> None:
         """Make a running pod that belongs to the instance at a path."""
@@ -206,6 +214,34 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         driver.quit()
 
 
+STUB = """
+window.plainFetch ??= window.fetch;
+const [part, status, body] = arguments;
+window.fetch = (url, init) => !String(url).split('?')[0].endsWith(part) ? window.plainFetch(url, init) : Promise.resolve(
+  new Response(JSON.stringify(body), {status}));
+"""
+
+
+@contextmanager
+def stubbed(page: Page, part: str, body: Any, *, status: int = 200) -> Iterator[None]:
+    """The page, for whose requests to a path with this end the console answers so."""
+    page.driver.execute_script(STUB, part, status, body)
+    try:
+        yield
+    finally:
+        page.driver.execute_script("window.fetch = window.plainFetch")
+
+
+def narrow(page: Page) -> int:
+    """How wide the page is on a telephone, where 390 pixels are there."""
+    size = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        return int(page.driver.execute_script("return document.documentElement.scrollWidth"))
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 class Page:
     """What a user does and sees."""
 
@@ -216,6 +252,12 @@ class Page:
     def open(self, route: str) -> None:
         """Go to a page of the console."""
         self.driver.get(f"{self.address}#/{route}")
+
+    def reopen(self, route: str) -> None:
+        """Leave a page and come back to it, without loading anything again."""
+        self.driver.execute_script("window.location.hash = '#/nowhere'")
+        self.until(lambda: self.shows("Catalog"))
+        self.driver.execute_script("window.location.hash = '#/' + arguments[0]", route)
 
     def field(self, name: str) -> WebElement:
         """The input of a field of a form."""

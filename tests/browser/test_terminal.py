@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from tests.browser.conftest import Page, Plane
+from tests.browser.conftest import Page, Plane, narrow
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -42,11 +42,8 @@ def test_a_shell_runs_commands_and_says_why_it_ended(signed_in: Page, plane: Pla
         page.press("中文")
         page.until(lambda: page.text("terminal-ended") == "shell 已结束。")
         page.press("English")
-        size = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
-        page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        assert page.driver.execute_script("return document.documentElement.scrollWidth") <= 390
+        assert narrow(page) <= 390
     finally:
-        page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         plane.send("DELETE", path)
     assert page.complaints() == []
 

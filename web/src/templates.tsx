@@ -29,7 +29,7 @@ spec:
         x-bind: /spec/size
         x-ui: {group: basics, widget: stepper}
   rules:
-    - {cel: "params.size % 2.0 == 1.0 || params.size == 2.0", field: size, message: {en: "Use an odd number.", zh: "请使用奇数。"}}
+    - {cel: "int(params.size) % 2 == 1", field: size, message: {en: "Use an odd number.", zh: "请使用奇数。"}}
   render: {spec: {image: "redis:7.0"}}
 `;
 
