@@ -26,6 +26,16 @@ export interface Session {
   own: boolean;
   /** Whether this console opens terminals. */
   terminal: boolean;
+  /** Seconds of the credential, null for one that does not say. */
+  remaining: number | null;
+  renewable: boolean;
+}
+
+/** How one can sign in; `oidc` is where a sign-in by the provider begins. */
+export interface Ways {
+  tokens: boolean;
+  oidc: string | null;
+  proxy: boolean;
 }
 
 export interface Card {
@@ -301,7 +311,35 @@ export function lost(): void {
   signedOut();
 }
 
-async function send<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+/** Seconds before the end of a credential in which it is renewed. */
+const EARLY = 60;
+let renewable = false;
+let renewal = 0;
+
+/** Renew the credential of the session; one tab does, the others see that it was done. */
+export function renew(): Promise<boolean> {
+  if (!renewable) return Promise.resolve(false);
+  return navigator.locks.request("mooring-renewal", async () => {
+    try {
+      const now = await send<Session>("GET", "session", undefined, undefined, false).catch(() => null);
+      const long = now !== null && (now.remaining ?? Infinity) > EARLY;
+      kept(long ? now : await send<Session>("POST", "session/refresh", undefined, undefined, false));
+      return true;
+    } catch (error) {
+      // A provider that is away for a moment is asked again; one that says no has ended the session.
+      renewable = error instanceof Problem && error.status !== 401;
+      if (renewable) plan(EARLY / 4);
+      return false;
+    }
+  });
+}
+
+function plan(seconds: number): void {
+  clearTimeout(renewal);
+  renewal = window.setTimeout(() => void renew(), Math.min(seconds, 86_400) * 1000);
+}
+
+async function send<T>(method: string, path: string, body?: unknown, signal?: AbortSignal, again = true): Promise<T> {
   const headers: Record<string, string> = { Accept: "application/json" };
   if (method !== "GET") headers["X-Mooring-Csrf"] = csrf || "sign-in";
   if (body !== undefined) headers["Content-Type"] = "application/json";
@@ -319,7 +357,8 @@ async function send<T>(method: string, path: string, body?: unknown, signal?: Ab
     throw new Problem(0, "NoAnswer", "The console does not answer.", "", [], {});
   }
   const answer = (await response.json().catch(() => ({}))) as Record<string, unknown>;
-  if (!response.ok) throw refusal(response, answer, method);
+  if (response.status === 401 && again && (await renew())) return send<T>(method, path, body, signal, false);
+  if (!response.ok) throw refusal(response, answer, again ? method : "POST");
   return answer as T;
 }
 
@@ -366,6 +405,9 @@ export function openTerminal(place: { namespace: string; entry: string; name: st
 
 function kept(session: Session): Session {
   csrf = session.csrf;
+  renewable = session.renewable;
+  clearTimeout(renewal);
+  if (session.renewable && session.remaining !== null) plan(Math.max(session.remaining - EARLY / 2, session.remaining / 2));
   return session;
 }
 
@@ -375,6 +417,7 @@ const at = (namespace: string, entry: string, name: string) =>
 export const api = {
   session: async () => kept(await send<Session>("GET", "session")),
   signIn: async (token: string) => kept(await send<Session>("POST", "session", { token })),
+  ways: () => send<Ways>("GET", "signin"),
   signOut: () => send<unknown>("DELETE", "session"),
   catalog: () => send<{ entries: Card[]; others: string[]; problems: string[] }>("GET", "catalog"),
   entry: (name: string) => send<Entry>("GET", `catalog/${encodeURIComponent(name)}`),

@@ -49,7 +49,7 @@ export function App() {
   if (session === undefined) return <Loading />;
   const signIn = (
     <SignInPage
-      refused={query.get("refused") === "link"}
+      refused={query.get("refused") ?? ""}
       over={over && session !== null}
       language={languageButton}
       entered={(made) => {

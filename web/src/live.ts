@@ -1,7 +1,7 @@
 // What happens, as it happens. A browser allows six connections per site, so all its tabs share one stream: the tab that
 // holds the lock reads it, and tells the others. A tab that nobody sees asks for nothing.
 import { useEffect, useState } from "react";
-import { api, lost, type Condition, type EventRow, type Row } from "./api";
+import { api, lost, renew, type Condition, type EventRow, type Row } from "./api";
 
 export interface Live {
   /** null until the first snapshot. */
@@ -239,11 +239,14 @@ class Hub {
     source.addEventListener("end", (event) => {
       const { reason } = JSON.parse((event as MessageEvent<string>).data) as { reason: string };
       this.again();
-      if (reason === "signed-out") {
-        clearTimeout(this.retry);
+      if (reason !== "signed-out") return;
+      clearTimeout(this.retry);
+      // The stream has outlived its credential; the session may have another one by now.
+      void renew().then((renewed) => {
+        if (renewed) return this.open();
         this.tell({ kind: "out" });
         lost();
-      }
+      });
     });
     source.onerror = () => this.again();
   }

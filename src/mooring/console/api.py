@@ -131,6 +131,7 @@ class Api:
             web.get("/api/v1/session", self.session),
             web.post("/api/v1/session", self.sign_in),
             web.delete("/api/v1/session", self.sign_out),
+            web.post("/api/v1/session/refresh", self.refresh),
             web.get("/api/v1/catalog", self.catalog),
             web.get("/api/v1/catalog/{entry}", self.entry),
             web.get("/api/v1/namespaces", self.namespaces),
@@ -179,7 +180,16 @@ class Api:
             "own": session.own,
             "via": session.via,
             "terminal": self._terminals is not None,
+            "remaining": self._sessions.remaining(session),
+            "renewable": bool(session.refresh),
         }
+
+    async def refresh(self, request: web.Request) -> web.Response:
+        """Go on with a new credential of the provider."""
+        session = await self._sign_in.refresh(request[SESSION])
+        response = answer(self._told(session))
+        self.keep(request, response, session)
+        return response
 
     async def sign_in(self, request: web.Request) -> web.Response:
         """Sign in with a bearer token, which the API server must accept."""
@@ -216,6 +226,7 @@ class Api:
         session = request[SESSION]
         self._sessions.end(session)
         self._access.forget(session)
+        await self._sign_in.end(session)
         response = answer({})
         self._forget(request, response, ())
         return response

@@ -58,13 +58,18 @@ class Credential(_Data, frozen=True, kw_only=True):
 
 
 class SessionInfo(_Data, frozen=True, kw_only=True):
-    """Who is signed in; changes carry ``csrf`` in the header X-Mooring-Csrf."""
+    """Who is signed in; changes carry ``csrf`` in the header X-Mooring-Csrf.
+
+    ``remaining`` are the seconds of the credential, null for one that does not say; ``renewable``: it can be refreshed.
+    """
 
     user: str
     csrf: str
     own: bool
     via: str
     terminal: bool
+    remaining: float | None
+    renewable: bool
 
 
 class Nothing(_Data, frozen=True, kw_only=True):
@@ -550,6 +555,7 @@ BY_PATH: dict[PathKey, Operation] = {
     ("GET", _API + "/signin"): Operation(answer=Ways),
     ("GET", _API + "/session"): Operation(answer=SessionInfo),
     ("POST", _API + "/session"): Operation(body=Credential, answer=SessionInfo),
+    ("POST", _API + "/session/refresh"): Operation(answer=SessionInfo),
     ("DELETE", _API + "/session"): Operation(answer=Nothing),
     ("GET", _API + "/catalog"): Operation(answer=CatalogAnswer),
     ("GET", _API + "/catalog/{entry}"): Operation(answer=EntryAnswer),

@@ -44,6 +44,7 @@ BODY_LIMIT: Final = 256 * 1024
 HEADER_LIMIT: Final = 32 * 1024
 #: What needs no session.
 OPEN: Final = frozenset({("POST", "/api/v1/session"), ("GET", "/api/v1/signin")})
+REFRESH: Final = "/api/v1/session/refresh"
 #: Seconds that streams get to end.
 STOP_SECONDS: Final = 2.0
 
@@ -213,7 +214,7 @@ class Console:
             check_request(request, self._origin)
             if request.path.startswith("/api/") and (request.method, request.path) not in OPEN:
                 assert self._sign_in is not None
-                session, new = self._sign_in.session(request)
+                session, new = self._sign_in.session(request, refreshing=request.path == REFRESH)
                 request[SESSION] = session
                 check_csrf(request, session)
                 response = await handler(request)
