@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -25,7 +26,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from mooring.kube import Client, Config, HttpTransport, NotFound
 
-__all__ = ["Page", "Plane", "narrow", "stubbed"]
+__all__ = ["Page", "Plane", "free_port", "narrow", "stubbed"]
 
 ROOT = Path(__file__).resolve().parents[2]
 WEB = ROOT / "web"
@@ -52,6 +53,13 @@ def running(*words: str, log: Path, until: str) -> Iterator[str]:
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(60)
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on now."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
 
 
 class Plane:

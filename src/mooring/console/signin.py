@@ -181,7 +181,9 @@ class SignIn:
         if not session.refresh:
             raise Problem(400, "NothingToRefresh", "The provider gave no refresh token.")
         now = self._clock.monotonic()
-        self._refreshed = {key: one for key, one in self._refreshed.items() if now - one[0] < REFRESHED_SECONDS}
+        self._refreshed = {
+            key: one for key, one in self._refreshed.items() if now - one[0] < REFRESHED_SECONDS
+        }
         key = hashlib.sha256(session.refresh.encode()).digest()
         if key not in self._refreshed:
             self._refreshed[key] = (now, asyncio.create_task(self._refresh(provider, session)))
