@@ -38,7 +38,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from mooring.kube import Client, Config, HttpTransport
 
-__all__ = ["TARGETS", "main", "table"]
+__all__ = ["TARGETS", "Writer", "browser", "main", "running", "table", "until"]
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 COMMAND: Final = "python -m bench.console --write"
@@ -156,6 +156,14 @@ class Writer:
 
     def __init__(self, kubeconfig: Path) -> None:
         self._config = Config.from_kubeconfig(kubeconfig)
+
+    async def make(self, path: str, body: dict[str, Any]) -> None:
+        """Make one object."""
+        client = Client(HttpTransport(self._config))
+        try:
+            await client.request("POST", path, body=json.dumps(body).encode())
+        finally:
+            await client.close()
 
     async def fill(self, count: int, pods: int) -> None:
         """Define the kind, make the instances, and the pods of the marked one, which no node takes."""

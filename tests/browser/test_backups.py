@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -24,7 +26,7 @@ def postgres(signed_in: Page, plane: Plane) -> Iterator[Page]:
     for name in ("cnpg-postgres", "cnpg-backup", "cnpg-scheduledbackup"):
         plane.send("POST", CRDS, yaml.safe_load((DEFINITIONS / f"{name}.yaml").read_text()))
     for plural in ("clusters", "backups", "scheduledbackups"):
-        signed_in.until(lambda plural=plural: plane.served(f"{API}/{plural}"))
+        signed_in.until(partial(plane.served, f"{API}/{plural}"))
     spec = {"instances": 3, "storage": {"size": "7Gi"}}
     body = {
         "apiVersion": "postgresql.cnpg.io/v1",
@@ -98,7 +100,7 @@ def test_what_cannot_be_listed_is_said(postgres: Page, plane: Plane, axe: str) -
     plane.send("DELETE", f"{CRDS}/scheduledbackups.postgresql.cnpg.io")
     page.open(ROUTE)
     page.until(lambda: "does not serve this kind" in page.text("collection-schedules"))
-    shown = {
+    shown: dict[str, Any] = {
         "name": "backups",
         "title": {"en": "Backups", "zh": "备份"},
         "description": {"en": "Copies.", "zh": "副本。"},

@@ -61,7 +61,9 @@ def served(plane: Plane, provider: Provider, page: Page, tmp_path: Path) -> Iter
     words = ("console", "--kubeconfig", str(plane.kubeconfig), "--config", str(tmp_path / "console.yaml"))
     with running(*words, log=tmp_path / "log", until="console: http"):
         yield address
-    page.driver.get("about:blank")
+        # A page whose console has gone would go on asking for it.
+        page.driver.get("about:blank")
+        page.complaints()
 
 
 def test_a_user_of_a_provider_signs_in_and_is_renewed_until_the_provider_says_no(

@@ -116,7 +116,11 @@ async def test_who_signs_out_is_signed_out_at_every_replica(
 ) -> None:
     provider.refreshes = []
     (tmp_path / "keys").write_text(new_key())
-    told = {"impersonate": True, "session_keys": str(tmp_path / "keys"), "oidc": settings(provider, tmp_path)}
+    told: Json = {
+        "impersonate": True,
+        "session_keys": str(tmp_path / "keys"),
+        "oidc": settings(provider, tmp_path),
+    }
     here, there = await served.console(**told), await served.console(**told)
     carol = await entered(served.browser(here), provider)
     copy = Browser(url=there, http=carol.http, csrf=carol.csrf, cookies=dict(carol.cookies))
