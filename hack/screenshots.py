@@ -3,7 +3,8 @@
     python -m hack.screenshots [--out docs/console]
 
 The steps are those of the KUN article: choose a service, fill in one shared page, watch it come up, look at its parts,
-change its parameters while it runs, shared and private operators side by side, delete. Needs what the browser tests need.
+change its parameters while it runs, shared and private operators side by side, delete. Needs what the browser tests need, and a font with Chinese letters,
+such as Debian's fonts-wqy-microhei.
 Pictures are reduced to 256 colours, which a page of flat colours does not show.
 """
 
@@ -14,6 +15,7 @@ import asyncio
 import base64
 import contextlib
 import struct
+import subprocess
 import sys
 import tempfile
 import time
@@ -323,6 +325,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "console")
     options = parser.parse_args()
+    fonts = subprocess.run(["fc-list", ":lang=zh", "family"], stdout=subprocess.PIPE, check=True)
+    if not fonts.stdout.strip():
+        print("screenshots: no font has Chinese letters; install fonts-wqy-microhei", file=sys.stderr)
+        return 1
     options.out.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     with (

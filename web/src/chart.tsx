@@ -12,6 +12,7 @@ export function amount(value: number, unit: Unit): string {
     const power = value > 0 ? Math.min(Math.floor(Math.log2(value) / 10), 5) : 0;
     return `${trimmed(value / 1024 ** power)} ${["B", "KiB", "MiB", "GiB", "TiB", "PiB"][power]}`;
   }
+  if (unit === "cores" && value > 0 && value < 1) return `${trimmed(value * 1000)}m`;
   const text = trimmed(value);
   return unit === "perSecond" ? `${text}/s` : unit === "seconds" ? `${text} s` : unit === "percent" ? `${text} %` : text;
 }

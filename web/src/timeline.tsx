@@ -4,6 +4,8 @@ import { useSpeech } from "./i18n";
 import { Age } from "./parts";
 
 const SHOWN = 40;
+/** Conditions that are True while something is under way or wrong. */
+const ABNORMAL = new Set(["Progressing", "Stalled"]);
 
 interface Step {
   key: string;
@@ -26,11 +28,12 @@ function steps(live: Live, created: string): Step[] {
       more: each.count > 1 ? `${each.message} ×${each.count}` : each.message,
     });
   for (const each of instance.conditions)
-    if (each.lastTransitionTime)
+    // That nothing is under way, or in the way, is no step.
+    if (each.lastTransitionTime && !(ABNORMAL.has(each.type) && each.status === "False"))
       found.push({
         key: `condition ${each.type} ${each.lastTransitionTime}`,
         when: each.lastTransitionTime,
-        sign: each.status === "True" ? "✓" : "◔",
+        sign: each.type === "Stalled" ? "▲" : each.status === "True" && each.type !== "Progressing" ? "✓" : "◔",
         what: `${each.type}: ${each.status}`,
         more: each.message || each.reason,
       });
