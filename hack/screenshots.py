@@ -115,6 +115,7 @@ def progress(stage: Stage) -> None:
 def ready(stage: Stage) -> None:
     stage.running("cache")
     stage.shows("Healthy")
+    stage.wait(lambda: not stage.driver.find_elements(By.CSS_SELECTOR, "[data-testid=why]"), "no why")
     stage.picture("4-running")
 
 

@@ -98,7 +98,7 @@ export function InstancePage({ terminal, ...place }: Place & { terminal: boolean
           {t("instance.gone")} <a href={to("instances")}>{t("nav.instances")}</a>
         </p>
       ) : null}
-      {instance ? <Why place={place} live={live} /> : null}
+      {instance ? <Why key={instance.phase} place={place} live={live} /> : null}
       <Tabs
         label={t("instance.views")}
         chosen={tab}
