@@ -36,7 +36,9 @@ def test_what_is_denied_is_said_to_be_denied(reader: Page, plane: Plane, axe: st
     page.until(lambda: page.shows("the verb 'create' on redisclusters.redis.kun"))
     page.open("instances")
     page.until(lambda: page.there("row-seen"))
-    page.until(lambda: page.shows("You may not list: Redis Cluster"))
+    page.until(lambda: "Redis Cluster" in page.text("denied"))
+    assert "You may not list:" in page.text("denied")
+    assert "Redis with Sentinel" not in page.text("denied")
     page.open("operators")
     page.until(lambda: page.text("operators").count("works") == 2)
     assert plane.send("GET", path)["spec"]["size"] == 3

@@ -111,7 +111,7 @@ export function InstancesPage({ namespace }: { namespace: string }) {
         <Live on={live.connected} />
       </Head>
       {live.denied.length > 0 ? (
-        <p className="notice">{t("instances.denied", { kinds: live.denied.map(title).join(", ") })}</p>
+        <p className="notice" data-testid="denied">{t("instances.denied", { kinds: live.denied.map(title).join(", ") })}</p>
       ) : null}
       {rows === null ? <Loading /> : null}
       {rows?.length === 0 ? (
