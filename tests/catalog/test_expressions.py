@@ -9,7 +9,16 @@ import msgspec
 import pytest
 import yaml
 
-from mooring.catalog import check_values, defaults, lint, lint_collection, packaged, parse_entry, requests_of
+from mooring.catalog import (
+    check_edit,
+    check_values,
+    defaults,
+    lint,
+    lint_collection,
+    packaged,
+    parse_entry,
+    requests_of,
+)
 from mooring.catalog.expressions import ExpressionError, evaluate, params
 
 ENTRIES = {entry.name: entry for entry in packaged()}
@@ -51,6 +60,15 @@ def test_a_rule_is_told_at_its_field_once_the_fields_are_sound() -> None:
     values["size"] = 99
     assert [one.field for one in check_values(SENTINEL, values)] == ["size"]
     assert check_values(SENTINEL, {**values, "size": 3, "maxmemory": "200mb"}) == []
+
+
+def test_an_edit_is_held_to_the_rules_that_it_breaks_itself() -> None:
+    present = {"size": 3, "memory": "256Mi", "maxmemory": "192mb"}
+    [problem] = check_edit(SENTINEL, {"memory": "128Mi"}, present)
+    assert problem.field == "maxmemory", "the other side of the rule was changed"
+    assert check_edit(SENTINEL, {"memory": "512Mi"}, present) == []
+    assert check_edit(SENTINEL, {"size": 5}, {**present, "memory": "64Mi"}) == [], "it was so before"
+    assert [one.field for one in check_edit(SENTINEL, {"size": 99}, present)] == ["size"]
 
 
 def test_what_an_instance_needs_follows_its_values() -> None:

@@ -47,7 +47,15 @@ from mooring.catalog.lint import lint, lint_collection, lint_schema
 from mooring.catalog.load import load_catalog, load_directory, packaged
 from mooring.catalog.mask import MASKED, mask
 from mooring.catalog.render import field_of, render, render_form
-from mooring.catalog.values import FieldProblem, check_fields, check_name, check_values, defaults, requests_of
+from mooring.catalog.values import (
+    FieldProblem,
+    check_edit,
+    check_fields,
+    check_name,
+    check_values,
+    defaults,
+    requests_of,
+)
 
 __all__ = [
     "CLUSTER_TEMPLATES",
@@ -70,6 +78,7 @@ __all__ = [
     "Text",
     "apply_changes",
     "basic_entry",
+    "check_edit",
     "check_fields",
     "check_name",
     "check_values",

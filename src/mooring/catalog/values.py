@@ -14,6 +14,7 @@ from mooring.kube.quantity import parse_quantity
 __all__ = [
     "NAME_FIELD",
     "FieldProblem",
+    "check_edit",
     "check_fields",
     "check_name",
     "check_value",
@@ -63,9 +64,21 @@ def check_values(entry: Entry, values: Mapping[str, Any]) -> list[FieldProblem]:
 
     The rules of the entry are asked once every field is sound by itself.
     """
-    problems = check_fields(entry.spec.parameters, values)
-    if problems or not entry.spec.rules:
+    return check_fields(entry.spec.parameters, values) or check_rules(entry, values)
+
+
+def check_edit(entry: Entry, changed: Mapping[str, Any], present: Mapping[str, Any]) -> list[FieldProblem]:
+    """What is wrong with an edit: with each field that is changed, and rules that held before it and do not after it."""
+    problems = [one for one in check_fields(entry.spec.parameters, changed) if one.field in changed]
+    if problems:
         return problems
+    before = check_rules(entry, present)
+    return [one for one in check_rules(entry, {**present, **changed}) if one not in before]
+
+
+def check_rules(entry: Entry, values: Mapping[str, Any]) -> list[FieldProblem]:
+    """The rules that values, each of them sound by itself, do not fulfil together."""
+    problems = []
     known = params(entry.parameters, values)
     for rule in entry.spec.rules:
         try:
