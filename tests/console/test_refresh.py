@@ -103,6 +103,17 @@ async def test_a_token_of_somebody_else_renews_nothing(
     assert (await browser.send("GET", "session")).json["user"] == "carol"
 
 
+async def test_an_address_that_another_user_has_now_renews_nothing(
+    served: Cluster, provider: Provider, tmp_path: Path
+) -> None:
+    provider.refreshes = []
+    provider.claims = {"sub": "carol", "email": "c@example.org", "email_verified": True}
+    told = settings(provider, tmp_path, username_claim="email")
+    carol = await entered(served.browser(await served.console(impersonate=True, oidc=told)), provider)
+    provider.claims["sub"] = "mallory"
+    assert (await carol.send("POST", "session/refresh")).status == 401
+
+
 async def test_without_a_refresh_token_there_is_nothing_to_renew(
     browser: Browser, provider: Provider
 ) -> None:

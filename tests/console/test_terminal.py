@@ -169,6 +169,8 @@ async def test_signing_out_and_losing_the_right_end_a_shell(
     await ann.send("DELETE", "session")
     assert await ended(socket) == Ending.SIGNED_OUT
     socket = await opened(await ann.signed_in(ANN))
+    await socket.send_str("there?")
+    assert await socket.receive_str() == "said: there?"
     path = "/apis/rbac.authorization.k8s.io/v1/namespaces/team-a/rolebindings/ann-pods-exec"
     await made.admin.request("DELETE", path)
     assert await ended(socket) == Ending.DENIED
