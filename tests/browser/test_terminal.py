@@ -14,9 +14,11 @@ PODS = "/api/v1/namespaces/default/pods"
 
 def test_a_shell_runs_commands_and_says_why_it_ended(signed_in: Page, plane: Plane, axe: str) -> None:
     page, path = signed_in, plane.redis("shelled", size=3, image="redis:7.0")
+    page.open("instances/default/redis-sentinel/shelled?tab=terminal")
+    page.until(lambda: page.shows("There are no pods"))
+    assert page.axe(axe) == []
     plane.pod("shelled-0", owner=path)
     try:
-        page.open("instances/default/redis-sentinel/shelled?tab=terminal")
         page.until(lambda: "shelled-0/redis" in page.text("terminal-container"))
         page.until(lambda: plane.send("GET", f"{PODS}/shelled-0")["status"].get("phase") == "Running", 30)
         assert page.axe(axe) == []

@@ -130,8 +130,8 @@ async def test_the_settings_that_it_makes_are_those_that_the_console_takes(tmp_p
     assert settings.prometheus.url == "http://prom:9090"
     pod = (await rendered(tmp_path, ALL))["Deployment", "x-mooring-console"]["spec"]["template"]["spec"]
     mounted = {each["mountPath"] for each in pod["containers"][0]["volumeMounts"]}
-    for file in (settings.prometheus.token_file, settings.prometheus.ca_file):
-        assert str(Path(file).parent) in mounted
+    for named in (settings.prometheus.token_file, settings.prometheus.ca_file):
+        assert str(Path(named).parent) in mounted
 
 
 async def account_token(provided: Provided, namespace: str, name: str) -> str:

@@ -327,7 +327,7 @@ async def test_one_stream_carries_what_several_tabs_look_at(bed: Bed, browsers: 
     focus = urlencode({"namespace": "team-a", "entry": "redis-sentinel", "name": "first"})
     query = urlencode([("topic", "all"), ("topic", focus), ("topic", urlencode({"namespace": "team-b"}))])
     async with asyncio.timeout(20), root.http.get(f"{bed.url}/api/v1/stream?{query}") as stream:
-        seen = {}
+        seen: dict[int, Json] = {}
         while len(seen) < 3:
             kind, message = await next_message(stream)
             assert kind == "snapshot"
