@@ -81,8 +81,9 @@ campaign: ## every fault plan of the workloads in bench/campaign.py, or one kept
 campaign-real: ## a sample of its plans on real Redis servers: make campaign-real PLANS=2
 	$(DEV) python -m bench.campaign_real --plans $(or $(PLANS),2)
 
-bench: ## the embedded plane beside the real one; the runtime beside kopf and controller-runtime (half an hour)
+bench: ## the embedded plane beside the real one; the console; the runtime beside kopf and controller-runtime (half an hour)
 	$(DEV) python -m bench.plane
+	$(DEV) python -m bench.console
 	$(DEV) python -m bench.runtime $(ARGS)
 	$(DEV) python -m bench.runtime.report
 

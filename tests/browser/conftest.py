@@ -8,10 +8,11 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,15 +24,17 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
-from mooring.kube import Client, Config, HttpTransport
+from mooring.kube import Client, Config, HttpTransport, NotFound
 
-__all__ = ["Page", "Plane"]
+__all__ = ["Page", "Plane", "free_port", "narrow", "stubbed"]
 
 ROOT = Path(__file__).resolve().parents[2]
 WEB = ROOT / "web"
 #: Seconds until the page shows what was clicked, until the plane is ready.
 SOON, READY = 10.0, 60.0
 REDIS = "/apis/redis.kun/v1beta1/namespaces/{}/redisclusters"
+CORE = "/api/v1/namespaces/default"
+RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
 
 
 @contextmanager
@@ -52,6 +55,13 @@ def running(*words: str, log: Path, until: str) -> Iterator[str]:
         process.wait(60)
 
 
+def free_port() -> int:
+    """A port of loopback that nobody listens on now."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
 class Plane:
     """A running `mooring up`: the link of its console, and writes to its API server."""
 
@@ -62,27 +72,61 @@ class Plane:
     def send(self, method: str, path: str, body: Any = None) -> Any:
         """One request with the administrator's credential."""
 
-        async def once() -> Any:
+        return self.send_all(method, [path], [body])[0]
+
+    def send_all(self, method: str, paths: Sequence[str], bodies: Sequence[Any] = ()) -> list[Any]:
+        """Several requests at once."""
+
+        async def every() -> list[Any]:
             client = Client(HttpTransport(Config.from_kubeconfig(self.kubeconfig)))
             kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-            data = None if body is None else json.dumps(body).encode()
-            try:
+
+            async def once(path: str, body: Any) -> Any:
+                data = None if body is None else json.dumps(body).encode()
                 return json.loads((await client.request(method, path, body=data, content_type=kind)).body)
+
+            try:
+                return await asyncio.gather(*map(once, paths, bodies or [None] * len(paths)))
             finally:
                 await client.close()
 
-        return asyncio.run(once())
+        return asyncio.run(every())
 
     def redis(self, name: str, *, paused: bool = True, **spec: Any) -> str:
         """Make a RedisCluster, which its operator leaves alone while ``paused``; gives its path."""
-        body = {
-            "apiVersion": "redis.kun/v1beta1",
-            "kind": "RedisCluster",
-            "metadata": {"name": name, "annotations": {"mooring.dev/pause": str(paused).lower()}},
-            "spec": spec,
-        }
-        self.send("POST", REDIS.format("default"), body)
-        return f"{REDIS.format('default')}/{name}"
+        return self.redis_many([name], paused=paused, **spec)[0]
+
+    def served(self, path: str) -> bool:
+        """Whether there is something to list at a path."""
+        try:
+            self.send("GET", path)
+        except NotFound:
+            return False
+        return True
+
+    def pod(self, name: str, *, owner: str) -> None:
+        """Make a running pod that belongs to the instance at a path."""
+        found = self.send("GET", owner)
+        keys = {"apiVersion": found["apiVersion"], "kind": found["kind"], "name": found["metadata"]["name"]}
+        metadata = {"name": name, "ownerReferences": [{**keys, "uid": found["metadata"]["uid"]}]}
+        container = {"name": "redis", "image": "redis:7.0", "command": ["redis-server", "--save", ""]}
+        body = {"metadata": metadata, "spec": {"containers": [container], "terminationGracePeriodSeconds": 0}}
+        self.send("POST", f"{CORE}/pods", body)
+
+    def redis_many(self, names: Sequence[str], *, paused: bool = True, **spec: Any) -> list[str]:
+        """Make several at once; gives their paths."""
+        place = REDIS.format("default")
+        bodies = [
+            {
+                "apiVersion": "redis.kun/v1beta1",
+                "kind": "RedisCluster",
+                "metadata": {"name": name, "annotations": {"mooring.dev/pause": str(paused).lower()}},
+                "spec": spec,
+            }
+            for name in names
+        ]
+        self.send_all("POST", [place] * len(names), bodies)
+        return [f"{place}/{name}" for name in names]
 
 
 @pytest.fixture(scope="session")
@@ -112,6 +156,39 @@ def signed_in(page: Page, console: str) -> Page:
     page.find("user")
     page.address = console.partition("?")[0]
     return page
+
+
+@pytest.fixture
+def reader(signed_in: Page, plane: Plane) -> Iterator[Page]:
+    """The browser signed in by the token of an account that may read RedisClusters of one namespace."""
+    page = signed_in
+    plane.send("POST", f"{CORE}/serviceaccounts", {"metadata": {"name": "reader"}})
+    rules = [{"apiGroups": ["redis.kun"], "resources": ["redisclusters"], "verbs": ["get", "list", "watch"]}]
+    plane.send("POST", f"{RBAC}/roles", {"metadata": {"name": "reader"}, "rules": rules})
+    binding = {
+        "metadata": {"name": "reader"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
+        "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": "default"}],
+    }
+    plane.send("POST", f"{RBAC}/rolebindings", binding)
+    made = plane.send("POST", f"{CORE}/serviceaccounts/reader/token", {"spec": {}})
+    cookies = page.driver.get_cookies()
+    page.driver.delete_all_cookies()
+    page.driver.get(page.address)
+    page.until(lambda: page.driver.find_elements(By.ID, "token"))
+    page.driver.find_element(By.ID, "token").send_keys(made["status"]["token"])
+    page.press("Sign in")
+    page.until(lambda: "reader" in page.text("user"))
+    try:
+        yield page
+    finally:
+        page.driver.delete_all_cookies()
+        for cookie in cookies:
+            page.driver.add_cookie(cookie)
+        page.driver.get(page.address)
+        page.until(lambda: "admin" in page.text("user"))
+        for path in (f"{RBAC}/rolebindings", f"{RBAC}/roles", f"{CORE}/serviceaccounts"):
+            plane.send("DELETE", f"{path}/reader")
 
 
 @pytest.fixture(scope="session")
@@ -145,6 +222,34 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         driver.quit()
 
 
+STUB = """
+window.plainFetch ??= window.fetch;
+const [part, status, body] = arguments;
+window.fetch = (url, init) => !String(url).split('?')[0].endsWith(part) ? window.plainFetch(url, init) : Promise.resolve(
+  new Response(JSON.stringify(body), {status}));
+"""
+
+
+@contextmanager
+def stubbed(page: Page, part: str, body: Any, *, status: int = 200) -> Iterator[None]:
+    """The page, for whose requests to a path with this end the console answers so."""
+    page.driver.execute_script(STUB, part, status, body)
+    try:
+        yield
+    finally:
+        page.driver.execute_script("window.fetch = window.plainFetch")
+
+
+def narrow(page: Page) -> int:
+    """How wide the page is on a telephone, where 390 pixels are there."""
+    size = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        return int(page.driver.execute_script("return document.documentElement.scrollWidth"))
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 class Page:
     """What a user does and sees."""
 
@@ -155,6 +260,12 @@ class Page:
     def open(self, route: str) -> None:
         """Go to a page of the console."""
         self.driver.get(f"{self.address}#/{route}")
+
+    def reopen(self, route: str) -> None:
+        """Leave a page and come back to it, without loading anything again."""
+        self.driver.execute_script("window.location.hash = '#/nowhere'")
+        self.until(lambda: self.shows("Catalog"))
+        self.driver.execute_script("window.location.hash = '#/' + arguments[0]", route)
 
     def field(self, name: str) -> WebElement:
         """The input of a field of a form."""

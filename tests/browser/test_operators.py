@@ -28,7 +28,7 @@ def test_the_operators_that_run_are_shown(signed_in: Page, plane: Plane) -> None
     plane.send("DELETE", f"{path}/wide")
 
 
-ROUTES = ["catalog", "create/redis-sentinel", "create/redis-cluster", "instances", "operators"]
+ROUTES = ["catalog", "create/redis-sentinel", "create/redis-cluster", "instances", "operators", "templates"]
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

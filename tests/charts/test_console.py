@@ -30,6 +30,8 @@ ALL = (
     "console.oidc.issuer=https://idp.example,console.oidc.clientSecret=s,console.oidc.caConfigMap=ca,"
     "console.proxy.enabled=true,console.proxy.secret=p,console.proxy.sources={10.0.0.0/8},"
     "console.proxy.names={proxy},console.kinds[0].group=g,console.kinds[0].resources={rs},"
+    "console.terminal=true,console.prometheus.url=http://prom:9090,console.prometheus.tokenSecret=t,"
+    "console.prometheus.caConfigMap=pca,"
     f"console.ingress.enabled=true,console.ingress.host={HOST},console.ingress.tlsSecretName=k"
 )
 Objects = dict[tuple[str, str], dict[str, Any]]
@@ -121,8 +123,15 @@ async def test_the_settings_that_it_makes_are_those_that_the_console_takes(tmp_p
         file.write_text(made["data"]["console.yaml"])
         settings = load_settings(file)
         assert settings.origin == ("http://localhost:8443" if values != ALL else f"https://{HOST}")
+        assert settings.terminal is (values == ALL), "nobody opens a shell unless it is asked for"
     assert settings.proxy is not None
     assert settings.proxy.names == ("proxy",)
+    assert settings.prometheus is not None
+    assert settings.prometheus.url == "http://prom:9090"
+    pod = (await rendered(tmp_path, ALL))["Deployment", "x-mooring-console"]["spec"]["template"]["spec"]
+    mounted = {each["mountPath"] for each in pod["containers"][0]["volumeMounts"]}
+    for named in (settings.prometheus.token_file, settings.prometheus.ca_file):
+        assert str(Path(named).parent) in mounted
 
 
 async def account_token(provided: Provided, namespace: str, name: str) -> str:

@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 from aiohttp import web
 from cryptography.hazmat.primitives import hashes
@@ -72,6 +72,9 @@ class Provider:
         self.lie: Callable[[Json, Signer], str] = lambda claims, signer: signer.token(claims)
         self.described: Json = {}
         self.asked: list[str] = []
+        self.refreshes: list[str] | None = None
+        """Refresh tokens that are good; None: the provider gives none."""
+        self.away = False
         self._codes: dict[str, dict[str, str]] = {}
 
     def authorize(self, place: str) -> dict[str, str]:
@@ -85,6 +88,11 @@ class Provider:
         self._codes[code] = query
         return {"code": code, "state": query["state"]}
 
+    async def sign_in(self, request: web.Request) -> web.Response:
+        """Whoever comes is signed in at once, and sent back."""
+        query = urlencode(self.authorize(f"{self.issuer}{request.path_qs}"))
+        raise web.HTTPFound(f"{request.query['redirect_uri']}?{query}")
+
     async def describe(self, request: web.Request) -> web.Response:
         self.asked.append("description")
         named = {
@@ -92,6 +100,7 @@ class Provider:
             "authorization_endpoint": f"{self.issuer}/authorize",
             "token_endpoint": f"{self.issuer}/token",
             "jwks_uri": f"{self.issuer}/keys",
+            "revocation_endpoint": f"{self.issuer}/revoke",
         }
         return web.json_response(named | self.described)
 
@@ -101,6 +110,10 @@ class Provider:
 
     async def give_token(self, request: web.Request) -> web.Response:
         form = await request.post()
+        if self.away:
+            return web.json_response({"error": "temporarily_unavailable"}, status=503)
+        if form.get("grant_type") == "refresh_token":
+            return self._renew(str(form.get("refresh_token")), request)
         query = self._codes.pop(str(form.get("code")), None)
         challenge = b64(hashlib.sha256(str(form.get("code_verifier")).encode()).digest())
         basic = "Basic " + base64.b64encode(f"{CLIENT}:{SECRET}".encode()).decode()
@@ -111,9 +124,35 @@ class Provider:
             or request.headers.get("Authorization") != basic
         ):
             return web.json_response({"error": "invalid_grant"}, status=400)
+        return self._given({"nonce": query["nonce"]})
+
+    def _given(self, more: Json) -> web.Response:
         now = int(time.time())
-        standard = {"iss": self.issuer, "aud": CLIENT, "nonce": query["nonce"], "iat": now, "exp": now + 300}
-        return web.json_response({"id_token": self.lie({**standard, **self.claims}, self.keys[0])})
+        standard = {"iss": self.issuer, "aud": CLIENT, "iat": now, "exp": now + 300, **more}
+        answer = {"id_token": self.lie({**standard, **self.claims}, self.keys[0])}
+        if self.refreshes is not None:
+            self.refreshes.append(f"refresh-{len(self.asked)}-{len(self.refreshes)}")
+            answer["refresh_token"] = self.refreshes[-1]
+        return web.json_response(answer)
+
+    def _renew(self, token: str, request: web.Request) -> web.Response:
+        self.asked.append("refresh")
+        basic = "Basic " + base64.b64encode(f"{CLIENT}:{SECRET}".encode()).decode()
+        if (
+            self.refreshes is None
+            or token not in self.refreshes
+            or request.headers.get("Authorization") != basic
+        ):
+            return web.json_response({"error": "invalid_grant"}, status=400)
+        self.refreshes.remove(token)
+        return self._given({})
+
+    async def revoke(self, request: web.Request) -> web.Response:
+        form = await request.post()
+        self.asked.append("revoke")
+        if self.refreshes is not None and form.get("token") in self.refreshes:
+            self.refreshes.remove(str(form["token"]))
+        return web.Response()
 
 
 @asynccontextmanager
@@ -123,7 +162,9 @@ async def running() -> AsyncIterator[Provider]:
     app = web.Application()
     app.router.add_get("/.well-known/openid-configuration", provider.describe)
     app.router.add_get("/keys", provider.give_keys)
+    app.router.add_get("/authorize", provider.sign_in)
     app.router.add_post("/token", provider.give_token)
+    app.router.add_post("/revoke", provider.revoke)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:

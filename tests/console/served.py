@@ -138,7 +138,7 @@ class Cluster:
         self, namespace: str, verbs: list[str], *, user: str = "", group: str = "", resource: str = ""
     ) -> None:
         """Let a user or a group do something with Redis, or another resource, in a namespace."""
-        name = f"{user or group}-{resource or 'redis'}"
+        name = f"{user or group}-{resource.replace('/', '-') or 'redis'}"
         group_of = "" if resource else "redis.kun"
         rules = [{"apiGroups": [group_of], "resources": [resource or "redisclusters"], "verbs": verbs}]
         await self.post(RBAC.format(namespace, "roles"), {"metadata": {"name": name}, "rules": rules})

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from tests.console.bed import ADMIN, ANN, BOB, Bed, Browser, Json
+from tests.console.bed import ADMIN, ANN, BOB, REDIS, Bed, Browser, Json
+
+from mooring.cli.console import _upgrades
+from mooring.kube import Client
+from mooring.operators.registry import OPERATORS
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 
@@ -79,3 +84,56 @@ async def test_a_user_sees_shared_operators_and_nothing_of_other_namespaces(
         assert "theirs" not in text
         assert "pod-1" not in text
     assert (await browsers[2].send("GET", "operators"))[0] == 401
+
+
+@dataclass
+class Planned:
+    component: str
+    fields: tuple[str, ...] = ()
+    waiting: bool = False
+    trouble: str = ""
+
+
+async def test_the_upgrade_preview_asks_for_each_instance_that_the_user_sees(
+    bed: Bed, browsers: list[Browser]
+) -> None:
+    asked = []
+
+    async def plan(client: Client, namespace: str, name: str) -> list[Planned]:
+        asked.append((namespace, name))
+        # As the user: who may not read the instance is told nothing of it.
+        await client.request("GET", f"{REDIS.format(namespace)}/{name}")
+        return [
+            Planned("redis", fields=("spec.containers[0].args",), waiting=name == "waits"),
+            Planned("sentinel"),
+        ]
+
+    bed.console._api._upgrades = {("redis.kun", "redisclusters"): plan}
+    await bed.redis("team-a", "waits")
+    await bed.redis("team-b", "other")
+    await bed.grant("ann", "team-a", "redis.kun", ["redisclusters"], ["list", "watch"])
+    root, ann = await browsers[0].signed_in(ADMIN), await browsers[1].signed_in(ANN)
+    found = await root.ok("GET", "operators/upgrade")
+    assert found["instances"] == 2
+    assert [(row["name"], row["component"], row["fields"], row["waiting"]) for row in found["rows"]] == [
+        ("waits", "redis", ["spec.containers[0].args"], True),
+        ("waits", "sentinel", [], False),
+        ("other", "redis", ["spec.containers[0].args"], False),
+        ("other", "sentinel", [], False),
+    ]
+    asked.clear()
+    found = await ann.ok("GET", "operators/upgrade")
+    assert asked == [("team-a", "waits")]
+    [row] = found["rows"]
+    assert (row["name"], row["fields"]) == ("waits", [])
+    assert "cannot get" in row["trouble"]
+
+
+def test_the_command_line_gives_the_console_the_plans_of_its_operators() -> None:
+    assert set(_upgrades()) == {
+        (kind.resource.group, kind.resource.plural)
+        for operator in OPERATORS.values()
+        if operator.plan_upgrade is not None
+        for kind in operator.kinds
+    }
+    assert _upgrades()

@@ -8,6 +8,7 @@ import re
 import socket
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlencode
 
 import aiohttp
 import pytest
@@ -201,6 +202,7 @@ async def test_a_user_sees_what_their_rights_are_and_nothing_else(bed: Bed, brow
         "get": "allowed",
         "patch": "denied",
         "delete": "denied",
+        "terminal": "denied",
     }
     assert (await ann.ok("GET", f"{focus.replace('team-b', 'team-a').replace('theirs', 'mine')}"))[
         "events"
@@ -314,6 +316,40 @@ async def test_changes_come_to_those_who_may_see_them(bed: Bed, browsers: list[B
             while not change.get("gone"):
                 kind, change = await next_message(stream)
             assert change["gone"] == [["redis-sentinel", "team-a", "mine"]]
+
+
+async def test_one_stream_carries_what_several_tabs_look_at(bed: Bed, browsers: list[Browser]) -> None:
+    root, ann, _ = browsers
+    await root.signed_in(ADMIN)
+    await ann.signed_in(ANN)
+    for name in ("first", "second"):
+        await bed.redis("team-a", name, size=3)
+    focus = urlencode({"namespace": "team-a", "entry": "redis-sentinel", "name": "first"})
+    query = urlencode([("topic", "all"), ("topic", focus), ("topic", urlencode({"namespace": "team-b"}))])
+    async with asyncio.timeout(20), root.http.get(f"{bed.url}/api/v1/stream?{query}") as stream:
+        seen: dict[int, Json] = {}
+        while len(seen) < 3:
+            kind, message = await next_message(stream)
+            assert kind == "snapshot"
+            seen[message["topic"]] = message
+        assert [row["name"] for row in seen[0]["rows"]] == ["first", "second"]
+        assert [row["name"] for row in seen[1]["rows"]] == ["first"], "one instance is in focus"
+        assert seen[1]["instance"]["name"] == "first"
+        assert "instance" not in seen[0]
+        assert seen[2]["rows"] == []
+        # What the focus does not hold is no news of it.
+        await bed.admin.request("DELETE", REDIS.format("team-a") + "/second")
+        kind, message = await next_message(stream)
+        assert (kind, message["topic"], message["gone"][0][2]) == ("change", 0, "second")
+        await bed.redis("team-b", "third")
+        news = {(await next_message(stream))[1]["topic"] for _ in range(2)}
+        assert news == {0, 2}
+    async with asyncio.timeout(20), ann.http.get(f"{bed.url}/api/v1/stream?{query}") as stream:
+        for _ in range(3):
+            assert (await next_message(stream))[1]["rows"] == []
+    many = urlencode([("topic", "all")] * 33)
+    async with root.http.get(f"{bed.url}/api/v1/stream?{many}") as refused:
+        assert refused.status == 400
 
 
 async def test_what_changes_while_a_snapshot_is_sent_is_not_lost(bed: Bed) -> None:

@@ -24,6 +24,18 @@ export interface Session {
   user: string;
   csrf: string;
   own: boolean;
+  /** Whether this console opens terminals. */
+  terminal: boolean;
+  /** Seconds of the credential, null for one that does not say. */
+  remaining: number | null;
+  renewable: boolean;
+}
+
+/** How one can sign in; `oidc` is where a sign-in by the provider begins. */
+export interface Ways {
+  tokens: boolean;
+  oidc: string | null;
+  proxy: boolean;
 }
 
 export interface Card {
@@ -38,6 +50,7 @@ export interface Parameter {
   type: "string" | "integer" | "number" | "boolean" | "object";
   title: Text;
   description?: Text;
+  default?: unknown;
   minimum?: number;
   maximum?: number;
   enum?: unknown[];
@@ -62,6 +75,7 @@ export interface Entry extends Card {
     sections?: { name: string; title: Text; advanced?: boolean }[];
     parameters?: { required?: string[]; properties?: Record<string, Parameter> };
     plans?: Plan[];
+    collections?: { name: string; title: Text }[];
   };
 }
 
@@ -102,7 +116,7 @@ export interface Detail {
 }
 
 export type Decision = "allowed" | "denied" | "unknown";
-export type Permissions = Record<"create" | "get" | "patch" | "delete", Decision>;
+export type Permissions = Record<"create" | "get" | "patch" | "delete" | "terminal", Decision>;
 
 /** What an edit begins from; the document is as the server masked it. */
 export interface Base {
@@ -147,6 +161,76 @@ export interface Conflict {
 export interface Preview {
   yaml: string;
   warnings: string[];
+  /** What an instance needs, by resource of a quota. */
+  requests: Record<string, number>;
+  quota: {
+    rows: { quota: string; resource: string; hard: number; used: number; wanted: number; over: boolean }[];
+    limits: { range: string; field: string; bound: "max" | "min"; limit: string; value: string }[];
+    denied: boolean;
+  } | null;
+}
+
+export type Unit = "" | "bytes" | "cores" | "perSecond" | "seconds" | "percent";
+
+export interface ChartLine {
+  name: string;
+  points: [number, number | null][];
+}
+
+export interface Metrics {
+  source: "prometheus" | "metrics.k8s.io" | "denied" | "none";
+  charts: { title: Text; unit: Unit; lines: ChartLine[] }[];
+  usage: { pod: string; cpu: number; memory: number }[];
+  figures: { title: Text; unit: Unit; value: string | number }[];
+}
+
+export interface RelatedRow {
+  name: string;
+  uid: string;
+  created: string;
+  cells: string[];
+  outcome: "good" | "bad" | "pending" | "";
+}
+
+export interface Collection {
+  name: string;
+  title: Text;
+  description: Text;
+  columns: { title: Text; path: string; kind?: "text" | "time" }[];
+  create: { title: Text; description: Text; parameters?: NonNullable<Entry["form"]["parameters"]> } | null;
+  restore: { title: Text; description: Text } | null;
+  state: "listed" | "denied" | "unserved";
+  rows: RelatedRow[];
+}
+
+/** What a new instance is made of. */
+export interface Origin {
+  collection: string;
+  name: string;
+}
+
+export interface Upgrade {
+  version: string;
+  rows: {
+    entry: string;
+    namespace: string;
+    name: string;
+    component: string;
+    fields: string[];
+    waiting: boolean;
+    trouble: string;
+  }[];
+  instances: number;
+  truncated: boolean;
+}
+
+export interface Trial {
+  problems: { line: number | null; path: string; message: string }[];
+  compared: boolean;
+  form: Entry["form"] | null;
+  defaults: Values;
+  errors: FieldError[];
+  yaml: string;
 }
 
 export interface Diagnosis {
@@ -227,7 +311,35 @@ export function lost(): void {
   signedOut();
 }
 
-async function send<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+/** Seconds before the end of a credential in which it is renewed. */
+const EARLY = 60;
+let renewable = false;
+let renewal = 0;
+
+/** Renew the credential of the session; one tab does, the others see that it was done. */
+export function renew(): Promise<boolean> {
+  if (!renewable) return Promise.resolve(false);
+  return navigator.locks.request("mooring-renewal", async () => {
+    try {
+      const now = await send<Session>("GET", "session", undefined, undefined, false).catch(() => null);
+      const long = now !== null && (now.remaining ?? Infinity) > EARLY;
+      kept(long ? now : await send<Session>("POST", "session/refresh", undefined, undefined, false));
+      return true;
+    } catch (error) {
+      // A provider that is away for a moment is asked again; one that says no has ended the session.
+      renewable = error instanceof Problem && error.status !== 401;
+      if (renewable) plan(EARLY / 4);
+      return false;
+    }
+  });
+}
+
+function plan(seconds: number): void {
+  clearTimeout(renewal);
+  renewal = window.setTimeout(() => void renew(), Math.min(seconds, 86_400) * 1000);
+}
+
+async function send<T>(method: string, path: string, body?: unknown, signal?: AbortSignal, again = true): Promise<T> {
   const headers: Record<string, string> = { Accept: "application/json" };
   if (method !== "GET") headers["X-Mooring-Csrf"] = csrf || "sign-in";
   if (body !== undefined) headers["Content-Type"] = "application/json";
@@ -245,7 +357,8 @@ async function send<T>(method: string, path: string, body?: unknown, signal?: Ab
     throw new Problem(0, "NoAnswer", "The console does not answer.", "", [], {});
   }
   const answer = (await response.json().catch(() => ({}))) as Record<string, unknown>;
-  if (!response.ok) throw refusal(response, answer, method);
+  if (response.status === 401 && again && (await renew())) return send<T>(method, path, body, signal, false);
+  if (!response.ok) throw refusal(response, answer, again ? method : "POST");
   return answer as T;
 }
 
@@ -284,8 +397,17 @@ export async function logs(
   if (rest !== "") take([rest]);
 }
 
+/** A shell in a container. The word that other requests carry in a header is offered as a subprotocol. */
+export function openTerminal(place: { namespace: string; entry: string; name: string }, pod: string, container: string): WebSocket {
+  const path = `/api/v1/${at(place.namespace, place.entry, place.name)}/pods/${encodeURIComponent(pod)}/terminal`;
+  return new WebSocket(`${path}?${new URLSearchParams({ container })}`, ["mooring.terminal", `csrf.${csrf}`]);
+}
+
 function kept(session: Session): Session {
   csrf = session.csrf;
+  renewable = session.renewable;
+  clearTimeout(renewal);
+  if (session.renewable && session.remaining !== null) plan(Math.max(session.remaining - EARLY / 2, session.remaining / 2));
   return session;
 }
 
@@ -295,6 +417,7 @@ const at = (namespace: string, entry: string, name: string) =>
 export const api = {
   session: async () => kept(await send<Session>("GET", "session")),
   signIn: async (token: string) => kept(await send<Session>("POST", "session", { token })),
+  ways: () => send<Ways>("GET", "signin"),
   signOut: () => send<unknown>("DELETE", "session"),
   catalog: () => send<{ entries: Card[]; others: string[]; problems: string[] }>("GET", "catalog"),
   entry: (name: string) => send<Entry>("GET", `catalog/${encodeURIComponent(name)}`),
@@ -303,7 +426,28 @@ export const api = {
   namespaces: () => send<{ namespaces: string[] }>("GET", "namespaces"),
   permissions: (entry: string, namespace: string) =>
     send<Permissions>("GET", `permissions?${new URLSearchParams({ entry, namespace })}`),
-  create: (namespace: string, body: { entry: string; name: string; values: Values }, dryRun: boolean, signal?: AbortSignal) =>
+  upgrade: () => send<Upgrade>("GET", "operators/upgrade"),
+  tryTemplate: (yaml: string, values: Values | null, signal?: AbortSignal) =>
+    send<Trial>("POST", "templates/try", { yaml, values }, signal),
+  metrics: (namespace: string, entry: string, name: string, range: string) =>
+    send<Metrics>("GET", `${at(namespace, entry, name)}/metrics?${new URLSearchParams({ range })}`),
+  collections: (namespace: string, entry: string, name: string) =>
+    send<{ collections: Collection[] }>("GET", `${at(namespace, entry, name)}/collections`),
+  add: (
+    namespace: string,
+    entry: string,
+    name: string,
+    collection: string,
+    body: { name: string; values: Values },
+    dryRun: boolean,
+    signal?: AbortSignal,
+  ) => send<{ yaml: string }>("POST", `${at(namespace, entry, name)}/collections/${collection}?dryRun=${dryRun}`, body, signal),
+  removeRelated: (namespace: string, entry: string, name: string, collection: string, row: RelatedRow) =>
+    send<unknown>(
+      "DELETE",
+      `${at(namespace, entry, name)}/collections/${collection}/${encodeURIComponent(row.name)}?${new URLSearchParams({ uid: row.uid })}`,
+    ),
+  create: (namespace: string, body: { entry: string; name: string; values: Values; from?: Origin }, dryRun: boolean, signal?: AbortSignal) =>
     send<Preview>("POST", `namespaces/${encodeURIComponent(namespace)}/instances?dryRun=${dryRun}`, body, signal),
   instance: (namespace: string, entry: string, name: string) => send<Detail>("GET", at(namespace, entry, name)),
   diagnosis: (namespace: string, entry: string, name: string) =>

@@ -7,11 +7,13 @@ import { EditPage } from "./edit";
 import { useSpeech } from "./i18n";
 import { InstancePage } from "./instance";
 import { InstancesPage } from "./instances";
+import { followAs } from "./live";
 import { OperatorsPage } from "./operators";
 import { Failure, Loading } from "./parts";
 import { Palette } from "./palette";
 import { go, to, useRoute } from "./route";
 import { SignInPage } from "./signin";
+import { TemplatesPage } from "./templates";
 import { ThemeButton } from "./theme";
 
 export function App() {
@@ -21,10 +23,14 @@ export function App() {
   const [error, setError] = useState<unknown>(null);
   const { parts, query } = useRoute();
   const [turn, setTurn] = useState(0);
+  const enter = (made: Session) => {
+    followAs(made.user);
+    setSession(made);
+  };
   useEffect(() => {
     onSignedOut(() => setOver(true));
     setError(null);
-    api.session().then(setSession, (problem: unknown) => {
+    api.session().then(enter, (problem: unknown) => {
       if (problem instanceof Problem && problem.status === 401) setSession(null);
       else setError(problem);
     });
@@ -43,12 +49,12 @@ export function App() {
   if (session === undefined) return <Loading />;
   const signIn = (
     <SignInPage
-      refused={query.get("refused") === "link"}
+      refused={query.get("refused") ?? ""}
       over={over && session !== null}
       language={languageButton}
       entered={(made) => {
         setOver(false);
-        setSession(made);
+        enter(made);
         if (parts[0] === "signin") go("catalog");
       }}
     />
@@ -78,6 +84,9 @@ export function App() {
           <a href={to("operators")} {...current("operators")}>
             {t("operators.title")}
           </a>
+          <a href={to("templates")} {...current("templates")}>
+            {t("templates.title")}
+          </a>
         </nav>
         <span className="grow" />
         <Palette />
@@ -94,11 +103,13 @@ export function App() {
         ) : page === "instances" && a && b && c && d === "edit" ? (
           <EditPage key={`${a}/${b}/${c}`} namespace={a} entry={b} name={c} />
         ) : page === "instances" && a && b && c ? (
-          <InstancePage key={`${a}/${b}/${c}`} namespace={a} entry={b} name={c} />
+          <InstancePage key={`${a}/${b}/${c}`} namespace={a} entry={b} name={c} terminal={session.terminal} />
         ) : page === "instances" ? (
           <InstancesPage namespace={query.get("namespace") ?? ""} />
         ) : page === "operators" ? (
           <OperatorsPage />
+        ) : page === "templates" ? (
+          <TemplatesPage />
         ) : (
           <CatalogPage />
         )}

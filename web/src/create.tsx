@@ -1,12 +1,14 @@
 // One page to create anything: its fields come from the catalog, its manifest and its errors from the server.
 import { useEffect, useMemo, useRef, useState, type FormEvent } from "react";
-import { api, Problem, type Entry, type FieldError, type Permissions, type Preview, type Values } from "./api";
+import { api, Problem, type Entry, type FieldError, type Origin, type Permissions, type Preview, type Values } from "./api";
 import { Fields } from "./form";
 import { useSpeech } from "./i18n";
 import { Failure, Head, Loading, useLoaded } from "./parts";
-import { go } from "./route";
+import { Quota } from "./quota";
+import { go, useRoute } from "./route";
 
 const PAUSE = 350;
+const NOTHING: Preview = { yaml: "", warnings: [], requests: {}, quota: null };
 const LETTERS = "bcdfghjklmnpqrstvwxz2456789";
 
 function suggested(entry: Entry): string {
@@ -16,20 +18,42 @@ function suggested(entry: Entry): string {
   return `${stem}-${tail}`;
 }
 
-export function CreatePage({ name }: { name: string }) {
-  const { data, error, again } = useLoaded(() => api.entry(name), [name]);
-  if (data === null) return error === null ? <Loading /> : <Failure error={error} again={again} />;
-  return <CreateForm entry={data} />;
+/** Where a new instance is restored from: an object of a collection of another one. */
+interface Source {
+  namespace: string;
+  instance: string;
+  from: Origin;
 }
 
-function CreateForm({ entry }: { entry: Entry }) {
+function sourceOf(query: URLSearchParams): Source | null {
+  const [namespace, instance, collection, name] = ["namespace", "instance", "collection", "from"].map((each) => query.get(each) ?? "");
+  return namespace && instance && collection && name ? { namespace, instance, from: { collection, name } } : null;
+}
+
+export function CreatePage({ name }: { name: string }) {
+  const { query } = useRoute();
+  const source = sourceOf(query);
+  const { data, error, again } = useLoaded(async () => {
+    const [entry, old] = await Promise.all([
+      api.entry(name),
+      // The new one begins as the old one is, which may be gone by now.
+      source ? api.form(source.namespace, name, source.instance).catch(() => null) : null,
+    ]);
+    return old ? { ...entry, defaults: { ...entry.defaults, ...old.values } } : entry;
+  }, [name, query.toString()]);
+  if (data === null) return error === null ? <Loading /> : <Failure error={error} again={again} />;
+  return <CreateForm key={query.toString()} entry={data} source={source} />;
+}
+
+function CreateForm({ entry, source }: { entry: Entry; source: Source | null }) {
   const { t, say } = useSpeech();
   const namespaces = useLoaded(api.namespaces, []);
   const plans = entry.form.plans ?? [];
-  const [plan, setPlan] = useState(() => plans.find((each) => each.default)?.name ?? "");
+  const [plan, setPlan] = useState(() => (source ? "" : (plans.find((each) => each.default)?.name ?? "")));
   const [values, setValues] = useState<Values>(entry.defaults);
   const [called, setCalled] = useState(() => suggested(entry));
-  const [namespace, setNamespace] = useState("default");
+  const [namespace, setNamespace] = useState(source?.namespace ?? "default");
+  const body = { entry: entry.name, name: called, values, ...(source ? { from: source.from } : {}) };
   const [permissions, setPermissions] = useState<Permissions | null>(null);
   const [preview, setPreview] = useState<Preview | null>(null);
   const [errors, setErrors] = useState<FieldError[]>([]);
@@ -40,7 +64,7 @@ function CreateForm({ entry }: { entry: Entry }) {
 
   useEffect(() => {
     const known = namespaces.data?.namespaces;
-    if (known && known.length > 0 && !known.includes("default")) setNamespace(known[0] ?? "default");
+    if (!source && known && known.length > 0 && !known.includes("default")) setNamespace(known[0] ?? "default");
   }, [namespaces.data]);
   useEffect(() => {
     let wanted = true;
@@ -61,7 +85,7 @@ function CreateForm({ entry }: { entry: Entry }) {
       setErrors(problem.errors);
       setFailure(null);
       const yaml = problem.body["yaml"];
-      if (typeof yaml === "string") setPreview({ yaml, warnings: [] });
+      if (typeof yaml === "string") setPreview({ ...NOTHING, ...(problem.body as Partial<Preview>), yaml, warnings: [] });
     } else {
       setErrors([]);
       setFailure(problem);
@@ -72,7 +96,7 @@ function CreateForm({ entry }: { entry: Entry }) {
     const stop = new AbortController();
     setChecked(false);
     const timer = setTimeout(() => {
-      api.create(namespace, { entry: entry.name, name: called, values }, true, stop.signal).then(
+      api.create(namespace, body, true, stop.signal).then(
         (found) => {
           setPreview(found);
           setErrors([]);
@@ -98,7 +122,7 @@ function CreateForm({ entry }: { entry: Entry }) {
     event.preventDefault();
     setBusy(true);
     api
-      .create(namespace, { entry: entry.name, name: called, values }, false)
+      .create(namespace, body, false)
       .then(
         () => go("instances", namespace, entry.name, called),
         (problem: unknown) => {
@@ -114,6 +138,11 @@ function CreateForm({ entry }: { entry: Entry }) {
   return (
     <>
       <Head title={t("create.title", { title: say(entry.display.title) })} />
+      {source ? (
+        <p className="notice" data-testid="restoring">
+          {t("create.restoring", { name: source.from.name, instance: source.instance })}
+        </p>
+      ) : null}
       {entry.curated ? null : <p className="notice">{t("create.uncurated")}</p>}
       <form className="sides" onSubmit={submit} noValidate>
         <div>
@@ -142,6 +171,7 @@ function CreateForm({ entry }: { entry: Entry }) {
               list="namespaces"
               autoComplete="off"
               value={namespace}
+              disabled={source !== null}
               onChange={(event) => setNamespace(event.target.value)}
             />
             <datalist id="namespaces">
@@ -199,6 +229,7 @@ function CreateForm({ entry }: { entry: Entry }) {
               </>
             ) : null}
           </dl>
+          {preview ? <Quota preview={preview} label={label} /> : null}
           <div ref={summary} tabIndex={-1} aria-live="polite">
             {errors.length > 0 ? (
               <div className="notice bad" data-testid="errors">

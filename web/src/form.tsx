@@ -124,7 +124,7 @@ export function Fields(props: {
         <details key={section.name} open={!section.advanced} className="section">
           <summary>{say(section.title)}</summary>
           {Object.entries(properties)
-            .filter(([, parameter]) => parameter["x-ui"]?.group === section.name)
+            .filter(([, parameter]) => (parameter["x-ui"]?.group ?? "") === section.name)
             .map(([field, parameter]) => (
               <Field
                 key={field}

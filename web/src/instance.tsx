@@ -1,22 +1,31 @@
 import { useEffect, useRef, useState } from "react";
 import { Actions } from "./actions";
+import { Collections } from "./backups";
 import { api, type Detail } from "./api";
 import { useSpeech } from "./i18n";
 import { useLive, type Live as LiveState } from "./live";
 import { Logs } from "./logs";
+import { Metrics } from "./metrics";
 import { Age, Failure, Head, Live, Loading, Phase, Tabs, useLoaded, type Place } from "./parts";
 import { to, useRoute } from "./route";
+import { Terminal } from "./terminal";
+import { Timeline } from "./timeline";
 import { Topology } from "./topology";
 import { Why } from "./why";
 
-const TABS = ["overview", "topology", "events", "logs", "yaml"] as const;
+const TABS = ["overview", "topology", "metrics", "backups", "events", "logs", "terminal", "yaml"] as const;
 type Tab = (typeof TABS)[number];
 
-export function InstancePage(place: Place) {
-  const { t } = useSpeech();
+export function InstancePage({ terminal, ...place }: Place & { terminal: boolean }) {
+  const { t, say } = useSpeech();
   const { query } = useRoute();
   const asked = query.get("tab") as Tab | null;
-  const tab: Tab = asked !== null && TABS.includes(asked) ? asked : "overview";
+  const entry = useLoaded(() => api.entry(place.entry), [place.entry]);
+  const collections = entry.data?.form.collections ?? [];
+  const tabs = TABS.filter(
+    (each) => (each !== "terminal" || terminal) && (each !== "backups" || collections.length > 0 || asked === "backups"),
+  );
+  const tab: Tab = asked !== null && tabs.includes(asked) ? asked : "overview";
   const setTab = (next: Tab) => {
     window.location.hash = `${to("instances", place.namespace, place.entry, place.name)}?${new URLSearchParams({ tab: next })}`;
   };
@@ -25,6 +34,16 @@ export function InstancePage(place: Place) {
   const detail = useLoaded(() => api.instance(place.namespace, place.entry, place.name), [tab, live.instance?.uid]);
   const permissions = useLoaded(() => api.permissions(place.entry, place.namespace), [place.entry, place.namespace]);
   const instance = live.instance;
+  const names: Record<Tab, string> = {
+    overview: t("instance.overview"),
+    topology: t("instance.topology"),
+    metrics: t("instance.metrics"),
+    backups: say(collections[0]?.title) || t("instance.collections"),
+    events: t("instance.events"),
+    logs: t("instance.logs"),
+    terminal: t("instance.terminal"),
+    yaml: t("instance.yaml"),
+  };
   const mayEdit = permissions.data?.patch !== "denied";
   const mayDelete = permissions.data?.delete !== "denied";
   return (
@@ -79,31 +98,32 @@ export function InstancePage(place: Place) {
           {t("instance.gone")} <a href={to("instances")}>{t("nav.instances")}</a>
         </p>
       ) : null}
-      {instance ? <Why place={place} live={live} /> : null}
+      {instance ? <Why key={instance.phase} place={place} live={live} /> : null}
       <Tabs
         label={t("instance.views")}
         chosen={tab}
         choose={setTab}
-        tabs={[
-          ["overview", t("instance.overview")],
-          ["topology", t("instance.topology")],
-          ["events", t("instance.events")],
-          ["logs", t("instance.logs")],
-          ["yaml", t("instance.yaml")],
-        ]}
+        tabs={tabs.map((each) => [each, names[each]])}
       />
       {tab === "yaml" ? (
         <Yaml detail={detail} />
       ) : tab === "topology" ? (
         <Topology place={place} />
+      ) : tab === "metrics" ? (
+        <Metrics place={place} />
+      ) : tab === "backups" ? (
+        <Collections place={place} mayChange={mayEdit} />
       ) : tab === "logs" ? (
         <Logs place={place} />
+      ) : tab === "terminal" ? (
+        <Terminal place={place} allowed={permissions.data?.terminal} />
       ) : live.rows === null ? (
         <Loading />
       ) : tab === "events" ? (
         <Events live={live} />
       ) : (
         <>
+          <Timeline live={live} />
           <h2>{t("instance.conditions")}</h2>
           {instance && instance.conditions.length > 0 ? (
             <div className="scroll" tabIndex={0} role="region" aria-label={t("instance.conditions")}>

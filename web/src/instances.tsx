@@ -1,41 +1,117 @@
-import { api } from "./api";
-import { useSpeech } from "./i18n";
+// All instances. Of a long list only the rows in sight are in the page.
+import { useDeferredValue, useEffect, useMemo, useRef, useState } from "react";
+import { api, type Row } from "./api";
+import { useSpeech, type Key } from "./i18n";
 import { useLive } from "./live";
-import { Age, Head, Live, Loading, Phase, useLoaded } from "./parts";
-import { to } from "./route";
+import { Age, Head, Live, Loading, Phase, PHASES, useLoaded } from "./parts";
+import { to, useRoute } from "./route";
 
-const SHOWN = 500;
+/** Pixels of a row until one is measured, and rows kept above and below those in sight. */
+const HEIGHT = 42;
+const AROUND = 12;
+
+/** Which rows are in sight, while the page scrolls. */
+function useWindow(count: number) {
+  const body = useRef<HTMLTableSectionElement>(null);
+  const [range, setRange] = useState({ first: 0, last: 60, height: HEIGHT });
+  useEffect(() => {
+    let frame = 0;
+    const look = () => {
+      frame = 0;
+      const shown = body.current;
+      if (shown === null) return;
+      const height = shown.querySelector("tr[data-row]")?.getBoundingClientRect().height || HEIGHT;
+      const above = -shown.getBoundingClientRect().top;
+      const first = Math.max(0, Math.floor(above / height) - AROUND);
+      const last = Math.min(count, Math.ceil((above + window.innerHeight) / height) + AROUND);
+      setRange((old) => (old.first === first && old.last === last && old.height === height ? old : { first, last, height }));
+    };
+    const soon = () => {
+      frame ||= requestAnimationFrame(look);
+    };
+    look();
+    window.addEventListener("scroll", soon, { passive: true });
+    window.addEventListener("resize", soon);
+    return () => {
+      cancelAnimationFrame(frame);
+      window.removeEventListener("scroll", soon);
+      window.removeEventListener("resize", soon);
+    };
+  }, [count]);
+  return { body, ...range };
+}
 
 export function InstancesPage({ namespace }: { namespace: string }) {
   const { t, say } = useSpeech();
+  const { query } = useRoute();
   const live = useLive(namespace === "" ? {} : { namespace });
   const names = useLoaded(api.namespaces, []);
   const catalog = useLoaded(api.catalog, []);
-  const title = (entry: string) => say(catalog.data?.entries.find((card) => card.name === entry)?.display.title) || entry;
+  const titles = useMemo(
+    () => new Map(catalog.data?.entries.map((card) => [card.name, say(card.display.title)])),
+    [catalog.data, say],
+  );
+  const title = (entry: string) => titles.get(entry) || entry;
+  const [typed, setTyped] = useState(() => query.get("q") ?? "");
+  const phase = query.get("phase") ?? "";
+  // A filter is a part of the address, so that it can be sent to somebody.
+  const where = (change: Record<string, string>) => {
+    const next = Object.entries({ namespace, phase, q: typed, ...change }).filter(([, value]) => value !== "");
+    return to("instances") + (next.length > 0 ? `?${new URLSearchParams(next)}` : "");
+  };
+  const words = useDeferredValue(typed).toLowerCase().split(/\s+/).filter(Boolean);
   const rows = live.rows;
-  const hidden = rows !== null && (live.truncated || rows.length > SHOWN);
+  const found = useMemo(
+    () =>
+      rows?.filter(
+        (row) =>
+          (phase === "" || row.phase === phase) &&
+          words.every((word) => `${row.name} ${row.namespace} ${title(row.entry)} ${row.message}`.toLowerCase().includes(word)),
+      ) ?? [],
+    [rows, phase, words.join(" "), titles],
+  );
   return (
     <>
       <Head title={t("instances.title")}>
         <label>
           {t("common.namespace")}{" "}
-          <select
-            value={namespace}
-            onChange={(event) => {
-              const chosen = event.target.value;
-              window.location.hash = to("instances") + (chosen ? `?${new URLSearchParams({ namespace: chosen })}` : "");
-            }}
-          >
+          <select value={namespace} onChange={(event) => (window.location.hash = where({ namespace: event.target.value }))}>
             <option value="">{t("common.allNamespaces")}</option>
             {[...new Set([...(names.data?.namespaces ?? []), ...(namespace ? [namespace] : [])])].map((each) => (
               <option key={each}>{each}</option>
             ))}
           </select>
         </label>
+        <label>
+          {t("common.phase")}{" "}
+          <select
+            value={phase}
+            onChange={(event) => (window.location.hash = where({ phase: event.target.value }))}
+            data-testid="by-phase"
+          >
+            <option value="">{t("instances.anyPhase")}</option>
+            {[...PHASES].map((each) => (
+              <option key={each} value={each}>
+                {t(`phase.${each}` as Key)}
+              </option>
+            ))}
+          </select>
+        </label>
+        <input
+          type="search"
+          aria-label={t("instances.find")}
+          placeholder={t("instances.find")}
+          value={typed}
+          onChange={(event) => {
+            setTyped(event.target.value);
+            window.history.replaceState(null, "", where({ q: event.target.value }));
+          }}
+          data-testid="find"
+        />
         <Live on={live.connected} />
       </Head>
       {live.denied.length > 0 ? (
-        <p className="notice">{t("instances.denied", { kinds: live.denied.map(title).join(", ") })}</p>
+        <p className="notice" data-testid="denied">{t("instances.denied", { kinds: live.denied.map(title).join(", ") })}</p>
       ) : null}
       {rows === null ? <Loading /> : null}
       {rows?.length === 0 ? (
@@ -44,40 +120,63 @@ export function InstancesPage({ namespace }: { namespace: string }) {
         </p>
       ) : null}
       {rows !== null && rows.length > 0 ? (
-        <div className="scroll">
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">{t("common.name")}</th>
-                <th scope="col">{t("common.namespace")}</th>
-                <th scope="col">{t("common.service")}</th>
-                <th scope="col">{t("common.phase")}</th>
-                <th scope="col">{t("common.why")}</th>
-                <th scope="col">{t("common.age")}</th>
-              </tr>
-            </thead>
-            <tbody>
-              {rows.slice(0, SHOWN).map((row) => (
-                <tr key={`${row.namespace}/${row.name}/${row.entry}`} data-testid={`row-${row.name}`}>
-                  <th scope="row">
-                    <a href={to("instances", row.namespace, row.entry, row.name)}>{row.name}</a>
-                  </th>
-                  <td>{row.namespace}</td>
-                  <td>{title(row.entry)}</td>
-                  <td>
-                    <Phase phase={row.phase} />
-                  </td>
-                  <td>{row.message}</td>
-                  <td>
-                    <Age since={row.created} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <>
+          <p className="quiet" role="status" data-testid="count">
+            {found.length === rows.length
+              ? t("instances.count", { count: rows.length })
+              : t("instances.found", { count: found.length, all: rows.length })}
+            {live.truncated ? ` ${t("instances.truncated", { count: rows.length })}` : ""}
+          </p>
+          {found.length > 0 ? <Rows rows={found} title={title} stale={!live.connected} /> : null}
+        </>
       ) : null}
-      {hidden ? <p className="quiet">{t("instances.truncated", { count: SHOWN })}</p> : null}
     </>
+  );
+}
+
+function Rows({ rows, title, stale }: { rows: Row[]; title: (entry: string) => string; stale: boolean }) {
+  const { t } = useSpeech();
+  const { body, first, last, height } = useWindow(rows.length);
+  const gap = (count: number) => (count > 0 ? <tr aria-hidden="true"><td colSpan={6} height={count * height} /></tr> : null);
+  return (
+    <div className={stale ? "scroll stale" : "scroll"} tabIndex={0} role="region" aria-label={t("instances.title")}>
+      <table className="rows" aria-rowcount={rows.length + 1}>
+        <thead>
+          <tr aria-rowindex={1}>
+            <th scope="col">{t("common.name")}</th>
+            <th scope="col">{t("common.namespace")}</th>
+            <th scope="col">{t("common.service")}</th>
+            <th scope="col">{t("common.phase")}</th>
+            <th scope="col">{t("common.why")}</th>
+            <th scope="col">{t("common.age")}</th>
+          </tr>
+        </thead>
+        <tbody ref={body}>
+          {gap(first)}
+          {rows.slice(first, last).map((row, index) => (
+            <tr
+              key={`${row.namespace}/${row.name}/${row.entry}`}
+              data-row={row.name}
+              data-testid={`row-${row.name}`}
+              aria-rowindex={first + index + 2}
+            >
+              <th scope="row" title={row.name}>
+                <a href={to("instances", row.namespace, row.entry, row.name)}>{row.name}</a>
+              </th>
+              <td title={row.namespace}>{row.namespace}</td>
+              <td title={title(row.entry)}>{title(row.entry)}</td>
+              <td>
+                <Phase phase={row.phase} />
+              </td>
+              <td title={row.message}>{row.message}</td>
+              <td>
+                <Age since={row.created} />
+              </td>
+            </tr>
+          ))}
+          {gap(rows.length - last)}
+        </tbody>
+      </table>
+    </div>
   );
 }

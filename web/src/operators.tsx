@@ -1,6 +1,6 @@
 // Which operators work, what they manage, and what nobody manages.
 import { useEffect, useState } from "react";
-import { api, type Managed } from "./api";
+import { api, type Managed, type Upgrade } from "./api";
 import { useSpeech } from "./i18n";
 import { Age, Failure, Head, Loading, useLoaded } from "./parts";
 import { to } from "./route";
@@ -82,9 +82,79 @@ export function OperatorsPage() {
         </div>
       ) : null}
       {data && data.operators.length === 0 ? <p>{t("operators.none")}</p> : null}
+      <Upgrades title={title} />
       {data && data.unknown.length > 0 ? (
         <p className="quiet">{t("operators.unknown", { kinds: data.unknown.map(title).join(", ") })}</p>
       ) : null}
     </>
+  );
+}
+
+/** What this version of the operators would change, asked for by a click since it reads every instance. */
+function Upgrades({ title }: { title: (entry: string) => string }) {
+  const { t } = useSpeech();
+  const [found, setFound] = useState<Upgrade | null>(null);
+  const [error, setError] = useState<unknown>(null);
+  const [busy, setBusy] = useState(false);
+  const ask = () => {
+    setBusy(true);
+    api
+      .upgrade()
+      .then(
+        (answer) => {
+          setFound(answer);
+          setError(null);
+        },
+        (problem: unknown) => setError(problem),
+      )
+      .finally(() => setBusy(false));
+  };
+  const rows = found?.rows.filter((row) => row.fields.length > 0 || row.trouble !== "") ?? [];
+  const rolling = new Set(rows.filter((row) => row.fields.length > 0).map((row) => `${row.namespace}/${row.entry}/${row.name}`));
+  return (
+    <section aria-labelledby="upgrade-title">
+      <h2 id="upgrade-title">{t("upgrade.title")}</h2>
+      <p className="quiet">{t("upgrade.hint")}</p>
+      <button onClick={ask} disabled={busy} aria-busy={busy} data-testid="ask-upgrade">
+        {t("upgrade.ask")}
+      </button>
+      <Failure error={error} again={ask} />
+      {found ? (
+        <p role="status" data-testid="upgrade-count">
+          {t("upgrade.count", { version: found.version, count: rolling.size, all: found.instances })}
+          {found.truncated ? ` ${t("upgrade.truncated")}` : ""}
+        </p>
+      ) : null}
+      {rows.length > 0 ? (
+        <div className="scroll" tabIndex={0} role="region" aria-label={t("upgrade.title")}>
+          <table data-testid="upgrades">
+            <thead>
+              <tr>
+                <th scope="col">{t("common.name")}</th>
+                <th scope="col">{t("common.service")}</th>
+                <th scope="col">{t("upgrade.component")}</th>
+                <th scope="col">{t("upgrade.when")}</th>
+                <th scope="col">{t("upgrade.fields")}</th>
+              </tr>
+            </thead>
+            <tbody>
+              {rows.map((row) => (
+                <tr key={`${row.namespace}/${row.entry}/${row.name}/${row.component}`}>
+                  <th scope="row">
+                    <a href={to("instances", row.namespace, row.entry, row.name)}>
+                      {row.namespace}/{row.name}
+                    </a>
+                  </th>
+                  <td>{title(row.entry)}</td>
+                  <td>{row.component || "–"}</td>
+                  <td>{row.trouble ? "–" : row.waiting ? t("upgrade.waiting") : t("upgrade.next")}</td>
+                  <td>{row.trouble || row.fields.join("\n")}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      ) : null}
+    </section>
   );
 }

@@ -39,6 +39,7 @@ export function Palette() {
       { label: t("nav.catalog"), hint: "", href: to("catalog") },
       { label: t("nav.instances"), hint: "", href: to("instances") },
       { label: t("operators.title"), hint: "", href: to("operators") },
+      { label: t("templates.title"), hint: "", href: to("templates") },
     ];
     setGoals(pages);
     void Promise.allSettled([api.catalog(), api.instances()]).then(([catalog, instances]) => {

@@ -63,7 +63,7 @@ export function Loading() {
 }
 
 const SIGNS: Record<string, string> = { Running: "●", Failed: "▲", Degraded: "▲", Deleting: "✕" };
-const PHASES = new Set(["Pending", "Provisioning", "Running", "Updating", "Degraded", "Failed", "Deleting", "Unknown"]);
+export const PHASES = new Set(["Pending", "Provisioning", "Running", "Updating", "Degraded", "Failed", "Deleting", "Unknown"]);
 
 export function Phase({ phase }: { phase: string }) {
   const { t } = useSpeech();

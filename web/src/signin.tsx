@@ -1,10 +1,13 @@
 import { useState, type FormEvent, type ReactNode } from "react";
 import { api, type Session } from "./api";
 import { useSpeech } from "./i18n";
-import { Failure, Head } from "./parts";
+import { Failure, Head, Loading, useLoaded } from "./parts";
+
+/** Where to go on afterwards: the page that asked for a sign-in. */
+const back = () => (window.location.hash.startsWith("#/signin") || window.location.hash === "" ? "/" : `/${window.location.hash}`);
 
 export function SignInPage(props: {
-  refused: boolean;
+  refused: string;
   over: boolean;
   language: ReactNode;
   entered: (session: Session) => void;
@@ -13,6 +16,7 @@ export function SignInPage(props: {
   const [token, setToken] = useState("");
   const [error, setError] = useState<unknown>(null);
   const [busy, setBusy] = useState(false);
+  const ways = useLoaded(api.ways, []);
   const submit = (event: FormEvent) => {
     event.preventDefault();
     setBusy(true);
@@ -32,19 +36,29 @@ export function SignInPage(props: {
   return (
     <main className="narrow">
       <Head title={t("signin.title")}>{props.language}</Head>
-      {props.refused ? (
-        <p role="alert" className="notice bad">
-          {t("signin.refused")}
+      {props.refused !== "" ? (
+        <p role="alert" className="notice bad" data-testid="refused">
+          {props.refused === "oidc" ? t("signin.providerRefused") : t("signin.refused")}
         </p>
-      ) : (
-        <p className="quiet">{t("signin.link")}</p>
-      )}
+      ) : null}
+      <Failure error={ways.error} again={ways.again} />
+      {ways.data === null && ways.error === null ? <Loading /> : null}
+      {ways.data && ways.data.oidc === null && !ways.data.proxy ? <p className="quiet">{t("signin.link")}</p> : null}
+      {ways.data?.oidc ? (
+        <p>
+          <a className="button primary" href={`${ways.data.oidc}?${new URLSearchParams({ to: back() })}`} data-testid="provider">
+            {t("signin.provider")}
+          </a>
+        </p>
+      ) : null}
+      {ways.data?.proxy ? <p className="quiet">{t("signin.proxy")}</p> : null}
       {props.over ? (
         <div role="status" className="notice" data-testid="over">
           <p>{t("signin.over")}</p>
           <button onClick={elsewhere}>{t("signin.elsewhere")}</button>
         </div>
       ) : null}
+      {ways.data === null || ways.data.tokens ? (
       <form onSubmit={submit}>
         <div className="field">
           <label htmlFor="token">{t("signin.token")}</label>
@@ -65,6 +79,7 @@ export function SignInPage(props: {
           {t("signin.submit")}
         </button>
       </form>
+      ) : null}
       <Failure error={error} />
     </main>
   );

@@ -264,6 +264,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   "listen" (ternary "[::]:8443" "0.0.0.0:8443" $console.ipv6)
   "sessionKeys" "/etc/mooring/sessions/keys"
   "tokens" $console.tokens
+  "terminal" $console.terminal
   "impersonate" $console.impersonation.enabled
   "namespaces" $console.namespaces
   "catalogResources" $console.catalogResources }}
@@ -283,6 +284,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if $console.oidc.clientSecret }}{{ $_ := set $oidc "clientSecretFile" "/etc/mooring/oidc/secret" }}{{ end }}
 {{- if $console.oidc.caConfigMap }}{{ $_ := set $oidc "caFile" "/etc/mooring/oidc-ca/ca.crt" }}{{ end }}
 {{- $_ := set $settings "oidc" $oidc }}
+{{- end }}
+{{- if $console.prometheus.url }}
+{{- $prometheus := dict "url" $console.prometheus.url }}
+{{- if $console.prometheus.tokenSecret }}{{ $_ := set $prometheus "tokenFile" "/etc/mooring/prometheus/token" }}{{ end }}
+{{- if $console.prometheus.caConfigMap }}{{ $_ := set $prometheus "caFile" "/etc/mooring/prometheus-ca/ca.crt" }}{{ end }}
+{{- $_ := set $settings "prometheus" $prometheus }}
 {{- end }}
 {{- toYaml $settings }}
 {{- end }}

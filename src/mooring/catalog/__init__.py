@@ -26,6 +26,7 @@ from mooring.catalog.changes import (
 from mooring.catalog.entry import (
     Action,
     CatalogError,
+    Collection,
     Entry,
     Parameter,
     Plan,
@@ -42,11 +43,19 @@ from mooring.catalog.kinds import (
     StoredTemplate,
     entry_of,
 )
-from mooring.catalog.lint import lint, lint_schema
+from mooring.catalog.lint import lint, lint_collection, lint_schema
 from mooring.catalog.load import load_catalog, load_directory, packaged
 from mooring.catalog.mask import MASKED, mask
-from mooring.catalog.render import field_of, render
-from mooring.catalog.values import FieldProblem, check_name, check_values, defaults
+from mooring.catalog.render import field_of, render, render_form
+from mooring.catalog.values import (
+    FieldProblem,
+    check_edit,
+    check_fields,
+    check_name,
+    check_values,
+    defaults,
+    requests_of,
+)
 
 __all__ = [
     "CLUSTER_TEMPLATES",
@@ -56,6 +65,7 @@ __all__ = [
     "Action",
     "CatalogError",
     "Change",
+    "Collection",
     "Entry",
     "FieldProblem",
     "MaskedSecret",
@@ -68,6 +78,8 @@ __all__ = [
     "Text",
     "apply_changes",
     "basic_entry",
+    "check_edit",
+    "check_fields",
     "check_name",
     "check_values",
     "defaults",
@@ -77,6 +89,7 @@ __all__ = [
     "field_of",
     "json_patch",
     "lint",
+    "lint_collection",
     "lint_schema",
     "load_catalog",
     "load_directory",
@@ -86,6 +99,8 @@ __all__ = [
     "parse_entry",
     "pointer",
     "render",
+    "render_form",
+    "requests_of",
     "restored",
     "values_of",
     "with_values",

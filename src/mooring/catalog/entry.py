@@ -19,16 +19,27 @@ __all__ = [
     "WIDGETS",
     "Action",
     "CatalogError",
+    "Chart",
+    "Collection",
+    "Column",
     "Entry",
+    "Figure",
+    "Making",
     "Members",
+    "Metrics",
     "Operator",
+    "Outcome",
     "Parameter",
+    "Parameters",
     "Plan",
+    "Restoring",
+    "Rule",
     "Section",
     "Target",
     "Text",
     "Topology",
     "Ui",
+    "Unit",
     "parse_entry",
 ]
 
@@ -240,8 +251,105 @@ class Retention(_Data, frozen=True, kw_only=True):
     goes: tuple[Text, ...] = ()
 
 
+Unit = Literal["", "bytes", "cores", "perSecond", "seconds", "percent"]
+"""How a number is shown."""
+
+
+class Chart(_Data, frozen=True, kw_only=True):
+    """A chart of metrics: a query in PromQL, in which ``$namespace`` and ``$name`` are the instance's.
+
+    The label ``legend`` tells its lines apart.
+    """
+
+    title: Text
+    query: str
+    unit: Unit = ""
+    legend: str = "pod"
+
+
+class Figure(_Data, frozen=True, kw_only=True):
+    """A number or a word of the instance itself: a JSON pointer."""
+
+    title: Text
+    path: str
+    unit: Unit = ""
+
+
+class Metrics(_Data, frozen=True, kw_only=True):
+    """What the page of metrics shows: charts where there is a Prometheus, and figures of the status."""
+
+    charts: tuple[Chart, ...] = ()
+    figures: tuple[Figure, ...] = ()
+
+
+class Rule(_Data, frozen=True, kw_only=True):
+    """What several fields must fulfil together: a CEL expression over ``params`` that must be true."""
+
+    cel: str
+    message: Text
+    field: str = ""
+
+
+class Column(_Data, frozen=True, kw_only=True):
+    """A column of a collection: a JSON pointer; a ``time`` is shown as its age."""
+
+    title: Text
+    path: str
+    kind: Literal["text", "time"] = "text"
+
+
+class Outcome(_Data, frozen=True, kw_only=True):
+    """Where an object of a collection says how it went, and which of its words are good or bad; others mean: not yet."""
+
+    path: str
+    good: tuple[str, ...] = ()
+    bad: tuple[str, ...] = ()
+
+
+class Making(_Data, frozen=True, kw_only=True):
+    """A form for a new object of a collection; ``render`` is the manifest that it starts from."""
+
+    title: Text
+    description: Text
+    parameters: Parameters = Parameters()
+    render: dict[str, Any] = {}
+
+
+class Restoring(_Data, frozen=True, kw_only=True):
+    """How an instance is made of an object of a collection.
+
+    The form of the entry begins with the values of the instance that the object belongs to. After it is rendered, the
+    paths in ``drop`` are taken away and those in ``set`` are set; in texts ``{name}`` is the object's name and
+    ``{instance}`` that of the instance. Possible where the object's outcome is good.
+    """
+
+    title: Text
+    description: Text
+    drop: tuple[str, ...] = ()
+    set: dict[str, Any] = {}
+
+
+class Collection(_Data, frozen=True, kw_only=True):
+    """Objects of another kind that belong to an instance, such as its backups.
+
+    They name the instance at the JSON pointer ``of``.
+    """
+
+    name: str
+    title: Text
+    description: Text
+    target: Target
+    of: str
+    columns: tuple[Column, ...] = ()
+    outcome: Outcome | None = None
+    create: Making | None = None
+    restore: Restoring | None = None
+
+
 class Spec(_Data, frozen=True, kw_only=True):
-    """What an entry says. Only with ``override`` a ClusterServiceTemplate takes the place of a packaged entry of its name."""
+    """What an entry says. ``requests`` maps resources of a ResourceQuota to what an instance needs of them, in CEL.
+
+    Only with ``override`` a ClusterServiceTemplate takes the place of a packaged entry of its name."""
 
     display: Display
     target: Target
@@ -256,6 +364,10 @@ class Spec(_Data, frozen=True, kw_only=True):
     topology: Topology = Topology()
     actions: tuple[Action, ...] = ()
     retention: Retention = Retention()
+    rules: tuple[Rule, ...] = ()
+    requests: dict[str, str] = {}
+    metrics: Metrics = Metrics()
+    collections: tuple[Collection, ...] = ()
 
 
 class Metadata(_Data, frozen=True, kw_only=True):

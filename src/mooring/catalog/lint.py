@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mooring.catalog import pointer
-from mooring.catalog.entry import WIDGETS, Entry, Parameter, Text
-from mooring.catalog.expressions import re2
-from mooring.catalog.values import check_name, check_value, check_values
+from mooring.catalog.entry import WIDGETS, Collection, Entry, Parameter, Target, Text
+from mooring.catalog.expressions import ExpressionError, evaluate, params, re2
+from mooring.catalog.values import check_name, check_value, check_values, defaults
 
-__all__ = ["lint", "lint_schema"]
+__all__ = ["lint", "lint_collection", "lint_schema"]
 
 #: Fields of a form, plans of an entry.
 MOST_PARAMETERS, MOST_PLANS = 200, 50
+#: What `requests` may tell of: resources of a ResourceQuota.
+RESOURCES = frozenset(
+    {
+        "requests.cpu",
+        "requests.memory",
+        "requests.storage",
+        "limits.cpu",
+        "limits.memory",
+        "pods",
+        "persistentvolumeclaims",
+        "services",
+    }
+)
 
 
 def lint(entry: Entry) -> list[str]:
@@ -43,12 +56,7 @@ def _lint(entry: Entry) -> Iterator[str]:
             yield f"spec.parameters.order: there is no field {name!r}"
     if entry.namespace and spec.override:
         yield "spec.override: an entry of a namespace takes no other's place"
-    ours = entry.api_version.partition("/")[0]
-    if "." not in spec.target.group or spec.target.group.endswith((".k8s.io", ".kubernetes.io", ours)):
-        # A Secret's data would be shown as anything else is.
-        yield f"spec.target.group: {spec.target.group!r} is none of custom resources"
-    if not spec.target.namespaced:
-        yield "spec.target.namespaced: the console makes what is in namespaces"
+    yield from (f"spec.target: {wrong}" for wrong in _lint_target(entry, spec.target))
     for name in spec.parameters.required:
         if name not in entry.parameters:
             yield f"spec.parameters.required: there is no field {name!r}"
@@ -63,6 +71,9 @@ def _lint(entry: Entry) -> Iterator[str]:
     yield from _lint_plans(entry)
     yield from _lint_render(entry)
     yield from _lint_actions(entry)
+    yield from _lint_expressions(entry)
+    yield from _lint_metrics(entry)
+    yield from _lint_collections(entry)
     members = [spec.topology.members.list] if spec.topology.members is not None else []
     for path in (*spec.sensitive, spec.status.conditions, *members):
         try:
@@ -93,9 +104,118 @@ def _texts(entry: Entry) -> Iterator[tuple[str, Text]]:
     for what in ("roles", "parts"):
         for name, text in getattr(entry.spec.topology, what).items():
             yield f"spec.topology.{what}.{name}", text
+    for number, rule in enumerate(entry.spec.rules):
+        yield f"spec.rules[{number}].message", rule.message
+    for number, chart in enumerate(entry.spec.metrics.charts):
+        yield f"spec.metrics.charts[{number}].title", chart.title
+    for number, figure in enumerate(entry.spec.metrics.figures):
+        yield f"spec.metrics.figures[{number}].title", figure.title
+    for one in entry.spec.collections:
+        path = f"spec.collections.{one.name}"
+        yield from ((f"{path}.title", one.title), (f"{path}.description", one.description))
+        yield from ((f"{path}.columns[{n}].title", column.title) for n, column in enumerate(one.columns))
+        for name, part in (("create", one.create), ("restore", one.restore)):
+            if part is not None:
+                yield from (
+                    (f"{path}.{name}.title", part.title),
+                    (f"{path}.{name}.description", part.description),
+                )
+        fields = one.create.parameters.properties if one.create is not None else {}
+        for name, parameter in fields.items():
+            yield f"{path}.create.parameters.{name}.title", parameter.title
+            if parameter.description is not None:
+                yield f"{path}.create.parameters.{name}.description", parameter.description
     for what in ("stays", "goes"):
         for number, text in enumerate(getattr(entry.spec.retention, what)):
             yield f"spec.retention.{what}[{number}]", text
+
+
+def _lint_expressions(entry: Entry) -> Iterator[str]:
+    """Rules and requests, tried with the values of every plan."""
+    spec = entry.spec
+    values = {plan.name: defaults(entry, plan.name) for plan in spec.plans} or {"": defaults(entry)}
+    for number, rule in enumerate(spec.rules):
+        path = f"spec.rules[{number}]"
+        if rule.field and rule.field not in entry.parameters:
+            yield f"{path}.field: there is no field {rule.field!r}"
+        for plan, known in values.items():
+            try:
+                fulfilled = evaluate(rule.cel, params(entry.parameters, known))
+            except ExpressionError as error:
+                yield f"{path}.cel: {error}"
+                break
+            if fulfilled is not True:
+                yield f"{path}.cel: not true for the values of plan {plan!r}"
+    for resource, text in spec.requests.items():
+        path = f"spec.requests.{resource}"
+        if resource not in RESOURCES:
+            yield f"{path}: none of {', '.join(sorted(RESOURCES))}"
+        for known in values.values():
+            try:
+                amount = evaluate(text, params(entry.parameters, known))
+            except ExpressionError as error:
+                yield f"{path}: {error}"
+                break
+            if not isinstance(amount, (int, float)) or isinstance(amount, bool) or amount < 0:
+                yield f"{path}: gives {amount!r}, not an amount"
+                break
+
+
+def _lint_metrics(entry: Entry) -> Iterator[str]:
+    metrics = entry.spec.metrics
+    for number, chart in enumerate(metrics.charts):
+        path = f"spec.metrics.charts[{number}].query"
+        if 'namespace="$namespace"' not in chart.query:
+            # A query without it would show what belongs to others.
+            yield f'{path}: every selector needs namespace="$namespace"'
+        if "$name" not in chart.query.replace("$namespace", ""):
+            yield f"{path}: nothing in it is about $name"
+    for number, figure in enumerate(metrics.figures):
+        try:
+            pointer.parts(figure.path)
+        except ValueError as error:
+            yield f"spec.metrics.figures[{number}].path: {error}"
+
+
+def _lint_collections(entry: Entry) -> Iterator[str]:
+    for name, count in Counter(one.name for one in entry.spec.collections).items():
+        if count > 1:
+            yield f"spec.collections: {name!r} is there twice"
+    for one in entry.spec.collections:
+        path = f"spec.collections.{one.name}"
+        if check_name(one.name):
+            yield f"{path}: the name must be of lower case letters, digits and '-'"
+        yield from (f"{path}.target: {wrong}" for wrong in _lint_target(entry, one.target))
+        outcome = [one.outcome.path] if one.outcome is not None else []
+        restored = [*one.restore.drop, *one.restore.set] if one.restore is not None else []
+        for place in (one.of, *(column.path for column in one.columns), *outcome, *restored):
+            try:
+                pointer.parts(place)
+            except ValueError as error:
+                yield f"{path}: {error}"
+        for place in (one.of, *restored):
+            if not place.startswith("/spec/"):
+                yield f"{path}: {place!r} is not below /spec"
+        if one.create is None:
+            continue
+        manifest = dict(one.create.render)
+        for name, parameter in one.create.parameters.properties.items():
+            yield from _lint_parameter(f"{path}.create.parameters.{name}", parameter, sections=[""])
+            try:
+                manifest = pointer.put(manifest, parameter.bind, _sample(parameter))
+            except ValueError as error:
+                yield f"{path}.create.parameters.{name}.x-bind: {error}"
+        for key in sorted(one.create.render.keys() - {"spec", "metadata"}):
+            yield f"{path}.create.render.{key}: only spec and metadata"
+
+
+def _lint_target(entry: Entry, target: Target) -> Iterator[str]:
+    ours = entry.api_version.partition("/")[0]
+    if "." not in target.group or target.group.endswith((".k8s.io", ".kubernetes.io", ours)):
+        # A Secret's data would be shown as anything else is.
+        yield f"group {target.group!r} is none of custom resources"
+    if not target.namespaced:
+        yield "the console makes what is in namespaces"
 
 
 def _lint_parameter(path: str, parameter: Parameter, *, sections: list[str]) -> Iterator[str]:
@@ -174,7 +294,42 @@ def _sample(parameter: Parameter) -> Any:
 
 def lint_schema(entry: Entry, definition: dict[str, Any]) -> list[str]:
     """What in an entry does not fit the CustomResourceDefinition of its kind."""
-    target = entry.spec.target
+    schema, problems = _schema_of(entry.spec.target, definition, "spec.target")
+    if schema is None:
+        return problems
+    problems += _form_problems(schema, entry.parameters, "spec.parameters.properties")
+    problems += _leaf_problems(schema, entry.spec.render, "spec.render")
+    for one in entry.spec.collections:
+        restored = list(one.restore.set) if one.restore is not None else []
+        problems += [
+            f"spec.collections.{one.name}.restore.set: the kind has no {pointer.shown(place)}"
+            for place in restored
+            if _schema_at(schema, pointer.parts(place)) is None
+        ]
+    return problems
+
+
+def lint_collection(one: Collection, definition: dict[str, Any]) -> list[str]:
+    """What in a collection does not fit the CustomResourceDefinition of its kind; its status may say anything."""
+    path = f"spec.collections.{one.name}"
+    schema, problems = _schema_of(one.target, definition, f"{path}.target")
+    if schema is None:
+        return problems
+    shown = [one.of, *(column.path for column in one.columns if column.path.startswith("/spec/"))]
+    problems += [
+        f"{path}: the kind has no {pointer.shown(place)}"
+        for place in shown
+        if _schema_at(schema, pointer.parts(place)) is None
+    ]
+    if one.create is not None:
+        problems += _form_problems(schema, one.create.parameters.properties, f"{path}.create.parameters")
+        problems += _leaf_problems(schema, one.create.render, f"{path}.create.render")
+    return problems
+
+
+def _schema_of(
+    target: Target, definition: dict[str, Any], path: str
+) -> tuple[dict[str, Any] | None, list[str]]:
     spec = definition.get("spec") or {}
     names = spec.get("names") or {}
     if (spec.get("group"), names.get("kind"), names.get("plural")) != (
@@ -182,31 +337,30 @@ def lint_schema(entry: Entry, definition: dict[str, Any]) -> list[str]:
         target.kind,
         target.plural,
     ):
-        return [f"spec.target: {target.kind} ({target.group}) is not what the definition defines"]
+        return None, [f"{path}: {target.kind} ({target.group}) is not what the definition defines"]
     versions = {version.get("name"): version for version in spec.get("versions") or ()}
     if target.version not in versions:
-        return [f"spec.target.version: there is no {target.version!r}, but {', '.join(map(str, versions))}"]
-    schema = (versions[target.version].get("schema") or {}).get("openAPIV3Schema") or {}
-    problems = []
-    for name, parameter in entry.parameters.items():
-        path = f"spec.parameters.properties.{name}.x-bind"
+        return None, [f"{path}.version: there is no {target.version!r}, but {', '.join(map(str, versions))}"]
+    return (versions[target.version].get("schema") or {}).get("openAPIV3Schema") or {}, []
+
+
+def _form_problems(schema: dict[str, Any], parameters: Mapping[str, Parameter], path: str) -> Iterator[str]:
+    for name, parameter in parameters.items():
         if parameter.bind.startswith("/metadata/"):
             continue
-        found = _schema_at(schema, pointer.parts(parameter.bind))
+        found, bound = _schema_at(schema, pointer.parts(parameter.bind)), pointer.shown(parameter.bind)
         if found is None:
-            problems.append(f"{path}: the kind has no {pointer.shown(parameter.bind)}")
+            yield f"{path}.{name}.x-bind: the kind has no {bound}"
         elif (kind := found.get("type")) not in (None, parameter.type) and not (
             kind == "number" and parameter.type == "integer"
         ):
-            problems.append(
-                f"{path}: {pointer.shown(parameter.bind)} is of type {kind}, the field of type {parameter.type}"
-            )
-    problems += [
-        f"spec.render: the kind has no {pointer.shown(path)}"
-        for path in _leaves(entry.spec.render)
-        if not path.startswith("/metadata") and _schema_at(schema, pointer.parts(path)) is None
-    ]
-    return problems
+            yield f"{path}.{name}.x-bind: {bound} is of type {kind}, the field of type {parameter.type}"
+
+
+def _leaf_problems(schema: dict[str, Any], manifest: dict[str, Any], path: str) -> Iterator[str]:
+    for leaf in _leaves(manifest):
+        if not leaf.startswith("/metadata") and _schema_at(schema, pointer.parts(leaf)) is None:
+            yield f"{path}: the kind has no {pointer.shown(leaf)}"
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[str]:

@@ -7,9 +7,9 @@ from copy import deepcopy
 from typing import Any
 
 from mooring.catalog import pointer
-from mooring.catalog.entry import Entry
+from mooring.catalog.entry import Entry, Parameter, Target
 
-__all__ = ["field_of", "render"]
+__all__ = ["field_of", "render", "render_form"]
 
 
 def render(entry: Entry, *, name: str, namespace: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -17,9 +17,28 @@ def render(entry: Entry, *, name: str, namespace: str, values: Mapping[str, Any]
 
     Fields without a value are left to the manifest of the entry and to the defaults of the API server.
     """
-    target = entry.spec.target
-    manifest: Any = deepcopy(entry.spec.render)
-    for field, parameter in entry.parameters.items():
+    return render_form(
+        entry.spec.target,
+        entry.parameters,
+        entry.spec.render,
+        name=name,
+        namespace=namespace,
+        values=values,
+    )
+
+
+def render_form(
+    target: Target,
+    parameters: Mapping[str, Parameter],
+    base: Mapping[str, Any],
+    *,
+    name: str,
+    namespace: str,
+    values: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The object of a kind that a form makes, beginning with ``base``."""
+    manifest: Any = deepcopy(dict(base))
+    for field, parameter in parameters.items():
         value = values.get(field)
         if value is None or value == "" or value == {}:
             continue

@@ -7,11 +7,21 @@ from typing import Any, Final
 
 import msgspec
 
-from mooring.catalog.entry import Entry, Parameter, Text
-from mooring.catalog.expressions import re2
+from mooring.catalog.entry import Entry, Parameter, Parameters, Text
+from mooring.catalog.expressions import ExpressionError, evaluate, params, re2
 from mooring.kube.quantity import parse_quantity
 
-__all__ = ["NAME_FIELD", "FieldProblem", "check_name", "check_value", "check_values", "defaults"]
+__all__ = [
+    "NAME_FIELD",
+    "FieldProblem",
+    "check_edit",
+    "check_fields",
+    "check_name",
+    "check_value",
+    "check_values",
+    "defaults",
+    "requests_of",
+]
 
 #: The field that names the instance.
 NAME_FIELD: Final = "name"
@@ -50,16 +60,63 @@ def defaults(entry: Entry, plan: str | None = None) -> dict[str, Any]:
 
 
 def check_values(entry: Entry, values: Mapping[str, Any]) -> list[FieldProblem]:
-    """What is wrong with the values of a form; empty and missing ones count as not given."""
+    """What is wrong with the values of a form; empty and missing ones count as not given.
+
+    The rules of the entry are asked once every field is sound by itself.
+    """
+    return check_fields(entry.spec.parameters, values) or check_rules(entry, values)
+
+
+def check_edit(entry: Entry, changed: Mapping[str, Any], present: Mapping[str, Any]) -> list[FieldProblem]:
+    """What is wrong with an edit: with each field that is changed, and rules that held before it and do not after it."""
+    problems = [one for one in check_fields(entry.spec.parameters, changed) if one.field in changed]
+    if problems:
+        return problems
+    before = check_rules(entry, present)
+    return [one for one in check_rules(entry, {**present, **changed}) if one not in before]
+
+
+def check_rules(entry: Entry, values: Mapping[str, Any]) -> list[FieldProblem]:
+    """The rules that values, each of them sound by itself, do not fulfil together."""
+    problems = []
+    known = params(entry.parameters, values)
+    for rule in entry.spec.rules:
+        try:
+            fulfilled = evaluate(rule.cel, known) is True
+        except ExpressionError as error:
+            wrong = Text(en=f"A rule cannot be evaluated: {error}", zh=f"规则无法求值：{error}")
+            problems.append(FieldProblem(field=rule.field, message=wrong))
+        else:
+            if not fulfilled:
+                problems.append(FieldProblem(field=rule.field, message=rule.message))
+    return problems
+
+
+def requests_of(entry: Entry, values: Mapping[str, Any]) -> dict[str, float]:
+    """What an instance of these values needs, by resource of a ResourceQuota; what cannot be told is left out."""
+    known = params(entry.parameters, values)
+    found = {}
+    for resource, text in entry.spec.requests.items():
+        try:
+            amount = evaluate(text, known)
+        except ExpressionError:
+            continue
+        if isinstance(amount, (int, float)) and not isinstance(amount, bool):
+            found[resource] = float(amount)
+    return found
+
+
+def check_fields(parameters: Parameters, values: Mapping[str, Any]) -> list[FieldProblem]:
+    """What is wrong with each field by itself."""
     problems = [
         FieldProblem(field=name, message=Text(en="There is no such field.", zh="没有这个字段。"))
         for name in values
-        if name not in entry.parameters
+        if name not in parameters.properties
     ]
-    for name, parameter in entry.parameters.items():
+    for name, parameter in parameters.properties.items():
         value = values.get(name)
         if _absent(value):
-            if name in entry.spec.parameters.required:
+            if name in parameters.required:
                 problems.append(FieldProblem(field=name, message=Text(en="This is needed.", zh="必填。")))
         elif (message := check_value(parameter, value)) is not None:
             problems.append(FieldProblem(field=name, message=message))

@@ -6,14 +6,28 @@ import argparse
 import asyncio
 import socket
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from mooring.catalog import load_catalog
+from mooring.cli.main import shown_version
 from mooring.cli.run import until_signalled
-from mooring.console import Console, ConsoleOptions, Settings, Upstream, load_settings
-from mooring.kube import Config
+from mooring.console import (
+    Console,
+    ConsoleOptions,
+    Prometheus,
+    Settings,
+    Upgrades,
+    Upstream,
+    load_settings,
+    prometheus_problem,
+)
+from mooring.kube import Client, Config, Object
+from mooring.operators.operator import Upgrade
+from mooring.operators.registry import OPERATORS
 from mooring.runtime import configure_logging
 
 __all__ = ["add_parser", "listen", "serving"]
@@ -47,6 +61,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="DIR",
         help="more catalog entries (*.yaml), which replace others of the same name (repeatable)",
     )
+    parser.add_argument(
+        "--prometheus",
+        metavar="URL",
+        help="a Prometheus whose figures are shown; else those of metrics.k8s.io and of the status",
+    )
     parser.add_argument("--log-level", default="warning", choices=["debug", "info", "warning", "error"])
     parser.set_defaults(run=run)
 
@@ -57,12 +76,19 @@ def run(options: argparse.Namespace) -> int:
     config = Config.load(options.kubeconfig, options.context)
     if options.config is not None:
         return _served(config, load_settings(options.config))
+    if options.prometheus and (wrong := prometheus_problem(options.prometheus)):
+        raise ValueError(f"--prometheus {wrong}")
+    prometheus = Prometheus(url=options.prometheus) if options.prometheus else None
     named = [part.strip() for part in options.namespaces.split(",") if part.strip()]
     with listen(options.port) as sock:
 
         async def serve() -> None:
             async with serving(
-                config, sock, namespaces=named or [config.namespace], directories=options.catalog_dir
+                config,
+                sock,
+                namespaces=named or [config.namespace],
+                directories=options.catalog_dir,
+                prometheus=prometheus,
             ) as console:
                 print(f"console: {console.link}", flush=True)
                 print("mooring: the link signs in once; Ctrl-C ends the console", file=sys.stderr, flush=True)
@@ -113,12 +139,40 @@ async def serving(
     namespaces: Sequence[str] = (),
     directories: Sequence[Path] = (),
     settings: Settings | None = None,
+    prometheus: Prometheus | None = None,
 ) -> AsyncIterator[Console]:
     """A console of a cluster, while it is entered."""
-    options = ConsoleOptions(entries=load_catalog(directories), namespaces=namespaces, settings=settings)
+    options = ConsoleOptions(
+        entries=load_catalog(directories),
+        namespaces=namespaces,
+        settings=settings,
+        prometheus=prometheus,
+        upgrades=_upgrades(),
+        version=shown_version(),
+    )
     console = Console(Upstream.of(config), options)
     try:
         await console.start(sock)
         yield console
     finally:
         await console.stop()
+
+
+def _upgrades() -> Upgrades:
+    """What each operator says of an upgrade, by kind."""
+    return {
+        (kind.resource.group, kind.resource.plural): partial(_planned, operator.plan_upgrade, kind)
+        for operator in OPERATORS.values()
+        if operator.plan_upgrade is not None
+        for kind in operator.kinds
+    }
+
+
+async def _planned(
+    plan: Callable[[Client, Any], Awaitable[Sequence[Upgrade]]],
+    kind: type[Object],
+    client: Client,
+    namespace: str,
+    name: str,
+) -> Sequence[Upgrade]:
+    return await plan(client, await client.get(kind, name, namespace=namespace))

@@ -6,10 +6,11 @@ There is no database: a session is a sealed cookie, everything else is in Kubern
 """
 
 from mooring.console.access import Access, Decision
+from mooring.console.api import Upgrades
 from mooring.console.problems import Problem
 from mooring.console.server import Console, ConsoleOptions
 from mooring.console.session import Session, Sessions, SignedOut
-from mooring.console.settings import Settings, SettingsError, load_settings
+from mooring.console.settings import Prometheus, Settings, SettingsError, load_settings, prometheus_problem
 from mooring.console.templates import distinct
 from mooring.console.upstream import Upstream
 from mooring.console.watches import Watches
@@ -20,13 +21,16 @@ __all__ = [
     "ConsoleOptions",
     "Decision",
     "Problem",
+    "Prometheus",
     "Session",
     "Sessions",
     "Settings",
     "SettingsError",
     "SignedOut",
+    "Upgrades",
     "Upstream",
     "Watches",
     "distinct",
     "load_settings",
+    "prometheus_problem",
 ]

@@ -36,6 +36,7 @@ class _Question:
     group: str
     plural: str
     namespace: str
+    subresource: str
 
 
 class Access:
@@ -48,9 +49,11 @@ class Access:
         self._asking: dict[_Question, asyncio.Task[Decision]] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)
 
-    async def decide(self, session: Session, verb: str, resource: Resource, namespace: str) -> Decision:
+    async def decide(
+        self, session: Session, verb: str, resource: Resource, namespace: str, *, subresource: str = ""
+    ) -> Decision:
         """Whether the user may; raises `Unauthorized` when the credential is no longer accepted."""
-        question = _Question(session.identity, verb, resource.group, resource.plural, namespace)
+        question = _Question(session.identity, verb, resource.group, resource.plural, namespace, subresource)
         known = self._known.get(question)
         if known is not None and self._clock.monotonic() - known[0] < FRESH:
             return known[1]
@@ -99,6 +102,7 @@ class Access:
             group=question.group,
             resource=question.plural,
             namespace=question.namespace or None,
+            subresource=question.subresource or None,
         )
         review = SelfSubjectAccessReview(spec=SelfSubjectAccessReviewSpec(resource_attributes=attributes))
         try:

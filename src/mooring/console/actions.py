@@ -12,11 +12,12 @@ from mooring.catalog import (
     Action,
     Change,
     Entry,
-    check_values,
+    check_edit,
     diff,
     editable,
     json_patch,
     pointer,
+    values_of,
     with_values,
 )
 from mooring.console.document import unified
@@ -139,9 +140,7 @@ def _done(entry: Entry, action: Action, obj: Json, value: Any, now: datetime) ->
             elif pointer.get(made, place) is not None:
                 made = pointer.drop(made, place)
         if action.field:
-            problems = [
-                one for one in check_values(entry, {action.field: value}) if one.field == action.field
-            ]
+            problems = check_edit(entry, {action.field: value}, values_of(entry, obj))
             if problems or value is None:
                 errors = [msgspec.to_builtins(one) for one in problems]
                 raise Problem(422, "WrongValues", "Some fields need attention.", errors=errors)

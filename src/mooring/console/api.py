@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Container, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final
+from urllib.parse import parse_qsl
 
 import msgspec
 import structlog
@@ -24,37 +25,46 @@ from mooring.catalog import (
     check_values,
     defaults,
     mask,
+    pointer,
     render,
+    requests_of,
     values_of,
 )
 from mooring.console.access import Access
 from mooring.console.actions import actions_of, perform
 from mooring.console.document import to_yaml
 from mooring.console.edit import Edit, form
+from mooring.console.metrics import RANGES, Queries, figures_of, usage_of
 from mooring.console.openapi import document
 from mooring.console.operators import Leases, operators
+from mooring.console.playground import tried
 from mooring.console.pods import forward, log_query, pod_rows
-from mooring.console.problems import Problem, refusal, scrubbed
+from mooring.console.problems import Problem, problem_of, refusal, scrubbed
+from mooring.console.quota import quota_of
+from mooring.console.related import collection_of, collections_of, manifest_of, origin_of, restored
 from mooring.console.rows import event_row
 from mooring.console.session import Session, Sessions, SignedOut
 from mooring.console.signin import SignIn, user_of
 from mooring.console.stream import EVENT_LIMIT, View
 from mooring.console.templates import Templates, distinct
+from mooring.console.terminal import Place, Terminals, may_open
 from mooring.console.upstream import FIELD_MANAGER, Upstream
 from mooring.console.watches import Watches
 from mooring.diagnosis import cause, diagnose, gather, pods_of, step
 from mooring.kube import ApiError, Client, Forbidden, Key, KubeError, NotFound, Unauthorized
 from mooring.kube.errors import api_error
 from mooring.kube.objects.coordination import Lease
-from mooring.kube.objects.core import Event, Namespace
+from mooring.kube.objects.core import Event, Namespace, Pod
 
-__all__ = ["SESSION", "Api", "Handler"]
+__all__ = ["SESSION", "Api", "Handler", "UpgradePlan", "Upgrades"]
 
 log = structlog.get_logger("mooring.console")
 
 SESSION: Final = web.RequestKey("session", Session)
 #: Streams of one user and in all; sign-ins that failed, in so many seconds.
 USER_STREAMS, ALL_STREAMS, FAILED_SIGN_INS, SIGN_IN_SECONDS = 20, 500, 10, 10.0
+#: Views in one stream, at most: a browser has one stream for all its tabs.
+MOST_TOPICS: Final = 32
 #: Definitions listed as not curated, at most.
 MOST_DEFINITIONS: Final = 500
 #: Bytes of a bearer token.
@@ -66,7 +76,13 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _OBJECT = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 STREAMED: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+#: Instances whose upgrade is looked at, and so many at once.
+MOST_UPGRADES, UPGRADES_AT_ONCE = 200, 8
 Json = dict[str, Any]
+UpgradePlan = Callable[[Client, str, str], Awaitable[Sequence[Any]]]
+"""What the next change of an instance (client, namespace, name) brings along: component, fields, waiting, trouble."""
+Upgrades = Mapping[tuple[str, str], UpgradePlan]
+"""Plans by group and plural of the kinds that have one."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -84,6 +100,10 @@ class Api:
         templates: Templates,
         clock: Clock,
         stop: asyncio.Event,
+        terminals: Terminals | None = None,
+        queries: Queries | None = None,
+        upgrades: Upgrades | None = None,
+        version: str = "",
     ) -> None:
         self._upstream = upstream
         self._access = access
@@ -93,6 +113,10 @@ class Api:
         self._templates = templates
         self._clock = clock
         self._stop = stop
+        self._terminals = terminals
+        self._queries = queries
+        self._upgrades = upgrades or {}
+        self._version = version
         self._streams: Counter[str] = Counter()
         self._failed: list[float] = []
         self._leases = Leases(upstream, watches, clock)
@@ -107,6 +131,7 @@ class Api:
             web.get("/api/v1/session", self.session),
             web.post("/api/v1/session", self.sign_in),
             web.delete("/api/v1/session", self.sign_out),
+            web.post("/api/v1/session/refresh", self.refresh),
             web.get("/api/v1/catalog", self.catalog),
             web.get("/api/v1/catalog/{entry}", self.entry),
             web.get("/api/v1/namespaces", self.namespaces),
@@ -118,12 +143,19 @@ class Api:
             web.get(one + "/diagnosis", self.diagnosis),
             web.get(one + "/actions", self.actions),
             web.post(one + "/actions/{action}", self.act),
+            web.get(one + "/metrics", self.metrics),
+            web.get(one + "/collections", self.collections),
+            web.post(one + "/collections/{collection}", self.add),
+            web.delete(one + "/collections/{collection}/{object}", self.remove),
             web.get(one + "/pods", self.pods),
             web.get(one + "/pods/{pod}/log", self.log),
+            web.get(one + "/pods/{pod}/terminal", self.terminal),
             web.patch(one, self.edit),
             web.delete(one, self.delete),
             web.get("/api/v1/permissions", self.permissions),
             web.get("/api/v1/operators", self.operators),
+            web.get("/api/v1/operators/upgrade", self.upgrade),
+            web.post("/api/v1/templates/try", self.try_template),
             web.get("/api/v1/stream", self.stream),
         ]
 
@@ -139,8 +171,25 @@ class Api:
 
     async def session(self, request: web.Request) -> web.Response:
         """Who is signed in, and the word that changes need."""
-        session = request[SESSION]
-        return answer({"user": session.user, "csrf": session.csrf, "own": session.own, "via": session.via})
+        return answer(self._told(request[SESSION]))
+
+    def _told(self, session: Session) -> Json:
+        return {
+            "user": session.user,
+            "csrf": session.csrf,
+            "own": session.own,
+            "via": session.via,
+            "terminal": self._terminals is not None,
+            "remaining": self._sessions.remaining(session),
+            "renewable": bool(session.refresh),
+        }
+
+    async def refresh(self, request: web.Request) -> web.Response:
+        """Go on with a new credential of the provider."""
+        session = await self._sign_in.refresh(request[SESSION])
+        response = answer(self._told(session))
+        self.keep(request, response, session)
+        return response
 
     async def sign_in(self, request: web.Request) -> web.Response:
         """Sign in with a bearer token, which the API server must accept."""
@@ -167,7 +216,7 @@ class Api:
             self._failed.append(now)
             raise Problem(401, "TokenWrong", "The API server does not accept this token.") from error
         session = self._sessions.begin(user=user, token=token)
-        response = answer({"user": session.user, "csrf": session.csrf, "own": False})
+        response = answer(self._told(session))
         self.keep(request, response, session)
         log.info("signed in", user=user)
         return response
@@ -177,6 +226,7 @@ class Api:
         session = request[SESSION]
         self._sessions.end(session)
         self._access.forget(session)
+        await self._sign_in.end(session)
         response = answer({})
         self._forget(request, response, ())
         return response
@@ -285,12 +335,13 @@ class Api:
         answers = await asyncio.gather(
             *(decide(request[SESSION], verb, resource, namespace) for verb in verbs)
         )
-        return answer(dict(zip(verbs, answers, strict=True)))
+        terminal = await may_open(self._access, request[SESSION], namespace)
+        return answer({**dict(zip(verbs, answers, strict=True)), "terminal": terminal})
 
     async def operators(self, request: web.Request) -> web.Response:
         """Which operators work, and who manages the instances that the user sees."""
         entries = distinct(list((await self._templates.visible(request[SESSION])).values()))
-        view = await self._view(request)
+        view = await self._view(request, request.query)
         await view.look()
         leases = await self._leases.read()
         if leases is None:
@@ -302,10 +353,62 @@ class Api:
         served = [e for e in entries if await self._watches.serves(e.spec.target)]
         return answer(operators(view.objects(), leases, entries=served, seen=seen, now=self._clock.now()))
 
+    async def upgrade(self, request: web.Request) -> web.Response:
+        """What this version of the operators would change with the next change of each instance, read as the user."""
+        view = await self._view(request, request.query)
+        await view.look()
+        client, slots = self._upstream.client(request[SESSION]), asyncio.Semaphore(UPGRADES_AT_ONCE)
+        wanted = [
+            (entry, obj.metadata.namespace or "", obj.metadata.name or "", plan)
+            for entry, obj in view.objects()
+            if (plan := self._upgrades.get((entry.spec.target.group, entry.spec.target.plural))) is not None
+        ]
+
+        async def planned(entry: Entry, namespace: str, name: str, plan: UpgradePlan) -> list[Json]:
+            named = {"entry": entry.name, "namespace": namespace, "name": name}
+            try:
+                async with slots:
+                    found = await plan(client, namespace, name)
+            except Unauthorized:
+                raise
+            except NotFound:
+                return []
+            except KubeError as error:
+                told = problem_of(error).detail
+                return [{**named, "component": "", "fields": [], "waiting": False, "trouble": told}]
+            return [
+                {
+                    **named,
+                    "component": one.component,
+                    "fields": list(one.fields),
+                    "waiting": one.waiting,
+                    "trouble": one.trouble,
+                }
+                for one in found
+            ]
+
+        rows = await asyncio.gather(*(planned(*each) for each in wanted[:MOST_UPGRADES]))
+        return answer(
+            {
+                "version": self._version,
+                "rows": [row for some in rows for row in some],
+                "instances": len(wanted),
+                "truncated": len(wanted) > MOST_UPGRADES,
+            }
+        )
+
+    async def try_template(self, request: web.Request) -> web.Response:
+        """What is wrong with a template by line, its form, and the manifest it makes; nothing is kept."""
+        body = await read_json(request)
+        text, values = body.get("yaml"), body.get("values")
+        if not isinstance(text, str) or not (values is None or isinstance(values, dict)):
+            raise Problem(400, "TemplateMissing", "Give yaml, a text, and values, an object.")
+        client = self._upstream.client(request[SESSION])
+        return answer(await tried(client, text, values, name="example", namespace="default"))
+
     # --- instances
 
-    async def _view(self, request: web.Request) -> View:
-        query = request.query
+    async def _view(self, request: web.Request, query: Mapping[str, str]) -> View:
         namespace = _namespace(query["namespace"]) if query.get("namespace") else ""
         entries = distinct(list((await self._templates.visible(request[SESSION])).values()))
         focus = None
@@ -327,7 +430,7 @@ class Api:
 
     async def instances(self, request: web.Request) -> web.Response:
         """The instances that the user may see, without their specs."""
-        view = await self._view(request)
+        view = await self._view(request, request.query)
         await view.look()
         return answer(view.snapshot())
 
@@ -372,10 +475,14 @@ class Api:
         if problems:
             errors = [msgspec.to_builtins(problem) for problem in problems]
             raise Problem(422, "WrongValues", "Some fields need attention.", errors=errors)
-        manifest = render(entry, name=str(name), namespace=namespace, values=values)
-        shown = mask(manifest, entry.sensitive)
-        preview = {"manifest": shown, "yaml": to_yaml(shown)}
         client = self._upstream.client(request[SESSION])
+        manifest = render(entry, name=str(name), namespace=namespace, values=values)
+        if body.get("from") is not None:
+            manifest = restored(*await origin_of(client, entry, namespace, body["from"]), manifest)
+        shown = mask(manifest, entry.sensitive)
+        needs = requests_of(entry, values)
+        quota = await quota_of(client, namespace, entry, values, needs) if dry_run else None
+        preview = {"manifest": shown, "yaml": to_yaml(shown), "requests": needs, "quota": quota}
         query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
         if dry_run:
             query["dryRun"] = "All"
@@ -491,19 +598,11 @@ class Api:
     async def delete(self, request: web.Request) -> web.Response:
         """Delete an instance; the UID must be the one that the user was shown."""
         entry, namespace, name = await self._named(request)
-        uid = request.query.get("uid", "")
-        if not uid:
-            raise Problem(400, "UidMissing", "Say which object is meant: ?uid=")
+        body = _delete_options(request)
         path = entry.spec.target.resource.path(namespace=namespace, name=name)
-        body = {
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "propagationPolicy": "Background",
-            "preconditions": {"uid": uid},
-        }
         client = self._upstream.client(request[SESSION])
         try:
-            await client.request("DELETE", path, body=msgspec.json.encode(body))
+            await client.request("DELETE", path, body=body)
         except ApiError as error:
             self._audit(request, "delete", entry, namespace, name, result=error.reason)
             raise
@@ -550,19 +649,18 @@ class Api:
                 del self._streams[identity]
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
-        """Server-sent events: a snapshot, then changes."""
+        """Server-sent events: a snapshot, then changes; with ``topic`` several of them in one stream."""
         session = request[SESSION]
-        view = await self._view(request)
+        views = await self._topics(request)
         response = web.StreamResponse(headers={**STREAMED, "Content-Type": "text/event-stream"})
         with self._streaming(session):
             try:
                 # Before the first byte: who may see nothing gets an answer, not a stream.
-                await view.look()
+                for view in views.values():
+                    await view.look()
                 self._renew(request, response, session)
                 await response.prepare(request)
-                await view.send(
-                    response, self._clock, check=lambda: self._sessions.check(session), stop=self._stop
-                )
+                await self._send(response, session, views)
                 await response.write_eof()
             except (SignedOut, KubeError) as error:
                 if not response.prepared:
@@ -573,6 +671,112 @@ class Api:
             except (ConnectionError, TimeoutError):
                 pass  # the browser has gone, or reads no more
         return response
+
+    async def _topics(self, request: web.Request) -> dict[int | None, View]:
+        """The views of a stream by the number that their messages carry, None for the only one."""
+        topics = request.query.getall("topic", [])
+        if not topics:
+            return {None: await self._view(request, request.query)}
+        if len(topics) > MOST_TOPICS:
+            raise Problem(400, "TooManyTopics", f"A stream has at most {MOST_TOPICS} topics.")
+        return {
+            number: await self._view(request, dict(parse_qsl(topic))) for number, topic in enumerate(topics)
+        }
+
+    async def _send(
+        self, response: web.StreamResponse, session: Session, views: Mapping[int | None, View]
+    ) -> None:
+        """Send all views until the first of them ends."""
+        sending = [
+            asyncio.ensure_future(
+                view.send(
+                    response,
+                    self._clock,
+                    check=lambda: self._sessions.check(session),
+                    stop=self._stop,
+                    topic=topic,
+                )
+            )
+            for topic, view in views.items()
+        ]
+        try:
+            done, _ = await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                each.result()
+        finally:
+            for each in sending:
+                each.cancel()
+            await asyncio.gather(*sending, return_exceptions=True)
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        """What is measured of an instance: charts if there is a Prometheus, the use of now, figures of its status."""
+        entry, namespace, name = await self._named(request)
+        span, session = request.query.get("range", "1h"), request[SESSION]
+        if span not in RANGES:
+            raise Problem(400, "BadQuery", f"range must be one of {', '.join(RANGES)}.")
+        client = self._upstream.client(session)
+        path = entry.spec.target.resource.path(namespace=namespace, name=name)
+        obj = msgspec.json.decode((await client.request("GET", path)).body)
+        found: Json = {"source": "none", "charts": [], "usage": [], "figures": figures_of(entry, obj)}
+        if self._queries is not None and entry.spec.metrics.charts and not entry.namespace:
+            if not await self._access.allowed(session, "list", Pod.resource, namespace):
+                return answer(found | {"source": "denied"})
+            charts = await self._queries.charts(entry, namespace=namespace, name=name, span=span)
+            return answer(found | {"source": "prometheus", "charts": charts})
+        try:
+            usage = await usage_of(client, obj, namespace=namespace)
+        except Forbidden:
+            return answer(found | {"source": "denied"})
+        return answer(found if usage is None else found | {"source": "metrics.k8s.io", "usage": usage})
+
+    # --- collections
+
+    async def collections(self, request: web.Request) -> web.Response:
+        """The collections of an instance, such as its backups, read as the user."""
+        entry, namespace, name = await self._named(request)
+        client = self._upstream.client(request[SESSION])
+        return answer({"collections": await collections_of(client, entry, namespace=namespace, name=name)})
+
+    async def add(self, request: web.Request) -> web.Response:
+        """Make an object of a collection; with ``dryRun=true`` only find out what would happen."""
+        entry, namespace, name = await self._named(request)
+        one = collection_of(entry, request.match_info["collection"])
+        dry_run, body = request.query.get("dryRun") == "true", await read_json(request)
+        manifest = manifest_of(one, namespace=namespace, instance=name, body=body)
+        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+        path = one.target.resource.path(namespace=namespace)
+        audit = partial(self._audit, request, f"add to {one.name}", entry, namespace, name, dry_run=dry_run)
+        try:
+            made = await self._upstream.client(request[SESSION]).request(
+                "POST",
+                path,
+                query=query | ({"dryRun": "All"} if dry_run else {}),
+                body=msgspec.json.encode(manifest),
+            )
+        except ApiError as error:
+            audit(result=error.reason)
+            raise refusal(entry, error, []) from error
+        audit(result="ok")
+        shown = {"manifest": manifest, "yaml": to_yaml(manifest), "warnings": _warnings(made.headers)}
+        return answer({**shown, "dryRun": dry_run}, status=200 if dry_run else 201)
+
+    async def remove(self, request: web.Request) -> web.Response:
+        """Delete an object of a collection; the UID must be the one that the user was shown."""
+        entry, namespace, name = await self._named(request)
+        one = collection_of(entry, request.match_info["collection"])
+        client, found = self._upstream.client(request[SESSION]), _name(request.match_info["object"])
+        path = one.target.resource.path(namespace=namespace, name=found)
+        item = msgspec.json.decode((await client.request("GET", path)).body)
+        if pointer.get(item, one.of) != name:
+            raise Problem(404, "NotOfInstance", f"{one.target.kind} {found} does not belong to {name}.")
+        audit = partial(self._audit, request, f"delete {found} of {one.name}", entry, namespace, name)
+        try:
+            await client.request("DELETE", path, body=_delete_options(request))
+        except ApiError as error:
+            audit(result=error.reason)
+            raise
+        audit(result="ok")
+        return answer({}, status=202)
 
     async def pods(self, request: web.Request) -> web.Response:
         """The pods of an instance with their part, role and node; null when the user may not list pods."""
@@ -609,6 +813,22 @@ class Api:
                     await response.write_eof()
         return response
 
+    async def terminal(self, request: web.Request) -> web.StreamResponse:
+        """A shell in a container, over a WebSocket."""
+        entry, namespace, name = await self._named(request)
+        if self._terminals is None:
+            raise Problem(
+                403, "NoTerminals", "This console opens no terminals. Its setting is terminal: true."
+            )
+        place = Place(
+            namespace=namespace,
+            entry=entry.name,
+            name=name,
+            pod=_name(request.match_info["pod"]),
+            container=_name(request.query.get("container", "")),
+        )
+        return await self._terminals.serve(request, request[SESSION], place)
+
     def _renew(self, request: web.Request, response: web.StreamResponse, session: Session) -> None:
         if (renewed := self._sessions.renewed(session)) is not None:
             self.keep(request, response, renewed)
@@ -617,6 +837,15 @@ class Api:
         """Give the browser a fresh cookie now and then, as long as it is used."""
         if not response.prepared and self._sessions.cookie not in response.cookies:
             self._renew(request, response, session)
+
+
+def _delete_options(request: web.Request) -> bytes:
+    """What a request to delete is sent with: the object must be the one that was shown; raises `Problem`."""
+    uid = request.query.get("uid", "")
+    if not uid:
+        raise Problem(400, "UidMissing", "Say which object is meant: ?uid=")
+    body = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+    return msgspec.json.encode({**body, "preconditions": {"uid": uid}})
 
 
 def _card(entry: Entry) -> Json:

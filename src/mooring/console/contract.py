@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from mooring.catalog.entry import Display, Parameter, Retention, Spec, Target, Text
+from mooring.catalog.entry import Column, Display, Making, Parameter, Retention, Spec, Target, Text, Unit
 from mooring.diagnosis import Diagnosis
 
 __all__ = ["BY_PATH", "Operation", "PathKey", "ProblemDetails"]
@@ -58,12 +58,18 @@ class Credential(_Data, frozen=True, kw_only=True):
 
 
 class SessionInfo(_Data, frozen=True, kw_only=True):
-    """Who is signed in; changes carry ``csrf`` in the header X-Mooring-Csrf."""
+    """Who is signed in; changes carry ``csrf`` in the header X-Mooring-Csrf.
+
+    ``remaining`` are the seconds of the credential, null for one that does not say; ``renewable``: it can be refreshed.
+    """
 
     user: str
     csrf: str
     own: bool
-    via: str = "token"
+    via: str
+    terminal: bool
+    remaining: float | None
+    renewable: bool
 
 
 class Nothing(_Data, frozen=True, kw_only=True):
@@ -108,12 +114,13 @@ class Namespaces(_Data, frozen=True, kw_only=True):
 
 
 class Permissions(_Data, frozen=True, kw_only=True):
-    """What the user may do; unknown is what nobody answered."""
+    """What the user may do; unknown is what nobody answered. ``terminal`` is about all pods of the namespace."""
 
     create: Decision
     get: Decision
     patch: Decision
     delete: Decision
+    terminal: Decision
 
 
 class Row(_Data, frozen=True, kw_only=True):
@@ -175,13 +182,52 @@ class Creation(_Data, frozen=True, kw_only=True):
     entry: str
     name: str
     values: Json
+    from_: Origin | None = msgspec.field(default=None, name="from")
+
+
+class QuotaRow(_Data, frozen=True, kw_only=True):
+    """A resource that a quota bounds; ``over`` is whether what is wanted does not fit any more."""
+
+    quota: str
+    resource: str
+    hard: float
+    used: float
+    wanted: float
+    over: bool
+
+
+class LimitRow(_Data, frozen=True, kw_only=True):
+    """A field whose value a LimitRange does not allow."""
+
+    range: str
+    field: str
+    bound: Literal["max", "min"]
+    limit: str
+    value: str
+
+
+class Quota(_Data, frozen=True, kw_only=True):
+    """Quotas and limits of a namespace; ``denied`` is whether the user may not read some of them."""
+
+    rows: tuple[QuotaRow, ...]
+    limits: tuple[LimitRow, ...]
+    denied: bool
+
+
+class Origin(_Data, frozen=True, kw_only=True):
+    """What a new instance is made of: an object of a collection, in the same namespace."""
+
+    collection: str
+    name: str
 
 
 class Created(_Data, frozen=True, kw_only=True):
-    """What was made, or would be: secrets are masked."""
+    """What was made, or would be: secrets are masked. ``requests`` are what it needs, by resource of a quota."""
 
     manifest: Json
     yaml: str
+    requests: dict[str, float]
+    quota: Quota | None
     warnings: tuple[str, ...]
     dry_run: bool
 
@@ -286,6 +332,146 @@ class ActionBody(_Data, frozen=True, kw_only=True):
     value: Any = None
 
 
+class ChartLine(_Data, frozen=True, kw_only=True):
+    """A line of a chart: seconds since 1970, and values."""
+
+    name: str
+    points: tuple[tuple[float, float | None], ...]
+
+
+class ChartAnswer(_Data, frozen=True, kw_only=True):
+    """A chart."""
+
+    title: Text
+    unit: Unit
+    lines: tuple[ChartLine, ...]
+
+
+class Usage(_Data, frozen=True, kw_only=True):
+    """What a pod uses now: cores and bytes."""
+
+    pod: str
+    cpu: float
+    memory: float
+
+
+class FigureAnswer(_Data, frozen=True, kw_only=True):
+    """Something that the status says."""
+
+    title: Text
+    unit: Unit
+    value: str | int | float
+
+
+class MetricsAnswer(_Data, frozen=True, kw_only=True):
+    """What is measured of an instance, and where it is from."""
+
+    source: Literal["prometheus", "metrics.k8s.io", "denied", "none"]
+    charts: tuple[ChartAnswer, ...]
+    usage: tuple[Usage, ...]
+    figures: tuple[FigureAnswer, ...]
+
+
+class RelatedRow(_Data, frozen=True, kw_only=True):
+    """An object of a collection."""
+
+    name: str
+    uid: str
+    created: str
+    cells: tuple[str, ...]
+    outcome: Literal["good", "bad", "pending", ""]
+
+
+class RestoringAnswer(_Data, frozen=True, kw_only=True):
+    """That instances can be made of the objects."""
+
+    title: Text
+    description: Text
+
+
+class CollectionAnswer(_Data, frozen=True, kw_only=True):
+    """A collection; ``state`` says why there are no rows to see."""
+
+    name: str
+    title: Text
+    description: Text
+    columns: tuple[Column, ...]
+    create: Making | None
+    restore: RestoringAnswer | None
+    state: Literal["listed", "denied", "unserved"]
+    rows: tuple[RelatedRow, ...]
+
+
+class Collections(_Data, frozen=True, kw_only=True):
+    """The collections of an instance."""
+
+    collections: tuple[CollectionAnswer, ...]
+
+
+class Addition(_Data, frozen=True, kw_only=True):
+    """An object to make in a collection: values of its form."""
+
+    name: str
+    values: Json
+
+
+class Added(_Data, frozen=True, kw_only=True):
+    """What was made, or would be."""
+
+    manifest: Json
+    yaml: str
+    warnings: tuple[str, ...]
+    dry_run: bool
+
+
+class UpgradeRow(_Data, frozen=True, kw_only=True):
+    """What the next change of an instance's component brings along; ``trouble`` is why that cannot be told."""
+
+    entry: str
+    namespace: str
+    name: str
+    component: str
+    fields: tuple[str, ...]
+    waiting: bool
+    trouble: str
+
+
+class UpgradeAnswer(_Data, frozen=True, kw_only=True):
+    """What this version would change; ``instances`` are those that were looked at, or would have been."""
+
+    version: str
+    rows: tuple[UpgradeRow, ...]
+    instances: int
+    truncated: bool
+
+
+class Trial(_Data, frozen=True, kw_only=True):
+    """A template to try, and values for its form; default: its own."""
+
+    yaml: str
+    values: Json | None = None
+
+
+class TrialProblem(_Data, frozen=True, kw_only=True):
+    """What is wrong with a template."""
+
+    line: int | None
+    path: str
+    message: str
+
+
+class TrialAnswer(_Data, frozen=True, kw_only=True):
+    """What a template is like; ``compared`` is whether the definition of its kind could be read."""
+
+    problems: tuple[TrialProblem, ...]
+    compared: bool
+    form: Spec | None
+    defaults: Json
+    errors: tuple[FieldError, ...]
+    yaml: str
+    requests: dict[str, float]
+
+
 class PodRow(_Data, frozen=True, kw_only=True):
     """A pod."""
 
@@ -369,11 +555,14 @@ BY_PATH: dict[PathKey, Operation] = {
     ("GET", _API + "/signin"): Operation(answer=Ways),
     ("GET", _API + "/session"): Operation(answer=SessionInfo),
     ("POST", _API + "/session"): Operation(body=Credential, answer=SessionInfo),
+    ("POST", _API + "/session/refresh"): Operation(answer=SessionInfo),
     ("DELETE", _API + "/session"): Operation(answer=Nothing),
     ("GET", _API + "/catalog"): Operation(answer=CatalogAnswer),
     ("GET", _API + "/catalog/{entry}"): Operation(answer=EntryAnswer),
     ("GET", _API + "/namespaces"): Operation(answer=Namespaces),
     ("GET", _API + "/operators"): Operation(answer=Operators),
+    ("GET", _API + "/operators/upgrade"): Operation(query=_WHERE, answer=UpgradeAnswer),
+    ("POST", _API + "/templates/try"): Operation(body=Trial, answer=TrialAnswer),
     ("GET", _API + "/instances"): Operation(query=_WHERE, answer=Instances),
     ("POST", _ALL): Operation(query=_DRY, body=Creation, answer=Created, status=201),
     ("GET", _ONE): Operation(answer=InstanceAnswer),
@@ -386,6 +575,16 @@ BY_PATH: dict[PathKey, Operation] = {
     ("GET", _ONE + "/diagnosis"): Operation(answer=DiagnosisAnswer),
     ("GET", _ONE + "/actions"): Operation(answer=Actions),
     ("POST", _ONE + "/actions/{action}"): Operation(query=_DRY, body=ActionBody, answer=EditedAnswer),
+    ("GET", _ONE + "/metrics"): Operation(
+        query={"range": "15m, 1h, 6h, 24h or 7d; default: 1h."}, answer=MetricsAnswer
+    ),
+    ("GET", _ONE + "/collections"): Operation(answer=Collections),
+    ("POST", _ONE + "/collections/{collection}"): Operation(
+        query=_DRY, body=Addition, answer=Added, status=201
+    ),
+    ("DELETE", _ONE + "/collections/{collection}/{object}"): Operation(
+        query={"uid": "UID of the object that is meant; required."}, answer=Nothing, status=202
+    ),
     ("GET", _ONE + "/pods"): Operation(answer=Pods),
     ("GET", _ONE + "/pods/{pod}/log"): Operation(
         query={
@@ -396,8 +595,14 @@ BY_PATH: dict[PathKey, Operation] = {
         },
         media="text/plain",
     ),
+    ("GET", _ONE + "/pods/{pod}/terminal"): Operation(
+        query={"container": "Which container; required."}, status=101, media="text/plain"
+    ),
     ("GET", _API + "/permissions"): Operation(
         query={"namespace": "Where; required.", "entry": "Of which entry; required."}, answer=Permissions
     ),
-    ("GET", _API + "/stream"): Operation(query=_WHERE, media="text/event-stream"),
+    ("GET", _API + "/stream"): Operation(
+        query={**_WHERE, "topic": "A query of its own, such as entry=A&namespace=B; repeatable."},
+        media="text/event-stream",
+    ),
 }

@@ -19,7 +19,7 @@ from mooring.catalog import (
     Entry,
     MaskedSecret,
     apply_changes,
-    check_values,
+    check_edit,
     diff,
     editable,
     field_of,
@@ -110,7 +110,7 @@ class Edit:
             or (entry.parameters[name].sensitive and value)
             or (not entry.parameters[name].sensitive and value != present.get(name))
         }
-        _check(entry, typed)
+        _check(entry, typed, present)
         try:
             filled = diff(document, with_values(entry, document, typed))
         except ValueError as error:
@@ -242,11 +242,9 @@ def _text(value: Any) -> str:
     return text[:VALUE_LIMIT]
 
 
-def _check(entry: Entry, typed: Mapping[str, Any]) -> None:
+def _check(entry: Entry, typed: Mapping[str, Any], present: Mapping[str, Any]) -> None:
     """Raise what is wrong with the values that were changed."""
-    problems = [
-        msgspec.to_builtins(problem) for problem in check_values(entry, typed) if problem.field in typed
-    ]
+    problems = [msgspec.to_builtins(problem) for problem in check_edit(entry, typed, present)]
     message = {"en": "This cannot be changed any more.", "zh": "创建后不能修改。"}
     problems += [
         {"field": name, "message": message}

@@ -68,8 +68,13 @@ def verified(token: str, keys: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     raise TokenError("no key of the provider signed the ID token")
 
 
-def check_claims(claims: Mapping[str, Any], *, issuer: str, client_id: str, nonce: str, now: float) -> float:
-    """When the token ends, in seconds since 1970, after everything it must say was checked; raises `TokenError`."""
+def check_claims(
+    claims: Mapping[str, Any], *, issuer: str, client_id: str, nonce: str | None, now: float
+) -> float:
+    """When the token ends, in seconds since 1970, after everything it must say was checked; raises `TokenError`.
+
+    Without a ``nonce`` it answers no sign-in, but a refresh (OpenID Connect Core 12.2).
+    """
     if claims.get("iss") != issuer:
         raise TokenError("the ID token is of another issuer")
     audience = claims.get("aud")
@@ -78,7 +83,7 @@ def check_claims(claims: Mapping[str, Any], *, issuer: str, client_id: str, nonc
         raise TokenError("the ID token is for another client")
     if claims.get("azp", client_id) != client_id or (len(audiences) > 1 and "azp" not in claims):
         raise TokenError("the ID token was given to another client")
-    if not isinstance(claims.get("nonce"), str) or claims["nonce"] != nonce:
+    if nonce is not None and (not isinstance(claims.get("nonce"), str) or claims["nonce"] != nonce):
         raise TokenError("the ID token is not the answer to this sign-in")
     ends, issued, begins = (_number(claims, name) for name in ("exp", "iat", "nbf"))
     if ends is None or ends <= now - LEEWAY:

@@ -1,6 +1,7 @@
 """Sign-in by OpenID Connect: the authorization code flow with PKCE (RFC 7636), entirely on the server's side.
 
-OidcError    the provider did not sign the user in; the message is for the log and for the user
+OidcError        the provider did not sign the user in; the message is for the log and for the user
+  Refused        it said no
 
 The browser holds no token but in the sealed session. What must be remembered between the two halves of a sign-in is in
 a sealed cookie as well, so that any replica can take the second half.
@@ -28,7 +29,7 @@ from mooring.console.keys import Keys
 from mooring.console.session import Person
 from mooring.console.settings import Oidc, is_loopback
 
-__all__ = ["FLOW_SECONDS", "Flow", "OidcError", "Provider", "SignedIn"]
+__all__ = ["FLOW_SECONDS", "Flow", "OidcError", "Provider", "Refused", "SignedIn"]
 
 #: Seconds a sign-in may take; a provider's description and its keys count; between two reads for an unknown key.
 FLOW_SECONDS, DESCRIPTION_SECONDS, KEYS_SECONDS, KEYS_AGAIN = 600.0, 3600.0, 600.0, 10.0
@@ -39,6 +40,10 @@ _LABEL: Final = b"signin"
 
 class OidcError(Exception):
     """The provider did not sign the user in."""
+
+
+class Refused(OidcError):
+    """The provider said no: it will not say yes when it is asked again."""
 
 
 class Flow(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,11 +57,13 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SignedIn(msgspec.Struct, frozen=True, kw_only=True):
-    """Who signed in, with which ID token, until when (seconds since 1970)."""
+    """Who signed in, with which ID token, until when (seconds since 1970); ``refresh`` is a token for the next one."""
 
     person: Person
     token: str
     ends: float
+    subject: str
+    refresh: str = ""
 
 
 class Provider:
@@ -116,29 +123,49 @@ class Provider:
             raise OidcError("the answer is of another provider")
         if "error" in query:
             raise OidcError(f"the provider refused: {query['error'][:80]!r}")
-        token = await self._exchange(query.get("code", ""), flow)
-        return await self._check(token, flow), flow.to
-
-    async def _exchange(self, code: str, flow: Flow) -> str:
         form = {
             "grant_type": "authorization_code",
-            "code": code,
+            "code": query.get("code", ""),
             "redirect_uri": self._back,
-            "client_id": self._settings.client_id,
             "code_verifier": flow.verifier,
         }
+        return await self._exchange(form, nonce=flow.nonce), flow.to
+
+    async def refresh(self, token: str, subject: str) -> SignedIn:
+        """The same user again, for a refresh token, which is used up where the provider gives another one.
+
+        Raises `Refused` when the provider ended the user's session there, `OidcError`.
+        """
+        found = await self._exchange({"grant_type": "refresh_token", "refresh_token": token}, nonce=None)
+        if found.subject != subject:
+            raise Refused("the ID token is of another user")
+        return found if found.refresh else msgspec.structs.replace(found, refresh=token)
+
+    async def revoke(self, token: str) -> None:
+        """Let a refresh token be of no use any more (RFC 7009); raises `OidcError` where that cannot be had."""
+        place = await self._endpoint("revocation_endpoint")
+        form = {"token": token, "token_type_hint": "refresh_token", "client_id": self._settings.client_id}
+        await self._ask("POST", place, empty=True, data=form, headers=self._credential())
+
+    async def _exchange(self, form: Mapping[str, str], *, nonce: str | None) -> SignedIn:
+        place = await self._endpoint("token_endpoint")
+        sent = {**form, "client_id": self._settings.client_id}
+        answer = await self._ask("POST", place, data=sent, headers=self._credential())
+        token, more = answer.get("id_token"), answer.get("refresh_token")
+        if not isinstance(token, str) or not token:
+            raise OidcError("the provider gave no ID token")
+        found = await self._check(token, nonce)
+        return msgspec.structs.replace(found, refresh=more) if isinstance(more, str) else found
+
+    def _credential(self) -> dict[str, str]:
         headers = {}
         if self._secret:
             # RFC 6749, 2.3.1: both are encoded as in a form before they are joined.
             pair = f"{quote_plus(self._settings.client_id)}:{quote_plus(self._secret)}"
             headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
-        answer = await self._ask("POST", await self._endpoint("token_endpoint"), data=form, headers=headers)
-        token = answer.get("id_token")
-        if not isinstance(token, str) or not token:
-            raise OidcError("the provider gave no ID token")
-        return token
+        return headers
 
-    async def _check(self, token: str, flow: Flow) -> SignedIn:
+    async def _check(self, token: str, nonce: str | None) -> SignedIn:
         settings = self._settings
         try:
             claims = verified(token, await self._signers(key_id(token)))
@@ -146,7 +173,7 @@ class Provider:
                 claims,
                 issuer=settings.issuer,
                 client_id=settings.client_id,
-                nonce=flow.nonce,
+                nonce=nonce,
                 now=self._now(),
             )
         except TokenError as error:
@@ -164,7 +191,7 @@ class Provider:
             raise OidcError(f"the user is in more than {MOST_GROUPS} groups")
         named = sorted({settings.groups_prefix + group for group in groups})
         person = Person(user=settings.username_prefix + user, groups=tuple(named))
-        return SignedIn(person=person, token=token, ends=ends)
+        return SignedIn(person=person, token=token, ends=ends, subject=str(claims.get("sub") or ""))
 
     # --- the provider's description and keys
 
@@ -199,7 +226,7 @@ class Provider:
                 known = self._known[place] = (self._clock.monotonic(), await self._ask("GET", place))
             return known[1]
 
-    async def _ask(self, method: str, place: str, **more: Any) -> dict[str, Any]:
+    async def _ask(self, method: str, place: str, *, empty: bool = False, **more: Any) -> dict[str, Any]:
         if self._http is None:
             timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
             self._http = aiohttp.ClientSession(timeout=timeout, headers={"Accept": "application/json"})
@@ -216,10 +243,11 @@ class Provider:
         try:
             found = msgspec.json.decode(body)
         except msgspec.MsgspecError:
-            found = None
+            found = {} if empty else None
         if answer.status != 200 or not isinstance(found, dict):
             why = str(found.get("error"))[:80] if isinstance(found, dict) else ""
-            raise OidcError(f"the provider answered {answer.status} {why}".rstrip())
+            kind = Refused if answer.status in (400, 401) else OidcError
+            raise kind(f"the provider answered {answer.status} {why}".rstrip())
         return found
 
     async def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import secrets
 import socket
 from collections.abc import Mapping, Sequence
@@ -16,14 +17,16 @@ from aiohttp import web
 from mooring.cache import Clock, SystemClock
 from mooring.catalog import Entry
 from mooring.console.access import Access
-from mooring.console.api import SESSION, Api, Handler
+from mooring.console.api import SESSION, Api, Handler, Upgrades
 from mooring.console.certificate import Certificate
 from mooring.console.guard import HEADERS, check_csrf, check_request
+from mooring.console.metrics import Queries
 from mooring.console.problems import Problem, problem_of
 from mooring.console.session import Sessions, SignedOut, own_session
-from mooring.console.settings import Settings
+from mooring.console.settings import Prometheus, Settings
 from mooring.console.signin import CALLBACK, OIDC, SignIn, read_keys
 from mooring.console.templates import Templates
+from mooring.console.terminal import Terminals
 from mooring.console.upstream import Upstream
 from mooring.console.watches import Watches
 from mooring.kube import KubeError, Unauthorized
@@ -41,6 +44,7 @@ BODY_LIMIT: Final = 256 * 1024
 HEADER_LIMIT: Final = 32 * 1024
 #: What needs no session.
 OPEN: Final = frozenset({("POST", "/api/v1/session"), ("GET", "/api/v1/signin")})
+REFRESH: Final = "/api/v1/session/refresh"
 #: Seconds that streams get to end.
 STOP_SECONDS: Final = 2.0
 
@@ -49,12 +53,18 @@ STOP_SECONDS: Final = 2.0
 class ConsoleOptions:
     """What a console serves. ``namespaces``: where to look if its credential may not look everywhere.
 
+    ``prometheus`` answers what is measured; ``upgrades`` say what an upgrade of the operators to
+    ``version`` would bring along.
+
     With ``settings`` it is served to others, without on loopback to who has its link.
     """
 
     entries: Mapping[str, Entry]
     namespaces: Sequence[str] = ()
     settings: Settings | None = None
+    prometheus: Prometheus | None = None
+    upgrades: Upgrades = field(default_factory=dict)
+    version: str = ""
     clock: Clock = field(default_factory=SystemClock)
 
 
@@ -73,8 +83,11 @@ class Console:
         self._address = ""
         self._sessions: Sessions
         self._sign_in: SignIn | None = None
+        self._queries: Queries | None = None
         self._api: Api
         self._following: asyncio.Task[None] | None = None
+        self._assets = {path.name: path.read_bytes() for path in (STATIC / "assets").iterdir()}
+        self._packed = {name: gzip.compress(content, 9) for name, content in self._assets.items()}
 
     @property
     def link(self) -> str:
@@ -109,6 +122,15 @@ class Console:
             watch=settings is None or settings.catalog_resources,
         )
         self._templates.start()
+        prometheus = self._options.prometheus or (settings.prometheus if settings is not None else None)
+        self._queries = Queries(prometheus, clock) if prometheus is not None else None
+        terminals = Terminals(
+            upstream=self._upstream,
+            access=self._access,
+            sessions=self._sessions,
+            clock=clock,
+            stop=self._stop,
+        )
         self._api = Api(
             upstream=self._upstream,
             access=self._access,
@@ -118,6 +140,10 @@ class Console:
             templates=self._templates,
             clock=clock,
             stop=self._stop,
+            terminals=terminals if settings is None or settings.terminal else None,
+            queries=self._queries,
+            upgrades=self._options.upgrades,
+            version=self._options.version,
         )
         app = web.Application(middlewares=[self._answer], client_max_size=BODY_LIMIT)
         app.on_response_prepare.append(_dress)
@@ -128,7 +154,7 @@ class Console:
         if settings is not None and settings.oidc is not None:
             app.router.add_get(OIDC, self._sign_in.leave)
             app.router.add_get(CALLBACK, self._arrive)
-        app.router.add_static("/assets/", STATIC / "assets")
+        app.router.add_get("/assets/{name}", self._asset)
         # No access log: the link's token would be in it.
         self._runner = web.AppRunner(
             app,
@@ -157,6 +183,8 @@ class Console:
             await self._watches.stop()
         if self._sign_in is not None:
             await self._sign_in.close()
+        if self._queries is not None:
+            await self._queries.close()
         await self._access.close()
         await self._upstream.close()
 
@@ -186,7 +214,7 @@ class Console:
             check_request(request, self._origin)
             if request.path.startswith("/api/") and (request.method, request.path) not in OPEN:
                 assert self._sign_in is not None
-                session, new = self._sign_in.session(request)
+                session, new = self._sign_in.session(request, refreshing=request.path == REFRESH)
                 request[SESSION] = session
                 check_csrf(request, session)
                 response = await handler(request)
@@ -234,6 +262,21 @@ class Console:
         if session is not None:
             self._api.keep(request, response, session)
         return response
+
+    async def _asset(self, request: web.Request) -> web.StreamResponse:
+        """A script or a style of the page, compressed once for all browsers."""
+        name = request.match_info["name"]
+        if name not in self._assets:
+            raise web.HTTPNotFound
+        kind = {".js": "text/javascript", ".css": "text/css"}.get(
+            Path(name).suffix, "application/octet-stream"
+        )
+        if "gzip" not in request.headers.get("Accept-Encoding", ""):
+            return web.Response(
+                body=self._assets[name], content_type=kind, headers={"Vary": "Accept-Encoding"}
+            )
+        packed = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+        return web.Response(body=self._packed[name], content_type=kind, headers=packed)
 
     async def _page(self, request: web.Request) -> web.StreamResponse:
         """The page; with the link's token, a session first, and then the page without the token in its address."""

@@ -55,7 +55,8 @@ class Person:
 class Session:
     """One signed-in browser: it acts with its ``token``, by impersonation, or with the ``own`` credential.
 
-    ``ends`` is when its credential does, 0 for one that does not say.
+    ``ends`` is when its credential does, 0 for one that does not say; ``refresh`` is a provider's token for the next
+    credential of ``subject``.
     """
 
     id: str
@@ -69,6 +70,8 @@ class Session:
     born: float
     seen: float
     ends: float = 0.0
+    refresh: str = field(default="", repr=False)
+    subject: str = ""
 
     @property
     def identity(self) -> str:
@@ -130,6 +133,8 @@ class Sessions:
         token: str | None = None,
         via: Via = "token",
         ends: float = 0.0,
+        refresh: str = "",
+        subject: str = "",
     ) -> Session:
         """A new session; without a token one that impersonates, and by the link one of the console's credential."""
         if token == "":
@@ -149,6 +154,8 @@ class Sessions:
             born=now,
             seen=now,
             ends=ends,
+            refresh=refresh,
+            subject=subject,
         )
 
     def seal(self, session: Session) -> dict[str, str]:
@@ -170,8 +177,8 @@ class Sessions:
     def _label(self) -> bytes:
         return self.cookie.encode()
 
-    def read(self, cookies: Mapping[str, str]) -> Session:
-        """The session of a request; raises `SignedOut`."""
+    def read(self, cookies: Mapping[str, str], *, refreshing: bool = False) -> Session:
+        """The session of a request; raises `SignedOut`. One that is refreshed may have outlived its credential."""
         if not cookies.get(self.cookie):
             raise SignedOut("missing")
         sealed = "".join(cookies.get(name, "") for name in self.names)
@@ -182,8 +189,12 @@ class Sessions:
                 raise ValueError("the console's own credential is lent to nobody")
         except (ValueError, msgspec.MsgspecError) as error:
             raise SignedOut("invalid") from error
-        self.check(session)
+        self.check(replace(session, ends=0.0) if refreshing and session.refresh else session)
         return session
+
+    def remaining(self, session: Session) -> float | None:
+        """Seconds until the credential of a session ends, None for one that does not say."""
+        return max(0.0, session.ends - self.now()) if session.ends else None
 
     def check(self, session: Session) -> None:
         """Raise `SignedOut` when the session is over."""

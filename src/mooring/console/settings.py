@@ -16,7 +16,17 @@ from urllib.parse import urlsplit
 import msgspec
 import yaml
 
-__all__ = ["Oidc", "Proxy", "Settings", "SettingsError", "Tls", "is_loopback", "load_settings"]
+__all__ = [
+    "Oidc",
+    "Prometheus",
+    "Proxy",
+    "Settings",
+    "SettingsError",
+    "Tls",
+    "is_loopback",
+    "load_settings",
+    "prometheus_problem",
+]
 
 
 class SettingsError(ValueError):
@@ -71,12 +81,20 @@ class Oidc(_Data, frozen=True, kw_only=True):
     ca_file: str = ""
 
 
+class Prometheus(_Data, frozen=True, kw_only=True):
+    """A server that answers Prometheus's queries; ``token_file`` has a bearer token, ``ca_file`` an authority in PEM."""
+
+    url: str
+    token_file: str = ""
+    ca_file: str = ""
+
+
 class Settings(_Data, frozen=True, kw_only=True):
     """What a served console is told.
 
     ``url`` is the address in browsers; ``listen`` is ADDRESS:PORT; ``session_keys`` a file with a key per line, the
     first of which seals. With ``impersonate`` the console's account acts as users of a proxy or a provider; without, a
-    provider's tokens go to the API server as they are.
+    provider's tokens go to the API server as they are. ``terminal`` lets users open a shell in a container, if they may.
     """
 
     url: str
@@ -84,9 +102,11 @@ class Settings(_Data, frozen=True, kw_only=True):
     tls: Tls | None = None
     session_keys: str = ""
     tokens: bool = True
+    terminal: bool = False
     impersonate: bool = False
     proxy: Proxy | None = None
     oidc: Oidc | None = None
+    prometheus: Prometheus | None = None
     namespaces: tuple[str, ...] = ()
     catalog_directories: tuple[str, ...] = ()
     catalog_resources: bool = False
@@ -137,8 +157,19 @@ def _problems(settings: Settings) -> Iterator[str]:
             yield f"oidc.issuer: {settings.oidc.issuer!r} is no https address"
         if "openid" not in settings.oidc.scopes:
             yield "oidc.scopes: openid is missing"
+    if settings.prometheus is not None and (wrong := prometheus_problem(settings.prometheus.url)):
+        yield f"prometheus.url: {wrong}"
     if not (settings.tokens or settings.proxy or settings.oidc):
         yield "there is no way to sign in: tokens, proxy or oidc"
+
+
+def prometheus_problem(url: str) -> str:
+    """What is wrong with the address of a Prometheus, "" if nothing is."""
+    parts = urlsplit(url)
+    good = parts.scheme in ("http", "https") and parts.hostname and not (parts.query or parts.fragment)
+    if good and parts.password is None:
+        return ""
+    return f"{url.rpartition('@')[2]!r} is not http[s]://HOST[:PORT][/PATH] without a password"
 
 
 def _proxy_problems(settings: Settings, proxy: Proxy) -> Iterator[str]:

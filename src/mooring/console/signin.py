@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +14,7 @@ from aiohttp import web
 
 from mooring.cache import Clock
 from mooring.console.keys import Keys
-from mooring.console.oidc import FLOW_SECONDS, OidcError, Provider, SignedIn
+from mooring.console.oidc import FLOW_SECONDS, OidcError, Provider, Refused, SignedIn
 from mooring.console.problems import Problem
 from mooring.console.proxy import TrustedProxy
 from mooring.console.session import Person, Session, Sessions, SignedOut
@@ -26,6 +29,8 @@ log = structlog.get_logger("mooring.console")
 
 OIDC: Final = "/signin/oidc"
 CALLBACK: Final = OIDC + "/callback"
+#: Seconds in which the answer to a refresh is given again, and that a revocation may take.
+REFRESHED_SECONDS, REVOKE_SECONDS = 60.0, 3.0
 #: Where a sign-in may lead: pages of the console alone.
 _PAGE: Final = re.compile(r"/#/[A-Za-z0-9/_.,~%?&=+:-]{0,500}")
 
@@ -58,6 +63,8 @@ class SignIn:
             else None
         )
         self._cookie = "__Host-mooring-signin"
+        self._clock = clock
+        self._refreshed: dict[bytes, tuple[float, asyncio.Task[Session]]] = {}
 
     def ways(self) -> dict[str, Any]:
         """What the page may offer."""
@@ -69,14 +76,14 @@ class SignIn:
 
     # --- a proxy
 
-    def session(self, request: web.Request) -> tuple[Session, bool]:
+    def session(self, request: web.Request, *, refreshing: bool = False) -> tuple[Session, bool]:
         """The session of a request, and whether it is a new one; raises `SignedOut`, `Problem`.
 
         Where a proxy signs in, its session is the named user's as long as the proxy names them.
         """
         person = self._proxy.person(request) if self._proxy is not None else None
         try:
-            session = self._sessions.read(request.cookies)
+            session = self._sessions.read(request.cookies, refreshing=refreshing)
             if session.via != "proxy" or session.person == person:
                 return session, False
             gone = SignedOut("invalid")
@@ -142,13 +149,71 @@ class SignIn:
                 raise OidcError("the API server does not accept the provider's tokens") from None
         else:
             # The API server counts by wall time, as a served console's sessions do.
-            return self._sessions.begin(user=user, token=signed.token, via="oidc", ends=signed.ends)
+            return self._sessions.begin(
+                user=user,
+                token=signed.token,
+                via="oidc",
+                ends=signed.ends,
+                refresh=signed.refresh,
+                subject=signed.subject,
+            )
         person = signed.person
         try:
             await user_of(self._upstream.acting(person))
         except Forbidden as error:
             raise OidcError("the console may not act as this user, or for one of the groups") from error
-        return self._sessions.begin(user=person.user, groups=person.groups, via="oidc")
+        return self._sessions.begin(
+            user=person.user,
+            groups=person.groups,
+            via="oidc",
+            # Who can be asked again is asked again; a session that cannot lasts as long as any other.
+            ends=signed.ends if signed.refresh else 0.0,
+            refresh=signed.refresh,
+            subject=signed.subject,
+        )
+
+    async def refresh(self, session: Session) -> Session:
+        """The session with a new credential of the provider; raises `SignedOut` when the provider says no, `Problem`.
+
+        Tabs that ask at once, or with the cookie of a moment ago, get the same answer: a refresh token is used once.
+        """
+        provider = self._known()
+        if not session.refresh:
+            raise Problem(400, "NothingToRefresh", "The provider gave no refresh token.")
+        now = self._clock.monotonic()
+        self._refreshed = {
+            key: one for key, one in self._refreshed.items() if now - one[0] < REFRESHED_SECONDS
+        }
+        key = hashlib.sha256(session.refresh.encode()).digest()
+        if key not in self._refreshed:
+            self._refreshed[key] = (now, asyncio.create_task(self._refresh(provider, session)))
+        task = self._refreshed[key][1]
+        try:
+            return await asyncio.shield(task)
+        except (OidcError, ApiError, ValueError) as error:
+            self._refreshed.pop(key, None)
+            log.warning("a session was not refreshed", user=session.user, reason=str(error))
+            if isinstance(error, (Refused, Unauthorized, Forbidden)):
+                raise SignedOut("expired") from error
+            raise Problem(502, "ProviderAway", f"The provider did not renew the sign-in: {error}.") from error
+
+    async def _refresh(self, provider: Provider, session: Session) -> Session:
+        signed = await provider.refresh(session.refresh, session.subject)
+        new = await self._begin(signed)
+        if new.user != session.user or new.impersonated != session.impersonated:
+            raise Refused("the sign-in is of another user")
+        # The same session: what ended it in another tab ends this one too.
+        return replace(new, id=session.id, csrf=session.csrf, born=session.born)
+
+    async def end(self, session: Session) -> None:
+        """Let the provider forget a session, so that a copy of its cookie cannot be refreshed anywhere."""
+        if self._provider is None or not session.refresh:
+            return
+        try:
+            async with asyncio.timeout(REVOKE_SECONDS):
+                await self._provider.revoke(session.refresh)
+        except (OidcError, TimeoutError) as error:
+            log.warning("the provider did not revoke a session", user=session.user, reason=str(error))
 
     def _known(self) -> Provider:
         if self._provider is None:
@@ -161,6 +226,10 @@ class SignIn:
 
     async def close(self) -> None:
         """Close connections to the provider."""
+        tasks = [task for _, task in self._refreshed.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._provider is not None:
             await self._provider.close()
 

@@ -37,7 +37,7 @@ Visible = frozenset[str] | None
 class View:
     """What one user sees: instances of these entries, of one namespace or of all they may see.
 
-    With ``focus`` (entry and key) also that instance's conditions and events.
+    With ``focus`` (entry and key) that instance alone, with its conditions and events.
     """
 
     def __init__(
@@ -111,6 +111,12 @@ class View:
 
     def objects(self) -> Iterator[tuple[Entry, Object]]:
         """The instances that the user sees, without their specs."""
+        if self._focus is not None:
+            entry, key = self._focus
+            found = self._object(entry, key) if self._may(entry, key.namespace) else None
+            if found is not None:
+                yield entry, found
+            return
         for entry in self._entries:
             for informer in self._sources.get(entry.name, ()):
                 for obj in informer.list(self._namespace if not informer.namespace else None):
@@ -187,9 +193,19 @@ class View:
     # --- as it happens
 
     async def send(
-        self, response: web.StreamResponse, clock: Clock, *, check: Callable[[], None], stop: asyncio.Event
+        self,
+        response: web.StreamResponse,
+        clock: Clock,
+        *,
+        check: Callable[[], None],
+        stop: asyncio.Event,
+        topic: int | None = None,
     ) -> None:
-        """Send a snapshot and every change until ``stop``, the longest time, or ``check`` raises."""
+        """Send a snapshot and every change until ``stop``, the longest time, or ``check`` raises.
+
+        Several views share a response when each has a ``topic``, the number that its messages carry.
+        """
+        tag = {} if topic is None else {"topic": topic}
         began = looked = clock.monotonic()
         while True:
             await self.look()
@@ -198,7 +214,7 @@ class View:
                 # Unmarked before the snapshot is taken: what changes while it is sent is marked again.
                 marks.take()
                 live = self._watches.healthy
-                await _write(response, "snapshot", self.snapshot())
+                await _write(response, "snapshot", tag | self.snapshot())
                 while clock.monotonic() - began < LONGEST and not stop.is_set():
                     await _first(marks.changed.wait, stop.wait, seconds=HEARTBEAT)
                     check()
@@ -209,7 +225,7 @@ class View:
                     marked, focus = marks.take()
                     if marked or focus or live != self._watches.healthy:
                         live = self._watches.healthy
-                        await _write(response, "change", self.changes(marked, focus=focus))
+                        await _write(response, "change", tag | self.changes(marked, focus=focus))
                         await _first(stop.wait, seconds=GATHER)
                     else:
                         await _raw(response, b": alive\n\n")
@@ -247,9 +263,11 @@ class _Marks:
 
     def _marker(self, name: str) -> Callable[[Transition[Any]], object]:
         def mark(change: Transition[Any]) -> None:
-            self._marked.add((name, change.key))
-            if self._focus is not None and (self._focus[0].name, self._focus[1]) == (name, change.key):
+            if self._focus is not None:
+                if self._focus[1] != change.key:
+                    return
                 self._focused = True
+            self._marked.add((name, change.key))
             self.changed.set()
 
         return mark

@@ -8,10 +8,19 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Final
 
+from aiohttp import ClientWebSocketResponse
 from multidict import CIMultiDict
 
 from mooring.console.session import Person, Session
-from mooring.kube import Client, Config, HttpTransport, Response, StreamResponse, Transport
+from mooring.kube import (
+    Client,
+    Config,
+    HttpTransport,
+    Response,
+    StreamResponse,
+    Transport,
+    TransportError,
+)
 
 __all__ = ["FIELD_MANAGER", "Upstream"]
 
@@ -68,6 +77,19 @@ class Upstream:
             _Acting(self._bare, [("Authorization", f"Bearer {token}")]), field_manager=FIELD_MANAGER
         )
 
+    def websocket(
+        self, session: Session, path: str, *, query: Sequence[tuple[str, str]], protocols: Sequence[str]
+    ) -> AbstractAsyncContextManager[ClientWebSocketResponse]:
+        """A WebSocket as the user of a session; raises `TransportError` where the API server is no HTTP server."""
+        transport: Transport = self.client(session).transport
+        headers: CIMultiDict[str] = CIMultiDict()
+        if isinstance(transport, _Acting):
+            headers = transport.headers(None)
+            transport = transport.inner
+        if not isinstance(transport, HttpTransport):
+            raise TransportError("this API server has no WebSockets")
+        return transport.websocket(path, query=query, headers=headers, protocols=protocols)
+
     async def close(self) -> None:
         """Close all connections."""
         await self._own.close()
@@ -81,10 +103,11 @@ class _Acting:
     """
 
     def __init__(self, transport: Transport, acting: Sequence[tuple[str, str]]) -> None:
-        self._transport = transport
+        self.inner = transport
         self._acting = acting
 
-    def _headers(self, headers: Mapping[str, str] | None) -> CIMultiDict[str]:
+    def headers(self, headers: Mapping[str, str] | None) -> CIMultiDict[str]:
+        """These headers, and those that say who acts."""
         # Every group is a header of its own: a list in one header would be one group of a strange name.
         sent = CIMultiDict(headers or {})
         for name, value in self._acting:
@@ -102,8 +125,8 @@ class _Acting:
         timeout: float | None = None,
     ) -> Response:
         """See `Transport.request`."""
-        return await self._transport.request(
-            method, path, query=query, body=body, headers=self._headers(headers), timeout=timeout
+        return await self.inner.request(
+            method, path, query=query, body=body, headers=self.headers(headers), timeout=timeout
         )
 
     def stream(
@@ -116,9 +139,7 @@ class _Acting:
         timeout: float | None = None,
     ) -> AbstractAsyncContextManager[StreamResponse]:
         """See `Transport.stream`."""
-        return self._transport.stream(
-            method, path, query=query, headers=self._headers(headers), timeout=timeout
-        )
+        return self.inner.stream(method, path, query=query, headers=self.headers(headers), timeout=timeout)
 
     async def close(self) -> None:
         """Nothing: the connections belong to all."""

@@ -10,7 +10,7 @@ import asyncio
 import os
 import ssl
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -20,7 +20,7 @@ import aiohttp
 from multidict import CIMultiDict
 
 from mooring.kube.config import Config, Credentials
-from mooring.kube.errors import ConfigError, TransportError
+from mooring.kube.errors import ConfigError, TransportError, api_error
 
 __all__ = ["HttpTransport", "Response", "StreamResponse", "Transport"]
 
@@ -277,6 +277,39 @@ class HttpTransport:
             if answer.connection is not None and answer.connection.transport is not None:
                 answer.connection.transport.abort()
             answer.close()
+
+    @asynccontextmanager
+    async def websocket(
+        self,
+        path: str,
+        *,
+        query: Sequence[tuple[str, str]] = (),
+        headers: Mapping[str, str] | None = None,
+        protocols: Sequence[str] = (),
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """Open a WebSocket, such as that of pods/exec.
+
+        Raises `ApiError` when the server refuses (its reason does not reach clients), `TransportError`.
+        """
+        try:
+            socket = await self._open(0).ws_connect(
+                self._config.server + path,
+                params=list(query),
+                headers=await self._headers(headers),
+                protocols=protocols,
+                ssl=self._tls.context(),
+                server_hostname=self._config.tls_server_name,
+                timeout=aiohttp.ClientWSTimeout(ws_close=2.0),
+                heartbeat=30.0,
+            )
+        except aiohttp.WSServerHandshakeError as error:
+            raise api_error(error.status, b"") from error
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise TransportError(f"GET {path}: {_describe(error)}") from error
+        try:
+            yield socket
+        finally:
+            await socket.close()
 
     async def close(self) -> None:
         """Close all connections."""

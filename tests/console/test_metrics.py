@@ -1,0 +1,142 @@
+"""The page of metrics: a Prometheus, metrics.k8s.io, or the status alone, and who may see which."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.console.bed import ADMIN, ANN, bound
+from tests.console.served import Browser, Cluster, cluster
+
+from mooring.console import Prometheus
+from mooring.kube import MergePatch
+
+ONE = "namespaces/team-a/instances/redis-sentinel/cache/metrics"
+
+
+@dataclass
+class Source:
+    """Answers queries as a Prometheus does, and keeps them."""
+
+    url: str = ""
+    asked: list[dict[str, str]] = field(default_factory=list)
+    headers: list[str] = field(default_factory=list)
+    status: int = 200
+    body: Any = None
+
+    async def answer(self, request: web.Request) -> web.Response:
+        form = {name: str(value) for name, value in (await request.post()).items()}
+        self.asked.append(form)
+        self.headers.append(request.headers.get("Authorization", ""))
+        end = float(form["end"])
+        series = {"metric": {"pod": "redis-cluster-cache-0"}, "values": [[end - 15, "1.5"], [end, "NaN"]]}
+        good = {"status": "success", "data": {"resultType": "matrix", "result": [series]}}
+        return web.json_response(self.body or good, status=self.status)
+
+
+@pytest.fixture
+async def source() -> AsyncIterator[Source]:
+    made = Source()
+    app = web.Application()
+    app.router.add_post("/prom/api/v1/query_range", made.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    sock = bound()
+    await web.SockSite(runner, sock).start()
+    made.url = f"http://127.0.0.1:{sock.getsockname()[1]}/prom"
+    yield made
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def made(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with cluster(tmp_path) as found:
+        await found.redis("team-a", "cache", size=3)
+        body = MergePatch({"status": {"size": 3, "master": "redis-cluster-cache-0"}})
+        path = "/apis/redis.kun/v1beta1/namespaces/team-a/redisclusters/cache/status"
+        await found.admin.request("PATCH", path, body=body.encode(), content_type=body.content_type)
+        await found.grant("team-a", ["get", "list"], user="ann")
+        yield found
+
+
+async def ann_of(made: Cluster, **settings: Any) -> Browser:
+    return await made.browser(await made.console(**settings)).signed_in(ANN)
+
+
+async def test_charts_come_from_prometheus_and_name_the_instance(
+    made: Cluster, source: Source, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("prom-token\n")
+    prometheus = Prometheus(url=source.url, token_file=str(tmp_path / "token"))
+    await made.grant("team-a", ["list"], user="ann", resource="pods")
+    ann = await ann_of(made, prometheus=prometheus)
+    found = (await ann.send("GET", f"{ONE}?range=6h")).json
+    assert found["source"] == "prometheus"
+    assert [chart["title"]["en"] for chart in found["charts"]][:2] == [
+        "Memory of the data",
+        "Memory of the container",
+    ]
+    [line] = found["charts"][0]["lines"]
+    assert line["name"] == "redis-cluster-cache-0"
+    assert [value for _, value in line["points"]] == [1.5, None], "NaN is no number in JSON"
+    assert {figure["title"]["en"]: figure["value"] for figure in found["figures"]} == {
+        "Redis servers": 3,
+        "Master": "redis-cluster-cache-0",
+    }
+    for form in source.asked:
+        assert 'namespace="team-a"' in form["query"]
+        assert "redis-cluster-cache-" in form["query"]
+        assert "$" not in form["query"]
+        assert float(form["end"]) - float(form["start"]) == 6 * 3600
+    assert set(source.headers) == {"Bearer prom-token"}
+    assert (await ann.send("GET", f"{ONE}?range=1y")).status == 400
+
+
+async def test_who_may_not_list_pods_sees_no_chart(made: Cluster, source: Source) -> None:
+    ann = await ann_of(made, prometheus=Prometheus(url=source.url))
+    found = (await ann.send("GET", ONE)).json
+    assert (found["source"], found["charts"]) == ("denied", [])
+    assert source.asked == []
+    other = ONE.replace("team-a", "team-b")
+    assert (await ann.send("GET", other)).status == 403
+    assert source.asked == []
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (400, {"status": "error", "error": "bad query"}, "bad query"),
+        (302, "elsewhere", "status 302"),
+        (200, ["not an answer"], "status 200"),
+    ],
+)
+async def test_a_prometheus_that_fails_is_said_to(
+    made: Cluster, source: Source, status: int, body: Any, said: str
+) -> None:
+    source.status, source.body = status, body
+    root = await made.browser(await made.console(prometheus=Prometheus(url=source.url))).signed_in(ADMIN)
+    reply = await root.send("GET", ONE)
+    assert (reply.status, reply.json["code"]) == (502, "PrometheusAway")
+    assert said in reply.json["detail"]
+
+
+async def test_a_prometheus_that_is_not_there_is_said_to_be_away(made: Cluster) -> None:
+    root = await made.browser(await made.console(prometheus=Prometheus(url="http://127.0.0.1:9"))).signed_in(
+        ADMIN
+    )
+    assert (await root.send("GET", ONE)).json["code"] == "PrometheusAway"
+
+
+async def test_without_any_source_the_status_is_what_there_is(made: Cluster) -> None:
+    ann = await ann_of(made)
+    found = (await ann.send("GET", ONE)).json
+    assert found["source"] in ("none", "denied")
+    assert [figure["value"] for figure in found["figures"]] == [3, "redis-cluster-cache-0"]
+    root = await made.browser(await made.console()).signed_in(ADMIN)
+    found = (await root.send("GET", ONE)).json
+    assert found["source"] in ("none", "metrics.k8s.io")
+    assert found["usage"] == []
