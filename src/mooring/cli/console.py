@@ -26,8 +26,8 @@ from mooring.console import (
     prometheus_problem,
 )
 from mooring.kube import Client, Config, Object
-from mooring.operators.operator import Upgrade
 from mooring.operators.registry import OPERATORS
+from mooring.operators.workload.upgrade import Planned
 from mooring.runtime import configure_logging
 
 __all__ = ["add_parser", "listen", "serving"]
@@ -169,10 +169,10 @@ def _upgrades() -> Upgrades:
 
 
 async def _planned(
-    plan: Callable[[Client, Any], Awaitable[Sequence[Upgrade]]],
+    plan: Callable[[Client, Any], Awaitable[Sequence[Planned]]],
     kind: type[Object],
     client: Client,
     namespace: str,
     name: str,
-) -> Sequence[Upgrade]:
+) -> Sequence[Planned]:
     return await plan(client, await client.get(kind, name, namespace=namespace))

@@ -36,7 +36,6 @@ from mooring.operators.workload.moves import Orders
 from mooring.operators.workload.pods import Pod, pods_of
 from mooring.operators.workload.statefulset import state_of
 from mooring.operators.workload.surroundings import Reference, Surroundings
-from mooring.operators.workload.trouble import SIDECAR
 from mooring.runtime import secrets
 
 __all__ = ["DEPENDENCIES", "Inputs", "read_inputs", "references", "secret_names"]
@@ -50,7 +49,7 @@ _REMEDIES = {
     "CrashLoopBackOff": "its log says why; check spec.image, spec.config and spec.resources",
     "Unschedulable": "check spec.resources and spec.pod (affinity, nodeSelector) against the nodes there are",
     "UnboundClaim": "provide a volume or the storage class, or correct spec.storage",
-    SIDECAR: "correct spec.exporter.image",
+    "exporter": "correct spec.exporter.image",
 }
 
 
