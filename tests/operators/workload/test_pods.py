@@ -18,6 +18,7 @@ from mooring.local.api.server import ApiServer
 from mooring.operators.workload.effects import delete_pod
 from mooring.operators.workload.moves import DeletePod
 from mooring.operators.workload.pods import ROLE, pod_of
+from mooring.operators.workload.trouble import SIDECAR, sidecar_trouble
 
 DATA = "data"
 
@@ -76,3 +77,22 @@ def test_a_pod_of_any_component_has_the_role_of_its_label_where_pods_bear_roles(
     assert read(labelled).role is None
     assert read(labelled, roles=True).role == "primary"
     assert read(one, roles=True).role == ""
+
+
+@pytest.mark.parametrize(
+    ("remedies", "said"),
+    [
+        ({"exporter": "correct spec.exporter.image"}, "no such image; correct spec.exporter.image"),
+        ({SIDECAR: "correct the image"}, "no such image; correct the image"),
+        ({"agent": "correct spec.agent.image"}, "no such image"),
+    ],
+)
+def test_a_container_beside_the_server_has_the_remedy_of_its_name(
+    remedies: dict[str, str], said: str
+) -> None:
+    waiting = {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}
+    containers = [{"name": "db", "state": {"running": {}}}, {"name": "exporter", "state": waiting}]
+    status = decode({"status": {"containerStatuses": containers}}, core.Pod).status
+    assert status is not None
+    known = {"ErrImagePull": "correct spec.image", **remedies}
+    assert sidecar_trouble(status, "db", known) == ("ErrImagePull", f"container exporter: {said}")

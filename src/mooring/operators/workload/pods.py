@@ -77,7 +77,7 @@ def pods_of(
     """The pods that one StatefulSet controls, by ordinal.
 
     ``born`` is when the cluster was declared; ``remedies`` say by reason which field to look at, and under
-    a container's name what to do about the image of one beside the server. ``roles``: the pods bear the label `ROLE`.
+    a container's name (or `SIDECAR`) what to do about the image of one beside the server. ``roles``: the pods bear the label `ROLE`.
     """
     ours = [
         pod

@@ -10,11 +10,14 @@ from mooring.kube.objects import core
 __all__ = [
     "HOPELESS",
     "MAY_PASS",
+    "SIDECAR",
     "hopeless",
     "sidecar_trouble",
     "trouble_of",
 ]
 
+SIDECAR: Final = "sidecar"
+"""Key of the remedy for containers beside the server that have none under their own names."""
 MAY_PASS: Final = frozenset({"Unschedulable", "UnboundClaim"})
 """Reasons that pass by themselves, as a rule within `PASSES_WITHIN`."""
 HOPELESS: Final = frozenset(
@@ -66,14 +69,15 @@ def trouble_of(
 
 
 def sidecar_trouble(status: core.PodStatus, component: str, remedies: Mapping[str, str]) -> tuple[str, str]:
-    """What keeps a container beside the server from running; ``remedies`` has what helps by the container's name."""
+    """What keeps a container beside the server from running; ``remedies`` has what helps by its name, or under `SIDECAR`."""
     for one in status.container_statuses or ():
         state = one.state or core.ContainerState()
         if one.name == component or state.running is not None:
             continue
         why = (state.waiting.reason if state.waiting else None) or "Terminated"
         text = (state.waiting.message if state.waiting else None) or ""
-        remedy = remedies.get(one.name or "", "") if why in remedies else ""
+        named = remedies.get(one.name or "") or remedies.get(SIDECAR, "")
+        remedy = named if why in remedies else ""
         parts = (text.strip(), remedy)
         return why, f"container {one.name}: " + ("; ".join(part for part in parts if part) or why)
     return "", ""
