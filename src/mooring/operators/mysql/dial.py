@@ -102,6 +102,8 @@ class Login:
     passwords: Sequence[tuple[str, str]] = field(default=(), repr=False)
     """Label and text; the first that the server takes counts."""
     tls: ssl.SSLContext | None = field(default=None, repr=False)
+    plain: frozenset[str] = frozenset()
+    """Addresses that are connected to without encryption nevertheless."""
 
 
 class _Cursor(DictCursor):
@@ -310,7 +312,7 @@ class Dial:
             autocommit=True,
             charset="utf8mb4",
             connect_timeout=max(1.0, self._connect_timeout),
-            ssl=login.tls,
+            ssl=None if host in login.plain else login.tls,
         )
         try:
             async with asyncio.timeout(self._connect_timeout):

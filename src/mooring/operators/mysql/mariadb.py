@@ -21,7 +21,7 @@ __all__ = ["MariaDB"]
 
 _STATUS: Final = (
     *("Uptime", "Threads_connected", "Rpl_semi_sync_master_clients", "Rpl_semi_sync_master_status"),
-    "Rpl_semi_sync_master_wait_sessions",
+    *("Rpl_semi_sync_master_wait_sessions", "Ssl_server_not_after"),
 )
 _POSITION: Final = "@@GLOBAL.gtid_binlog_state AS binlog, @@GLOBAL.gtid_slave_pos AS slave"
 _SURVEY: Final = (
@@ -80,6 +80,7 @@ class MariaDB:
                 waiting=int(status.get("rpl_semi_sync_master_wait_sessions") or 0),
                 active=status.get("rpl_semi_sync_master_status") == "ON",
             ),
+            certificate=status.get("ssl_server_not_after") or "",
             held=named(results[3]) if len(results) > 3 else {},
             connections=int(status.get("threads_connected") or 0),
         )
@@ -116,6 +117,7 @@ class MariaDB:
             source_file=text_of(row, "Master_Log_File"),
             source_position=number(row, "Read_Master_Log_Pos"),
             by_gtid=text_of(row, "Using_Gtid") == "Slave_Pos",
+            idle=text_of(row, "Slave_SQL_Running_State").startswith("Slave has read all relay log"),
         )
 
     def follow(self, source: Source, here: Row) -> Sequence[str]:
@@ -201,4 +203,4 @@ class MariaDB:
         return self.password(user, host, text)
 
     def reload_tls(self) -> str:
-        return "FLUSH SSL"
+        return "FLUSH LOCAL SSL"  # without LOCAL it goes to the binary log: a transaction of a replica's own

@@ -32,6 +32,7 @@ __all__ = [
     "Promote",
     "PublishPasswords",
     "Record",
+    "ReloadCertificates",
     "Resize",
     "RestoreTemplate",
     "SetDurability",
@@ -192,3 +193,12 @@ class Amend(DatabaseMove):
 @dataclass(frozen=True, kw_only=True)
 class PublishPasswords(Move):
     """Every server accepts the declared passwords: record that they are the ones in force."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReloadCertificates(DatabaseMove):
+    """Have running servers read their certificate again."""
+
+    targets: tuple[Target, ...]
+    certificate: str
+    """When the one that they are to show ends."""

@@ -15,7 +15,7 @@ __all__ = ["MySQL"]
 
 _STATUS: Final = (
     *("Uptime", "Threads_connected", "Rpl_semi_sync_source_clients", "Rpl_semi_sync_source_status"),
-    "Rpl_semi_sync_source_wait_sessions",
+    *("Rpl_semi_sync_source_wait_sessions", "Ssl_server_not_after"),
 )
 _POSITION: Final = "@@GLOBAL.gtid_executed AS executed, @@GLOBAL.gtid_purged AS purged"
 _SURVEY: Final = (
@@ -76,6 +76,7 @@ class MySQL:
                 waiting=int(status.get("rpl_semi_sync_source_wait_sessions") or 0),
                 active=status.get("rpl_semi_sync_source_status") == "ON",
             ),
+            certificate=status.get("ssl_server_not_after") or "",
             held=named(results[3]) if len(results) > 3 else {},
             connections=int(status.get("threads_connected") or 0),
         )
@@ -107,6 +108,7 @@ class MySQL:
                 source_file=text_of(row, "Source_Log_File"),
                 source_position=number(row, "Read_Source_Log_Pos"),
                 by_gtid=on(row, "Auto_Position"),
+                idle=text_of(row, "Replica_SQL_Running_State").startswith("Replica has read all relay log"),
             )
         return None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mooring.operators.mysql import (
+    access,
     changes,
     durability,
     failover,
@@ -94,5 +95,6 @@ _RULES: tuple[Rule, ...] = (
     durability.keep,
     switchover.ask,
     _change,
+    access.certificates,
 )
 """In this order."""

@@ -38,6 +38,8 @@ class Wanted:
     """Keys to hold: defaults, tuning and the user's."""
     user_keys: frozenset[str] = frozenset()
     rolls_config: bool = True
+    certificate: str = ""
+    """When the certificate ends that servers are to show; "" without TLS."""
     paused: bool = False
     read_only: bool = False
     fenced: frozenset[str] = frozenset()

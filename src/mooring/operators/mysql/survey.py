@@ -16,6 +16,7 @@ from mooring.operators.mysql.dial import Dial, DialError, Link, Login
 from mooring.operators.mysql.dialect import Dialect
 from mooring.operators.mysql.gtid import Position
 from mooring.operators.mysql.names import OPERATOR_USER
+from mooring.operators.mysql.relay import received
 from mooring.operators.mysql.topology import Member, Server, Topology
 
 __all__ = ["NO_ADDRESS", "login_of", "read_purged", "read_server", "read_topology"]
@@ -29,12 +30,21 @@ QUICK = 0.25
 
 def login_of(credentials: Credentials, account: str = OPERATOR_USER) -> Login:
     """How to log in as one of the operator's accounts."""
-    return Login(user=account, passwords=tuple(credentials.of(account)))
+    passwords = tuple(credentials.of(account))
+    return Login(user=account, passwords=passwords, tls=credentials.tls, plain=credentials.plain)
 
 
 async def read_server(link: Link, dialect: Dialect, held: Collection[str] = ()) -> Server:
-    """All of one server, in one sending; raises `DialError`."""
+    """All of one server, in one sending; raises `DialError`.
+
+    Where both threads of a replica stopped, some servers do not say what they had received: then its relay logs are read.
+    """
     server = dialect.server(await link.results(dialect.survey(held)))
+    now = server.replication
+    if now is not None and not (
+        dialect.keeps_relay_log or now.sql_running or now.io_running or now.connecting
+    ):
+        server = replace(server, received=server.received | await received(link, dialect))
     return replace(server, accepted={ACCOUNTS[OPERATOR_USER]: link.label}) if link.label else server
 
 

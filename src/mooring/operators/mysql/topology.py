@@ -34,6 +34,8 @@ class Replication:
     """Source's binlog file and byte up to which events were received (MySQL tail cut)."""
     source_position: int = 0
     by_gtid: bool = True
+    idle: bool = False
+    """The applier has nothing left to apply."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +88,8 @@ class Server:
     seeding: str = ""
     """Progress of a copy under way (MySQL clone)."""
     connections: int = 0
+    certificate: str = ""
+    """When the certificate that it shows ends, as ``Jan  2 15:04:05 2026 GMT``; "" for none."""
     accepted: Mapping[str, str] = field(default_factory=dict, repr=True)
     """Labels of the operator's passwords that let it in (``operator-password`` -> ``password``/``next``/``previous``); labels only."""
 
