@@ -87,8 +87,12 @@ class Dialect(Protocol):
         """It replicates from no server any more. Its own history stays."""
         ...
 
-    def apply_from(self, file: str, position: int) -> str:
-        """Make the applier begin at a byte of a relay log, with no regard to GTIDs: `follow` ends that."""
+    def apply_from(self, file: str, position: int) -> Sequence[str]:
+        """Make a stopped applier begin at a byte of a relay log, with no regard to GTIDs: `follow` ends that."""
+        ...
+
+    def applied(self) -> Sequence[str]:
+        """What `apply_from` changed otherwise is put back, once the source is forgotten."""
         ...
 
     # --- roles

@@ -153,8 +153,17 @@ class MariaDB:
     def forget_source(self) -> str:
         return "RESET REPLICA ALL"
 
-    def apply_from(self, file: str, position: int) -> str:
-        return f"CHANGE MASTER TO MASTER_USE_GTID=no, RELAY_LOG_FILE={quoted(file)}, RELAY_LOG_POS={position}"
+    def apply_from(self, file: str, position: int) -> Sequence[str]:
+        return (
+            # 10.11.19 crashes where several threads apply a relay log without GTIDs after a restart.
+            "SET GLOBAL slave_parallel_threads = 0",
+            f"CHANGE MASTER TO MASTER_USE_GTID=no, RELAY_LOG_FILE={quoted(file)}, RELAY_LOG_POS={position}",
+        )
+
+    def applied(self) -> Sequence[str]:
+        return (
+            "SET GLOBAL slave_parallel_threads = IF(@@GLOBAL.slave_parallel_threads = 0, 4, @@GLOBAL.slave_parallel_threads)",
+        )
 
     def read_only(self, on: bool) -> str:
         return f"SET GLOBAL read_only = {'ON' if on else 'OFF'}"

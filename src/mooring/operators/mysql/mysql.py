@@ -140,8 +140,11 @@ class MySQL:
     def forget_source(self) -> str:
         return "RESET REPLICA ALL"
 
-    def apply_from(self, file: str, position: int) -> str:
-        return f"CHANGE REPLICATION SOURCE TO RELAY_LOG_FILE={quoted(file)}, RELAY_LOG_POS={position}"
+    def apply_from(self, file: str, position: int) -> Sequence[str]:
+        return ()  # never needed: see `keeps_relay_log`
+
+    def applied(self) -> Sequence[str]:
+        return ()
 
     def read_only(self, on: bool) -> str:
         # read_only comes and goes with super_read_only: ON sets both, and OFF of read_only clears both.

@@ -209,6 +209,7 @@ class Steps:
                     return Done(partial=True)
                 await link.query(self._dialect.stop())
                 await link.query(self._dialect.forget_source())
+                await self._all(link, self._dialect.applied())
             server = await self._read(link)
             if server.replication is not None:
                 raise StepFailed(
@@ -263,7 +264,7 @@ class Steps:
             return
         point = await first_unapplied(link, self._dialect)
         if point is not None:
-            await link.query(self._dialect.apply_from(point.file, point.position))
+            await self._all(link, self._dialect.apply_from(point.file, point.position))
             await link.query(self._dialect.start_applier())
 
     async def _adopt(self, move: Promote) -> None:
