@@ -7,6 +7,7 @@ Every decision is in `plan`, every object in `specs`, every effect in `steps` an
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,12 +17,12 @@ from mooring.kube.objects import apps, core, policy
 from mooring.operators.mysql import compatible, effects
 from mooring.operators.mysql.inputs import DEPENDENCIES, Inputs, read_inputs, references, secret_names
 from mooring.operators.mysql.metrics import Metrics
-from mooring.operators.mysql.moves import DatabaseMove, Record
+from mooring.operators.mysql.moves import DatabaseMove, PublishPasswords, Record
 from mooring.operators.mysql.names import MANAGED_SELECTOR, cluster_of
 from mooring.operators.mysql.plan import decide
 from mooring.operators.mysql.servers import Databases, Servers
 from mooring.operators.mysql.snapshot import Snapshot
-from mooring.operators.mysql.status import after_failure, after_step, report
+from mooring.operators.mysql.status import after_failure, after_step, first_of, report, roots_of
 from mooring.operators.mysql.types import MySQLCluster, MySQLClusterStatus
 from mooring.operators.workload.index import ClusterIndex, keys_of
 from mooring.operators.workload.scope import Scoped
@@ -116,11 +117,21 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         status = _status(ctx)
         if isinstance(move, Record):  # it is written already
             return status
+        if first_of(move) is None and not await self._is_recorded(ctx, snapshot):
+            return False  # a cache was late: what was decided may be of an earlier term
+        if isinstance(move, PublishPasswords) and move.follow is not None:
+            found = replace(inputs.found, credentials=inputs.credentials.published())
+            await self.databases.carry_out(replace(inputs, found=found), move.follow)
         if not isinstance(move, DatabaseMove):
             return after_step(await effects.carry_out(ctx, inputs, move, status), None)
         done = await self.databases.carry_out(inputs, move)
         await ctx.did(f"{move.name}: {move.why}")
         return False if done.partial else after_step(status, done.config)
+
+    async def _is_recorded(self, ctx: Context[MySQLCluster], snapshot: Snapshot) -> bool:
+        """Whether the API server still has the status that a move without a record of its own was decided from."""
+        live = await ctx.client.live.get(self.kind, ctx.key.name, namespace=ctx.key.namespace)
+        return roots_of(live.status or MySQLClusterStatus()) == roots_of(snapshot.status)
 
     def failed(
         self, ctx: Context[MySQLCluster], snapshot: Snapshot, move: Move, message: str
