@@ -30,6 +30,7 @@ from asyncmy.cursors import DictCursor
 from asyncmy.errors import Error, MySQLError
 
 from mooring.operators.mysql.names import ADMIN_PORT, OPERATOR_USER, PORT
+from mooring.operators.mysql.quoting import quoted
 
 __all__ = [
     "Denied",
@@ -86,12 +87,6 @@ class SqlError(DialError):
 
 def no_fence() -> None:
     """The fence of a process that needs none: a test, or a tool run by hand."""
-
-
-def quoted(text: str) -> str:
-    """A string literal; sessions of ours run with the default rules for quotes and backslashes."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\0", "\\0")
-    return f"'{escaped}'"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +157,9 @@ class Link:
         what = about or _first_words(statements)
         limit = self.timeout if timeout is None else timeout
         try:
-            async with asyncio.timeout(limit), self._connection.cursor(_Cursor) as cursor:
+            # Not closed: a cursor that is left amid several results reads on, and no time limit counts any more.
+            cursor = self._connection.cursor(_Cursor)
+            async with asyncio.timeout(limit):
                 await cursor.execute(statements)
                 found: list[list[Row]] = [list(await cursor.fetchall() or ())]
                 while await cursor.nextset():
@@ -246,7 +243,9 @@ class Dial:
         async with kept.lock:
             kept.used = monotonic()
             link = kept.link
-            if link is None or not link.alive or kept.login != login:
+            # While a password changes, the one to come is tried again and again.
+            old = link is not None and bool(login.passwords) and link.label != login.passwords[0][0]
+            if link is None or not link.alive or kept.login != login or old:
                 if link is not None:
                     link.close()
                 kept.link = None
