@@ -313,14 +313,21 @@ class Dial:
             connect_timeout=max(1.0, self._connect_timeout),
             ssl=None if host in login.plain else login.tls,
         )
+        # In a task of its own: where the connection is made in the same moment in which the time is over, `asyncio.wait_for`
+        # of Python 3.11 swallows the cancellation, and a server that never greets would be waited for without end.
+        connecting = asyncio.create_task(connection.connect())
         try:
-            async with asyncio.timeout(self._connect_timeout):
-                await connection.connect()
-        except TimeoutError as error:
-            connection.close()
-            raise Unreachable(
-                f"{name}: no connection within {self._connect_timeout:g} s", "Timeout"
-            ) from error
+            await asyncio.wait({connecting}, timeout=self._connect_timeout)
+        finally:
+            if not connecting.done():
+                connecting.cancel()
+                connecting.add_done_callback(_ended)
+                asyncio.get_running_loop().call_later(1.0, connecting.cancel)  # where the first one was swallowed
+                connection.close()
+        if not connecting.done() or connecting.cancelled():
+            raise Unreachable(f"{name}: no connection within {self._connect_timeout:g} s", "Timeout")
+        try:
+            connecting.result()
         except (MySQLError, OSError, RuntimeError, ssl.SSLError) as error:
             connection.close()
             raise _no_connection(error, name, login.user) from None
@@ -328,6 +335,12 @@ class Dial:
         if protocol is not None and protocol.length == protocol.pos:
             protocol.buffer, protocol.length, protocol.pos = bytearray(_BUFFER), 0, 0
         return connection
+
+
+def _ended(task: asyncio.Task[Any]) -> None:
+    """What becomes of a connection that was given up is of no interest."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _no_connection(error: Exception, name: str, user: str) -> DialError:
