@@ -19,7 +19,7 @@ from mooring.kube.objects import core
 from mooring.operators.mysql.names import MONITOR, OPERATOR_USER, REPLICATION
 from mooring.operators.workload.credentials import secret_value
 
-__all__ = ["ACCOUNTS", "PREVIOUS", "ROOT", "Credentials", "credentials_in", "generated"]
+__all__ = ["ACCOUNTS", "OWN", "PREVIOUS", "ROOT", "Credentials", "credentials_in", "generated"]
 
 ROOT: Final = "root"
 ACCOUNTS: Final[Mapping[str, str]] = {
@@ -29,6 +29,11 @@ ACCOUNTS: Final[Mapping[str, str]] = {
     MONITOR: "monitor-password",
 }
 """Label of the password in force, by account."""
+OWN: Final = (
+    *((ROOT, "localhost"), (ROOT, "%"), (OPERATOR_USER, "%"), (REPLICATION, "%")),
+    (MONITOR, "localhost"),
+)
+"""Name and host of each account that a new server is given."""
 PREVIOUS: Final = "-previous"
 _ALPHABET: Final = string.ascii_letters + string.digits
 

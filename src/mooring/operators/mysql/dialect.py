@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
+from mooring.operators.mysql.accounts import Account
 from mooring.operators.mysql.dial import Row, quoted
 from mooring.operators.mysql.gtid import Position
 from mooring.operators.mysql.topology import Flavor, Replication, Server
@@ -131,8 +132,20 @@ class Dialect(Protocol):
 
     # --- accounts
 
+    def accounts(self) -> str:
+        """Query of all accounts: ``user`` and ``host``, and what `account_of` reads."""
+        ...
+
+    def account_of(self, row: Row, text: str) -> Account:
+        """Reads a row of `accounts`: whether this text is a password of it, and whether there is another."""
+        ...
+
     def password(self, user: str, host: str, text: str, *, keep: Sequence[str] = ()) -> Sequence[str]:
         """Set the password of an account; ``keep``: further ones that stay valid."""
+        ...
+
+    def add_password(self, row: Row, user: str, host: str, text: str) -> Sequence[str]:
+        """Set the password of an account; what it takes now, by its row of `accounts`, stays valid beside it."""
         ...
 
     def only_password(self, user: str, host: str, text: str) -> Sequence[str]:

@@ -14,6 +14,7 @@ from mooring.actor import Dependency, Terminal, Wait
 from mooring.kube.object import Key, metadata_of
 from mooring.kube.objects import apps, core
 from mooring.kube.quantity import parse_quantity
+from mooring.operators.mysql.accounts import WantedDatabase, WantedUser
 from mooring.operators.mysql.config import live_defaults, parse_live
 from mooring.operators.mysql.credentials import Credentials, credentials_in
 from mooring.operators.mysql.flavors import flavor_of
@@ -173,8 +174,10 @@ def read_inputs(
     if blocked is not None and there is None:
         return blocked
     kept = (around.find(core.Secret, name) for name in (names.credentials, names.credentials_copy))
+    own = credentials_in(*kept, root=root).completed()
     credentials = replace(
-        credentials_in(*kept, root=root).completed(),
+        own,
+        texts={**own.texts, **_user_passwords(spec, around)},
         tls=trust(certificates) if certificates is not None else None,
         plain=_plain(around.pods),
     )
@@ -226,6 +229,13 @@ def wanted_of(cluster: MySQLCluster, found: Found) -> Wanted:
         reclone=failover.on_divergence != "Hold",
         config={**{key: value for key, value in ours.items() if key not in taken}, **given},
         user_keys=frozenset(given),
+        users=_users(spec, found.credentials),
+        databases=tuple(
+            WantedDatabase(
+                name=one.name, character_set=one.character_set or "", collation=one.collation or ""
+            )
+            for one in spec.databases or ()
+        ),
         certificate=ends(found.certificates) if found.certificates is not None else "",
         rolls_config=spec.config_policy != "report",
         paused=bool(maintenance.paused) or annotations.get(PAUSE, "").lower() == "true",
@@ -268,6 +278,39 @@ def _root_password(spec: MySQLClusterSpec, around: Surroundings) -> tuple[str | 
         return text, None
     why = f"spec.credentialsSecret: Secret {name} with a key root-password does not exist; create it"
     return None, Wait("CredentialsMissing", why, after=30.0, stalled=True)
+
+
+def _user_passwords(spec: MySQLClusterSpec, around: Surroundings) -> dict[str, str]:
+    """The passwords of declared accounts by label: ``user-N`` for the one at that place."""
+    texts = {}
+    for at, user in enumerate(spec.users or ()):
+        reference = user.password_secret
+        if reference is not None and reference.name:
+            text = secret_value(around.find(core.Secret, reference.name), reference.key or "password")
+            texts[f"user-{at}"] = text.rstrip("\r\n")
+    return {label: text for label, text in texts.items() if text}
+
+
+def _users(spec: MySQLClusterSpec, credentials: Credentials) -> tuple[WantedUser, ...]:
+    made = []
+    for at, user in enumerate(spec.users or ()):
+        label, reference = f"user-{at}", user.password_secret
+        missing = ""
+        if reference is not None and not credentials.text(label):
+            missing = (
+                f"Secret {reference.name} with a key {reference.key or 'password'} does not exist; create it"
+            )
+        made.append(
+            WantedUser(
+                name=user.name,
+                host=user.host or "%",
+                label=label,
+                grants=tuple(user.grants) if user.grants is not None else None,
+                tls=bool(user.require_tls),
+                missing=missing,
+            )
+        )
+    return tuple(made)
 
 
 def _certificates(

@@ -8,10 +8,13 @@ ex-primary is in its binary log alone, and what would put it where replication b
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from mooring.operators.mysql import passwords
+from mooring.operators.mysql.accounts import Account
 from mooring.operators.mysql.dial import Row, quoted
 from mooring.operators.mysql.dialect import DAY, Source, listed, named, number, on, text_of
 from mooring.operators.mysql.gtid import Position, parse_mariadb
@@ -202,11 +205,34 @@ class MariaDB:
     def kill(self, session: int) -> str:
         return f"KILL CONNECTION {session}"
 
+    def accounts(self) -> str:
+        return "SELECT User AS user, Host AS host, Priv AS priv FROM mysql.global_priv"
+
+    def account_of(self, row: Row, text: str) -> Account:
+        try:
+            priv = json.loads(text_of(row, "priv") or "{}")
+        except ValueError:
+            priv = {}
+        there = passwords.ways(priv)
+        found = [passwords.matches(plugin, stored, text) for plugin, stored in there]
+        return Account(
+            password=True if True in found else None if None in found else False,
+            spare=len(there) > 1,
+            tls=int(priv.get("ssl_type") or 0) > 0,
+        )
+
     def password(self, user: str, host: str, text: str, *, keep: Sequence[str] = ()) -> Sequence[str]:
         ways = " OR ".join(
             f"mysql_native_password USING PASSWORD({quoted(one)})" for one in dict.fromkeys((text, *keep))
         )
         return (f"ALTER USER {quoted(user)}@{quoted(host)} IDENTIFIED VIA {ways}",)
+
+    def add_password(self, row: Row, user: str, host: str, text: str) -> Sequence[str]:
+        there = passwords.ways(json.loads(text_of(row, "priv") or "{}"))
+        others = [one for one in there if one[1] and not passwords.matches(*one, text)]
+        ways = [f"mysql_native_password USING PASSWORD({quoted(text)})"]
+        ways += [f"{plugin} USING {quoted(stored)}" for plugin, stored in others[:1]]
+        return (f"ALTER USER {quoted(user)}@{quoted(host)} IDENTIFIED VIA {' OR '.join(ways)}",)
 
     def only_password(self, user: str, host: str, text: str) -> Sequence[str]:
         return self.password(user, host, text)

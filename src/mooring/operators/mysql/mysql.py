@@ -6,6 +6,8 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from mooring.operators.mysql import passwords
+from mooring.operators.mysql.accounts import Account
 from mooring.operators.mysql.dial import Row, quoted
 from mooring.operators.mysql.dialect import DAY, Source, listed, named, number, on, text_of
 from mooring.operators.mysql.gtid import Position, parse_mysql
@@ -185,10 +187,26 @@ class MySQL:
     def kill(self, session: int) -> str:
         return f"KILL CONNECTION {session}"
 
+    def accounts(self) -> str:
+        return (
+            "SELECT user AS user, host AS host, plugin AS plugin, authentication_string AS stored, ssl_type AS demand, "
+            "JSON_EXTRACT(User_attributes, '$.additional_password') AS spare FROM mysql.user"
+        )
+
+    def account_of(self, row: Row, text: str) -> Account:
+        return Account(
+            password=passwords.matches(text_of(row, "plugin"), text_of(row, "stored"), text),
+            spare=bool(text_of(row, "spare")),
+            tls=bool(text_of(row, "demand")),
+        )
+
     def password(self, user: str, host: str, text: str, *, keep: Sequence[str] = ()) -> Sequence[str]:
         account = f"{quoted(user)}@{quoted(host)}"
         retained = " RETAIN CURRENT PASSWORD" if keep else ""
         return (f"ALTER USER {account} IDENTIFIED BY {quoted(text)}{retained}",)
+
+    def add_password(self, row: Row, user: str, host: str, text: str) -> Sequence[str]:
+        return self.password(user, host, text, keep=("the present one",))
 
     def only_password(self, user: str, host: str, text: str) -> Sequence[str]:
         account = f"{quoted(user)}@{quoted(host)}"

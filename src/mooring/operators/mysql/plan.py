@@ -93,6 +93,7 @@ _RULES: tuple[Rule, ...] = (
     roles.label,
     switchover.leave,
     durability.keep,
+    access.accounts,
     switchover.ask,
     _change,
     access.certificates,

@@ -197,15 +197,15 @@ class Specs:
         return core.ConfigMap(metadata=self._meta(self.names.config), data={"live.cnf": live_cnf(values)})
 
     def secret(self) -> core.Secret:
-        """The declared passwords, and the monitor's as the client programs and the exporter read it."""
-        texts = self._credentials.declared
-        password = texts[ACCOUNTS[MONITOR]].replace("\\", "\\\\")
-        entries = {**texts, "monitor.cnf": f'[client]\nuser={MONITOR}\npassword="{password}"\n'}
-        return self._secret(self.names.credentials, entries)
+        """The declared passwords: a person may read and change them here."""
+        return self._secret(self.names.credentials, self._credentials.declared)
 
     def secret_copy(self) -> core.Secret:
-        """The passwords that the servers accept."""
-        return self._secret(self.names.credentials_copy, self._credentials.in_force)
+        """The passwords that the servers accept, for pods; the monitor's as client programs and the exporter read it."""
+        texts = self._credentials.in_force
+        password = texts[ACCOUNTS[MONITOR]].replace("\\", "\\\\")
+        entries = {**texts, "monitor.cnf": f'[client]\nuser={MONITOR}\npassword="{password}"\n'}
+        return self._secret(self.names.credentials_copy, entries)
 
     def certificates(self) -> list[core.Secret]:
         """The certificate that pods mount, made by the operator or copied from the user's Secret."""
@@ -369,7 +369,7 @@ class Specs:
         keys = [*ACCOUNTS.values(), "monitor.cnf"]
         items = [core.KeyToPath(key=key, path=key) for key in sorted(keys)]
         return core.SecretVolumeSource(
-            secret_name=self.names.credentials, items=items, default_mode=READ_ONLY
+            secret_name=self.names.credentials_copy, items=items, default_mode=READ_ONLY
         )
 
     def _container(self) -> core.Container:

@@ -39,6 +39,7 @@ from mooring.operators.mysql.moves import (
     Promote,
     ReloadCertificates,
     SetDurability,
+    SetPasswords,
     Switch,
     Target,
 )
@@ -123,17 +124,29 @@ class Steps:
         """Point servers at the source, each read-only before; those that do already are left alone."""
         async with self._server(move.source):
             pass
-        await self._each(move.targets, lambda target: self._follow(target, move.source_host, move.acking))
+        await self._each(
+            move.targets,
+            lambda target: self._follow(target, move.source_host, move.acking, again=move.again),
+        )
         return Done()
 
-    async def _follow(self, target: Target, host: str, acking: Collection[str]) -> None:
+    async def _follow(
+        self, target: Target, host: str, acking: Collection[str], *, again: bool = False
+    ) -> None:
         acks = target.name in acking
         async with self._server(target) as link:
             server = await self._read(link)
             if not server.read_only:
                 await self._close(link, target)
             now = server.replication
-            right = now is not None and now.host == host and now.by_gtid
+            # A password that the source refuses is put right as well.
+            right = (
+                now is not None
+                and now.host == host
+                and now.by_gtid
+                and not again
+                and now.io_errno != ACCESS_DENIED
+            )
             if (
                 right
                 and now is not None
@@ -538,6 +551,28 @@ class Steps:
         await self._each(move.targets, one)
         return Done()
 
+    async def set_passwords(self, move: SetPasswords) -> Done:
+        """Each account alone; the others go on where one fails, which is reported."""
+        async with self._server(move.primary) as link:
+            if (await self._read(link)).read_only:
+                raise StepFailed(f"{move.primary.name} is read-only; accounts are corrected on the primary")
+            rows = {
+                (text_of(row, "user"), text_of(row, "host")): row
+                for row in await link.query(self._dialect.accounts())
+            }
+            for name, host, label in move.accounts:
+                text = self._credentials.text(label)
+                if not text or (name, host) not in rows:
+                    continue
+                made = (
+                    self._dialect.add_password(rows[name, host], name, host, text)
+                    if move.beside
+                    else self._dialect.only_password(name, host, text)
+                )
+                for statement in made:
+                    await link.query(statement, about=f"ALTER USER {name}@{host}", timeout=10.0)
+        return Done()
+
     def _filled(self, statement: str) -> str:
         def text(found: re.Match[str]) -> str:
             value = self._credentials.text(found[1])
@@ -577,7 +612,7 @@ class Steps:
 
     def _source(self, host: str) -> _Source:
         label = ACCOUNTS[REPLICATION]
-        return _Source(host=host, user=REPLICATION, password=self._credentials.text(label), tls=self._tls)
+        return _Source(host=host, user=REPLICATION, password=self._credentials.in_force[label], tls=self._tls)
 
     async def _all(self, link: Link, statements: Sequence[str]) -> None:
         for statement in statements:
@@ -594,6 +629,7 @@ class Steps:
             raise StepFailed("; ".join(str(failure) for failure in failures))
 
 
+ACCESS_DENIED: Final = 1045
 _NAME: Final = re.compile(r"[a-z][a-z0-9_.]{0,127}")
 _SECRET: Final = re.compile(r"%\(([a-z0-9.-]+)\)s")
 _PLAIN: Final = re.compile(r"[+-]?\d+(\.\d+)?|ON|OFF|TRUE|FALSE|DEFAULT", re.IGNORECASE)
@@ -607,6 +643,7 @@ _HANDLERS: dict[type[DatabaseMove], Callable[[Steps, Any], Awaitable[Done]]] = {
     SetDurability: Steps.set_durability,
     Configure: Steps.configure,
     Amend: Steps.amend,
+    SetPasswords: Steps.set_passwords,
     ReloadCertificates: Steps.reload,
 }
 

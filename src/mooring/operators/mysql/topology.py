@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from mooring.operators.mysql.accounts import Accounts
 from mooring.operators.mysql.gtid import Position
 from mooring.operators.workload.pods import Pod
 
@@ -121,6 +122,8 @@ class Topology:
     """All members, by ordinal."""
 
     members: Sequence[Member] = ()
+    accounts: Accounts | None = None
+    """Of the primary; ``None`` where they were not asked."""
     before: Position | None = None
     """What the recorded primary had executed before the others were asked: a replica that received that has caught up.
 
