@@ -24,11 +24,16 @@ import msgspec
 from bench.cluster_model import ClusterModel, PairModel, in_virtual_time
 from bench.directory_model import Disk, as_declared, fill, newest
 from bench.memcached_model import InMemory, Servers, by_hand, one_at_a_time, settled
+from bench import mysql_model
 from bench.redis_model import Model, in_memory, monitors, of_servers
 
 from mooring.actor import run_actor
 from mooring.kube import Client, MergePatch
+from mooring.kube.objects.core import Pod
 from mooring.kube.objects.meta import ObjectMeta
+from mooring.operators import mysql
+from mooring.operators.mysql.actor import register as register_mysql
+from mooring.operators.mysql.names import SWITCH_TO
 from mooring.operators.redis import cluster as cluster_operator
 from mooring.operators.redis.cluster import types as clusters
 from mooring.operators.redis.sentinel.actor import register
@@ -325,6 +330,74 @@ def _cluster(name: str, *, nodes: int = 6) -> Workload:
     )
 
 
+def _mysql(name: str) -> Workload:
+    """The MySQL operator on the servers of bench/mysql_model.py."""
+    kind = mysql.MySQLCluster
+
+    async def create(client: Client) -> None:
+        document = {
+            "apiVersion": kind.resource.api_version,
+            "kind": "MySQLCluster",
+            "metadata": {"name": "demo", "namespace": "default"},
+            "spec": {"size": 3, "image": "mariadb:10.11"},
+        }
+        path = kind.resource.path(namespace="default")
+        await client.request("POST", path, body=msgspec.json.encode(document))
+
+    def edit(**spec: Any) -> Step:
+        async def step(client: Client) -> None:
+            await client.patch(kind, "demo", MergePatch({"spec": spec}), namespace="default")
+
+        return step
+
+    def switch(pod: str) -> Step:
+        async def step(client: Client) -> None:
+            body = MergePatch({"metadata": {"annotations": {SWITCH_TO: pod}}})
+            await client.patch(kind, "demo", body, namespace="default")
+
+        return step
+
+    async def lose_primary(client: Client) -> None:
+        cluster = await client.get(kind, "demo", namespace="default")
+        primary = (cluster.status.primary if cluster.status else None) or "demo-0"
+        await client.delete(Pod, primary, namespace="default", grace_period=0)
+
+    given, steps = {
+        "create": ((), (create,)),
+        "switch": ((create,), (switch("demo-2"),)),
+        "failover": ((create,), (lose_primary,)),
+        "scale": ((create,), (edit(size=5), edit(size=3))),
+        "roll": ((create,), (edit(pod={"labels": {"team": "blue"}}),)),
+    }[name]
+    return Workload(
+        name=f"mysql-{name}",
+        kinds=mysql.KINDS,
+        operator=functools.partial(register_mysql, databases=mysql_model.InMemory()),
+        given=given,
+        steps=steps,
+        model=mysql_model.World,
+        endpoints=False,
+        monitors=mysql_model.monitors(),
+        compared=_whatever_led,
+    )
+
+
+def _whatever_led(resource: str, obj: Document) -> Document:
+    """Who leads, under which number and after how many terms tells of a run's past; that somebody does is compared."""
+    meta = obj["metadata"]
+    if resource == "pods":
+        labels = _but(meta.get("labels") or {}, ROLE)
+        return {**obj, "metadata": {**_but(meta, "annotations"), "labels": labels}}
+    status = obj.get("status") or {}
+    if not resource.startswith("mysqlclusters") or not status:
+        return obj
+    hidden = ("primary", "term", "promotions", "members", "lastServerId", "ackSet", "instances", "conditions")
+    states = sorted((one.get("role", ""), one.get("state", "")) for one in status.get("instances") or ())
+    conditions = [(one["type"], one["status"], one["reason"]) for one in status.get("conditions") or ()]
+    shown = {**_but(status, *hidden), "states": states, "said": conditions}
+    return {**obj, "status": {**shown, "acking": len(status.get("ackSet") or ())}}
+
+
 OLD_PASSWORD, NEW_PASSWORD = "correct-horse-battery", "staple-of-another-year"
 _DEPLOYMENT = ("create", "resize", "roll", "delete")
 _DIRECTORY = ("create", "mode", "delete")
@@ -334,6 +407,7 @@ _SENTINEL = (
     *("roll", "roll-watchers", "delete"),
 )
 _CLUSTER = ("create", "grow", "shrink", "password", "roll", "delete")
+_MYSQL = ("create", "switch", "failover", "scale", "roll")
 _PAIR = ("create", "password", "roll")
 WORKLOADS: dict[str, Callable[[], Workload]] = {
     **{f"deployment-{name}": functools.partial(_deployment, name) for name in _DEPLOYMENT},
@@ -341,6 +415,7 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
     **{f"memcached-{name}": functools.partial(_memcached, name) for name in _MEMCACHED},
     **{f"sentinel-{name}": functools.partial(_sentinel, name) for name in _SENTINEL},
     **{f"cluster-{name}": functools.partial(_cluster, name) for name in _CLUSTER},
+    **{f"mysql-{name}": functools.partial(_mysql, name) for name in _MYSQL},
     **{f"pair-{name}": functools.partial(_cluster, name, nodes=2) for name in _PAIR},
 }
 

@@ -105,7 +105,8 @@ class MySQLLane(Lane):
         pods = [pod.metadata.name or "" for pod in await self._stage.pods()]
         struck = self._chance.sample(pods, 2)
         for pod in struck:
-            self._stage.kill(pod)
+            with contextlib.suppress(LookupError):
+                self._stage.kill(pod)
             await asyncio.sleep(self._chance.choice((0.0, 0.0, 0.1, 0.3)))
         return ", ".join(struck)
 
@@ -121,7 +122,8 @@ class MySQLLane(Lane):
     async def kill_twice(self, ledger: Any) -> str:
         struck = []
         for _ in range(2):
-            struck.append(await self.kill_master(ledger))
+            with contextlib.suppress(LookupError):  # the first one is on its way back
+                struck.append(await self.kill_master(ledger))
             await asyncio.sleep(self._chance.uniform(0.05, 1.5))
         return ", ".join(struck)
 

@@ -23,6 +23,7 @@ from tests.operators.redis.cluster import stage as rec
 
 from mooring.local.node.images import Catalog
 from mooring.operators.mysql import OPERATOR as MYSQL
+from mooring.operators.mysql.topology import Flavor
 from mooring.operators.registry import Operator
 from mooring.runtime import configure_logging
 from mooring.runtime.log import Secrets, secrets
@@ -211,7 +212,7 @@ async def mysql_plane(request: pytest.FixtureRequest) -> AsyncIterator[Bed | Kub
 async def _handed_on(
     mysql_plane: Bed | KubernetesBed, request: pytest.FixtureRequest
 ) -> AsyncIterator[MySQLStage]:
-    stage = MySQLStage(mysql_plane, "demo")
+    stage = MySQLStage(mysql_plane, "demo", flavor=_flavor_of(request))
     await mysql_plane.apply(mysql_manifest("demo", image=_image_of(request)))
     yield stage
     await stage.delete(claims=True)
@@ -222,6 +223,10 @@ async def mysql(_handed_on: MySQLStage) -> MySQLStage:
     """The module's cluster of three, whole: a test leaves it such that it becomes so again by itself."""
     await _handed_on.exact(within=60)
     return _handed_on
+
+
+def _flavor_of(request: pytest.FixtureRequest) -> Flavor:
+    return "mysql" if _image_of(request).startswith("mysql") else "mariadb"
 
 
 def _image_of(request: pytest.FixtureRequest) -> str:
@@ -240,7 +245,7 @@ async def make_mysql(
     async with AsyncExitStack() as stack:
 
         async def one(*, exact: bool = True, **how: Any) -> MySQLStage:
-            stage = MySQLStage(mysql_plane, f"m{next(_NUMBERS)}")
+            stage = MySQLStage(mysql_plane, f"m{next(_NUMBERS)}", flavor=_flavor_of(request))
             stack.push_async_callback(stage.delete, claims=True)
             await mysql_plane.apply(mysql_manifest(stage.name, **{"image": _image_of(request), **how}))
             if exact:

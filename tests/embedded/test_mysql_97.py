@@ -10,6 +10,7 @@ from tests.embedded import (
     test_mysql_life,
     test_mysql_roll,
     test_mysql_scale,
+    test_mysql_seed,
     test_mysql_switch,
 )
 
@@ -26,6 +27,7 @@ for _module in (
     test_mysql_switch,
     test_mysql_faults,
     test_mysql_scale,
+    test_mysql_seed,
     test_mysql_roll,
     test_mysql_config,
 ):

@@ -179,7 +179,7 @@ async def test_rows_that_one_server_alone_has_are_set_aside_and_it_is_built_agai
     primary = await mysql.primary()
     replica = next(name for pod in await mysql.pods() if (name := pod.metadata.name or "") != primary)
     async with mysql.operators_away():
-        await mysql.query(replica, "CREATE DATABASE stray")
+        await mysql.stray(replica)
 
     async def rebuilt() -> bool:
         known = ((await mysql.status()).members or {})[replica]

@@ -24,8 +24,10 @@ async def test_a_new_cluster_says_what_it_is_and_what_a_failure_would_cost(mysql
     status = await mysql.status()
 
     assert (status.phase, status.available_replicas, status.durability) == ("Running", 3, "Strict")
-    assert status.flavor == "mariadb"
-    assert (status.version or "").startswith("10.11")
+    assert status.flavor == mysql.flavor
+    image = (await mysql.get()).spec
+    assert image is not None
+    assert (status.version or "").startswith((image.image or "").rpartition(":")[2])
     assert status.at_risk == ""
     assert {one.state for one in status.instances or ()} == {"Online"}
     assert len(status.ack_set or ()) == 2

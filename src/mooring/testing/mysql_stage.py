@@ -156,6 +156,13 @@ class MySQLStage:
             with contextlib.suppress(NotFound):
                 await client.delete(PersistentVolumeClaim, name, namespace=self.namespace)
 
+    async def stray(self, pod: str) -> None:
+        """Make a database ``stray`` on one server alone, as somebody with all rights could."""
+        if self.flavor == "mysql":
+            await self.query(pod, "SET GLOBAL super_read_only = OFF")
+        await self.query(pod, "CREATE DATABASE stray")
+        await self.query(pod, dialect_of(self.flavor).read_only(True))
+
     # --- waiting
 
     async def exact(self, within: float = 40.0) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace as changed
 
 from mooring.operators.mysql import gtid
+from mooring.operators.mysql.accounts import Accounts
 from mooring.operators.mysql.gtid import Position
 from mooring.operators.mysql.moves import DatabaseMove, Open, Record, Verdict
 from mooring.operators.mysql.plan import decide, next_step
@@ -46,6 +47,7 @@ class Scene:
     status: MySQLClusterStatus
     observed: Observed = field(default_factory=Observed)
     before: Position | None = None
+    accounts: Accounts | None = None
 
     def decide(self) -> Verdict:
         return next_step(self.snapshot)
@@ -56,7 +58,8 @@ class Scene:
 
     @property
     def snapshot(self) -> Snapshot:
-        topology = Topology(members=tuple(self.members.values()), before=self.before)
+        members = tuple(self.members.values())
+        topology = Topology(members=members, before=self.before, accounts=self.accounts)
         return Snapshot(
             wanted=self.wanted, topology=topology, observed=self.observed, status=self.status, now=NOW
         )

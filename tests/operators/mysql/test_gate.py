@@ -78,7 +78,7 @@ class Pod:
             (home / "scripts" / name).write_text(text)
         for name, text in (found.specs.live_config().data or {}).items():
             (home / "live" / name).write_text(text)
-        for name, text in (found.specs.secret().data or {}).items():
+        for name, text in (found.specs.secret_copy().data or {}).items():
             (home / "auth" / name).write_bytes(base64.b64decode(text))
         for name, text in (("mariadbd", SERVER), ("mariadb-install-db", INSTALL)):
             (home / "bin" / name).write_text(text)

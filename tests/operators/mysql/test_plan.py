@@ -625,3 +625,12 @@ def test_whole_history_has_to_be_known_before_data_is_set_aside() -> None:
     scene = healthy().has("demo-2", "0-10-100,0-77-101").settled()
 
     assert not isinstance(scene.decide(), DeletePod)
+
+
+def test_no_gate_opens_before_the_claim_of_the_pod_is_known() -> None:
+    scene = new().pod("demo-1", volume="uid-demo-1")
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Open)
+    assert set(verdict.orders) == {"demo-0", "demo-2"}

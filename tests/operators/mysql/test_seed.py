@@ -122,6 +122,7 @@ async def test_a_copy_goes_on_where_the_binary_logs_begin(bench: Bench, pod: Pod
     pod.start(f"replica 4242 fresh seed {primary.address}")
     copy = await _answers(bench, pod)
     assert copy.server_id == 4242
+    assert (pod.home / "run" / "state").read_text() == "starting\n"  # the probes ask the server from now on
     assert copy.read_only
     assert copy.executed.contains(leader.executed)
     assert leader.executed.contains(copy.executed)

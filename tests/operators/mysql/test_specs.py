@@ -361,3 +361,47 @@ def test_the_tutorials_kind_has_the_same_fields() -> None:
         == version["schema"]["openAPIV3Schema"]["properties"]["spec"]
     )
     assert "availableReplicas" in other["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+
+
+# --- certificates ----------------------------------------------------------------------------------------
+
+
+def test_pods_mount_the_certificate_without_the_key_of_the_authority() -> None:
+    found_ = inputs(cluster({"tls": {}}))
+    pod = found_.specs.set().spec.template.spec  # type: ignore[union-attr]
+    volume = next(one for one in pod.volumes or () if one.name == "tls")  # type: ignore[union-attr]
+    assert volume.secret is not None
+    assert (volume.secret.secret_name, [one.key for one in volume.secret.items or ()]) == (
+        "demo-tls",
+        ["tls.crt", "tls.key", "ca.crt"],
+    )
+    assert found_.wanted.certificate.endswith(" GMT")
+    assert found_.credentials.tls is not None
+    assert "require_secure_transport" not in (found_.specs.scripts().data or {})["extra.cnf"]
+    required = inputs(cluster({"tls": {"required": True}})).specs.scripts().data or {}
+    assert required["extra.cnf"] == "require_secure_transport=ON\n"
+
+
+def test_servers_that_were_started_without_a_certificate_are_reached_without_encryption() -> None:
+    def pod(name: str, ip: str, *volumes: str) -> core.Pod:
+        return core.Pod(
+            metadata=meta.ObjectMeta(name=name, namespace="shop"),
+            spec=core.PodSpec(volumes=[core.Volume(name=one) for one in volumes]),
+            status=core.PodStatus(pod_ip=ip),
+        )
+
+    found_ = inputs(cluster({"tls": {}}), pod("demo-0", "10.0.0.1", "data"), pod("demo-1", "10.0.0.2", "tls"))
+    assert found_.credentials.plain == {"10.0.0.1"}
+
+
+def test_a_certificate_of_the_users_that_is_missing_stops_nothing_that_runs() -> None:
+    declared = cluster({"tls": {"secretName": "mine"}})
+    missing = answer(declared)
+    assert isinstance(missing, Wait)
+    assert "Secret mine: does not exist; create it with tls.crt" in missing.message
+    objects = made(inputs(cluster({"tls": {}})).specs)
+    running = inputs(declared, *objects)
+    assert isinstance(running.blocked, Wait)
+    assert running.observed.set.current
+    kept = found(objects, core.Secret, "demo-tls")
+    assert running.specs.certificates()[0].data == kept.data

@@ -276,6 +276,29 @@ async def test_relay_logs_are_applied_when_the_applier_was_stopped(bench: Bench)
     assert await bench.rows(replica) == [0, 1, 2, 3, 4]
 
 
+async def test_a_restarted_replica_applies_what_its_relay_logs_hold(bench: Bench) -> None:
+    """F11 and F12: the primary is gone for good, the replica was killed before it applied what it had acknowledged."""
+    primary, replica = await bench.start(2)
+    await bench.found(primary, [replica])
+    await bench.level(primary, replica)
+    async with bench.dial.open(replica.address, bench.login) as link:
+        await link.query("STOP REPLICA SQL_THREAD")
+    for number in range(30):
+        await bench.sql(primary, f"INSERT INTO shop.t VALUES ({number}, 1)")
+    await bench.sql(primary, "CREATE TABLE shop.u (id INT PRIMARY KEY)")
+    everything = (await bench.see(primary)).executed
+    primary.kill()
+    replica.kill()
+    words = ("--init-rpl-role=SLAVE",) if bench.servers.flavor == "mariadb" else ()
+    await replica.boot(*words)
+    seen = await bench.see(replica)
+    assert not seen.executed.contains(everything)
+    assert seen.received.contains(everything)
+    await bench.run(bench.promote(replica, (), seen.received))
+    assert await bench.rows(replica) == list(range(30))
+    assert (await bench.see(replica)).executed.contains(everything)
+
+
 async def test_a_server_that_lacks_what_is_expected_is_not_promoted(bench: Bench) -> None:
     primary, replica = await bench.start(2)
     await bench.found(primary, [])

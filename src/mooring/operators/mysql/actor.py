@@ -15,20 +15,14 @@ from mooring.actor import Context, Move, Outcome, Planned, Related, Report, Verd
 from mooring.kube.object import Key
 from mooring.kube.objects import apps, core, policy
 from mooring.operators.mysql import compatible, effects
-from mooring.operators.mysql.dial import Dial
-from mooring.operators.mysql.dialects import dialect_of
-from mooring.operators.mysql.holds import Holds
 from mooring.operators.mysql.inputs import DEPENDENCIES, Inputs, read_inputs, references, secret_names
 from mooring.operators.mysql.metrics import Metrics
-from mooring.operators.mysql.moves import DatabaseMove, Record
+from mooring.operators.mysql.moves import DatabaseMove, PublishPasswords, Record
 from mooring.operators.mysql.names import MANAGED_SELECTOR, cluster_of
 from mooring.operators.mysql.plan import decide
-from mooring.operators.mysql.pulse import Pulse
-from mooring.operators.mysql.sight import read_snapshot
-from mooring.operators.mysql.snapshot import ALIVE, Snapshot
-from mooring.operators.mysql.status import after_failure, after_step, report
-from mooring.operators.mysql.steps import Steps
-from mooring.operators.mysql.survey import login_of
+from mooring.operators.mysql.servers import Databases, Servers
+from mooring.operators.mysql.snapshot import Snapshot
+from mooring.operators.mysql.status import after_failure, after_step, first_of, report, roots_of
 from mooring.operators.mysql.types import MySQLCluster, MySQLClusterStatus
 from mooring.operators.workload.index import ClusterIndex, keys_of
 from mooring.operators.workload.scope import Scoped
@@ -49,7 +43,14 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
     owns_by_metadata = (core.Secret,)
     dependencies = DEPENDENCIES
 
-    def __init__(self, manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        manager: Manager,
+        *,
+        scope: str = "all",
+        namespaces: Sequence[str] = (),
+        databases: Databases | None = None,
+    ) -> None:
         self.scoped = Scoped(manager, self.kind, operator=NAME, scope=scope)
         index = partial(
             ClusterIndex, manager, selector=MANAGED_SELECTOR, cluster_of=cluster_of, namespaces=namespaces
@@ -58,12 +59,8 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         self._claims: ClusterIndex[core.PersistentVolumeClaim] = index(core.PersistentVolumeClaim)
         self.wake: Callable[[Key], None] = lambda key: None
         """Brings the next pass over a cluster forward."""
-        self._dial = Dial(fence=manager.fence.check)
-        self._holds = Holds()
-        self._pulse = Pulse(self._dial, lambda key: self.wake(key))
+        self.databases = databases or Servers(manager.fence.check, lambda key: self.wake(key))
         self._metrics = Metrics(manager)
-        self._silent: dict[Key, frozenset[str]] = {}
-        """Servers that did not answer in the pass before: they are given less time, nothing is decided by it."""
         self.related = [
             Related(kind, partial(keys_of, cluster_of=cluster_of), label_selector=MANAGED_SELECTOR)
             for kind in (core.Pod, core.PersistentVolumeClaim)
@@ -78,8 +75,7 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
 
     def forget(self, key: Key) -> None:
         """Drop the metrics and the pulse."""
-        self._pulse.forget(key)
-        self._silent.pop(key, None)
+        self.databases.forget(key)
         self._metrics.forget(key)
 
     async def inputs(self, ctx: Context[MySQLCluster]) -> Inputs | Outcome:
@@ -88,7 +84,9 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
             await ctx.children.read(core.Secret, name)
         found = [ctx.children.find(kind, name) for kind, name in references(ctx.obj)]
         return read_inputs(
-            ctx.obj, Surroundings([*found, *self._pods.of(ctx.key), *self._claims.of(ctx.key)])
+            ctx.obj,
+            Surroundings([*found, *self._pods.of(ctx.key), *self._claims.of(ctx.key)]),
+            now=ctx.now(),
         )
 
     def children(self, ctx: Context[MySQLCluster], inputs: Inputs) -> Outcome | None:
@@ -96,17 +94,8 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         return None if inputs.wanted.paused else effects.correct_children(ctx, inputs)
 
     async def snapshot(self, ctx: Context[MySQLCluster], inputs: Inputs) -> Snapshot:
-        """Ask every server; from now on the primary's pulse wakes this cluster."""
-        snapshot = await read_snapshot(
-            inputs, self._dial, now=ctx.now, silent=self._silent.get(ctx.key, frozenset())
-        )
-        members = snapshot.topology.members
-        self._silent[ctx.key] = frozenset(one.name for one in members if one.error == "Timeout")
-        primary = snapshot.topology.member(snapshot.primary)
-        self._pulse.follow(ctx.key, primary.pod.ip if primary else "", login_of(inputs.credentials))
-        answers = primary is not None and (primary.server is not None or primary.error in ALIVE)
-        away = self._pulse.seen(ctx.key, answers=answers)
-        return replace(snapshot, observed=replace(snapshot.observed, primary_unreachable=away))
+        """Ask every server."""
+        return await self.databases.look(ctx.key, inputs, now=ctx.now)
 
     def plan(self, snapshot: Snapshot) -> Verdict:
         """See `plan`."""
@@ -128,31 +117,27 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         status = _status(ctx)
         if isinstance(move, Record):  # it is written already
             return status
+        if first_of(move) is None and not await self._is_recorded(ctx, snapshot):
+            return False  # a cache was late: what was decided may be of an earlier term
+        if isinstance(move, PublishPasswords) and move.follow is not None:
+            found = replace(inputs.found, credentials=inputs.credentials.published())
+            await self.databases.carry_out(replace(inputs, found=found), move.follow)
         if not isinstance(move, DatabaseMove):
             return after_step(await effects.carry_out(ctx, inputs, move, status), None)
-        steps = Steps(
-            self._dial,
-            dialect_of(inputs.wanted.flavor),
-            inputs.credentials,
-            holds=self._holds,
-            tls=bool(inputs.found.tls),
-            sleep=ctx.clock.sleep,
-        )
-        done = await steps.run(move)
+        done = await self.databases.carry_out(inputs, move)
         await ctx.did(f"{move.name}: {move.why}")
         return False if done.partial else after_step(status, done.config)
+
+    async def _is_recorded(self, ctx: Context[MySQLCluster], snapshot: Snapshot) -> bool:
+        """Whether the API server still has the status that a move without a record of its own was decided from."""
+        live = await ctx.client.live.get(self.kind, ctx.key.name, namespace=ctx.key.namespace)
+        return roots_of(live.status or MySQLClusterStatus()) == roots_of(snapshot.status)
 
     def failed(
         self, ctx: Context[MySQLCluster], snapshot: Snapshot, move: Move, message: str
     ) -> MySQLClusterStatus | None:
         """The failure is recorded, so that the next process waits as long as this one."""
         return after_failure(snapshot, move, message, _status(ctx))
-
-    def close(self) -> None:
-        """End connections and tasks."""
-        self._pulse.close()
-        self._holds.close()
-        self._dial.close()
 
 
 class CompatibleActor(MySQLActor):
@@ -167,11 +152,17 @@ def _status(ctx: Context[MySQLCluster]) -> MySQLClusterStatus:
 
 
 def register(
-    manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = (), workers: int = 8
+    manager: Manager,
+    *,
+    scope: str = "all",
+    namespaces: Sequence[str] = (),
+    workers: int = 8,
+    databases: Databases | None = None,
 ) -> None:
-    """Put the operator onto a manager: a controller for each of its kinds."""
+    """Put the operator onto a manager: a controller for each of its kinds; ``databases``: a model of the servers."""
     for kind in (MySQLActor, CompatibleActor):
-        _register(kind(manager, scope=scope, namespaces=namespaces), manager, namespaces, workers, scope)
+        actor = kind(manager, scope=scope, namespaces=namespaces, databases=databases)
+        _register(actor, manager, namespaces, workers, scope)
 
 
 def _register(
@@ -180,5 +171,6 @@ def _register(
     run_actor(actor, manager, namespaces=namespaces, workers=workers)
     controller: Any = next(one for one in manager.controllers if one.name == actor.name)
     actor.wake = controller.enqueue
+    manager.serve(f"{actor.name} servers", actor.databases.serve)
     if scope == "all":
         manager.serve(f"{actor.name} scopes", lambda: actor.scoped.take_up(controller.enqueue))

@@ -9,16 +9,17 @@ Where the Secret or an entry is missing, the copy brings it back. Decisions, sta
 from __future__ import annotations
 
 import secrets
+import ssl
 import string
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from mooring.kube.objects import core
 from mooring.operators.mysql.names import MONITOR, OPERATOR_USER, REPLICATION
 from mooring.operators.workload.credentials import secret_value
 
-__all__ = ["ACCOUNTS", "PREVIOUS", "ROOT", "Credentials", "credentials_in", "generated"]
+__all__ = ["ACCOUNTS", "OWN", "PREVIOUS", "ROOT", "Credentials", "credentials_in", "generated"]
 
 ROOT: Final = "root"
 ACCOUNTS: Final[Mapping[str, str]] = {
@@ -28,6 +29,11 @@ ACCOUNTS: Final[Mapping[str, str]] = {
     MONITOR: "monitor-password",
 }
 """Label of the password in force, by account."""
+OWN: Final = (
+    *((ROOT, "localhost"), (ROOT, "%"), (OPERATOR_USER, "%"), (REPLICATION, "%")),
+    (MONITOR, "localhost"),
+)
+"""Name and host of each account that a new server is given."""
 PREVIOUS: Final = "-previous"
 _ALPHABET: Final = string.ascii_letters + string.digits
 
@@ -37,6 +43,10 @@ class Credentials:
     """Texts by label; never shown, never in a snapshot."""
 
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
+    """How to connect; ``None``: without encryption."""
+    plain: frozenset[str] = frozenset()
+    """Addresses of servers that were started without a certificate of the cluster's."""
 
     def text(self, label: str) -> str:
         """The text of a label; "" where there is none."""
@@ -65,12 +75,12 @@ class Credentials:
 
     def published(self) -> Credentials:
         """With the declared passwords in force."""
-        return Credentials(texts=self.declared)
+        return replace(self, texts=self.declared)
 
     def completed(self) -> Credentials:
         """With a generated password for every account that has none."""
         missing = {label: generated() for label in ACCOUNTS.values() if not self.texts.get(label)}
-        return Credentials(texts={**self.texts, **missing}) if missing else self
+        return replace(self, texts={**self.texts, **missing}) if missing else self
 
 
 def credentials_in(

@@ -30,6 +30,7 @@ from asyncmy.cursors import DictCursor
 from asyncmy.errors import Error, MySQLError
 
 from mooring.operators.mysql.names import ADMIN_PORT, OPERATOR_USER, PORT
+from mooring.operators.mysql.quoting import quoted
 
 __all__ = [
     "Denied",
@@ -88,12 +89,6 @@ def no_fence() -> None:
     """The fence of a process that needs none: a test, or a tool run by hand."""
 
 
-def quoted(text: str) -> str:
-    """A string literal; sessions of ours run with the default rules for quotes and backslashes."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\0", "\\0")
-    return f"'{escaped}'"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Login:
     """An account and the passwords to try, by label."""
@@ -102,6 +97,8 @@ class Login:
     passwords: Sequence[tuple[str, str]] = field(default=(), repr=False)
     """Label and text; the first that the server takes counts."""
     tls: ssl.SSLContext | None = field(default=None, repr=False)
+    plain: frozenset[str] = frozenset()
+    """Addresses that are connected to without encryption nevertheless."""
 
 
 class _Cursor(DictCursor):
@@ -160,7 +157,9 @@ class Link:
         what = about or _first_words(statements)
         limit = self.timeout if timeout is None else timeout
         try:
-            async with asyncio.timeout(limit), self._connection.cursor(_Cursor) as cursor:
+            # Not closed: a cursor that is left amid several results reads on, and no time limit counts any more.
+            cursor = self._connection.cursor(_Cursor)
+            async with asyncio.timeout(limit):
                 await cursor.execute(statements)
                 found: list[list[Row]] = [list(await cursor.fetchall() or ())]
                 while await cursor.nextset():
@@ -244,7 +243,9 @@ class Dial:
         async with kept.lock:
             kept.used = monotonic()
             link = kept.link
-            if link is None or not link.alive or kept.login != login:
+            # While a password changes, the one to come is tried again and again.
+            old = link is not None and bool(login.passwords) and link.label != login.passwords[0][0]
+            if link is None or not link.alive or kept.login != login or old:
                 if link is not None:
                     link.close()
                 kept.link = None
@@ -310,16 +311,23 @@ class Dial:
             autocommit=True,
             charset="utf8mb4",
             connect_timeout=max(1.0, self._connect_timeout),
-            ssl=login.tls,
+            ssl=None if host in login.plain else login.tls,
         )
+        # In a task of its own: where the connection is made in the same moment in which the time is over, `asyncio.wait_for`
+        # of Python 3.11 swallows the cancellation, and a server that never greets would be waited for without end.
+        connecting = asyncio.create_task(connection.connect())
         try:
-            async with asyncio.timeout(self._connect_timeout):
-                await connection.connect()
-        except TimeoutError as error:
-            connection.close()
-            raise Unreachable(
-                f"{name}: no connection within {self._connect_timeout:g} s", "Timeout"
-            ) from error
+            await asyncio.wait({connecting}, timeout=self._connect_timeout)
+        finally:
+            if not connecting.done():
+                connecting.cancel()
+                connecting.add_done_callback(_ended)
+                asyncio.get_running_loop().call_later(1.0, connecting.cancel)  # where the first one was swallowed
+                connection.close()
+        if not connecting.done() or connecting.cancelled():
+            raise Unreachable(f"{name}: no connection within {self._connect_timeout:g} s", "Timeout")
+        try:
+            connecting.result()
         except (MySQLError, OSError, RuntimeError, ssl.SSLError) as error:
             connection.close()
             raise _no_connection(error, name, login.user) from None
@@ -327,6 +335,12 @@ class Dial:
         if protocol is not None and protocol.length == protocol.pos:
             protocol.buffer, protocol.length, protocol.pos = bytearray(_BUFFER), 0, 0
         return connection
+
+
+def _ended(task: asyncio.Task[Any]) -> None:
+    """What becomes of a connection that was given up is of no interest."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _no_connection(error: Exception, name: str, user: str) -> DialError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
+from mooring.operators.mysql.accounts import Account
 from mooring.operators.mysql.dial import Row, quoted
 from mooring.operators.mysql.gtid import Position
 from mooring.operators.mysql.topology import Flavor, Replication, Server
@@ -87,8 +88,12 @@ class Dialect(Protocol):
         """It replicates from no server any more. Its own history stays."""
         ...
 
-    def apply_from(self, file: str, position: int) -> str:
-        """Make the applier begin at a byte of a relay log, with no regard to GTIDs: `follow` ends that."""
+    def apply_from(self, file: str, position: int) -> Sequence[str]:
+        """Make a stopped applier begin at a byte of a relay log, with no regard to GTIDs: `follow` ends that."""
+        ...
+
+    def applied(self) -> Sequence[str]:
+        """What `apply_from` changed otherwise is put back, once the source is forgotten."""
         ...
 
     # --- roles
@@ -127,8 +132,20 @@ class Dialect(Protocol):
 
     # --- accounts
 
+    def accounts(self) -> str:
+        """Query of all accounts: ``user`` and ``host``, and what `account_of` reads."""
+        ...
+
+    def account_of(self, row: Row, text: str) -> Account:
+        """Reads a row of `accounts`: whether this text is a password of it, and whether there is another."""
+        ...
+
     def password(self, user: str, host: str, text: str, *, keep: Sequence[str] = ()) -> Sequence[str]:
         """Set the password of an account; ``keep``: further ones that stay valid."""
+        ...
+
+    def add_password(self, row: Row, user: str, host: str, text: str) -> Sequence[str]:
+        """Set the password of an account; what it takes now, by its row of `accounts`, stays valid beside it."""
         ...
 
     def only_password(self, user: str, host: str, text: str) -> Sequence[str]:

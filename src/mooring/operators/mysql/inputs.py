@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 
 from mooring.actor import Dependency, Terminal, Wait
 from mooring.kube.object import Key, metadata_of
 from mooring.kube.objects import apps, core
 from mooring.kube.quantity import parse_quantity
+from mooring.operators.mysql.accounts import WantedDatabase, WantedUser
 from mooring.operators.mysql.config import live_defaults, parse_live
 from mooring.operators.mysql.credentials import Credentials, credentials_in
 from mooring.operators.mysql.flavors import flavor_of
@@ -30,6 +31,7 @@ from mooring.operators.mysql.types import (
     MySQLClusterStatus,
 )
 from mooring.operators.mysql.validate import validate
+from mooring.operators.workload.certificates import CertificateError, ends, given, issued, trust
 from mooring.operators.workload.claims import claim_name, is_older
 from mooring.operators.workload.credentials import secret_value
 from mooring.operators.workload.moves import Orders
@@ -137,7 +139,12 @@ DEPENDENCIES = (Dependency(metadata_of(core.Secret), _secrets),)
 def secret_names(cluster: MySQLCluster) -> list[str]:
     """The Secrets that are read: the cluster's own, and the user's."""
     names = Names(cluster.metadata.name or "")
-    return [names.credentials, names.credentials_copy, *(key.name for key in _given_secrets(cluster))]
+    return [
+        names.credentials,
+        names.credentials_copy,
+        names.tls,
+        *(key.name for key in _given_secrets(cluster)),
+    ]
 
 
 def references(cluster: MySQLCluster) -> list[Reference]:
@@ -150,8 +157,10 @@ def references(cluster: MySQLCluster) -> list[Reference]:
     ]
 
 
-def read_inputs(cluster: MySQLCluster, around: Surroundings) -> Inputs | Wait | Terminal:
-    """Resolve the declaration.
+def read_inputs(
+    cluster: MySQLCluster, around: Surroundings, *, now: datetime | None = None
+) -> Inputs | Wait | Terminal:
+    """Resolve the declaration; ``now`` is what certificates are renewed by, by default the present moment.
 
     A faulty one leaves a running cluster as it runs (`Inputs.blocked`); where nothing runs yet it is the answer.
     """
@@ -160,11 +169,18 @@ def read_inputs(cluster: MySQLCluster, around: Surroundings) -> Inputs | Wait | 
     there = around.find(apps.StatefulSet, names.set)
     problems = "; ".join(str(problem) for problem in validate(cluster))
     root, no_root = _root_password(spec, around)
-    blocked: Wait | Terminal | None = Terminal("InvalidSpec", problems) if problems else no_root
+    certificates, no_pair = _certificates(cluster, around, now or datetime.now(UTC))
+    blocked: Wait | Terminal | None = Terminal("InvalidSpec", problems) if problems else no_root or no_pair
     if blocked is not None and there is None:
         return blocked
     kept = (around.find(core.Secret, name) for name in (names.credentials, names.credentials_copy))
-    credentials = credentials_in(*kept, root=root).completed()
+    own = credentials_in(*kept, root=root).completed()
+    credentials = replace(
+        own,
+        texts={**own.texts, **_user_passwords(spec, around)},
+        tls=trust(certificates) if certificates is not None else None,
+        plain=_plain(around.pods),
+    )
     for text in credentials.texts.values():
         secrets.add(text)
     live = around.find(core.ConfigMap, names.config)
@@ -177,7 +193,7 @@ def read_inputs(cluster: MySQLCluster, around: Surroundings) -> Inputs | Wait | 
         read_at_start=frozenset(key for key, result in (status.config or {}).items() if result.restart),
         memory=_memory(spec, around.pods),
         flavor=flavor,
-        tls=(spec.tls.secret_name or names.tls) if spec.tls is not None else "",
+        certificates=certificates,
     )
     wanted = wanted_of(cluster, found)
     if isinstance(blocked, Terminal):
@@ -213,6 +229,14 @@ def wanted_of(cluster: MySQLCluster, found: Found) -> Wanted:
         reclone=failover.on_divergence != "Hold",
         config={**{key: value for key, value in ours.items() if key not in taken}, **given},
         user_keys=frozenset(given),
+        users=_users(spec, found.credentials),
+        databases=tuple(
+            WantedDatabase(
+                name=one.name, character_set=one.character_set or "", collation=one.collation or ""
+            )
+            for one in spec.databases or ()
+        ),
+        certificate=ends(found.certificates) if found.certificates is not None else "",
         rolls_config=spec.config_policy != "report",
         paused=bool(maintenance.paused) or annotations.get(PAUSE, "").lower() == "true",
         read_only=bool(maintenance.read_only),
@@ -254,6 +278,71 @@ def _root_password(spec: MySQLClusterSpec, around: Surroundings) -> tuple[str | 
         return text, None
     why = f"spec.credentialsSecret: Secret {name} with a key root-password does not exist; create it"
     return None, Wait("CredentialsMissing", why, after=30.0, stalled=True)
+
+
+def _user_passwords(spec: MySQLClusterSpec, around: Surroundings) -> dict[str, str]:
+    """The passwords of declared accounts by label: ``user-N`` for the one at that place."""
+    texts = {}
+    for at, user in enumerate(spec.users or ()):
+        reference = user.password_secret
+        if reference is not None and reference.name:
+            text = secret_value(around.find(core.Secret, reference.name), reference.key or "password")
+            texts[f"user-{at}"] = text.rstrip("\r\n")
+    return {label: text for label, text in texts.items() if text}
+
+
+def _users(spec: MySQLClusterSpec, credentials: Credentials) -> tuple[WantedUser, ...]:
+    made = []
+    for at, user in enumerate(spec.users or ()):
+        label, reference = f"user-{at}", user.password_secret
+        missing = ""
+        if reference is not None and not credentials.text(label):
+            missing = (
+                f"Secret {reference.name} with a key {reference.key or 'password'} does not exist; create it"
+            )
+        made.append(
+            WantedUser(
+                name=user.name,
+                host=user.host or "%",
+                label=label,
+                grants=tuple(user.grants) if user.grants is not None else None,
+                tls=bool(user.require_tls),
+                missing=missing,
+            )
+        )
+    return tuple(made)
+
+
+def _certificates(
+    cluster: MySQLCluster, around: Surroundings, now: datetime
+) -> tuple[dict[str, str] | None, Wait | None]:
+    """Data of the cluster's Secret with the certificate; as it is where the user's cannot be used."""
+    spec, names = cluster.spec or MySQLClusterSpec(), Names(cluster.metadata.name or "")
+    if spec.tls is None:
+        return None, None
+    there = around.find(core.Secret, names.tls)
+    if not spec.tls.secret_name:
+        return issued(there, names=names.hosts(cluster.metadata.namespace or ""), now=now), None
+    mine = around.find(core.Secret, spec.tls.secret_name)
+    why = "does not exist; create it with tls.crt, tls.key and ca.crt"
+    if mine is not None:
+        try:
+            return given(mine, there, now=now), None
+        except CertificateError as error:
+            why = f"{error}; correct it"
+    text = f"spec.tls.secretName: Secret {spec.tls.secret_name}: {why}"
+    return dict((there.data if there is not None else None) or {}), Wait(
+        "CertificateUnusable", text, after=30.0, stalled=True
+    )
+
+
+def _plain(pods: Sequence[core.Pod]) -> frozenset[str]:
+    """Addresses of pods that mount no certificate."""
+    return frozenset(
+        (pod.status.pod_ip if pod.status else None) or ""
+        for pod in pods
+        if not any(one.name == "tls" for one in (pod.spec.volumes if pod.spec else None) or ())
+    )
 
 
 def _memory(spec: MySQLClusterSpec, pods: Sequence[core.Pod]) -> int:

@@ -8,10 +8,13 @@ ex-primary is in its binary log alone, and what would put it where replication b
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from mooring.operators.mysql import passwords
+from mooring.operators.mysql.accounts import Account
 from mooring.operators.mysql.dial import Row, quoted
 from mooring.operators.mysql.dialect import DAY, Source, listed, named, number, on, text_of
 from mooring.operators.mysql.gtid import Position, parse_mariadb
@@ -21,7 +24,7 @@ __all__ = ["MariaDB"]
 
 _STATUS: Final = (
     *("Uptime", "Threads_connected", "Rpl_semi_sync_master_clients", "Rpl_semi_sync_master_status"),
-    "Rpl_semi_sync_master_wait_sessions",
+    *("Rpl_semi_sync_master_wait_sessions", "Ssl_server_not_after"),
 )
 _POSITION: Final = "@@GLOBAL.gtid_binlog_state AS binlog, @@GLOBAL.gtid_slave_pos AS slave"
 _SURVEY: Final = (
@@ -80,6 +83,7 @@ class MariaDB:
                 waiting=int(status.get("rpl_semi_sync_master_wait_sessions") or 0),
                 active=status.get("rpl_semi_sync_master_status") == "ON",
             ),
+            certificate=status.get("ssl_server_not_after") or "",
             held=named(results[3]) if len(results) > 3 else {},
             connections=int(status.get("threads_connected") or 0),
         )
@@ -116,6 +120,7 @@ class MariaDB:
             source_file=text_of(row, "Master_Log_File"),
             source_position=number(row, "Read_Master_Log_Pos"),
             by_gtid=text_of(row, "Using_Gtid") == "Slave_Pos",
+            idle=text_of(row, "Slave_SQL_Running_State").startswith("Slave has read all relay log"),
         )
 
     def follow(self, source: Source, here: Row) -> Sequence[str]:
@@ -151,8 +156,17 @@ class MariaDB:
     def forget_source(self) -> str:
         return "RESET REPLICA ALL"
 
-    def apply_from(self, file: str, position: int) -> str:
-        return f"CHANGE MASTER TO MASTER_USE_GTID=no, RELAY_LOG_FILE={quoted(file)}, RELAY_LOG_POS={position}"
+    def apply_from(self, file: str, position: int) -> Sequence[str]:
+        return (
+            # 10.11.19 crashes where several threads apply a relay log without GTIDs after a restart.
+            "SET GLOBAL slave_parallel_threads = 0",
+            f"CHANGE MASTER TO MASTER_USE_GTID=no, RELAY_LOG_FILE={quoted(file)}, RELAY_LOG_POS={position}",
+        )
+
+    def applied(self) -> Sequence[str]:
+        return (
+            "SET GLOBAL slave_parallel_threads = IF(@@GLOBAL.slave_parallel_threads = 0, 4, @@GLOBAL.slave_parallel_threads)",
+        )
 
     def read_only(self, on: bool) -> str:
         return f"SET GLOBAL read_only = {'ON' if on else 'OFF'}"
@@ -191,14 +205,37 @@ class MariaDB:
     def kill(self, session: int) -> str:
         return f"KILL CONNECTION {session}"
 
+    def accounts(self) -> str:
+        return "SELECT User AS user, Host AS host, Priv AS priv FROM mysql.global_priv"
+
+    def account_of(self, row: Row, text: str) -> Account:
+        try:
+            priv = json.loads(text_of(row, "priv") or "{}")
+        except ValueError:
+            priv = {}
+        there = passwords.ways(priv)
+        found = [passwords.matches(plugin, stored, text) for plugin, stored in there]
+        return Account(
+            password=True if True in found else None if None in found else False,
+            spare=len(there) > 1,
+            tls=int(priv.get("ssl_type") or 0) > 0,
+        )
+
     def password(self, user: str, host: str, text: str, *, keep: Sequence[str] = ()) -> Sequence[str]:
         ways = " OR ".join(
             f"mysql_native_password USING PASSWORD({quoted(one)})" for one in dict.fromkeys((text, *keep))
         )
         return (f"ALTER USER {quoted(user)}@{quoted(host)} IDENTIFIED VIA {ways}",)
 
+    def add_password(self, row: Row, user: str, host: str, text: str) -> Sequence[str]:
+        there = passwords.ways(json.loads(text_of(row, "priv") or "{}"))
+        others = [one for one in there if one[1] and not passwords.matches(*one, text)]
+        ways = [f"mysql_native_password USING PASSWORD({quoted(text)})"]
+        ways += [f"{plugin} USING {quoted(stored)}" for plugin, stored in others[:1]]
+        return (f"ALTER USER {quoted(user)}@{quoted(host)} IDENTIFIED VIA {' OR '.join(ways)}",)
+
     def only_password(self, user: str, host: str, text: str) -> Sequence[str]:
         return self.password(user, host, text)
 
     def reload_tls(self) -> str:
-        return "FLUSH SSL"
+        return "FLUSH LOCAL SSL"  # without LOCAL it goes to the binary log: a transaction of a replica's own

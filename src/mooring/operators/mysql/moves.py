@@ -32,9 +32,11 @@ __all__ = [
     "Promote",
     "PublishPasswords",
     "Record",
+    "ReloadCertificates",
     "Resize",
     "RestoreTemplate",
     "SetDurability",
+    "SetPasswords",
     "Switch",
     "Target",
     "Unask",
@@ -113,6 +115,8 @@ class Follow(DatabaseMove):
     """The name that the replicas connect to."""
     acking: frozenset[str] = frozenset()
     """Those of them that acknowledge."""
+    again: bool = False
+    """Also those that follow it already: with the declared password."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,10 +189,39 @@ class Amend(DatabaseMove):
     """Correct accounts, grants or databases on the primary."""
 
     primary: Target
+    subject: str = ""
+    """The account or database, as status names it."""
     statements: tuple[str, ...]
     """Without secrets; a password stands as ``%(label)s`` and is filled in by the step."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublishPasswords(Move):
-    """Every server accepts the declared passwords: record that they are the ones in force."""
+    """Every server accepts the declared passwords: let replicas use theirs, then record that they are the ones in force."""
+
+    follow: Follow | None = None
+    """Where the password of replication changed: replicas begin to use it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReloadCertificates(DatabaseMove):
+    """Have running servers read their certificate again."""
+
+    targets: tuple[Target, ...]
+    certificate: str
+    """When the one that they are to show ends."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetPasswords(DatabaseMove):
+    """Give accounts their declared passwords on the primary."""
+
+    primary: Target
+    accounts: tuple[tuple[str, str, str], ...]
+    """Name, host, and the label of the password."""
+    beside: bool = True
+    """What they take now stays valid; else only the declared one does."""
+    subject: str = ""
+    """The account, as status names it."""
+    first: MySQLClusterStatus | None = None
+    """Written before: since when two passwords count."""

@@ -6,6 +6,8 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from mooring.operators.mysql import passwords
+from mooring.operators.mysql.accounts import Account
 from mooring.operators.mysql.dial import Row, quoted
 from mooring.operators.mysql.dialect import DAY, Source, listed, named, number, on, text_of
 from mooring.operators.mysql.gtid import Position, parse_mysql
@@ -15,7 +17,7 @@ __all__ = ["MySQL"]
 
 _STATUS: Final = (
     *("Uptime", "Threads_connected", "Rpl_semi_sync_source_clients", "Rpl_semi_sync_source_status"),
-    "Rpl_semi_sync_source_wait_sessions",
+    *("Rpl_semi_sync_source_wait_sessions", "Ssl_server_not_after"),
 )
 _POSITION: Final = "@@GLOBAL.gtid_executed AS executed, @@GLOBAL.gtid_purged AS purged"
 _SURVEY: Final = (
@@ -76,6 +78,7 @@ class MySQL:
                 waiting=int(status.get("rpl_semi_sync_source_wait_sessions") or 0),
                 active=status.get("rpl_semi_sync_source_status") == "ON",
             ),
+            certificate=status.get("ssl_server_not_after") or "",
             held=named(results[3]) if len(results) > 3 else {},
             connections=int(status.get("threads_connected") or 0),
         )
@@ -107,6 +110,7 @@ class MySQL:
                 source_file=text_of(row, "Source_Log_File"),
                 source_position=number(row, "Read_Source_Log_Pos"),
                 by_gtid=on(row, "Auto_Position"),
+                idle=text_of(row, "Replica_SQL_Running_State").startswith("Replica has read all relay log"),
             )
         return None
 
@@ -138,8 +142,11 @@ class MySQL:
     def forget_source(self) -> str:
         return "RESET REPLICA ALL"
 
-    def apply_from(self, file: str, position: int) -> str:
-        return f"CHANGE REPLICATION SOURCE TO RELAY_LOG_FILE={quoted(file)}, RELAY_LOG_POS={position}"
+    def apply_from(self, file: str, position: int) -> Sequence[str]:
+        return ()  # never needed: see `keeps_relay_log`
+
+    def applied(self) -> Sequence[str]:
+        return ()
 
     def read_only(self, on: bool) -> str:
         # read_only comes and goes with super_read_only: ON sets both, and OFF of read_only clears both.
@@ -180,10 +187,26 @@ class MySQL:
     def kill(self, session: int) -> str:
         return f"KILL CONNECTION {session}"
 
+    def accounts(self) -> str:
+        return (
+            "SELECT user AS user, host AS host, plugin AS plugin, authentication_string AS stored, ssl_type AS demand, "
+            "JSON_EXTRACT(User_attributes, '$.additional_password') AS spare FROM mysql.user"
+        )
+
+    def account_of(self, row: Row, text: str) -> Account:
+        return Account(
+            password=passwords.matches(text_of(row, "plugin"), text_of(row, "stored"), text),
+            spare=bool(text_of(row, "spare")),
+            tls=bool(text_of(row, "demand")),
+        )
+
     def password(self, user: str, host: str, text: str, *, keep: Sequence[str] = ()) -> Sequence[str]:
         account = f"{quoted(user)}@{quoted(host)}"
         retained = " RETAIN CURRENT PASSWORD" if keep else ""
         return (f"ALTER USER {account} IDENTIFIED BY {quoted(text)}{retained}",)
+
+    def add_password(self, row: Row, user: str, host: str, text: str) -> Sequence[str]:
+        return self.password(user, host, text, keep=("the present one",))
 
     def only_password(self, user: str, host: str, text: str) -> Sequence[str]:
         account = f"{quoted(user)}@{quoted(host)}"

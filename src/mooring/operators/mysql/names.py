@@ -84,6 +84,12 @@ class Names:
         """A pod of the set."""
         return f"{self.set}-{ordinal}"
 
+    def hosts(self, namespace: str) -> list[str]:
+        """The names that a certificate of the servers is for."""
+        services = (f"*.{self.headless}", self.primary, self.replicas)
+        tails = ("", f".{namespace}", f".{namespace}.svc", f".{namespace}.svc.cluster.local")
+        return [*(one + tail for one in services for tail in tails), "localhost", "127.0.0.1"]
+
     def host(self, pod: str, namespace: str) -> str:
         """The name by which other pods find it."""
         return f"{pod}.{self.headless}.{namespace}.svc"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mooring.operators.mysql import (
+    access,
     changes,
     durability,
     failover,
@@ -92,7 +93,9 @@ _RULES: tuple[Rule, ...] = (
     roles.label,
     switchover.leave,
     durability.keep,
+    access.accounts,
     switchover.ask,
     _change,
+    access.certificates,
 )
 """In this order."""

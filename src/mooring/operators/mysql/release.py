@@ -32,7 +32,7 @@ def open_gates(
     last, changes, orders, uids = status.last_server_id or 0, dict[str, Recorded](), dict[str, str](), {}
     for name, role in roles.items():
         member = snapshot.topology.member(name)
-        if member is None or not snapshot.at_gate(member):
+        if member is None or not snapshot.at_gate(member) or snapshot.unidentified(member):
             continue
         if refused := too_old(snapshot, member):
             return refused

@@ -260,6 +260,7 @@ seed() {{
 }}
 if [ -n "$donor" ]; then
   seed "$@"
+  state starting
 elif [ -n "$fresh" ]; then
   rm -rf "$volume/data.old"
   mv "$data" "$volume/data.old"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 
 from mooring.operators.mysql.config import canonical
-from mooring.operators.mysql.dial import Dial
+from mooring.operators.mysql.credentials import OWN
+from mooring.operators.mysql.dial import Dial, DialError
 from mooring.operators.mysql.dialects import dialect_of
 from mooring.operators.mysql.inputs import Inputs
 from mooring.operators.mysql.snapshot import Snapshot
-from mooring.operators.mysql.survey import login_of, read_topology
+from mooring.operators.mysql.survey import login_of, read_accounts, read_topology
 from mooring.operators.mysql.topology import Member
 from mooring.operators.mysql.types import MySQLClusterStatus
 
@@ -32,7 +35,31 @@ async def read_snapshot(
         history=_new(status, [pod.name for pod in inputs.pods]),
         held=sorted({canonical(key) for key in (*wanted.config, *(status.config or {}))}),
     )
+    leader = topology.member(status.primary or "")
+    if leader is not None and leader.server is not None and _has_accounts(inputs):
+        with suppress(DialError):  # nothing about accounts is decided then
+            async with dial.kept(leader.pod.ip, login_of(inputs.credentials), name=leader.name) as link:
+                accounts = await read_accounts(
+                    link,
+                    dialect_of(wanted.flavor),
+                    inputs.credentials,
+                    wanted.users,
+                    own=bool(inputs.credentials.changed) or _is_changing(status),
+                )
+            topology = replace(topology, accounts=accounts)
     return Snapshot(wanted=wanted, topology=topology, observed=inputs.observed, status=status, now=now())
+
+
+def _has_accounts(inputs: Inputs) -> bool:
+    """Accounts and databases are looked at where some are declared, or a password changes, or was declared before."""
+    wanted, status = inputs.wanted, inputs.status
+    declared = wanted.users or wanted.databases or status.accounts or status.databases
+    return bool(declared or inputs.credentials.changed)
+
+
+def _is_changing(status: MySQLClusterStatus) -> bool:
+    """Two passwords count for one of the operator's own accounts."""
+    return any(f"{name}@{host}" in (status.accounts or {}) for name, host in OWN)
 
 
 def _new(status: MySQLClusterStatus, pods: Sequence[str]) -> bool:

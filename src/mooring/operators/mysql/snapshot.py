@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from mooring.operators.mysql import gate, gtid
+from mooring.operators.mysql.accounts import WantedDatabase, WantedUser
 from mooring.operators.mysql.gtid import Position
 from mooring.operators.mysql.topology import Flavor, Member, Server, Topology
 from mooring.operators.mysql.types import MySQLClusterStatus, Operation, Recorded
@@ -38,6 +39,10 @@ class Wanted:
     """Keys to hold: defaults, tuning and the user's."""
     user_keys: frozenset[str] = frozenset()
     rolls_config: bool = True
+    users: tuple[WantedUser, ...] = ()
+    databases: tuple[WantedDatabase, ...] = ()
+    certificate: str = ""
+    """When the certificate ends that servers are to show; "" without TLS."""
     paused: bool = False
     read_only: bool = False
     fenced: frozenset[str] = frozenset()
@@ -131,6 +136,10 @@ class Snapshot:
     def at_gate(self, member: Member) -> bool:
         """Its container runs and waits for an order before it starts a server."""
         return member.server is None and member.pod.running and not self.ordered(member)
+
+    def unidentified(self, member: Member) -> bool:
+        """Its claim is not in the cache yet: what it stores on is not known."""
+        return member.pod.lasting and member.pod.volume == member.pod.uid
 
     def counts(self, member: Member) -> bool:
         """What this process acknowledged is here: it is the one that caught up with the primary."""

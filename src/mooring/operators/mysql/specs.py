@@ -48,6 +48,7 @@ from mooring.operators.mysql.types import (
     ServiceSpec,
     Storage,
 )
+from mooring.operators.workload.certificates import AUTHORITY, CERTIFICATE, KEY
 from mooring.operators.workload.containers import READ_ONLY, apart, config_volume, encoded, field_value
 from mooring.operators.workload.moves import Orders
 from mooring.operators.workload.statefulset import keeping_template, made_from, selector_of
@@ -76,8 +77,13 @@ class Found:
     memory: int = 0
     """Bytes that every server may use; 0 without a limit."""
     flavor: Flavor = "mariadb"
-    tls: str = ""
-    """Name of the Secret with the certificate that pods mount; "" for none."""
+    certificates: Mapping[str, str] | None = field(default=None, repr=False)
+    """Data of the Secret with the certificate; ``None`` without TLS."""
+
+    @property
+    def tls(self) -> bool:
+        """Whether servers have a certificate of the cluster's."""
+        return self.certificates is not None
 
 
 class Specs:
@@ -115,6 +121,7 @@ class Specs:
             self.live_config(),
             self.secret(),
             self.secret_copy(),
+            *self.certificates(),
             self.set(),
             self.budget(),
         ]
@@ -190,15 +197,22 @@ class Specs:
         return core.ConfigMap(metadata=self._meta(self.names.config), data={"live.cnf": live_cnf(values)})
 
     def secret(self) -> core.Secret:
-        """The declared passwords, and the monitor's as the client programs and the exporter read it."""
-        texts = self._credentials.declared
-        password = texts[ACCOUNTS[MONITOR]].replace("\\", "\\\\")
-        entries = {**texts, "monitor.cnf": f'[client]\nuser={MONITOR}\npassword="{password}"\n'}
-        return self._secret(self.names.credentials, entries)
+        """The declared passwords: a person may read and change them here."""
+        return self._secret(self.names.credentials, self._credentials.declared)
 
     def secret_copy(self) -> core.Secret:
-        """The passwords that the servers accept."""
-        return self._secret(self.names.credentials_copy, self._credentials.in_force)
+        """The passwords that the servers accept, for pods; the monitor's as client programs and the exporter read it."""
+        texts = self._credentials.in_force
+        password = texts[ACCOUNTS[MONITOR]].replace("\\", "\\\\")
+        entries = {**texts, "monitor.cnf": f'[client]\nuser={MONITOR}\npassword="{password}"\n'}
+        return self._secret(self.names.credentials_copy, entries)
+
+    def certificates(self) -> list[core.Secret]:
+        """The certificate that pods mount, made by the operator or copied from the user's Secret."""
+        if self._found.certificates is None:
+            return []
+        data = dict(self._found.certificates)
+        return [core.Secret(metadata=self._meta(self.names.tls), type="Opaque", data=data)]
 
     def _secret(self, name: str, entries: Mapping[str, str]) -> core.Secret:
         data = {key: encoded(value) for key, value in sorted(entries.items())}
@@ -230,7 +244,7 @@ class Specs:
         spec, pod = self._spec, self._pod
         decided: list[object] = [
             *(self.image, spec.image_pull_policy, spec.image_pull_secrets, spec.resources, self._exporter),
-            *(pod, spec.tuning, bool(self._found.tls), self._requires_tls),
+            *(pod, spec.tuning, self._found.tls, self._requires_tls),
         ]
         plain = [msgspec.to_builtins(one) for one in decided]
         keys = restart_keys(spec.config or {}, self._found.read_at_start)
@@ -324,8 +338,9 @@ class Specs:
             core.Volume(name="run", empty_dir=core.EmptyDirVolumeSource(medium="Memory", size_limit="16Mi")),
         ]
         if self._found.tls:
+            items = [core.KeyToPath(key=key, path=key) for key in (CERTIFICATE, KEY, AUTHORITY)]
             secret = core.SecretVolumeSource(
-                secret_name=self._found.tls, default_mode=READ_ONLY, optional=True
+                secret_name=self.names.tls, items=items, default_mode=READ_ONLY, optional=True
             )
             volumes.append(core.Volume(name="tls", secret=secret))
         if not self.claimed:
@@ -354,7 +369,7 @@ class Specs:
         keys = [*ACCOUNTS.values(), "monitor.cnf"]
         items = [core.KeyToPath(key=key, path=key) for key in sorted(keys)]
         return core.SecretVolumeSource(
-            secret_name=self.names.credentials, items=items, default_mode=READ_ONLY
+            secret_name=self.names.credentials_copy, items=items, default_mode=READ_ONLY
         )
 
     def _container(self) -> core.Container:

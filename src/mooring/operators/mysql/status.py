@@ -15,11 +15,21 @@ from mooring.actor import ConditionState, Report, Terminal
 from mooring.operators.mysql import durability
 from mooring.operators.mysql.events import notes_of
 from mooring.operators.mysql.inputs import Inputs
-from mooring.operators.mysql.moves import DatabaseMove, InSync, Move, Open, Record, Verdict, Wait
+from mooring.operators.mysql.moves import (
+    Amend,
+    DatabaseMove,
+    InSync,
+    Move,
+    Open,
+    Record,
+    SetPasswords,
+    Verdict,
+    Wait,
+)
 from mooring.operators.mysql.names import PRIMARY, REPLICA, selector
 from mooring.operators.mysql.snapshot import Snapshot
 from mooring.operators.mysql.topology import Member
-from mooring.operators.mysql.types import Instance, MySQLClusterStatus
+from mooring.operators.mysql.types import AccountResult, Instance, MySQLClusterStatus
 from mooring.operators.workload.configuration import ConfigResult
 from mooring.operators.workload.retries import failed
 
@@ -32,6 +42,7 @@ __all__ = [
     "phase_of",
     "readiness",
     "report",
+    "roots_of",
 ]
 
 LOOK_AGAIN: Final = 30.0
@@ -47,6 +58,11 @@ def first_of(verdict: Verdict) -> MySQLClusterStatus | None:
     if isinstance(verdict, Record):
         return verdict.status
     return verdict.first if isinstance(verdict, DatabaseMove | Open) else None
+
+
+def roots_of(status: MySQLClusterStatus) -> tuple[object, ...]:
+    """What every decision about servers rests on."""
+    return status.primary, status.term, status.operation, status.ack_set, status.acks, status.durability
 
 
 def report(inputs: Inputs, snapshot: Snapshot, verdict: Verdict, *, unknown: Sequence[str] = ()) -> Report:
@@ -201,6 +217,13 @@ def _instead(inputs: Inputs, snapshot: Snapshot, unknown: Sequence[str]) -> Wait
         for key, result in sorted((snapshot.status.config or {}).items())
         if result.message and result.state != "Clamped"
     ]
+    results = (("users", snapshot.status.accounts), ("databases", snapshot.status.databases))
+    unmet += [
+        f"spec.{field}: {name}: {result.message}"
+        for field, found in results
+        for name, result in sorted((found or {}).items())
+        if result.message
+    ]
     unmet += unknown
     if unmet:
         return Wait("NotAsDeclared", "; ".join(unmet), after=LOOK_AGAIN, stalled=True)
@@ -221,5 +244,10 @@ def after_step(status: MySQLClusterStatus, config: tuple[str, ConfigResult] | No
 def after_failure(
     snapshot: Snapshot, move: Move, message: str, status: MySQLClusterStatus
 ) -> MySQLClusterStatus:
-    """The status after a step that failed."""
+    """The status after a step that failed; one about an account or a database is noted there, and holds nothing up."""
+    if isinstance(move, Amend | SetPasswords) and move.subject:
+        result = {move.subject: AccountResult(state="Failed", message=message, since=snapshot.now)}
+        if any(one.name == move.subject for one in snapshot.wanted.databases):
+            return replace(status, databases={**(status.databases or {}), **result})
+        return replace(status, accounts={**(status.accounts or {}), **result})
     return replace(status, retry=failed(snapshot.status.retry, move, message, snapshot.now))

@@ -37,7 +37,9 @@ from mooring.operators.mysql.moves import (
     Fence,
     Follow,
     Promote,
+    ReloadCertificates,
     SetDurability,
+    SetPasswords,
     Switch,
     Target,
 )
@@ -122,17 +124,29 @@ class Steps:
         """Point servers at the source, each read-only before; those that do already are left alone."""
         async with self._server(move.source):
             pass
-        await self._each(move.targets, lambda target: self._follow(target, move.source_host, move.acking))
+        await self._each(
+            move.targets,
+            lambda target: self._follow(target, move.source_host, move.acking, again=move.again),
+        )
         return Done()
 
-    async def _follow(self, target: Target, host: str, acking: Collection[str]) -> None:
+    async def _follow(
+        self, target: Target, host: str, acking: Collection[str], *, again: bool = False
+    ) -> None:
         acks = target.name in acking
         async with self._server(target) as link:
             server = await self._read(link)
             if not server.read_only:
                 await self._close(link, target)
             now = server.replication
-            right = now is not None and now.host == host and now.by_gtid
+            # A password that the source refuses is put right as well.
+            right = (
+                now is not None
+                and now.host == host
+                and now.by_gtid
+                and not again
+                and now.io_errno != ACCESS_DENIED
+            )
             if (
                 right
                 and now is not None
@@ -208,6 +222,7 @@ class Steps:
                     return Done(partial=True)
                 await link.query(self._dialect.stop())
                 await link.query(self._dialect.forget_source())
+                await self._all(link, self._dialect.applied())
             server = await self._read(link)
             if server.replication is not None:
                 raise StepFailed(
@@ -237,9 +252,15 @@ class Steps:
         began = self._monotonic()
         while True:
             server = await self._read(link)
-            if server.executed.contains(server.received) and server.executed.contains(expected):
-                return True
             now = server.replication
+            # Without GTIDs (`relay`) a server does not say what it received: it applies until it has read all.
+            rescued = now is not None and not now.by_gtid and now.sql_running and not now.idle
+            if (
+                not rescued
+                and server.executed.contains(server.received)
+                and server.executed.contains(expected)
+            ):
+                return True
             if now is not None and not now.sql_running:
                 if now.sql_errno:
                     raise StepFailed(
@@ -256,7 +277,7 @@ class Steps:
             return
         point = await first_unapplied(link, self._dialect)
         if point is not None:
-            await link.query(self._dialect.apply_from(point.file, point.position))
+            await self._all(link, self._dialect.apply_from(point.file, point.position))
             await link.query(self._dialect.start_applier())
 
     async def _adopt(self, move: Promote) -> None:
@@ -515,6 +536,43 @@ class Steps:
                 await link.query(self._filled(statement), about=f"{head} ...", timeout=10.0)
         return Done()
 
+    async def reload(self, move: ReloadCertificates) -> Done:
+        """Certificates are read from the files of the pod, which follow the Secret within about a minute."""
+
+        async def one(target: Target) -> None:
+            async with self._server(target) as link:
+                await link.query(self._dialect.reload_tls())
+            # A connection shows the certificate that it began with.
+            self._dial.forget(target.host)
+            async with self._server(target) as link:
+                if (await self._read(link)).certificate != move.certificate:
+                    raise StepFailed(f"{target.name} has not received the new certificate yet")
+
+        await self._each(move.targets, one)
+        return Done()
+
+    async def set_passwords(self, move: SetPasswords) -> Done:
+        """Each account alone; the others go on where one fails, which is reported."""
+        async with self._server(move.primary) as link:
+            if (await self._read(link)).read_only:
+                raise StepFailed(f"{move.primary.name} is read-only; accounts are corrected on the primary")
+            rows = {
+                (text_of(row, "user"), text_of(row, "host")): row
+                for row in await link.query(self._dialect.accounts())
+            }
+            for name, host, label in move.accounts:
+                text = self._credentials.text(label)
+                if not text or (name, host) not in rows:
+                    continue
+                made = (
+                    self._dialect.add_password(rows[name, host], name, host, text)
+                    if move.beside
+                    else self._dialect.only_password(name, host, text)
+                )
+                for statement in made:
+                    await link.query(statement, about=f"ALTER USER {name}@{host}", timeout=10.0)
+        return Done()
+
     def _filled(self, statement: str) -> str:
         def text(found: re.Match[str]) -> str:
             value = self._credentials.text(found[1])
@@ -554,7 +612,7 @@ class Steps:
 
     def _source(self, host: str) -> _Source:
         label = ACCOUNTS[REPLICATION]
-        return _Source(host=host, user=REPLICATION, password=self._credentials.text(label), tls=self._tls)
+        return _Source(host=host, user=REPLICATION, password=self._credentials.in_force[label], tls=self._tls)
 
     async def _all(self, link: Link, statements: Sequence[str]) -> None:
         for statement in statements:
@@ -571,6 +629,7 @@ class Steps:
             raise StepFailed("; ".join(str(failure) for failure in failures))
 
 
+ACCESS_DENIED: Final = 1045
 _NAME: Final = re.compile(r"[a-z][a-z0-9_.]{0,127}")
 _SECRET: Final = re.compile(r"%\(([a-z0-9.-]+)\)s")
 _PLAIN: Final = re.compile(r"[+-]?\d+(\.\d+)?|ON|OFF|TRUE|FALSE|DEFAULT", re.IGNORECASE)
@@ -584,6 +643,8 @@ _HANDLERS: dict[type[DatabaseMove], Callable[[Steps, Any], Awaitable[Done]]] = {
     SetDurability: Steps.set_durability,
     Configure: Steps.configure,
     Amend: Steps.amend,
+    SetPasswords: Steps.set_passwords,
+    ReloadCertificates: Steps.reload,
 }
 
 

@@ -11,14 +11,16 @@ import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from mooring.operators.mysql.credentials import ACCOUNTS, Credentials
+from mooring.operators.mysql.accounts import Account, Accounts, WantedUser, account, privileges
+from mooring.operators.mysql.credentials import ACCOUNTS, OWN, Credentials
 from mooring.operators.mysql.dial import Dial, DialError, Link, Login
-from mooring.operators.mysql.dialect import Dialect
+from mooring.operators.mysql.dialect import Dialect, text_of
 from mooring.operators.mysql.gtid import Position
 from mooring.operators.mysql.names import OPERATOR_USER
+from mooring.operators.mysql.relay import received
 from mooring.operators.mysql.topology import Member, Server, Topology
 
-__all__ = ["NO_ADDRESS", "login_of", "read_purged", "read_server", "read_topology"]
+__all__ = ["NO_ADDRESS", "login_of", "read_accounts", "read_purged", "read_server", "read_topology"]
 
 NO_ADDRESS = "NoAddress"
 """Error of a member whose pod has no address yet."""
@@ -29,12 +31,21 @@ QUICK = 0.25
 
 def login_of(credentials: Credentials, account: str = OPERATOR_USER) -> Login:
     """How to log in as one of the operator's accounts."""
-    return Login(user=account, passwords=tuple(credentials.of(account)))
+    passwords = tuple(credentials.of(account))
+    return Login(user=account, passwords=passwords, tls=credentials.tls, plain=credentials.plain)
 
 
 async def read_server(link: Link, dialect: Dialect, held: Collection[str] = ()) -> Server:
-    """All of one server, in one sending; raises `DialError`."""
+    """All of one server, in one sending; raises `DialError`.
+
+    Where both threads of a replica stopped, some servers do not say what they had received: then its relay logs are read.
+    """
     server = dialect.server(await link.results(dialect.survey(held)))
+    now = server.replication
+    if now is not None and not (
+        dialect.keeps_relay_log or now.sql_running or now.io_running or now.connecting
+    ):
+        server = replace(server, received=server.received | await received(link, dialect))
     return replace(server, accepted={ACCOUNTS[OPERATOR_USER]: link.label}) if link.label else server
 
 
@@ -109,6 +120,33 @@ async def _purged(dial: Dial, dialect: Dialect, member: Member, login: Login) ->
             return await read_purged(link, dialect)
     except DialError:
         return None
+
+
+async def read_accounts(
+    link: Link, dialect: Dialect, credentials: Credentials, users: Sequence[WantedUser], *, own: bool
+) -> Accounts:
+    """Databases, the declared accounts, and with ``own`` the operator's; raises `DialError`."""
+    labels = {(user.name, user.host): user.label for user in users if user.label}
+    if own:
+        labels |= {(name, host): ACCOUNTS[name] for name, host in OWN}
+    found: dict[str, Account] = {}
+    for row in await link.query(dialect.accounts()):
+        key = (text_of(row, "user"), text_of(row, "host"))
+        if key in labels:
+            found[f"{key[0]}@{key[1]}"] = dialect.account_of(row, credentials.text(labels[key]))
+    for user in users:
+        if user.grants is not None and user.key in found:
+            rows = await link.query(f"SHOW GRANTS FOR {account(user.name, user.host)}")
+            grants = privileges(str(next(iter(row.values()))) for row in rows)
+            found[user.key] = replace(found[user.key], grants=grants)
+    schemata = await link.query(
+        "SELECT SCHEMA_NAME AS name, DEFAULT_CHARACTER_SET_NAME AS charset, DEFAULT_COLLATION_NAME AS collation "
+        "FROM information_schema.SCHEMATA"
+    )
+    databases = {
+        text_of(row, "name"): (text_of(row, "charset"), text_of(row, "collation")) for row in schemata
+    }
+    return Accounts(users=found, databases=databases)
 
 
 def _receives(server: Server) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from mooring.operators.mysql.accounts import Accounts
 from mooring.operators.mysql.gtid import Position
 from mooring.operators.workload.pods import Pod
 
@@ -34,6 +35,8 @@ class Replication:
     """Source's binlog file and byte up to which events were received (MySQL tail cut)."""
     source_position: int = 0
     by_gtid: bool = True
+    idle: bool = False
+    """The applier has nothing left to apply."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +89,8 @@ class Server:
     seeding: str = ""
     """Progress of a copy under way (MySQL clone)."""
     connections: int = 0
+    certificate: str = ""
+    """When the certificate that it shows ends, as ``Jan  2 15:04:05 2026 GMT``; "" for none."""
     accepted: Mapping[str, str] = field(default_factory=dict, repr=True)
     """Labels of the operator's passwords that let it in (``operator-password`` -> ``password``/``next``/``previous``); labels only."""
 
@@ -117,6 +122,8 @@ class Topology:
     """All members, by ordinal."""
 
     members: Sequence[Member] = ()
+    accounts: Accounts | None = None
+    """Of the primary; ``None`` where they were not asked."""
     before: Position | None = None
     """What the recorded primary had executed before the others were asked: a replica that received that has caught up.
 

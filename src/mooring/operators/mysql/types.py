@@ -24,6 +24,7 @@ __all__ = [
     "NAME_RULES",
     "RESERVED_USERS",
     "SCALE",
+    "AccountResult",
     "DurabilitySpec",
     "Instance",
     "MySQLCluster",
@@ -316,6 +317,16 @@ class Recorded(Part, frozen=True, kw_only=True):
     reseed: Annotated[str, F("Why its data is set aside and made again at its next start.")] = ""
 
 
+class AccountResult(Part, frozen=True, kw_only=True):
+    """What became of a declared account or database, or of a password of the operator's own."""
+
+    state: Annotated[str, F("Applied, Changing (two passwords count), SecretMissing, Differs or Failed.")] = (
+        ""
+    )
+    message: Annotated[str, F("What is in the way, and the remedy.")] = ""
+    since: Annotated[datetime | None, F("Since when.", schema=TIME)] = None
+
+
 class MySQLClusterStatus(Part, frozen=True, kw_only=True):
     """What was observed and what was decided."""
 
@@ -348,6 +359,11 @@ class MySQLClusterStatus(Part, frozen=True, kw_only=True):
     ] = None
     operation: Annotated[Operation | None, F("A change of primary under way.")] = None
     config: Annotated[dict[str, ConfigResult] | None, F("What became of each key of spec.config.")] = None
+    accounts: Annotated[
+        dict[str, AccountResult] | None,
+        F("What became of spec.users, by NAME@HOST, and of changed passwords."),
+    ] = None
+    databases: Annotated[dict[str, AccountResult] | None, F("What became of spec.databases.")] = None
     rolls: Annotated[dict[str, Roll] | None, F("Roll-outs under way or stopped, by component.")] = None
     retry: Annotated[Failure | None, F("A step that failed.")] = None
 

@@ -1,0 +1,397 @@
+"""MariaDB servers in memory, for campaigns of the MySQL operator in virtual time: what they hold, not how they say it.
+
+`World` is told of pods by the simulated nodes and obeys their start gates; `InMemory` is what the operator's actor sees of
+it. A client writes whenever somebody looks: each write is acknowledged when enough replicas have received it. A process
+that ends takes its relay log with it; what nobody acknowledged is rolled back when a server starts as a replica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from mooring.actor import StepFailed
+from mooring.kube.object import Key
+from mooring.kube.objects.core import Pod
+from mooring.operators.mysql import gate, gtid
+from mooring.operators.mysql.gtid import Position
+from mooring.operators.mysql.inputs import Inputs
+from mooring.operators.mysql.moves import (
+    Configure,
+    DatabaseMove,
+    Demote,
+    Done,
+    Fence,
+    Follow,
+    Promote,
+    SetDurability,
+    Switch,
+    Target,
+)
+from mooring.operators.mysql.names import ORDER
+from mooring.operators.mysql.snapshot import Snapshot
+from mooring.operators.mysql.topology import Member, Replication, SemiSync, Server, Topology
+from mooring.testing.monitors import kept, owned
+from mooring.testing.plane import ControlPlane
+from mooring.testing.workload import Change, Monitor
+
+__all__ = ["InMemory", "Process", "World", "monitors", "newest"]
+
+Transaction = tuple[int, int]
+"""The server_id that made it, and its number."""
+DAY = 86400.0
+
+
+@dataclass
+class Volume:
+    """What outlives a process."""
+
+    log: list[Transaction] = field(default_factory=list)
+    pending: list[Transaction] = field(default_factory=list)
+    """The end of the log that nobody had acknowledged when the process ended."""
+
+
+@dataclass
+class Process:
+    """One running server."""
+
+    pod: str
+    server_id: int
+    volume: Volume
+    read_only: bool = True
+    source: str = ""
+    """Host that it replicates from."""
+    receives: bool = False
+    applies: bool = False
+    relay: list[Transaction] = field(default_factory=list)
+    acknowledges: bool = False
+    waits: bool = False
+    """Commits wait for an acknowledgement."""
+    held: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def position(self) -> Position:
+        """What it executed."""
+        return _position(self.volume.log)
+
+    @property
+    def received(self) -> Position:
+        """That, and its relay log."""
+        return _position([*self.volume.log, *self.relay])
+
+
+class World:
+    """The servers in a control plane's pods."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self.store = plane.server.cluster.store
+        self.pods: dict[str, tuple[str, str]] = {}
+        """Name and address, by UID."""
+        self.processes: dict[str, Process] = {}
+        """By UID of the pod."""
+        self.volumes: dict[str, Volume] = {}
+        self.acknowledged: list[Transaction] = []
+        self.violations: list[str] = []
+        _newest[:] = [self]
+
+    # --- pods
+
+    def started(self, pod: Pod, ip: str) -> None:
+        """See `PodModel.started`: the container waits at its gate."""
+        self.pods.setdefault(pod.metadata.uid or "", (pod.metadata.name or "", ip))
+
+    def ready(self, pod: Pod, ip: str) -> bool:
+        """See `PodModel.ready`."""
+        return True
+
+    def ended(self, uid: str) -> None:
+        """See `PodModel.ended`: as if killed."""
+        self.pods.pop(uid, None)
+        self.processes.pop(uid, None)
+
+    def at(self, host: str) -> Process | None:
+        """The process at an address."""
+        return next(
+            (one for uid, one in self.processes.items() if self.pods.get(uid, ("", ""))[1] == host), None
+        )
+
+    def of(self, pod: str) -> Process | None:
+        """The process of a pod."""
+        return next((one for one in self.processes.values() if one.pod == pod), None)
+
+    # --- time goes on
+
+    def live(self) -> None:
+        """Gates open, a client writes, replicas receive, acknowledge and apply."""
+        self._start()
+        for one in self.processes.values():
+            if one.source and one.applies:
+                one.volume.log += one.relay
+                one.relay.clear()
+        writers = [one for one in self.processes.values() if not one.read_only]
+        for one in writers:
+            if not one.volume.pending:
+                number = 1 + max((seq for _, seq in one.volume.log), default=0)
+                one.volume.log.append((one.server_id, number))
+                one.volume.pending.append((one.server_id, number))
+        for one in self.processes.values():
+            self._receive(one)
+        for one in writers:
+            self._acknowledge(one)
+
+    def _start(self) -> None:
+        for entry in self.store.collection("pods"):
+            meta = entry.obj["metadata"]
+            uid = meta["uid"]
+            order = gate.parse((meta.get("annotations") or {}).get(ORDER, ""))
+            if uid in self.processes or uid not in self.pods or order is None or order.start != 1:
+                continue
+            name = meta["name"]
+            volume = self.volumes.setdefault(self._claim(name), Volume())
+            if order.fresh:
+                volume.log, volume.pending = [], []
+            if order.role == "replica":
+                volume.log = [one for one in volume.log if one not in volume.pending]
+            volume.pending = []
+            self.processes[uid] = Process(name, order.server_id, volume)
+
+    def _claim(self, pod: str) -> str:
+        entry = self.store.collection("persistentvolumeclaims").get(("default", f"data-{pod}"))
+        return str(entry.obj["metadata"]["uid"]) if entry is not None else pod
+
+    def _receive(self, one: Process) -> None:
+        source = self.of(one.source.partition(".")[0]) if one.source and one.receives else None
+        if source is None:
+            return
+        known = {*one.volume.log, *one.relay}
+        one.relay += [each for each in source.volume.log if each not in known]
+
+    def _acknowledge(self, one: Process) -> None:
+        ackers = [
+            other
+            for other in self.processes.values()
+            if other.acknowledges and other.receives and self.of(other.source.partition(".")[0]) is one
+        ]
+        if not one.waits or ackers:
+            self.acknowledged += one.volume.pending
+            one.volume.pending.clear()
+
+    # --- what a server says
+
+    def server(self, one: Process) -> Server:
+        """All that it tells."""
+        link = None
+        if one.source:
+            source = self.of(one.source.partition(".")[0])
+            link = Replication(
+                host=one.source,
+                io_running=one.receives and source is not None,
+                connecting=one.receives and source is None,
+                sql_running=one.applies,
+                lag=0.0,
+            )
+        return Server(
+            version="10.11.19",
+            server_id=one.server_id,
+            read_only=one.read_only,
+            executed=one.position,
+            received=one.received,
+            purged=Position(),
+            replication=link,
+            semi_sync=SemiSync(
+                source=one.waits,
+                replica=one.acknowledges,
+                timeout=DAY,
+                waiting=len(one.volume.pending) if one.waits else 0,
+            ),
+            held=dict(one.held),
+        )
+
+
+_newest: list[World] = []
+
+
+def newest() -> World:
+    """That of the present run."""
+    return _newest[-1]
+
+
+def _position(log: list[Transaction]) -> Position:
+    newest_of: dict[int, int] = {}
+    for server, number in log:
+        newest_of[server] = max(number, newest_of.get(server, 0))
+    return gtid.parse("mariadb", ",".join(f"0-{server}-{number}" for server, number in newest_of.items()))
+
+
+class InMemory:
+    """Reaches the servers of the newest `World`; see `mooring.operators.mysql.servers.Databases`."""
+
+    async def look(self, key: Key, inputs: Inputs, *, now: Callable[[], datetime]) -> Snapshot:
+        """See `Databases.look`."""
+        world = newest()
+        world.live()
+        members = []
+        for pod in inputs.pods:
+            process = world.processes.get(pod.uid)
+            if process is not None:
+                process.held = {**inputs.wanted.config, **process.held}
+            members.append(
+                Member(
+                    pod=pod,
+                    server=world.server(process) if process is not None else None,
+                    error="" if process is not None else "Refused",
+                    order=inputs.orders.get(pod.name, ""),
+                )
+            )
+        return Snapshot(
+            wanted=inputs.wanted,
+            topology=Topology(members=members),
+            observed=inputs.observed,
+            status=inputs.status,
+            now=now(),
+        )
+
+    async def carry_out(self, inputs: Inputs, move: DatabaseMove) -> Done:
+        """See `Databases.carry_out`."""
+        _MOVES[type(move)](newest(), move)
+        newest().live()
+        return Done()
+
+    def forget(self, key: Key) -> None:
+        """See `Databases.forget`."""
+
+    async def serve(self) -> None:
+        """See `Databases.serve`."""
+
+
+def _found(world: World, target: Target) -> Process:
+    process = world.at(target.host)
+    if process is None or process.server_id != target.server_id:
+        raise StepFailed(f"{target.name}: the process that was seen no longer answers")
+    return process
+
+
+def _follow(world: World, move: Follow) -> None:
+    for target in move.targets:
+        _point(_found(world, target), move.source_host, acknowledges=target.name in move.acking)
+
+
+def _point(one: Process, host: str, *, acknowledges: bool) -> None:
+    if one.source != host:
+        one.relay.clear()  # both threads stop: what was not applied is fetched again
+    one.read_only, one.waits = True, False
+    one.volume.pending.clear()
+    one.source, one.receives, one.applies, one.acknowledges = host, True, True, acknowledges
+
+
+def _fence(world: World, move: Fence) -> None:
+    for target in move.targets:
+        _found(world, target).receives = False
+
+
+def _promote(world: World, move: Promote) -> None:
+    one = _found(world, move.target)
+    one.receives = False
+    one.volume.log += one.relay
+    one.relay.clear()
+    if not one.position.contains(move.expected):
+        raise StepFailed(f"{one.pod} lacks what it was chosen for")
+    one.source, one.acknowledges, one.waits = "", False, move.semi_sync
+    one.read_only = False
+    for target in move.others:
+        other = world.at(target.host)
+        if other is not None and other.server_id == target.server_id:
+            _point(other, move.source_host, acknowledges=target.name in move.acking)
+
+
+def _demote(world: World, move: Demote) -> None:
+    _found(world, move.target).read_only = True
+
+
+def _switch(world: World, move: Switch) -> None:
+    primary, candidate = _found(world, move.primary), _found(world, move.candidate)
+    world.live()
+    if not candidate.received.contains(primary.position):
+        raise StepFailed(f"{candidate.pod} did not catch up")
+    candidate.volume.log += candidate.relay
+    candidate.relay.clear()
+    primary.read_only = True
+
+
+def _durability(world: World, move: SetDurability) -> None:
+    _found(world, move.primary).waits = move.semi_sync
+    for target in move.silent:
+        _found(world, target).acknowledges = False
+
+
+def _configure(world: World, move: Configure) -> None:
+    for target in move.targets:
+        _found(world, target).held[move.key] = move.value
+
+
+_MOVES: dict[type[DatabaseMove], Callable[[World, Any], None]] = {
+    Follow: _follow,
+    Fence: _fence,
+    Promote: _promote,
+    Demote: _demote,
+    Switch: _switch,
+    SetDurability: _durability,
+    Configure: _configure,
+}
+
+
+# --- what nobody may do
+
+
+def monitors() -> tuple[Monitor, ...]:
+    """For a workload with this model: what no operator may ever bring a cluster to."""
+    outlives = ("secrets demo-credentials", "secrets demo-credentials-copy")
+    return (
+        owned(but=outlives),
+        kept("persistentvolumeclaims"),
+        _nothing_lost,
+        _one_acknowledges,
+        _recorded_before,
+    )
+
+
+def _nothing_lost(change: Change) -> str:
+    """A cluster that is called in sync has every acknowledged transaction on its primary."""
+    status = change.object.get("status") or {}
+    if not change.resource.startswith("mysqlclusters") or change.type == "DELETED":
+        return ""
+    said = {one["type"]: one for one in status.get("conditions") or ()}
+    if said.get("Progressing", {}).get("reason") != "InSync":
+        return ""
+    world = newest()
+    primary = world.of(status.get("primary") or "")
+    if primary is None:
+        return "called in sync without a primary"
+    lost = [one for one in world.acknowledged if one not in primary.volume.log]
+    return f"{len(lost)} acknowledged transactions are lost" if lost else ""
+
+
+def _one_acknowledges(change: Change) -> str:
+    """At no time two servers can acknowledge writes."""
+    world = newest()
+    able = []
+    for one in world.processes.values():
+        ackers = [other for other in world.processes.values() if other.acknowledges and other.receives]
+        followed = any(world.of(other.source.partition(".")[0]) is one for other in ackers)
+        if not one.read_only and (followed or not one.waits):
+            able.append(one.pod)
+    return f"{' and '.join(sorted(able))} can both acknowledge writes" if len(able) > 1 else ""
+
+
+def _recorded_before(change: Change) -> str:
+    """Only the recorded primary takes writes, or one recorded before it that is cut off."""
+    if not change.resource.startswith("mysqlclusters") or change.type == "DELETED":
+        return ""
+    status = change.object.get("status") or {}
+    recorded = {status.get("primary"), *(one["pod"] for one in status.get("promotions") or ())}
+    strangers = [
+        one.pod for one in newest().processes.values() if not one.read_only and one.pod not in recorded
+    ]
+    return f"{', '.join(strangers)} takes writes and was never recorded" if strangers else ""

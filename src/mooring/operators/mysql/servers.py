@@ -1,0 +1,89 @@
+"""The databases of all clusters, as the actor sees them: looked at, and changed. A test puts a model in its place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from typing import Protocol
+
+from mooring.kube.object import Key
+from mooring.operators.mysql.dial import Dial, Fence
+from mooring.operators.mysql.dialects import dialect_of
+from mooring.operators.mysql.holds import Holds
+from mooring.operators.mysql.inputs import Inputs
+from mooring.operators.mysql.moves import DatabaseMove, Done
+from mooring.operators.mysql.pulse import Pulse
+from mooring.operators.mysql.sight import read_snapshot
+from mooring.operators.mysql.snapshot import ALIVE, Snapshot
+from mooring.operators.mysql.steps import Steps
+from mooring.operators.mysql.survey import login_of
+
+__all__ = ["Databases", "Servers"]
+
+
+class Databases(Protocol):
+    """What the actor needs of the databases."""
+
+    async def look(self, key: Key, inputs: Inputs, *, now: Callable[[], datetime]) -> Snapshot:
+        """Inputs, and what every server of a cluster says. Reads only."""
+        ...
+
+    async def carry_out(self, inputs: Inputs, move: DatabaseMove) -> Done:
+        """One move; raises `StepFailed`."""
+        ...
+
+    def forget(self, key: Key) -> None:
+        """The cluster is gone, or another process manages it."""
+        ...
+
+    async def serve(self) -> None:
+        """Until cancelled; ends connections and tasks then."""
+        ...
+
+
+class Servers:
+    """Real ones, over SQL.
+
+    ``wake`` brings the next pass over a cluster forward: its primary did not answer.
+    """
+
+    def __init__(self, fence: Fence, wake: Callable[[Key], None]) -> None:
+        self._dial = Dial(fence=fence)
+        self._holds = Holds()
+        self._pulse = Pulse(self._dial, wake)
+        self._silent: dict[Key, frozenset[str]] = {}
+        """Servers that did not answer in the pass before: they are given less time, nothing is decided by it."""
+
+    async def look(self, key: Key, inputs: Inputs, *, now: Callable[[], datetime]) -> Snapshot:
+        """See `Databases`; from now on the primary's pulse is felt."""
+        silent = self._silent.get(key, frozenset())
+        snapshot = await read_snapshot(inputs, self._dial, now=now, silent=silent)
+        members = snapshot.topology.members
+        self._silent[key] = frozenset(one.name for one in members if one.error == "Timeout")
+        primary = snapshot.topology.member(snapshot.primary)
+        self._pulse.follow(key, primary.pod.ip if primary else "", login_of(inputs.credentials))
+        answers = primary is not None and (primary.server is not None or primary.error in ALIVE)
+        away = self._pulse.seen(key, answers=answers)
+        return replace(snapshot, observed=replace(snapshot.observed, primary_unreachable=away))
+
+    async def carry_out(self, inputs: Inputs, move: DatabaseMove) -> Done:
+        """See `Databases`."""
+        dialect = dialect_of(inputs.wanted.flavor)
+        tls = bool(inputs.found.tls)
+        return await Steps(self._dial, dialect, inputs.credentials, holds=self._holds, tls=tls).run(move)
+
+    def forget(self, key: Key) -> None:
+        """See `Databases`."""
+        self._pulse.forget(key)
+        self._silent.pop(key, None)
+
+    async def serve(self) -> None:
+        """See `Databases`."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._pulse.close()
+            self._holds.close()
+            self._dial.close()

@@ -1,0 +1,196 @@
+"""Who acknowledges, how many have to, and the order in which that is recorded and put in force."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.operators.mysql.builders import Scene, ago, healthy
+
+from mooring.operators.mysql.durability import acks_of
+from mooring.operators.mysql.moves import (
+    DeletePod,
+    Follow,
+    LabelRoles,
+    Record,
+    Resize,
+    SetDurability,
+    Switch,
+    Wait,
+    WriteTemplate,
+)
+from mooring.operators.mysql.types import Instance
+from mooring.operators.workload.rollout import SetState
+
+
+def labelled(scene: Scene) -> Scene:
+    """After the labels were put right."""
+    while isinstance(verdict := scene.decide(), LabelRoles):
+        for name, role in verdict.roles.items():
+            scene = scene.pod(name, role=role)
+    return scene
+
+
+@pytest.mark.parametrize(
+    ("size", "mysql", "mariadb"), [(1, 0, 0), (2, 1, 1), (3, 1, 1), (4, 2, 1), (5, 2, 1), (9, 4, 1)]
+)
+def test_acknowledgements_by_size(size: int, mysql: int, mariadb: int) -> None:
+    assert (acks_of("mysql", size), acks_of("mariadb", size)) == (mysql, mariadb)
+
+
+def test_a_member_of_the_ack_set_that_ended_is_dropped_once_the_other_has_everything() -> None:
+    scene = labelled(healthy().dead("demo-2"))
+
+    dropped = scene.decide()
+    assert isinstance(dropped, Record)
+    assert dropped.status.ack_set == ["demo-1"]
+    behind = scene.has("demo-0", "0-10-105").has("demo-1", "0-10-100")
+    assert isinstance(behind.decide(), Wait)
+
+
+def test_a_member_that_hangs_is_not_dropped_since_it_may_acknowledge_still() -> None:
+    scene = labelled(healthy().silent("demo-2"))
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Wait)
+
+
+def test_a_replica_is_recorded_before_it_acknowledges() -> None:
+    scene = labelled(healthy().record(ack_set=["demo-1"]).semi("demo-2", replica=False))
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Follow)
+    assert verdict.acking == {"demo-2"}
+    assert verdict.first is not None
+    assert verdict.first.ack_set == ["demo-1", "demo-2"]
+    assert not (verdict.first.members or {})["demo-2"].synced
+
+
+def test_of_five_mariadb_servers_two_acknowledge_and_a_dead_one_is_replaced() -> None:
+    scene = labelled(healthy(size=5).dead("demo-2"))
+
+    joined = scene.decide()
+
+    assert isinstance(joined, Follow)
+    assert joined.first is not None
+    assert joined.first.ack_set == ["demo-1", "demo-2", "demo-3"]
+    caught_up = scene.wrote(joined).semi("demo-3", replica=True).settled()
+    assert caught_up.status.ack_set == ["demo-1", "demo-3"]
+
+
+def test_strict_durability_is_recorded_as_weaker_before_it_is() -> None:
+    scene = healthy(mode="Async")
+
+    weakened = scene.decide()
+    assert isinstance(weakened, Record)
+    assert (weakened.status.durability, weakened.status.acks) == ("Async", 0)
+    assert weakened.status.ack_set
+    assert isinstance(scene.wrote(weakened).decide(), SetDurability)
+
+
+def test_available_goes_on_alone_after_its_time_and_is_strict_again_once_replicas_prove_themselves() -> None:
+    away = [Instance(name=name, state="Unreachable", since=ago(11)) for name in ("demo-1", "demo-2")]
+    scene = labelled(healthy(mode="Available").record(instances=away).dead("demo-1").dead("demo-2"))
+
+    weakened = scene.decide()
+    assert isinstance(weakened, Record)
+    assert weakened.status.durability == "Async"
+    strict = healthy(mode="Strict").record(instances=away).dead("demo-1").dead("demo-2")
+    assert isinstance(labelled(strict).decide(), Wait)
+
+    back = healthy(mode="Available").record(durability="Async", acks=0).semi("demo-0", source=False)
+    enforced = back.decide()
+    assert isinstance(enforced, SetDurability)
+    assert enforced.semi_sync
+    recorded = back.semi("demo-0", source=True).decide()
+    assert isinstance(recorded, Record)
+    assert recorded.status.durability == "Strict"
+    assert not any(one.synced for one in (recorded.status.members or {}).values())
+
+
+@pytest.mark.parametrize("wrong", [{"source": False}, {"timeout": 10.0}, {"after_sync": False}])
+def test_what_a_restart_or_a_hand_changed_about_acknowledgements_is_put_right(wrong: dict[str, Any]) -> None:
+    verdict = healthy().semi("demo-0", **wrong).decide()
+
+    assert isinstance(verdict, SetDurability)
+    assert verdict.semi_sync
+
+
+# --- size -------------------------------------------------------------------------------------------------
+
+
+def test_growing_needs_nothing_and_shrinking_never_takes_who_acknowledges() -> None:
+    grown = healthy(size=3).want(size=5).decide()
+    assert isinstance(grown, Resize)
+    assert grown.replicas == 5
+
+    scene = healthy(size=5).record(ack_set=["demo-3", "demo-4"]).want(size=3)
+    for name in ("demo-1", "demo-2"):
+        scene = scene.semi(name, replica=False)
+    for name in ("demo-3", "demo-4"):
+        scene = scene.semi(name, replica=True)
+    verdict = scene.decide()
+    assert isinstance(verdict, Follow)
+    assert verdict.acking == {"demo-1", "demo-2"}
+
+
+def test_a_primary_that_is_to_be_scaled_in_hands_over_first() -> None:
+    scene = healthy(size=3).record(primary="demo-2", ack_set=["demo-0", "demo-1"]).want(size=2)
+    scene = scene.server("demo-2", read_only=False, replication=None).semi("demo-2", source=True, acks=1)
+    for name in ("demo-0", "demo-1"):
+        other = healthy().members["demo-1"].server
+        assert other is not None
+        link = other.replication
+        scene = scene.server(name, read_only=True, replication=link, semi_sync=other.semi_sync)
+        scene = scene.link(name, host="demo-2.demo.default.svc")
+    scene = scene.known("demo-0", synced=True).known("demo-2", synced=False)
+    scene = scene.pod("demo-2", role="primary").pod("demo-0", role="replica")
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Switch)
+    assert verdict.primary.name == "demo-2"
+
+
+# --- the roll-out -----------------------------------------------------------------------------------------
+
+
+def rolled(scene: Scene) -> Scene:
+    """A declared template that was written: the pods are of the one before."""
+    state = changed_state(scene, update_revision="two", inputs="new", asked="new")
+    return scene.see(set=state)
+
+
+def changed_state(scene: Scene, **changes: Any) -> SetState:
+    return replace(scene.observed.set, **changes)
+
+
+def test_a_roll_out_is_recorded_then_written_then_done_replica_by_replica_and_the_primary_last() -> None:
+    scene = healthy().see(set=changed_state(healthy(), current=False, asked="new"))
+    recorded = scene.decide()
+    assert isinstance(recorded, Record)
+    assert isinstance(scene.wrote(recorded).decide(), WriteTemplate)
+
+    scene = rolled(scene.wrote(recorded)).see(set=changed_state(rolled(scene), current=True))
+    first = scene.decide()
+    assert isinstance(first, DeletePod)
+    assert first.pod == "demo-2"
+    behind = scene.pod("demo-2", revision="two").known("demo-2", synced=False).has("demo-2", "0-10-90")
+    assert isinstance(labelled(behind).decide(), Wait)
+    last = scene.pod("demo-2", revision="two").pod("demo-1", revision="two").decide()
+    assert isinstance(last, Switch)
+    assert last.primary.name == "demo-0"
+
+
+def test_a_new_pod_that_does_not_come_up_halts_the_roll_out() -> None:
+    scene = healthy().see(set=changed_state(healthy(), current=False, asked="new"))
+    scene = rolled(scene.wrote(scene.decide())).see(set=changed_state(rolled(scene), current=True))
+    scene = scene.dead("demo-2").pod("demo-2", revision="two", trouble="ImagePullBackOff", created=ago(60))
+
+    verdict = labelled(scene).settled().decide()
+
+    assert scene.status.rolls is not None
+    assert not isinstance(verdict, DeletePod)

@@ -1,0 +1,60 @@
+"""A statement that is given up holds nobody up, wherever it was."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable
+from time import monotonic
+
+import pytest
+
+from mooring.operators.mysql.dial import Dial, Login, Unreachable
+from mooring.operators.mysql.survey import login_of
+from mooring.testing.mysql import CREDENTIALS, Servers
+
+pytestmark = pytest.mark.embedded
+
+
+async def test_a_statement_that_is_given_up_amid_several_results_ends_at_its_limit() -> None:
+    async with Servers() as servers:
+        (server,) = await servers.start(1)
+        async with Dial().open(server.address, login_of(CREDENTIALS)) as link:
+            began = monotonic()
+            with pytest.raises(Unreachable) as refused:
+                await link.results("SELECT 1; SELECT SLEEP(20); SELECT 2", timeout=0.3)
+
+    assert refused.value.word == "Timeout"
+    assert monotonic() - began < 5
+
+
+async def test_a_server_that_never_greets_is_given_up_even_if_it_accepts_in_the_last_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`asyncio.wait_for` of Python 3.11 takes a connection that is made amid its cancellation, and goes on without a limit."""
+    greeted = asyncio.Event()
+
+    async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await greeted.wait()
+        writer.close()
+
+    listener = await asyncio.start_server(accept, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+
+    async def swallowing(awaitable: Awaitable[object], timeout: float | None) -> object:  # noqa: ASYNC109
+        made = asyncio.ensure_future(awaitable)
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(10)
+        return await made
+
+    monkeypatch.setattr(asyncio, "wait_for", swallowing)
+    try:
+        began = monotonic()
+        with pytest.raises(Unreachable) as refused:
+            await Dial(connect_timeout=0.3, port=port).session("127.0.0.1", Login())
+    finally:
+        monkeypatch.undo()
+        greeted.set()
+        listener.close()
+    assert refused.value.word == "Timeout"
+    assert monotonic() - began < 4
