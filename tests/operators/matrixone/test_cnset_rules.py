@@ -264,6 +264,7 @@ def test_a_new_pod_that_does_not_come_up_halts_the_roll_and_takes_no_old_one_wit
     step = decide(snapshot(old(0), old(1), bad, replicas=2))
     assert isinstance(step, Wait)
     assert (step.reason, step.stalled) == ("RollHalted", True)
+    assert isinstance(decide(snapshot(old(0), old(1), bad, replicas=2, unavailable=1)), Wait)
     step = decide(snapshot(old(0), bad, replicas=2, surge=1))
     assert isinstance(step, CreatePod)
     assert step.revision == "old"
