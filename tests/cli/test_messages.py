@@ -56,7 +56,10 @@ def lines(text: str) -> list[str]:
         ("up --nodes 0", "--nodes 0: must be between 1 and 50"),
         ("up --nodes left,left", "'left' must be there once"),
         ("up --zones A", "'A' must be there once"),
-        ("up --operators redis", "there is no 'redis'; known are redis-sentinel, redis-cluster, matrixone, * and none"),
+        (
+            "up --operators redis",
+            "there is no 'redis'; known are redis-sentinel, redis-cluster, matrixone, * and none",
+        ),
         ("up --workers 0", "--workers 0: must be at least 1"),
         ("up --scope namespaced", "--scope=namespaced needs --namespaces"),
         ("up --data-dir {home}/new --listen 127.0.0.1:99999", "expected ADDRESS:PORT"),

@@ -50,7 +50,5 @@ OPERATOR = Operator(
         ),
     ),
     explain=deferred(f"{_HERE}.explain", "explain"),
-    removal=Removable(
-        kind=MatrixOneCluster, selector="matrixorigin.io/cluster", keeps=_keep_claims
-    ),
+    removal=Removable(kind=MatrixOneCluster, selector="matrixorigin.io/cluster", keeps=_keep_claims),
 )
