@@ -111,7 +111,12 @@ def run(options: argparse.Namespace) -> int:
     """Run the chosen tiers one after the other; the first failing one ends it."""
     root = Path(os.environ.get("MOORING_ROOT", Path(__file__).resolve().parents[3]))
     tiers = options.tier or (_unasked() if options.all else ["unit", "embedded"])
-    ensure(NODE | TESTS | (COMPILER if {"full", "matrixone"} & {*tiers} else {}) | (BROWSER if "browser" in tiers else {}))
+    ensure(
+        NODE
+        | TESTS
+        | (COMPILER if {"full", "matrixone"} & {*tiers} else {})
+        | (BROWSER if "browser" in tiers else {})
+    )
     with _building(root, tiers if options.all else []) as built:
         return _run_tiers(tiers, options, root=root, built=built)
 

@@ -151,13 +151,6 @@ class BareCluster:
                 found[name] = int(words[1]) * 4096
         return found
 
-    # --- addresses
-
-    @property
-    def discovery(self) -> str:
-        """Where HAKeeper is found."""
-        return f"{self.services['log0'].host}:{LOG_PORT}"
-
     # --- SQL
 
     @asynccontextmanager
@@ -197,6 +190,7 @@ class BareCluster:
     def _config(self, service: Service, home: Path) -> str:
         tables = {"log": self._log, "tn": self._tn, "cn": self._cn, "proxy": self._proxy}
         memory = "64MB" if service.role in ("tn", "cn") else "1B"
+        # No discovery address: it would have to be a balancer, as a Service is, since no other address is then tried.
         logs = ", ".join(f'"{one.host}:{LOG_PORT}"' for one in self._logs())
         return f"""service-type = "{service.role.upper()}"
 data-dir = "{home}/data"
@@ -222,7 +216,6 @@ memory-capacity = "1B"
 disableTrace = true
 disableMetric = true
 [hakeeper-client]
-discovery-address = "{self.discovery}"
 service-addresses = [{logs}]
 {tables[service.role](service, home)}"""
 

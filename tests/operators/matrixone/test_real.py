@@ -163,9 +163,9 @@ async def test_a_method_that_the_server_does_not_know_is_told_apart(cluster: Bar
     query = (await compute(cluster, "cn0")).query_address
     assert query is not None
     async with DIAL.link(query) as link:
-        request = QueryRequest(request_id=link.next_id(), method=QueryMethod.GET_REPLICA_COUNT)
+        request = QueryRequest(method=QueryMethod.GET_REPLICA_COUNT)
         with pytest.raises(Unsupported, match="not support in current service"):
-            await link.call(request, QueryReply, name="GET_REPLICA_COUNT")
+            await link.call(request, QueryReply)
     seen = await read_topology(DIAL, keepers(cluster), ask=[cluster.services["cn0"].uuid], sharding=True)
     assert isinstance(seen, Topology)
     load = seen.cns[cluster.services["cn0"].uuid].load

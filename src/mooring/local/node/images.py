@@ -168,10 +168,9 @@ def _mariadb() -> dict[str, Program]:
 
 def _matrixone_image() -> Image:
     """MatrixOne from the program that Mooring builds into its cache, laid out as in the official image."""
-    cache = os.environ.get("MOORING_CACHE") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.join(os.environ.get("HOME", "/var/tmp"), ".cache"),
-        "mooring",
-    )
+    # As the launcher: never a place that other users may write to.
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    cache = os.environ.get("MOORING_CACHE") or os.path.join(base, "mooring")
     place = os.path.join(os.path.abspath(cache), "mo-service", "current")
     server = Program(
         path=f"{place}/mo-service",

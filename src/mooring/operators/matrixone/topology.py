@@ -7,6 +7,7 @@ quorum are unknown, never a cluster without stores. The load of a CN that does n
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -121,6 +122,17 @@ class Topology:
             if member == uuid
         }
         return {one: (replica, store.epochs[one]) for one, replica in store.replicas.items()} == wanted
+
+    @property
+    def silence(self) -> float:
+        """Seconds since HAKeeper heard of any store, infinite where it never did.
+
+        Where this is long nobody reaches it, for example since the discovery address leads to a dead log store. Then
+        CNs that run are missing here after 30 s, although HAKeeper works.
+        """
+        heard = [one.heard for one in self.logs.values()] + [one.heard for one in self.tns.values()]
+        heard += [one.heard for one in self.cns.values()] + [one.heard for one in self.proxies.values()]
+        return min(heard, default=math.inf)
 
     @property
     def led(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import lzma
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -306,6 +307,16 @@ def test_ages_are_counted_in_ticks() -> None:
     old = replace(state, tick=state.cn.stores[uuid].tick + 300)
     assert view_of(old).cns[uuid].heard == 30.0
     assert view_of(old, ticks_per_second=100).cns[uuid].heard == 3.0
+
+
+def test_a_state_that_no_store_reaches_is_told_by_its_silence() -> None:
+    state = recorded()
+    ticks = [one.tick for one in state.cn.stores.values()] + [one.tick for one in state.log.stores.values()]
+    assert view_of(replace(state, tick=max(ticks) + 5)).silence <= 0.5
+    deaf = view_of(replace(state, tick=max(ticks) + 1200, cn=CnState()))
+    assert deaf.cns == {}
+    assert deaf.silence >= 120
+    assert view_of(RUNNING).silence == math.inf
 
 
 @pytest.mark.parametrize(

@@ -49,10 +49,8 @@ async def load(dial: Dial, address: Address, *, sharding: bool = False, timeout:
 
 
 async def _sessions(link: Link, address: Address) -> tuple[Session, ...]:
-    request = QueryRequest(
-        request_id=link.next_id(), method=QueryMethod.SHOW_PROCESS_LIST, sessions=SessionsOf()
-    )
-    reply = await link.call(request, QueryReply, name=request.method.name)
+    request = QueryRequest(method=QueryMethod.SHOW_PROCESS_LIST, sessions=SessionsOf())
+    reply = await link.call(request, QueryReply)
     if reply.sessions is None:
         raise Unreachable(f"{address}: an empty answer to {request.method.name}")
     return reply.sessions.sessions
@@ -60,9 +58,9 @@ async def _sessions(link: Link, address: Address) -> tuple[Session, ...]:
 
 async def _pipelines(link: Link, address: Address) -> int:
     method = QueryMethod.GET_PIPELINE_INFO
-    request = QueryRequest(request_id=link.next_id(), method=method, pipelines=Nothing())
+    request = QueryRequest(method=method, pipelines=Nothing())
     try:
-        reply = await link.call(request, QueryReply, name=method.name)
+        reply = await link.call(request, QueryReply)
     except Unsupported:
         return 0
     if reply.pipelines is None:
@@ -72,9 +70,9 @@ async def _pipelines(link: Link, address: Address) -> int:
 
 async def _replicas(link: Link, address: Address) -> int:
     method = QueryMethod.GET_REPLICA_COUNT
-    request = QueryRequest(request_id=link.next_id(), method=method, replicas=Nothing())
+    request = QueryRequest(method=method, replicas=Nothing())
     try:
-        reply = await link.call(request, QueryReply, name=method.name)
+        reply = await link.call(request, QueryReply)
     except Unsupported:
         return 0
     if reply.replicas is None:

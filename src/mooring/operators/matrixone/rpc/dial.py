@@ -11,13 +11,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from mooring.operators.matrixone.rpc.frames import Frame, FrameError, pack, size_of, unpack
-from mooring.operators.matrixone.rpc.messages import LockReply, LogReply, MoError, QueryReply
-from mooring.operators.matrixone.rpc.wire import Message, WireError, decode, encode
+from mooring.operators.matrixone.rpc.messages import (
+    LockReply,
+    LockRequest,
+    LogReply,
+    LogRequest,
+    MoError,
+    QueryReply,
+    QueryRequest,
+)
+from mooring.operators.matrixone.rpc.wire import WireError, decode, encode
 
 __all__ = [
     "Address",
@@ -82,14 +90,6 @@ class Address:
         return cls(host.strip("[]"), int(port))
 
 
-class Request(Protocol):
-    """A request of any service."""
-
-    @property
-    def request_id(self) -> int:
-        """What the answer carries too."""
-
-
 Reply = TypeVar("Reply", LogReply, QueryReply, LockReply)
 
 
@@ -109,23 +109,19 @@ class Link:
         self._address, self._fence, self._timeout = address, fence, timeout
         self._ids = count(1)
 
-    def next_id(self) -> int:
-        """The id for the next request."""
-        return next(self._ids)
+    async def call(self, request: LogRequest | QueryRequest | LockRequest, reply: type[Reply]) -> Reply:
+        """Send a request and return its answer; the link gives it its id.
 
-    async def call(self, request: Message, reply: type[Reply], *, name: str, payload: bool = False) -> Reply:
-        """Send a request and return its answer; ``name`` is the method's, for errors.
-
-        ``payload`` is for the log service, whose messages may carry one. Raises `Unreachable`, and `Refused` for an
-        answer that is an error.
+        Raises `Unreachable`, and `Refused` for an answer that is an error.
         """
         self._fence()
-        number: int = request.request_id  # type: ignore[attr-defined]
+        numbered, name = replace(request, request_id=next(self._ids)), request.method.name
+        payload = isinstance(request, LogRequest)  # the log service's messages may carry one
         try:
             async with asyncio.timeout(self._timeout):
-                self._writer.write(pack(encode(request), timeout=self._timeout, payload=payload))
+                self._writer.write(pack(encode(numbered), timeout=self._timeout, payload=payload))
                 await self._writer.drain()
-                answer = await self._answer(number, reply)
+                answer = await self._answer(numbered.request_id, reply)
         except TimeoutError as error:
             raise Unreachable(f"{self._address}: no answer to {name} in {self._timeout:g} s") from error
         except (OSError, asyncio.IncompleteReadError, FrameError, WireError) as error:

@@ -116,15 +116,7 @@ class Hakeeper:
             raise
 
     async def _call(self, request: LogRequest) -> LogReply:
-        numbered = LogRequest(
-            request_id=self._link.next_id(),
-            method=request.method,
-            question=request.question,
-            labels=request.labels,
-            patch=request.patch,
-            delete=request.delete,
-        )
-        return await self._link.call(numbered, LogReply, name=request.method.name, payload=True)
+        return await self._link.call(request, LogReply)
 
 
 def _label_lists(labels: Mapping[str, Sequence[str]]) -> dict[str, LabelList]:

@@ -27,8 +27,8 @@ class Locks:
         True too for one that the TN does not know: a CN that never held a lock table, or any after the TN started.
         """
         method = LockMethod.CAN_RESTART_SERVICE
-        request = LockRequest(request_id=self._link.next_id(), method=method, can_restart=StoreId(uuid=uuid))
-        reply = await self._link.call(request, LockReply, name=method.name)
+        request = LockRequest(method=method, can_restart=StoreId(uuid=uuid))
+        reply = await self._link.call(request, LockReply)
         if reply.can_restart is None:
             raise Unreachable(f"{self._address}: an empty answer to {method.name}")
         return reply.can_restart.ok
@@ -40,8 +40,8 @@ class Locks:
         are left and the CN is about to stop.
         """
         method = LockMethod.SET_RESTART_SERVICE
-        request = LockRequest(request_id=self._link.next_id(), method=method, set_restart=StoreId(uuid=uuid))
-        reply = await self._link.call(request, LockReply, name=method.name)
+        request = LockRequest(method=method, set_restart=StoreId(uuid=uuid))
+        reply = await self._link.call(request, LockReply)
         if reply.set_restart is None or not reply.set_restart.ok:
             raise Refused(f"{self._address}: {method.name} was not accepted", code=0, reply="")
 
