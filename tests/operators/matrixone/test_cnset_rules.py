@@ -86,6 +86,7 @@ def test_the_first_pods_wait_for_what_they_depend_on() -> None:
 
 def test_a_set_that_serves_replaces_a_pod_while_its_dependency_is_away() -> None:
     assert isinstance(decide(snapshot(member(0), replicas=2, waiting="LogSet ns/mo is not ready")), CreatePod)
+    assert isinstance(decide(snapshot(replicas=1, waiting="LogSet ns/mo is rolled", begun=True)), CreatePod)
 
 
 def test_a_new_store_is_made_to_serve_once_it_is_heard() -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mooring.actor import Context, Move, Outcome, Planned, Report, Terminal, Verdict
 from mooring.actor.outcome import Wait
-from mooring.kube.object import Object, to_dict
+from mooring.kube.object import Key, Object, to_dict
 from mooring.kube.objects import apps, core, policy
 from mooring.kube.patches import MergePatch
 from mooring.operators.matrixone.bucket.lock import OWNER, Bind, Take, take, with_retention
@@ -42,6 +42,10 @@ class LogSetActor(Planned[LogSet, Inputs, Snapshot]):
 
     def __init__(self, around: Surroundings, *, failover: bool = True, namespaced: bool = False) -> None:
         self._around, self._failover, self._namespaced = around, failover, namespaced
+
+    def forget(self, key: Key) -> None:
+        """Nothing is remembered of its HAKeeper."""
+        self._around.keeper.forget(key)
 
     async def inputs(self, ctx: Context[LogSet]) -> Inputs | Outcome:
         """The declaration and the objects around it, from the caches."""
@@ -82,7 +86,7 @@ class LogSetActor(Planned[LogSet, Inputs, Snapshot]):
             return found if starts else None
         if isinstance(found, Take):
             claim = found.claim
-            return ctx.act("TakeBucket", lambda: ctx.client.create(claim)) if starts else None
+            return ctx.act("TakeBucket", lambda: ctx.client.create(claim))
         if isinstance(found, Bind):
             return ctx.act("BindBucket", _bind, ctx, found.claim)
         return _corrected(ctx, found, s3, live=not starts)
