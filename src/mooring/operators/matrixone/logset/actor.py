@@ -40,8 +40,8 @@ class LogSetActor(Planned[LogSet, Inputs, Snapshot]):
     owns = (core.Service, core.ConfigMap, apps.StatefulSet, policy.PodDisruptionBudget)
     related = related(LogSet, core.PersistentVolumeClaim)
 
-    def __init__(self, around: Surroundings, *, failover: bool = True, namespaced: bool = False) -> None:
-        self._around, self._failover, self._namespaced = around, failover, namespaced
+    def __init__(self, around: Surroundings, *, failover: bool = True) -> None:
+        self._around, self._failover = around, failover
 
     def forget(self, key: Key) -> None:
         """Nothing is remembered of its HAKeeper."""
@@ -77,8 +77,8 @@ class LogSetActor(Planned[LogSet, Inputs, Snapshot]):
         # Before the first pod the caches are not enough: another LogSet may have taken the path a moment ago.
         claims = (
             (await self._around.live.list(BucketClaim)).items
-            if inputs.found.set is None and not self._namespaced
-            else ctx.client.list(BucketClaim)
+            if inputs.found.set is None and not self._around.namespaced
+            else self._around.bucket_claims(ctx.key.namespace)
         )
         found = take(ctx.obj, s3, claims)
         starts = inputs.found.set is None
