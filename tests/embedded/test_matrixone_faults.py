@@ -120,3 +120,33 @@ async def test_killed_nodes_come_back_with_every_acknowledged_row(bed: Bed) -> N
             await writing(len(load.written) + 5)
             await settled(bed)
     assert await rows(bed) >= set(load.written)
+
+
+async def test_an_image_that_is_not_there_stops_at_the_first_log_store(bed: Bed) -> None:
+    before = {
+        one.metadata.uid
+        for kind in ("DNSet", "CNSet", "ProxySet")
+        for one in (await pods(bed, kind)).values()
+    }
+
+    async def halted() -> bool:
+        found = await bed.get(LogSet, "mo")
+        listed = (found.status.conditions if found.status else None) or ()
+        return any(one.type == "Stalled" and one.reason == "RollHalted" for one in listed)
+
+    async with under_load(bed, 300_000) as load:
+        await edit(bed, imageRepository="nowhere.invalid/nothing")
+        await bed.until(halted, "the roll is stopped", within=90, every=0.2)
+        found = await bed.get(LogSet, "mo")
+        assert found.status is not None
+        assert sum(one.state == "Serving" for one in found.status.stores or ()) >= 2
+        assert before == {
+            one.metadata.uid
+            for kind in ("DNSet", "CNSet", "ProxySet")
+            for one in (await pods(bed, kind)).values()
+        }
+        await edit(bed, imageRepository=None)
+        await settled(bed)
+    assert set((await states(bed)).values()) == {"Serving"}
+    assert load.failed == []
+    assert await rows(bed) >= set(load.written)
