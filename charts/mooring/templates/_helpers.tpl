@@ -157,14 +157,14 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
   verbs: [delete]
 - apiGroups: [""]
   resources: [pods]
-  verbs: [create]
+  verbs: [get, create]
 # A compute node serves clients once its store works.
 - apiGroups: [""]
   resources: [pods/status]
   verbs: [patch]
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
-  verbs: [create, delete]
+  verbs: [get, create, delete]
 {{- end }}
 - apiGroups: [apps]
   resources: [statefulsets]

@@ -32,12 +32,12 @@ async def eventually(check: Any) -> Any:
 
 
 @asynccontextmanager
-async def operating() -> AsyncIterator[Client]:
+async def operating(**options: Any) -> AsyncIterator[Client]:
     async with ApiServer.in_memory() as server:
         client = Client(server.transport(), field_manager="test")
         await apply_crds(client, [OPERATOR])
         await client.create(Namespace(metadata=ObjectMeta(name="other")))
-        task = asyncio.create_task(operate(client, Operate(operators=[OPERATOR], elect=False)))
+        task = asyncio.create_task(operate(client, Operate(operators=[OPERATOR], elect=False, **options)))
         try:
             yield client
         finally:
@@ -174,3 +174,12 @@ async def test_data_is_deleted_with_its_log_set_and_nothing_beside_it(s3: S3Serv
 
             await eventually(gone)
             assert [one.name async for one in store.list() if one.name.startswith("gone")] == ["gone2/data/3"]
+
+
+async def test_an_operator_of_one_namespace_knows_the_paths_of_that_namespace() -> None:
+    async with operating(scope="namespaced", namespaces=("default",)) as client:
+        first = await declare(client, "mo", s3RetentionPolicy="Retain")
+        await eventually(lambda: runs(client, "mo"))
+        assert await claims(client) == {f"bucket-{first.metadata.uid}": ("InUse", "default/mo")}
+        await declare(client, "second")
+        assert "already bind to default/mo" in await eventually(lambda: stalled(client, "second", "default"))

@@ -86,6 +86,7 @@ def test_the_first_pods_wait_for_what_they_depend_on() -> None:
 
 def test_a_set_that_serves_replaces_a_pod_while_its_dependency_is_away() -> None:
     assert isinstance(decide(snapshot(member(0), replicas=2, waiting="LogSet ns/mo is not ready")), CreatePod)
+    assert isinstance(decide(snapshot(replicas=1, waiting="LogSet ns/mo is rolled", begun=True)), CreatePod)
 
 
 def test_a_new_store_is_made_to_serve_once_it_is_heard() -> None:
@@ -264,6 +265,7 @@ def test_a_new_pod_that_does_not_come_up_halts_the_roll_and_takes_no_old_one_wit
     step = decide(snapshot(old(0), old(1), bad, replicas=2))
     assert isinstance(step, Wait)
     assert (step.reason, step.stalled) == ("RollHalted", True)
+    assert isinstance(decide(snapshot(old(0), old(1), bad, replicas=2, unavailable=1)), Wait)
     step = decide(snapshot(old(0), bad, replicas=2, surge=1))
     assert isinstance(step, CreatePod)
     assert step.revision == "old"

@@ -35,7 +35,7 @@ from mooring.operators.matrixone.types import CNSet, DNSet, LogSet, MatrixOneClu
 from mooring.operators.matrixone.validate import validate
 from mooring.operators.matrixone.webhook import unknown
 
-ROUNDS: Final = 60
+ROUNDS: Final = 30
 ODD: Final[tuple[Any, ...]] = (
     None,
     0,

@@ -237,6 +237,7 @@ def test_a_store_leaves_only_after_the_shards_are_settled_and_its_claim_stays_un
     step = decide(stopped)
     assert isinstance(step, Wait)
     assert step.reason == "StoreLeaving"
+    assert "still a member of the shards [0, 1]" in step.message
     step = decide(without(stopped, 3))
     assert isinstance(step, DeleteClaim)
     assert step.claim.name == "mo-data-mo-log-3"
@@ -296,6 +297,7 @@ def test_no_volume_is_given_up_when_more_than_a_minority_failed() -> None:
     step = decide(two)
     assert isinstance(step, Wait)
     assert step.stalled
+    assert "more than a minority" in step.message
     assert not isinstance(decide(replace(without(failed(), 1), view=None, error="timeout")), Repair)
 
 

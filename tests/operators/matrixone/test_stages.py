@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from mooring.kube.object import Object
 from mooring.kube.objects.meta import ObjectMeta
+from mooring.operators.matrixone.advice import warnings
 from mooring.operators.matrixone.cluster.stages import in_order, next_deletion
 from mooring.operators.matrixone.types import (
+    BackupJob,
+    CNClaim,
+    CNClaimSet,
+    CNPool,
     CNSet,
     CNSetSpec,
     DNSet,
@@ -16,6 +23,7 @@ from mooring.operators.matrixone.types import (
     LogSetSpec,
     ProxySet,
     ProxySetSpec,
+    RestoreJob,
     WebUI,
 )
 
@@ -104,3 +112,9 @@ def test_pods_that_outlive_their_set_are_waited_for() -> None:
     assert step is not None
     assert [one.resource.kind for one in step.sets] == ["CNSet"]
     assert next_deletion([], running={LogSet}) == (None, "the pods of LogSet end")
+
+
+@pytest.mark.parametrize("kind", [BackupJob, RestoreJob, CNPool, CNClaim, CNClaimSet])
+def test_kinds_that_nothing_acts_on_say_so_when_they_are_declared(kind: type[Object]) -> None:
+    [said] = warnings(kind(metadata=META))
+    assert f"stores a {kind.resource.kind} and does not act on it yet" in said

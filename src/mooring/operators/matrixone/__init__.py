@@ -11,7 +11,13 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from mooring.operators.matrixone.types import KINDS, MatrixOneCluster
+from mooring.operators.matrixone.types import (
+    KINDS,
+    RETAIN,
+    MatrixOneCluster,
+    claim_retention,
+    data_retention,
+)
 from mooring.operators.operator import Operator, Option, deferred
 from mooring.operators.workload.removal import Removable
 
@@ -28,10 +34,17 @@ def _switch(text: str) -> bool:
     return text == "true"
 
 
-def _keep_claims(one: MatrixOneCluster) -> dict[str, Any] | None:
+def _keep_data(one: MatrixOneCluster) -> dict[str, Any] | None:
+    """The change after which a cluster leaves its claims and its data in S3 behind; ``None`` where it does anyhow."""
     log = one.spec.log_service if one.spec is not None else None
-    deletes = log is not None and log.pvc_retention_policy != "Retain"
-    return {"logService": {"pvcRetentionPolicy": "Retain"}} if deletes else None
+    if log is None:
+        return None
+    changes: dict[str, Any] = {}
+    if claim_retention(log) != RETAIN:
+        changes["pvcRetentionPolicy"] = RETAIN
+    if data_retention(log) not in (None, RETAIN):
+        changes["sharedStorage"] = {"s3": {"s3RetentionPolicy": RETAIN}}
+    return {"logService": changes} if changes else None
 
 
 OPERATOR = Operator(
@@ -50,7 +63,11 @@ OPERATOR = Operator(
         ),
     ),
     explain=deferred(f"{_HERE}.explain", "explain"),
+    plan_upgrade=deferred(f"{_HERE}.upgrade", "plan_upgrade"),
     removal=Removable(
-        kind=MatrixOneCluster, selector="matrixorigin.io/cluster", keeps=_keep_claims
+        kind=MatrixOneCluster,
+        selector="matrixorigin.io/cluster={name}",
+        keeps=_keep_data,
+        kept=deferred(f"{_HERE}.removal", "keeps_data"),
     ),
 )

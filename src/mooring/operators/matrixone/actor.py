@@ -33,7 +33,7 @@ def register(
     around = Surroundings(manager, namespaces=namespaces, dial=dial)
     actors: list[Actor[Any]] = [
         BucketClaimActor(around),
-        LogSetActor(around, failover=failover, namespaced=bool(namespaces)),
+        LogSetActor(around, failover=failover),
         DNSetActor(around),
         # Nodes belong to the whole cluster: an operator of some namespaces may not read them.
         CNSetActor(around, nodes=not namespaces),

@@ -18,7 +18,7 @@ from mooring.operators.matrixone.quantities import amount, share
 from mooring.operators.matrixone.types import DELETE, CNSet, DNSet, LogSet, MatrixOneCluster
 from mooring.operators.matrixone.versions import LATEST_OPERATOR
 
-__all__ = ["DRAIN_TIMEOUT", "HA_REPLICAS", "MIN_DELAY_SECONDS", "default_patch", "with_defaults"]
+__all__ = ["DRAIN_TIMEOUT", "HA_REPLICAS", "default_patch", "with_defaults"]
 
 T = TypeVar("T", bound=Object)
 Json = dict[str, Any]
@@ -26,8 +26,6 @@ Json = dict[str, Any]
 HA_REPLICAS: Final = 3
 """Replicas of a log shard where there are stores enough; else 1."""
 DRAIN_TIMEOUT: Final = "5m0s"
-MIN_DELAY_SECONDS: Final = 15
-"""Seconds at least from the drain of a compute node to its stop."""
 _FAILURE_TIMEOUT: Final = "10m0s"
 
 

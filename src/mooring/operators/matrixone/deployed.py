@@ -33,7 +33,7 @@ from mooring.operators.matrixone.depends import log_set_of, needs_cn_set, needs_
 from mooring.operators.matrixone.names import INPUTS, SQL, ProxyNames, UINames
 from mooring.operators.matrixone.sets import blocked_by
 from mooring.operators.matrixone.specs import Credential, LogService, ProxySpecs, UISpecs
-from mooring.operators.matrixone.stateful import KEPT
+from mooring.operators.matrixone.stateful import KEPT, same_template
 from mooring.operators.matrixone.types import LogSet, ProxySet, ProxySetStatus, WebUI, WebUIStatus
 from mooring.operators.workload.credentials import secret_value
 
@@ -258,7 +258,11 @@ def _inputs_of(one: apps.Deployment) -> str:
 def _keeping(declared: apps.Deployment, found: apps.Deployment | None, *, hold: bool) -> apps.Deployment:
     if found is None or found.spec is None or declared.spec is None:
         return declared
-    if not hold and _inputs_of(found) != _inputs_of(declared):
+    live = found.spec.template
+    changed_by_user = _inputs_of(found) != _inputs_of(declared)
+    if live is None or (changed_by_user and not hold):
+        return declared
+    if not changed_by_user and same_template(declared.spec.template, live):
         return declared
     notes = {**(declared.metadata.annotations or {}), INPUTS: _inputs_of(found)}
     metadata = replace(declared.metadata, annotations=notes, resource_version=found.metadata.resource_version)

@@ -47,6 +47,11 @@ class Keeper:
         self._known: dict[Key, tuple[float, Seen]] = {}
         self._asking: dict[Key, asyncio.Lock] = {}
 
+    def forget(self, key: Key) -> None:
+        """The LogSet is gone."""
+        self._known.pop(key, None)
+        self._asking.pop(key, None)
+
     async def see(
         self,
         key: Key,

@@ -30,7 +30,6 @@ __all__ = [
     "METRICS",
     "NAMESPACE",
     "OPERATOR_VERSION",
-    "POOL_PHASE",
     "PROMETHEUS_PORT",
     "PROMETHEUS_SCRAPE",
     "RAFT",
@@ -72,7 +71,6 @@ CN_UUID: Final = "matrixone.cloud/cn-uuid"
 """Label of a compute node's pod: its identity in MatrixOne, which the start script reads."""
 STORE_ID: Final = "mooring.dev/store-id"
 """Label of a compute node's pod and of its claims: what its name ends in, which a claim keeps for the next pod."""
-POOL_PHASE: Final = "pool.matrixorigin.io/phase"
 BUCKET_ID: Final = "matrixorigin.io/bucket-unique-id"
 
 BOOTSTRAP: Final = "logset.matrixorigin.io/bootstrap"

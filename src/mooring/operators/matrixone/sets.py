@@ -42,7 +42,7 @@ class Surroundings:
     """The pods of all sets, their claims, and the way to HAKeeper; one for all actors of the operator."""
 
     def __init__(self, manager: Manager, *, namespaces: Sequence[str] = (), dial: Dial | None = None) -> None:
-        self._cached = manager.client
+        self._cached, self.namespaced = manager.client, bool(namespaces)
         self.live = manager.client.live
         """For what must be known at this moment: asked of the API server."""
         self.keeper = Keeper(dial or Dial(fence=manager.fence.check), manager.clock)
@@ -75,10 +75,14 @@ class Surroundings:
         )
         return [key for pod in found for key in keys_of(pod, _instance)]
 
+    def bucket_claims(self, namespace: str) -> list[BucketClaim]:
+        """All claims that this process knows: those of the namespace alone where it may read no others."""
+        return self._cached.list(BucketClaim, namespace=namespace if self.namespaced else "")
+
     def claims_on(self, log_set: LogSet) -> list[Key]:
         """The BucketClaims that are bound to a LogSet."""
         name = str(key_of(log_set))
-        every = self._cached.list(BucketClaim)
+        every = self.bucket_claims(log_set.metadata.namespace or "")
         return [key_of(one) for one in every if one.status is not None and one.status.bind_to == name]
 
     def running(self, cluster: Key) -> frozenset[type[Object]]:

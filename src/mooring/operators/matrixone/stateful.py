@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from mooring.actor import Context, Move, Outcome
+from mooring.actor import Context, Move, Outcome, differs
 from mooring.actor.children import Named
 from mooring.kube.errors import NotFound
 from mooring.kube.object import Object
@@ -36,6 +36,7 @@ __all__ = [
     "delete_claim",
     "grow_claim",
     "kept_configs",
+    "same_template",
     "step",
 ]
 
@@ -94,7 +95,17 @@ def _in_place(objects: Iterable[Object], found: Found, *, replicas: int | None =
             continue
         kept = keeping_template(one, found.set, INPUTS)
         assert kept.spec is not None
-        yield replace(kept, spec=replace(kept.spec, replicas=found.placed if replicas is None else replicas))
+        template = kept.spec.template
+        if template is not None and same_template(one.spec.template, template):
+            template = one.spec.template
+        placed = found.placed if replicas is None else replicas
+        yield replace(kept, spec=replace(kept.spec, replicas=placed, template=template))
+
+
+def same_template(made: core.PodTemplateSpec | None, live: core.PodTemplateSpec) -> bool:
+    """The template that is rendered says what the one in place does, which has the server's defaults beside: written as it
+    is rendered, it is the same declaration as when it was made."""
+    return made is not None and not differs(made, live)
 
 
 async def step(ctx: Context[Any], found: Found, objects: Objects, move: Move) -> bool:

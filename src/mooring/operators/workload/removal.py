@@ -7,7 +7,7 @@ changed to keep them, and deleted once the operator no longer owns them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,7 +29,9 @@ _POLL = 0.5
 class Removable:
     """How the clusters of one operator are removed: their kind, the selector of their objects, and how they keep claims.
 
-    ``keeps`` gives the change of spec after which a cluster keeps its claims, ``None`` where it keeps them already.
+    ``selector``: beside the label ``app.kubernetes.io/name``, or with ``{name}`` for the cluster's name, alone. ``keeps``
+    gives the change of spec after which a cluster keeps its claims, ``None`` where it keeps them already; ``kept`` says
+    whether that change has reached what owns them, where that is not the cluster itself.
     """
 
     kind: type[Object]
@@ -37,6 +39,13 @@ class Removable:
     keeps: Callable[[Any], dict[str, Any] | None]
     annotation: str = SCOPE_ANNOTATION
     """See `mooring.operators.workload.scope.SCOPE_ANNOTATION`."""
+    kept: Callable[[Client, Any], Awaitable[bool]] | None = None
+
+    def selecting(self, name: str) -> str:
+        """The selector of the objects of one cluster."""
+        if "{name}" in self.selector:
+            return self.selector.format(name=name)
+        return f"app.kubernetes.io/name={name},{self.selector}"
 
 
 class NotRemoved(Exception):
@@ -118,19 +127,32 @@ async def _others_work_in(client: Client, operator: str, namespace: str) -> bool
 async def _removal(client: Client, one: Object, how: Removable) -> AsyncIterator[str]:
     """The steps of one removal, each told before it is waited for."""
     name, namespace = one.metadata.name or "", one.metadata.namespace or ""
-    selector = f"app.kubernetes.io/name={name},{how.selector}"
+    selector = how.selecting(name)
     if change := how.keeps(one):
         await client.patch(how.kind, name, MergePatch({"spec": change}), namespace=namespace)
         yield "waiting for the operator to release its claims"
-        while await _owned_claims(client, one, selector):
+        while await _owned_claims(client, one, selector) or not (
+            how.kept is None or await how.kept(client, one)
+        ):
             await asyncio.sleep(_POLL)
     try:
         await client.delete(how.kind, name, namespace=namespace, uid=one.metadata.uid or "")
     except NotFound:
         return
     yield "its pods end"
-    while (await client.list(Pod, namespace=namespace, label_selector=selector)).items:
+    while (await client.list(Pod, namespace=namespace, label_selector=selector)).items or await _is_there(
+        client, one
+    ):
         await asyncio.sleep(_POLL)
+
+
+async def _is_there(client: Client, one: Object) -> bool:
+    """The operator has not finished with it: it runs until then."""
+    try:
+        found = await client.get(type(one), one.metadata.name or "", namespace=one.metadata.namespace or "")
+    except NotFound:
+        return False
+    return found.metadata.uid == one.metadata.uid
 
 
 async def _owned_claims(client: Client, one: Object, selector: str) -> list[str]:

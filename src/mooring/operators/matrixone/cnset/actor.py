@@ -84,7 +84,8 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
         unmet = ctx.unmet()
         key = log_set_of(cn_set)
         log_set = ctx.client.find(LogSet, key.name, namespace=key.namespace) if key is not None else None
-        if ending is None and unmet is not None and not pods:
+        begun = ctx.obj.status is not None and ctx.obj.status.host is not None
+        if ending is None and unmet is not None and not pods and not begun:
             return unmet
         if log_set is None:
             return unmet or ctx.terminal("NoLogSet", "deps.logSet names no LogSet; give one")
@@ -95,6 +96,7 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
             claims=self._around.claims(CNSet, ctx.key),
             cordoned=self._cordoned(ctx, pods),
             waiting=unmet.message if unmet is not None else "",
+            begun=begun,
             blocked=blocked,
             ending=ending,
         )

@@ -42,6 +42,7 @@ class Inputs:
     revision: str = ""
     """Digest of what pods are made from."""
     waiting: str = ""
+    begun: bool = False
     blocked: Terminal | None = None
     ending: datetime | None = None
 
@@ -100,6 +101,7 @@ def snapshot_of(
         view=seen.view,
         error=seen.error,
         waiting=inputs.waiting,
+        begun=inputs.begun,
         ending=inputs.ending,
         now=now,
         paused=PAUSE in (inputs.cn_set.metadata.annotations or {}),

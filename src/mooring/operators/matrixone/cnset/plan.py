@@ -116,7 +116,7 @@ def _create(snapshot: Snapshot, going: Mapping[str, str]) -> Move | None:
     room = snapshot.replicas + max(snapshot.surge, 0 if snapshot.unavailable else 1) - len(snapshot.alive)
     if len(stay) >= snapshot.replicas or room <= 0:
         return None
-    if snapshot.waiting and not snapshot.alive:
+    if snapshot.waiting and not snapshot.alive and not snapshot.begun:
         return None
     used = {one.id for one in snapshot.members}
     free = sorted(at for at, claim in snapshot.claims.items() if at not in used and not claim.terminating)

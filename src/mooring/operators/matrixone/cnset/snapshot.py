@@ -94,6 +94,8 @@ class Snapshot:
     """Why there is no view."""
     waiting: str = ""
     """Which dependency is not ready."""
+    begun: bool = False
+    """Everything it depends on was ready before: a lost pod is replaced whatever is under way there."""
     ending: datetime | None = None
     """Since when the set is being deleted."""
     now: datetime

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mooring.actor import Context, Move, Outcome, Planned, Report, Terminal, Verdict
 from mooring.actor.outcome import Wait
-from mooring.kube.object import Object, to_dict
+from mooring.kube.object import Key, Object, to_dict
 from mooring.kube.objects import apps, core, policy
 from mooring.kube.patches import MergePatch
 from mooring.operators.matrixone.bucket.lock import OWNER, Bind, Take, take, with_retention
@@ -40,8 +40,12 @@ class LogSetActor(Planned[LogSet, Inputs, Snapshot]):
     owns = (core.Service, core.ConfigMap, apps.StatefulSet, policy.PodDisruptionBudget)
     related = related(LogSet, core.PersistentVolumeClaim)
 
-    def __init__(self, around: Surroundings, *, failover: bool = True, namespaced: bool = False) -> None:
-        self._around, self._failover, self._namespaced = around, failover, namespaced
+    def __init__(self, around: Surroundings, *, failover: bool = True) -> None:
+        self._around, self._failover = around, failover
+
+    def forget(self, key: Key) -> None:
+        """Nothing is remembered of its HAKeeper."""
+        self._around.keeper.forget(key)
 
     async def inputs(self, ctx: Context[LogSet]) -> Inputs | Outcome:
         """The declaration and the objects around it, from the caches."""
@@ -73,8 +77,8 @@ class LogSetActor(Planned[LogSet, Inputs, Snapshot]):
         # Before the first pod the caches are not enough: another LogSet may have taken the path a moment ago.
         claims = (
             (await self._around.live.list(BucketClaim)).items
-            if inputs.found.set is None and not self._namespaced
-            else ctx.client.list(BucketClaim)
+            if inputs.found.set is None and not self._around.namespaced
+            else self._around.bucket_claims(ctx.key.namespace)
         )
         found = take(ctx.obj, s3, claims)
         starts = inputs.found.set is None
@@ -82,7 +86,7 @@ class LogSetActor(Planned[LogSet, Inputs, Snapshot]):
             return found if starts else None
         if isinstance(found, Take):
             claim = found.claim
-            return ctx.act("TakeBucket", lambda: ctx.client.create(claim)) if starts else None
+            return ctx.act("TakeBucket", lambda: ctx.client.create(claim))
         if isinstance(found, Bind):
             return ctx.act("BindBucket", _bind, ctx, found.claim)
         return _corrected(ctx, found, s3, live=not starts)

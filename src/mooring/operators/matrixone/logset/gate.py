@@ -35,7 +35,7 @@ def _may_start(snapshot: Snapshot, member: Member) -> bool:
     if member.pod.name in snapshot.start_empty:
         return True
     if snapshot.view is not None and snapshot.view.shards:
-        return not sorted(snapshot.view.shards_of(member.uuid))
+        return not snapshot.view.shards_of(member.uuid)
     return _founding(snapshot)
 
 

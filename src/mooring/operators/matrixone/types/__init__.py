@@ -78,7 +78,6 @@ from mooring.operators.matrixone.types.logset import (
 )
 from mooring.operators.matrixone.types.podset import (
     ANYTHING,
-    CLUSTER_DOMAIN,
     GROUP,
     MAIN,
     OBJECT,
@@ -145,7 +144,6 @@ from mooring.operators.matrixone.types.webui import (
 
 __all__ = [
     "ANYTHING",
-    "CLUSTER_DOMAIN",
     "DEFAULT_REPOSITORY",
     "DELETE",
     "DELETING",

@@ -16,7 +16,6 @@ from mooring.runtime.crd import AGE, F, PrinterColumn
 
 __all__ = [
     "ANYTHING",
-    "CLUSTER_DOMAIN",
     "GROUP",
     "MAIN",
     "OBJECT",
@@ -42,7 +41,6 @@ __all__ = [
 GROUP: Final = "core.matrixorigin.io"
 MAIN: Final = "main"
 """Name of the container that runs MatrixOne."""
-CLUSTER_DOMAIN: Final = "cluster.local"
 ANYTHING: Final[Mapping[str, Any]] = {"x-kubernetes-preserve-unknown-fields": True}
 OBJECT: Final[Mapping[str, Any]] = {"type": "object", **ANYTHING}
 TIME: Final[Mapping[str, Any]] = {"type": "string", "format": "date-time"}
