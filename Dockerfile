@@ -8,8 +8,8 @@ RUN python -m pip install --no-cache-dir --disable-pip-version-check --require-h
     find /opt/mooring -depth \( -name tests -o -name test -o -name '*.pyi' -o -name '*.pxd' -o -name '*.pyx' \) \
       -exec rm -rf {} + && rm -rf /opt/mooring/bin
 COPY src/mooring /opt/mooring/mooring
-# The embedded control plane does not run in a pod.
-RUN rm -rf /opt/mooring/mooring/local && \
+# The embedded control plane does not run in a pod, and CEL's extensions are of use to it alone.
+RUN rm -rf /opt/mooring/mooring/local /opt/mooring/cel_expr_python/ext && \
     python -m compileall -q --invalidation-mode=unchecked-hash /opt/mooring
 
 FROM python:3.11-slim-bookworm

@@ -151,6 +151,8 @@ def _fill_mooring(layer: tarfile.TarFile) -> None:
     with tempfile.TemporaryDirectory(prefix="mooring-image-") as place:
         tree = Path(place) / "opt"
         shutil.copytree(_wheels(), tree)
+        # CEL's extensions are of use to the embedded control plane alone.
+        shutil.rmtree(tree / "cel_expr_python" / "ext")
         for path in _sources():
             copy = tree / path.relative_to(ROOT / "src")
             copy.parent.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,6 @@ require("console", "the console", ("re2", "cel_expr_python"))
 
 import re2  # noqa: E402
 from cel_expr_python import cel  # noqa: E402
-from cel_expr_python.ext import ext_math, ext_strings  # noqa: E402
 
 from mooring.kube.quantity import parse_quantity  # noqa: E402
 
@@ -38,8 +37,8 @@ class ExpressionError(ValueError):
 
 @lru_cache(maxsize=1)
 def _environment() -> Any:
-    extensions = [ext_strings.ExtStrings(), ext_math.ExtMath()]
-    return cel.NewEnv(variables={"params": cel.Type.DYN}, extensions=extensions)
+    # Of the standard alone: the container image leaves the library's extensions out.
+    return cel.NewEnv(variables={"params": cel.Type.DYN})
 
 
 @lru_cache(maxsize=2048)

@@ -56,7 +56,7 @@ def _lint(entry: Entry) -> Iterator[str]:
             yield f"spec.parameters.order: there is no field {name!r}"
     if entry.namespace and spec.override:
         yield "spec.override: an entry of a namespace takes no other's place"
-    yield from (f"spec.target: {wrong}" for wrong in _lint_target(entry, spec.target))
+    yield from (f"spec.target.{wrong}" for wrong in _lint_target(entry, spec.target))
     for name in spec.parameters.required:
         if name not in entry.parameters:
             yield f"spec.parameters.required: there is no field {name!r}"
@@ -185,7 +185,7 @@ def _lint_collections(entry: Entry) -> Iterator[str]:
         path = f"spec.collections.{one.name}"
         if check_name(one.name):
             yield f"{path}: the name must be of lower case letters, digits and '-'"
-        yield from (f"{path}.target: {wrong}" for wrong in _lint_target(entry, one.target))
+        yield from (f"{path}.target.{wrong}" for wrong in _lint_target(entry, one.target))
         outcome = [one.outcome.path] if one.outcome is not None else []
         restored = [*one.restore.drop, *one.restore.set] if one.restore is not None else []
         for place in (one.of, *(column.path for column in one.columns), *outcome, *restored):
@@ -213,9 +213,9 @@ def _lint_target(entry: Entry, target: Target) -> Iterator[str]:
     ours = entry.api_version.partition("/")[0]
     if "." not in target.group or target.group.endswith((".k8s.io", ".kubernetes.io", ours)):
         # A Secret's data would be shown as anything else is.
-        yield f"group {target.group!r} is none of custom resources"
+        yield f"group: {target.group!r} is none of custom resources"
     if not target.namespaced:
-        yield "the console makes what is in namespaces"
+        yield "namespaced: the console makes what is in namespaces"
 
 
 def _lint_parameter(path: str, parameter: Parameter, *, sections: list[str]) -> Iterator[str]:
