@@ -75,7 +75,7 @@ def lines(text: str) -> list[str]:
         ("run --kubeconfig {home}/full/other", "no entry"),
         ("run", "no kubeconfig: give --kubeconfig FILE"),
         ("crds apply --kubeconfig {home}/none", "cannot read kubeconfig {home}/none"),
-        ("crds --operators matrixone", "there is no 'matrixone'"),
+        ("crds --operators oracle", "there is no 'oracle'"),
         ("enter --data-dir {home}/new", "nothing runs on {home}/new; start it with `mooring up`"),
         ("demo --file {home}/none.yaml", "cannot read the manifest {home}/none.yaml: No such file"),
         ("demo --file {home}/full/other", "document 1 lacks apiVersion, kind or metadata.name"),
