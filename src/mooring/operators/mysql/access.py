@@ -46,7 +46,7 @@ GRACE: Final = 60.0
 def accounts(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """Bring accounts, their passwords and databases to what is declared, one step at a time, where writes get through."""
     found = snapshot.topology.accounts
-    if found is None or server.read_only or durability.blocked(snapshot):
+    if found is None or found.error or server.read_only or durability.blocked(snapshot):
         return None
     return (
         _own_passwords(snapshot, member, found)
