@@ -115,7 +115,8 @@ class MySQLShow(Show):
                     os.kill(pid, signal.SIGCONT)
             await stage.whole(within=TAKEOVER_SECONDS)
             self.say(f"{old} follows {new}")
-        return await ledger.check()
+        report: Report = await ledger.check()
+        return report
 
     async def _switch(self) -> Report:
         stage = self._stage
@@ -128,7 +129,8 @@ class MySQLShow(Show):
             await stage.led_by_another(old, within=TAKEOVER_SECONDS)
             await stage.writes(ledger, 100)
             await stage.whole(within=TAKEOVER_SECONDS)
-        return await ledger.check()
+        report: Report = await ledger.check()
+        return report
 
     def farewell(self) -> list[str]:
         """See `Show`."""
