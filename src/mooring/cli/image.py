@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 from mooring.local.directory import DataDirectory, default_directory
@@ -67,9 +68,13 @@ def _make(options: argparse.Namespace) -> int:
     for reference in options.images:
         program = normalize(reference).rpartition(":")[0].rpartition("/")[2]
         recipe = packages.recipe(program, reference)
-        image = packages.make(recipe, lambda text, of=reference: print(f"{of}: {text}", flush=True))
+        image = packages.make(recipe, partial(_say, reference))
         print(f"{reference}: {recipe.packages[0]} {image.created}, {_size(image.size)}")
     return 0
+
+
+def _say(reference: str, text: str) -> None:
+    print(f"{reference}: {text}", flush=True)
 
 
 def _list(options: argparse.Namespace) -> int:

@@ -55,7 +55,14 @@ class Pod:
         (self.home / "order" / "order").write_text(f"{self.starts} {order}\n")
         command = [*inside(self.like.image, self.volume), "sh", "/run/mooring/scripts/start.sh"]
         at = command.index("sh")
-        command[at:at] = ["--bind", str(self.home), "/run/mooring", "--setenv", "MOORING_HOME", "/run/mooring"]
+        command[at:at] = [
+            "--bind",
+            str(self.home),
+            "/run/mooring",
+            "--setenv",
+            "MOORING_HOME",
+            "/run/mooring",
+        ]
         with (self.home / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
