@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from mooring.kube.object import Object
 from mooring.operators.mysql import OPERATOR as MYSQL
-from mooring.operators.mysql import OPERATOR as MYSQL
 from mooring.operators.operator import Operator
 from mooring.operators.redis.cluster import OPERATOR as REDIS_CLUSTER
 from mooring.operators.redis.sentinel import OPERATOR as REDIS_SENTINEL
