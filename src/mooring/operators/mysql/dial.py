@@ -300,7 +300,7 @@ class Dial:
         assert denied is not None
         raise denied
 
-    async def _one(self, host: str, port: int, login: Login, name: str, password: str) -> Connection:
+    async def _one(self, host: str, port: int, login: Login, name: str, password: str) -> Any:
         connection: Any = Connection(  # type: ignore[no-untyped-call]
             host=host,
             port=port,
