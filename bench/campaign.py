@@ -24,9 +24,9 @@ import msgspec
 from bench.cluster_model import ClusterModel, PairModel, in_virtual_time
 from bench.directory_model import Disk, as_declared, fill, newest
 from bench.memcached_model import InMemory, Servers, by_hand, one_at_a_time, settled
-from bench import mysql_model
 from bench.redis_model import Model, in_memory, monitors, of_servers
 
+from bench import mysql_model
 from mooring.actor import run_actor
 from mooring.kube import Client, MergePatch
 from mooring.kube.objects.core import Pod

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from tests.embedded import (
     test_mysql_config,
     test_mysql_faults,

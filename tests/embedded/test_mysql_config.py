@@ -71,9 +71,12 @@ async def test_keys_that_the_operator_decides_or_no_server_knows_are_named_and_h
     await mysql.patch({"config": {"back_log": "111", "max_connect_errors": "x", "no_such_key": "1"}})
     await reached(mysql, "no_such_key", "Unknown")
     await reached(mysql, "max_connect_errors", "Rejected")
-    status, reason, message = await mysql.condition("Stalled")
-    assert (status, reason) == ("True", "NotAsDeclared")
-    assert "no_such_key" in message
+
+    async def named() -> bool:
+        status, reason, message = await mysql.condition("Stalled")
+        return (status, reason) == ("True", "NotAsDeclared") and "no_such_key" in message
+
+    await mysql.bed.until(named, "the condition Stalled names the key", within=10)
     assert (await mysql.status()).phase == "Running"
     assert {pod.metadata.uid for pod in await mysql.pods()} == before
     await mysql.patch({"config": None})

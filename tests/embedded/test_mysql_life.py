@@ -87,9 +87,11 @@ async def test_a_deleted_cluster_leaves_its_data_to_the_next_of_its_name(
     stage = await make_mysql()
     async with stage.writing() as ledger:
         await stage.writes(ledger, 100)
+    spec = (await stage.get()).spec
+    assert spec is not None
     await stage.delete()
     assert len(await stage.claims()) == 3
-    await mysql_plane.apply(manifest(stage.name))
+    await mysql_plane.apply(manifest(stage.name, image=spec.image or ""))
     await stage.exact(within=60)
 
     assert (await ledger.check()).lost_acknowledged == 0

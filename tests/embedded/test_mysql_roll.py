@@ -54,7 +54,9 @@ async def test_an_image_that_does_not_run_stops_at_the_first_replica_and_is_take
 
 
 async def test_an_older_version_than_the_datas_is_refused(mysql: MySQLStage) -> None:
-    await mysql.patch({"image": "mariadb:10.6"})
+    spec = (await mysql.get()).spec
+    assert spec is not None
+    await mysql.patch({"image": "mariadb:10.6" if mysql.flavor == "mariadb" else "mysql:8.4"})
 
     async def refused() -> bool:
         return (await mysql.condition("Stalled"))[1] == "VersionRefused" or "older" in (
@@ -62,6 +64,7 @@ async def test_an_older_version_than_the_datas_is_refused(mysql: MySQLStage) -> 
         )[2]
 
     await mysql.bed.until(refused, "the version is refused", within=20)
-    assert {one.version for one in (await mysql.status()).instances or ()} == {"10.11.19"}
-    await mysql.patch({"image": "mariadb:10.11"})
+    running = "10.11.19" if mysql.flavor == "mariadb" else "9.7.4"
+    assert {one.version for one in (await mysql.status()).instances or ()} == {running}
+    await mysql.patch({"image": spec.image})
     await mysql.exact()

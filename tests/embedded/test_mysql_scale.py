@@ -14,7 +14,8 @@ async def test_from_three_to_five_and_back_under_load(mysql: MySQLStage) -> None
     async with mysql.writing() as ledger:
         await mysql.patch({"size": 5})
         await mysql.whole(within=60)
-        assert len((await mysql.status()).ack_set or ()) == 2  # MariaDB: of four replicas two acknowledge
+        # MariaDB waits for one acknowledgement whatever is asked for, so that of four replicas two may give it.
+        assert len((await mysql.status()).ack_set or ()) == (2 if mysql.flavor == "mariadb" else 4)
         await mysql.switch("demo-4")  # what leads is about to go
         await mysql.led_by_another("demo-0")
         await mysql.patch({"size": 3})

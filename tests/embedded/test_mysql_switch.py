@@ -87,9 +87,10 @@ async def test_a_replica_that_was_pointed_elsewhere_is_repaired_before_it_leads(
     third = next(name for pod in await mysql.pods() if (name := pod.metadata.name or "") not in (old, new))
     host = mysql.names.host(new, "default")
     async with mysql.operators_away():
-        await mysql.query(third, "STOP SLAVE")
-        await mysql.query(third, f"CHANGE MASTER TO MASTER_HOST='{host}'")
-        await mysql.query(third, "START SLAVE")
+        change = "MASTER TO MASTER" if mysql.flavor == "mariadb" else "REPLICATION SOURCE TO SOURCE"
+        await mysql.query(third, "STOP REPLICA")
+        await mysql.query(third, f"CHANGE {change}_HOST='{host}'")
+        await mysql.query(third, "START REPLICA")
     async with mysql.writing() as ledger:
         await mysql.switch(third)
         await mysql.led_by_another(old)

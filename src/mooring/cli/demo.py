@@ -1,4 +1,4 @@
-"""``mooring demo``: a Redis cluster that survives its master, before your eyes.
+"""``mooring demo``: a Redis cluster, or a MariaDB one, that survives its master, before your eyes.
 
 A control plane in a directory of its own, the example applied, two faults under a writer that remembers
 every acknowledged write; then it stays up for you to look around, or ends by itself without a terminal.
@@ -15,9 +15,10 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import yaml
@@ -27,10 +28,12 @@ from mooring.cli.packages import NODE, ensure
 from mooring.cli.run import until_signalled
 from mooring.cli.up import Up, console_socket, enter_namespaces, serve
 from mooring.kube import ApplyPatch, Client, KubeError, NotFound
+from mooring.kube.object import Resource
 from mooring.kube.objects.core import Pod, Service
 from mooring.local.directory import DataDirectory
 from mooring.local.plane import Plane, PlaneOptions
 from mooring.operators.host import Operate
+from mooring.operators.mysql import MySQLCluster
 from mooring.operators.redis.dial import Address
 from mooring.operators.redis.sentinel.types import RedisCluster
 from mooring.operators.registry import choose
@@ -48,6 +51,13 @@ PATIENCE = 0.5
 RATE = 200.0
 
 
+_EXAMPLES: Final[Mapping[str, tuple[str, Resource]]] = {
+    "redis": ("redis-sentinel.yaml", RedisCluster.resource),
+    "mysql": ("mysql.yaml", MySQLCluster.resource),
+}
+"""What can be shown: its manifest, and its kind."""
+
+
 class DemoFailed(OSError):
     """What did not happen in time."""
 
@@ -55,10 +65,11 @@ class DemoFailed(OSError):
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
     parser = commands.add_parser(
-        "demo", help="start here: a Redis cluster that survives the death of its master"
+        "demo", help="start here: a Redis or MariaDB cluster that survives the death of its master"
     )
     parser.add_argument("--listen", default="127.0.0.1:0", metavar="ADDR:PORT", help="default: any free port")
-    parser.add_argument("--file", type=Path, help="the manifest (default: the sentinel example)")
+    parser.add_argument("--what", choices=sorted(_EXAMPLES), default="redis", help="default: redis")
+    parser.add_argument("--file", type=Path, help="the manifest (default: the example)")
     parser.add_argument("--verbose", action="store_true", help="show the log of the control plane")
     parser.set_defaults(run=run)
 
@@ -68,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
 
     Ctrl-C after that is how it is meant to end: 0. Before, it cuts the story short: 130.
     """
-    manifest = read_manifest(options.file or example())
+    manifest = read_manifest(options.file or example(options.what), options.what)
     ensure(NODE)
     configure_logging(level="info" if options.verbose else "error")
     path = Path(os.environ.get(_DIRECTORY) or tempfile.mkdtemp(prefix="mooring-demo-"))
@@ -77,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
     console = console_socket()
     try:
         socks = enter_namespaces(directory, options.listen, console=console)
-        show = Show(directory, manifest, stay=sys.stdin.isatty() and sys.stdout.isatty())
+        show = _show(options.what)(directory, manifest, stay=sys.stdin.isatty() and sys.stdout.isatty())
         up = Up(
             plane=PlaneOptions(directory=directory, nodes=("demo",)),
             socks=socks,
@@ -97,10 +108,18 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def example() -> Path:
-    """The example of a sentinel cluster: in a clone below examples/, in an installed package beside this module."""
+def _show(what: str) -> type[Show]:
+    if what == "redis":
+        return Show
+    from mooring.cli.demo_mysql import MySQLShow  # it needs this module
+
+    return MySQLShow
+
+
+def example(what: str = "redis") -> Path:
+    """The example to show: in a clone below examples/, in an installed package beside this module."""
     root = Path(os.environ.get("MOORING_ROOT", Path(__file__).resolve().parents[3]))
-    name = "redis-sentinel.yaml"
+    name, _ = _EXAMPLES[what]
     packaged, path = Path(__file__).with_name(name), root / "examples" / name
     if not packaged.exists() and not path.exists():
         raise ValueError(f"{path} is missing; give a manifest with --file")
@@ -116,7 +135,7 @@ class Manifest:
     cluster: dict[str, Any]
 
 
-def read_manifest(path: Path) -> Manifest:
+def read_manifest(path: Path, what: str = "redis") -> Manifest:
     """Read and check a manifest before anything is started; raises :class:`ValueError` naming the remedy."""
     try:
         documents = tuple(document for document in yaml.safe_load_all(path.read_text()) if document)
@@ -129,7 +148,8 @@ def read_manifest(path: Path) -> Manifest:
             raise ValueError(
                 f"the manifest {path}: document {number} lacks apiVersion, kind or metadata.name"
             )
-    kind, version = RedisCluster.resource.kind, RedisCluster.resource.api_version
+    _, resource = _EXAMPLES[what]
+    kind, version = resource.kind, resource.api_version
     clusters = [d for d in documents if d["kind"] == kind and d["apiVersion"] == version]
     if len(clusters) != 1:
         raise ValueError(
@@ -190,6 +210,8 @@ class Show:
         self._manifest = manifest
         self._stay = stay
         self._started = time.monotonic()
+        self._actors: _Stage
+        self._sentinels = ""
         self.failure = ""
         #: Everything promised has happened; from here on the demo only stays up.
         self.told = False
@@ -213,13 +235,25 @@ class Show:
         self.say(f"kubectl apply -f {self._manifest.path}")
         for document in self._manifest.documents:
             await _apply(client, document)
+        await self.tell(plane, client)
+        self.say("look around, from another terminal:")
+        self.say(f"  export KUBECONFIG={self._directory.kubeconfig}")
+        for line in self.farewell():
+            self.say(line)
+        self.told = True
+        if self._stay:
+            self.say("up until Ctrl-C")
+            await asyncio.Event().wait()
+
+    async def tell(self, plane: Plane, client: Client) -> None:
+        """The faults, and what they cost; raises `DemoFailed`."""
         cluster = self._manifest.cluster
-        stage = _Stage(plane, client, _namespace(cluster), cluster["metadata"]["name"], self)
+        self._actors = stage = _Stage(plane, client, _namespace(cluster), cluster["metadata"]["name"], self)
         began = time.monotonic()
         await stage.healthy(HEALTHY_SECONDS)
         self.say(f"Healthy {time.monotonic() - began:.1f} s after the apply")
         password = _password(self._manifest)
-        sentinels = await stage.sentinels()
+        self._sentinels = sentinels = await stage.sentinels()
         self.say(f"writing {RATE:.0f} keys per second through the sentinels at {sentinels}")
 
         killed = await stage.fault(
@@ -236,27 +270,19 @@ class Show:
             )
         if killed.lost_confirmed or frozen.lost_confirmed:
             raise DemoFailed("confirmed writes were lost")
-        self._farewell(stage, sentinels, password)
-        self.told = True
-        if self._stay:
-            self.say("up until Ctrl-C")
-            await asyncio.Event().wait()
 
-    def _farewell(self, stage: _Stage, sentinels: str, password: str) -> None:
-        path = self._directory.path
-        host, port = sentinels.rsplit(":", 1)
-        prefix = f"./mooring enter --data-dir {path} "
-        lines = [
-            "look around, from another terminal:",
-            f"  export KUBECONFIG={self._directory.kubeconfig}",
+    def farewell(self) -> Sequence[str]:
+        """Commands to look around with."""
+        stage = self._actors
+        host, port = self._sentinels.rsplit(":", 1)
+        prefix = f"./mooring enter --data-dir {self._directory.path} "
+        return [
             f"  kubectl -n {stage.namespace} get rediscluster,pods -o wide",
             f"  kubectl -n {stage.namespace} describe rediscluster {stage.name}",
             f"  {prefix}redis-cli -h {host} -p {port} sentinel get-master-addr-by-name mymaster",
             f"  kubectl -n {stage.namespace} exec -it {stage.master} -c redis -- redis-cli"
-            + ("   # AUTH as in the manifest" if password else ""),
+            + ("   # AUTH as in the manifest" if _password(self._manifest) else ""),
         ]
-        for line in lines:
-            self.say(line)
 
 
 class _Stage:

@@ -77,6 +77,10 @@ def _make(options: argparse.Namespace) -> int:
     return 0
 
 
+def _say(reference: str, text: str) -> None:
+    print(f"{reference}: {text}", flush=True)
+
+
 def _list(options: argparse.Namespace) -> int:
     rows = [("NAME", "ID", "SIZE", "CREATED")]
     for image in _store(options).images():

@@ -194,3 +194,15 @@ def test_a_new_pod_that_does_not_come_up_halts_the_roll_out() -> None:
 
     assert scene.status.rolls is not None
     assert not isinstance(verdict, DeletePod)
+
+
+@pytest.mark.parametrize("image", ["mysql:9.7", "mysql:11.0", "mariadb:10.6"])
+def test_an_image_that_cannot_read_the_data_is_not_rolled_out(image: str) -> None:
+    scene = healthy(size=3).want(image=image)
+    scene = scene.see(set=changed_state(scene, current=False, asked="new"))
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Wait)
+    assert verdict.reason == "VersionRefused"
+    assert image in verdict.message

@@ -72,7 +72,7 @@ class Pod:
     def __init__(self, home: Path) -> None:
         self.home, self.volume = home, home / "volume"
         found = inputs(cluster())
-        for name in ("scripts", "live", "auth", "order", "run", "bin", "volume"):
+        for name in ("scripts", "live", "auth", "order", "run", "starts", "bin", "volume"):
             (home / name).mkdir()
         for name, text in (found.specs.scripts().data or {}).items():
             (home / "scripts" / name).write_text(text)

@@ -28,7 +28,7 @@ class Pod:
         self.like, self.address, self.starts = like, address, 0
         self.volume, self.home = directory / "volume", directory / "home"
         self.process: subprocess.Popen[bytes] | None = None
-        for name in ("scripts", "auth", "order", "run", "live"):
+        for name in ("scripts", "auth", "order", "run", "starts", "live"):
             (self.home / name).mkdir(parents=True)
         self.volume.mkdir()
         flavor = like.flavor
@@ -55,7 +55,14 @@ class Pod:
         (self.home / "order" / "order").write_text(f"{self.starts} {order}\n")
         command = [*inside(self.like.image, self.volume), "sh", "/run/mooring/scripts/start.sh"]
         at = command.index("sh")
-        command[at:at] = ["--bind", str(self.home), "/run/mooring", "--setenv", "MOORING_HOME", "/run/mooring"]
+        command[at:at] = [
+            "--bind",
+            str(self.home),
+            "/run/mooring",
+            "--setenv",
+            "MOORING_HOME",
+            "/run/mooring",
+        ]
         with (self.home / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
@@ -77,8 +84,8 @@ async def bench(image: str) -> AsyncIterator[Bench]:
 
 @pytest.fixture
 async def pod(bench: Bench, tmp_path: Path) -> AsyncIterator[Pod]:
-    (primary,) = await bench.start(1)
-    await bench.found(primary, [], semi_sync=False)
+    primary, donor = await bench.start(2)
+    await bench.found(primary, [donor])
     made = Pod(primary, tmp_path, f"{primary.address.rpartition('.')[0]}.99")
     yield made
     made.stop()
@@ -116,10 +123,13 @@ async def test_a_copy_goes_on_where_the_binary_logs_begin(bench: Bench, pod: Pod
         )
         await link.query("INSERT INTO shop.texts VALUES (1, '主节点 -- it''s\nSET GLOBAL x', 0x00FF0A0D)")
         await link.query("CREATE PROCEDURE shop.p() SELECT 1")
-    await _purge(bench, primary)
+    donor = bench.servers.all[1]
+    await bench.level(primary, donor)
+    for one in (primary, donor):
+        await _purge(bench, one)
     leader = await bench.see(primary)
 
-    pod.start(f"replica 4242 fresh seed {primary.address}")
+    pod.start(f"replica 4242 fresh seed {donor.address}")
     copy = await _answers(bench, pod)
     assert copy.server_id == 4242
     assert (pod.home / "run" / "state").read_text() == "starting\n"  # the probes ask the server from now on

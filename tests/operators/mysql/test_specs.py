@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.operators.mysql.declared import answer, cluster, inputs, made, secret
+from tests.operators.mysql.declared import BORN, answer, cluster, inputs, made, secret
 
 from mooring.actor import Terminal, Wait
 from mooring.kube.object import Object
@@ -405,3 +405,46 @@ def test_a_certificate_of_the_users_that_is_missing_stops_nothing_that_runs() ->
     assert running.observed.set.current
     kept = found(objects, core.Secret, "demo-tls")
     assert running.specs.certificates()[0].data == kept.data
+
+
+# --- storage ---------------------------------------------------------------------------------------------
+
+
+def claim_of(pod: str, size: str, storage_class: str = "plain") -> core.PersistentVolumeClaim:
+    return core.PersistentVolumeClaim(
+        metadata=meta.ObjectMeta(name=f"data-{pod}", namespace="shop", creation_timestamp=BORN),
+        spec=core.PersistentVolumeClaimSpec(
+            storage_class_name=storage_class,
+            resources=core.VolumeResourceRequirements(requests={"storage": size}),
+        ),
+    )
+
+
+def test_claims_that_are_smaller_than_declared_are_to_grow() -> None:
+    objects = made(inputs(cluster()).specs)
+    grown = cluster({"storage": {"size": "2Gi"}})
+    observed = inputs(grown, *objects, claim_of("demo-0", "1Gi"), claim_of("demo-1", "2048Mi")).observed
+    assert (observed.small_claims, observed.storage) == (("data-demo-0",), "2Gi")
+    assert observed.set.current
+
+
+@pytest.mark.parametrize(
+    ("storage", "text"),
+    [
+        (
+            {"size": "500Mi"},
+            "spec.storage.size: the claim data-demo-0 has more than 500Mi; a volume never shrinks",
+        ),
+        ({"emptyDir": {}}, "spec.storage: the pods keep their data on claims; put it back"),
+        ({"storageClass": "fast"}, "spec.storage.storageClass: the claim data-demo-0 is of the class plain"),
+    ],
+)
+def test_storage_that_cannot_be_changed_is_named_and_what_runs_goes_on(
+    storage: dict[str, Any], text: str
+) -> None:
+    objects = made(inputs(cluster()).specs)
+    found_ = inputs(cluster({"storage": storage}), *objects, claim_of("demo-0", "1Gi"))
+    assert isinstance(found_.blocked, Wait)
+    assert found_.blocked.message.startswith(text)
+    assert found_.specs.claimed
+    assert found_.observed.set.current

@@ -453,12 +453,14 @@ async def test_all_connections_used_leave_one_for_the_operator(bench: Bench) -> 
     (one,) = await bench.servers.start(1, max_connections="10")
     await bench.found(one, [], semi_sync=False)
     async with bench.client(one):
-        links = []
-        with pytest.raises(DialError, match="all connections"):
+        links: list[Link] = []
+
+        async def until_refused() -> None:
             while True:
-                links.append(
-                    await bench.dial.session(one.address, Login(user="app", passwords=APP.passwords))
-                )
+                links.append(await bench.dial.session(one.address, APP))
+
+        with pytest.raises(DialError, match="all connections"):
+            await until_refused()
         member = Member(pod=Pod(name=one.name, ordinal=0, ip=one.address))
         for _ in range(3):
             bench.dial.forget(one.address)

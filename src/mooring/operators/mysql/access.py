@@ -1,4 +1,4 @@
-"""Who may connect, and how: certificates that servers show, declared accounts and databases, changed passwords. Pure rules.
+"""Who may connect, and how: certificates, declared accounts and databases, changed passwords; and storage. Pure rules.
 
 A password changes without an outage: the account takes both, everything that uses it turns to the new one, and after
 `GRACE` the old one stops to count. Accounts and databases that are no longer declared stay as they are.
@@ -24,6 +24,7 @@ from mooring.operators.mysql.credentials import ACCOUNTS, OWN
 from mooring.operators.mysql.moves import (
     Amend,
     Follow,
+    GrowClaims,
     PublishPasswords,
     Record,
     ReloadCertificates,
@@ -37,7 +38,7 @@ from mooring.operators.mysql.snapshot import Snapshot
 from mooring.operators.mysql.topology import Member, Server
 from mooring.operators.mysql.types import AccountResult, MySQLClusterStatus
 
-__all__ = ["GRACE", "accounts", "certificates"]
+__all__ = ["GRACE", "accounts", "certificates", "storage"]
 
 GRACE: Final = 60.0
 """Seconds for which the old password counts beside a new one, and after which what failed is tried again."""
@@ -46,7 +47,7 @@ GRACE: Final = 60.0
 def accounts(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """Bring accounts, their passwords and databases to what is declared, one step at a time, where writes get through."""
     found = snapshot.topology.accounts
-    if found is None or server.read_only or durability.blocked(snapshot):
+    if found is None or found.error or server.read_only or durability.blocked(snapshot):
         return None
     return (
         _own_passwords(snapshot, member, found)
@@ -217,6 +218,17 @@ def _dated(
         same = known is not None and (known.state, known.message) == (one.state, one.message)
         dated[key] = known if same and known is not None else replace(one, since=snapshot.now)
     return dated or None
+
+
+# --- storage ---------------------------------------------------------------------------------------------
+
+
+def storage(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
+    """Claims grow with the declaration; those of pods that come later begin with the size that the set was made with."""
+    small, size = snapshot.observed.small_claims, snapshot.observed.storage
+    if not small:
+        return None
+    return GrowClaims(claims=small, size=size, why=f"{', '.join(small)} are to have {size}")
 
 
 # --- certificates ----------------------------------------------------------------------------------------

@@ -84,6 +84,8 @@ class Accounts:
     """By ``name@host``; of the declared ones and the operator's own."""
     databases: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Character set and collation by name."""
+    error: str = ""
+    """Why they could not be read."""
 
 
 def account(name: str, host: str) -> str:

@@ -114,7 +114,7 @@ class Link:
     def __init__(
         self, connection: Connection, name: str, *, fence: Fence, timeout: float, label: str = ""
     ) -> None:
-        self._connection = connection
+        self._connection: Any = connection  # its stub leaves the protocol out
         self.name = name
         """The server, for messages."""
         self._fence = fence
@@ -300,8 +300,8 @@ class Dial:
         assert denied is not None
         raise denied
 
-    async def _one(self, host: str, port: int, login: Login, name: str, password: str) -> Connection:
-        connection = Connection(
+    async def _one(self, host: str, port: int, login: Login, name: str, password: str) -> Any:
+        connection: Any = Connection(  # type: ignore[no-untyped-call]
             host=host,
             port=port,
             user=login.user,
@@ -322,7 +322,9 @@ class Dial:
             if not connecting.done():
                 connecting.cancel()
                 connecting.add_done_callback(_ended)
-                asyncio.get_running_loop().call_later(1.0, connecting.cancel)  # where the first one was swallowed
+                asyncio.get_running_loop().call_later(
+                    1.0, connecting.cancel
+                )  # where the first one was swallowed
                 connection.close()
         if not connecting.done() or connecting.cancelled():
             raise Unreachable(f"{name}: no connection within {self._connect_timeout:g} s", "Timeout")

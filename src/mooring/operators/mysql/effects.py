@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from mooring.actor import Context, Move, Outcome
+from mooring.actor import Context, Move, Outcome, StepFailed
 from mooring.actor.children import Named
-from mooring.kube.errors import Conflict, NotFound
+from mooring.kube.errors import Conflict, Forbidden, Invalid, NotFound
 from mooring.kube.object import controller_of
 from mooring.kube.objects import apps, core
 from mooring.kube.patches import MergePatch
 from mooring.operators.mysql.inputs import Inputs
 from mooring.operators.mysql.moves import (
     DeletePod,
+    GrowClaims,
     LabelRoles,
     Open,
     PublishPasswords,
@@ -94,6 +95,8 @@ async def carry_out(
             await _annotate_cluster(ctx, {SWITCH_TO: None})
         case Resize():
             await _apply(ctx, inputs, inputs.ordered(Orders(replicas={COMPONENT: move.replicas})))
+        case GrowClaims():
+            await _grow(ctx, move)
         case PublishConfig():
             await _apply(ctx, inputs, inputs.ordered(live=move.values))
         case PublishPasswords():
@@ -123,6 +126,18 @@ async def _open(ctx: Context[MySQLCluster], move: Open) -> None:
             )
         except (Conflict, NotFound):
             continue
+
+
+async def _grow(ctx: Context[MySQLCluster], move: GrowClaims) -> None:
+    body = MergePatch({"spec": {"resources": {"requests": {"storage": move.size}}}})
+    for name in move.claims:
+        try:
+            await ctx.client.patch(core.PersistentVolumeClaim, name, body, namespace=ctx.key.namespace)
+        except (Forbidden, Invalid) as error:
+            raise StepFailed(
+                f"spec.storage.size: the claim {name} cannot grow to {move.size}: {error}; use a storage class with "
+                "allowVolumeExpansion, or put the size back"
+            ) from error
 
 
 async def _annotate_cluster(ctx: Context[MySQLCluster], annotations: dict[str, str | None]) -> None:

@@ -56,7 +56,9 @@ def _without(snapshot: Snapshot) -> Verdict:
         return _another(snapshot)  # it was recorded, and died before it led
     death = _death(snapshot)
     if isinstance(death, Wait):
-        return death
+        # Replicas of a new cluster start beside its primary.
+        founding = operation is not None and operation.kind == "Found"
+        return (release.replicas(snapshot) if founding else None) or death
     if snapshot.strict and durability.safe(snapshot, [one.name for one, _ in snapshot.votes]):
         return _begin(snapshot, death)
     if snapshot.wanted.mode == "Async" and not snapshot.strict and _survivors(snapshot):
@@ -82,8 +84,10 @@ def _death(snapshot: Snapshot) -> str | Wait:
         return f"nothing listens at {member.name}"
     if away >= snapshot.wanted.detect and _links_lost(snapshot):
         return f"{member.name} has not answered for {snapshot.wanted.detect:g} s"
+    if snapshot.operation is not None and snapshot.operation.kind == "Found":
+        return Wait("PrimaryStarting", f"{member.name} starts for the first time", after=0.3)
     text = f"{member.name} does not answer ({member.error})"
-    if away >= snapshot.wanted.detect:
+    if away >= snapshot.wanted.detect and any(snapshot.follows(it) for _, it in snapshot.replicas):
         text += ", but its replicas still hear from it"
     return Wait("PrimaryNotAnswering", text, after=0.3)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import cached_property
 
 from mooring.actor import Dependency, Terminal, Wait
@@ -29,6 +30,7 @@ from mooring.operators.mysql.types import (
     MySQLCluster,
     MySQLClusterSpec,
     MySQLClusterStatus,
+    Storage,
 )
 from mooring.operators.mysql.validate import validate
 from mooring.operators.workload.certificates import CertificateError, ends, given, issued, trust
@@ -171,6 +173,7 @@ def read_inputs(
     root, no_root = _root_password(spec, around)
     certificates, no_pair = _certificates(cluster, around, now or datetime.now(UTC))
     blocked: Wait | Terminal | None = Terminal("InvalidSpec", problems) if problems else no_root or no_pair
+    blocked = blocked or _unlike(spec, there, around)
     if blocked is not None and there is None:
         return blocked
     kept = (around.find(core.Secret, name) for name in (names.credentials, names.credentials_copy))
@@ -264,8 +267,45 @@ def _observed(
         set=replace(state, image=_image(there)),
         old_claims=frozenset(old),
         published=found.live or {},
+        small_claims=tuple(sorted(_small(around, specs))),
+        storage=specs.storage_size,
         changed_passwords=found.credentials.changed,
     )
+
+
+def _small(around: Surroundings, specs: Specs) -> list[str]:
+    """Claims that ask for less than is declared."""
+    if not specs.claimed:
+        return []
+    wanted = parse_quantity(specs.storage_size)
+    return [name for name, claim in around.claims.items() if (size := _requested(claim)) and size < wanted]
+
+
+def _requested(claim: core.PersistentVolumeClaim) -> Decimal | None:
+    resources = claim.spec.resources if claim.spec else None
+    text = ((resources.requests if resources else None) or {}).get("storage")
+    return parse_quantity(text) if text else None
+
+
+def _unlike(spec: MySQLClusterSpec, there: apps.StatefulSet | None, around: Surroundings) -> Wait | None:
+    """What spec.storage asks for and the volumes that hold the data cannot become."""
+    if there is None or there.spec is None:
+        return None
+    storage, claimed = spec.storage or Storage(), bool(there.spec.volume_claim_templates)
+    if claimed is (storage.empty_dir is not None):
+        kind = "claims" if claimed else "emptyDirs"
+        text = f"spec.storage: the pods keep their data on {kind}; put it back, or move the data to another cluster"
+        return Wait("StorageChanged", text, after=30.0, stalled=True)
+    for name, claim in sorted(around.claims.items()) if claimed else ():
+        has, wanted = _requested(claim), parse_quantity(storage.size) if storage.size else None
+        if has and wanted and wanted < has:
+            text = f"spec.storage.size: the claim {name} has more than {storage.size}; a volume never shrinks: put it back"
+            return Wait("StorageChanged", text, after=30.0, stalled=True)
+        given = claim.spec.storage_class_name if claim.spec else None
+        if storage.storage_class and given and given != storage.storage_class:
+            text = f"spec.storage.storageClass: the claim {name} is of the class {given}; put it back"
+            return Wait("StorageChanged", text, after=30.0, stalled=True)
+    return None
 
 
 def _root_password(spec: MySQLClusterSpec, around: Surroundings) -> tuple[str | None, Wait | None]:

@@ -189,13 +189,13 @@ class MySQL:
 
     def accounts(self) -> str:
         return (
-            "SELECT user AS user, host AS host, plugin AS plugin, authentication_string AS stored, ssl_type AS demand, "
+            "SELECT user AS user, host AS host, plugin AS plugin, authentication_string AS text, ssl_type AS demand, "
             "JSON_EXTRACT(User_attributes, '$.additional_password') AS spare FROM mysql.user"
         )
 
     def account_of(self, row: Row, text: str) -> Account:
         return Account(
-            password=passwords.matches(text_of(row, "plugin"), text_of(row, "stored"), text),
+            password=passwords.matches(text_of(row, "plugin"), text_of(row, "text"), text),
             spare=bool(text_of(row, "spare")),
             tls=bool(text_of(row, "demand")),
         )

@@ -97,5 +97,6 @@ _RULES: tuple[Rule, ...] = (
     switchover.ask,
     _change,
     access.certificates,
+    access.storage,
 )
 """In this order."""

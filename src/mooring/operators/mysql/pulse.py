@@ -21,6 +21,11 @@ __all__ = ["Pulse"]
 
 PERIOD: Final = 1.0
 """Seconds between two questions, and the time that an answer may take."""
+_WAITING: Final = (
+    "SHOW GLOBAL STATUS WHERE Variable_name IN "
+    "('Rpl_semi_sync_master_wait_sessions', 'Rpl_semi_sync_source_wait_sessions')"
+)
+"""Sessions that wait for an acknowledgement now, whichever flavour it is."""
 
 
 @dataclass
@@ -86,7 +91,7 @@ class Pulse:
             try:
                 link = await self._dial.session(beat.host, beat.login, timeout=PERIOD)
                 try:
-                    await self._on(link, beat)
+                    await self._on(key, link, beat)
                 finally:
                     link.close()
             except DialError as error:
@@ -96,13 +101,21 @@ class Pulse:
                 self._wake(key)
             await asyncio.sleep(PERIOD)
 
-    async def _on(self, link: Link, beat: _Beat) -> None:
-        """Ask until there is no answer; raises `DialError` then, at once where the connection ends."""
+    async def _on(self, key: Key, link: Link, beat: _Beat) -> None:
+        """Ask until there is no answer; raises `DialError` then, at once where the connection ends.
+
+        Writes that wait for an acknowledgement at two questions bring the next pass forward as well.
+        """
         ended = asyncio.create_task(link.closed())
         try:
+            waited = False
             while not ended.done():
-                await link.query("SELECT 1")
+                rows = await link.query(_WAITING)
                 self._note(beat, answers=True)
+                waits = any(str(row.get("Value")) not in ("0", "") for row in rows)
+                if waits and waited:
+                    self._wake(key)
+                waited = waits
                 await asyncio.wait([ended], timeout=PERIOD)
             await link.query("SELECT 1")
         finally:

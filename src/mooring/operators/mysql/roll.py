@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace as changed
 
-from mooring.operators.mysql.flavors import version_of
+from mooring.operators.mysql.flavors import told_by, version_of
 from mooring.operators.mysql.moves import Record, Verdict, Wait, WriteTemplate
 from mooring.operators.mysql.names import COMPONENT
 from mooring.operators.mysql.snapshot import Snapshot
@@ -27,7 +27,7 @@ V = TypeVar("V")
 def begin(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """Record what runs now, then write the template; not over pods that are starting."""
     rollout = _rollout(snapshot)
-    return _recorded(snapshot, rollout.begin(allowed=not _too_old(snapshot), wait=rollout.starting()))
+    return _recorded(snapshot, rollout.begin(allowed=not _cannot_read(snapshot), wait=rollout.starting()))
 
 
 def advance(snapshot: Snapshot, member: Member, server: Server) -> Verdict | HandOver | None:
@@ -59,15 +59,10 @@ def halted(snapshot: Snapshot) -> Wait | None:
 
 
 def refused(snapshot: Snapshot) -> Wait | None:
-    """A version older than the one that wrote the data is not rolled out at all."""
-    if snapshot.observed.set.current or not _too_old(snapshot):
+    """An image that cannot read the data is not rolled out at all."""
+    if snapshot.observed.set.current or not (why := _cannot_read(snapshot)):
         return None
-    newest = _newest(snapshot)
-    text = (
-        f"spec.image: {snapshot.wanted.image} is older than {newest}, which wrote the data; nothing was changed. Give "
-        f"{newest} or a later version; to go back, restore a backup into a new cluster"
-    )
-    return Wait("VersionRefused", text, after=10.0, stalled=True)
+    return Wait("VersionRefused", f"spec.image: {why}; nothing was changed", after=10.0, stalled=True)
 
 
 def unblock(snapshot: Snapshot) -> Verdict | None:
@@ -76,7 +71,7 @@ def unblock(snapshot: Snapshot) -> Verdict | None:
     stuck = [pod for pod in rollout.pods if hopeless(pod, snapshot.now)]
     if not stuck:
         return None
-    if not rollout.state.current and not _too_old(snapshot):
+    if not rollout.state.current and not _cannot_read(snapshot):
         return WriteTemplate(component=COMPONENT, why="no server runs with the template there is")
     for pod in rollout.old:
         if pod in stuck and not pod.terminating:
@@ -129,5 +124,14 @@ def _newest(snapshot: Snapshot) -> str:
     return max(versions, key=series, default="")
 
 
-def _too_old(snapshot: Snapshot) -> bool:
-    return is_older(version_of(snapshot.wanted.image), _newest(snapshot))
+def _cannot_read(snapshot: Snapshot) -> str:
+    """Why the declared image cannot read the data; "" where it can, as far as its name tells."""
+    image, newest, told = snapshot.wanted.image, _newest(snapshot), told_by(snapshot.wanted.image)
+    if told is not None and newest and told != snapshot.wanted.flavor:
+        return f"{image} is no {snapshot.wanted.flavor}, whose data this is; move it by a dump into a new cluster"
+    if is_older(version_of(image), newest):
+        return (
+            f"{image} is older than {newest}, which wrote the data; give {newest} or a later version, or restore a backup "
+            "into a new cluster"
+        )
+    return ""

@@ -29,10 +29,14 @@ fail() {{
   exit 1
 }}
 
-# This container start, counted from 1. The count is lost with the node's memory: see wait_for_order.
-{{ read -r start <"$run/starts"; }} 2>/dev/null || start=0
+# An order that is there already is of an earlier start, where the count of starts does not say otherwise.
+seen=0
+{{ read -r seen rest <"$home/order/order"; }} 2>/dev/null || true
+case $seen in '' | *[!0-9]*) seen=0 ;; esac
+# This container start, counted from 1 as the kubelet does, which may also count starts that never came so far.
+{{ read -r start <"$home/starts/count"; }} 2>/dev/null || start=0
 start=$((start + 1))
-printf '%s\n' "$start" >"$run/starts"
+printf '%s\n' "$start" >"$home/starts/count"
 state starting
 
 if command -v mariadbd >/dev/null 2>&1; then
@@ -125,14 +129,11 @@ if [ ! -d "$data" ]; then
   initialise "$@"
 fi
 
-# Waits for an order for exactly this start. One for a later start counts where this count was lost (a node that was
-# restarted), unless it was there already when this start began: that one was an earlier start's.
+# Waits for an order for exactly this start. One for a later start counts where the kubelet counted more of them, unless it
+# was there already when this start began.
 role= id= file= position= fresh= donor=
 wait_for_order() {{
   state waiting
-  seen=0 asked=
-  {{ read -r seen rest <"$home/order/order"; }} 2>/dev/null || true
-  case $seen in '' | *[!0-9]*) seen=0 ;; esac
   while :; do
     asked= words=
     {{ read -r asked words <"$home/order/order"; }} 2>/dev/null || true
@@ -222,7 +223,10 @@ seed_mysql() {{
   [ -d "$new/#clone" ] || return 1
   say "copied the files of $donor"
   # The next start puts them in place, at the path at which they were received.
-  begin_copy "$@" --skip-networking --mysqlx=OFF --secure-file-priv=NULL --super-read-only=ON || return 1
+  begin_copy "$@" --skip-networking --skip-replica-start --mysqlx=OFF --secure-file-priv=NULL || return 1
+  # From where the donor replicated is not where this one goes on.
+  "$client" --defaults-file="$run/copy.cnf" --socket="$run/seed.sock" -e 'RESET REPLICA ALL' \
+    >>"$run/initialise.log" 2>&1 || return 1
   kill -TERM "$copying"
   wait "$copying" || return 1
 }}

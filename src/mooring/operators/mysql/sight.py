@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
+from mooring.operators.mysql.accounts import Accounts
 from mooring.operators.mysql.config import canonical
 from mooring.operators.mysql.credentials import OWN
 from mooring.operators.mysql.dial import Dial, DialError
@@ -37,7 +37,7 @@ async def read_snapshot(
     )
     leader = topology.member(status.primary or "")
     if leader is not None and leader.server is not None and _has_accounts(inputs):
-        with suppress(DialError):  # nothing about accounts is decided then
+        try:
             async with dial.kept(leader.pod.ip, login_of(inputs.credentials), name=leader.name) as link:
                 accounts = await read_accounts(
                     link,
@@ -46,7 +46,9 @@ async def read_snapshot(
                     wanted.users,
                     own=bool(inputs.credentials.changed) or _is_changing(status),
                 )
-            topology = replace(topology, accounts=accounts)
+        except DialError as error:
+            accounts = Accounts(error=str(error))
+        topology = replace(topology, accounts=accounts)
     return Snapshot(wanted=wanted, topology=topology, observed=inputs.observed, status=status, now=now())
 
 

@@ -335,6 +335,8 @@ class Specs:
             config_volume("live", self.names.config),
             core.Volume(name="auth", secret=self._auth()),
             core.Volume(name="order", downward_api=_order()),
+            # On disk: the count of starts outlives a restart of the node, as the pod does.
+            core.Volume(name="starts", empty_dir=core.EmptyDirVolumeSource(size_limit="1Mi")),
             core.Volume(name="run", empty_dir=core.EmptyDirVolumeSource(medium="Memory", size_limit="16Mi")),
         ]
         if self._found.tls:
@@ -379,6 +381,7 @@ class Specs:
             core.VolumeMount(name="live", mount_path="/mooring/live", read_only=True),
             core.VolumeMount(name="auth", mount_path="/mooring/auth", read_only=True),
             core.VolumeMount(name="order", mount_path="/mooring/order", read_only=True),
+            core.VolumeMount(name="starts", mount_path="/mooring/starts"),
             core.VolumeMount(name="run", mount_path="/mooring/run"),
             # The socket is where the programs of every image look for it.
             core.VolumeMount(name="run", mount_path="/run/mysqld"),

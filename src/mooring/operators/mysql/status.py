@@ -224,6 +224,8 @@ def _instead(inputs: Inputs, snapshot: Snapshot, unknown: Sequence[str]) -> Wait
         for name, result in sorted((found or {}).items())
         if result.message
     ]
+    if snapshot.topology.accounts is not None and snapshot.topology.accounts.error:
+        unmet.append(f"accounts cannot be read: {snapshot.topology.accounts.error}")
     unmet += unknown
     if unmet:
         return Wait("NotAsDeclared", "; ".join(unmet), after=LOOK_AGAIN, stalled=True)
