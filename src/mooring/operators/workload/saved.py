@@ -7,6 +7,7 @@ a snapshot type with a field that is hidden from ``repr``, or of a type that hol
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 import msgspec
@@ -43,7 +44,8 @@ class Form(Generic[S]):
     def dump(self, snapshot: S) -> bytes:
         """Write a snapshot as JSON, for people too."""
         fields = {one.name: getattr(snapshot, one.name) for one in dataclasses.fields(snapshot)}  # type: ignore[arg-type]
-        text = msgspec.json.encode({"form": self.name, **fields}, order="sorted")
+        plain = msgspec.to_builtins({"form": self.name, **fields}, enc_hook=_plain, str_keys=True)
+        text = msgspec.json.encode(plain, order="sorted")
         return msgspec.json.format(text, indent=1) + b"\n"
 
     def load(self, text: bytes) -> S:
@@ -54,6 +56,13 @@ class Form(Generic[S]):
             return msgspec.json.decode(text, type=self._snapshot)
         except msgspec.MsgspecError as error:
             raise _not_saved(error) from error
+
+
+def _plain(value: object) -> object:
+    """A mapping that may not be changed, as the dictionary that it shows."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise NotImplementedError(f"{type(value).__name__} is not for saving")
 
 
 def form_of(text: bytes) -> str:
