@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from mooring.cache import SystemClock
 from mooring.kube.client import Client
@@ -23,7 +23,7 @@ from mooring.operators.matrixone.logset import inputs as log
 from mooring.operators.matrixone.logset import plan as log_plan
 from mooring.operators.matrixone.logset.snapshot import Snapshot as LogSnapshot
 from mooring.operators.matrixone.look import Keeper, Seen
-from mooring.operators.matrixone.names import LogNames, labels_of
+from mooring.operators.matrixone.names import CN_UUID, LogNames, labels_of
 from mooring.operators.matrixone.rpc.dial import Dial
 from mooring.operators.matrixone.sets import blocked_by
 from mooring.operators.matrixone.specs import CNSpecs, LogService, LogSpecs
@@ -34,6 +34,7 @@ from mooring.operators.workload.saved import Form, NotDecided, form_of
 
 __all__ = ["LOG", "NODES", "replay", "save"]
 
+T = TypeVar("T", bound=Object)
 LOG: Final = Form("mooring/matrixone/log/1", LogSnapshot)
 NODES: Final = Form("mooring/matrixone/cn/1", CNSnapshot)
 
@@ -80,7 +81,7 @@ async def _nodes(client: Client, one: CNSet) -> CNSnapshot:
     full = with_defaults(log_set)
     stores = await _pods(client, log_set)
     others = await _pods(client, dn_set) if dn_set is not None else ()
-    asked = [labels for pod in pods if (labels := (pod.metadata.labels or {}).get(cn.CN_UUID, ""))]
+    asked = [labels for pod in pods if (labels := (pod.metadata.labels or {}).get(CN_UUID, ""))]
     made = cn.Inputs(
         cn_set=cn_set,
         log_set=full,
@@ -108,16 +109,17 @@ async def _find(client: Client, kind: type[Any], name: str, namespace: str) -> A
 
 
 async def _pods(client: Client, owner: Object) -> tuple[core.Pod, ...]:
-    return tuple((await client.list(core.Pod, **_of(owner))).items)
+    return await _labelled(client, core.Pod, owner)
 
 
 async def _claims(client: Client, owner: Object) -> tuple[core.PersistentVolumeClaim, ...]:
-    return tuple((await client.list(core.PersistentVolumeClaim, **_of(owner))).items)
+    return await _labelled(client, core.PersistentVolumeClaim, owner)
 
 
-def _of(owner: Object) -> dict[str, str]:
+async def _labelled(client: Client, kind: type[T], owner: Object) -> tuple[T, ...]:
     selector = ",".join(f"{key}={value}" for key, value in labels_of(owner).items())
-    return {"namespace": owner.metadata.namespace or "", "label_selector": selector}
+    found = await client.list(kind, namespace=owner.metadata.namespace or "", label_selector=selector)
+    return tuple(found.items)
 
 
 async def _cordoned(client: Client, pods: tuple[core.Pod, ...]) -> Any:
