@@ -73,6 +73,10 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
 
     # --- one pass ------------------------------------------------------------------------------------------
 
+    async def precede(self, ctx: Context[CNSet]) -> Outcome | None:
+        """Nothing is done for a set that upstream's operator manages, or that OpenKruise's workloads run."""
+        return self._around.left_alone(ctx)
+
     async def inputs(self, ctx: Context[CNSet]) -> Inputs | Outcome:
         """The declaration and the objects around it; the first pods wait for the log service and transaction nodes."""
         cn_set = with_defaults(ctx.obj)

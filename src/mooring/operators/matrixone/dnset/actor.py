@@ -66,6 +66,10 @@ class DNSetActor(Planned[DNSet, Inputs, Snapshot]):
     def __init__(self, around: Surroundings) -> None:
         self._around = around
 
+    async def precede(self, ctx: Context[DNSet]) -> Outcome | None:
+        """Nothing is done for a set that upstream's operator manages, or that OpenKruise's workloads run."""
+        return self._around.left_alone(ctx)
+
     async def inputs(self, ctx: Context[DNSet]) -> Inputs | Outcome:
         """The declaration and the objects around it; the first pods wait for the log service."""
         dn_set = with_defaults(ctx.obj)
