@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.embedded.test_matrixone_life import (
     EXAMPLE,
     SETTINGS,
     edit,
+    group,
     pods,
     rows,
     session,
@@ -23,7 +25,7 @@ from tests.embedded.test_matrixone_life import (
 
 from mooring.kube.objects.core import PersistentVolumeClaim, Pod
 from mooring.operators.matrixone import OPERATOR
-from mooring.operators.matrixone.types import LogSet
+from mooring.operators.matrixone.types import CNSet, LogSet
 from mooring.testing.bed import Bed
 
 pytestmark = [pytest.mark.mo_service, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
@@ -148,5 +150,60 @@ async def test_an_image_that_is_not_there_stops_at_the_first_log_store(bed: Bed)
         await edit(bed, imageRepository=None)
         await settled(bed)
     assert set((await states(bed)).values()) == {"Serving"}
+    assert load.failed == []
+    assert await rows(bed) >= set(load.written)
+
+
+async def test_a_lost_quorum_is_reported_and_nothing_is_given_up(bed: Bed) -> None:
+    claims = {
+        one.metadata.uid for one in (await bed.client.list(PersistentVolumeClaim, namespace="default")).items
+    }
+    uids = {one.metadata.uid for one in await bed.pods()}
+
+    async def reported() -> bool:
+        found = await bed.get(LogSet, "mo")
+        listed = (found.status.conditions if found.status else None) or ()
+        return any(
+            one.type == "Ready" and one.status == "False" and one.reason == "NoQuorum" for one in listed
+        )
+
+    async with under_load(bed, 400_000) as load:
+        for pod in ("mo-log-0", "mo-log-1"):
+            bed.kill("default", pod, "main", signal.SIGSTOP)
+        try:
+            await bed.until(reported, "the lost quorum is reported", within=60, every=0.2)
+        finally:
+            for pod in ("mo-log-0", "mo-log-1"):
+                bed.kill("default", pod, "main", signal.SIGCONT)
+        before = len(load.written)
+
+        async def writing() -> bool:
+            return len(load.written) > before + 5
+
+        await bed.until(writing, "rows are written again", within=120, every=0.1)
+        await settled(bed)
+    assert uids == {one.metadata.uid for one in await bed.pods()}
+    now = (await bed.client.list(PersistentVolumeClaim, namespace="default")).items
+    assert claims == {one.metadata.uid for one in now}
+    assert await rows(bed) >= set(load.written)
+
+
+async def test_another_operator_goes_on_with_a_drain(bed: Bed) -> None:
+    async with under_load(bed, 500_000) as load:
+        await group(bed, replicas=2)
+        await settled(bed)
+        await group(bed, replicas=1)
+
+        async def draining() -> bool:
+            found = await bed.get(CNSet, "mo-tp")
+            return any(
+                one.state == "Draining" for one in (found.status.stores if found.status else None) or ()
+            )
+
+        await bed.until(draining, "a compute node is drained", within=60, every=0.1)
+        await bed.stop_operators()
+        await bed.start_operators()
+        await settled(bed)
+        assert len(await pods(bed, "CNSet")) == 1
     assert load.failed == []
     assert await rows(bed) >= set(load.written)

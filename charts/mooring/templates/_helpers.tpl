@@ -229,6 +229,12 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   verbs: {{ ternary "[list, watch]" "[get]" (eq .Values.scope "all") }}
+{{- if and (has "matrixone" $names) (ne .Values.scope "all") }}
+# Whether upstream's operator runs.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [list, watch]
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}

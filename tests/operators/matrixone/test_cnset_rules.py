@@ -203,6 +203,14 @@ def test_a_pod_that_somebody_deletes_is_drained_at_once() -> None:
     assert step.pod == "t-cn-0"
 
 
+def test_a_pod_that_ended_for_good_is_replaced() -> None:
+    ended = member(1, None, running=False, started=None, failed=True, trouble="Shutdown")
+    assert isinstance(decide(snapshot(member(0), ended)), CreatePod)
+    step = decide(snapshot(member(0), ended, member(2), replicas=2))
+    assert isinstance(step, Stop)
+    assert step.pod == "t-cn-1"
+
+
 def test_a_pod_set_aside_serves_nobody_and_stays() -> None:
     step = decide(snapshot(member(0), member(1, set_aside=True), replicas=1))
     assert isinstance(step, Drain)

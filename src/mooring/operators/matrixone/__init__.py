@@ -63,6 +63,8 @@ OPERATOR = Operator(
         ),
     ),
     explain=deferred(f"{_HERE}.explain", "explain"),
+    save=deferred(f"{_HERE}.saved", "save"),
+    replay=deferred(f"{_HERE}.saved", "replay"),
     plan_upgrade=deferred(f"{_HERE}.upgrade", "plan_upgrade"),
     removal=Removable(
         kind=MatrixOneCluster,

@@ -37,8 +37,8 @@ def register(
         DNSetActor(around),
         # Nodes belong to the whole cluster: an operator of some namespaces may not read them.
         CNSetActor(around, nodes=not namespaces),
-        ProxySetActor(),
-        WebUIActor(),
+        ProxySetActor(around),
+        WebUIActor(around),
         ClusterActor(around),
     ]
     for actor in actors:

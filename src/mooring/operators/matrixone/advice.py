@@ -143,6 +143,8 @@ def _cluster_said(obj: MatrixOneCluster) -> Said:
     for name, one in (("tp", spec.tp), ("ap", spec.ap)):
         if one is not None:
             yield f"spec.{name}", f"deprecated; make it a group named {name} in spec.cnGroups"
+    if spec.metric_reader_enabled:
+        yield "spec.metricReaderEnabled", "not acted on yet: make the user in SQL"
     if not groups_of(spec):
         yield "spec.cnGroups", "not given: without compute nodes no client can be served"
 

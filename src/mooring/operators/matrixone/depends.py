@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
-from mooring.actor import Dependency, not_ready
+from mooring.actor import Dependency, Terminal, not_ready
 from mooring.kube.object import Key, Object
 from mooring.operators.matrixone.types import CNSet, DNSet, LogSet, ProxySet, Reference, WebUI
 
 __all__ = [
+    "NO_LOG_SET",
     "as_declared",
     "cn_set_of",
     "dn_set_of",
@@ -19,6 +21,10 @@ __all__ = [
 ]
 
 SYNCED = "Synced"
+NO_LOG_SET: Final = Terminal(
+    "NoLogSet",
+    "deps.logSet: names no LogSet; give one. A log service elsewhere (deps.externalLogSet) is not supported by this version",
+)
 Dependant = DNSet | CNSet | ProxySet
 
 

@@ -31,7 +31,7 @@ from mooring.operators.matrixone.conditions import with_synced
 from mooring.operators.matrixone.defaults import with_defaults
 from mooring.operators.matrixone.depends import log_set_of, needs_cn_set, needs_log_set
 from mooring.operators.matrixone.names import INPUTS, SQL, ProxyNames, UINames
-from mooring.operators.matrixone.sets import blocked_by
+from mooring.operators.matrixone.sets import Surroundings, blocked_by
 from mooring.operators.matrixone.specs import Credential, LogService, ProxySpecs, UISpecs
 from mooring.operators.matrixone.stateful import KEPT, same_template
 from mooring.operators.matrixone.types import LogSet, ProxySet, ProxySetStatus, WebUI, WebUIStatus
@@ -86,6 +86,13 @@ def decide(snapshot: Snapshot) -> Verdict:
 
 class _Deployed(Planned[T, Inputs[T], Snapshot]):
     owns = (core.Service, core.ConfigMap, apps.Deployment, policy.PodDisruptionBudget)
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+
+    async def precede(self, ctx: Context[T]) -> Outcome | None:
+        """Nothing is done for a set that upstream's operator manages, or that OpenKruise's workloads run."""
+        return self._around.left_alone(ctx)
 
     def main(self, owner: T) -> str:
         """The Deployment's name."""

@@ -6,12 +6,13 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from mooring.actor import Related, StepFailed, Terminal
+from mooring.actor import Context, Related, StepFailed, Terminal, Wait
 from mooring.kube.object import Key, Object, key_of
-from mooring.kube.objects import core
+from mooring.kube.objects import coordination, core
 from mooring.operators.matrixone.look import Keeper, Seen
 from mooring.operators.matrixone.names import CLUSTER, COMPONENT, INSTANCE
 from mooring.operators.matrixone.rpc.dial import Dial, RpcError
+from mooring.operators.matrixone.takeover import LEASE, left_alone
 from mooring.operators.matrixone.types import BucketClaim, CNSet, DNSet, LogSet, ProxySet
 from mooring.operators.matrixone.validate import validate
 from mooring.operators.workload.index import ClusterIndex, keys_of
@@ -42,6 +43,12 @@ class Surroundings:
     """The pods of all sets, their claims, and the way to HAKeeper; one for all actors of the operator."""
 
     def __init__(self, manager: Manager, *, namespaces: Sequence[str] = (), dial: Dial | None = None) -> None:
+        # In its own namespace, which this process may not be allowed to read where it works in some alone.
+        self._leases = (
+            []
+            if namespaces
+            else [manager.informers.of(coordination.Lease, field_selector=f"metadata.name={LEASE}")]
+        )
         self._cached, self.namespaced = manager.client, bool(namespaces)
         self.live = manager.client.live
         """For what must be known at this moment: asked of the API server."""
@@ -74,6 +81,13 @@ class Surroundings:
             pod for pod in self._pods[CNSet].all() if pod.spec is not None and pod.spec.node_name == name
         )
         return [key for pod in found for key in keys_of(pod, _instance)]
+
+    def left_alone(self, ctx: Context[Any]) -> Wait | None:
+        """See `takeover`."""
+        kind, key = type(ctx.obj), ctx.key
+        pods = self.pods(kind, key) if kind in self._pods else ()
+        leases = [one for each in self._leases for one in each.list()]
+        return left_alone(leases, pods, now=ctx.now())
 
     def bucket_claims(self, namespace: str) -> list[BucketClaim]:
         """All claims that this process knows: those of the namespace alone where it may read no others."""

@@ -46,6 +46,8 @@ class Pod:
     """Changes with every start of the main container: pod UID and restart count."""
     running: bool = True
     """The main container runs, as far as the pod's status tells."""
+    failed: bool = False
+    """It ended for good, such as by an eviction: nothing of it starts again."""
     started: datetime | None = None
     """When the container that runs now was started."""
     died_at: datetime | None = None
@@ -125,6 +127,7 @@ def pod_of(
         fresh=claim is None or not is_older(claim, born),
         incarnation=f"{uid}/{(container.restart_count or 0) if container else 0}",
         running=state.running is not None and status.phase != "Failed",
+        failed=status.phase == "Failed",
         started=_time(state.running.started_at) if state.running is not None else None,
         died_at=_time(ended.finished_at) if ended is not None else None,
         created=_time(pod.metadata.creation_timestamp),

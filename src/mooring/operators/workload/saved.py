@@ -7,7 +7,7 @@ a snapshot type with a field that is hidden from ``repr``, or of a type that hol
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 import msgspec
@@ -52,7 +52,7 @@ class Form(Generic[S]):
 
     def dump(self, snapshot: S) -> bytes:
         """Write a snapshot as JSON, for people too."""
-        raw = msgspec.to_builtins(snapshot)
+        raw = msgspec.to_builtins(snapshot, enc_hook=_plain, str_keys=True)
         self._packed(raw)
         text = msgspec.json.encode({"form": self.name, **raw}, order="sorted")
         return msgspec.json.format(text, indent=1) + b"\n"
@@ -64,9 +64,16 @@ class Form(Generic[S]):
         try:
             raw = msgspec.json.decode(text)
             self._unpacked(raw)
-            return msgspec.convert(raw, self._snapshot)
+            return msgspec.convert(raw, self._snapshot, str_keys=True)
         except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
             raise _not_saved(error) from error
+
+
+def _plain(value: object) -> object:
+    """A mapping that may not be changed, as the dictionary that it shows."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise NotImplementedError(f"{type(value).__name__} is not for saving")
 
 
 def form_of(text: bytes) -> str:

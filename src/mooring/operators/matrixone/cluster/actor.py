@@ -71,7 +71,7 @@ class ClusterActor(Planned[MatrixOneCluster, Inputs, Snapshot]):
             return Wait(
                 "Paused", f"the annotation {PAUSE} holds the operator back; remove it to go on", after=30.0
             )
-        return None
+        return self._around.left_alone(ctx)
 
     async def inputs(self, ctx: Context[MatrixOneCluster]) -> Inputs | Outcome:
         """The declaration and its sets, from the caches."""

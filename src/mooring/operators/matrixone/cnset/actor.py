@@ -43,7 +43,7 @@ from mooring.operators.matrixone.cnset.specs import (
 )
 from mooring.operators.matrixone.cnset.status import report
 from mooring.operators.matrixone.defaults import with_defaults
-from mooring.operators.matrixone.depends import dn_set_of, log_set_of, needs_dn_set, needs_log_set
+from mooring.operators.matrixone.depends import NO_LOG_SET, dn_set_of, log_set_of, needs_dn_set, needs_log_set
 from mooring.operators.matrixone.logset.moves import DeleteClaim, GrowClaim
 from mooring.operators.matrixone.look import Seen
 from mooring.operators.matrixone.names import INPUTS
@@ -73,6 +73,10 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
 
     # --- one pass ------------------------------------------------------------------------------------------
 
+    async def precede(self, ctx: Context[CNSet]) -> Outcome | None:
+        """Nothing is done for a set that upstream's operator manages, or that OpenKruise's workloads run."""
+        return self._around.left_alone(ctx)
+
     async def inputs(self, ctx: Context[CNSet]) -> Inputs | Outcome:
         """The declaration and the objects around it; the first pods wait for the log service and transaction nodes."""
         cn_set = with_defaults(ctx.obj)
@@ -88,7 +92,7 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
         if ending is None and unmet is not None and not pods and not begun:
             return unmet
         if log_set is None:
-            return unmet or ctx.terminal("NoLogSet", "deps.logSet names no LogSet; give one")
+            return unmet or NO_LOG_SET
         made = Inputs(
             cn_set=cn_set,
             log_set=with_defaults(log_set),

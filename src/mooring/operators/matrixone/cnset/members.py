@@ -42,8 +42,8 @@ def staying(snapshot: Snapshot, going: Collection[str]) -> list[Member]:
 def _reason(snapshot: Snapshot, member: Member, *, halted: bool) -> str:
     if member.handed_over is not None:
         return "it has given its lock tables away and serves no writes until it is restarted"
-    if not member.pod.running and member.pod.trouble in ("PodFailed", "Evicted"):
-        return "it ended"
+    if member.pod.failed:
+        return f"it ended: {member.pod.trouble}"
     if member.cordoned:
         return "its node is cordoned"
     if member.revision == snapshot.revision or snapshot.pause_update or snapshot.waiting:

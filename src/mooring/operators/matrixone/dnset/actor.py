@@ -15,7 +15,7 @@ from mooring.kube.object import Object
 from mooring.kube.objects import apps, core, policy
 from mooring.operators.matrixone.conditions import with_synced
 from mooring.operators.matrixone.defaults import with_defaults
-from mooring.operators.matrixone.depends import log_set_of, needs_log_set
+from mooring.operators.matrixone.depends import NO_LOG_SET, log_set_of, needs_log_set
 from mooring.operators.matrixone.dnset.plan import COMPONENT, PAUSE, Snapshot, decide
 from mooring.operators.matrixone.identity import tn_uuid
 from mooring.operators.matrixone.logset.inputs import REMEDIES
@@ -66,6 +66,10 @@ class DNSetActor(Planned[DNSet, Inputs, Snapshot]):
     def __init__(self, around: Surroundings) -> None:
         self._around = around
 
+    async def precede(self, ctx: Context[DNSet]) -> Outcome | None:
+        """Nothing is done for a set that upstream's operator manages, or that OpenKruise's workloads run."""
+        return self._around.left_alone(ctx)
+
     async def inputs(self, ctx: Context[DNSet]) -> Inputs | Outcome:
         """The declaration and the objects around it; the first pods wait for the log service."""
         dn_set = with_defaults(ctx.obj)
@@ -83,7 +87,7 @@ class DNSetActor(Planned[DNSet, Inputs, Snapshot]):
         key = log_set_of(dn_set)
         log_set = ctx.client.find(LogSet, key.name, namespace=key.namespace) if key is not None else None
         if log_set is None:
-            return unmet or ctx.terminal("NoLogSet", "deps.logSet names no LogSet; give one")
+            return unmet or NO_LOG_SET
         waiting = unmet.message if unmet is not None else ""
         made = Inputs(
             dn_set=dn_set, log_set=with_defaults(log_set), found=found, waiting=waiting, blocked=blocked

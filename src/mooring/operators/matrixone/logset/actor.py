@@ -47,6 +47,10 @@ class LogSetActor(Planned[LogSet, Inputs, Snapshot]):
         """Nothing is remembered of its HAKeeper."""
         self._around.keeper.forget(key)
 
+    async def precede(self, ctx: Context[LogSet]) -> Outcome | None:
+        """Nothing is done for a set that upstream's operator manages, or that OpenKruise's workloads run."""
+        return self._around.left_alone(ctx)
+
     async def inputs(self, ctx: Context[LogSet]) -> Inputs | Outcome:
         """The declaration and the objects around it, from the caches."""
         log_set = with_defaults(ctx.obj)
