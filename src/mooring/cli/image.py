@@ -63,10 +63,6 @@ def _load(options: argparse.Namespace) -> int:
     return 0
 
 
-def _say(reference: str, text: str) -> None:
-    print(f"{reference}: {text}", flush=True)
-
-
 def _make(options: argparse.Namespace) -> int:
     packages = PackageImages()
     for reference in options.images:
