@@ -12,6 +12,7 @@ from collections.abc import Callable
 from mooring.operators.mysql import (
     access,
     changes,
+    drift,
     durability,
     failover,
     founding,
@@ -93,6 +94,7 @@ _RULES: tuple[Rule, ...] = (
     roles.label,
     switchover.leave,
     durability.keep,
+    drift.variables,
     access.accounts,
     switchover.ask,
     _change,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from mooring.operators.mysql.accounts import Accounts
-from mooring.operators.mysql.config import canonical
+from mooring.operators.mysql.config import canonical, forced
 from mooring.operators.mysql.credentials import OWN
 from mooring.operators.mysql.dial import Dial, DialError
 from mooring.operators.mysql.dialects import dialect_of
@@ -33,7 +33,9 @@ async def read_snapshot(
         primary=status.primary or "",
         silent=silent,
         history=_new(status, [pod.name for pod in inputs.pods]),
-        held=sorted({canonical(key) for key in (*wanted.config, *(status.config or {}))}),
+        held=sorted(
+            {canonical(key) for key in (*wanted.config, *(status.config or {}), *forced(wanted.flavor))}
+        ),
     )
     leader = topology.member(status.primary or "")
     if leader is not None and leader.server is not None and _has_accounts(inputs):
