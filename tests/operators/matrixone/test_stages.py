@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.operators.matrixone.test_buckets import eventually, operating
 
-from mooring.kube.object import Object
+from mooring.kube.object import Object, decode
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.operators.matrixone.advice import warnings
-from mooring.operators.matrixone.cluster.stages import in_order, next_deletion
+from mooring.operators.matrixone.cluster.stages import STAGES, in_order, next_deletion
+from mooring.operators.matrixone.defaults import with_defaults
+from mooring.operators.matrixone.specs import ClusterSpecs
 from mooring.operators.matrixone.types import (
     BackupJob,
     CNClaim,
@@ -21,6 +24,7 @@ from mooring.operators.matrixone.types import (
     DNSetSpec,
     LogSet,
     LogSetSpec,
+    MatrixOneCluster,
     ProxySet,
     ProxySetSpec,
     RestoreJob,
@@ -76,15 +80,46 @@ def test_the_number_of_compute_nodes_waits_for_nothing() -> None:
     assert {one.kind for one in held} == {"DNSet", "CNSet", "ProxySet"}
 
 
-def test_what_nobody_asks_for_is_not_taken_over_while_a_change_is_held() -> None:
+def test_a_field_that_is_dropped_waits_for_its_turn_too() -> None:
     found = sets("mo:1")
-    defaulted = CNSet(
-        metadata=META, spec=CNSetSpec(image="mo:1", replicas=1, role="TP", service_type="ClusterIP")
+    configured = CNSet(
+        metadata=META, spec=CNSetSpec(image="mo:1", replicas=1, config="[log]\nlevel = 'debug'\n")
     )
-    made, _ = in_order(sets("mo:2"), live([*found[:2], defaulted, found[3]]), lambda one: "")
+    made, held = in_order(sets("mo:1"), live([*found[:2], configured, found[3]]), lambda one: "is not ready")
     kept = next(one for one in made if isinstance(one, CNSet))
     assert kept.spec is not None
-    assert (kept.spec.image, kept.spec.role, kept.spec.service_type) == ("mo:1", None, None)
+    assert kept.spec.config == "[log]\nlevel = 'debug'\n"
+    assert [one.kind for one in held] == ["CNSet"]
+
+
+async def test_nothing_is_held_of_sets_that_are_as_declared_whatever_was_filled_in() -> None:
+    """Defaults of the schema and of the webhook are no change: what is stored is read as it was declared."""
+    spec = {
+        "version": "1.2.4",
+        "logService": {
+            "replicas": 3,
+            "volume": {"size": "1Gi"},
+            "sharedStorage": {"fileSystem": {"path": "/shared"}},
+        },
+        "tn": {"replicas": 1, "resources": {"requests": {"memory": "1Gi"}}},
+        "cnGroups": [{"name": "tp", "replicas": 1, "cacheVolume": {"size": "10Gi"}}],
+        "proxy": {"replicas": 1},
+    }
+    async with operating() as client:
+        declared = decode(
+            {"metadata": {"name": "mo", "namespace": "default"}, "spec": spec}, MatrixOneCluster
+        )
+        cluster = await client.create(declared)
+
+        async def made() -> list[Object]:
+            found = [one for kind in STAGES for one in (await client.list(kind, namespace="default")).items]
+            return found if len(found) == 4 else []
+
+        sets_made = await eventually(made)
+        stored = {(type(one), one.metadata.name or ""): one for one in sets_made}
+        for found in (stored, {key: with_defaults(one) for key, one in stored.items()}):
+            wanted = ClusterSpecs(cluster).sets()
+            assert in_order(wanted, found, lambda one: "is not ready")[1] == []
 
 
 def test_sets_are_deleted_from_the_clients_side() -> None:

@@ -13,9 +13,10 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from mooring.actor import differs
+from mooring.actor import differs, digest
 from mooring.actor.verdict import Move
 from mooring.kube.object import Object
+from mooring.operators.matrixone.specs import CNSpecs, DNSpecs, LogService, LogSpecs, ProxySpecs
 from mooring.operators.matrixone.types import CNSet, DNSet, LogSet, ProxySet, WebUI
 
 __all__ = ["STAGES", "DeleteSets", "Held", "held_back", "in_order", "next_deletion"]
@@ -84,34 +85,46 @@ def in_order(
 
 
 def held_back(wanted: Object, live: Object) -> Object:
-    """The set as it is to be, but for the fields whose change would roll pods: those stay as they are.
+    """The set as it is to be, but for the fields that pods are made from: those stay as they are, also ones that are dropped.
 
-    ``wanted`` itself where nothing of the kind differs.
+    ``wanted`` itself where no pod would be rolled.
     """
     asked: Any = getattr(wanted, "spec", None)
     found: Any = getattr(live, "spec", None)
-    if asked is None or found is None or not _rolls(asked, found):
+    if asked is None or found is None or not _rolls(wanted, live):
         return wanted
-    # What is not asked for stays unset: it is another manager's, or a default.
-    fields = {
-        name: getattr(found, name) if getattr(asked, name) is not None else None
-        for name in asked.__struct_fields__
-        if name not in _ROLLS_NOTHING
-    }
-    return replace(wanted, spec=replace(asked, **fields))
+    names = [name for name in asked.__struct_fields__ if name not in _ROLLS_NOTHING]
+    return replace(wanted, spec=replace(asked, **{name: getattr(found, name) for name in names}))
 
 
-def _rolls(asked: Any, found: Any) -> bool:
-    """Whether a field differs that pods are made from."""
-    without = {name: None for name in _ROLLS_NOTHING if name in asked.__struct_fields__}
-    return bool(differs(replace(asked, **without), found))
+def _rolls(wanted: Object, live: Object) -> bool:
+    """Whether pods would be made from another declaration; a field that is dropped counts too."""
+    try:
+        return _inputs(wanted) != _inputs(live)
+    except ValueError:
+        return bool(differs(wanted, live))
+
+
+def _inputs(one: Object) -> str:
+    """Digest of what the user decided about the pods of a set."""
+    anywhere = LogService(address="")
+    match one:
+        case LogSet():
+            return LogSpecs(one).inputs()
+        case DNSet():
+            return DNSpecs(one, anywhere).inputs()
+        case CNSet():
+            return CNSpecs(one, anywhere).inputs()
+        case ProxySet():
+            return ProxySpecs(one, anywhere).inputs()
+    return digest(getattr(one, "spec", None))
 
 
 def _unsettled(wanted: Object, live: Object | None, trouble: Callable[[Object], str]) -> str:
     kind, name = type(wanted).resource.kind, wanted.metadata.name
     if live is None:
         return f"{kind} {name} is being made"
-    if differs(wanted, live):
+    if differs(wanted, live) or _rolls(wanted, live):
         return f"{kind} {name} is being changed"
     text = trouble(live)
     return f"{kind} {name} {text}" if text else ""
