@@ -91,8 +91,8 @@ api: ## list the public API again, in docs/api.txt
 	$(DEV) python -m hack.api
 
 lock: ## resolve the dependencies again (needs uv)
-	$(LOCK) --extra console -o requirements/operators.txt
-	$(LOCK) --extra local --extra console -c requirements/operators.txt -o requirements/run.txt
+	$(LOCK) --extra console --extra objectstore -o requirements/operators.txt
+	$(LOCK) --extra local --extra console --extra objectstore -c requirements/operators.txt -o requirements/run.txt
 	$(LOCK) --extra local --extra console --extra objectstore --group dev -c requirements/run.txt -o requirements/dev.txt
 
 web: ## build the page of the console into the package (needs npm)
