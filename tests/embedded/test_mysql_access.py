@@ -1,0 +1,215 @@
+"""Accounts, databases, passwords, certificates and volumes of a MySQLCluster, on real MariaDB servers."""
+
+from __future__ import annotations
+
+import base64
+import ssl
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from tests.operators.workload.test_certificates import pair
+
+from mooring.kube import MergePatch
+from mooring.kube.objects.core import PersistentVolumeClaim, Secret
+from mooring.kube.objects.meta import ObjectMeta
+from mooring.operators.mysql import compatible
+from mooring.operators.mysql.dial import Dial, DialError, Login
+from mooring.operators.mysql.dialects import dialect_of
+from mooring.operators.mysql.survey import read_server
+from mooring.operators.workload.certificates import ends, trust
+from mooring.testing.mysql_stage import MySQLStage
+
+pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+
+async def put(mysql: MySQLStage, name: str, data: dict[str, str]) -> None:
+    """Make or change a Secret of the user's."""
+    one = Secret(metadata=ObjectMeta(name=name, namespace=mysql.namespace), data=data)
+    await mysql.bed.client.apply(one, force=True)
+
+
+def text(value: str) -> str:
+    return base64.b64encode(value.encode()).decode()
+
+
+async def enters(mysql: MySQLStage, user: str, password: str, *, tls: ssl.SSLContext | None = None) -> bool:
+    """Whether the primary lets an account in."""
+    login = Login(user=user, passwords=(("it", password),), tls=tls)
+    try:
+        async with Dial().open(await mysql.address(await mysql.primary()), login) as link:
+            await link.query("SELECT 1")
+    except DialError:
+        return False
+    return True
+
+
+async def certificate(mysql: MySQLStage, pod: str) -> str:
+    """When the certificate that a server shows ends; "" for a server without."""
+    login = replace(await mysql.login(), tls=trust({}))
+    try:
+        async with Dial().open(await mysql.address(pod), login) as link:
+            return (await read_server(link, dialect_of(mysql.flavor))).certificate
+    except DialError:
+        return ""
+
+
+async def applied(mysql: MySQLStage, name: str) -> None:
+    async def there() -> bool:
+        one = ((await mysql.status()).accounts or {}).get(name)
+        return one is not None and one.state in ("Applied", "Changing")
+
+    await mysql.bed.until(there, f"{name} is as declared", within=30)
+
+
+async def grants(mysql: MySQLStage, name: str) -> set[str]:
+    rows = await mysql.query(await mysql.primary(), f"SHOW GRANTS FOR {name}")
+    return {str(next(iter(row.values()))).partition(" TO ")[0] for row in rows}
+
+
+async def test_accounts_and_databases_are_made_and_corrected(mysql: MySQLStage) -> None:
+    await put(mysql, "app", {"password": text("first-1")})
+    await mysql.patch(
+        {
+            "users": [
+                {
+                    "name": "shop",
+                    "host": "%",
+                    "passwordSecret": {"name": "app"},
+                    "grants": ["SELECT, INSERT ON shop.*"],
+                }
+            ],
+            "databases": [{"name": "shop"}],
+        }
+    )
+    await applied(mysql, "shop@%")
+    assert await enters(mysql, "shop", "first-1")
+    wanted = {"GRANT USAGE ON *.*", "GRANT SELECT, INSERT ON `shop`.*"}
+    assert await grants(mysql, "shop") == wanted
+
+    async with mysql.operators_away():
+        primary = await mysql.primary()
+        await mysql.query(primary, "REVOKE INSERT ON shop.* FROM shop")
+        await mysql.query(primary, "GRANT DELETE ON sys.* TO shop")
+
+    async def corrected() -> bool:
+        return await grants(mysql, "shop") == wanted
+
+    await mysql.bed.until(corrected, "the declared privileges are back", within=20)
+    async with mysql.operators_away():
+        await mysql.query(await mysql.primary(), "DROP USER shop")
+
+    async def back() -> bool:
+        return await enters(mysql, "shop", "first-1")
+
+    await mysql.bed.until(back, "the account is back", within=20)
+    await mysql.exact()
+
+
+async def test_an_account_takes_both_passwords_while_it_changes(mysql: MySQLStage) -> None:
+    await put(mysql, "app", {"password": text("second-2")})
+
+    async def changed() -> bool:
+        return await enters(mysql, "shop", "second-2")
+
+    await mysql.bed.until(changed, "the new password counts", within=20)
+    assert await enters(mysql, "shop", "first-1")
+    assert not await enters(mysql, "shop", "third-3")
+
+
+async def test_the_operators_own_passwords_change_under_load_and_nothing_is_lost(mysql: MySQLStage) -> None:
+    before = {pod.metadata.uid for pod in await mysql.pods()}
+    labels = ("root", "operator", "replication", "monitor")
+    async with mysql.writing() as ledger:
+        data = {f"{label}-password": text(f"new-{label}") for label in labels}
+        await mysql.bed.client.patch(
+            Secret, mysql.names.credentials, MergePatch({"data": data}), namespace=mysql.namespace
+        )
+
+        async def published() -> bool:
+            copy = await mysql.bed.get(Secret, mysql.names.credentials_copy, mysql.namespace)
+            return {label: (copy.data or {})[label] for label in data} == data
+
+        await mysql.bed.until(published, "every server takes the new passwords", within=30)
+        await mysql.writes(ledger, 100)
+    assert (await ledger.check()).lost_acknowledged == 0
+    await mysql.exact()
+    assert await enters(mysql, "root", "new-root")
+    assert {pod.metadata.uid for pod in await mysql.pods()} == before
+    mysql.kill(await mysql.primary())  # replicas connect again, to a new primary, with the new password
+    await mysql.exact()
+
+
+async def test_a_secret_that_somebody_deletes_comes_back_with_the_same_passwords(mysql: MySQLStage) -> None:
+    old = await mysql.bed.get(Secret, mysql.names.credentials, mysql.namespace)
+    await mysql.bed.client.delete(Secret, mysql.names.credentials, namespace=mysql.namespace)
+
+    async def back() -> bool:
+        found = await mysql.bed.client.list(Secret, namespace=mysql.namespace)
+        same = [one for one in found.items if one.metadata.name == mysql.names.credentials]
+        return bool(same) and same[0].metadata.uid != old.metadata.uid and same[0].data == old.data
+
+    await mysql.bed.until(back, "the Secret is back", within=20)
+    await mysql.exact()
+
+
+async def test_volumes_grow(mysql: MySQLStage) -> None:
+    await mysql.patch({"storage": {"size": "2Gi"}})
+
+    async def grown() -> bool:
+        names = [f"data-{mysql.names.pod(ordinal)}" for ordinal in range(3)]
+        claims = [await mysql.bed.get(PersistentVolumeClaim, name, mysql.namespace) for name in names]
+        return all(
+            one.spec is not None
+            and one.spec.resources is not None
+            and (one.spec.resources.requests or {}).get("storage") == "2Gi"
+            for one in claims
+        )
+
+    await mysql.bed.until(grown, "the claims ask for 2Gi", within=20)
+    await mysql.exact()
+
+
+async def test_a_certificate_is_replaced_without_a_restart(mysql: MySQLStage) -> None:
+    now = datetime.now(UTC)
+    await mysql.patch({"tls": {}})
+    await mysql.whole(within=90)
+    own = await mysql.bed.get(Secret, mysql.names.tls, mysql.namespace)
+
+    async def shows(end: str) -> bool:
+        return {await certificate(mysql, pod.metadata.name or "") for pod in await mysql.pods()} == {end}
+
+    await mysql.bed.until(lambda: shows(ends(own.data or {})), "servers show the operator's", within=60)
+    before = {pod.metadata.uid for pod in await mysql.pods()}
+    mine = pair(days=(now - datetime(2026, 1, 1, tzinfo=UTC)).days + 40)
+    await put(mysql, "mine", mine)
+    await mysql.patch({"tls": {"secretName": "mine"}})
+    await mysql.bed.until(lambda: shows(ends(mine)), "servers show the user's", within=90)
+    assert {pod.metadata.uid for pod in await mysql.pods()} == before
+
+    await put(mysql, "mine", {**mine, "tls.key": pair()["tls.key"]})
+
+    async def named() -> bool:
+        _, reason, message = await mysql.condition("Stalled")
+        return reason == "CertificateUnusable" and "tls.crt and tls.key do not belong together" in message
+
+    await mysql.bed.until(named, "the pair that does not match is named", within=20)
+    assert await shows(ends(mine))
+    await mysql.exact()
+
+
+async def test_the_tutorials_kind_needs_size_and_image_alone(mysql: MySQLStage) -> None:
+    await mysql.bed.apply(
+        {
+            "apiVersion": "example.com/v1",
+            "kind": "MySQLCluster",
+            "metadata": {"name": "tutorial", "namespace": "default"},
+            "spec": {"size": 2, "image": "mariadb:10.11"},
+        }
+    )
+
+    async def available() -> bool:
+        one = await mysql.bed.get(compatible.MySQLCluster, "tutorial", "default")
+        return one.status is not None and one.status.available_replicas == 2
+
+    await mysql.bed.until(available, "both servers are available", within=60)
