@@ -35,6 +35,10 @@ class Removable:
     kind: type[Object]
     selector: str
     keeps: Callable[[Any], dict[str, Any] | None]
+    label: str = "app.kubernetes.io/name"
+    """The label of its pods and claims that holds the cluster's name."""
+    also: tuple[type[Object], ...] = ()
+    """Further kinds of the same operator."""
 
 
 class NotRemoved(Exception):
@@ -90,8 +94,9 @@ async def _ours(
 ) -> list[Object]:
     found: list[Object] = []
     for namespace in namespaces or ("",):
-        with suppress(NotFound):  # what is not defined has no clusters
-            found += (await client.list(how.kind, namespace=namespace)).items
+        for kind in (how.kind, *how.also):
+            with suppress(NotFound):  # what is not defined has no clusters
+                found += (await client.list(kind, namespace=namespace)).items
     yielded = set()
     if scope == "all":
         for namespace in {one.metadata.namespace or "" for one in found}:
@@ -116,14 +121,14 @@ async def _others_work_in(client: Client, operator: str, namespace: str) -> bool
 async def _removal(client: Client, one: Object, how: Removable) -> AsyncIterator[str]:
     """The steps of one removal, each told before it is waited for."""
     name, namespace = one.metadata.name or "", one.metadata.namespace or ""
-    selector = f"app.kubernetes.io/name={name},{how.selector}"
+    selector = f"{how.label}={name},{how.selector}"
     if change := how.keeps(one):
-        await client.patch(how.kind, name, MergePatch({"spec": change}), namespace=namespace)
+        await client.patch(type(one), name, MergePatch({"spec": change}), namespace=namespace)
         yield "the operator lets go of its claims"
         while await _owned_claims(client, one, selector):
             await asyncio.sleep(_POLL)
     try:
-        await client.delete(how.kind, name, namespace=namespace, uid=one.metadata.uid or "")
+        await client.delete(type(one), name, namespace=namespace, uid=one.metadata.uid or "")
     except NotFound:
         return
     yield "its pods end"
