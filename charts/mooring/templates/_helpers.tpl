@@ -123,7 +123,8 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
   resources: [secrets]
   verbs: [get, list, watch, create, patch]
 {{- if ne .Values.scope "namespaced" }}
-{{- if has "redis-cluster" $names }}
+{{- if or (has "redis-cluster" $names) (has "mysql" $names) }}
+{{- /* MySQL: a primary leaves a node that is cordoned. */}}
 # Which node and zone a pod runs in: no master beside its replica.
 - apiGroups: [""]
   resources: [nodes]
