@@ -41,7 +41,7 @@ async def test_a_server_that_never_greets_is_given_up_even_if_it_accepts_in_the_
     listener = await asyncio.start_server(accept, "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]
 
-    async def swallowing(awaitable: Awaitable[object], timeout: float | None) -> object:  # noqa: ASYNC109
+    async def swallowing(awaitable: Awaitable[object], timeout: float | None) -> object:
         made = asyncio.ensure_future(awaitable)
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(10)
