@@ -8,7 +8,6 @@ from typing import Final
 from mooring.kube.objects import core
 
 __all__ = [
-    "EXPORTER",
     "HOPELESS",
     "MAY_PASS",
     "SIDECAR",
@@ -17,7 +16,6 @@ __all__ = [
     "trouble_of",
 ]
 
-EXPORTER: Final = "redis-exporter"
 SIDECAR: Final = "sidecar"
 """Key of the remedy for the image beside the server."""
 MAY_PASS: Final = frozenset({"Unschedulable", "UnboundClaim"})
@@ -75,7 +73,7 @@ def sidecar_trouble(status: core.PodStatus, component: str, remedies: Mapping[st
             continue
         why = (state.waiting.reason if state.waiting else None) or "Terminated"
         text = (state.waiting.message if state.waiting else None) or ""
-        remedy = remedies.get(SIDECAR, "") if one.name == EXPORTER and why in remedies else ""
+        remedy = remedies.get(SIDECAR, "") if (one.name or "").endswith("exporter") and why in remedies else ""
         parts = (text.strip(), remedy)
         return why, f"container {one.name}: " + ("; ".join(part for part in parts if part) or why)
     return "", ""
