@@ -73,7 +73,9 @@ def sidecar_trouble(status: core.PodStatus, component: str, remedies: Mapping[st
             continue
         why = (state.waiting.reason if state.waiting else None) or "Terminated"
         text = (state.waiting.message if state.waiting else None) or ""
-        remedy = remedies.get(SIDECAR, "") if (one.name or "").endswith("exporter") and why in remedies else ""
+        remedy = (
+            remedies.get(SIDECAR, "") if (one.name or "").endswith("exporter") and why in remedies else ""
+        )
         parts = (text.strip(), remedy)
         return why, f"container {one.name}: " + ("; ".join(part for part in parts if part) or why)
     return "", ""
