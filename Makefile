@@ -4,7 +4,7 @@ CACHE ?= $(or $(MOORING_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mooring)
 DEV := MOORING_LOCK=dev ./mooring exec
 LOCK = uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-header --no-annotate pyproject.toml
 
-.PHONY: nightly web help check format types generated test test-all test-operator test-clusters mutants flakes kubernetes kubernetes-down transcript bare image specs crds soak campaign campaign-real bench api lock
+.PHONY: nightly web help check format types generated test test-all test-operator test-clusters mutants flakes kubernetes kubernetes-down transcript bare image specs crds soak soak-mysql campaign campaign-real bench api lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s'|'
@@ -74,6 +74,9 @@ soak: ## rounds of faults under a writer, not for CI: make soak ROUNDS=20 MINUTE
 	$(DEV) python bench/faults.py --minutes $(or $(MINUTES),30) --faults $(or $(FAULTS),200)
 	$(DEV) python -m bench.cluster_faults --minutes $(or $(MINUTES),30) --faults $(or $(FAULTS),200)
 	$(DEV) pytest -q -m soak
+
+soak-mysql: ## half an hour of random faults on three MySQL clusters: make soak-mysql ARGS='--minutes 5 --lanes 1'
+	$(DEV) python bench/mysql_faults.py $(ARGS)
 
 campaign: ## every fault plan of the workloads in bench/campaign.py, or one kept plan: make campaign PLAN=file ARGS=...
 	$(DEV) python -m bench.campaign $(if $(PLAN),--plan $(PLAN)) $(ARGS)

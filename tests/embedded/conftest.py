@@ -54,7 +54,9 @@ _NUMBERS = itertools.count(1)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what runs on the real control plane when that is asked for, and say why the rest does not."""
     for item in items if REAL else ():
-        if item.path.parent == HERE and item.path.name.startswith(("test_redis_", "test_rec_", "test_mysql_")):
+        if item.path.parent == HERE and item.path.name.startswith(
+            ("test_redis_", "test_rec_", "test_mysql_")
+        ):
             item.add_marker(pytest.mark.clusters)
             item.add_marker(pytest.mark.kubernetes)
             if not {"shared_bed", "old_bed", "plane", "mysql_plane"} & set(getattr(item, "fixturenames", ())):

@@ -13,11 +13,12 @@ from tests.operators.workload.test_certificates import pair
 from mooring.kube import MergePatch
 from mooring.kube.objects.core import PersistentVolumeClaim, Secret
 from mooring.kube.objects.meta import ObjectMeta
-from mooring.operators.mysql import compatible
+from mooring.operators.mysql import OPERATOR, compatible
 from mooring.operators.mysql.dial import Dial, DialError, Login
 from mooring.operators.mysql.dialects import dialect_of
 from mooring.operators.mysql.survey import read_server
 from mooring.operators.workload.certificates import ends, trust
+from mooring.operators.workload.removal import remove_clusters
 from mooring.testing.mysql_stage import MySQLStage
 
 pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
@@ -198,18 +199,50 @@ async def test_a_certificate_is_replaced_without_a_restart(mysql: MySQLStage) ->
     await mysql.exact()
 
 
-async def test_the_tutorials_kind_needs_size_and_image_alone(mysql: MySQLStage) -> None:
-    await mysql.bed.apply(
+async def test_the_tutorials_kind_needs_size_and_image_alone_and_is_removed_without_its_data(
+    mysql: MySQLStage,
+) -> None:
+    bed, namespace = mysql.bed, "tutorial"
+    await bed.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    await bed.apply(
         {
             "apiVersion": "example.com/v1",
             "kind": "MySQLCluster",
-            "metadata": {"name": "tutorial", "namespace": "default"},
+            "metadata": {"name": "first", "namespace": namespace},
             "spec": {"size": 2, "image": "mariadb:10.11"},
         }
     )
 
     async def available() -> bool:
-        one = await mysql.bed.get(compatible.MySQLCluster, "tutorial", "default")
+        one = await bed.get(compatible.MySQLCluster, "first", namespace)
         return one.status is not None and one.status.available_replicas == 2
 
-    await mysql.bed.until(available, "both servers are available", within=60)
+    await bed.until(available, "both servers are available", within=60)
+    change = MergePatch({"spec": {"storage": {"keepAfterDeletion": False}}})
+    await bed.client.patch(compatible.MySQLCluster, "first", change, namespace=namespace)
+
+    async def claims() -> list[bool]:
+        """Of each claim, whether it goes with the cluster."""
+        found = await bed.client.list(PersistentVolumeClaim, namespace=namespace)
+        return [bool(one.metadata.owner_references) for one in found.items]
+
+    async def owned() -> bool:
+        return await claims() == [True, True]
+
+    await bed.until(owned, "the claims would go with the cluster", within=20)
+    assert OPERATOR.removal is not None
+    said: list[str] = []
+    removed = await remove_clusters(
+        bed.client,
+        operators={"mysql": OPERATOR.removal},
+        scope="all",
+        namespaces=(namespace,),
+        within=60,
+        say=said.append,
+    )
+    assert removed == 1
+    assert said == [
+        "tutorial/first (example.com): the operator lets go of its claims",
+        "tutorial/first (example.com): its pods end",
+    ]
+    assert await claims() == [False, False]

@@ -212,8 +212,8 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
   resources: [secrets]
   verbs: [get, list, watch, create, patch]
 {{- if ne .Values.scope "namespaced" }}
-{{- if or (has "redis-cluster" $names) (has "matrixone" $names) }}
-# Which node and zone a pod runs in: no master beside its replica; which node is being drained of compute nodes.
+{{- if or (has "redis-cluster" $names) (has "mysql" $names) (has "matrixone" $names) }}
+# Which node and zone a pod runs in: no master beside its replica; which node is being drained of primaries and compute nodes.
 - apiGroups: [""]
   resources: [nodes]
   verbs: [list, watch]

@@ -206,7 +206,17 @@ def inside(image: Path, directory: Path) -> Sequence[str]:
     """The beginning of a command line that runs a program of an image, with a directory at /var/lib/mysql."""
     return (
         *("bwrap", "--die-with-parent", "--ro-bind", str(image), "/", "--dev", "/dev", "--proc", "/proc"),
-        *("--perms", "1777", "--tmpfs", "/tmp", "--tmpfs", "/run", "--bind", str(directory), "/var/lib/mysql"),  # noqa: S108
+        *(
+            "--perms",
+            "1777",
+            "--tmpfs",
+            "/tmp",  # noqa: S108 - inside
+            "--tmpfs",
+            "/run",
+            "--bind",
+            str(directory),
+            "/var/lib/mysql",
+        ),
     )
 
 

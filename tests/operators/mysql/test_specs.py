@@ -448,3 +448,17 @@ def test_storage_that_cannot_be_changed_is_named_and_what_runs_goes_on(
     assert found_.blocked.message.startswith(text)
     assert found_.specs.claimed
     assert found_.observed.set.current
+
+
+def test_pods_on_a_node_that_takes_no_more_pods_are_known() -> None:
+    nodes = [
+        core.Node(metadata=meta.ObjectMeta(name=name), spec=core.NodeSpec(unschedulable=away))
+        for name, away in (("left", True), ("right", None))
+    ]
+    pods = [
+        core.Pod(
+            metadata=meta.ObjectMeta(name=f"demo-{at}", namespace="shop"), spec=core.PodSpec(node_name=name)
+        )
+        for at, name in enumerate(("left", "right"))
+    ]
+    assert inputs(cluster(), *nodes, *pods).observed.cordoned == {"demo-0"}

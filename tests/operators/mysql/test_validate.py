@@ -182,6 +182,8 @@ async def test_an_old_fault_does_not_keep_other_fields_from_being_edited() -> No
     [
         ({"size": 1}, "nothing takes over"),
         ({"size": 2}, "writes wait while one of them is away"),
+        ({"resources": {"limits": {"memory": "128Mi"}}}, "give at least 192Mi"),
+        ({"image": "mysql:8.4", "resources": {"limits": {"memory": "256Mi"}}}, "give at least 512Mi"),
         ({"durability": {"mode": "Async"}}, "loses writes"),
         ({"storage": {"emptyDir": {}}}, "when all pods go, all data is gone"),
         ({"storage": {"keepAfterDeletion": False}}, "will be deleted with the cluster"),

@@ -10,7 +10,7 @@ from typing import Any
 
 from mooring.kube.object import Object
 from mooring.operators.mysql import compatible
-from mooring.operators.mysql.names import MANAGED_SELECTOR
+from mooring.operators.mysql.names import CLUSTER, MANAGED_SELECTOR
 from mooring.operators.mysql.types import MySQLCluster
 from mooring.operators.operator import Operator, deferred
 from mooring.operators.workload.removal import Removable
@@ -38,5 +38,11 @@ OPERATOR = Operator(
     save=deferred(f"{_HERE}.explain", "save"),
     replay=deferred(f"{_HERE}.explain", "replay"),
     plan_upgrade=deferred(f"{_HERE}.upgrade", "plan_upgrade"),
-    removal=Removable(kind=MySQLCluster, selector=MANAGED_SELECTOR, keeps=_keep_claims),
+    removal=Removable(
+        kind=MySQLCluster,
+        selector=MANAGED_SELECTOR,
+        keeps=_keep_claims,
+        label=CLUSTER,
+        also=(compatible.MySQLCluster,),
+    ),
 )

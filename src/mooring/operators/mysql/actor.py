@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any
 
 from mooring.actor import Context, Move, Outcome, Planned, Related, Report, Verdict, run_actor
-from mooring.kube.object import Key
+from mooring.cache.store import Transition
+from mooring.kube.object import Key, key_of
 from mooring.kube.objects import apps, core, policy
 from mooring.operators.mysql import compatible, effects
 from mooring.operators.mysql.inputs import DEPENDENCIES, Inputs, read_inputs, references, secret_names
@@ -61,10 +62,17 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         """Brings the next pass over a cluster forward."""
         self.databases = databases or Servers(manager.fence.check, lambda key: self.wake(key))
         self._metrics = Metrics(manager)
+        self._nodes = manager.informers.of(core.Node) if scope != "namespaced" else None
         self.related = [
             Related(kind, partial(keys_of, cluster_of=cluster_of), label_selector=MANAGED_SELECTOR)
             for kind in (core.Pod, core.PersistentVolumeClaim)
         ]
+        if self._nodes is not None and not namespaces:
+            clusters = partial(manager.client.list, self.kind)
+            on_node = Related(
+                core.Node, lambda _: [key_of(one) for one in clusters()], changed=_is_cordoned_anew
+            )
+            self.related.append(on_node)
 
     def manages(self, obj: MySQLCluster) -> bool:
         """By scope; what another process manages is left alone."""
@@ -83,11 +91,13 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         for name in secret_names(ctx.obj):
             await ctx.children.read(core.Secret, name)
         found = [ctx.children.find(kind, name) for kind, name in references(ctx.obj)]
-        return read_inputs(
-            ctx.obj,
-            Surroundings([*found, *self._pods.of(ctx.key), *self._claims.of(ctx.key)]),
-            now=ctx.now(),
-        )
+        pods = self._pods.of(ctx.key)
+        around = [*found, *pods, *self._claims.of(ctx.key), *self._nodes_of(pods)]
+        return read_inputs(ctx.obj, Surroundings(around), now=ctx.now())
+
+    def _nodes_of(self, pods: Sequence[core.Pod]) -> list[core.Node | None]:
+        names = sorted({(pod.spec.node_name if pod.spec else None) or "" for pod in pods} - {""})
+        return [self._nodes.get(Key("", name)) for name in names] if self._nodes is not None else []
 
     def children(self, ctx: Context[MySQLCluster], inputs: Inputs) -> Outcome | None:
         """The step that brings the child objects in line, unless the cluster is paused."""
@@ -145,6 +155,12 @@ class CompatibleActor(MySQLActor):
 
     kind = compatible.MySQLCluster
     name = f"{NAME}-compatible"
+
+
+def _is_cordoned_anew(change: Transition[core.Node]) -> bool:
+    """A node takes no more pods, or takes them again."""
+    before, now = (bool(one and one.spec and one.spec.unschedulable) for one in (change.old, change.new))
+    return before is not now
 
 
 def _status(ctx: Context[MySQLCluster]) -> MySQLClusterStatus:

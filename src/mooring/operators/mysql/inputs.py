@@ -267,9 +267,18 @@ def _observed(
         set=replace(state, image=_image(there)),
         old_claims=frozenset(old),
         published=found.live or {},
+        cordoned=_cordoned(around),
         small_claims=tuple(sorted(_small(around, specs))),
         storage=specs.storage_size,
         changed_passwords=found.credentials.changed,
+    )
+
+
+def _cordoned(around: Surroundings) -> frozenset[str]:
+    """Pods on nodes that take no more pods: they are about to be emptied."""
+    nodes = {one.metadata.name for one in around.of(core.Node) if one.spec and one.spec.unschedulable}
+    return frozenset(
+        pod.metadata.name or "" for pod in around.pods if pod.spec and pod.spec.node_name in nodes
     )
 
 

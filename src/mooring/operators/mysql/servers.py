@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
 
+from mooring.actor import StepFailed
 from mooring.kube.object import Key
 from mooring.operators.mysql.dial import Dial, Fence
 from mooring.operators.mysql.dialects import dialect_of
@@ -21,6 +22,11 @@ from mooring.operators.mysql.steps import Steps
 from mooring.operators.mysql.survey import login_of
 
 __all__ = ["Databases", "Servers"]
+
+LOOK: Final = 10.0
+"""Seconds that looking at all servers of a cluster may take."""
+STEP: Final = 60.0
+"""Seconds that one move may take."""
 
 
 class Databases(Protocol):
@@ -59,7 +65,9 @@ class Servers:
     async def look(self, key: Key, inputs: Inputs, *, now: Callable[[], datetime]) -> Snapshot:
         """See `Databases`; from now on the primary's pulse is felt."""
         silent = self._silent.get(key, frozenset())
-        snapshot = await read_snapshot(inputs, self._dial, now=now, silent=silent)
+        # Every question has its own limit; writes wait for this pass, so they have one together as well.
+        async with asyncio.timeout(LOOK):
+            snapshot = await read_snapshot(inputs, self._dial, now=now, silent=silent)
         members = snapshot.topology.members
         self._silent[key] = frozenset(one.name for one in members if one.error == "Timeout")
         primary = snapshot.topology.member(snapshot.primary)
@@ -72,7 +80,12 @@ class Servers:
         """See `Databases`."""
         dialect = dialect_of(inputs.wanted.flavor)
         tls = bool(inputs.found.tls)
-        return await Steps(self._dial, dialect, inputs.credentials, holds=self._holds, tls=tls).run(move)
+        steps = Steps(self._dial, dialect, inputs.credentials, holds=self._holds, tls=tls)
+        try:
+            async with asyncio.timeout(STEP):
+                return await steps.run(move)
+        except TimeoutError as error:
+            raise StepFailed(f"{move.name} did not end within {STEP:.0f} s") from error
 
     def forget(self, key: Key) -> None:
         """See `Databases`."""

@@ -204,7 +204,10 @@ class Specs:
         """The passwords that the servers accept, for pods; the monitor's as client programs and the exporter read it."""
         texts = self._credentials.in_force
         password = texts[ACCOUNTS[MONITOR]].replace("\\", "\\\\")
-        entries = {**texts, "monitor.cnf": f'[client]\nuser={MONITOR}\npassword="{password}"\n'}
+        entries = {
+            **texts,
+            "monitor.cnf": f'[client]\nuser={MONITOR}\npassword="{password}"\nsocket=/run/mysqld/mysqld.sock\n',
+        }
         return self._secret(self.names.credentials_copy, entries)
 
     def certificates(self) -> list[core.Secret]:
@@ -414,14 +417,10 @@ class Specs:
         )
 
     def _exporter_container(self, exporter: Exporter) -> core.Container:
-        arguments = [
-            "--config.my-cnf=/mooring/auth/monitor.cnf",
-            "--mysqld.address=unix:///run/mysqld/mysqld.sock",
-        ]
         return core.Container(
             name="exporter",
             image=exporter.image,
-            args=arguments,
+            args=["--config.my-cnf=/mooring/auth/monitor.cnf"],
             ports=[core.ContainerPort(name="metrics", container_port=9104, protocol="TCP")],
             resources=core.ResourceRequirements(
                 requests={"cpu": "20m", "memory": "32Mi"}, limits={"cpu": "200m", "memory": "128Mi"}

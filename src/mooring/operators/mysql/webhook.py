@@ -135,6 +135,11 @@ def _notes(spec: Mapping[str, Any]) -> Iterator[str]:
         yield "spec.size: one server has no replica: nothing takes over when it fails"
     elif size == 2 and mode != "Available":
         yield "spec.size: with two servers writes wait while one of them is away (durability.mode: Available does not wait)"
+    memory = part(part(spec, "resources"), "limits").get("memory")
+    flavor = flavor_of(str(spec.get("image") or DEFAULT_IMAGE), str(spec.get("flavor")))
+    least = "512Mi" if flavor == "mysql" else "192Mi"
+    if memory and (given := _size(memory)) and given < parse_quantity(least):
+        yield f"spec.resources.limits.memory: {memory} is little for {flavor or 'a server'}, which may be killed for it; give at least {least}"
     if mode == "Async":
         yield "spec.durability.mode: Async: a failover loses writes that no replica has received yet"
     if "emptyDir" in part(spec, "storage"):

@@ -39,13 +39,17 @@ class Removable:
     keeps: Callable[[Any], dict[str, Any] | None]
     annotation: str = SCOPE_ANNOTATION
     """See `mooring.operators.workload.scope.SCOPE_ANNOTATION`."""
+    label: str = "app.kubernetes.io/name"
+    """The label of its pods and claims that holds the cluster's name."""
+    also: tuple[type[Object], ...] = ()
+    """Further kinds of the same operator."""
     kept: Callable[[Client, Any], Awaitable[bool]] | None = None
 
     def selecting(self, name: str) -> str:
         """The selector of the objects of one cluster."""
         if "{name}" in self.selector:
             return self.selector.format(name=name)
-        return f"app.kubernetes.io/name={name},{self.selector}"
+        return f"{self.label}={name},{self.selector}"
 
 
 class NotRemoved(Exception):
@@ -101,8 +105,9 @@ async def _ours(
 ) -> list[Object]:
     found: list[Object] = []
     for namespace in namespaces or ("",):
-        with suppress(NotFound):  # what is not defined has no clusters
-            found += (await client.list(how.kind, namespace=namespace)).items
+        for kind in (how.kind, *how.also):
+            with suppress(NotFound):  # what is not defined has no clusters
+                found += (await client.list(kind, namespace=namespace)).items
     yielded = set()
     if scope == "all":
         for namespace in {one.metadata.namespace or "" for one in found}:
@@ -129,14 +134,14 @@ async def _removal(client: Client, one: Object, how: Removable) -> AsyncIterator
     name, namespace = one.metadata.name or "", one.metadata.namespace or ""
     selector = how.selecting(name)
     if change := how.keeps(one):
-        await client.patch(how.kind, name, MergePatch({"spec": change}), namespace=namespace)
+        await client.patch(type(one), name, MergePatch({"spec": change}), namespace=namespace)
         yield "waiting for the operator to release its claims"
         while await _owned_claims(client, one, selector) or not (
             how.kept is None or await how.kept(client, one)
         ):
             await asyncio.sleep(_POLL)
     try:
-        await client.delete(how.kind, name, namespace=namespace, uid=one.metadata.uid or "")
+        await client.delete(type(one), name, namespace=namespace, uid=one.metadata.uid or "")
     except NotFound:
         return
     yield "its pods end"
