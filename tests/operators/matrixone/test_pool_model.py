@@ -81,11 +81,13 @@ class World:
 
     def refresh(self, operator: Operator, name: str) -> None:
         """The cache of one object catches up."""
-        for truth, seen in ((self.claims, operator.claims), (self.pods, operator.pods)):
-            if name in truth:
-                seen[name] = truth[name]  # type: ignore[index]
-            else:
-                seen.pop(name, None)
+        if (claim := self.claims.get(name)) is not None:
+            operator.claims[name] = claim
+        elif (pod := self.pods.get(name)) is not None:
+            operator.pods[name] = pod
+        else:
+            operator.claims.pop(name, None)
+            operator.pods.pop(name, None)
 
     def passes(self, operator: Operator, name: str) -> None:
         """One pass over one claim, whose write arrives later."""
@@ -98,7 +100,8 @@ class World:
             operator.writes.append((claim.uid, verdict))
         elif claim.ending and not any(
             # The finalizer goes after a look past the cache.
-            one.claimed_by == name and one.claim_uid == claim.uid for one in self.pods.values()
+            one.claimed_by == name and one.claim_uid == claim.uid
+            for one in self.pods.values()
         ):
             self.forget(claim)
 
@@ -131,11 +134,11 @@ class World:
         if isinstance(move, Bind):
             assert pod.phase == IDLE, f"{pod} was bound to {uid}"
             self.bound += 1
-            changes = {"phase": BOUND, "claimed_by": uid.partition("-")[0], "claim_uid": uid}
+            after = replace(pod, phase=BOUND, claimed_by=uid.partition("-")[0], claim_uid=uid)
         else:
-            changes = {"phase": DRAINING, "claimed_by": "", "claim_uid": ""}
+            after = replace(pod, phase=DRAINING, claimed_by="", claim_uid="")
             self.must_not_serve(pod)
-        self.pods[pod.name] = replace(pod, version=str(self.tick()), **changes)
+        self.pods[pod.name] = replace(after, version=str(self.tick()))
 
     def record(self, uid: str, move: Record) -> None:
         for name, claim in self.claims.items():
@@ -201,14 +204,12 @@ class World:
             self.passes_all()
             for name in self.pods:
                 self.drained(name)
-        bound = [
-            one
-            for one in self.claims.values()
-            if one.pod_uid and not lost(self.look(one, self.pods))
-        ]
+        bound = [one for one in self.claims.values() if one.pod_uid and not lost(self.look(one, self.pods))]
         waiting = [one for one in self.claims.values() if not one.pod_uid]
         assert len(bound) == len(self.pods) or not waiting
-        assert sorted(one.uid for one in bound) == sorted(one.claim_uid for one in self.pods.values() if one.claim_uid)
+        assert sorted(one.uid for one in bound) == sorted(
+            one.claim_uid for one in self.pods.values() if one.claim_uid
+        )
 
     def passes_all(self) -> None:
         operator = self.operators[0]

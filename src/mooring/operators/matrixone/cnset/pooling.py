@@ -82,7 +82,10 @@ def _ready(member: Member, why: str) -> Move | None:
         return None
     if member.store is not None and member.store.labels:
         return ClearLabels(
-            pod=member.pod.name, uid=member.pod.uid, uuid=member.uuid, why="labels of its former user are left"
+            pod=member.pod.name,
+            uid=member.pod.uid,
+            uuid=member.uuid,
+            why="labels of its former user are left",
         )
     return _phase(member, IDLE, f"{member.pod.name}: {why}")
 

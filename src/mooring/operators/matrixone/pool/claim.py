@@ -13,7 +13,18 @@ from hashlib import blake2b
 from mooring.actor.verdict import InSync, Move, Verdict, Wait
 from mooring.operators.matrixone.pool.labels import BOUND, IDLE
 
-__all__ = ["Bind", "Candidate", "ClaimSnapshot", "GiveBack", "Record", "decide", "held", "lost"]
+__all__ = [
+    "Bind",
+    "Candidate",
+    "ClaimSnapshot",
+    "Dress",
+    "GiveBack",
+    "OnPod",
+    "Record",
+    "decide",
+    "held",
+    "lost",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +42,8 @@ class Candidate:
     terminating: bool = False
     serves: bool = False
     """Sessions are sent to it."""
+    dressed: bool = True
+    """It has the labels that the claim gives it."""
     last_owner: str = ""
     node: str = ""
     pool: str = ""
@@ -67,6 +80,11 @@ class OnPod(Move):
 @dataclass(frozen=True, kw_only=True)
 class Bind(OnPod):
     """Take an idle pod for the claim."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dress(OnPod):
+    """Give the bound pod the labels that the claim has now."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +144,8 @@ def _bound(snapshot: ClaimSnapshot, mine: list[Candidate]) -> Verdict:
         return Wait("MigrationNotSupported", text, after=300.0, stalled=True)
     if pod.terminating:
         return Wait("PodEnding", f"{pod.name} ends", after=2.0)
+    if not pod.dressed:
+        return Dress(pod=pod.name, uid=pod.uid, version=pod.version, why="the labels of the claim changed")
     if not pod.serves:
         return Wait("PodStarting", f"{pod.name} is bound, and does not serve yet", after=2.0)
     return InSync(f"{pod.name} serves")
@@ -137,12 +157,16 @@ def _choose(snapshot: ClaimSnapshot) -> Verdict:
         asked = next((one for one in snapshot.pods if one.name == snapshot.pod_name), None)
         if asked is None or asked not in idle:
             state = "is not there" if asked is None else f"is {asked.phase or 'not pooled'}"
-            text = f"the claim names {snapshot.pod_name}, which {state}; remove spec.podName to get any idle pod"
+            text = (
+                f"the claim names {snapshot.pod_name}, which {state}; remove spec.podName to get any idle pod"
+            )
             return Wait("PodNotIdle", text, after=5.0, stalled=True)
         return _bind(asked)
     free = [one for one in idle if one.matches]
     if not free:
-        return Wait("NoIdlePod", "no idle pod matches spec.selector; a pool makes one, or one comes back", after=5.0)
+        return Wait(
+            "NoIdlePod", "no idle pod matches spec.selector; a pool makes one, or one comes back", after=5.0
+        )
     return _bind(min(free, key=lambda one: _preference(snapshot, one)))
 
 
