@@ -95,9 +95,11 @@ def _in_place(objects: Iterable[Object], found: Found, *, replicas: int | None =
             continue
         kept = keeping_template(one, found.set, INPUTS)
         assert kept.spec is not None
-        if kept.spec.template is not None and same_template(one.spec.template, kept.spec.template):
-            kept = replace(kept, spec=replace(kept.spec, template=one.spec.template))
-        yield replace(kept, spec=replace(kept.spec, replicas=found.placed if replicas is None else replicas))
+        template = kept.spec.template
+        if template is not None and same_template(one.spec.template, template):
+            template = one.spec.template
+        placed = found.placed if replicas is None else replicas
+        yield replace(kept, spec=replace(kept.spec, replicas=placed, template=template))
 
 
 def same_template(made: core.PodTemplateSpec | None, live: core.PodTemplateSpec) -> bool:
