@@ -14,9 +14,9 @@ from tests.embedded.test_matrixone_life import SETTINGS
 
 from mooring.kube.objects.core import Pod
 from mooring.operators.matrixone import OPERATOR
+from mooring.operators.matrixone.conditions import is_true
 from mooring.operators.matrixone.pool.labels import IDLE, PHASE
 from mooring.operators.matrixone.types import CNClaim, CNPool
-from mooring.operators.matrixone.conditions import is_true
 from mooring.testing.bed import Bed
 
 pytestmark = [pytest.mark.mo_service, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
@@ -120,7 +120,7 @@ async def claimed(bed: Bed, name: str) -> str:
     )
     async with connection.cursor() as cursor:
         await cursor.execute("select 1")
-        assert await cursor.fetchall() == ((1,),)
+        assert list(await cursor.fetchall()) == [(1,)]
     connection.close()
     return pod.metadata.uid or ""
 

@@ -5,19 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any, Final
 
+import pytest
 from tests.operators.matrixone.builders import declared
 from tests.operators.redis.sentinel.test_actor import eventually as soon
 
+from mooring.actor import StepFailed
 from mooring.kube import Client, MergePatch, NotFound
-from mooring.kube.object import decode
+from mooring.kube.object import Key, decode
 from mooring.kube.objects.core import Pod
+from mooring.kube.objects.meta import ObjectMeta
 from mooring.local.api.server import ApiServer
 from mooring.operators.host import Operate, apply_crds, operate
 from mooring.operators.matrixone import OPERATOR
+from mooring.operators.matrixone.pool.claim import Bind, Candidate, Record
+from mooring.operators.matrixone.pool.claim_actor import ClaimActor, Inputs
 from mooring.operators.matrixone.pool.labels import BOUND, CLAIMED_BY, DRAINING, IDLE, PHASE, POD_UID, POOL
 from mooring.operators.matrixone.types import CNClaim, CNClaimSet, CNPool, CNSet
+
+NOTHING: Final[Any] = None
 
 
 async def eventually(check: Any) -> Any:
@@ -110,6 +119,39 @@ async def test_two_operators_bind_many_claims_to_different_pods() -> None:
         taken = await client.get(Pod, next(iter(found.values())), namespace="default")
         notes = taken.metadata.annotations or {}
         assert notes["matrixone.cloud/cn-label"] == '[{"key":"account","values":["a"]}]'
+
+
+def outside(client: Client, name: str) -> Any:
+    """What a step needs of a pass over a claim."""
+    return SimpleNamespace(
+        client=client, key=Key("default", name), obj=CNClaim(metadata=ObjectMeta(name=name)), now=datetime.now
+    )
+
+
+async def test_a_stale_look_at_a_pod_binds_nothing() -> None:
+    async with operating(0) as client:
+        pod = await warm_pod(client, "p")
+        seen = Bind(pod="p", uid=pod.metadata.uid or "", version=pod.metadata.resource_version or "")
+        labels = {"metadata": {"labels": {PHASE: BOUND, CLAIMED_BY: "other"}}}
+        await client.patch(Pod, "p", MergePatch(labels), namespace="default")
+        inputs = Inputs(claim=CNClaim(metadata=ObjectMeta(name="c", uid="u")), pods=(pod,))
+        with pytest.raises(StepFailed, match="changed meanwhile"):
+            await ClaimActor(NOTHING).step(outside(client, "c"), inputs, NOTHING, seen)
+        now = await client.get(Pod, "p", namespace="default")
+        assert (now.metadata.labels or {})[CLAIMED_BY] == "other"
+
+
+async def test_a_stale_look_at_a_claim_records_nothing() -> None:
+    async with operating(0) as client:
+        made = await claim(client, "c")
+        other = Candidate(name="q", uid="u-q", version="1", phase=BOUND)
+        seen = Record(pod=other, version=made.metadata.resource_version or "")
+        await client.patch(CNClaim, "c", MergePatch({"spec": {"podName": "p"}}), namespace="default")
+        with pytest.raises(StepFailed, match="changed meanwhile"):
+            await ClaimActor(NOTHING).step(outside(client, "c"), NOTHING, NOTHING, seen)
+        now = await client.get(CNClaim, "c", namespace="default")
+        assert now.spec is not None
+        assert now.spec.pod_name == "p"
 
 
 async def test_a_deleted_claim_gives_its_pod_back_and_a_lost_one_says_so() -> None:
