@@ -67,6 +67,7 @@ def test_a_bound_pod_serves_with_the_labels_of_its_claim() -> None:
 def test_a_claimed_pod_is_neither_rolled_nor_scaled_in_nor_moved_from_its_node() -> None:
     bound = pooled(0, BOUND, "Working", revision="old", cordoned=True, first_to_go=True)
     assert isinstance(decide(pool(bound, replicas=0)), InSync)
+    assert isinstance(decide(pool(bound, replicas=1)), InSync)
 
 
 def returned(**changes: Any) -> Snapshot:
