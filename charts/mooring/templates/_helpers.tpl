@@ -141,9 +141,21 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
   resources: [{{ . }}/finalizers]
   verbs: [update]
 {{- end }}
+# A pool is a CNSet and looks at claims; a claim set makes claims, and deletes them.
+{{- range list "cnpools" "cnclaims" "cnclaimsets" }}
+- apiGroups: [core.matrixorigin.io]
+  resources: [{{ . }}]
+  verbs: [get, list, watch, {{ if eq . "cnclaims" }}create, delete, {{ end }}patch]
+- apiGroups: [core.matrixorigin.io]
+  resources: [{{ . }}/status]
+  verbs: [patch]
+- apiGroups: [core.matrixorigin.io]
+  resources: [{{ . }}/finalizers]
+  verbs: [update]
+{{- end }}
 # Whether they are defined.
 - apiGroups: [core.matrixorigin.io]
-  resources: [backupjobs, {{ if ne .Values.scope "namespaced" }}backups, {{ end }}restorejobs, cnpools, cnclaims, cnclaimsets]
+  resources: [backupjobs, {{ if ne .Values.scope "namespaced" }}backups, {{ end }}restorejobs]
   verbs: [list]
 # Proxies and dashboards; objects that a set no longer declares; compute nodes and their claims.
 - apiGroups: [apps]

@@ -2,8 +2,7 @@
 
 `types` has the thirteen kinds. `validate` says what cannot be carried out, `defaults` what stands for what is not said,
 `specs` which child objects follow. Read `logset.plan` and `cnset.plan` for the rules, `view` for what is known of the
-servers, `actor` for the controllers. BackupJob, Backup, RestoreJob, CNPool, CNClaim and CNClaimSet are declared, and not
-acted upon yet.
+servers, `actor` for the controllers. BackupJob, Backup and RestoreJob are declared, and not acted upon yet.
 """
 
 from __future__ import annotations

@@ -12,6 +12,9 @@ from mooring.operators.matrixone.cnset.actor import CNSetActor
 from mooring.operators.matrixone.deployed import ProxySetActor, WebUIActor
 from mooring.operators.matrixone.dnset.actor import DNSetActor
 from mooring.operators.matrixone.logset.actor import LogSetActor
+from mooring.operators.matrixone.pool.claim_actor import ClaimActor
+from mooring.operators.matrixone.pool.pool_actor import PoolActor
+from mooring.operators.matrixone.pool.set_actor import ClaimSetActor
 from mooring.operators.matrixone.rpc.dial import Dial
 from mooring.operators.matrixone.sets import NAME, Surroundings
 from mooring.operators.workload.scope import Scoped
@@ -37,6 +40,9 @@ def register(
         DNSetActor(around),
         # Nodes belong to the whole cluster: an operator of some namespaces may not read them.
         CNSetActor(around, nodes=not namespaces),
+        PoolActor(around),
+        ClaimActor(around),
+        ClaimSetActor(around),
         ProxySetActor(around),
         WebUIActor(around),
         ClusterActor(around),

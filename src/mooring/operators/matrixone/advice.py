@@ -11,8 +11,6 @@ from mooring.operators.matrixone.types import (
     Backup,
     BackupJob,
     CNClaim,
-    CNClaimSet,
-    CNPool,
     CNSet,
     CNSetSpec,
     DNSet,
@@ -45,7 +43,7 @@ def warnings(obj: Object) -> list[str]:
     return [] if say is None else [f"{where}: {text}" for where, text in say(obj)]
 
 
-_NOT_YET: Final = (BackupJob, Backup, RestoreJob, CNPool, CNClaim, CNClaimSet)
+_NOT_YET: Final = (BackupJob, Backup, RestoreJob)
 _UNKNOWN: Final = (
     "is no semantic version, so MatrixOne is taken for older than 2.0; give semanticVersion as 1.2.4"
 )
@@ -149,6 +147,11 @@ def _cluster_said(obj: MatrixOneCluster) -> Said:
         yield "spec.cnGroups", "not given: without compute nodes no client can be served"
 
 
+def _claim_said(obj: CNClaim) -> Said:
+    if obj.spec is not None and obj.spec.source_pod is not None:
+        yield "spec.sourcePod", "not acted on yet: the claim keeps its pod; make another claim to change it"
+
+
 _WARNINGS: Final = cast(
     "Mapping[type[Object], Any]",
     {
@@ -156,5 +159,6 @@ _WARNINGS: Final = cast(
         LogSet: _log_set_said,
         DNSet: _dn_set_said,
         CNSet: _cn_set_said,
+        CNClaim: _claim_said,
     },
 )

@@ -10,7 +10,7 @@ from mooring.operators.workload.explain import rolls
 
 __all__ = ["explain", "lines"]
 
-_WELL = ("Serving", "Spare", "Up")
+_WELL = ("Serving", "Spare", "Up", "Idle")
 
 
 async def explain(client: Client, raw: Mapping[str, Any]) -> Sequence[str]:

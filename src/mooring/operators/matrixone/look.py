@@ -107,6 +107,11 @@ class Keeper:
             except UnknownStore:
                 return
 
+    async def clear_labels(self, key: Key, stores: Iterable[core.Pod], uuid: str) -> None:
+        """Take all labels from a compute node, whose state stays; raises `RpcError`."""
+        async with self._open(key, stores) as keeper:
+            await keeper.set_labels(uuid, {})
+
     async def delete(self, key: Key, stores: Iterable[core.Pod], uuid: str) -> None:
         """Forget a compute node whose process is gone; raises `RpcError`."""
         async with self._open(key, stores) as keeper:

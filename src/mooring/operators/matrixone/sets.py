@@ -13,7 +13,7 @@ from mooring.operators.matrixone.look import Keeper, Seen
 from mooring.operators.matrixone.names import CLUSTER, COMPONENT, INSTANCE
 from mooring.operators.matrixone.rpc.dial import Dial, RpcError
 from mooring.operators.matrixone.takeover import LEASE, left_alone
-from mooring.operators.matrixone.types import BucketClaim, CNSet, DNSet, LogSet, ProxySet
+from mooring.operators.matrixone.types import BucketClaim, CNClaim, CNPool, CNSet, DNSet, LogSet, ProxySet
 from mooring.operators.matrixone.validate import validate
 from mooring.operators.workload.index import ClusterIndex, keys_of
 from mooring.runtime import Manager
@@ -69,6 +69,18 @@ class Surroundings:
     def pods(self, kind: type[Object], key: Key) -> tuple[core.Pod, ...]:
         """The pods of a set."""
         return tuple(self._pods[kind].of(key))
+
+    def compute_nodes(self, namespace: str) -> tuple[core.Pod, ...]:
+        """The pods of every CNSet of a namespace."""
+        return tuple(one for one in self._pods[CNSet].all() if one.metadata.namespace == namespace)
+
+    def cn_claims(self, namespace: str) -> list[CNClaim]:
+        """The claims of compute nodes in a namespace."""
+        return self._cached.list(CNClaim, namespace=namespace)
+
+    def pools(self, namespace: str) -> list[CNPool]:
+        """The pools of a namespace."""
+        return self._cached.list(CNPool, namespace=namespace)
 
     def claims(self, kind: type[Object], key: Key) -> tuple[core.PersistentVolumeClaim, ...]:
         """The claims of a set."""

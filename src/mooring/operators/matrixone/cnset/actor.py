@@ -22,7 +22,7 @@ from mooring.actor import (
     Verdict,
 )
 from mooring.cache import Transition, rfc3339
-from mooring.kube.errors import NotFound
+from mooring.kube.errors import Conflict, NotFound
 from mooring.kube.object import Object, to_dict
 from mooring.kube.objects import apps, core, policy
 from mooring.kube.patches import MergePatch
@@ -46,7 +46,17 @@ from mooring.operators.matrixone.defaults import with_defaults
 from mooring.operators.matrixone.depends import NO_LOG_SET, dn_set_of, log_set_of, needs_dn_set, needs_log_set
 from mooring.operators.matrixone.logset.moves import DeleteClaim, GrowClaim
 from mooring.operators.matrixone.look import Seen
-from mooring.operators.matrixone.names import INPUTS
+from mooring.operators.matrixone.names import CN_LABELS, INPUTS
+from mooring.operators.matrixone.pool.labels import (
+    CLAIM_LABELS,
+    CLAIM_UID,
+    CLAIMED_BY,
+    IDLE,
+    OWNER,
+    PHASE,
+    UNKNOWN,
+)
+from mooring.operators.matrixone.pool.labels import DRAINING as RETURNING
 from mooring.operators.matrixone.rpc.dial import RpcError
 from mooring.operators.matrixone.sets import Surroundings, blocked_by, related, told
 from mooring.operators.matrixone.specs import CNSpecs, LogService
@@ -153,6 +163,8 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
         seen = await self._around.see(key)
         made = snapshot_of(inputs, seen, gave_locks=(), now=now)
         asked = made.members if due(made) or any(one.set_aside for one in made.members) else ()
+        if made.pooled and not asked:
+            asked = tuple(one for one in made.members if one.phase in (UNKNOWN, RETURNING))
         if seen.view is None or not asked:
             return made
         seen = await self._around.see(key, dn_set_of(inputs.cn_set), ask=[one.uuid for one in asked])
@@ -209,6 +221,11 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
                 await ctx.client.delete(
                     core.Pod, pod, namespace=ctx.key.namespace, uid=uid, resource_version=version or None
                 )
+            case moves.SetPhase():
+                await _set_phase(ctx, inputs, move)
+            case moves.ClearLabels(uuid=uuid):
+                await told(lambda: keeper.clear_labels(key, logs, uuid))
+                await ctx.did(f"{move.pod}: labels cleared")
             case moves.DeleteStore(uuid=uuid):
                 await told(lambda: keeper.delete(key, logs, uuid))
                 await ctx.did(f"{move.pod}: forgotten")
@@ -268,6 +285,32 @@ async def _annotate(ctx: Context[CNSet], move: moves.OnStore, notes: dict[str, s
         await ctx.client.patch(core.Pod, move.pod, MergePatch(body), namespace=ctx.key.namespace)
     except NotFound:
         return
+
+
+async def _set_phase(ctx: Context[CNSet], inputs: Inputs, move: moves.SetPhase) -> None:
+    """A pod that becomes idle loses what its claim gave it."""
+    pod = next((one for one in inputs.pods if one.metadata.uid == move.uid), None)
+    labels: dict[str, str | None] = {PHASE: move.phase}
+    notes: dict[str, str | None] = {}
+    if move.phase == IDLE and pod is not None:
+        given = (pod.metadata.annotations or {}).get(CLAIM_LABELS) or ""
+        labels |= {one: None for one in given.split(",") if one}
+        labels |= {CLAIMED_BY: None, OWNER: None}
+        notes = {CLAIM_UID: None, CLAIM_LABELS: None, CN_LABELS: "null", DRAINING: None}
+    body = {
+        "metadata": {
+            "uid": move.uid,
+            "resourceVersion": move.version,
+            "labels": labels,
+            **({"annotations": notes} if notes else {}),
+        }
+    }
+    try:
+        await ctx.client.patch(core.Pod, move.pod, MergePatch(body), namespace=ctx.key.namespace)
+    except NotFound:
+        return
+    except Conflict as error:
+        raise StepFailed(f"{move.pod} changed meanwhile") from error
 
 
 def _cordon_changed(change: Transition[core.Node]) -> bool:

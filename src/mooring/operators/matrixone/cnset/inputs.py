@@ -8,6 +8,8 @@ from datetime import datetime
 from math import ceil
 from typing import Final
 
+import msgspec
+
 from mooring.actor import Terminal
 from mooring.kube.objects import core
 from mooring.operators.matrixone.cnset.plan import PAUSE
@@ -17,9 +19,10 @@ from mooring.operators.matrixone.durations import seconds_or
 from mooring.operators.matrixone.logset.inputs import REMEDIES
 from mooring.operators.matrixone.logset.specs import DATA
 from mooring.operators.matrixone.look import Seen
-from mooring.operators.matrixone.names import CN_UUID, INPUTS, STORE_ID, CNNames
+from mooring.operators.matrixone.names import CN_LABELS, CN_UUID, INPUTS, STORE_ID, CNNames
+from mooring.operators.matrixone.pool.labels import BOUND, DELETE_ON_RECLAIM, PHASE, UNKNOWN
 from mooring.operators.matrixone.stateful import claims_by_id
-from mooring.operators.matrixone.types import CNSet, CNSetSpec, CNSetStatus, LogSet
+from mooring.operators.matrixone.types import POOLING, CNLabel, CNSet, CNSetSpec, CNSetStatus, LogSet
 from mooring.operators.workload.pods import pod_of
 
 __all__ = ["Inputs", "snapshot_of"]
@@ -97,6 +100,7 @@ def snapshot_of(
         min_delay=MIN_DELAY
         if scaling is None or scaling.min_delay_seconds is None
         else float(scaling.min_delay_seconds),
+        pooled=spec.pod_management_policy == POOLING,
         pause_update=spec.pause_update is True or inputs.blocked is not None,
         view=seen.view,
         error=seen.error,
@@ -122,6 +126,7 @@ def _member(
     gate = next(
         (one for one in (pod.status.conditions if pod.status else None) or () if one.type == GATE), None
     )
+    pooled = inputs.spec.pod_management_policy == POOLING
     return Member(
         pod=made,
         id=labels.get(STORE_ID) or made.name.rpartition("-")[2],
@@ -140,8 +145,20 @@ def _member(
         serving_since=_time(gate.last_transition_time)
         if gate is not None and gate.status == "True"
         else None,
+        phase=(labels.get(PHASE) or UNKNOWN) if pooled else "",
+        claim_labels=_labels(notes.get(CN_LABELS)) if labels.get(PHASE) == BOUND else {},
+        replaced=bool(notes.get(DELETE_ON_RECLAIM)),
         gate=gate.status == "True" if gate is not None else None,
     )
+
+
+def _labels(text: str | None) -> dict[str, tuple[str, ...]]:
+    """The labels that a claim wrote to its pod; those that cannot be read are none."""
+    try:
+        found = msgspec.json.decode(text or "null", type=list[CNLabel] | None) or ()
+    except msgspec.DecodeError:
+        return {}
+    return {one.key: tuple(one.values or ()) for one in found if one.key}
 
 
 def _time(text: str | None) -> datetime | None:

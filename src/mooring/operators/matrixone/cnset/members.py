@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from mooring.operators.matrixone.cnset.pooling import may_go
 from mooring.operators.matrixone.cnset.snapshot import Member, Snapshot
+from mooring.operators.matrixone.pool.labels import TERMINATING
 from mooring.operators.workload.rollout import hopeless
 
 __all__ = ["COMES_UP_WITHIN", "due", "failed_pod", "revision_for_new", "staying"]
@@ -19,14 +21,22 @@ def due(snapshot: Snapshot) -> dict[str, str]:
     found: dict[str, str] = {}
     halted = failed_pod(snapshot)
     for member in snapshot.alive:
-        if reason := _reason(snapshot, member, halted=halted is not None):
+        if snapshot.pooled and not (may_go(member) or member.phase == TERMINATING):
+            if member.pod.failed:
+                found[member.pod.name] = "it ended"
+            continue
+        if member.phase == TERMINATING:
+            found[member.pod.name] = "it was told to go"
+        elif reason := _reason(snapshot, member, halted=halted is not None):
             found[member.pod.name] = reason
     stay = staying(snapshot, found)
     surplus = len(stay) - snapshot.replicas
-    for member in sorted(stay, key=lambda one: _cost(snapshot, one))[: max(0, surplus)]:
+    free = [one for one in stay if may_go(one)]
+    for member in sorted(free, key=lambda one: _cost(snapshot, one))[: max(0, surplus)]:
         found[member.pod.name] = f"{snapshot.replicas} compute nodes are declared"
     if snapshot.replicas == 0:
-        found |= {one.pod.name: "no compute node is declared" for one in snapshot.alive}
+        gone = [one for one in snapshot.alive if snapshot.ending is not None or may_go(one)]
+        found |= {one.pod.name: "no compute node is declared" for one in gone}
     return found
 
 

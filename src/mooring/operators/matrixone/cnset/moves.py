@@ -7,7 +7,17 @@ from dataclasses import dataclass
 
 from mooring.actor.verdict import Move
 
-__all__ = ["CreatePod", "DeleteStore", "Drain", "HandOver", "SetGate", "SetWorking", "Stop"]
+__all__ = [
+    "ClearLabels",
+    "CreatePod",
+    "DeleteStore",
+    "Drain",
+    "HandOver",
+    "SetGate",
+    "SetPhase",
+    "SetWorking",
+    "Stop",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +67,19 @@ class SetGate(OnStore):
     """Set the pod's readiness gate, which decides whether Services send clients to it."""
 
     open: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetPhase(OnStore):
+    """Change what a pooled pod is for, exactly as it was seen: nobody may have claimed it meanwhile."""
+
+    phase: str
+    version: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClearLabels(OnStore):
+    """Take the labels of a former user from a store."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,11 @@ from mooring.kube.quantity import parse_quantity
 from mooring.operators.matrixone.cnset.drain import leave
 from mooring.operators.matrixone.cnset.members import due, failed_pod, revision_for_new, staying
 from mooring.operators.matrixone.cnset.moves import CreatePod, DeleteStore, Drain, SetGate, SetWorking
+from mooring.operators.matrixone.cnset.pooling import returning, tend, warm
 from mooring.operators.matrixone.cnset.snapshot import Member, Snapshot
 from mooring.operators.matrixone.logset.moves import DeleteClaim, GrowClaim
 from mooring.operators.matrixone.logset.snapshot import HEARD_WITHIN
+from mooring.operators.matrixone.pool.labels import TERMINATING
 from mooring.operators.matrixone.rpc.messages import WorkState
 from mooring.operators.workload.rollout import hopeless
 from mooring.operators.workload.waits import while_paused
@@ -36,6 +38,7 @@ def _decide(snapshot: Snapshot) -> Verdict:
     step = (
         _forget(snapshot)
         or _spare_sessions(snapshot)
+        or tend(snapshot, going)
         or _bring_back(snapshot, going)
         or _set_aside(snapshot)
         or _gates(snapshot, going)
@@ -73,7 +76,7 @@ def _spare_sessions(snapshot: Snapshot) -> Move | None:
 
 def _bring_back(snapshot: Snapshot, going: Mapping[str, str]) -> Move | None:
     """Stores that are to serve and do not, such as new ones and those whose drain is taken back; and their labels."""
-    for member in snapshot.alive:
+    for member in () if snapshot.pooled else snapshot.alive:
         if member.pod.name in going or member.set_aside or not snapshot.heard(member):
             continue
         store = member.store
@@ -133,6 +136,12 @@ def _create(snapshot: Snapshot, going: Mapping[str, str]) -> Move | None:
 def _departures(snapshot: Snapshot, going: Mapping[str, str]) -> list[Move | Wait]:
     """The next step of every pod that has to go: those that drain already first."""
     members = {one.pod.name: one for one in snapshot.alive}
+    if snapshot.pooled and snapshot.ending is None:
+        going = {
+            name: why
+            for name, why in going.items()
+            if members[name].phase == TERMINATING or not members[name].pod.running
+        }
     order = sorted(going, key=lambda name: (not members[name].draining, snapshot.heard(members[name])))
     serving = {one.pod.name for one in snapshot.alive if snapshot.known(one)}
     return [leave(snapshot, members[name], going[name], others=len(serving - {name})) for name in order]
@@ -174,8 +183,10 @@ def _not_there(snapshot: Snapshot, member: Member) -> Wait | None:
     pod = member.pod
     if pod.terminating:
         return Wait("PodsEnding", f"{pod.name} ends", after=2.0)
-    if member.set_aside or snapshot.serves(member):
+    if member.set_aside or snapshot.serves(member) or (snapshot.pooled and warm(snapshot, member)):
         return None
+    if wait := returning(member):
+        return wait
     stuck = hopeless(pod, snapshot.now)
     if (
         member.store is None

@@ -48,6 +48,12 @@ class Member:
     """A person named it for the next scale-in."""
     serving_since: datetime | None = None
     """Since when its gate is open."""
+    phase: str = ""
+    """What a pod is for its pool; "" where no pool manages the set."""
+    claim_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Labels that the claim of a bound pod gives its store."""
+    replaced: bool = False
+    """Once it is given back, it is not to be used again."""
     gate: bool | None = None
     """Its readiness gate, ``None`` where it was not set yet."""
 
@@ -85,6 +91,8 @@ class Snapshot:
     """Declared size of each claim."""
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Declared labels of the stores."""
+    pooled: bool = False
+    """A pool manages the pods: they serve while they are claimed."""
     drains: bool = True
     drain_timeout: float = 300.0
     min_delay: float = 15.0
@@ -132,7 +140,7 @@ class Snapshot:
     @property
     def least(self) -> int:
         """Compute nodes that must go on serving; the last one never goes, unless that was asked for."""
-        if self.replicas == 0:
+        if self.replicas == 0 or self.pooled:
             return 0
         least = self.replicas - self.unavailable
         return max(0, least) if self.surge == 0 and self.unavailable else max(1, least)

@@ -9,9 +9,11 @@ from msgspec.structs import replace
 from mooring.actor import ConditionState, Move, Note, Report, Verdict
 from mooring.cache import rfc3339
 from mooring.operators.matrixone.cnset.inputs import Inputs
+from mooring.operators.matrixone.cnset.pooling import warm
 from mooring.operators.matrixone.cnset.snapshot import Member, Snapshot
 from mooring.operators.matrixone.conditions import with_synced
 from mooring.operators.matrixone.names import SQL, CNNames, labels_of
+from mooring.operators.matrixone.pool.labels import IDLE
 from mooring.operators.matrixone.rpc.messages import WorkState
 from mooring.operators.matrixone.types import CNSetStatus, CNStore
 
@@ -44,8 +46,11 @@ def report(inputs: Inputs, snapshot: Snapshot, verdict: Verdict) -> Report:
             now=now,
         ),
     )
-    ready = serving >= snapshot.replicas
+    fit = sum(warm(snapshot, one) for one in snapshot.members) if snapshot.pooled else serving
+    ready = fit >= snapshot.replicas
     text = f"{serving} of {snapshot.replicas} compute nodes serve"
+    if snapshot.pooled:
+        text = f"{fit} of {snapshot.replicas} compute nodes are warm or serve"
     if snapshot.view is None and snapshot.replicas:
         text = f"HAKeeper does not answer: {snapshot.error}"
     state = ConditionState(ready, "Serving" if ready else "NotServing", text)
@@ -58,6 +63,8 @@ def _store(snapshot: Snapshot, member: Member, before: CNSetStatus, now: datetim
     reason = pod.trouble_message or None
     if snapshot.view is None:
         state, reason = "Unknown", snapshot.error
+    elif snapshot.pooled and warm(snapshot, member) and member.phase == IDLE:
+        state = "Idle"
     elif store is not None and member.draining:
         state = (
             "Drained"

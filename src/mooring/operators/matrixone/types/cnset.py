@@ -125,7 +125,7 @@ class CNStore(Part, frozen=True, kw_only=True):
 
     uuid: Annotated[str | None, F("Its identity in MatrixOne.")] = None
     pod_name: Annotated[str | None, F("Its pod.")] = None
-    state: Annotated[str | None, F("Up, Draining, Drained, Starting, Outdated or Unknown.")] = None
+    state: Annotated[str | None, F("Up, Idle, Draining, Drained, Starting, Outdated or Unknown.")] = None
     sessions: Annotated[int | None, F("Sessions of clients on it; absent while unknown.")] = None
     pipelines: Annotated[int | None, F("Pipelines that run on it; absent while unknown.")] = None
     since: Annotated[str | None, F("Since when it is in this state.", format="date-time")] = None

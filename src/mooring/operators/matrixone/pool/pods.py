@@ -1,0 +1,109 @@
+"""Pods as claims and pools see them, and what a claim writes to its pod."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from mooring.actor import Context, StepFailed
+from mooring.cache import rfc3339
+from mooring.kube.errors import Conflict, NotFound
+from mooring.kube.objects import core
+from mooring.kube.patches import MergePatch
+from mooring.kube.selectors import EVERYTHING, Selector
+from mooring.operators.matrixone.names import CN_LABELS
+from mooring.operators.matrixone.pool.claim import Candidate, OnPod
+from mooring.operators.matrixone.pool.labels import (
+    BOUND,
+    CLAIM_LABELS,
+    CLAIM_SET,
+    CLAIM_UID,
+    CLAIMED_BY,
+    DELETE_ON_RECLAIM,
+    DRAINING,
+    LAST_OWNER,
+    OWNER,
+    PHASE,
+    POOL,
+    RECLAIMED_AT,
+)
+from mooring.operators.matrixone.specs.compute import READY_GATE
+from mooring.operators.matrixone.types import CNClaim, CNClaimSpec
+
+__all__ = ["candidate", "change", "dressing", "given_back"]
+
+_OURS: Final = ("matrixorigin.io", "matrixone.cloud", "mooring.dev")
+"""Domains of labels by which pods are found and owned: a claim cannot set them."""
+
+
+def candidate(pod: core.Pod, *, selector: Selector = EVERYTHING, claim: CNClaim | None = None) -> Candidate:
+    """A pod of a CNSet; ``selector`` is the claim's."""
+    labels, notes = pod.metadata.labels or {}, pod.metadata.annotations or {}
+    conditions = (pod.status.conditions if pod.status is not None else None) or ()
+    wanted, noted = dressing(claim, pod) if claim is not None else ({}, {})
+    return Candidate(
+        name=pod.metadata.name or "",
+        uid=pod.metadata.uid or "",
+        version=pod.metadata.resource_version or "",
+        phase=labels.get(PHASE, ""),
+        claimed_by=labels.get(CLAIMED_BY, ""),
+        claim_uid=notes.get(CLAIM_UID, ""),
+        matches=selector.matches(labels),
+        terminating=pod.metadata.deletion_timestamp is not None,
+        serves=any(one.type == READY_GATE and one.status == "True" for one in conditions),
+        dressed=wanted.items() <= labels.items() and noted.items() <= notes.items(),
+        last_owner=labels.get(LAST_OWNER, ""),
+        node=(pod.spec.node_name if pod.spec is not None else None) or "",
+        pool=labels.get(POOL, ""),
+    )
+
+
+def dressing(claim: CNClaim, pod: core.Pod) -> tuple[dict[str, str], dict[str, str]]:
+    """Labels and annotations that the pod of a claim has."""
+    spec = claim.spec or CNClaimSpec()
+    asked = {key: value for key, value in (spec.additional_pod_labels or {}).items() if not _ours(key)}
+    before = ((pod.metadata.annotations or {}).get(CLAIM_LABELS) or "").split(",")
+    if belongs := (claim.metadata.labels or {}).get(CLAIM_SET):
+        asked[CLAIM_SET] = belongs
+    labels = {**asked, PHASE: BOUND, CLAIMED_BY: claim.metadata.name or ""}
+    if spec.owner_name:
+        labels |= {OWNER: spec.owner_name, LAST_OWNER: spec.owner_name}
+    given = [{"key": one.key or "", "values": one.values or []} for one in spec.cn_labels or ()]
+    notes = {
+        CLAIM_UID: claim.metadata.uid or "",
+        CN_LABELS: msgspec.json.encode(given).decode(),
+        CLAIM_LABELS: ",".join(sorted({*asked, *before} - {""})),
+    }
+    return labels, notes
+
+
+def given_back(claim: CNClaim | None, now: Any) -> tuple[dict[str, str | None], dict[str, str | None]]:
+    """Labels and annotations of a pod that was given back; its CNSet takes the rest from it when it is drained."""
+    notes: dict[str, str | None] = {CLAIM_UID: None, RECLAIMED_AT: rfc3339(now)}
+    if claim is not None and (claim.metadata.annotations or {}).get(DELETE_ON_RECLAIM):
+        notes[DELETE_ON_RECLAIM] = "true"
+    return {PHASE: DRAINING, CLAIMED_BY: None}, notes
+
+
+async def change(
+    ctx: Context[Any], move: OnPod, labels: dict[str, str | None], notes: dict[str, str | None]
+) -> None:
+    """Change a pod exactly as it was seen; raises `StepFailed` where it changed meanwhile."""
+    body = {
+        "metadata": {
+            "uid": move.uid,
+            "resourceVersion": move.version,
+            "labels": labels,
+            "annotations": notes,
+        }
+    }
+    try:
+        await ctx.client.patch(core.Pod, move.pod, MergePatch(body), namespace=ctx.key.namespace)
+    except (Conflict, NotFound) as error:
+        raise StepFailed(f"{move.pod} changed meanwhile; the next look chooses again") from error
+
+
+def _ours(key: str) -> bool:
+    domain = key.partition("/")[0]
+    return any(domain == one or domain.endswith(f".{one}") for one in _OURS)

@@ -1,0 +1,254 @@
+"""Claims, claim sets and pools on an API server (in memory), by two operators at once that no lock keeps apart."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+from tests.operators.matrixone.builders import declared
+from tests.operators.redis.sentinel.test_actor import eventually as soon
+
+from mooring.actor import StepFailed
+from mooring.kube import Client, MergePatch, NotFound
+from mooring.kube.object import Key, decode
+from mooring.kube.objects.core import Pod
+from mooring.kube.objects.meta import ObjectMeta
+from mooring.local.api.server import ApiServer
+from mooring.operators.host import Operate, apply_crds, operate
+from mooring.operators.matrixone import OPERATOR
+from mooring.operators.matrixone.pool.claim import Bind, Candidate, Record
+from mooring.operators.matrixone.pool.claim_actor import ClaimActor, Inputs
+from mooring.operators.matrixone.pool.labels import BOUND, CLAIMED_BY, DRAINING, IDLE, PHASE, POD_UID, POOL
+from mooring.operators.matrixone.types import CNClaim, CNClaimSet, CNPool, CNSet
+
+NOTHING: Final[Any] = None
+
+
+async def eventually(check: Any) -> Any:
+    return await soon(check, within=20)
+
+
+@asynccontextmanager
+async def operating(operators: int = 2) -> AsyncIterator[Client]:
+    async with ApiServer.in_memory() as server:
+        client = Client(server.transport(), field_manager="test")
+        await apply_crds(client, [OPERATOR])
+        tasks = [
+            asyncio.create_task(
+                operate(
+                    Client(server.transport(), field_manager="test"),
+                    Operate(operators=[OPERATOR], elect=False),
+                )
+            )
+            for _ in range(operators)
+        ]
+        try:
+            yield client
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def warm_pod(client: Client, name: str) -> Pod:
+    labels = {
+        "matrixorigin.io/component": "CNSet",
+        "matrixorigin.io/instance": "warm",
+        "matrixorigin.io/namespace": "default",
+        "pool": "default",
+        PHASE: IDLE,
+    }
+    raw = {
+        "metadata": {"name": name, "namespace": "default", "labels": labels},
+        "spec": {"containers": [{"name": "main", "image": "x"}]},
+    }
+    return await client.create(decode(raw, Pod))
+
+
+async def claim(client: Client, name: str, **changes: Any) -> CNClaim:
+    raw = declared("CNClaim", name, **changes)
+    del raw["metadata"]["uid"]
+    return await client.create(decode(raw, CNClaim))
+
+
+async def bindings(client: Client) -> dict[str, str]:
+    """Pod by claim, as claims have it; agreed upon by the pods."""
+    found = (await client.list(CNClaim)).items
+    pods = {one.metadata.name: one for one in (await client.list(Pod)).items}
+    made: dict[str, str] = {}
+    for each in found:
+        name = (each.spec.pod_name if each.spec is not None else None) or ""
+        if not (each.metadata.annotations or {}).get(POD_UID) or each.metadata.deletion_timestamp:
+            continue
+        pod = pods[name]
+        assert (each.metadata.annotations or {})[POD_UID] == pod.metadata.uid
+        assert (pod.metadata.labels or {})[CLAIMED_BY] == each.metadata.name
+        assert (pod.metadata.labels or {})[PHASE] == BOUND
+        made[each.metadata.name or ""] = name
+    return made
+
+
+async def reasons(client: Client, kind: Any, name: str) -> set[str]:
+    found = await client.get(kind, name, namespace="default")
+    return {one.reason or "" for one in (found.status.conditions if found.status else None) or ()}
+
+
+async def test_two_operators_bind_many_claims_to_different_pods() -> None:
+    async with operating() as client:
+        for at in range(6):
+            await claim(client, f"c{at}", spec__cnLabels=[{"key": "account", "values": ["a"]}])
+        await asyncio.gather(*(warm_pod(client, f"p{at}") for at in range(5)))
+
+        async def all_pods() -> dict[str, str]:
+            found = await bindings(client)
+            return found if len(found) == 5 else {}
+
+        found = await eventually(all_pods)
+        assert len(set(found.values())) == 5
+        left = next(f"c{at}" for at in range(6) if f"c{at}" not in found)
+
+        async def waits() -> bool:
+            return "NoIdlePod" in await reasons(client, CNClaim, left)
+
+        await eventually(waits)
+        taken = await client.get(Pod, next(iter(found.values())), namespace="default")
+        notes = taken.metadata.annotations or {}
+        assert notes["matrixone.cloud/cn-label"] == '[{"key":"account","values":["a"]}]'
+
+
+def outside(client: Client, name: str) -> Any:
+    """What a step needs of a pass over a claim."""
+    return SimpleNamespace(
+        client=client, key=Key("default", name), obj=CNClaim(metadata=ObjectMeta(name=name)), now=datetime.now
+    )
+
+
+async def test_a_stale_look_at_a_pod_binds_nothing() -> None:
+    async with operating(0) as client:
+        pod = await warm_pod(client, "p")
+        seen = Bind(pod="p", uid=pod.metadata.uid or "", version=pod.metadata.resource_version or "")
+        labels = {"metadata": {"labels": {PHASE: BOUND, CLAIMED_BY: "other"}}}
+        await client.patch(Pod, "p", MergePatch(labels), namespace="default")
+        inputs = Inputs(claim=CNClaim(metadata=ObjectMeta(name="c", uid="u")), pods=(pod,))
+        with pytest.raises(StepFailed, match="changed meanwhile"):
+            await ClaimActor(NOTHING).step(outside(client, "c"), inputs, NOTHING, seen)
+        now = await client.get(Pod, "p", namespace="default")
+        assert (now.metadata.labels or {})[CLAIMED_BY] == "other"
+
+
+async def test_a_stale_look_at_a_claim_records_nothing() -> None:
+    async with operating(0) as client:
+        made = await claim(client, "c")
+        other = Candidate(name="q", uid="u-q", version="1", phase=BOUND)
+        seen = Record(pod=other, version=made.metadata.resource_version or "")
+        await client.patch(CNClaim, "c", MergePatch({"spec": {"podName": "p"}}), namespace="default")
+        with pytest.raises(StepFailed, match="changed meanwhile"):
+            await ClaimActor(NOTHING).step(outside(client, "c"), NOTHING, NOTHING, seen)
+        now = await client.get(CNClaim, "c", namespace="default")
+        assert now.spec is not None
+        assert now.spec.pod_name == "p"
+
+
+async def test_a_deleted_claim_gives_its_pod_back_and_a_lost_one_says_so() -> None:
+    async with operating() as client:
+        await warm_pod(client, "p")
+        await claim(client, "c", spec__additionalPodLabels={"mine": "yes"})
+        assert await eventually(lambda: bindings(client)) == {"c": "p"}
+        assert (await client.get(Pod, "p", namespace="default")).metadata.labels["mine"] == "yes"  # type: ignore[index]
+        await client.delete(CNClaim, "c", namespace="default")
+
+        async def gone() -> bool:
+            try:
+                await client.get(CNClaim, "c", namespace="default")
+            except NotFound:
+                return True
+            return False
+
+        await eventually(gone)
+        labels = (await client.get(Pod, "p", namespace="default")).metadata.labels or {}
+        assert (labels[PHASE], labels.get(CLAIMED_BY)) == (DRAINING, None)
+        await client.patch(Pod, "p", MergePatch({"metadata": {"labels": {PHASE: IDLE}}}), namespace="default")
+        await claim(client, "d")
+        assert await eventually(lambda: bindings(client)) == {"d": "p"}
+        await client.delete(Pod, "p", namespace="default", grace_period=0)
+
+        async def said() -> bool:
+            return "Lost" in await reasons(client, CNClaim, "d")
+
+        await eventually(said)
+        await warm_pod(client, "p")
+        await claim(client, "e")
+
+        async def other() -> bool:
+            found = await client.get(CNClaim, "e", namespace="default")
+            return bool((found.metadata.annotations or {}).get(POD_UID))
+
+        await eventually(other)
+        lost = await client.get(CNClaim, "d", namespace="default")
+        assert lost.status is not None
+        assert lost.status.phase == "Lost"
+
+
+async def test_a_claim_set_is_scaled() -> None:
+    async with operating() as client:
+        await asyncio.gather(*(warm_pod(client, f"p{at}") for at in range(3)))
+        raw = declared("CNClaimSet", "s", spec__replicas=2)
+        del raw["metadata"]["uid"]
+        await client.create(decode(raw, CNClaimSet))
+
+        async def bound(count: int) -> bool:
+            left = [one for one in (await client.list(CNClaim)).items if not one.metadata.deletion_timestamp]
+            return len(left) == count == len(await bindings(client))
+
+        await eventually(lambda: bound(2))
+        body = MergePatch({"spec": {"replicas": 3}})
+        await client.patch(CNClaimSet, "s", body, namespace="default", subresource="scale")
+        await eventually(lambda: bound(3))
+        await client.patch(CNClaimSet, "s", MergePatch({"spec": {"replicas": 1}}), namespace="default")
+        await eventually(lambda: bound(1))
+
+        async def shown() -> bool:
+            found = await client.get(CNClaimSet, "s", namespace="default")
+            return found.status is not None and (found.status.replicas, found.status.label_selector) == (
+                1,
+                "matrixorigin.io/claimset=s",
+            )
+
+        await eventually(shown)
+
+
+async def test_the_pods_of_a_pool_follow_its_claims() -> None:
+    async with operating(1) as client:
+        raw = declared("CNPool", "warm", spec__podLabels={"pool": "default"})
+        del raw["metadata"]["uid"]
+        await client.create(decode(raw, CNPool))
+
+        async def pods(count: int) -> bool:
+            try:
+                made = await client.get(CNSet, "warm", namespace="default")
+            except NotFound:
+                return False
+            return made.spec is not None and made.spec.replicas == count
+
+        await eventually(lambda: pods(1))
+        made = await client.get(CNSet, "warm", namespace="default")
+        assert made.spec is not None
+        assert made.spec.overlay is not None
+        assert made.spec.overlay.pod_labels == {"pool": "default", POOL: "warm"}
+        await claim(client, "c")
+        await claim(client, "stranger", spec__selector={"matchLabels": {"pool": "other"}})
+        await eventually(lambda: pods(2))
+        await warm_pod(client, "warm-cn-0")
+        await eventually(lambda: bindings(client))
+        await client.delete(CNPool, "warm", namespace="default")
+
+        async def waits() -> bool:
+            return "PodsInUse" in await reasons(client, CNPool, "warm")
+
+        await eventually(waits)
+        await eventually(lambda: pods(1))
