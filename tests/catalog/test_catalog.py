@@ -90,7 +90,17 @@ def test_packaged_entries_lint_and_fit_the_schema_of_their_kind(entry: Entry) ->
 #: Kinds that are parts of another one, or that an older group serves: a basic entry is enough for them.
 PARTS = {
     ("core.matrixorigin.io", kind)
-    for kind in ("LogSet", "DNSet", "CNSet", "ProxySet", "WebUI", "BucketClaim", "BackupJob", "Backup", "RestoreJob")
+    for kind in (
+        "LogSet",
+        "DNSet",
+        "CNSet",
+        "ProxySet",
+        "WebUI",
+        "BucketClaim",
+        "BackupJob",
+        "Backup",
+        "RestoreJob",
+    )
 } | {
     *(("core.matrixorigin.io", kind) for kind in ("CNPool", "CNClaim", "CNClaimSet")),
     ("example.com", "MySQLCluster"),

@@ -38,7 +38,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "remove-clusters": ("remove_clusters", "delete the clusters of a scope; their volumes stay"),
     "why": ("why", "what an operator waits for, since when, and what would unblock it"),
     "replay": ("replay", "decide again from what mooring why --save wrote down"),
-    "ledger": ("ledger", "write to a Redis, MariaDB or MySQL, then count the acknowledged writes that it lost"),
+    "ledger": (
+        "ledger",
+        "write to a Redis, MariaDB or MySQL, then count the acknowledged writes that it lost",
+    ),
     "exec": ("exec", "run a program of Mooring's Python environment"),
     "completion": ("completion", "complete commands, entries and fields in bash or zsh"),
     "test": ("tests", "run the test suite (unit and embedded tiers)"),
