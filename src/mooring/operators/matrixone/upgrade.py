@@ -17,6 +17,7 @@ from mooring.kube.objects import apps, core
 from mooring.operators.matrixone.cnset.specs import prepared
 from mooring.operators.matrixone.defaults import with_defaults
 from mooring.operators.matrixone.depends import log_set_of
+from mooring.operators.matrixone.dnset.specs import lasting
 from mooring.operators.matrixone.identity import read_bootstrap
 from mooring.operators.matrixone.logset.specs import gated
 from mooring.operators.matrixone.names import BOOTSTRAP, INPUTS, STORE_ID, labels_of
@@ -43,7 +44,7 @@ async def plan_upgrade(client: Client, one: Object) -> list[Planned]:
             service = LogService.of(log_set)
     match owner:
         case DNSet():
-            return [await _compared(client, "dn", DNSpecs(owner, service).stateful_set())]
+            return [await _compared(client, "dn", lasting(DNSpecs(owner, service).stateful_set()))]
         case ProxySet():
             return [await _compared(client, "proxy", ProxySpecs(owner, service).deployment())]
         case CNSet():

@@ -17,6 +17,7 @@ from mooring.operators.matrixone.conditions import with_synced
 from mooring.operators.matrixone.defaults import with_defaults
 from mooring.operators.matrixone.depends import NO_LOG_SET, log_set_of, needs_log_set
 from mooring.operators.matrixone.dnset.plan import COMPONENT, PAUSE, Snapshot, decide
+from mooring.operators.matrixone.dnset.specs import lasting
 from mooring.operators.matrixone.identity import tn_uuid
 from mooring.operators.matrixone.logset.inputs import REMEDIES
 from mooring.operators.matrixone.logset.specs import DATA
@@ -193,4 +194,5 @@ def _store(pod: Pod, before: DNSetStatus, phase: str, now: datetime) -> Store:
 
 
 def _objects(inputs: Inputs) -> Iterable[Object]:
-    return DNSpecs(inputs.dn_set, LogService.of(inputs.log_set)).objects()
+    for one in DNSpecs(inputs.dn_set, LogService.of(inputs.log_set)).objects():
+        yield lasting(one) if isinstance(one, apps.StatefulSet) else one
