@@ -14,9 +14,11 @@ import pytest
 from bench.cluster_faults import ClusterLane
 from bench.faults import SentinelLane
 from bench.lanes import Lane, draw
+from bench.mysql_faults import MySQLLane
 from bench.tally import CLASSES, Outcome, percentile, report, table, trouble
 
 ROOT = Path(__file__).resolve().parents[2]
+LANES: list[type[Lane]] = [SentinelLane, ClusterLane, MySQLLane]
 FINE = Outcome(number=1, lane=0, cause="master-killed", victim="redis-0", acknowledged=500, confirmed=250)
 
 
@@ -93,12 +95,13 @@ def test_losses_and_gaps_are_reckoned_by_cause() -> None:
     assert table(figures).splitlines()[1].split()[:4] == ["master-hung", "1", "500", "9"]
 
 
-@pytest.mark.parametrize("lane", [SentinelLane, ClusterLane])
-def test_every_class_of_gaps_is_of_causes_there_are(lane: type[Lane]) -> None:
-    assert {cause for causes in CLASSES.values() for cause in causes} <= lane.causes.keys()
+def test_every_class_of_gaps_is_of_causes_there_are() -> None:
+    there = {cause for lane in LANES for cause in lane.causes}
+    assert {cause for causes in CLASSES.values() for cause in causes} <= there
+    assert all(set(causes) & lane.causes.keys() for causes in CLASSES.values() for lane in LANES)
 
 
-@pytest.mark.parametrize("lane", [SentinelLane, ClusterLane])
+@pytest.mark.parametrize("lane", LANES)
 def test_every_cause_strikes_before_any_strikes_again(lane: type[Lane]) -> None:
     causes = list(lane.causes)
     first = list(islice(draw(causes, random.Random(7)), 2 * len(causes)))

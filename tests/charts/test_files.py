@@ -50,14 +50,16 @@ def test_every_value_is_described_and_every_default_is_known() -> None:
 def test_the_chart_names_every_kind_of_every_operator() -> None:
     helpers = (CHART / "templates" / "_helpers.tpl").read_text()
     named = {
-        operator: (group, set(plurals.split(", ")))
+        (operator, group, plural)
         for operator, group, plurals in re.findall(
             r"- operator: (\S+)\n  group: (\S+)\n(?:  .*\n)*?  plurals: \[(.*)\]", helpers
         )
+        for plural in plurals.split(", ")
     }
     assert named == {
-        name: (one.kinds[0].resource.group, {kind.resource.plural for kind in one.kinds})
+        (name, kind.resource.group, kind.resource.plural)
         for name, one in OPERATORS.items()
+        for kind in one.kinds
     }
     pattern = re.compile(SCHEMA["properties"]["operators"]["pattern"])
     assert all(pattern.match(name) for name in (*OPERATORS, ",".join(OPERATORS), "*"))
