@@ -138,6 +138,15 @@ def test_received_ids_before_the_newest_one_count_although_they_are_not_told() -
     assert not maria("0-1-100").contains(full)
 
 
+def test_a_server_that_began_with_a_copy_may_lead_others() -> None:
+    """It knows the newest id of what was copied alone; a replica that is behind it has nothing of its own."""
+    leader, replica = maria("0-3-200,0-9-205"), maria("0-1-100,0-2-140,0-3-200")
+    assert leader.contains(replica)
+    assert (replica - leader).is_empty
+    assert not leader.contains(maria("0-1-100,0-2-140,0-3-200,0-8-201"))
+    assert not leader.contains(maria("0-1-100,0-2-140,0-3-201"))
+
+
 def test_a_replica_that_is_behind_is_no_errant_one() -> None:
     primary = maria("0-1-100,0-2-140,0-3-200")
     for replica in ("0-1-50", "0-1-100,0-2-120", "0-1-100,0-2-140,0-3-199"):

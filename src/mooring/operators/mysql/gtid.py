@@ -7,7 +7,7 @@ tells the last number of each server. Both are kept as intervals of numbers by o
 
 What MariaDB receives is told by the last id alone (``Gtid_IO_Pos``), without those of other servers before it. Since one id
 has one history, a position that has the last id of another domain history also has all that comes before it there; the
-difference of two positions takes that into account.
+difference of two positions takes that into account. A server that began with a copy knows of the ids before it no more either.
 
 All of it is pure.
 """
@@ -141,12 +141,13 @@ class Position:
 
     def _shared_with(self, other: Position, origin: str) -> int:
         """MariaDB: the number up to which this domain's history is surely the same in both; 0 for none."""
-        newest = other.last.get(_domain(origin)) if self.last else None
-        if newest is None:
-            return 0
-        server, _, number = newest.rpartition("-")
-        has = any(low <= int(number) <= high for low, high in self.origins.get(server, ()))
-        return int(number) if has else 0
+        domain = _domain(origin)
+        bounds = [0]
+        for newest, where in ((other.last.get(domain), self), (self.last.get(domain), other)):
+            server, _, number = (newest or "").rpartition("-")
+            if any(low <= int(number) <= high for low, high in where.origins.get(server, ())):
+                bounds.append(int(number))
+        return max(bounds) if self.last else 0
 
 
 def parse(flavor: Flavor, text: str) -> Position:
