@@ -364,6 +364,14 @@ def test_the_tail_of_a_dead_mysql_primary_is_cut_where_a_replica_acknowledged_la
     assert known.cut == TailCut(file="binlog.000010", position=120)
 
 
+def test_the_binary_log_of_a_mariadb_primary_is_never_cut() -> None:
+    verdict = fenced_failover(healthy().dead("demo-0")).decide()
+
+    assert isinstance(verdict, Promote)
+    assert verdict.first is not None
+    assert (verdict.first.members or {})["demo-0"].cut is None
+
+
 # --- hang -------------------------------------------------------------------------------------------------
 
 

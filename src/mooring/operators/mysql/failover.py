@@ -20,7 +20,7 @@ from mooring.operators.mysql.gtid import Position
 from mooring.operators.mysql.moves import DeletePod, Fence, Promote, Verdict, Wait, target_of
 from mooring.operators.mysql.names import COMPONENT, SWITCH_TO
 from mooring.operators.mysql.snapshot import ALIVE, Snapshot
-from mooring.operators.mysql.topology import Member, Server
+from mooring.operators.mysql.topology import Flavor, Member, Server
 from mooring.operators.mysql.types import MySQLClusterStatus, TailCut
 from mooring.operators.mysql.versions import series
 from mooring.operators.workload.rollout import hopeless
@@ -28,6 +28,8 @@ from mooring.operators.workload.rollout import hopeless
 __all__ = ["find_primary", "promotion", "take_over"]
 
 Candidate = tuple[Member, Server]
+CUT: Final[frozenset[Flavor]] = frozenset({"mysql"})
+"""Whose binary log is cut; MariaDB rolls its tail back itself, and does not start with a log that was cut."""
 RECENT: Final = 3.0
 """Seconds by which the end of a container and the last answer of its server may lie apart."""
 REFUSED_FOR: Final = 2.0
@@ -225,7 +227,7 @@ def _with_cut(snapshot: Snapshot, status: MySQLClusterStatus) -> MySQLClusterSta
         if it.replication is not None and it.replication.source_file and snapshot.follows(it)
     ]
     planned = snapshot.operation is not None and snapshot.operation.kind == "Switch"
-    if not ends or planned or not known.volume or not snapshot.strict:
+    if snapshot.wanted.flavor not in CUT or not ends or planned or not known.volume or not snapshot.strict:
         return status
     file, position = max(ends, key=lambda end: (_number(end[0]), end[1]))
     return records.members(
