@@ -98,7 +98,7 @@ async def test_a_log_store_more_and_less_changes_the_members(bed: Bed) -> None:
         await settled(bed)
         found = (await bed.client.list(PersistentVolumeClaim, namespace="default")).items
     names = {one.metadata.name for one in found if not one.metadata.deletion_timestamp}
-    assert names == {"mo-shared", *(f"mo-data-mo-log-{at}" for at in range(3))}
+    assert names == {"mo-shared", "mo-data-mo-dn-0", *(f"mo-data-mo-log-{at}" for at in range(3))}
     assert set((await states(bed)).values()) == {"Serving"}
     assert load.failed == []
     assert await rows(bed) >= set(load.written)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mooring.kube.objects.meta import ObjectMeta
+from mooring.operators.matrixone.advice import warnings
 from mooring.operators.matrixone.dnset.specs import lasting
 from mooring.operators.matrixone.logset.specs import DATA
 from mooring.operators.matrixone.specs import DNSpecs, LogService
@@ -32,3 +33,10 @@ def test_a_transaction_node_without_a_claim_keeps_its_directory_over_container_r
 def test_a_declared_claim_is_used_instead() -> None:
     spec = DNSetSpec(image="m/matrixone:1.2.4", replicas=1, cache_volume=Volume(size="1Gi"))
     assert volumes(spec) == (True, False)
+
+
+def test_a_transaction_node_without_a_claim_is_warned_of() -> None:
+    one = DNSet(
+        metadata=ObjectMeta(name="mo", namespace="ns"), spec=DNSetSpec(image="m/matrixone:1.2.4", replicas=1)
+    )
+    assert any("may lose acknowledged writes" in said for said in warnings(one))

@@ -26,7 +26,7 @@ UNPARSED = 'service-type = "LOG\n'
 )
 def test_the_least_declaration_of_a_set_is_sound(kind: str) -> None:
     assert validate(typed(kind)) == []
-    assert warnings(typed(kind)) == []
+    assert others_of(warnings(typed(kind))) == []
 
 
 @pytest.mark.parametrize("kind", ["BackupJob", "RestoreJob", "CNPool", "CNClaim", "CNClaimSet"])
@@ -369,8 +369,8 @@ def test_what_is_carried_out_but_perhaps_not_as_meant_is_warned_of(
 
 def test_a_tag_that_is_no_version_is_no_matter_where_the_cluster_has_one() -> None:
     changes = {"spec__cnGroups__0__image": "own:latest"}
-    assert warnings(typed("MatrixOneCluster", **changes)) == []
-    assert len(warnings(typed("MatrixOneCluster", spec__version="nightly", **changes))) == 2
+    assert others_of(warnings(typed("MatrixOneCluster", **changes))) == []
+    assert len(others_of(warnings(typed("MatrixOneCluster", spec__version="nightly", **changes)))) == 2
 
 
 def test_the_example_is_sound_and_says_nothing_twice() -> None:
@@ -378,3 +378,8 @@ def test_the_example_is_sound_and_says_nothing_twice() -> None:
     (cluster,) = [one for one in yaml.safe_load_all(text) if one["kind"] == "MatrixOneCluster"]
     found = decode(cluster, MatrixOneCluster)
     assert (validate(found), warnings(found), unknown(MatrixOneCluster, cluster)) == ([], [], [])
+
+
+def others_of(said: list[str]) -> list[str]:
+    """Without the one that every transaction node without a claim gets."""
+    return [one for one in said if ".cacheVolume: not given" not in one]

@@ -89,6 +89,11 @@ def _dn_said(where: str, spec: DNSetSpec, *, known: bool = False) -> Said:
     yield from _cache_said(where, spec.cache_volume, spec.shared_storage_cache)
     if spec.replicas == 0:
         yield f"{where}.replicas", "0: without a transaction node nothing can be written"
+    if spec.cache_volume is None:
+        yield (
+            f"{where}.cacheVolume",
+            "not given: a node that is killed and comes back in another pod may lose acknowledged writes; give a size",
+        )
 
 
 def _cache_said(where: str, volume: Volume | None, cache: SharedStorageCache | None) -> Said:
