@@ -119,6 +119,7 @@ class Api:
         self._version = version
         self._streams: Counter[str] = Counter()
         self._failed: list[float] = []
+        self._trying: set[str] = set()
         self._leases = Leases(upstream, watches, clock)
 
     def routes(self) -> list[web.RouteDef]:
@@ -403,8 +404,15 @@ class Api:
         text, values = body.get("yaml"), body.get("values")
         if not isinstance(text, str) or not (values is None or isinstance(values, dict)):
             raise Problem(400, "TemplateMissing", "Give yaml, a text, and values, an object.")
-        client = self._upstream.client(request[SESSION])
-        return answer(await tried(client, text, values, name="example", namespace="default"))
+        session = request[SESSION]
+        if session.user in self._trying:
+            raise Problem(429, "OneAtATime", "A template of yours is being tried.", retry_after=1)
+        client = self._upstream.client(session)
+        trial = asyncio.ensure_future(tried(client, text, values, name="example", namespace="default"))
+        self._trying.add(session.user)
+        # A request that is given up ends no thread: the next one waits for the trial itself.
+        trial.add_done_callback(lambda _: self._trying.discard(session.user))
+        return answer(await asyncio.shield(trial))
 
     # --- instances
 
