@@ -7,8 +7,20 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mooring.catalog import pointer
-from mooring.catalog.entry import WIDGETS, Collection, Entry, Parameter, Target, Text
+from mooring.catalog.entry import (
+    GROUP_PATTERN,
+    KIND_PATTERN,
+    PLURAL_PATTERN,
+    VERSION_PATTERN,
+    WIDGETS,
+    Collection,
+    Entry,
+    Parameter,
+    Target,
+    Text,
+)
 from mooring.catalog.expressions import ExpressionError, evaluate, params, re2
+from mooring.catalog.promql import lint_query
 from mooring.catalog.values import check_name, check_value, check_values, defaults
 
 __all__ = ["lint", "lint_collection", "lint_schema"]
@@ -16,11 +28,6 @@ __all__ = ["lint", "lint_collection", "lint_schema"]
 #: Parts of an entry, at most: what is done to look at one stays bounded.
 MOST_PARAMETERS, MOST_PLANS, MOST_RULES, MOST_COLLECTIONS = 200, 50, 50, 10
 MOST_CHARTS, MOST_FIGURES, MOST_COLUMNS, MOST_ACTIONS = 20, 20, 20, 30
-#: What may stand in a path of the API server.
-_GROUP = re2.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-_VERSION = re2.compile(r"v[0-9][a-z0-9]*")
-_PLURAL = re2.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_KIND = re2.compile(r"[A-Za-z0-9]+")
 #: What `requests` may tell of: resources of a ResourceQuota.
 RESOURCES = frozenset(
     {
@@ -190,9 +197,7 @@ def _lint_metrics(entry: Entry) -> Iterator[str]:
     metrics = entry.spec.metrics
     for number, chart in enumerate(metrics.charts):
         path = f"spec.metrics.charts[{number}].query"
-        if 'namespace="$namespace"' not in chart.query:
-            # A query without it would show what belongs to others.
-            yield f'{path}: every selector needs namespace="$namespace"'
+        yield from (f"{path}: {wrong}" for wrong in lint_query(chart.query))
         if "$name" not in chart.query.replace("$namespace", ""):
             yield f"{path}: nothing in it is about $name"
     for number, figure in enumerate(metrics.figures):
@@ -200,6 +205,9 @@ def _lint_metrics(entry: Entry) -> Iterator[str]:
             pointer.parts(figure.path)
         except ValueError as error:
             yield f"spec.metrics.figures[{number}].path: {error}"
+        else:
+            if not figure.path.startswith("/status/"):
+                yield f"spec.metrics.figures[{number}].path: {figure.path!r} is not below /status"
 
 
 def _lint_collections(entry: Entry) -> Iterator[str]:
@@ -218,6 +226,9 @@ def _lint_collections(entry: Entry) -> Iterator[str]:
                 pointer.parts(place)
             except ValueError as error:
                 yield f"{path}: {error}"
+        for column in one.columns:
+            if not column.path.startswith(("/spec/", "/status/", "/metadata/")):
+                yield f"{path}: {column.path!r} is not below /spec, /status or /metadata"
         for place in (one.of, *restored):
             if not place.startswith("/spec/"):
                 yield f"{path}: {place!r} is not below /spec"
@@ -226,6 +237,9 @@ def _lint_collections(entry: Entry) -> Iterator[str]:
         manifest = dict(one.create.render)
         for name, parameter in one.create.parameters.properties.items():
             yield from _lint_parameter(f"{path}.create.parameters.{name}", parameter, sections=[""])
+            if parameter.sensitive:
+                # The manifest of a collection's object is shown as it is.
+                yield f"{path}.create.parameters.{name}: the form of a collection has no sensitive field"
             try:
                 manifest = pointer.put(manifest, parameter.bind, _sample(parameter))
             except ValueError as error:
@@ -240,7 +254,7 @@ def _lint_target(entry: Entry, target: Target) -> Iterator[str]:
         # A Secret's data would be shown as anything else is.
         yield f"group: {target.group!r} is none of custom resources"
     yield from _lint_names(target.group, target.version, target.plural)
-    if not _KIND.fullmatch(target.kind):
+    if not re2.search(KIND_PATTERN, target.kind):
         yield f"kind: {target.kind!r} is no name of a kind"
     if not target.namespaced:
         yield "namespaced: the console makes what is in namespaces"
@@ -248,12 +262,13 @@ def _lint_target(entry: Entry, target: Target) -> Iterator[str]:
 
 def _lint_names(group: str, version: str, plural: str) -> Iterator[str]:
     # They become parts of a path, which must not lead elsewhere.
-    for what, text, form in (
-        ("group", group, _GROUP),
-        ("version", version, _VERSION),
-        ("plural", plural, _PLURAL),
-    ):
-        if not form.fullmatch(text) and (text or what != "group"):
+    forms = (
+        ("group", group, GROUP_PATTERN),
+        ("version", version, VERSION_PATTERN),
+        ("plural", plural, PLURAL_PATTERN),
+    )
+    for what, text, pattern in forms:
+        if not re2.search(pattern, text) and (text or what != "group"):
             yield f"{what}: {text!r} is none"
 
 
