@@ -54,7 +54,7 @@ WIDGETS: Final = frozenset(
     {"text", "number", "stepper", "quantity", "switch", "select", "keyValue", "secret", "version"}
 )
 #: What may stand in a path of the API server, and the name of a kind.
-GROUP_PATTERN: Final = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+GROUP_PATTERN: Final = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$"
 VERSION_PATTERN: Final = "^v[0-9][a-z0-9]*$"
 PLURAL_PATTERN: Final = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 KIND_PATTERN: Final = "^[A-Za-z0-9]+$"
@@ -211,7 +211,7 @@ class Topology(_Data, frozen=True, kw_only=True):
 class Other(_Data, frozen=True, kw_only=True):
     """Another object of an instance's namespace, which the instance must own; ``{name}`` is the instance's name."""
 
-    group: Annotated[str, F(pattern=f"^$|{GROUP_PATTERN}")] = ""
+    group: Annotated[str, F(pattern=GROUP_PATTERN)] = ""
     version: Annotated[str, F(pattern=VERSION_PATTERN)] = "v1"
     plural: Annotated[str, F(pattern=PLURAL_PATTERN)]
     name: str

@@ -268,7 +268,7 @@ def _lint_names(group: str, version: str, plural: str) -> Iterator[str]:
         ("plural", plural, PLURAL_PATTERN),
     )
     for what, text, pattern in forms:
-        if not re2.search(pattern, text) and (text or what != "group"):
+        if not re2.search(pattern, text):
             yield f"{what}: {text!r} is none"
 
 

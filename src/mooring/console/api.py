@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -189,7 +190,7 @@ class Api:
         """Go on with a new credential of the provider."""
         session = self._sessions.fitting(await self._sign_in.refresh(request[SESSION]))
         try:
-            self._sessions.check(session)
+            self._sessions.check(replace(session, ends=0.0))
         except SignedOut:
             # It was ended while the provider was asked: what came of that must not outlive it.
             await self._sign_in.end(session)
