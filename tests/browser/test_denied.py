@@ -89,4 +89,4 @@ def test_what_one_topic_cannot_show_is_said_there(signed_in: Page, plane: Plane)
     page.until(lambda: page.there("row-beside"))
     assert not page.there("unserved")
     plane.send("DELETE", path)
-    page.driver.get_log("browser")  # what is not there was asked for
+    page.complaints()  # what is not there was asked for

@@ -405,7 +405,7 @@ async def test_a_topic_that_cannot_be_served_keeps_no_other_from_it(
     lost = urlencode({"namespace": "team-a", "entry": "nothing", "name": "x"})
     query = urlencode([("topic", "all"), ("topic", lost), ("topic", "namespace=BAD_NAME")])
     async with asyncio.timeout(20), root.http.get(f"{bed.url}/api/v1/stream?{query}") as stream:
-        seen = {}
+        seen: dict[int, Json] = {}
         while len(seen) < 3:
             message = (await next_message(stream))[1]
             seen[message["topic"]] = message

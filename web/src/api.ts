@@ -201,6 +201,7 @@ export interface Collection {
   restore: { title: Text; description: Text } | null;
   state: "listed" | "denied" | "unserved";
   rows: RelatedRow[];
+  truncated: boolean;
 }
 
 /** What a new instance is made of. */

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 __all__ = ["drop", "escape", "get", "parts", "put", "shown"]
 
-#: Steps of a pointer: a document that it could lead into is no deeper.
-STEPS: Final = 100
+#: Steps of a pointer: an object that it could lead into is no deeper, and more could exhaust the stack.
+STEPS: Final = 300
 
 
 def escape(step: str) -> str:

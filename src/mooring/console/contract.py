@@ -390,7 +390,7 @@ class RestoringAnswer(_Data, frozen=True, kw_only=True):
 
 
 class CollectionAnswer(_Data, frozen=True, kw_only=True):
-    """A collection; ``state`` says why there are no rows to see."""
+    """A collection; ``state`` says why there are no rows to see, ``truncated`` that there may be more."""
 
     name: str
     title: Text
@@ -400,6 +400,7 @@ class CollectionAnswer(_Data, frozen=True, kw_only=True):
     restore: RestoringAnswer | None
     state: Literal["listed", "denied", "unserved"]
     rows: tuple[RelatedRow, ...]
+    truncated: bool
 
 
 class Collections(_Data, frozen=True, kw_only=True):
