@@ -603,7 +603,11 @@ BY_PATH: dict[PathKey, Operation] = {
         query={"namespace": "Where; required.", "entry": "Of which entry; required."}, answer=Permissions
     ),
     ("GET", _API + "/stream"): Operation(
-        query={**_WHERE, "topic": "A query of its own, such as entry=A&namespace=B; repeatable."},
+        query={
+            **_WHERE,
+            "topic": "A query of its own, such as entry=A&namespace=B; repeatable. One that fails has a problem.",
+            "user": "Whose stream it must be; 409 when somebody else is signed in.",
+        },
         media="text/event-stream",
     ),
 }

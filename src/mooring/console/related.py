@@ -54,7 +54,9 @@ def _texts(restore: Json | None) -> Json | None:
     return None if restore is None else {"title": restore["title"], "description": restore["description"]}
 
 
-async def _rows(client: Client, one: Collection, *, namespace: str, name: str) -> tuple[list[Json], str, bool]:
+async def _rows(
+    client: Client, one: Collection, *, namespace: str, name: str
+) -> tuple[list[Json], str, bool]:
     path = one.target.resource.path(namespace=namespace)
     try:
         answer = msgspec.json.decode((await client.request("GET", path, query={"limit": LIMIT})).body)
