@@ -90,3 +90,13 @@ def test_what_one_topic_cannot_show_is_said_there(signed_in: Page, plane: Plane)
     assert not page.there("unserved")
     plane.send("DELETE", path)
     page.complaints()  # what is not there was asked for
+
+
+def test_signing_out_removes_the_draft_of_a_template(reader: Page) -> None:
+    page, draft = reader, "return sessionStorage.getItem('mooring.template')"
+    page.open("templates")
+    page.until(lambda: page.there("template-good"))
+    assert page.driver.execute_script(draft)
+    page.press("Sign out")
+    page.until(lambda: page.driver.find_elements(By.ID, "token"))
+    assert page.driver.execute_script(draft) is None
