@@ -109,10 +109,12 @@ def test_what_cannot_be_listed_is_said(postgres: Page, plane: Plane, axe: str) -
         "restore": None,
         "state": "denied",
         "rows": [],
+        "truncated": True,
     }
     with stubbed(page, "/collections", {"collections": [shown]}):
         page.reopen(ROUTE)
         page.until(lambda: "You may not list: Backups." in page.text("collection-backups"))
+        assert "some are not shown" in page.text("collection-backups")
         assert page.axe(axe) == []
     failed = {"code": "NoAnswer", "detail": "stopped for a test", "requestId": "r"}
     with stubbed(page, "/collections", failed, status=504):

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 from selenium.webdriver.common.by import By
-from tests.browser.conftest import Page, Plane
+from tests.browser.conftest import CORE, Page, Plane
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -44,3 +44,59 @@ def test_what_is_denied_is_said_to_be_denied(reader: Page, plane: Plane, axe: st
     assert plane.send("GET", path)["spec"]["size"] == 3
     plane.send("DELETE", path)
     assert page.complaints() == []
+
+
+def test_a_page_that_outlives_its_user_loads_again(reader: Page, plane: Plane) -> None:
+    page, driver = reader, reader.driver
+    page.open("templates")
+    page.until(lambda: page.there("template-good"))
+    page.paste("template", "only of the reader")
+    page.until(
+        lambda: "only of" in driver.execute_script("return sessionStorage.getItem('mooring.template')")
+    )
+    driver.execute_script("window.ofReader = true")
+    seen = "Object.defineProperty(document, 'visibilityState', {value: arguments[0], configurable: true});"
+    seen += "document.dispatchEvent(new Event('visibilitychange'))"
+    driver.execute_script(seen, "hidden")
+    driver.delete_all_cookies()
+    plane.send("POST", f"{CORE}/serviceaccounts", {"metadata": {"name": "next"}})
+    made = plane.send("POST", f"{CORE}/serviceaccounts/next/token", {"spec": {}})
+    # Another page of this browser signs in as somebody else, of which this one is not told.
+    driver.switch_to.new_window("window")
+    try:
+        driver.get(page.address)
+        page.until(lambda: driver.find_elements(By.ID, "token"))
+        driver.find_element(By.ID, "token").send_keys(made["status"]["token"])
+        page.press("Sign in")
+        page.until(lambda: "next" in page.text("user"))
+        driver.close()
+        driver.switch_to.window(driver.window_handles[0])
+        # It sees so by itself once it is seen again.
+        driver.execute_script(seen, "visible")
+        page.until(lambda: "next" in page.text("user"))
+        assert driver.execute_script("return window.ofReader") is None
+        assert "only of the reader" not in (page.field("template").get_attribute("value") or "")
+    finally:
+        driver.switch_to.window(driver.window_handles[0])
+        plane.send("DELETE", f"{CORE}/serviceaccounts/next")
+
+
+def test_what_one_topic_cannot_show_is_said_there(signed_in: Page, plane: Plane) -> None:
+    page, path = signed_in, plane.redis("beside", size=3, image="redis:7.0")
+    page.open("instances/default/nothing-of-this-name/x")
+    page.until(lambda: "NoSuchEntry" in page.text("unserved"))
+    page.open("instances")
+    page.until(lambda: page.there("row-beside"))
+    assert not page.there("unserved")
+    plane.send("DELETE", path)
+    page.complaints()  # what is not there was asked for
+
+
+def test_signing_out_removes_the_draft_of_a_template(reader: Page) -> None:
+    page, draft = reader, "return sessionStorage.getItem('mooring.template')"
+    page.open("templates")
+    page.until(lambda: page.there("template-good"))
+    assert page.driver.execute_script(draft)
+    page.press("Sign out")
+    page.until(lambda: page.driver.find_elements(By.ID, "token"))
+    assert page.driver.execute_script(draft) is None

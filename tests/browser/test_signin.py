@@ -20,6 +20,12 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
 #: Seconds that an ID token is good for.
 SHORT = 8
+#: Hides the page, or shows it again.
+SHOWN = """
+Object.defineProperty(document, "hidden", {value: arguments[0], configurable: true});
+Object.defineProperty(document, "visibilityState", {value: arguments[0] ? "hidden" : "visible", configurable: true});
+document.dispatchEvent(new Event("visibilitychange"));
+"""
 
 
 def short(claims: Any, signer: Signer) -> str:
@@ -87,6 +93,16 @@ def test_a_user_of_a_provider_signs_in_and_is_renewed_until_the_provider_says_no
     page.until(lambda: provider.asked.count("refresh") >= 2, 3 * SHORT)
     assert page.text("user") == "carol"
     assert page.driver.execute_script("return window.same"), "nothing was loaded again"
+    assert not page.there("over")
+
+    # A page that nobody sees lets its credential end, and renews it once it is seen again.
+    page.driver.execute_script(SHOWN, True)
+    asked = provider.asked.count("refresh")
+    status = "return fetch('/api/v1/session').then((answer) => answer.status)"
+    page.until(lambda: page.driver.execute_script(status) == 401, 3 * SHORT)
+    assert provider.asked.count("refresh") <= asked + 1, "one may have been under way"
+    page.driver.execute_script(SHOWN, False)
+    page.until(lambda: page.driver.execute_script(status) == 200)
     assert not page.there("over")
 
     provider.refreshes = []

@@ -13,6 +13,7 @@ from tests.console.bed import ADMIN, ANN, bound
 from tests.console.served import Browser, Cluster, cluster
 
 from mooring.console import Prometheus
+from mooring.console.metrics import filled
 from mooring.kube import MergePatch
 
 ONE = "namespaces/team-a/instances/redis-sentinel/cache/metrics"
@@ -140,3 +141,10 @@ async def test_without_any_source_the_status_is_what_there_is(made: Cluster) -> 
     found = (await root.send("GET", ONE)).json
     assert found["source"] in ("none", "metrics.k8s.io")
     assert found["usage"] == []
+
+
+def test_a_dot_of_a_name_is_that_dot_in_a_regular_expression() -> None:
+    query = """up{namespace="$namespace",pod=~"$name-[0-9]+",a!~'$name',b="$name",c=~`$name`} > 1"""
+    assert filled(query, namespace="team-a", name="a.b") == (
+        """up{namespace="team-a",pod=~"a[.]b-[0-9]+",a!~'a[.]b',b="a.b",c=~`a[.]b`} > 1"""
+    )

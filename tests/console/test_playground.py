@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 import pytest
 from tests.console.bed import ADMIN, ANN, Bed, Browser, Json
 
-from mooring.console.playground import TEXT_LIMIT
+from mooring.console import playground
+from mooring.console.playground import TEXT_LIMIT, _places
 
 TEMPLATE = """apiVersion: catalog.mooring.dev/v1alpha1
 kind: ClusterServiceTemplate
@@ -112,3 +116,74 @@ async def test_no_text_breaks_it(bed: Bed, browsers: list[Browser], text: str) -
         assert found["problems"]
     assert (await root.send("POST", "templates/try", {"yaml": 1}))[0] == 400
     assert (await root.send("POST", "templates/try", {"yaml": TEMPLATE, "values": []}))[0] == 400
+
+
+def test_nested_named_lists_are_read_once() -> None:
+    text = "1"
+    for _ in range(45):
+        text = f"[{{name: a, x: {text}}}]"
+    places = _places(f"spec: {text}")
+    seen: set[int] = set()
+    waiting = [places]
+    while waiting:
+        place = waiting.pop()
+        if id(place) not in seen:
+            seen.add(id(place))
+            waiting += place.below.values()
+    # Depth by depth a list, an element and its name; two ways lead to an element, and both to the same place.
+    assert len(seen) == 2 + 45 * 3
+    assert places.below["spec"].below["a"] is places.below["spec"].below["0"]
+
+
+async def test_a_problem_in_a_named_element_is_told_at_its_line(bed: Bed, browsers: list[Browser]) -> None:
+    root = await browsers[0].signed_in(ADMIN)
+    action = (
+        "  actions:\n    - name: first\n      title: {en: a, zh: a}\n      description: {en: a, zh: a}\n"
+        "      set: {/spec/size: 1}\n    - name: second\n      title: {en: a, zh: a}\n"
+        "      description: {en: a}\n      set: {/spec/size: 1}\n  render:"
+    )
+    found = await tried(root, TEMPLATE.replace("  render:", action, 1))
+    assert [(one["line"], one["path"]) for one in found["problems"]] == [
+        (31, "spec.actions.second.description.zh")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("default: 3", "default: 1" + "0" * 400), ("/spec/size", "/spec" + "/a" * 3000)],
+    ids=["number", "pointer"],
+)
+async def test_a_value_that_is_too_large_is_a_problem_and_no_defect(
+    bed: Bed, browsers: list[Browser], old: str, new: str
+) -> None:
+    root = await browsers[0].signed_in(ADMIN)
+    found = await tried(root, TEMPLATE.replace(old, new, 1))
+    assert found["problems"]
+    assert found["yaml"] == ""
+
+
+async def test_a_user_tries_one_template_at_a_time(
+    bed: Bed, browsers: list[Browser], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = await browsers[0].signed_in(ADMIN)
+    again, ann = await browsers[1].signed_in(ADMIN), await browsers[2].signed_in(ANN)
+    began, go, read = threading.Event(), threading.Event(), playground._read
+
+    def held(text: str) -> Json:
+        if "held" in text:
+            began.set()
+            assert go.wait(20)
+        return read(text)
+
+    monkeypatch.setattr(playground, "_read", held)
+    first = asyncio.create_task(tried(root, TEMPLATE.replace("small-redis", "held")))
+    try:
+        await asyncio.to_thread(began.wait, 20)
+        # The console answers meanwhile: others, and the user whatever else they ask for.
+        status, answer, _ = await again.send("POST", "templates/try", {"yaml": TEMPLATE, "values": None})
+        assert (status, answer["code"]) == (429, "OneAtATime")
+        assert (await tried(ann, TEMPLATE))["problems"] == []
+    finally:
+        go.set()
+    assert (await first)["problems"] == []
+    assert (await tried(again, TEMPLATE))["problems"] == []

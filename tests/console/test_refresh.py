@@ -11,6 +11,11 @@ from tests.console.provider import Provider, Signer
 from tests.console.served import Browser, Cluster, new_key
 from tests.console.test_oidc import Json, arrived, browser, provider, served, settings
 
+from mooring.cache import SystemClock
+from mooring.console import Sessions
+from mooring.console.session import Session
+from mooring.console.signin import SignIn
+
 __all__ = ["browser", "provider", "served"]
 
 
@@ -99,8 +104,10 @@ async def test_a_token_of_somebody_else_renews_nothing(
     provider.refreshes = []
     await entered(browser, provider)
     provider.claims = claims
-    assert (await browser.send("POST", "session/refresh")).status in (401, 502)
-    assert (await browser.send("GET", "session")).json["user"] == "carol"
+    renewed = await browser.send("POST", "session/refresh")
+    assert renewed.status in (401, 502)
+    after = await browser.send("GET", "session")
+    assert after.status == 401 if renewed.status == 401 else after.json["user"] == "carol"
 
 
 async def test_an_address_that_another_user_has_now_renews_nothing(
@@ -139,6 +146,48 @@ async def test_who_signs_out_is_signed_out_at_every_replica(
     assert (await carol.send("DELETE", "session")).status == 200
     assert provider.refreshes == []
     # Until its token ends, a few minutes later, the other replica knows no better; then nothing renews it.
+    kept = dict(copy.cookies)
     assert (await copy.send("POST", "session/refresh")).status == 401
+    copy.cookies = kept
     remaining = (await copy.send("GET", "session")).json["remaining"]
     assert 0 < remaining <= 300
+
+
+async def test_a_session_that_ends_while_the_provider_is_asked_stays_ended(
+    browser: Browser, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider.refreshes = []
+    await entered(browser, provider)
+    refresh = SignIn.refresh
+
+    async def late(self: SignIn, session: Session) -> Session:
+        new = await refresh(self, session)
+        self._sessions.end(session)
+        return new
+
+    monkeypatch.setattr(SignIn, "refresh", late)
+    assert (await browser.send("POST", "session/refresh")).status == 401
+    assert provider.refreshes == [], "the provider takes the new token back"
+    assert not any(browser.cookies.values())
+
+
+async def test_a_refresh_that_is_refused_takes_the_cookie_away(browser: Browser, provider: Provider) -> None:
+    provider.refreshes = []
+    await entered(browser, provider)
+    provider.refreshes.clear()
+    assert (await browser.send("POST", "session/refresh")).status == 401
+    assert not any(browser.cookies.values())
+
+
+def test_a_session_too_long_for_its_refresh_token_goes_on_without_it() -> None:
+    sessions = Sessions(SystemClock(), port=1, served=True)
+    session = sessions.begin(
+        user="u", token="t" * 6500, via="oidc", ends=2e10, refresh="r" * 2000, subject="s"
+    )
+    with pytest.raises(ValueError, match="too long"):
+        sessions.seal(session)
+    fitting = sessions.fitting(session)
+    assert (fitting.refresh, fitting.token) == ("", session.token)
+    assert sessions.read(sessions.seal(fitting)).user == "u"
+    short = sessions.begin(user="u", token="t", via="oidc", refresh="r")
+    assert sessions.fitting(short) is short

@@ -129,3 +129,17 @@ async def test_what_may_not_be_listed_is_denied_and_what_is_not_served_is_said(
     assert [each["state"] for each in found["collections"]] == ["listed", "unserved"]
     body = {"name": "mine", "values": {"method": "volumeSnapshot"}}
     assert (await ann.send("POST", f"{ONE}/collections/backups", body))[0] == 403
+
+
+async def test_a_list_that_is_cut_says_so(
+    postgres: Bed, browsers: list[Browser], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = await browsers[0].signed_in(ADMIN)
+    await backup(postgres, "main-2", of="main")
+    for limit, value in (("MOST", 1), ("LIMIT", "1")):
+        [backups, _] = (await root.ok("GET", f"{ONE}/collections"))["collections"]
+        assert backups["truncated"] is False
+        with monkeypatch.context() as less:
+            less.setattr(f"mooring.console.related.{limit}", value)
+            [backups, _] = (await root.ok("GET", f"{ONE}/collections"))["collections"]
+            assert backups["truncated"] is True

@@ -20,7 +20,7 @@ from mooring.catalog import MASKED, packaged
 from mooring.console import Access, Console, ConsoleOptions, Sessions, SignedOut, Upstream, Watches
 from mooring.console.session import IDLE, LONGEST, own_session
 from mooring.console.stream import View
-from mooring.kube import Config
+from mooring.kube import Config, TransportError, Unauthorized
 from mooring.testing import VirtualClock
 
 
@@ -394,3 +394,80 @@ async def test_the_console_listens_on_loopback_alone() -> None:
         with pytest.raises(ValueError, match="loopback alone"):
             await console.start(sock)
     await console.stop()
+
+
+async def test_a_topic_that_cannot_be_served_keeps_no_other_from_it(
+    bed: Bed, browsers: list[Browser], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, ann, _ = browsers
+    await root.signed_in(ADMIN)
+    await bed.redis("team-a", "first", size=3)
+    lost = urlencode({"namespace": "team-a", "entry": "nothing", "name": "x"})
+    query = urlencode([("topic", "all"), ("topic", lost), ("topic", "namespace=BAD_NAME")])
+    async with asyncio.timeout(20), root.http.get(f"{bed.url}/api/v1/stream?{query}") as stream:
+        seen: dict[int, Json] = {}
+        while len(seen) < 3:
+            message = (await next_message(stream))[1]
+            seen[message["topic"]] = message
+        assert [row["name"] for row in seen[0]["rows"]] == ["first"]
+        assert seen[1] == {"topic": 1, "rows": [], "denied": [], "problem": "NoSuchEntry"}
+        assert seen[2] == {"topic": 2, "rows": [], "denied": [], "problem": "NoNamespace"}
+        await bed.redis("team-a", "second")
+        kind, message = await next_message(stream)
+        assert (kind, message["topic"], message["rows"][0]["name"]) == ("change", 0, "second")
+    send, failed = View.send, False
+
+    async def fails(view: View, *given: Json, topic: int | None = None, **more: Json) -> None:
+        nonlocal failed
+        if topic == 1 and not failed:
+            failed = True
+            raise TransportError("away")
+        await send(view, *given, topic=topic, **more)
+
+    monkeypatch.setattr(View, "send", fails)
+    monkeypatch.setattr("mooring.console.api.RECHECK", 0.01)
+    query = urlencode([("topic", "all"), ("topic", "namespace=team-a")])
+    async with asyncio.timeout(20), root.http.get(f"{bed.url}/api/v1/stream?{query}") as stream:
+        told: dict[int, list[Json]] = {0: [], 1: []}
+        while len(told[1]) < 2 or not told[0]:
+            message = (await next_message(stream))[1]
+            told[message["topic"]].append(message)
+        assert told[1][0]["problem"] == "NoAnswer"
+        assert [row["name"] for row in told[1][1]["rows"]] == ["first", "second"], "it is tried again"
+        assert [row["name"] for row in told[0][0]["rows"]] == ["first", "second"]
+    await ann.signed_in(ANN)
+
+    async def gone(self: View) -> bool:
+        raise Unauthorized("gone", status=401)
+
+    monkeypatch.setattr(View, "look", gone)
+    async with ann.http.get(f"{bed.url}/api/v1/stream?{query}") as refused:
+        assert refused.status == 401
+
+
+async def test_a_stream_is_of_the_user_that_the_page_knows(bed: Bed, browsers: list[Browser]) -> None:
+    ann = await browsers[0].signed_in(ANN)
+    async with ann.http.get(f"{bed.url}/api/v1/stream?user=ann") as stream:
+        assert stream.status == 200
+    async with ann.http.get(f"{bed.url}/api/v1/stream?user=bob") as stream:
+        assert (stream.status, (await stream.json())["code"]) == (409, "OtherUser")
+
+
+async def test_topics_are_counted_by_user(
+    bed: Bed, browsers: list[Browser], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mooring.console.api.USER_TOPICS", 3)
+    ann, again, bob = browsers
+    await ann.signed_in(ANN)
+    await again.signed_in(ANN)
+    await bob.signed_in(BOB)
+    two = f"{bed.url}/api/v1/stream?topic=all&topic=namespace%3Dteam-a"
+    async with asyncio.timeout(20), ann.http.get(two) as stream:
+        await next_message(stream)
+        async with again.http.get(two) as refused:
+            assert (refused.status, (await refused.json())["code"]) == (429, "TooManyStreams")
+        for browser in (again, bob):
+            async with browser.http.get(f"{bed.url}/api/v1/stream?topic=all") as other:
+                assert other.status == 200
+    async with bob.http.get(f"{bed.url}/api/v1/stream?topic=all&topic=all") as twice:
+        assert (twice.status, (await twice.json())["code"]) == (400, "TopicTwice")

@@ -16,6 +16,7 @@ from tests.console.bed import ADMIN, ANN, CRDS, VALUES
 from tests.console.served import Browser, Cluster, cluster
 
 from mooring.catalog import KINDS, CatalogError, StoredClusterTemplate, entry_of, packaged
+from mooring.kube import Invalid
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.runtime import render_crd
 
@@ -267,3 +268,32 @@ async def test_a_second_replica_leaves_a_status_that_says_so_already(served: Clu
     await until(offered)
     written = [one["objectRef"]["name"] for one in await served.audited() if one["verb"] == "patch"]
     assert written.count("first") == 1
+
+
+async def test_a_template_that_breaks_the_console_keeps_no_other_from_being_offered(
+    served: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(found: Json) -> Json:
+        if found.metadata.name == "bad":
+            raise RuntimeError("a defect")
+        return entry_of(found)
+
+    monkeypatch.setattr("mooring.console.templates.entry_of", breaks)
+    await add(served, template("bad"))
+    macro = {"cel": "[1.0].all(a, a > 0.0)", "message": {"en": "a", "zh": "b"}}
+    wrong = await add(served, template("macro", rules=[macro]))
+    good = await add(served, template("redis-small"))
+    root = await served.browser(await served.console(catalog_resources=True)).signed_in(ADMIN)
+    assert "are not available" in (await ready(served, wrong))["problems"][0]
+    assert (await ready(served, good))["conditions"][0]["status"] == "True"
+    found = (await root.send("GET", "catalog")).json
+    assert {"bad", "macro"}.isdisjoint(card["name"] for card in found["entries"])
+    assert any("bad: the console cannot look at this template" in each for each in found["problems"])
+
+
+async def test_the_definition_refuses_names_that_lead_elsewhere(served: Cluster) -> None:
+    for wrong in ({"group": "../x.y"}, {"version": "v1/x"}, {"plural": "../x"}, {"kind": "a b"}):
+        made = template("redis-small")
+        made["spec"]["target"] |= wrong
+        with pytest.raises(Invalid):
+            await add(served, made)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,10 @@ import structlog
 from tests.console.bed import ANN, BOB
 from tests.console.served import HOST, ORIGIN, Browser, Cluster, cluster
 
-from mooring.console import terminal
+from mooring.console import Upstream, terminal
+from mooring.console.session import Session
 from mooring.console.terminal import Ending
-from mooring.kube import MergePatch
+from mooring.kube import MergePatch, Unauthorized
 from mooring.kube.objects.core import Pod
 
 ONE = "/api/v1/namespaces/team-a/instances/redis-sentinel/cache/pods/cache-0/terminal?container=redis"
@@ -181,3 +184,55 @@ async def test_a_container_that_is_not_there_is_said_to_be_missing(place: tuple[
     ann = await made.browser(await made.console(terminal=True)).signed_in(ANN)
     await made.admin.request("DELETE", "/api/v1/namespaces/team-a/pods/cache-0?gracePeriodSeconds=0")
     assert await ended(await opened(ann)) == Ending.MISSING
+
+
+async def test_a_terminal_that_does_not_open_in_time_makes_room(
+    place: tuple[Cluster, Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @asynccontextmanager
+    async def hangs(*given: Any, **more: Any) -> AsyncIterator[None]:
+        await asyncio.Event().wait()
+        yield
+
+    made, _ = place
+    ann = await made.browser(await made.console(terminal=True)).signed_in(ANN)
+    with monkeypatch.context() as stuck:
+        stuck.setattr(terminal, "CONNECT_SECONDS", 0.01)
+        stuck.setattr(terminal, "USER_TERMINALS", 1)
+        stuck.setattr(Upstream, "websocket", hangs)
+        async with asyncio.timeout(20):
+            assert await ended(await opened(ann)) == Ending.FAILED
+            assert await ended(await opened(ann)) == Ending.FAILED, "its place is free"
+
+
+@pytest.mark.parametrize(
+    ("error", "ending"),
+    [(Unauthorized("gone", status=401), Ending.SIGNED_OUT), (RuntimeError("a defect"), Ending.FAILED)],
+    ids=["unauthorized", "defect"],
+)
+async def test_what_fails_before_the_shell_is_said_in_the_close(
+    place: tuple[Cluster, Node], monkeypatch: pytest.MonkeyPatch, error: Exception, ending: Ending
+) -> None:
+    async def fails(*given: Any) -> str:
+        raise error
+
+    monkeypatch.setattr(terminal, "may_open", fails)
+    made, _ = place
+    ann = await made.browser(await made.console(terminal=True)).signed_in(ANN)
+    assert await ended(await opened(ann)) == ending
+
+
+async def test_terminals_are_counted_by_user(
+    place: tuple[Cluster, Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal, "USER_TERMINALS", 1)
+    made, _ = place
+    # Another credential of the same user is no other user.
+    monkeypatch.setattr(Session, "identity", property(lambda session: session.id))
+    url = await made.console(terminal=True)
+    ann, again = await made.browser(url).signed_in(ANN), await made.browser(url).signed_in(ANN)
+    socket = await opened(ann)
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        await opened(again)
+    assert refused.value.status == 429
+    await socket.close()

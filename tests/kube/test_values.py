@@ -160,3 +160,16 @@ def test_paths() -> None:
     assert nodes.path(namespace="ignored", name="a") == "/api/v1/nodes/a"
     assert Resource("apps", "v1", "X", "xs").path() == "/apis/apps/v1/xs"
     assert str(Key("", "a")) == "a"
+
+
+def test_no_part_of_a_path_leads_elsewhere() -> None:
+    kind = Resource("../api/v1/secrets?x=a.b", "v1", "K", "ks")
+    assert (
+        kind.path(namespace="a", name="b#c")
+        == "/apis/..%2Fapi%2Fv1%2Fsecrets%3Fx%3Da.b/v1/namespaces/a/ks/b%23c"
+    )
+    for one in (Resource("a.b", "v1", "K", ".."), Resource("a.b", "", "K", "ks")):
+        with pytest.raises(ValueError, match="no part of a path"):
+            one.path()
+    named = Resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", False)
+    assert named.path(name="system:node").endswith("/clusterroles/system:node")

@@ -201,6 +201,7 @@ export interface Collection {
   restore: { title: Text; description: Text } | null;
   state: "listed" | "denied" | "unserved";
   rows: RelatedRow[];
+  truncated: boolean;
 }
 
 /** What a new instance is made of. */
@@ -316,6 +317,15 @@ const EARLY = 60;
 let renewable = false;
 let renewal = 0;
 
+/** What this tab keeps of what is typed, for its user alone. */
+export const DRAFT = "mooring.template";
+/** Whom this page has been made for, once it is known. */
+let known: string | null = null;
+
+export function userKnown(): string {
+  return known ?? "";
+}
+
 /** Renew the credential of the session; one tab does, the others see that it was done. */
 export function renew(): Promise<boolean> {
   if (!renewable) return Promise.resolve(false);
@@ -334,9 +344,18 @@ export function renew(): Promise<boolean> {
   });
 }
 
+let due = false;
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden || !due) return;
+  due = false;
+  void renew();
+});
+
 function plan(seconds: number): void {
+  due = false;
   clearTimeout(renewal);
-  renewal = window.setTimeout(() => void renew(), Math.min(seconds, 86_400) * 1000);
+  // A page that nobody sees does not keep its session alive: it renews once it is seen again.
+  renewal = window.setTimeout(() => (document.hidden ? (due = true) : void renew()), Math.min(seconds, 86_400) * 1000);
 }
 
 async function send<T>(method: string, path: string, body?: unknown, signal?: AbortSignal, again = true): Promise<T> {
@@ -404,6 +423,12 @@ export function openTerminal(place: { namespace: string; entry: string; name: st
 }
 
 function kept(session: Session): Session {
+  if (known !== null && session.user !== known) {
+    // Somebody else has signed in with this browser: nothing of this page is theirs.
+    sessionStorage.removeItem(DRAFT);
+    window.location.reload();
+  }
+  known = session.user;
   csrf = session.csrf;
   renewable = session.renewable;
   clearTimeout(renewal);
@@ -418,7 +443,11 @@ export const api = {
   session: async () => kept(await send<Session>("GET", "session")),
   signIn: async (token: string) => kept(await send<Session>("POST", "session", { token })),
   ways: () => send<Ways>("GET", "signin"),
-  signOut: () => send<unknown>("DELETE", "session"),
+  signOut: async () => {
+    sessionStorage.removeItem(DRAFT);
+    await send<unknown>("DELETE", "session");
+    known = null;
+  },
   catalog: () => send<{ entries: Card[]; others: string[]; problems: string[] }>("GET", "catalog"),
   entry: (name: string) => send<Entry>("GET", `catalog/${encodeURIComponent(name)}`),
   instances: () => send<{ rows: Row[] }>("GET", "instances"),

@@ -49,6 +49,7 @@ export function Collections({ place, mayChange }: { place: Place; mayChange: boo
           {each.state === "denied" ? <p className="notice">{t("collection.denied", { kind: say(each.title) })}</p> : null}
           {each.state === "unserved" ? <p className="notice">{t("collection.unserved")}</p> : null}
           {each.state === "listed" && each.rows.length === 0 ? <p>{t("collection.empty")}</p> : null}
+          {each.truncated ? <p className="notice">{t("collection.truncated")}</p> : null}
           {each.rows.length > 0 ? (
             <Rows of={each} place={place} stale={error !== null} remove={(row) => setRemoving({ of: each, row })} />
           ) : null}

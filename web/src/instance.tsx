@@ -90,6 +90,9 @@ export function InstancePage({ terminal, ...place }: Place & { terminal: boolean
           </button>
         ) : null}
       </Head>
+      {live.problem !== undefined ? (
+        <p className="notice bad" data-testid="unserved">{t("live.unserved", { problem: live.problem })}</p>
+      ) : null}
       {live.denied.length > 0 ? (
         <p className="notice">{t("instances.denied", { kinds: live.denied.join(", ") })}</p>
       ) : null}

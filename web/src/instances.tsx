@@ -110,6 +110,9 @@ export function InstancesPage({ namespace }: { namespace: string }) {
         />
         <Live on={live.connected} />
       </Head>
+      {live.problem !== undefined ? (
+        <p className="notice bad" data-testid="unserved">{t("live.unserved", { problem: live.problem })}</p>
+      ) : null}
       {live.denied.length > 0 ? (
         <p className="notice" data-testid="denied">{t("instances.denied", { kinds: live.denied.map(title).join(", ") })}</p>
       ) : null}

@@ -1,7 +1,7 @@
 // What happens, as it happens. A browser allows six connections per site, so all its tabs share one stream: the tab that
 // holds the lock reads it, and tells the others. A tab that nobody sees asks for nothing.
 import { useEffect, useState } from "react";
-import { api, lost, renew, type Condition, type EventRow, type Row } from "./api";
+import { api, lost, Problem, renew, userKnown, type Condition, type EventRow, type Row } from "./api";
 
 export interface Live {
   /** null until the first snapshot. */
@@ -9,6 +9,8 @@ export interface Live {
   truncated: boolean;
   denied: string[];
   connected: boolean;
+  /** Why this cannot be served, a code of the console. */
+  problem?: string;
   /** undefined without a focus or before the first snapshot, null when it is gone. */
   instance?: (Row & { conditions: Condition[] }) | null;
   /** null when the user may not see events. */
@@ -70,6 +72,7 @@ class Hub {
   private leading = false;
   private resign: (() => void) | null = null;
   private candidacy: AbortController | null = null;
+  private looking: symbol | null = null;
   private source: EventSource | null = null;
   private reading: string[] = [];
   private failures = 0;
@@ -83,7 +86,8 @@ class Hub {
     document.addEventListener("visibilitychange", this.seen);
     window.addEventListener("pagehide", this.hide);
     this.pulse = window.setInterval(() => this.announce(), ALIVE);
-    this.seen();
+    // Who is signed in has only just been found out.
+    if (document.visibilityState === "visible") this.stand();
   }
 
   close(): void {
@@ -97,6 +101,7 @@ class Hub {
   /** Read again after a session has ended and another one of the same user has begun. */
   resume(): void {
     if (this.leading && this.source === null) this.open();
+    else if (this.candidacy === null && document.visibilityState === "visible") this.stand();
     else this.announce();
   }
 
@@ -123,6 +128,17 @@ class Hub {
 
   private show(): void {
     if (this.candidacy !== null) return;
+    // Somebody else may have signed in while nobody saw this page; the answer says so.
+    const look = (this.looking = Symbol("look"));
+    const stand = () => {
+      if (this.looking === look) this.stand();
+    };
+    // A console that is away for a moment is followed as soon as it is back; one that says no, after a sign-in.
+    api.session().then(stand, (problem: unknown) => (problem instanceof Problem && problem.status === 401 ? undefined : stand()));
+  }
+
+  private stand(): void {
+    if (this.candidacy !== null) return;
     const candidacy = (this.candidacy = new AbortController());
     navigator.locks
       .request(this.name, { signal: candidacy.signal }, () => {
@@ -139,6 +155,7 @@ class Hub {
   }
 
   private readonly hide = () => {
+    this.looking = null;
     this.candidacy?.abort();
     this.candidacy = null;
     this.leading = false;
@@ -226,7 +243,7 @@ class Hub {
     this.stop();
     const topics = this.reading;
     if (topics.length === 0) return;
-    const source = (this.source = new EventSource(`/api/v1/stream?${new URLSearchParams(topics.map((topic) => ["topic", topic]))}`));
+    const source = (this.source = new EventSource(`/api/v1/stream?${new URLSearchParams([["user", userKnown()], ...topics.map((topic) => ["topic", topic])])}`));
     for (const event of ["snapshot", "change"] as const)
       source.addEventListener(event, ({ data }) => {
         this.failures = 0;

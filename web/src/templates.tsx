@@ -1,12 +1,11 @@
 // A template tried before it is anywhere: its text on one side; what is wrong by line, its form and its manifest on the other.
 import { useEffect, useRef, useState } from "react";
-import { api, type Trial, type Values } from "./api";
+import { api, DRAFT, Problem, type Trial, type Values } from "./api";
 import { Fields } from "./form";
 import { useSpeech } from "./i18n";
 import { Failure, Head, useLoaded } from "./parts";
 
 const PAUSE = 400;
-const KEPT = "mooring.template";
 const BEGIN = `apiVersion: catalog.mooring.dev/v1alpha1
 kind: ClusterServiceTemplate
 metadata: {name: my-redis}
@@ -36,7 +35,7 @@ spec:
 export function TemplatesPage() {
   const { t, say } = useSpeech();
   const catalog = useLoaded(api.catalog, []);
-  const [text, setText] = useState(() => sessionStorage.getItem(KEPT) ?? BEGIN);
+  const [text, setText] = useState(() => sessionStorage.getItem(DRAFT) ?? BEGIN);
   const [values, setValues] = useState<Values | null>(null);
   const [trial, setTrial] = useState<Trial | null>(null);
   const [error, setError] = useState<unknown>(null);
@@ -45,8 +44,9 @@ export function TemplatesPage() {
   useEffect(() => {
     const stop = new AbortController();
     setFresh(false);
-    sessionStorage.setItem(KEPT, text);
-    const timer = setTimeout(() => {
+    sessionStorage.setItem(DRAFT, text);
+    let timer = 0;
+    const attempt = () => {
       api.tryTemplate(text, values, stop.signal).then(
         (found) => {
           setTrial(found);
@@ -54,10 +54,14 @@ export function TemplatesPage() {
           setFresh(true);
         },
         (problem: unknown) => {
-          if (!stop.signal.aborted) setError(problem);
+          if (stop.signal.aborted) return;
+          // The server tries one template at a time: the one before is not done yet.
+          if (problem instanceof Problem && problem.code === "OneAtATime") timer = window.setTimeout(attempt, PAUSE);
+          else setError(problem);
         },
       );
-    }, PAUSE);
+    };
+    timer = window.setTimeout(attempt, PAUSE);
     return () => {
       clearTimeout(timer);
       stop.abort();

@@ -6,16 +6,21 @@ CatalogError(problems)    entries that cannot be used; one line per problem, nam
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 import yaml
 
 from mooring.diagnosis import OperatorHint
 from mooring.kube.object import Resource
+from mooring.runtime.crd_markers import F
 
 __all__ = [
     "API_VERSION",
+    "GROUP_PATTERN",
+    "KIND_PATTERN",
+    "PLURAL_PATTERN",
+    "VERSION_PATTERN",
     "WIDGETS",
     "Action",
     "CatalogError",
@@ -48,6 +53,11 @@ API_VERSION: Final = "catalog.mooring.dev/v1alpha1"
 WIDGETS: Final = frozenset(
     {"text", "number", "stepper", "quantity", "switch", "select", "keyValue", "secret", "version"}
 )
+#: What may stand in a path of the API server, and the name of a kind.
+GROUP_PATTERN: Final = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$"
+VERSION_PATTERN: Final = "^v[0-9][a-z0-9]*$"
+PLURAL_PATTERN: Final = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+KIND_PATTERN: Final = "^[A-Za-z0-9]+$"
 #: Bytes of one entry.
 SIZE_LIMIT: Final = 256 * 1024
 
@@ -141,10 +151,10 @@ class Plan(_Data, frozen=True, kw_only=True):
 class Target(_Data, frozen=True, kw_only=True):
     """The kind of the custom resource."""
 
-    group: str
-    version: str
-    kind: str
-    plural: str
+    group: Annotated[str, F(pattern=GROUP_PATTERN)]
+    version: Annotated[str, F(pattern=VERSION_PATTERN)]
+    kind: Annotated[str, F(pattern=KIND_PATTERN)]
+    plural: Annotated[str, F(pattern=PLURAL_PATTERN)]
     namespaced: bool = True
 
     @property
@@ -201,9 +211,9 @@ class Topology(_Data, frozen=True, kw_only=True):
 class Other(_Data, frozen=True, kw_only=True):
     """Another object of an instance's namespace, which the instance must own; ``{name}`` is the instance's name."""
 
-    group: str = ""
-    version: str = "v1"
-    plural: str
+    group: Annotated[str, F(pattern=GROUP_PATTERN)] = ""
+    version: Annotated[str, F(pattern=VERSION_PATTERN)] = "v1"
+    plural: Annotated[str, F(pattern=PLURAL_PATTERN)]
     name: str
 
 

@@ -8,6 +8,7 @@ CEL sees ``params``: the values of the form by field. All numbers are doubles, a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -26,8 +27,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ExpressionError", "compiled", "evaluate", "params", "re2"]
 
-#: Characters of an expression. The library itself stops one that iterates too often.
+#: Characters of an expression. Without macros that iterate, its length bounds the time and the memory it takes.
 LENGTH: Final = 1000
+#: The parser knows no macro but `has`: a few nested ones could fill the memory long before they iterate too often.
+_CONFIG: Final = "stdlib: {include_macros: [has]}"
+_ITERATES = re2.compile(r"\.\s*(all|exists|exists_one|existsOne|map|filter)\s*\(")
 _SIZES: Final = {"": 1, "k": 10**3, "kb": 2**10, "m": 10**6, "mb": 2**20, "g": 10**9, "gb": 2**30}
 
 
@@ -38,7 +42,7 @@ class ExpressionError(ValueError):
 @lru_cache(maxsize=1)
 def _environment() -> Any:
     # Of the standard alone: the container image leaves the library's extensions out.
-    return cel.NewEnv(variables={"params": cel.Type.DYN})
+    return cel.NewEnv(config=cel.NewEnvConfigFromYaml(_CONFIG), variables={"params": cel.Type.DYN})
 
 
 @lru_cache(maxsize=2048)
@@ -49,7 +53,8 @@ def compiled(text: str) -> Any:
     try:
         return _environment().compile(text)
     except RuntimeError as error:
-        raise ExpressionError(_said(error)) from None
+        hint = "; all, exists, exists_one, map and filter are not available" if _ITERATES.search(text) else ""
+        raise ExpressionError(_said(error) + hint) from None
 
 
 def evaluate(text: str, known: Mapping[str, Any]) -> Any:
@@ -76,14 +81,16 @@ def params(parameters: Mapping[str, Parameter], values: Mapping[str, Any]) -> di
 
 
 def _number(parameter: Parameter, value: Any) -> Any:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
     try:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
         if parameter.format == "quantity":
             return float(parse_quantity(value))
         if parameter.format == "bytes":
             digits = str(value).rstrip("kKmMgGbB")
             return float(digits) * _SIZES[str(value)[len(digits) :].lower()]
+    except OverflowError:
+        return math.inf
     except (ValueError, KeyError):
         return value
     return value

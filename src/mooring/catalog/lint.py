@@ -7,14 +7,27 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mooring.catalog import pointer
-from mooring.catalog.entry import WIDGETS, Collection, Entry, Parameter, Target, Text
+from mooring.catalog.entry import (
+    GROUP_PATTERN,
+    KIND_PATTERN,
+    PLURAL_PATTERN,
+    VERSION_PATTERN,
+    WIDGETS,
+    Collection,
+    Entry,
+    Parameter,
+    Target,
+    Text,
+)
 from mooring.catalog.expressions import ExpressionError, evaluate, params, re2
+from mooring.catalog.promql import lint_query
 from mooring.catalog.values import check_name, check_value, check_values, defaults
 
 __all__ = ["lint", "lint_collection", "lint_schema"]
 
-#: Fields of a form, plans of an entry.
-MOST_PARAMETERS, MOST_PLANS = 200, 50
+#: Parts of an entry, at most: what is done to look at one stays bounded.
+MOST_PARAMETERS, MOST_PLANS, MOST_RULES, MOST_COLLECTIONS = 200, 50, 50, 10
+MOST_CHARTS, MOST_FIGURES, MOST_COLUMNS, MOST_ACTIONS = 20, 20, 20, 30
 #: What `requests` may tell of: resources of a ResourceQuota.
 RESOURCES = frozenset(
     {
@@ -37,6 +50,10 @@ def lint(entry: Entry) -> list[str]:
 
 def _lint(entry: Entry) -> Iterator[str]:
     spec = entry.spec
+    if many := list(_lint_counts(entry)):
+        # Nothing else is looked at: that could take long.
+        yield from many
+        return
     if check_name(entry.metadata.name):
         yield f"metadata.name: {entry.metadata.name!r} is no name of lower case letters, digits and '-'"
     for path, text in _texts(entry):
@@ -45,12 +62,6 @@ def _lint(entry: Entry) -> Iterator[str]:
                 yield f"{path}.{language}: missing"
     names = [section.name for section in spec.sections]
     yield from (f"spec.sections: {name!r} is there twice" for name, n in Counter(names).items() if n > 1)
-    for limit, path, count in (
-        (MOST_PARAMETERS, "parameters.properties", len(entry.parameters)),
-        (MOST_PLANS, "plans", len(spec.plans)),
-    ):
-        if count > limit:
-            yield f"spec.{path}: more than {limit}"
     for name in spec.parameters.order:
         if name not in entry.parameters:
             yield f"spec.parameters.order: there is no field {name!r}"
@@ -80,6 +91,26 @@ def _lint(entry: Entry) -> Iterator[str]:
             pointer.parts(path)
         except ValueError as error:
             yield f"spec: {error}"
+
+
+def _lint_counts(entry: Entry) -> Iterator[str]:
+    spec = entry.spec
+    limits = [
+        ("parameters.properties", len(entry.parameters), MOST_PARAMETERS),
+        ("plans", len(spec.plans), MOST_PLANS),
+        ("rules", len(spec.rules), MOST_RULES),
+        ("actions", len(spec.actions), MOST_ACTIONS),
+        ("metrics.charts", len(spec.metrics.charts), MOST_CHARTS),
+        ("metrics.figures", len(spec.metrics.figures), MOST_FIGURES),
+        ("collections", len(spec.collections), MOST_COLLECTIONS),
+    ]
+    for number, one in enumerate(spec.collections[:MOST_COLLECTIONS]):
+        fields = one.create.parameters.properties if one.create is not None else {}
+        limits += [
+            (f"collections[{number}].columns", len(one.columns), MOST_COLUMNS),
+            (f"collections[{number}].create.parameters.properties", len(fields), MOST_PARAMETERS),
+        ]
+    yield from (f"spec.{path}: more than {limit}" for path, count, limit in limits if count > limit)
 
 
 def _texts(entry: Entry) -> Iterator[tuple[str, Text]]:
@@ -150,6 +181,7 @@ def _lint_expressions(entry: Entry) -> Iterator[str]:
         path = f"spec.requests.{resource}"
         if resource not in RESOURCES:
             yield f"{path}: none of {', '.join(sorted(RESOURCES))}"
+            continue
         for known in values.values():
             try:
                 amount = evaluate(text, params(entry.parameters, known))
@@ -165,9 +197,7 @@ def _lint_metrics(entry: Entry) -> Iterator[str]:
     metrics = entry.spec.metrics
     for number, chart in enumerate(metrics.charts):
         path = f"spec.metrics.charts[{number}].query"
-        if 'namespace="$namespace"' not in chart.query:
-            # A query without it would show what belongs to others.
-            yield f'{path}: every selector needs namespace="$namespace"'
+        yield from (f"{path}: {wrong}" for wrong in lint_query(chart.query))
         if "$name" not in chart.query.replace("$namespace", ""):
             yield f"{path}: nothing in it is about $name"
     for number, figure in enumerate(metrics.figures):
@@ -175,6 +205,9 @@ def _lint_metrics(entry: Entry) -> Iterator[str]:
             pointer.parts(figure.path)
         except ValueError as error:
             yield f"spec.metrics.figures[{number}].path: {error}"
+        else:
+            if not figure.path.startswith("/status/"):
+                yield f"spec.metrics.figures[{number}].path: {figure.path!r} is not below /status"
 
 
 def _lint_collections(entry: Entry) -> Iterator[str]:
@@ -193,6 +226,9 @@ def _lint_collections(entry: Entry) -> Iterator[str]:
                 pointer.parts(place)
             except ValueError as error:
                 yield f"{path}: {error}"
+        for column in one.columns:
+            if not column.path.startswith(("/spec/", "/status/", "/metadata/")):
+                yield f"{path}: {column.path!r} is not below /spec, /status or /metadata"
         for place in (one.of, *restored):
             if not place.startswith("/spec/"):
                 yield f"{path}: {place!r} is not below /spec"
@@ -201,6 +237,9 @@ def _lint_collections(entry: Entry) -> Iterator[str]:
         manifest = dict(one.create.render)
         for name, parameter in one.create.parameters.properties.items():
             yield from _lint_parameter(f"{path}.create.parameters.{name}", parameter, sections=[""])
+            if parameter.sensitive:
+                # The manifest of a collection's object is shown as it is.
+                yield f"{path}.create.parameters.{name}: the form of a collection has no sensitive field"
             try:
                 manifest = pointer.put(manifest, parameter.bind, _sample(parameter))
             except ValueError as error:
@@ -214,8 +253,23 @@ def _lint_target(entry: Entry, target: Target) -> Iterator[str]:
     if "." not in target.group or target.group.endswith((".k8s.io", ".kubernetes.io", ours)):
         # A Secret's data would be shown as anything else is.
         yield f"group: {target.group!r} is none of custom resources"
+    yield from _lint_names(target.group, target.version, target.plural)
+    if not re2.search(KIND_PATTERN, target.kind):
+        yield f"kind: {target.kind!r} is no name of a kind"
     if not target.namespaced:
         yield "namespaced: the console makes what is in namespaces"
+
+
+def _lint_names(group: str, version: str, plural: str) -> Iterator[str]:
+    # They become parts of a path, which must not lead elsewhere.
+    forms = (
+        ("group", group, GROUP_PATTERN),
+        ("version", version, VERSION_PATTERN),
+        ("plural", plural, PLURAL_PATTERN),
+    )
+    for what, text, pattern in forms:
+        if not re2.search(pattern, text):
+            yield f"{what}: {text!r} is none"
 
 
 def _lint_parameter(path: str, parameter: Parameter, *, sections: list[str]) -> Iterator[str]:
@@ -250,6 +304,9 @@ def _lint_actions(entry: Entry) -> Iterator[str]:
         path = f"spec.actions.{action.name}"
         if check_name(action.name):
             yield f"{path}: the name must be of lower case letters, digits and '-'"
+        if (other := action.target) is not None:
+            wrong = _lint_names(other.group, other.version, other.plural)
+            yield from (f"{path}.target.{each}" for each in wrong)
         if not (action.set or action.stamp or action.field):
             yield f"{path}: it does nothing"
         if action.field and action.target is not None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 __all__ = ["drop", "escape", "get", "parts", "put", "shown"]
+
+#: Steps of a pointer: an object that it could lead into is no deeper, and more could exhaust the stack.
+STEPS: Final = 300
 
 
 def escape(step: str) -> str:
@@ -16,6 +19,8 @@ def parts(pointer: str) -> tuple[str, ...]:
     """The steps of a pointer; raises `ValueError` for what is none."""
     if not pointer.startswith("/"):
         raise ValueError(f"{pointer!r} is no JSON pointer: it must begin with /")
+    if pointer.count("/") > STEPS:
+        raise ValueError(f"a JSON pointer has at most {STEPS} steps")
     return tuple(part.replace("~1", "/").replace("~0", "~") for part in pointer[1:].split("/"))
 
 

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -45,7 +46,7 @@ from mooring.console.related import collection_of, collections_of, manifest_of, 
 from mooring.console.rows import event_row
 from mooring.console.session import Session, Sessions, SignedOut
 from mooring.console.signin import SignIn, user_of
-from mooring.console.stream import EVENT_LIMIT, View
+from mooring.console.stream import EVENT_LIMIT, LONGEST, RECHECK, View, first, write
 from mooring.console.templates import Templates, distinct
 from mooring.console.terminal import Place, Terminals, may_open
 from mooring.console.upstream import FIELD_MANAGER, Upstream
@@ -61,8 +62,8 @@ __all__ = ["SESSION", "Api", "Handler", "UpgradePlan", "Upgrades"]
 log = structlog.get_logger("mooring.console")
 
 SESSION: Final = web.RequestKey("session", Session)
-#: Streams of one user and in all; sign-ins that failed, in so many seconds.
-USER_STREAMS, ALL_STREAMS, FAILED_SIGN_INS, SIGN_IN_SECONDS = 20, 500, 10, 10.0
+#: Topics that one user follows in all streams, logs among them, and all users; sign-ins that failed, in so many seconds.
+USER_TOPICS, ALL_TOPICS, FAILED_SIGN_INS, SIGN_IN_SECONDS = 100, 2000, 10, 10.0
 #: Views in one stream, at most: a browser has one stream for all its tabs.
 MOST_TOPICS: Final = 32
 #: Definitions listed as not curated, at most.
@@ -117,8 +118,9 @@ class Api:
         self._queries = queries
         self._upgrades = upgrades or {}
         self._version = version
-        self._streams: Counter[str] = Counter()
+        self._followed: Counter[str] = Counter()
         self._failed: list[float] = []
+        self._trying: set[str] = set()
         self._leases = Leases(upstream, watches, clock)
 
     def routes(self) -> list[web.RouteDef]:
@@ -186,7 +188,13 @@ class Api:
 
     async def refresh(self, request: web.Request) -> web.Response:
         """Go on with a new credential of the provider."""
-        session = await self._sign_in.refresh(request[SESSION])
+        session = self._sessions.fitting(await self._sign_in.refresh(request[SESSION]))
+        try:
+            self._sessions.check(replace(session, ends=0.0))
+        except SignedOut:
+            # It was ended while the provider was asked: what came of that must not outlive it.
+            await self._sign_in.end(session)
+            raise
         response = answer(self._told(session))
         self.keep(request, response, session)
         return response
@@ -228,22 +236,22 @@ class Api:
         self._access.forget(session)
         await self._sign_in.end(session)
         response = answer({})
-        self._forget(request, response, ())
+        self.forget(request, response)
         return response
 
     def keep(self, request: web.Request, response: web.StreamResponse, session: Session) -> None:
         """Give the session to the browser; raises `Problem` if it does not fit."""
         try:
-            cookies = self._sessions.seal(session)
+            cookies = self._sessions.seal(self._sessions.fitting(session))
         except ValueError as error:
             raise Problem(431, "CredentialTooLong", f"This cannot be kept: {error}.") from error
         for name, value in cookies.items():
             response.set_cookie(
                 name, value, path="/", secure=self._sessions.served, httponly=True, samesite="Strict"
             )
-        self._forget(request, response, cookies)
+        self.forget(request, response, cookies)
 
-    def _forget(self, request: web.Request, response: web.StreamResponse, but: Container[str]) -> None:
+    def forget(self, request: web.Request, response: web.StreamResponse, but: Container[str] = ()) -> None:
         """Take the cookies of a session away, but some."""
         for name in self._sessions.names:
             if name not in but and (name in request.cookies or name == self._sessions.cookie):
@@ -403,8 +411,15 @@ class Api:
         text, values = body.get("yaml"), body.get("values")
         if not isinstance(text, str) or not (values is None or isinstance(values, dict)):
             raise Problem(400, "TemplateMissing", "Give yaml, a text, and values, an object.")
-        client = self._upstream.client(request[SESSION])
-        return answer(await tried(client, text, values, name="example", namespace="default"))
+        session = request[SESSION]
+        if session.user in self._trying:
+            raise Problem(429, "OneAtATime", "A template of yours is being tried.", retry_after=1)
+        client = self._upstream.client(session)
+        trial = asyncio.ensure_future(tried(client, text, values, name="example", namespace="default"))
+        self._trying.add(session.user)
+        # A request that is given up ends no thread: the next one waits for the trial itself.
+        trial.add_done_callback(lambda _: self._trying.discard(session.user))
+        return answer(await asyncio.shield(trial))
 
     # --- instances
 
@@ -635,32 +650,46 @@ class Api:
     # --- stream
 
     @contextmanager
-    def _streaming(self, session: Session) -> Iterator[None]:
-        """Count one more stream of a user; raises `Problem` when there are too many."""
-        identity = session.identity
-        if self._streams[identity] >= USER_STREAMS or self._streams.total() >= ALL_STREAMS:
+    def _following(self, session: Session, topics: int = 1) -> Iterator[None]:
+        """Count more topics of a user; raises `Problem` when there are too many."""
+        user = session.user
+        if self._followed[user] + topics > USER_TOPICS or self._followed.total() + topics > ALL_TOPICS:
             raise Problem(429, "TooManyStreams", "Too many pages follow changes. Close some.", retry_after=10)
-        self._streams[identity] += 1
+        self._followed[user] += topics
         try:
             yield
         finally:
-            self._streams[identity] -= 1
-            if not self._streams[identity]:
-                del self._streams[identity]
+            self._followed[user] -= topics
+            if not self._followed[user]:
+                del self._followed[user]
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
-        """Server-sent events: a snapshot, then changes; with ``topic`` several of them in one stream."""
+        """Server-sent events: a snapshot, then changes; with ``topic`` several of them in one stream.
+
+        With ``user`` only for this one: a page that outlives its user is told so.
+        """
         session = request[SESSION]
-        views = await self._topics(request)
+        if request.query.get("user", session.user) != session.user:
+            raise Problem(409, "OtherUser", "Somebody else is signed in by now. Load the page again.")
+        topics = request.query.getall("topic", [])
+        if len(topics) > MOST_TOPICS:
+            raise Problem(400, "TooManyTopics", f"A stream has at most {MOST_TOPICS} topics.")
+        if len(set(topics)) < len(topics):
+            raise Problem(400, "TopicTwice", "A topic is there twice.")
+        views: list[View | Problem]
         response = web.StreamResponse(headers={**STREAMED, "Content-Type": "text/event-stream"})
-        with self._streaming(session):
+        with self._following(session, len(topics) or 1):
             try:
                 # Before the first byte: who may see nothing gets an answer, not a stream.
-                for view in views.values():
+                if topics:
+                    views = [await self._topic(request, topic) for topic in topics]
+                else:
+                    view = await self._view(request, request.query)
                     await view.look()
+                    views = [view]
                 self._renew(request, response, session)
                 await response.prepare(request)
-                await self._send(response, session, views)
+                await self._send(request, response, views, topics)
                 await response.write_eof()
             except (SignedOut, KubeError) as error:
                 if not response.prepared:
@@ -672,33 +701,42 @@ class Api:
                 pass  # the browser has gone, or reads no more
         return response
 
-    async def _topics(self, request: web.Request) -> dict[int | None, View]:
-        """The views of a stream by the number that their messages carry, None for the only one."""
-        topics = request.query.getall("topic", [])
-        if not topics:
-            return {None: await self._view(request, request.query)}
-        if len(topics) > MOST_TOPICS:
-            raise Problem(400, "TooManyTopics", f"A stream has at most {MOST_TOPICS} topics.")
-        return {
-            number: await self._view(request, dict(parse_qsl(topic))) for number, topic in enumerate(topics)
-        }
+    async def _topic(self, request: web.Request, topic: str) -> View | Problem:
+        """The view of a topic, or why it cannot be served; raises `Unauthorized`."""
+        try:
+            view = await self._view(request, dict(parse_qsl(topic)))
+            await view.look()
+        except Unauthorized:
+            raise
+        except KubeError as error:
+            return problem_of(error)
+        except Problem as problem:
+            return problem
+        return view
 
     async def _send(
-        self, response: web.StreamResponse, session: Session, views: Mapping[int | None, View]
+        self,
+        request: web.Request,
+        response: web.StreamResponse,
+        views: Sequence[View | Problem],
+        topics: Sequence[str],
     ) -> None:
         """Send all views until the first of them ends."""
-        sending = [
-            asyncio.ensure_future(
-                view.send(
-                    response,
-                    self._clock,
-                    check=lambda: self._sessions.check(session),
-                    stop=self._stop,
-                    topic=topic,
-                )
-            )
-            for topic, view in views.items()
-        ]
+        session = request[SESSION]
+        send = partial(
+            View.send,
+            response=response,
+            clock=self._clock,
+            check=lambda: self._sessions.check(session),
+            stop=self._stop,
+        )
+        if topics:
+            sending = [
+                asyncio.ensure_future(self._send_topic(request, response, send, each, number, topics[number]))
+                for number, each in enumerate(views)
+            ]
+        else:
+            sending = [asyncio.ensure_future(send(each)) for each in views if isinstance(each, View)]
         try:
             done, _ = await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
             for each in done:
@@ -707,6 +745,33 @@ class Api:
             for each in sending:
                 each.cancel()
             await asyncio.gather(*sending, return_exceptions=True)
+
+    async def _send_topic(
+        self,
+        request: web.Request,
+        response: web.StreamResponse,
+        send: Callable[..., Awaitable[None]],
+        found: View | Problem,
+        number: int,
+        topic: str,
+    ) -> None:
+        """Send one topic; one that cannot be served says so, keeps no other from being served, and is tried again."""
+        began = self._clock.monotonic()
+        while not self._stop.is_set() and self._clock.monotonic() - began < LONGEST:
+            if isinstance(found, View):
+                try:
+                    await send(found, topic=number)
+                except Unauthorized:
+                    raise
+                except KubeError as error:
+                    found = problem_of(error)
+                else:
+                    return
+            message = {"topic": number, "rows": [], "denied": [], "problem": found.code}
+            await write(response, "snapshot", message)
+            await first(self._stop.wait, seconds=RECHECK)
+            self._sessions.check(request[SESSION])
+            found = await self._topic(request, topic)
 
     async def metrics(self, request: web.Request) -> web.Response:
         """What is measured of an instance: charts if there is a Prometheus, the use of now, figures of its status."""
@@ -800,7 +865,7 @@ class Api:
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
         transport = self._upstream.client(session).transport
         response = web.StreamResponse(headers={**STREAMED, "Content-Type": "text/plain; charset=utf-8"})
-        with self._streaming(session):
+        with self._following(session):
             async with transport.stream("GET", path, query=query) as source:
                 if source.status >= 400:
                     raise api_error(source.status, await source.read(), source.headers)

@@ -390,7 +390,7 @@ class RestoringAnswer(_Data, frozen=True, kw_only=True):
 
 
 class CollectionAnswer(_Data, frozen=True, kw_only=True):
-    """A collection; ``state`` says why there are no rows to see."""
+    """A collection; ``state`` says why there are no rows to see, ``truncated`` that there may be more."""
 
     name: str
     title: Text
@@ -400,6 +400,7 @@ class CollectionAnswer(_Data, frozen=True, kw_only=True):
     restore: RestoringAnswer | None
     state: Literal["listed", "denied", "unserved"]
     rows: tuple[RelatedRow, ...]
+    truncated: bool
 
 
 class Collections(_Data, frozen=True, kw_only=True):
@@ -602,7 +603,11 @@ BY_PATH: dict[PathKey, Operation] = {
         query={"namespace": "Where; required.", "entry": "Of which entry; required."}, answer=Permissions
     ),
     ("GET", _API + "/stream"): Operation(
-        query={**_WHERE, "topic": "A query of its own, such as entry=A&namespace=B; repeatable."},
+        query={
+            **_WHERE,
+            "topic": "A query of its own, such as entry=A&namespace=B; repeatable. One that fails has a problem.",
+            "user": "Whose stream it must be; 409 when somebody else is signed in.",
+        },
         media="text/event-stream",
     ),
 }

@@ -7,6 +7,7 @@ offered to everybody are sent, for instances that the user may read in namespace
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,12 +24,13 @@ from mooring.diagnosis import pods_of, safe
 from mooring.kube import Client, Forbidden, KubeError, NotFound
 from mooring.kube.quantity import parse_quantity
 
-__all__ = ["RANGES", "Queries", "figures_of", "usage_of"]
+__all__ = ["RANGES", "Queries", "figures_of", "filled", "usage_of"]
 
 #: Seconds of each range that can be asked for.
 RANGES: Final = {"15m": 900, "1h": 3600, "6h": 21_600, "24h": 86_400, "7d": 604_800}
 #: Points of a line, lines of a chart, bytes of an answer, seconds until one must be there.
 POINTS, LINES, ANSWER_LIMIT, ANSWER_SECONDS = 120, 50, 4 * 2**20, 10.0
+_STRING: Final = re.compile(r"""([=!]~\s*)?("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|`[^`]*`)""")
 Json = dict[str, Any]
 
 
@@ -59,9 +61,8 @@ class Queries:
         try:
             lines = await asyncio.gather(
                 *(
-                    # Names of namespaces and instances have no character that means something in PromQL.
                     self._query(
-                        each.query.replace("$namespace", namespace).replace("$name", name),
+                        filled(each.query, namespace=namespace, name=name),
                         begin=end - seconds,
                         end=end,
                         step=step,
@@ -118,6 +119,17 @@ class Queries:
         """Close all connections."""
         if self._http is not None:
             await self._http.close()
+
+
+def filled(query: str, *, namespace: str, name: str) -> str:
+    """A query with the names in place; in a regular expression a dot of a name is that dot."""
+
+    def put(found: re.Match[str]) -> str:
+        # [.] is the same in every kind of string; the other characters of names mean nothing in any of them.
+        known = name.replace(".", "[.]") if found[1] else name
+        return found[0].replace("$namespace", namespace).replace("$name", known)
+
+    return _STRING.sub(put, query)
 
 
 class _Series(msgspec.Struct, frozen=True):

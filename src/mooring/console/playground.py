@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import yaml
 
 from mooring.catalog import (
     CatalogError,
+    Entry,
     Target,
     check_values,
     defaults,
@@ -28,63 +31,101 @@ from mooring.kube import Client, Forbidden, NotFound
 __all__ = ["TEXT_LIMIT", "tried"]
 
 #: Characters of a template, problems that are told.
-TEXT_LIMIT, MOST = 128 * 1024, 100
+TEXT_LIMIT, MOST = 32 * 1024, 100
 _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _STEP = re.compile(r"[^.\[\]]+")
+_UNKNOWN, _MISSING = re.compile(r"unknown field `([^`]*)`"), re.compile(r"missing required field `([^`]*)`")
 _ANY: Final = "*"
 Json = dict[str, Any]
-Places = Mapping[tuple[str, ...], tuple[int, str]]
 
 
 async def tried(
     client: Client, text: str, values: Mapping[str, Any] | None, *, name: str, namespace: str
 ) -> Json:
-    """Everything about a template; raises `Problem` for one that is too long."""
+    """Everything about a template; raises `Problem` for one that is too long.
+
+    What takes time is done in a thread, and its length bounds it: a thread cannot be stopped.
+    """
     if len(text) > TEXT_LIMIT:
         raise Problem(413, "TemplateTooLong", f"A template has at most {TEXT_LIMIT} characters.")
+    read = await asyncio.to_thread(_read, text)
+    if isinstance(read, dict):
+        return read
+    definitions: dict[Target, Json | None] = {}
+    if not read.problems:
+        for target in (read.entry.spec.target, *(one.target for one in read.entry.spec.collections)):
+            if target not in definitions:
+                definitions[target] = await _definition(client, target)
+    return await asyncio.to_thread(_shown, read, definitions, values, name=name, namespace=namespace)
+
+
+class _Read(NamedTuple):
+    """An entry, where its text says what, and what lint finds in it."""
+
+    entry: Entry
+    places: Place
+    problems: list[str]
+
+
+def _read(text: str) -> _Read | Json:
+    """The entry of a text, or the answer for a text without one."""
     try:
         read_yaml(text)  # a tree: no alias makes a small text large
     except Problem as problem:
-        return _told({}, [problem.errors[0]["message"]["en"]])
+        return _told(None, [problem.errors[0]["message"]["en"]])
     places = _places(text)
     try:
         entry = parse_entry(text, source="template")
+        return _Read(entry, places, lint(entry))
     except CatalogError as error:
         return _told(places, [problem.partition(": ")[2] for problem in error.problems])
-    problems = lint(entry)
-    compared = True
-    if not problems:
-        found = await _definition(client, entry.spec.target)
-        compared = found is not None
-        problems = lint_schema(entry, found) if found is not None else []
-        for one in entry.spec.collections:
-            if (found := await _definition(client, one.target)) is not None:
-                problems += lint_collection(one, found)
-    given = dict(values) if values is not None else defaults(entry)
-    wrong = check_values(entry, given) if not problems else []
-    shown = msgspec.to_builtins(entry)["spec"]
-    manifest = ""
-    if not problems and not wrong:
-        manifest = to_yaml(render(entry, name=name, namespace=namespace, values=given))
-    return {
-        **_told(places, problems),
-        "compared": compared,
-        "form": shown,
-        "defaults": defaults(entry),
-        "errors": [msgspec.to_builtins(each) for each in wrong],
-        "yaml": manifest,
-        "requests": requests_of(entry, given) if not wrong else {},
-    }
+    except (OverflowError, RecursionError) as error:
+        return _told(places, [f"a value is too large or too deep: {type(error).__name__}"])
 
 
-def _told(places: Places, problems: Sequence[str]) -> Json:
+def _shown(
+    read: _Read,
+    definitions: Mapping[Target, Json | None],
+    values: Mapping[str, Any] | None,
+    *,
+    name: str,
+    namespace: str,
+) -> Json:
+    entry, places, problems = read
+    found = definitions.get(entry.spec.target)
+    if found is not None:
+        problems = problems + lint_schema(entry, found)
+    for one in entry.spec.collections:
+        if (other := definitions.get(one.target)) is not None:
+            problems = problems + lint_collection(one, other)
+    compared = bool(read.problems) or found is not None
+    try:
+        given = dict(values) if values is not None else defaults(entry)
+        wrong = check_values(entry, given) if not problems else []
+        manifest = ""
+        if not problems and not wrong:
+            manifest = to_yaml(render(entry, name=name, namespace=namespace, values=given))
+        return {
+            **_told(places, problems),
+            "compared": compared,
+            "form": msgspec.to_builtins(entry)["spec"],
+            "defaults": defaults(entry),
+            "errors": [msgspec.to_builtins(each) for each in wrong],
+            "yaml": manifest,
+            "requests": requests_of(entry, given) if not problems and not wrong else {},
+        }
+    except (OverflowError, RecursionError) as error:
+        return _told(places, [f"a value is too large or too deep: {type(error).__name__}"])
+
+
+def _told(places: Place | None, problems: Sequence[str]) -> Json:
     rows = [_row(places, problem) for problem in problems[:MOST]]
     rows.sort(key=lambda row: row["line"] or 0)
     empty: Json = {"form": None, "defaults": {}, "errors": [], "yaml": "", "requests": {}, "compared": False}
     return {"problems": rows, **empty}
 
 
-def _row(places: Places, problem: str) -> Json:
+def _row(places: Place | None, problem: str) -> Json:
     if (found := re.match(r"line (\d+): ", problem)) is not None:
         return {"line": int(found[1]), "path": "", "message": problem[found.end() :]}
     path, _, message = problem.partition(": ")
@@ -93,55 +134,73 @@ def _row(places: Places, problem: str) -> Json:
     elif not re.fullmatch(r"[\w.\[\]/ -]+", path):
         path, message = "", problem
     steps = tuple(_STEP.findall(path.replace("[...]", f".{_ANY}")))
-    for end in range(len(steps), 0, -1):
-        # The problem is at the deepest part of its path that is written down.
-        if line := _line(places, steps[:end], message):
-            return {"line": line, "path": path, "message": message}
-    return {"line": 1 if places else None, "path": path, "message": message}
+    if places is None:
+        return {"line": None, "path": path, "message": message}
+    # The problem is at the deepest part of its path that is written down.
+    return {"line": _place(places, steps, message).line, "path": path, "message": message}
 
 
-def _line(places: Places, steps: tuple[str, ...], message: str) -> int | None:
-    """The line of a path; where a step may be any key, of the one that the message fits."""
-    if _ANY not in steps:
-        return places[steps][0] if steps in places else None
-    fitting = [
-        place
-        for place in places
-        if len(place) == len(steps)
-        and all(step in (_ANY, each) for step, each in zip(steps, place, strict=True))
-    ]
-    unknown = re.search(r"unknown field `([^`]*)`", message)
-    missing = re.search(r"missing required field `([^`]*)`", message)
-    for place in fitting:
-        value = places[place][1]
-        if (
-            (value and repr(value) in message)
-            or (unknown and (*place, unknown[1]) in places)
-            or (missing and (*place, missing[1]) not in places)
-        ):
-            return places[place][0]
-    return places[fitting[0]][0] if fitting else None
+def _place(places: Place, steps: Sequence[str], message: str) -> Place:
+    """The deepest place of a path; where a step may be any key, the one that the message fits."""
+    level, found = [places], places
+    for step in steps:
+        if step == _ANY:
+            # An element of a list is there by number and by name, and is looked at once.
+            below = list({id(each): each for place in level for each in place.below.values()}.values())
+        else:
+            below = [place.below[step] for place in level if step in place.below]
+        if not below:
+            break
+        level, found = below, next((each for each in below if each.fits(message)), below[0])
+    return found
 
 
-def _places(text: str) -> Places:
-    """The line and the text of each path; elements of lists are known by number and, if they have one, by name."""
-    found: dict[tuple[str, ...], tuple[int, str]] = {}
+@dataclass(slots=True, eq=False)
+class Place:
+    """What is written at a path: its line, its text, and the places below it.
 
-    def walk(node: yaml.Node, path: tuple[str, ...], line: int) -> None:
-        found.setdefault(path, (line, str(node.value) if isinstance(node, yaml.ScalarNode) else ""))
-        if isinstance(node, yaml.MappingNode):
+    Elements of lists are known by number and, if they have one, by name.
+    """
+
+    line: int
+    text: str = ""
+    below: dict[str, Place] = field(default_factory=dict)
+
+    def fits(self, message: str) -> bool:
+        """Whether a message can be about this place."""
+        unknown, missing = _UNKNOWN.search(message), _MISSING.search(message)
+        return bool(
+            (self.text and repr(self.text) in message)
+            or (unknown and unknown[1] in self.below)
+            or (missing and missing[1] not in self.below)
+        )
+
+
+def _places(text: str) -> Place:
+    """The places of a text. Each value is looked at once, whatever ways lead to it."""
+
+    def walk(node: yaml.Node, place: Place) -> None:
+        if isinstance(node, yaml.ScalarNode):
+            place.text = str(node.value)
+        elif isinstance(node, yaml.MappingNode):
             for key, value in node.value:
+                below = place
                 # A key such as requests.cpu is several steps of a path.
-                walk(value, (*path, *_STEP.findall(str(key.value))), key.start_mark.line + 1)
+                for step in _STEP.findall(str(key.value)):
+                    below = below.below.setdefault(step, Place(key.start_mark.line + 1))
+                walk(value, below)
         elif isinstance(node, yaml.SequenceNode):
             for number, value in enumerate(node.value):
-                walk(value, (*path, str(number)), value.start_mark.line + 1)
+                below = place.below[str(number)] = Place(value.start_mark.line + 1)
+                walk(value, below)
+            for number, value in enumerate(node.value):
                 if named := _name_of(value):
-                    walk(value, (*path, named), value.start_mark.line + 1)
+                    place.below.setdefault(named, place.below[str(number)])
 
+    top = Place(1)
     if (node := yaml.compose(text, Loader=yaml.SafeLoader)) is not None:
-        walk(node, (), 1)
-    return found
+        walk(node, top)
+    return top
 
 
 def _name_of(node: yaml.Node) -> str:

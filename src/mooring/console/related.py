@@ -32,7 +32,7 @@ async def collections_of(client: Client, entry: Entry, *, namespace: str, name: 
     """The collections of an instance with their rows; ``state`` says why there are none to see."""
     shown = []
     for one in entry.spec.collections:
-        rows, state = await _rows(client, one, namespace=namespace, name=name)
+        rows, state, truncated = await _rows(client, one, namespace=namespace, name=name)
         told = msgspec.to_builtins(one)
         shown.append(
             {
@@ -44,6 +44,7 @@ async def collections_of(client: Client, entry: Entry, *, namespace: str, name: 
                 "restore": _texts(told.get("restore")),
                 "state": state,
                 "rows": rows,
+                "truncated": truncated,
             }
         )
     return shown
@@ -53,17 +54,20 @@ def _texts(restore: Json | None) -> Json | None:
     return None if restore is None else {"title": restore["title"], "description": restore["description"]}
 
 
-async def _rows(client: Client, one: Collection, *, namespace: str, name: str) -> tuple[list[Json], str]:
+async def _rows(
+    client: Client, one: Collection, *, namespace: str, name: str
+) -> tuple[list[Json], str, bool]:
     path = one.target.resource.path(namespace=namespace)
     try:
         answer = msgspec.json.decode((await client.request("GET", path, query={"limit": LIMIT})).body)
     except Forbidden:
-        return [], "denied"
+        return [], "denied", False
     except NotFound:
-        return [], "unserved"
+        return [], "unserved", False
     rows = [_row(one, item) for item in answer.get("items") or () if pointer.get(item, one.of) == name]
     rows.sort(key=lambda row: str(row["created"]), reverse=True)
-    return rows[:MOST], "listed"
+    more = bool((answer.get("metadata") or {}).get("continue"))
+    return rows[:MOST], "listed", more or len(rows) > MOST
 
 
 def _row(one: Collection, item: Any) -> Json:

@@ -231,7 +231,10 @@ class Console:
                 "expired": "The session is over.",
                 "invalid": "The session is not valid.",
             }
-            return Problem(401, "SignedOut", text[error.reason]).response(request_id)
+            response = Problem(401, "SignedOut", text[error.reason]).response(request_id)
+            if request.path == REFRESH and request.method == "POST":
+                self._api.forget(request, response)
+            return response
         except KubeError as error:
             return problem_of(error).response(request_id)
         except web.HTTPException as error:

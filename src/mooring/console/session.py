@@ -158,6 +158,14 @@ class Sessions:
             subject=subject,
         )
 
+    def fitting(self, session: Session) -> Session:
+        """The session, without its refresh token where the cookies have no room for it: it lasts as long as its token."""
+        try:
+            self.seal(session)
+        except ValueError:
+            return replace(session, refresh="")
+        return session
+
     def seal(self, session: Session) -> dict[str, str]:
         """The cookies by name; raises `ValueError` when the session does not fit into them."""
         # Only impersonation needs the groups again.

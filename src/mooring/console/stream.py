@@ -22,7 +22,7 @@ from mooring.console.watches import Watches
 from mooring.kube import Key, Object
 from mooring.kube.objects.core import Event
 
-__all__ = ["EVENT_LIMIT", "View"]
+__all__ = ["EVENT_LIMIT", "LONGEST", "RECHECK", "View", "first", "write"]
 
 #: Rows of a snapshot, events of an instance.
 ROW_LIMIT, EVENT_LIMIT = 5000, 100
@@ -214,9 +214,9 @@ class View:
                 # Unmarked before the snapshot is taken: what changes while it is sent is marked again.
                 marks.take()
                 live = self._watches.healthy
-                await _write(response, "snapshot", tag | self.snapshot())
+                await write(response, "snapshot", tag | self.snapshot())
                 while clock.monotonic() - began < LONGEST and not stop.is_set():
-                    await _first(marks.changed.wait, stop.wait, seconds=HEARTBEAT)
+                    await first(marks.changed.wait, stop.wait, seconds=HEARTBEAT)
                     check()
                     if clock.monotonic() - looked >= RECHECK:
                         looked = clock.monotonic()
@@ -225,8 +225,8 @@ class View:
                     marked, focus = marks.take()
                     if marked or focus or live != self._watches.healthy:
                         live = self._watches.healthy
-                        await _write(response, "change", tag | self.changes(marked, focus=focus))
-                        await _first(stop.wait, seconds=GATHER)
+                        await write(response, "change", tag | self.changes(marked, focus=focus))
+                        await first(stop.wait, seconds=GATHER)
                     else:
                         await _raw(response, b": alive\n\n")
                 else:
@@ -297,7 +297,7 @@ class _Marks:
             informer.remove_handler(handler)
 
 
-async def _first(*waits: Callable[[], Awaitable[object]], seconds: float) -> None:
+async def first(*waits: Callable[[], Awaitable[object]], seconds: float) -> None:
     """Wait until one of these is there, or the time is over."""
     tasks = [asyncio.ensure_future(wait()) for wait in waits]
     try:
@@ -308,7 +308,8 @@ async def _first(*waits: Callable[[], Awaitable[object]], seconds: float) -> Non
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _write(response: web.StreamResponse, kind: str, data: dict[str, Any]) -> None:
+async def write(response: web.StreamResponse, kind: str, data: dict[str, Any]) -> None:
+    """Send one message; raises `TimeoutError` where the client does not read."""
     # JSON has no raw newline, so the data is one line.
     await _raw(response, f"event: {kind}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n")
 

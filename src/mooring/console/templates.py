@@ -187,6 +187,11 @@ class Templates:
                 except KubeError as error:
                     log.warning("a template cannot be looked at", key=str(stored[1]), reason=str(error))
                     self._again.add(stored)
+                except Exception:
+                    # One template must not keep the others from being looked at.
+                    self._made.pop(stored, None)
+                    self._wrong[stored] = ["the console cannot look at this template; its log says why"]
+                    log.exception("a template cannot be looked at", key=str(stored[1]))
 
     async def _look(self, stored: Stored) -> None:
         """Lint one template; offer it, or say in its status why not."""
@@ -195,10 +200,12 @@ class Templates:
             (obj for informer in self._sources[resource] if (obj := informer.peek(key)) is not None), None
         )
         if found is None:
+            self._made.pop(stored, None)
+            self._wrong.pop(stored, None)
             return
         reason, problems = "Offered", []
         try:
-            entry = entry_of(found)
+            entry = await asyncio.to_thread(entry_of, found)
             if problems := await self._problems(entry, stored):
                 reason = "DoesNotFit"
         except CatalogError as error:

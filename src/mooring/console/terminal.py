@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import hmac
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, Final
@@ -37,6 +38,8 @@ PROTOCOL, _WORD = "mooring.terminal", "csrf."
 IDLE, LONGEST, LOOK, RECHECK = 600.0, 3600.0, 5.0, 60.0
 #: Bytes of one message of a browser; seconds it has to read.
 INPUT_LIMIT, SEND_SECONDS = 64 * 1024, 30.0
+#: Seconds until the API server must have opened it.
+CONNECT_SECONDS: Final = 30.0
 #: Terminals of one user and in all.
 USER_TERMINALS, ALL_TERMINALS = 5, 100
 COLUMNS, ROWS = 120, 40
@@ -101,17 +104,17 @@ class Terminals:
     async def serve(self, request: web.Request, session: Session, place: Place) -> web.WebSocketResponse:
         """Open a terminal; raises `Problem` for a request that is not the page's own."""
         self._check_origin(request, session)
-        if self._open.count(session.identity) >= USER_TERMINALS or len(self._open) >= ALL_TERMINALS:
+        if self._open.count(session.user) >= USER_TERMINALS or len(self._open) >= ALL_TERMINALS:
             raise Problem(429, "TooManyTerminals", "Too many terminals are open. Close some.", retry_after=10)
         socket = web.WebSocketResponse(
             protocols=(PROTOCOL,), max_msg_size=INPUT_LIMIT, heartbeat=30.0, compress=False
         )
-        self._open.append(session.identity)
+        self._open.append(session.user)
         try:
             await socket.prepare(request)
             ending = await self._run(socket, session, place)
         finally:
-            self._open.remove(session.identity)
+            self._open.remove(session.user)
         await socket.close(code=ending)
         return socket
 
@@ -136,21 +139,30 @@ class Terminals:
             pod=place.pod,
             container=place.container,
         )
-        if await may_open(self._access, session, place.namespace) == "denied":
-            told.info("action", action="terminal", result="Forbidden")
-            return Ending.DENIED
         query = [("stdin", "true"), ("stdout", "true"), ("tty", "true"), ("container", place.container)]
         query += [("command", word) for word in COMMAND]
         path = f"/api/v1/namespaces/{place.namespace}/pods/{place.pod}/exec"
         try:
-            async with self._upstream.websocket(session, path, query=query, protocols=(_EXEC,)) as pod:
+            async with AsyncExitStack() as stack:
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    if await may_open(self._access, session, place.namespace) == "denied":
+                        told.info("action", action="terminal", result="Forbidden")
+                        return Ending.DENIED
+                    opening = self._upstream.websocket(session, path, query=query, protocols=(_EXEC,))
+                    pod = await stack.enter_async_context(opening)
                 told.info("action", action="terminal", result="ok")
                 ending = await self._relay(socket, pod, session, place)
+        except TimeoutError:
+            told.info("action", action="terminal", result="NoAnswer")
+            return Ending.FAILED
         except KubeError as error:
             told.info(
                 "action", action="terminal", result=getattr(error, "reason", "") or type(error).__name__
             )
             return _ending_of(error)
+        except Exception:
+            log.exception("a terminal failed", user=session.user, pod=place.pod)
+            return Ending.FAILED
         seconds = round(self._clock.monotonic() - began)
         told.info("action", action="terminal ended", result=ending.name, seconds=seconds)
         return ending

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast
+from urllib.parse import quote
 
 import msgspec
 
@@ -51,16 +52,24 @@ class Resource(NamedTuple):
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The URL path of the collection, of one object, or of its subresource."""
-        parts = [f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"]
+        """The URL path of the collection, of one object, or of its subresource.
+
+        Raises `ValueError` for a part that leads to another path.
+        """
+        parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
         if namespace and self.namespaced:
-            parts.append(f"namespaces/{namespace}")
+            parts += ["namespaces", namespace]
         parts.append(self.plural)
         if name:
             parts.append(name)
-        if subresource:
-            parts.append(subresource)
-        return "/".join(parts)
+        parts += subresource.split("/") if subresource else ()
+        return "/" + "/".join(map(_segment, parts))
+
+
+def _segment(text: str) -> str:
+    if not text or text in (".", ".."):
+        raise ValueError(f"{text!r} is no part of a path")
+    return quote(text, safe=":")
 
 
 class Object(Part, frozen=True, kw_only=True):
