@@ -40,7 +40,7 @@ def test_what_is_denied_is_said_to_be_denied(reader: Page, plane: Plane, axe: st
     assert "You may not list:" in page.text("denied")
     assert "Redis with Sentinel" not in page.text("denied")
     page.open("operators")
-    page.until(lambda: page.text("operators").count("works") == 2)
+    page.until(lambda: page.text("operators").count("works") == 4)
     assert plane.send("GET", path)["spec"]["size"] == 3
     plane.send("DELETE", path)
     assert page.complaints() == []

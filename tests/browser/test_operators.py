@@ -13,8 +13,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 def test_the_operators_that_run_are_shown(signed_in: Page, plane: Plane) -> None:
     page = signed_in
     page.open("operators")
-    page.until(lambda: page.text("operators").count("works") == 2)
-    assert page.text("operators").count("shared") == 2
+    page.until(lambda: page.text("operators").count("works") == 4)
+    assert page.text("operators").count("shared") == 4
     assert not page.there("orphans")
     path = "/apis/redis.kun/v1beta1/namespaces/default/redisclusters"
     annotations = {"redis.kun/scope": "cluster-scoped"}

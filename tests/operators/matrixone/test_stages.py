@@ -15,9 +15,6 @@ from mooring.operators.matrixone.defaults import with_defaults
 from mooring.operators.matrixone.specs import ClusterSpecs
 from mooring.operators.matrixone.types import (
     BackupJob,
-    CNClaim,
-    CNClaimSet,
-    CNPool,
     CNSet,
     CNSetSpec,
     DNSet,
@@ -149,7 +146,7 @@ def test_pods_that_outlive_their_set_are_waited_for() -> None:
     assert next_deletion([], running={LogSet}) == (None, "the pods of LogSet end")
 
 
-@pytest.mark.parametrize("kind", [BackupJob, RestoreJob, CNPool, CNClaim, CNClaimSet])
+@pytest.mark.parametrize("kind", [BackupJob, RestoreJob])
 def test_kinds_that_nothing_acts_on_say_so_when_they_are_declared(kind: type[Object]) -> None:
     [said] = warnings(kind(metadata=META))
     assert f"stores a {kind.resource.kind} and does not act on it yet" in said
