@@ -1,15 +1,10 @@
-"""MariaDB 11.8 does all that the other files show of 10.11: the same tests on its servers."""
+"""MariaDB 11.8 lives and switches as 10.11 does: the same tests on its servers."""
 
 from __future__ import annotations
 
 import pytest
 from tests.embedded import (
-    test_mysql_config,
-    test_mysql_faults,
     test_mysql_life,
-    test_mysql_roll,
-    test_mysql_scale,
-    test_mysql_seed,
     test_mysql_switch,
 )
 
@@ -24,10 +19,5 @@ pytestmark = [
 for _module in (
     test_mysql_life,
     test_mysql_switch,
-    test_mysql_faults,
-    test_mysql_scale,
-    test_mysql_seed,
-    test_mysql_roll,
-    test_mysql_config,
 ):
     globals().update({name: test for name, test in vars(_module).items() if name.startswith("test_")})

@@ -1,15 +1,11 @@
-"""MySQL 9.7 does all that the other files show of MariaDB: the same tests on its servers."""
+"""MySQL 9.7 lives, switches and survives faults as MariaDB does: the same tests on its servers."""
 
 from __future__ import annotations
 
 import pytest
 from tests.embedded import (
-    test_mysql_config,
     test_mysql_faults,
     test_mysql_life,
-    test_mysql_roll,
-    test_mysql_scale,
-    test_mysql_seed,
     test_mysql_switch,
 )
 
@@ -25,9 +21,5 @@ for _module in (
     test_mysql_life,
     test_mysql_switch,
     test_mysql_faults,
-    test_mysql_scale,
-    test_mysql_seed,
-    test_mysql_roll,
-    test_mysql_config,
 ):
     globals().update({name: test for name, test in vars(_module).items() if name.startswith("test_")})

@@ -1,0 +1,29 @@
+"""MariaDB 11.8 survives faults and is changed as 10.11 is: the same tests on its servers."""
+
+from __future__ import annotations
+
+import pytest
+from tests.embedded import (
+    test_mysql_config,
+    test_mysql_faults,
+    test_mysql_roll,
+    test_mysql_scale,
+    test_mysql_seed,
+)
+
+IMAGE = "mariadb:11.8"
+pytestmark = [
+    pytest.mark.embedded,
+    pytest.mark.nightly,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(240),
+]
+
+for _module in (
+    test_mysql_faults,
+    test_mysql_scale,
+    test_mysql_seed,
+    test_mysql_roll,
+    test_mysql_config,
+):
+    globals().update({name: test for name, test in vars(_module).items() if name.startswith("test_")})
