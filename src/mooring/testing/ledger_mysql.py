@@ -20,6 +20,8 @@ from mooring.testing.ledger import Outage, Report
 __all__ = ["DATABASE", "MySQLLedger"]
 
 DATABASE = "mooring_ledger"
+PREPARED_WITHIN = 30.0
+"""Seconds to find a primary that takes writes."""
 
 
 class MySQLLedger:
@@ -98,7 +100,8 @@ class MySQLLedger:
         self._gap(monotonic())
 
     async def _prepare(self) -> None:
-        """The table, once there is a primary that takes writes."""
+        """The table, once there is a primary that takes writes; raises `DialError` when there is none in time."""
+        until = monotonic() + PREPARED_WITHIN
         while True:
             try:
                 async with self._dial.open(await self._where(), self._login, timeout=5.0) as link:
@@ -109,7 +112,7 @@ class MySQLLedger:
                     return
             except DialError as error:
                 self._note(error)
-                if self._stop.is_set():
+                if self._stop.is_set() or monotonic() > until:
                     raise
                 await asyncio.sleep(0.05)
 

@@ -211,7 +211,7 @@ class Configuration:
             result = ConfigResult(wanted=value, effective=shown, state="Applied", restart=learnt)
         else:
             remedy = (
-                "the pods are rolled for it"
+                "the pods are rolled for it; if it stays so once they were, the servers do not take this value: correct or remove it"
                 if self.rolls
                 else "it takes effect when the pods are rolled; spec.configPolicy: roll starts such a roll-out"
             )

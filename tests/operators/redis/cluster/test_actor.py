@@ -17,6 +17,7 @@ from mooring.kube.objects.apps import StatefulSet
 from mooring.kube.objects.core import (
     PersistentVolumeClaim,
     PersistentVolumeClaimSpec,
+    Pod,
     Secret,
     VolumeResourceRequirements,
 )
@@ -205,3 +206,57 @@ async def test_clusters_that_go_with_a_release_keep_their_claims() -> None:
         assert (
             said[0] == "default/shop (redis.middleware.hc.cn): waiting for the operator to release its claims"
         )
+
+
+async def test_pods_of_somebody_elses_set_of_the_same_name_are_left_alone() -> None:
+    clock = VirtualClock()
+    async with operating(clock=clock) as client:
+        labels = {"app.kubernetes.io/managed-by": "another"}
+        owner = OwnerReference(
+            api_version="example.com/v1", kind="Shop", name="shop", uid="another", controller=True
+        )
+        found = await client.create(
+            decode(
+                {
+                    "metadata": {"name": "shop", "namespace": NAMESPACE},
+                    "spec": {
+                        "replicas": 1,
+                        "serviceName": "shop",
+                        "selector": {"matchLabels": labels},
+                        "template": {
+                            "metadata": {"labels": labels},
+                            "spec": {"containers": [{"name": "main", "image": "busybox"}]},
+                        },
+                    },
+                },
+                StatefulSet,
+            )
+        )
+        body = MergePatch({"metadata": {"ownerReferences": [msgspec.to_builtins(owner)]}})
+        await client.patch(StatefulSet, "shop", body, namespace=NAMESPACE)
+        await client.patch(
+            StatefulSet,
+            "shop",
+            MergePatch({"status": {"replicas": 1}}),
+            namespace=NAMESPACE,
+            subresource="status",
+        )
+        controller = OwnerReference(
+            api_version="apps/v1", kind="StatefulSet", name="shop", uid=found.metadata.uid, controller=True
+        )
+        pod = {
+            "metadata": {
+                "name": "shop-0",
+                "namespace": NAMESPACE,
+                "labels": labels,
+                "ownerReferences": [msgspec.to_builtins(controller)],
+            },
+            "spec": {"containers": [{"name": "main", "image": "busybox"}]},
+        }
+        await client.create(decode(pod, Pod))
+        await declare(client)
+        await quiet(clock)
+
+        assert (await status(client)).reason_type == "NameTaken"
+        left = await client.get(Pod, "shop-0", namespace=NAMESPACE)
+        assert left.metadata.labels == labels

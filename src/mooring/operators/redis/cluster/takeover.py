@@ -14,6 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from mooring.actor import Context, Outcome, Wait, differs
+from mooring.kube.object import controller_of
 from mooring.kube.objects import apps, core
 from mooring.operators.redis.cluster.inputs import Inputs
 from mooring.operators.redis.cluster.names import selector_of
@@ -74,6 +75,9 @@ class Takeover:
             return None
         if made_by_another(ctx.obj, live):
             return await self._take_over_or_say_why(ctx, live)
+        owner = controller_of(live)
+        if owner is None or owner.uid != ctx.obj.metadata.uid:
+            return None  # of somebody else, by the same name: nothing of it is touched
         there = (live.status.replicas if live.status else None) or 0
         if pods() >= there or (ctx.obj.spec is not None and ctx.obj.spec.pause):
             return None
