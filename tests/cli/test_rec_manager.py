@@ -109,7 +109,15 @@ async def test_an_operator_whose_definition_is_missing_waits_and_holds_up_no_oth
         )
         assert removed.fine() == "0 clusters removed; their volumes stay.\n"
         redis = "--operators=redis-sentinel,redis-cluster"
-        run = ("run", "--kubeconfig", plane.kubeconfig, "--no-crds", "--bind=127.0.0.1", "--webhooks=none", redis)
+        run = (
+            "run",
+            "--kubeconfig",
+            plane.kubeconfig,
+            "--no-crds",
+            "--bind=127.0.0.1",
+            "--webhooks=none",
+            redis,
+        )
         port, alone = free_port(), free_port()
         manager = program.start(*run, f"--port={port}", log=log)
         lone = program.start(*run, f"--port={alone}", "--operators=redis-cluster", log=home / "lone.log")

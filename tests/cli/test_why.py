@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mooring.cli.main import main
-from mooring.cli.why import Warned, diagnosed, explained, kind_of
+from mooring.cli.why import Warned, diagnosed, explained, kinds_of
 from mooring.diagnosis import Diagnosis
 from mooring.operators.redis.cluster import explain as cluster_explain
 from mooring.operators.redis.sentinel import explain as sentinel_explain
@@ -153,8 +153,14 @@ def test_a_redis_cluster_of_harmonycloud_tells_of_its_nodes_and_its_slots() -> N
     ],
 )
 def test_kinds_are_called_as_kubectl_calls_them(word: str, group: str) -> None:
-    kind, name = kind_of(f"{word}/cart")
+    (kind, *_), name = kinds_of(f"{word}/cart")
     assert (kind.resource.group, name) == (group, "cart")
+
+
+def test_a_name_of_two_groups_means_both() -> None:
+    kinds, _ = kinds_of("mysqlcluster/shop")
+    assert [kind.resource.group for kind in kinds] == ["mysql.mooring.dev", "example.com"]
+    assert len(kinds_of("mysqlclusters.example.com/shop")[0]) == 1
 
 
 def test_the_cause_and_the_next_step_come_first_in_both_languages() -> None:

@@ -20,7 +20,7 @@ from mooring.kube.object import Object, decode
 from mooring.operators.registry import OPERATORS, operator_of
 from mooring.runtime.crd import crd_of
 
-__all__ = ["Warned", "add_parser", "diagnosed", "explained", "kind_of"]
+__all__ = ["Warned", "add_parser", "diagnosed", "explained", "kinds_of"]
 
 #: How long before a condition changes a warning may come that belongs to it.
 EARLIER = timedelta(seconds=60)
@@ -59,11 +59,18 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _run(options: argparse.Namespace) -> int:
-    kind, name = kind_of(options.object)
+    kinds, name = kinds_of(options.object)
     client = Client(HttpTransport(Config.load(options.kubeconfig, options.context)))
     try:
-        facts = await gather(
-            client, kind.resource, namespace=options.namespace, name=name, hint=_hint(kind.resource)
+        looked = [
+            await gather(
+                client, one.resource, namespace=options.namespace, name=name, hint=_hint(one.resource)
+            )
+            for one in kinds
+        ]
+        kind, facts = next(
+            (pair for pair in zip(kinds, looked, strict=True) if pair[1].obj is not None),
+            (kinds[0], looked[0]),
         )
         found = diagnose(facts)
         if facts.obj is None:
@@ -106,16 +113,23 @@ def diagnosed(found: Diagnosis | None, language: Literal["en", "zh"]) -> Iterato
         yield f"  {words[2]}{found.raw}"
 
 
-def kind_of(text: str) -> tuple[type[Object], str]:
-    """The kind and the name of ``KIND/NAME``; the kind as kubectl takes it: singular, plural or short, with or without group."""
+def kinds_of(text: str) -> tuple[list[type[Object]], str]:
+    """The kinds that ``KIND`` may mean, and the name, of ``KIND/NAME``.
+
+    A kind is named as kubectl takes it: singular, plural or short, with or without its group. Two groups may have the same.
+    """
     word, _, name = text.partition("/")
     known = [kind for operator in OPERATORS.values() for kind in operator.kinds]
-    for kind in known:
-        plain = {kind.resource.kind.lower(), kind.resource.plural, *crd_of(kind).short_names}
-        if name and word.lower() in plain | {f"{one}.{kind.resource.group}" for one in plain}:
-            return kind, name
+    meant = [kind for kind in known if name and word.lower() in _words(kind)]
+    if meant:
+        return meant, name
     kinds = ", ".join(f"{kind.resource.plural}.{kind.resource.group}" for kind in known)
     raise ValueError(f"{text!r}: give KIND/NAME; the kinds are {kinds}")
+
+
+def _words(kind: type[Object]) -> set[str]:
+    plain = {kind.resource.kind.lower(), kind.resource.plural, *crd_of(kind).short_names}
+    return plain | {f"{one}.{kind.resource.group}" for one in plain}
 
 
 @dataclass(frozen=True, slots=True, order=True)
