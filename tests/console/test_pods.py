@@ -12,6 +12,7 @@ from tests.console.bed import ADMIN, ANN, SECRET, Bed, Browser
 
 from mooring.catalog import packaged
 from mooring.console.pods import LINE_BYTES, forward, log_query, pod_rows
+from mooring.console.rows import phase_of
 from mooring.console.session import SignedOut
 from mooring.kube import TransportError
 
@@ -143,3 +144,9 @@ async def test_pods_and_logs_are_for_those_who_may_read_them(bed: Bed, browsers:
     assert (await root.send("GET", f"{one}/..%2f..%2fsecrets/log"))[0] == 400
     assert (await root.send("GET", f"{one}/cache-0/log?lines=many"))[0] == 400
     assert (await browsers[2].send("GET", f"{one}/cache-0/log"))[0] == 401
+
+
+def test_what_serves_and_needs_somebody_is_degraded_not_failed() -> None:
+    stalled = {"type": "Stalled", "status": "True", "reason": "StorageChanged"}
+    assert phase_of([stalled, {"type": "Ready", "status": "True"}], deleting=False) == ("Degraded", stalled)
+    assert phase_of([stalled, {"type": "Ready", "status": "False"}], deleting=False) == ("Failed", stalled)

@@ -67,7 +67,8 @@ def phase_of(
         return "Deleting", by_type.get("Progressing", {})
     stalled = by_type.get("Stalled", {})
     if stalled.get("status") == "True":
-        return "Failed", stalled
+        serves = found is not None and found.get("status") == "True"
+        return "Degraded" if serves else "Failed", stalled
     if found is None:
         return ("Provisioning", conditions[0]) if conditions else ("Pending", {})
     if found.get("status") == "True":
