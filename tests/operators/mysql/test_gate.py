@@ -205,6 +205,91 @@ def test_a_directory_whose_initialisation_was_cut_off_is_made_again(pod: Pod) ->
     assert not (pod.volume / "data.new").exists()
 
 
+COPIER = """#!/bin/sh
+case "$*" in
+*--bootstrap*) cat >"$HOME_OF/bootstrap.sql"; exit 0 ;;
+*--version*) echo mariadbd; exit 0 ;;
+*seed.sock*) trap 'exit 0' TERM; : >"$HOME_OF/listens"; while :; do sleep 0.02; done ;;
+esac
+echo "$@" >"$HOME_OF/started"
+exec sleep 60
+"""
+CLIENT = """#!/bin/sh
+case "$*" in
+*gtid_slave_pos*) echo 0-1-7 ;;
+*'SELECT 1'*) [ -e "$HOME_OF/listens" ] ;;
+*) cat >/dev/null ;;
+esac
+"""
+
+
+def copies(pod: Pod, *, works: bool) -> None:
+    """Programs that copy from a donor, or fail to."""
+    texts = {"mariadbd": COPIER, "mariadb": CLIENT, "mariadb-dump": f"#!/bin/sh\nexit {0 if works else 1}\n"}
+    for name, text in texts.items():
+        (pod.home / "bin" / name).write_text(text)
+        (pod.home / "bin" / name).chmod(0o755)
+
+
+def ran(pod: Pod, start: int, order: str, holds: str = "") -> None:
+    """A container start with its order; its server leaves ``holds`` in the data directory."""
+    pod.order(f"{start} {order}")
+    pod.start()
+    pod.until("started")
+    if holds:
+        (pod.volume / "data" / "rows").write_text(holds)
+    pod.stop()
+
+
+def kept(pod: Pod) -> dict[str, str]:
+    """What stands in the directories on the volume."""
+    return {path.parent.name: path.read_text() for path in pod.volume.glob("*/rows")}
+
+
+def test_data_that_a_server_ran_on_is_kept_whatever_the_order_for_its_copy_was(pod: Pod) -> None:
+    ran(pod, 1, "replica 5", holds="first")
+    ran(pod, 2, "replica 6 fresh", holds="second")
+    assert kept(pod) == {"data.old": "first", "data": "second"}
+    copies(pod, works=False)
+    pod.order("3 replica 7 fresh seed demo-0")
+    pod.start()
+    assert pod.exit() == 1
+    copies(pod, works=True)
+    ran(pod, 4, "replica 8 seed demo-0", holds="copy")
+    assert kept(pod) == {"data.old": "first", "data.old.2": "second", "data": "copy"}
+
+
+def test_a_whole_copy_stands_for_what_was_set_aside_before_it(pod: Pod) -> None:
+    copies(pod, works=True)
+    ran(pod, 1, "replica 5", holds="first")
+    ran(pod, 2, "replica 6 fresh seed demo-0", holds="copy")
+    ran(pod, 3, "replica 7 fresh", holds="second")
+    assert kept(pod) == {"data.old": "copy", "data": "second"}
+    ran(pod, 4, "replica 8 fresh", holds="third")
+    assert kept(pod) == {"data.old": "copy", "data.old.2": "second", "data": "third"}
+
+
+def test_a_directory_that_no_server_ran_on_is_not_kept(pod: Pod) -> None:
+    copies(pod, works=False)
+    pod.order("1 replica 5 seed demo-0")
+    pod.start()
+    assert pod.exit() == 1
+    copies(pod, works=True)
+    ran(pod, 2, "replica 6 seed demo-0")
+    assert sorted(path.name for path in pod.volume.iterdir() if path.is_dir()) == ["data"]
+    assert not (pod.volume / "data" / ".mooring-unused").exists()
+
+
+def test_an_initialisation_that_fails_leaves_no_password_behind(pod: Pod) -> None:
+    (pod.home / "bin" / "mariadbd").unlink()
+    (pod.home / "bin" / "mysqld").write_text("#!/bin/sh\ncase $* in *--version*) echo 9.7; exit 0 ;; esac\nexit 1\n")
+    (pod.home / "bin" / "mysqld").chmod(0o755)
+    pod.start()
+    assert pod.exit() == 1
+    assert "could not be initialised" in pod.until("term")
+    assert not (pod.home / "run" / "accounts.sql").exists()
+
+
 def test_passwords_go_to_the_server_by_its_input_alone(pod: Pod) -> None:
     password = "it's a \\ secret"
     (pod.home / "auth" / "root-password").write_text(password)

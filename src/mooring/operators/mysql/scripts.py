@@ -36,7 +36,9 @@ case $seen in '' | *[!0-9]*) seen=0 ;; esac
 # This container start, counted from 1 as the kubelet does, which may also count starts that never came so far.
 {{ read -r start <"$home/starts/count"; }} 2>/dev/null || start=0
 start=$((start + 1))
-printf '%s\n' "$start" >"$home/starts/count"
+printf '%s\n' "$start" >"$home/starts/count.new"
+sync "$home/starts/count.new" 2>/dev/null || sync
+mv "$home/starts/count.new" "$home/starts/count"
 state starting
 
 if command -v mariadbd >/dev/null 2>&1; then
@@ -106,9 +108,11 @@ initialise_mysql() {{
     echo "GRANT SELECT ON performance_schema.* TO '{MONITOR}'@'localhost';"
   }} >"$run/accounts.sql"
   [ "${{1:-}}" != --user=mysql ] || chown mysql "$run/accounts.sql"
+  made=0
   "$server" --no-defaults "$@" --datadir="$new" --initialize-insecure --init-file="$run/accounts.sql" \
-    --secure-file-priv=NULL >"$run/initialise.log" 2>&1 || return 1
+    --secure-file-priv=NULL >"$run/initialise.log" 2>&1 || made=1
   rm -f "$run/accounts.sql"
+  return "$made"
 }}
 # The directory gets its name last: one that was begun and not finished is made again.
 initialise() {{
@@ -120,8 +124,28 @@ initialise() {{
     tail -n 20 "$run/initialise.log" >&2
     fail "the data directory could not be initialised; the log of the container says why"
   fi
+  : >"$new/$unused"
   sync -f "$volume" 2>/dev/null || sync
   mv "$new" "$data"
+}}
+# No server ran on a directory with the first of these files: there is nothing in it to keep. One with the second is a whole
+# copy of another server: it stands for everything that was set aside before it.
+unused=.mooring-unused
+copied=.mooring-copied
+set_aside() {{
+  if [ -e "$data/$unused" ]; then
+    rm -rf "$data"
+    return
+  fi
+  [ ! -e "$data/$copied" ] || rm -rf "$volume"/data.old*
+  aside=$volume/data.old
+  generation=1
+  while [ -e "$aside" ]; do
+    generation=$((generation + 1))
+    aside=$volume/data.old.$generation
+  done
+  mv "$data" "$aside"
+  say "the data so far is kept in $aside"
 }}
 if [ ! -d "$data" ]; then
   state initialising
@@ -252,22 +276,17 @@ seed() {{
     fail "the data of $donor could not be copied; the log of the container says why"
   fi
   rm -f "$run/copy.cnf"
+  : >"$new/$unused"
+  : >"$new/$copied"
   sync -f "$volume" 2>/dev/null || sync
-  # What was set aside because it differs is kept; what a copy that failed has left is not.
-  if [ -n "$fresh" ] || [ ! -e "$volume/data.old" ]; then
-    rm -rf "$volume/data.old"
-    mv "$data" "$volume/data.old"
-  else
-    rm -rf "$data"
-  fi
+  set_aside
   mv "$new" "$data"
 }}
 if [ -n "$donor" ]; then
   seed "$@"
   state starting
 elif [ -n "$fresh" ]; then
-  rm -rf "$volume/data.old"
-  mv "$data" "$volume/data.old"
+  set_aside
   initialise "$@"
 fi
 # What stands in a binary log after this position was acknowledged by no replica: the server rolls it back.
@@ -276,8 +295,8 @@ cut_tail() {{
   [ -s "$index" ] && grep -qx "\(.*/\)\{{0,1\}}$file" "$index" || return 0
   sed -e "1,/^\(.*\/\)\{{0,1\}}$file\$/d" "$index" | while IFS= read -r later; do rm -f "$data/${{later##*/}}"; done
   sed -e "/^\(.*\/\)\{{0,1\}}$file\$/q" "$index" >"$index.new"
-  cat "$index.new" >"$index"
-  rm -f "$index.new"
+  sync "$index.new" 2>/dev/null || sync
+  mv "$index.new" "$index"
   [ "$(wc -c <"$data/$file")" -le "$position" ] || truncate -s "$position" "$data/$file"
   sync -f "$volume" 2>/dev/null || sync
 }}
@@ -308,6 +327,8 @@ if [ "$flavor" = mariadb ]; then
   # A server that crashed as the primary gives up what no replica acknowledged when it starts as a replica.
   case $role in primary) set -- "$@" --init-rpl-role=MASTER ;; *) set -- "$@" --init-rpl-role=SLAVE ;; esac
 fi
+rm -f "$data/$unused"
+sync "$data" 2>/dev/null || sync
 exec "$server" --defaults-file="$run/my.cnf" "$@"
 """  # noqa: S608 - the names are constants
 
