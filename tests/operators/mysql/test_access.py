@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 from msgspec.structs import replace as set_fields
-from tests.operators.mysql.builders import NOW, Scene, ago, healthy
+from tests.operators.mysql.builders import NOW, Scene, ago, at, healthy
 
-from mooring.operators.mysql.access import GRACE
+from mooring.operators.mysql.access import GRACE, turned
 from mooring.operators.mysql.accounts import (
     Account,
     Accounts,
@@ -21,6 +21,7 @@ from mooring.operators.mysql.accounts import (
 from mooring.operators.mysql.credentials import OWN
 from mooring.operators.mysql.moves import (
     Amend,
+    Follow,
     GrowClaims,
     InSync,
     PublishPasswords,
@@ -187,11 +188,36 @@ def test_a_changed_password_is_accepted_beside_the_old_one_before_anything_uses_
 
 def test_it_is_in_force_once_every_server_takes_it_and_replicas_use_it() -> None:
     scene = with_accounts(healthy(), there=own(password=True, spare=True), changed=CHANGED)
-    move = scene.decide()
-    assert isinstance(move, PublishPasswords)
-    assert move.follow is not None
-    assert move.follow.again
-    assert [one.name for one in move.follow.targets] == ["demo-1", "demo-2"]
+    for name in ("demo-1", "demo-2"):
+        move = scene.decide()
+        assert isinstance(move, Follow)
+        assert move.again
+        assert [one.name for one in move.targets] == [name]
+        assert move.first is not None
+        scene = replace(scene, status=turned(move.first, move))
+        assert not (scene.status.members or {})[name].synced
+        scene = scene.settled()
+        assert (scene.status.members or {})[name].synced
+    assert isinstance(scene.decide(), PublishPasswords)
+
+
+def test_the_next_replica_turns_to_a_new_password_once_the_one_before_has_caught_up() -> None:
+    scene = with_accounts(healthy(), there=own(password=True, spare=True), changed=CHANGED)
+    first = scene.decide()
+    assert isinstance(first, Follow)
+    assert first.first is not None
+    scene = replace(scene, status=turned(first.first, first), before=at("0-10-101"))
+    scene = scene.has("demo-2", "0-10-101").pod("demo-1", role="")
+    waiting = scene.decide()
+    assert isinstance(waiting, Wait)
+    assert waiting.message == "demo-1 has not caught up yet"
+    second = scene.has("demo-1", "0-10-101").pod("demo-1", role="replica").settled().decide()
+    assert isinstance(second, Follow)
+    assert second.targets[0].name == "demo-2"
+
+
+def test_new_passwords_are_not_in_force_before_every_server_takes_the_operators() -> None:
+    scene = with_accounts(healthy(), there=own(password=True, spare=True), changed=CHANGED)
     late = dict(scene.members)
     member = late["demo-2"]
     assert member.server is not None

@@ -282,7 +282,9 @@ def test_a_directory_that_no_server_ran_on_is_not_kept(pod: Pod) -> None:
 
 def test_an_initialisation_that_fails_leaves_no_password_behind(pod: Pod) -> None:
     (pod.home / "bin" / "mariadbd").unlink()
-    (pod.home / "bin" / "mysqld").write_text("#!/bin/sh\ncase $* in *--version*) echo 9.7; exit 0 ;; esac\nexit 1\n")
+    (pod.home / "bin" / "mysqld").write_text(
+        "#!/bin/sh\ncase $* in *--version*) echo 9.7; exit 0 ;; esac\nexit 1\n"
+    )
     (pod.home / "bin" / "mysqld").chmod(0o755)
     pod.start()
     assert pod.exit() == 1
