@@ -341,14 +341,14 @@ def test_a_server_that_refuses_is_alive(pod: Pod, error: str) -> None:
     assert done.returncode == 0
 
 
-def cut(pod: Pod, text: str) -> None:
+def cut(volume: Path, text: str) -> None:
     """Run the tail cut of the start script alone."""
     script = scripts.START
     body = script[script.index("cut_tail() {") : script.index('[ -z "$file" ]')]
     order = gate.parse(text)
     assert order is not None
     assert order.cut is not None
-    head = f"set -eu\nvolume={pod.volume}\ndata=$volume/data\nfile={order.cut.file}\nposition={order.cut.position}\n"
+    head = f"set -eu\nvolume={volume}\ndata=$volume/data\nfile={order.cut.file}\nposition={order.cut.position}\n"
     subprocess.run(["sh", "-c", f"{head}{body}\ncut_tail"], check=True)
 
 
@@ -359,10 +359,12 @@ def test_the_tail_of_a_binary_log_is_cut_with_all_later_files(pod: Pod) -> None:
     for name in names:
         (data / name).write_bytes(b"x" * 100)
     (data / "binlog.index").write_text("".join(f"./{name}\n" for name in names))
-    cut(pod, "1 replica 5 cut binlog.000002 60")
+    (data / "auto.cnf").write_text("[auto]\n")
+    cut(pod.volume, "1 replica 5 cut binlog.000002 60")
+    assert not (data / "auto.cnf").exists()
     assert [path.stat().st_size for path in sorted(data.glob("binlog.0*"))] == [100, 60]
     assert (data / "binlog.index").read_text() == "./binlog.000001\n./binlog.000002\n"
-    cut(pod, "1 replica 5 cut binlog.000002 80")
+    cut(pod.volume, "1 replica 5 cut binlog.000002 80")
     assert (data / "binlog.000002").stat().st_size == 60
-    cut(pod, "1 replica 5 cut binlog.000009 4")
+    cut(pod.volume, "1 replica 5 cut binlog.000009 4")
     assert len(list(data.glob("binlog.0*"))) == 2

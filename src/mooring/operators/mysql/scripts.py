@@ -293,6 +293,8 @@ fi
 cut_tail() {{
   index=$data/binlog.index
   [ -s "$index" ] && grep -qx "\(.*/\)\{{0,1\}}$file" "$index" || return 0
+  # What is cut is numbered under the present uuid: others may have received it, so this server writes under a new one.
+  rm -f "$data/auto.cnf"
   sed -e "1,/^\(.*\/\)\{{0,1\}}$file\$/d" "$index" | while IFS= read -r later; do rm -f "$data/${{later##*/}}"; done
   sed -e "/^\(.*\/\)\{{0,1\}}$file\$/q" "$index" >"$index.new"
   sync "$index.new" 2>/dev/null || sync
