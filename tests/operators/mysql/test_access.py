@@ -11,11 +11,13 @@ from tests.operators.mysql.builders import NOW, Scene, ago, at, healthy
 
 from mooring.operators.mysql.access import GRACE, turned
 from mooring.operators.mysql.accounts import (
+    WITHHELD,
     Account,
     Accounts,
     WantedDatabase,
     WantedUser,
     corrections,
+    create_user,
     privileges,
 )
 from mooring.operators.mysql.credentials import OWN
@@ -108,10 +110,70 @@ def test_what_somebody_granted_or_revoked_is_corrected() -> None:
     move = with_accounts(healthy(), SHOP, there={"shop@%": there}).decide()
     assert isinstance(move, Amend)
     assert move.statements == (
-        "REVOKE SELECT ON `shop`.* FROM 'shop'@'%'",
         "GRANT ALL PRIVILEGES ON `shop`.* TO 'shop'@'%'",
         "REVOKE INSERT ON `sys`.* FROM 'shop'@'%'",
     )
+
+
+def test_nothing_is_amended_while_the_declaration_is_refused() -> None:
+    scene = with_accounts(healthy(), SHOP, databases=(WantedDatabase(name="shop"),)).want(sound=False)
+    assert isinstance(scene.decide(), InSync)
+    assert isinstance(scene.want(sound=True).decide(), Amend)
+    own_ones = with_accounts(healthy(), there=own(password=False), changed=CHANGED).want(sound=False)
+    assert isinstance(own_ones.decide(), SetPasswords)
+
+
+@pytest.mark.parametrize(
+    ("declared", "has", "statements"),
+    [
+        (  # what cannot be granted is refused before anything is taken away
+            "INSERT ON shop.*",
+            "SELECT ON shop.*",
+            ["GRANT INSERT ON `shop`.* TO 'shop'@'%'", "REVOKE SELECT ON `shop`.* FROM 'shop'@'%'"],
+        ),
+        (  # to revoke all takes what was granted before it
+            "SELECT ON shop.*",
+            "ALL ON shop.* WITH GRANT OPTION",
+            [
+                "GRANT SELECT ON `shop`.* TO 'shop'@'%'",
+                "REVOKE ALL PRIVILEGES ON `shop`.* FROM 'shop'@'%'",
+                "REVOKE GRANT OPTION ON `shop`.* FROM 'shop'@'%'",
+                "GRANT SELECT ON `shop`.* TO 'shop'@'%'",
+            ],
+        ),
+        (  # and so does the same privilege on the whole table
+            "SELECT (id) ON shop.t",
+            "SELECT ON shop.t",
+            [
+                "GRANT SELECT (`id`) ON `shop`.`t` TO 'shop'@'%'",
+                "REVOKE SELECT ON `shop`.`t` FROM 'shop'@'%'",
+                "GRANT SELECT (`id`) ON `shop`.`t` TO 'shop'@'%'",
+            ],
+        ),
+        ("ALL, SELECT ON shop.*", "ALL ON shop.*", []),
+    ],
+)
+def test_privileges_are_given_before_others_are_taken_away(
+    declared: str, has: str, statements: list[str]
+) -> None:
+    there = Account(password=True, grants=privileges([has]))
+    assert corrections(replace(SHOP, grants=(declared,)), there) == statements
+
+
+def test_nobody_gets_by_all_privileges_what_lets_him_write_to_a_replica() -> None:
+    user = replace(SHOP, grants=("ALL ON *.*",), withheld=WITHHELD["mariadb"])
+    grant = "GRANT ALL PRIVILEGES ON *.* TO 'shop'@'%'"
+    revoke = "REVOKE READ ONLY ADMIN ON *.* FROM 'shop'@'%'"
+    assert create_user(user)[1:] == [grant, revoke]
+    listed = frozenset(f"RIGHT {number}" for number in range(30))
+    for there, statements in (
+        (frozenset({"ALL PRIVILEGES"}), [revoke]),
+        (listed | {"READ ONLY ADMIN"}, [revoke]),
+        (listed, []),
+    ):
+        assert corrections(user, Account(password=True, grants={"*.*": there})) == statements
+    asked = replace(user, grants=("READ ONLY ADMIN ON *.*",))
+    assert corrections(asked, Account(password=True, grants=privileges(asked.grants or ()))) == []
 
 
 def test_another_password_is_set_beside_the_old_one_which_ends_after_a_while() -> None:

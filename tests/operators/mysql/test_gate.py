@@ -348,7 +348,9 @@ def cut(volume: Path, text: str) -> None:
     order = gate.parse(text)
     assert order is not None
     assert order.cut is not None
-    head = f"set -eu\nvolume={volume}\ndata=$volume/data\nfile={order.cut.file}\nposition={order.cut.position}\n"
+    head = (
+        f"set -eu\nvolume={volume}\ndata=$volume/data\nfile={order.cut.file}\nposition={order.cut.position}\n"
+    )
     subprocess.run(["sh", "-c", f"{head}{body}\ncut_tail"], check=True)
 
 

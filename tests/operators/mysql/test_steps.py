@@ -6,12 +6,14 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from mooring.actor import StepFailed
-from mooring.operators.mysql.dial import Dial, DialError, Link, Login
+from mooring.operators.mysql.accounts import WITHHELD, WantedUser, corrections, create_user
+from mooring.operators.mysql.dial import Dial, DialError, Link, Login, SqlError
 from mooring.operators.mysql.dialects import dialect_of
 from mooring.operators.mysql.gtid import Position, origin_of
 from mooring.operators.mysql.holds import Holds
@@ -28,7 +30,7 @@ from mooring.operators.mysql.moves import (
     Target,
 )
 from mooring.operators.mysql.steps import Steps
-from mooring.operators.mysql.survey import login_of, read_server, read_topology
+from mooring.operators.mysql.survey import login_of, read_accounts, read_server, read_topology
 from mooring.operators.mysql.topology import Member, Server
 from mooring.operators.workload.pods import Pod
 from mooring.testing.mysql import CREDENTIALS, Servers, TestServer
@@ -208,6 +210,33 @@ async def test_an_application_cannot_write_to_a_replica(bench: Bench) -> None:
     await bench.level(primary, replica)
     with pytest.raises(DialError, match="1290"):
         await bench.sql(replica, "INSERT INTO shop.t VALUES (1, 1)")
+
+
+async def test_a_declared_account_with_all_privileges_cannot_write_to_a_replica(bench: Bench) -> None:
+    primary, replica = await bench.start(2)
+    await bench.found(primary, [replica])
+    user = WantedUser(
+        name="all",
+        label="monitor-password",
+        grants=("ALL ON *.* WITH GRANT OPTION",),
+        withheld=WITHHELD.get(bench.servers.flavor, frozenset()),
+    )
+    await bench.run(Amend(primary=primary.target, statements=tuple(create_user(user))))
+    await bench.level(primary, replica)
+    login = Login(user="all", passwords=APP.passwords)
+    async with bench.dial.open(replica.address, login) as link:
+        with pytest.raises(SqlError) as refused:
+            await link.query("INSERT INTO shop.t VALUES (9, 1)")
+    assert refused.value.code == 1290
+    async with bench.dial.open(primary.address, bench.login) as link:
+        found = await read_accounts(link, bench.dialect, CREDENTIALS, [user], own=False)
+        assert corrections(user, found.users[user.key]) == []
+        fewer = replace(user, grants=("SELECT ON *.*", "INSERT ON shop.*"))
+        for one in (fewer, user):
+            amended = corrections(one, found.users[user.key])
+            await bench.run(Amend(primary=primary.target, statements=tuple(amended)))
+            found = await read_accounts(link, bench.dialect, CREDENTIALS, [user], own=False)
+            assert corrections(one, found.users[user.key]) == []
 
 
 async def test_a_killed_primary_is_replaced_without_loss_and_rejoins(bench: Bench) -> None:

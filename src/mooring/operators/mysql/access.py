@@ -50,12 +50,11 @@ def accounts(snapshot: Snapshot, member: Member, server: Server) -> Verdict | No
     found = snapshot.topology.accounts
     if found is None or found.error or server.read_only or durability.blocked(snapshot):
         return None
-    return (
-        _own_passwords(snapshot, member, found)
-        or _users(snapshot, member, found)
-        or _databases(snapshot, member, found)
-        or _results(snapshot, found)
-    )
+    if verdict := _own_passwords(snapshot, member, found):
+        return verdict
+    if not snapshot.wanted.sound:
+        return None
+    return _users(snapshot, member, found) or _databases(snapshot, member, found) or _results(snapshot, found)
 
 
 # --- the operator's own accounts -------------------------------------------------------------------------
