@@ -29,7 +29,7 @@ from mooring.operators.mysql.moves import (
     Switch,
     Target,
 )
-from mooring.operators.mysql.steps import Steps
+from mooring.operators.mysql.steps import STILL, Steps
 from mooring.operators.mysql.survey import login_of, read_accounts, read_server, read_topology
 from mooring.operators.mysql.topology import Member, Server
 from mooring.operators.workload.pods import Pod
@@ -288,6 +288,42 @@ async def test_what_was_received_is_applied_before_a_promotion(bench: Bench) -> 
     assert (await bench.see(replica)).read_only
     await bench.run(bench.promote(replica))
     assert await bench.rows(replica) == [0, 1, 2, 3, 4]
+
+
+async def test_a_client_that_holds_up_the_drain_of_a_candidate_is_disconnected(bench: Bench) -> None:
+    primary, replica = await bench.start(2)
+    await bench.found(primary, [replica])
+    await bench.sql(primary, "INSERT INTO shop.t VALUES (1, 1)")
+    await bench.level(primary, replica)
+    now = [0.0]
+
+    async def sleep(seconds: float) -> None:
+        now[0] += seconds
+        await asyncio.sleep(0)
+
+    bench.steps = Steps(
+        bench.dial, bench.dialect, CREDENTIALS, holds=bench.holds, sleep=sleep, monotonic=lambda: now[0]
+    )
+    move = bench.promote(replica)
+    async with bench.client(replica) as reader:
+        await reader.query("BEGIN")
+        await reader.query("SELECT * FROM shop.t")
+        await bench.sql(primary, "DROP TABLE shop.t")
+        leader = await bench.see(primary)
+        await bench.until(replica, lambda it: it.received.contains(leader.executed))
+        assert (await bench.steps.run(move)).partial
+        assert (await bench.steps.run(move)).partial
+        assert await reader.query("SELECT 1")  # for some seconds it is let be
+        now[0] += STILL
+        assert (await bench.steps.run(move)).partial
+        with pytest.raises(DialError):
+            await reader.query("SELECT 1")
+        async with asyncio.timeout(20):
+            while (await bench.steps.run(move)).partial:
+                pass
+    promoted = await bench.see(replica)
+    assert not promoted.read_only
+    assert promoted.executed.contains(leader.executed)
 
 
 async def test_relay_logs_are_applied_when_the_applier_was_stopped(bench: Bench) -> None:
