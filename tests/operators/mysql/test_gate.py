@@ -280,6 +280,26 @@ def test_a_directory_that_no_server_ran_on_is_not_kept(pod: Pod) -> None:
     assert not (pod.volume / "data" / ".mooring-unused").exists()
 
 
+def test_a_copy_from_a_donor_that_sends_nothing_any_more_is_given_up(pod: Pod) -> None:
+    copies(pod, works=True)
+    (pod.home / "bin" / "mariadb-dump").write_text("#!/bin/sh\nexec sleep 600\n")
+    pod.order("1 replica 5 seed demo-0")
+    pod.start(COPY_PATIENCE="1")
+    assert pod.exit() == 1
+    assert "the data of demo-0 could not be copied" in pod.until("term")
+    assert "no file of the copy changed for 1 s" in pod.until("log")
+
+
+def test_a_slow_copy_goes_on(pod: Pod) -> None:
+    copies(pod, works=True)
+    slow = 'for n in 1 2 3 4 5 6 7 8 9; do sleep 0.5; : >"$HOME_OF/volume/data.new/$n"; done'
+    (pod.home / "bin" / "mariadb-dump").write_text(f"#!/bin/sh\n{slow}\n")
+    pod.order("1 replica 5 seed demo-0")
+    pod.start(COPY_PATIENCE="3")
+    pod.until("started")
+    assert (pod.volume / "data" / "9").exists()
+
+
 def test_an_initialisation_that_fails_leaves_no_password_behind(pod: Pod) -> None:
     (pod.home / "bin" / "mariadbd").unlink()
     (pod.home / "bin" / "mysqld").write_text(

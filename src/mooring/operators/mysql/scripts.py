@@ -205,15 +205,32 @@ begin_copy() {{
     sleep 0.2
   done
 }}
+# A donor that vanished sends nothing, not even an end: a copy of which no file changes for so long is given up.
+watch() {{
+  patience=${{COPY_PATIENCE:-300}}
+  quiet=0 before=
+  while [ "$quiet" -lt "$patience" ]; do
+    sleep 1
+    quiet=$((quiet + 1))
+    # Sizes and times; a stock image need not have `find`.
+    now=$(ls -lR --full-time "$new" 2>/dev/null | cksum)
+    if [ "$now" != "$before" ]; then quiet=0 before=$now; fi
+  done
+  say "no file of the copy changed for $patience s: $donor sends nothing"
+  : >"$run/stalled"
+  {{ read -r copier <"$run/copier" && kill -KILL "$copier"; }} 2>/dev/null || true
+}}
 # Everything as of one moment, with its GTID position, over SQL: the tables by rows, in one transaction at the donor.
 seed_mariadb() {{
   initialise_mariadb "$@" || return 1
   begin_copy "$@" --skip-networking --skip-grant-tables --skip-slave-start || return 1
   {{
     echo 'SET SESSION foreign_key_checks = 0, unique_checks = 0, sql_log_bin = 0;'
-    if mariadb-dump --defaults-file="$run/copy.cnf" --host="$donor" --all-databases --single-transaction --quick \
+    mariadb-dump --defaults-file="$run/copy.cnf" --host="$donor" --all-databases --single-transaction --quick \
       --master-data=2 --gtid --routines --events --triggers --hex-blob \
-      --ignore-table=mysql.gtid_slave_pos 2>>"$run/initialise.log"; then
+      --ignore-table=mysql.gtid_slave_pos 2>>"$run/initialise.log" &
+    printf '%s\n' "$!" >"$run/copier"
+    if wait "$!"; then
       echo 'SELECT 1;'
       : >"$run/copied"
     fi
@@ -230,6 +247,7 @@ seed_mariadb() {{
 seed_mysql() {{
   initialise_mysql "$@" || return 1
   begin_copy "$@" --skip-networking --plugin-load-add=mysql_clone.so --mysqlx=OFF --secure-file-priv=NULL || return 1
+  printf '%s\n' "$copying" >"$run/copier"
   {{
     echo "SET GLOBAL clone_valid_donor_list = '$donor:3306';"
     echo "CLONE INSTANCE FROM '{OPERATOR_USER}'@'$donor':3306 IDENTIFIED BY '$(secret operator-password)';"
@@ -244,7 +262,8 @@ seed_mysql() {{
     sleep 0.2
   done
   wait "$copying" || true
-  [ -d "$new/#clone" ] || return 1
+  rm -f "$run/copier"
+  [ -d "$new/#clone" ] && [ ! -e "$run/stalled" ] || return 1
   say "copied the files of $donor"
   # The next start puts them in place, at the path at which they were received.
   begin_copy "$@" --skip-networking --skip-replica-start --mysqlx=OFF --secure-file-priv=NULL || return 1
@@ -258,7 +277,7 @@ seed() {{
   state seeding
   client=$(command -v mariadb || command -v mysql)
   new=$volume/data.new
-  rm -rf "$new" "$run/copied"
+  rm -rf "$new" "$run/copied" "$run/copier" "$run/stalled"
   mkdir -p "$new"
   [ "${{1:-}}" != --user=mysql ] || chown mysql "$new"
   # shellcheck disable=SC2016
@@ -269,7 +288,13 @@ seed() {{
     [ "$flavor" != mariadb ] || printf 'loose-disable-ssl-verify-server-cert\nmax-allowed-packet=1G\n'
   }} >"$run/copy.cnf"
   [ "${{1:-}}" != --user=mysql ] || chown mysql "$run/copy.cnf"
-  if ! "seed_$flavor" "$@"; then
+  watch &
+  watching=$!
+  took=0
+  "seed_$flavor" "$@" || took=1
+  kill "$watching" 2>/dev/null || true
+  wait "$watching" 2>/dev/null || true
+  if [ "$took" != 0 ]; then
     kill -KILL "${{copying:-}}" 2>/dev/null || true
     rm -f "$run/copy.cnf"
     tail -n 20 "$run/initialise.log" >&2
