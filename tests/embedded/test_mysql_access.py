@@ -242,7 +242,7 @@ async def test_the_tutorials_kind_needs_size_and_image_alone_and_is_removed_with
     )
     assert removed == 1
     assert said == [
-        "tutorial/first (example.com): the operator lets go of its claims",
+        "tutorial/first (example.com): waiting for the operator to release its claims",
         "tutorial/first (example.com): its pods end",
     ]
     assert await claims() == [False, False]

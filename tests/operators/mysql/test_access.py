@@ -7,20 +7,23 @@ from dataclasses import replace
 
 import pytest
 from msgspec.structs import replace as set_fields
-from tests.operators.mysql.builders import NOW, Scene, ago, healthy
+from tests.operators.mysql.builders import NOW, Scene, ago, at, healthy
 
-from mooring.operators.mysql.access import GRACE
+from mooring.operators.mysql.access import GRACE, turned
 from mooring.operators.mysql.accounts import (
+    WITHHELD,
     Account,
     Accounts,
     WantedDatabase,
     WantedUser,
     corrections,
+    create_user,
     privileges,
 )
 from mooring.operators.mysql.credentials import OWN
 from mooring.operators.mysql.moves import (
     Amend,
+    Follow,
     GrowClaims,
     InSync,
     PublishPasswords,
@@ -107,10 +110,70 @@ def test_what_somebody_granted_or_revoked_is_corrected() -> None:
     move = with_accounts(healthy(), SHOP, there={"shop@%": there}).decide()
     assert isinstance(move, Amend)
     assert move.statements == (
-        "REVOKE SELECT ON `shop`.* FROM 'shop'@'%'",
         "GRANT ALL PRIVILEGES ON `shop`.* TO 'shop'@'%'",
         "REVOKE INSERT ON `sys`.* FROM 'shop'@'%'",
     )
+
+
+def test_nothing_is_amended_while_the_declaration_is_refused() -> None:
+    scene = with_accounts(healthy(), SHOP, databases=(WantedDatabase(name="shop"),)).want(sound=False)
+    assert isinstance(scene.decide(), InSync)
+    assert isinstance(scene.want(sound=True).decide(), Amend)
+    own_ones = with_accounts(healthy(), there=own(password=False), changed=CHANGED).want(sound=False)
+    assert isinstance(own_ones.decide(), SetPasswords)
+
+
+@pytest.mark.parametrize(
+    ("declared", "has", "statements"),
+    [
+        (  # what cannot be granted is refused before anything is taken away
+            "INSERT ON shop.*",
+            "SELECT ON shop.*",
+            ["GRANT INSERT ON `shop`.* TO 'shop'@'%'", "REVOKE SELECT ON `shop`.* FROM 'shop'@'%'"],
+        ),
+        (  # to revoke all takes what was granted before it
+            "SELECT ON shop.*",
+            "ALL ON shop.* WITH GRANT OPTION",
+            [
+                "GRANT SELECT ON `shop`.* TO 'shop'@'%'",
+                "REVOKE ALL PRIVILEGES ON `shop`.* FROM 'shop'@'%'",
+                "REVOKE GRANT OPTION ON `shop`.* FROM 'shop'@'%'",
+                "GRANT SELECT ON `shop`.* TO 'shop'@'%'",
+            ],
+        ),
+        (  # and so does the same privilege on the whole table
+            "SELECT (id) ON shop.t",
+            "SELECT ON shop.t",
+            [
+                "GRANT SELECT (`id`) ON `shop`.`t` TO 'shop'@'%'",
+                "REVOKE SELECT ON `shop`.`t` FROM 'shop'@'%'",
+                "GRANT SELECT (`id`) ON `shop`.`t` TO 'shop'@'%'",
+            ],
+        ),
+        ("ALL, SELECT ON shop.*", "ALL ON shop.*", []),
+    ],
+)
+def test_privileges_are_given_before_others_are_taken_away(
+    declared: str, has: str, statements: list[str]
+) -> None:
+    there = Account(password=True, grants=privileges([has]))
+    assert corrections(replace(SHOP, grants=(declared,)), there) == statements
+
+
+def test_nobody_gets_by_all_privileges_what_lets_him_write_to_a_replica() -> None:
+    user = replace(SHOP, grants=("ALL ON *.*",), withheld=WITHHELD["mariadb"])
+    grant = "GRANT ALL PRIVILEGES ON *.* TO 'shop'@'%'"
+    revoke = "REVOKE READ ONLY ADMIN ON *.* FROM 'shop'@'%'"
+    assert create_user(user)[1:] == [grant, revoke]
+    listed = frozenset(f"RIGHT {number}" for number in range(30))
+    for there, statements in (
+        (frozenset({"ALL PRIVILEGES"}), [revoke]),
+        (listed | {"READ ONLY ADMIN"}, [revoke]),
+        (listed, []),
+    ):
+        assert corrections(user, Account(password=True, grants={"*.*": there})) == statements
+    asked = replace(user, grants=("READ ONLY ADMIN ON *.*",))
+    assert corrections(asked, Account(password=True, grants=privileges(asked.grants or ()))) == []
 
 
 def test_another_password_is_set_beside_the_old_one_which_ends_after_a_while() -> None:
@@ -187,11 +250,36 @@ def test_a_changed_password_is_accepted_beside_the_old_one_before_anything_uses_
 
 def test_it_is_in_force_once_every_server_takes_it_and_replicas_use_it() -> None:
     scene = with_accounts(healthy(), there=own(password=True, spare=True), changed=CHANGED)
-    move = scene.decide()
-    assert isinstance(move, PublishPasswords)
-    assert move.follow is not None
-    assert move.follow.again
-    assert [one.name for one in move.follow.targets] == ["demo-1", "demo-2"]
+    for name in ("demo-1", "demo-2"):
+        move = scene.decide()
+        assert isinstance(move, Follow)
+        assert move.again
+        assert [one.name for one in move.targets] == [name]
+        assert move.first is not None
+        scene = replace(scene, status=turned(move.first, move))
+        assert not (scene.status.members or {})[name].synced
+        scene = scene.settled()
+        assert (scene.status.members or {})[name].synced
+    assert isinstance(scene.decide(), PublishPasswords)
+
+
+def test_the_next_replica_turns_to_a_new_password_once_the_one_before_has_caught_up() -> None:
+    scene = with_accounts(healthy(), there=own(password=True, spare=True), changed=CHANGED)
+    first = scene.decide()
+    assert isinstance(first, Follow)
+    assert first.first is not None
+    scene = replace(scene, status=turned(first.first, first), before=at("0-10-101"))
+    scene = scene.has("demo-2", "0-10-101").pod("demo-1", role="")
+    waiting = scene.decide()
+    assert isinstance(waiting, Wait)
+    assert waiting.message == "demo-1 has not caught up yet"
+    second = scene.has("demo-1", "0-10-101").pod("demo-1", role="replica").settled().decide()
+    assert isinstance(second, Follow)
+    assert second.targets[0].name == "demo-2"
+
+
+def test_new_passwords_are_not_in_force_before_every_server_takes_the_operators() -> None:
+    scene = with_accounts(healthy(), there=own(password=True, spare=True), changed=CHANGED)
     late = dict(scene.members)
     member = late["demo-2"]
     assert member.server is not None

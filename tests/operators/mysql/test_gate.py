@@ -205,6 +205,113 @@ def test_a_directory_whose_initialisation_was_cut_off_is_made_again(pod: Pod) ->
     assert not (pod.volume / "data.new").exists()
 
 
+COPIER = """#!/bin/sh
+case "$*" in
+*--bootstrap*) cat >"$HOME_OF/bootstrap.sql"; exit 0 ;;
+*--version*) echo mariadbd; exit 0 ;;
+*seed.sock*) trap 'exit 0' TERM; : >"$HOME_OF/listens"; while :; do sleep 0.02; done ;;
+esac
+echo "$@" >"$HOME_OF/started"
+exec sleep 60
+"""
+CLIENT = """#!/bin/sh
+case "$*" in
+*gtid_slave_pos*) echo 0-1-7 ;;
+*'SELECT 1'*) [ -e "$HOME_OF/listens" ] ;;
+*) cat >/dev/null ;;
+esac
+"""
+
+
+def copies(pod: Pod, *, works: bool) -> None:
+    """Programs that copy from a donor, or fail to."""
+    texts = {"mariadbd": COPIER, "mariadb": CLIENT, "mariadb-dump": f"#!/bin/sh\nexit {0 if works else 1}\n"}
+    for name, text in texts.items():
+        (pod.home / "bin" / name).write_text(text)
+        (pod.home / "bin" / name).chmod(0o755)
+
+
+def ran(pod: Pod, start: int, order: str, holds: str = "") -> None:
+    """A container start with its order; its server leaves ``holds`` in the data directory."""
+    pod.order(f"{start} {order}")
+    pod.start()
+    pod.until("started")
+    if holds:
+        (pod.volume / "data" / "rows").write_text(holds)
+    pod.stop()
+
+
+def kept(pod: Pod) -> dict[str, str]:
+    """What stands in the directories on the volume."""
+    return {path.parent.name: path.read_text() for path in pod.volume.glob("*/rows")}
+
+
+def test_data_that_a_server_ran_on_is_kept_whatever_the_order_for_its_copy_was(pod: Pod) -> None:
+    ran(pod, 1, "replica 5", holds="first")
+    ran(pod, 2, "replica 6 fresh", holds="second")
+    assert kept(pod) == {"data.old": "first", "data": "second"}
+    copies(pod, works=False)
+    pod.order("3 replica 7 fresh seed demo-0")
+    pod.start()
+    assert pod.exit() == 1
+    copies(pod, works=True)
+    ran(pod, 4, "replica 8 seed demo-0", holds="copy")
+    assert kept(pod) == {"data.old": "first", "data.old.2": "second", "data": "copy"}
+
+
+def test_a_whole_copy_stands_for_what_was_set_aside_before_it(pod: Pod) -> None:
+    copies(pod, works=True)
+    ran(pod, 1, "replica 5", holds="first")
+    ran(pod, 2, "replica 6 fresh seed demo-0", holds="copy")
+    ran(pod, 3, "replica 7 fresh", holds="second")
+    assert kept(pod) == {"data.old": "copy", "data": "second"}
+    ran(pod, 4, "replica 8 fresh", holds="third")
+    assert kept(pod) == {"data.old": "copy", "data.old.2": "second", "data": "third"}
+
+
+def test_a_directory_that_no_server_ran_on_is_not_kept(pod: Pod) -> None:
+    copies(pod, works=False)
+    pod.order("1 replica 5 seed demo-0")
+    pod.start()
+    assert pod.exit() == 1
+    copies(pod, works=True)
+    ran(pod, 2, "replica 6 seed demo-0")
+    assert sorted(path.name for path in pod.volume.iterdir() if path.is_dir()) == ["data"]
+    assert not (pod.volume / "data" / ".mooring-unused").exists()
+
+
+def test_a_copy_from_a_donor_that_sends_nothing_any_more_is_given_up(pod: Pod) -> None:
+    copies(pod, works=True)
+    (pod.home / "bin" / "mariadb-dump").write_text("#!/bin/sh\nexec sleep 600\n")
+    pod.order("1 replica 5 seed demo-0")
+    pod.start(COPY_PATIENCE="1")
+    assert pod.exit() == 1
+    assert "the data of demo-0 could not be copied" in pod.until("term")
+    assert "no file of the copy changed for 1 s" in pod.until("log")
+
+
+def test_a_slow_copy_goes_on(pod: Pod) -> None:
+    copies(pod, works=True)
+    slow = 'for n in 1 2 3 4 5 6 7 8 9; do sleep 0.5; : >"$HOME_OF/volume/data.new/$n"; done'
+    (pod.home / "bin" / "mariadb-dump").write_text(f"#!/bin/sh\n{slow}\n")
+    pod.order("1 replica 5 seed demo-0")
+    pod.start(COPY_PATIENCE="3")
+    pod.until("started")
+    assert (pod.volume / "data" / "9").exists()
+
+
+def test_an_initialisation_that_fails_leaves_no_password_behind(pod: Pod) -> None:
+    (pod.home / "bin" / "mariadbd").unlink()
+    (pod.home / "bin" / "mysqld").write_text(
+        "#!/bin/sh\ncase $* in *--version*) echo 9.7; exit 0 ;; esac\nexit 1\n"
+    )
+    (pod.home / "bin" / "mysqld").chmod(0o755)
+    pod.start()
+    assert pod.exit() == 1
+    assert "could not be initialised" in pod.until("term")
+    assert not (pod.home / "run" / "accounts.sql").exists()
+
+
 def test_passwords_go_to_the_server_by_its_input_alone(pod: Pod) -> None:
     password = "it's a \\ secret"
     (pod.home / "auth" / "root-password").write_text(password)
@@ -254,14 +361,16 @@ def test_a_server_that_refuses_is_alive(pod: Pod, error: str) -> None:
     assert done.returncode == 0
 
 
-def cut(pod: Pod, text: str) -> None:
+def cut(volume: Path, text: str) -> None:
     """Run the tail cut of the start script alone."""
     script = scripts.START
     body = script[script.index("cut_tail() {") : script.index('[ -z "$file" ]')]
     order = gate.parse(text)
     assert order is not None
     assert order.cut is not None
-    head = f"set -eu\nvolume={pod.volume}\ndata=$volume/data\nfile={order.cut.file}\nposition={order.cut.position}\n"
+    head = (
+        f"set -eu\nvolume={volume}\ndata=$volume/data\nfile={order.cut.file}\nposition={order.cut.position}\n"
+    )
     subprocess.run(["sh", "-c", f"{head}{body}\ncut_tail"], check=True)
 
 
@@ -272,10 +381,12 @@ def test_the_tail_of_a_binary_log_is_cut_with_all_later_files(pod: Pod) -> None:
     for name in names:
         (data / name).write_bytes(b"x" * 100)
     (data / "binlog.index").write_text("".join(f"./{name}\n" for name in names))
-    cut(pod, "1 replica 5 cut binlog.000002 60")
+    (data / "auto.cnf").write_text("[auto]\n")
+    cut(pod.volume, "1 replica 5 cut binlog.000002 60")
+    assert not (data / "auto.cnf").exists()
     assert [path.stat().st_size for path in sorted(data.glob("binlog.0*"))] == [100, 60]
     assert (data / "binlog.index").read_text() == "./binlog.000001\n./binlog.000002\n"
-    cut(pod, "1 replica 5 cut binlog.000002 80")
+    cut(pod.volume, "1 replica 5 cut binlog.000002 80")
     assert (data / "binlog.000002").stat().st_size == 60
-    cut(pod, "1 replica 5 cut binlog.000009 4")
+    cut(pod.volume, "1 replica 5 cut binlog.000009 4")
     assert len(list(data.glob("binlog.0*"))) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import subprocess
 import time
 from collections.abc import AsyncIterator
@@ -49,8 +50,8 @@ class Pod:
         for label in ACCOUNTS.values():
             (self.home / "auth" / label).write_text(CREDENTIALS.text(label))
 
-    def start(self, order: str) -> None:
-        """A container start, with its order."""
+    def start(self, order: str, *, patience: int = 60) -> None:
+        """A container start, with its order; ``patience``: seconds for which a copy may stand still."""
         self.starts += 1
         (self.home / "order" / "order").write_text(f"{self.starts} {order}\n")
         command = [*inside(self.like.image, self.volume), "sh", "/run/mooring/scripts/start.sh"]
@@ -62,6 +63,9 @@ class Pod:
             "--setenv",
             "MOORING_HOME",
             "/run/mooring",
+            "--setenv",
+            "COPY_PATIENCE",
+            str(patience),
         ]
         with (self.home / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
@@ -185,5 +189,24 @@ async def test_a_copy_that_fails_leaves_nothing_half_done(bench: Bench, pod: Pod
     assert not (pod.volume / "data.old").exists()
     assert CREDENTIALS.text("operator-password") not in pod.log
     pod.start(f"replica 4243 seed {pod.like.address}")
+    copy = await _answers(bench, pod)
+    assert copy.executed.contains((await bench.see(pod.like)).executed)
+
+
+async def test_a_donor_that_hangs_is_given_up(bench: Bench, pod: Pod) -> None:
+    donor = bench.servers.all[1]
+    donor.kill(signal.SIGSTOP)
+    try:
+        pod.start(f"replica 4242 seed {donor.address}", patience=4)
+        assert pod.process is not None
+        async with asyncio.timeout(60):
+            while pod.process.poll() is None:
+                await asyncio.sleep(0.1)
+    finally:
+        donor.kill(signal.SIGCONT)
+    # MySQL's own limit for a connection may come first.
+    assert pod.like.flavor == "mysql" or "no file of the copy changed for 4 s" in pod.log
+    assert "could not be copied" in pod.log
+    pod.start(f"replica 4243 seed {donor.address}")
     copy = await _answers(bench, pod)
     assert copy.executed.contains((await bench.see(pod.like)).executed)

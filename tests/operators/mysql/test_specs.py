@@ -182,7 +182,15 @@ def test_a_faulty_declaration_leaves_a_running_cluster_as_it_runs() -> None:
     assert isinstance(running.blocked, Terminal)
     assert "spec.users[0].name" in running.blocked.message
     assert running.wanted.size == 3
+    assert not running.wanted.sound
     assert running.observed.set.current
+
+
+def test_declared_accounts_of_mariadb_get_no_right_to_write_to_replicas() -> None:
+    users = [{"name": "shop", "passwordSecret": {"name": "app"}, "grants": ["ALL ON *.*"]}]
+    assert inputs(cluster({"users": users})).wanted.users[0].withheld == {"READ ONLY ADMIN"}
+    mysql = cluster({"image": "mysql:9.7", "users": users})
+    assert not inputs(mysql).wanted.users[0].withheld
 
 
 def test_a_secret_of_the_users_that_is_missing_is_named() -> None:

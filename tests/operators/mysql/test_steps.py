@@ -6,12 +6,14 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from mooring.actor import StepFailed
-from mooring.operators.mysql.dial import Dial, DialError, Link, Login
+from mooring.operators.mysql.accounts import WITHHELD, WantedUser, corrections, create_user
+from mooring.operators.mysql.dial import Dial, DialError, Link, Login, SqlError
 from mooring.operators.mysql.dialects import dialect_of
 from mooring.operators.mysql.gtid import Position, origin_of
 from mooring.operators.mysql.holds import Holds
@@ -27,8 +29,8 @@ from mooring.operators.mysql.moves import (
     Switch,
     Target,
 )
-from mooring.operators.mysql.steps import Steps
-from mooring.operators.mysql.survey import login_of, read_server, read_topology
+from mooring.operators.mysql.steps import STILL, Steps
+from mooring.operators.mysql.survey import login_of, read_accounts, read_server, read_topology
 from mooring.operators.mysql.topology import Member, Server
 from mooring.operators.workload.pods import Pod
 from mooring.testing.mysql import CREDENTIALS, Servers, TestServer
@@ -210,6 +212,33 @@ async def test_an_application_cannot_write_to_a_replica(bench: Bench) -> None:
         await bench.sql(replica, "INSERT INTO shop.t VALUES (1, 1)")
 
 
+async def test_a_declared_account_with_all_privileges_cannot_write_to_a_replica(bench: Bench) -> None:
+    primary, replica = await bench.start(2)
+    await bench.found(primary, [replica])
+    user = WantedUser(
+        name="all",
+        label="monitor-password",
+        grants=("ALL ON *.* WITH GRANT OPTION",),
+        withheld=WITHHELD.get(bench.servers.flavor, frozenset()),
+    )
+    await bench.run(Amend(primary=primary.target, statements=tuple(create_user(user))))
+    await bench.level(primary, replica)
+    login = Login(user="all", passwords=APP.passwords)
+    async with bench.dial.open(replica.address, login) as link:
+        with pytest.raises(SqlError) as refused:
+            await link.query("INSERT INTO shop.t VALUES (9, 1)")
+    assert refused.value.code == 1290
+    async with bench.dial.open(primary.address, bench.login) as link:
+        found = await read_accounts(link, bench.dialect, CREDENTIALS, [user], own=False)
+        assert corrections(user, found.users[user.key]) == []
+        fewer = replace(user, grants=("SELECT ON *.*", "INSERT ON shop.*"))
+        for one in (fewer, user):
+            amended = corrections(one, found.users[user.key])
+            await bench.run(Amend(primary=primary.target, statements=tuple(amended)))
+            found = await read_accounts(link, bench.dialect, CREDENTIALS, [user], own=False)
+            assert corrections(one, found.users[user.key]) == []
+
+
 async def test_a_killed_primary_is_replaced_without_loss_and_rejoins(bench: Bench) -> None:
     primary, *replicas = await bench.start(3)
     await bench.found(primary, replicas)
@@ -259,6 +288,42 @@ async def test_what_was_received_is_applied_before_a_promotion(bench: Bench) -> 
     assert (await bench.see(replica)).read_only
     await bench.run(bench.promote(replica))
     assert await bench.rows(replica) == [0, 1, 2, 3, 4]
+
+
+async def test_a_client_that_holds_up_the_drain_of_a_candidate_is_disconnected(bench: Bench) -> None:
+    primary, replica = await bench.start(2)
+    await bench.found(primary, [replica])
+    await bench.sql(primary, "INSERT INTO shop.t VALUES (1, 1)")
+    await bench.level(primary, replica)
+    now = [0.0]
+
+    async def sleep(seconds: float) -> None:
+        now[0] += seconds
+        await asyncio.sleep(0)
+
+    bench.steps = Steps(
+        bench.dial, bench.dialect, CREDENTIALS, holds=bench.holds, sleep=sleep, monotonic=lambda: now[0]
+    )
+    move = bench.promote(replica)
+    async with bench.client(replica) as reader:
+        await reader.query("BEGIN")
+        await reader.query("SELECT * FROM shop.t")
+        await bench.sql(primary, "DROP TABLE shop.t")
+        leader = await bench.see(primary)
+        await bench.until(replica, lambda it: it.received.contains(leader.executed))
+        assert (await bench.steps.run(move)).partial
+        assert (await bench.steps.run(move)).partial
+        assert await reader.query("SELECT 1")  # for some seconds it is let be
+        now[0] += STILL
+        assert (await bench.steps.run(move)).partial
+        with pytest.raises(DialError):
+            await reader.query("SELECT 1")
+        async with asyncio.timeout(20):
+            while (await bench.steps.run(move)).partial:
+                pass
+    promoted = await bench.see(replica)
+    assert not promoted.read_only
+    assert promoted.executed.contains(leader.executed)
 
 
 async def test_relay_logs_are_applied_when_the_applier_was_stopped(bench: Bench) -> None:

@@ -54,6 +54,11 @@ USER = {"name": "shop", "passwordSecret": {"name": "s"}}
         ({"users": [USER, {**USER, "host": "%"}]}, "spec.users[1]", "declared twice"),
         ({"users": [{**USER, "grants": ["ALL"]}]}, "spec.users[0].grants[0]", "cannot be read"),
         (
+            {"users": [{**USER, "grants": ["SELEC, INSERT (a, b), SHOW ALL ON shop.*"]}]},
+            "spec.users[0].grants[0]",
+            "SELEC, SHOW ALL: no such privilege",
+        ),
+        (
             {"users": [{**USER, "grants": ["SELECT ON a.* TO b; DROP DATABASE a"]}]},
             "spec.users[0].grants[0]",
             "cannot be read",
@@ -92,7 +97,17 @@ def test_a_name_that_makes_no_pod_names_is_refused() -> None:
             "users": [USER, {**USER, "host": "10.0.0.%"}],
             "databases": [{"name": "shop", "collation": "utf8mb4_bin"}],
         },
-        {"users": [{**USER, "grants": ["PROCESS ON *.* WITH GRANT OPTION", "EXECUTE ON PROCEDURE a.b"]}]},
+        {
+            "users": [
+                {
+                    **USER,
+                    "grants": [
+                        "process, backup_admin, SLAVE MONITOR ON *.* WITH GRANT OPTION",
+                        "EXECUTE ON PROCEDURE a.b",
+                    ],
+                }
+            ]
+        },
     ],
 )
 def test_a_sound_declaration_has_no_fault(spec: dict[str, Any]) -> None:

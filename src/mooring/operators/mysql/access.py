@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from mooring.operators.mysql import durability
+from mooring.operators.mysql import durability, records
 from mooring.operators.mysql.accounts import (
     Account,
     Accounts,
@@ -38,10 +38,11 @@ from mooring.operators.mysql.snapshot import Snapshot
 from mooring.operators.mysql.topology import Member, Server
 from mooring.operators.mysql.types import AccountResult, MySQLClusterStatus
 
-__all__ = ["GRACE", "accounts", "certificates", "storage"]
+__all__ = ["GRACE", "accounts", "certificates", "storage", "turned"]
 
 GRACE: Final = 60.0
 """Seconds for which the old password counts beside a new one, and after which what failed is tried again."""
+_REPLICATION: Final = f"{REPLICATION}@%"
 
 
 def accounts(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
@@ -49,12 +50,11 @@ def accounts(snapshot: Snapshot, member: Member, server: Server) -> Verdict | No
     found = snapshot.topology.accounts
     if found is None or found.error or server.read_only or durability.blocked(snapshot):
         return None
-    return (
-        _own_passwords(snapshot, member, found)
-        or _users(snapshot, member, found)
-        or _databases(snapshot, member, found)
-        or _results(snapshot, found)
-    )
+    if verdict := _own_passwords(snapshot, member, found):
+        return verdict
+    if not snapshot.wanted.sound:
+        return None
+    return _users(snapshot, member, found) or _databases(snapshot, member, found) or _results(snapshot, found)
 
 
 # --- the operator's own accounts -------------------------------------------------------------------------
@@ -85,17 +85,41 @@ def _publish(snapshot: Snapshot, member: Member, changed: frozenset[str]) -> Ver
     old = [one.name for one, it in snapshot.topology.answering if it.accepted.get(label, label) != label]
     if label in changed and old:
         return Wait("PasswordsSpreading", f"{', '.join(old)} does not take the new password yet", after=0.5)
-    follow = None
-    healthy = [one for one, it in snapshot.replicas if snapshot.healthy(one, it)]
-    if ACCOUNTS[REPLICATION] in changed and healthy:
-        follow = Follow(
-            targets=tuple(target_of(one) for one in healthy),
-            source=target_of(member),
-            source_host=snapshot.host(member.name),
-            acking=snapshot.ack_set & {one.name for one in healthy},
-            again=True,
-        )
-    return PublishPasswords(follow=follow, why=f"every server takes {', '.join(sorted(changed))}")
+    if ACCOUNTS[REPLICATION] in changed and (verdict := _turn(snapshot, member)):
+        return verdict
+    return PublishPasswords(why=f"every server takes {', '.join(sorted(changed))}")
+
+
+def _turn(snapshot: Snapshot, member: Member) -> Verdict | None:
+    """One replica after another begins to use the new password, each once all of the ack set have caught up.
+
+    MariaDB drops what a replica received and did not apply then: until it has received that again, it speaks for nothing.
+    """
+    used = (_known(snapshot).get(_REPLICATION) or AccountResult()).used_by or ()
+    late = [one for one, it in snapshot.replicas if snapshot.healthy(one, it) and one.name not in used]
+    if not late:
+        return None
+    if behind := sorted(snapshot.ack_set - {one.name for one, _ in snapshot.votes} - {member.name}):
+        return Wait("PasswordsSpreading", f"{', '.join(behind)} has not caught up yet", after=0.5)
+    one = late[0]
+    status = records.unsynced(snapshot.status, [one.name])
+    return Follow(
+        targets=(target_of(one),),
+        source=target_of(member),
+        source_host=snapshot.host(member.name),
+        acking=snapshot.ack_set & {one.name},
+        again=True,
+        first=status if status != snapshot.status else None,
+        why=f"{one.name} is to connect with the new password",
+    )
+
+
+def turned(status: MySQLClusterStatus, move: Follow) -> MySQLClusterStatus:
+    """The status once a replica connects with the new password."""
+    known = (status.accounts or {}).get(_REPLICATION) or AccountResult(state="Changing")
+    names = {*(known.used_by or ()), *(one.name for one in move.targets)}
+    result = replace(known, used_by=sorted(names))
+    return replace(status, accounts={**(status.accounts or {}), _REPLICATION: result})
 
 
 def _key(one: tuple[str, str, str]) -> str:

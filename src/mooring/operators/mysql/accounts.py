@@ -14,6 +14,7 @@ from typing import Final
 from mooring.operators.mysql.quoting import quoted
 
 __all__ = [
+    "WITHHELD",
     "Account",
     "Accounts",
     "WantedDatabase",
@@ -34,6 +35,10 @@ _ALL: Final = "ALL PRIVILEGES"
 _GRANT: Final = re.compile(r"\s*(?:GRANT\s+)?(.+?)\s+ON\s+(.+?)(?:\s+TO\s+(.*))?", re.IGNORECASE | re.DOTALL)
 
 
+WITHHELD: Final[Mapping[str, frozenset[str]]] = {"mariadb": frozenset({"READ ONLY ADMIN"})}
+"""Privileges by flavour that nobody gets by ALL PRIVILEGES: with this one an account writes to replicas, and it is lost there."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class WantedUser:
     """A declared account."""
@@ -45,6 +50,8 @@ class WantedUser:
     grants: tuple[str, ...] | None = None
     """``None``: its privileges are left alone."""
     tls: bool = False
+    withheld: frozenset[str] = frozenset()
+    """Privileges that it does not get with all of them; see `WITHHELD`."""
     missing: str = ""
     """Why there is no password."""
 
@@ -107,7 +114,12 @@ def privileges(texts: Iterable[str]) -> dict[str, frozenset[str]]:
             target, option = target[: ending.start()], True
         names = {_privilege(one) for one in re.split(r",(?![^(]*\))", read[1])} - {"USAGE"}
         found.setdefault(_object(target), set()).update(names | ({_OPTION} if option else set()))
-    return {target: frozenset(names) for target, names in found.items() if names}
+    return {target: _told(names) for target, names in found.items() if names}
+
+
+def _told(names: set[str]) -> frozenset[str]:
+    """All privileges stand for every other but the right to pass them on."""
+    return frozenset(names & {_ALL, _OPTION} if _ALL in names else names)
 
 
 def _privilege(text: str) -> str:
@@ -130,22 +142,47 @@ def _object(text: str) -> str:
 
 
 def corrections(user: WantedUser, there: Account) -> list[str]:
-    """Statements after which an account has the declared privileges and demands."""
+    """Statements after which an account has the declared privileges and demands.
+
+    Those that give come first: where one of them is refused, nothing was taken away.
+    """
     name, made = account(user.name, user.host), []
     if user.tls is not there.tls:
         made.append(f"ALTER USER {name} REQUIRE {'SSL' if user.tls else 'NONE'}")
     if user.grants is None:
         return made
     wanted = privileges(user.grants)
+    granted: list[str] = []
+    revoked: list[str] = []
     for target in sorted(there.grants.keys() | wanted.keys()):
         now, then = there.grants.get(target, frozenset()), wanted.get(target, frozenset())
-        if _covers(now, then):
-            continue
-        if extra := now - then:
-            made.append(f"REVOKE {_listed(extra)} ON {target} FROM {name}")
-        if lacking := then - now:
-            made.append(_grant(lacking, target, name))
-    return made
+        lacking, extra = (
+            (frozenset[str](), frozenset[str]()) if _covers(now, then) else (then - now, now - then)
+        )
+        if lacking:
+            granted.append(_grant(lacking, target, name))
+        if _ALL in then:
+            extra &= {_OPTION}
+        revoked += _revoke(extra, target, name)
+        if extra and _takes_more(extra, then):
+            revoked.append(_grant(then, target, name))
+        held = user.withheld if target == "*.*" and _ALL in then else frozenset[str]()
+        if held and (_ALL in now | lacking or held & now):
+            revoked += _revoke(held, target, name)
+    return [*made, *granted, *revoked]
+
+
+def _revoke(names: frozenset[str], target: str, of: str) -> list[str]:
+    """ALL PRIVILEGES has to stand alone."""
+    alone = names & {_ALL}
+    return [f"REVOKE {_listed(one)} ON {target} FROM {of}" for one in (alone, names - alone) if one]
+
+
+def _takes_more(revoked: frozenset[str], then: frozenset[str]) -> bool:
+    """All privileges go with those that are to stay, and one on a table with the same on its columns."""
+    if _ALL in revoked:
+        return bool(then - {_OPTION})
+    return any(one.partition(" (")[0] in revoked for one in then if "(" in one)
 
 
 def _covers(now: frozenset[str], then: frozenset[str]) -> bool:

@@ -16,9 +16,10 @@ from mooring.cache.store import Transition
 from mooring.kube.object import Key, key_of
 from mooring.kube.objects import apps, core, policy
 from mooring.operators.mysql import compatible, effects
+from mooring.operators.mysql.access import turned
 from mooring.operators.mysql.inputs import DEPENDENCIES, Inputs, read_inputs, references, secret_names
 from mooring.operators.mysql.metrics import Metrics
-from mooring.operators.mysql.moves import DatabaseMove, PublishPasswords, Record
+from mooring.operators.mysql.moves import DatabaseMove, Follow, Record
 from mooring.operators.mysql.names import MANAGED_SELECTOR, cluster_of
 from mooring.operators.mysql.plan import decide
 from mooring.operators.mysql.servers import Databases, Servers
@@ -129,11 +130,11 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
             return status
         if first_of(move) is None and not await self._is_recorded(ctx, snapshot):
             return False  # a cache was late: what was decided may be of an earlier term
-        if isinstance(move, PublishPasswords) and move.follow is not None:
-            found = replace(inputs.found, credentials=inputs.credentials.published())
-            await self.databases.carry_out(replace(inputs, found=found), move.follow)
         if not isinstance(move, DatabaseMove):
             return after_step(await effects.carry_out(ctx, inputs, move, status), None)
+        if isinstance(move, Follow) and move.again:
+            found = replace(inputs.found, credentials=inputs.credentials.published())
+            inputs, status = replace(inputs, found=found), turned(status, move)
         done = await self.databases.carry_out(inputs, move)
         await ctx.did(f"{move.name}: {move.why}")
         return False if done.partial else after_step(status, done.config)

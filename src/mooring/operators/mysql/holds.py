@@ -20,6 +20,9 @@ RELEASE_AFTER: Final = 0.5
 AT_MOST: Final = 15.0
 """Seconds after which a hold ends, whatever became of the switch."""
 
+FORGOTTEN_AFTER: Final = 10.0
+"""Seconds after which a drain that nobody looked at is another one."""
+
 
 @dataclass
 class Hold:
@@ -38,9 +41,11 @@ class Hold:
 
 
 class Holds:
-    """The holds of an operator, by address of the server; and tasks that outlive the step that began them."""
+    """What outlives a step: the holds of an operator by address of the server, drains that go on, and tasks."""
 
     def __init__(self) -> None:
+        self._drains: dict[str, tuple[str, float, float]] = {}
+        """What a server that drains had applied, since when no more, and when it was last looked at."""
         self._holds: dict[str, Hold] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -65,6 +70,18 @@ class Holds:
         """End a hold at once."""
         if (hold := self._holds.pop(host, None)) is not None:
             hold.close()
+
+    def stands_still(self, host: str, executed: str, now: float) -> float:
+        """Seconds for which a server that drains has applied nothing; ``now`` is of a monotonic clock."""
+        before, since, looked = self._drains.get(host, ("", now, now))
+        if before != executed or now - looked > FORGOTTEN_AFTER:
+            since = now
+        self._drains[host] = executed, since, now
+        return now - since
+
+    def drained(self, host: str) -> None:
+        """A server has applied everything."""
+        self._drains.pop(host, None)
 
     def keep(self, task: asyncio.Task[None]) -> None:
         """Hold on to a task until it ends."""

@@ -15,7 +15,7 @@ from mooring.actor import Dependency, Terminal, Wait
 from mooring.kube.object import Key, metadata_of
 from mooring.kube.objects import apps, core
 from mooring.kube.quantity import parse_quantity
-from mooring.operators.mysql.accounts import WantedDatabase, WantedUser
+from mooring.operators.mysql.accounts import WITHHELD, WantedDatabase, WantedUser
 from mooring.operators.mysql.config import live_defaults, parse_live
 from mooring.operators.mysql.credentials import Credentials, credentials_in
 from mooring.operators.mysql.flavors import flavor_of
@@ -200,7 +200,7 @@ def read_inputs(
     )
     wanted = wanted_of(cluster, found)
     if isinstance(blocked, Terminal):
-        wanted = replace(wanted, size=_replicas(there) or wanted.size)
+        wanted = replace(wanted, size=_replicas(there) or wanted.size, sound=False)
     specs = Specs(cluster, found)
     return Inputs(
         cluster=cluster,
@@ -232,7 +232,7 @@ def wanted_of(cluster: MySQLCluster, found: Found) -> Wanted:
         reclone=failover.on_divergence != "Hold",
         config={**{key: value for key, value in ours.items() if key not in taken}, **given},
         user_keys=frozenset(given),
-        users=_users(spec, found.credentials),
+        users=_users(spec, found),
         databases=tuple(
             WantedDatabase(
                 name=one.name, character_set=one.character_set or "", collation=one.collation or ""
@@ -340,12 +340,12 @@ def _user_passwords(spec: MySQLClusterSpec, around: Surroundings) -> dict[str, s
     return {label: text for label, text in texts.items() if text}
 
 
-def _users(spec: MySQLClusterSpec, credentials: Credentials) -> tuple[WantedUser, ...]:
+def _users(spec: MySQLClusterSpec, found: Found) -> tuple[WantedUser, ...]:
     made = []
     for at, user in enumerate(spec.users or ()):
         label, reference = f"user-{at}", user.password_secret
         missing = ""
-        if reference is not None and not credentials.text(label):
+        if reference is not None and not found.credentials.text(label):
             missing = (
                 f"Secret {reference.name} with a key {reference.key or 'password'} does not exist; create it"
             )
@@ -356,6 +356,7 @@ def _users(spec: MySQLClusterSpec, credentials: Credentials) -> tuple[WantedUser
                 label=label,
                 grants=tuple(user.grants) if user.grants is not None else None,
                 tls=bool(user.require_tls),
+                withheld=WITHHELD.get(found.flavor, frozenset()),
                 missing=missing,
             )
         )

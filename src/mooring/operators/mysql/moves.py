@@ -198,10 +198,7 @@ class Amend(DatabaseMove):
 
 @dataclass(frozen=True, kw_only=True)
 class PublishPasswords(Move):
-    """Every server accepts the declared passwords: let replicas use theirs, then record that they are the ones in force."""
-
-    follow: Follow | None = None
-    """Where the password of replication changed: replicas begin to use it."""
+    """Every server accepts the declared passwords, and replicas use theirs: record that they are the ones in force."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,7 +36,9 @@ case $seen in '' | *[!0-9]*) seen=0 ;; esac
 # This container start, counted from 1 as the kubelet does, which may also count starts that never came so far.
 {{ read -r start <"$home/starts/count"; }} 2>/dev/null || start=0
 start=$((start + 1))
-printf '%s\n' "$start" >"$home/starts/count"
+printf '%s\n' "$start" >"$home/starts/count.new"
+sync "$home/starts/count.new" 2>/dev/null || sync
+mv "$home/starts/count.new" "$home/starts/count"
 state starting
 
 if command -v mariadbd >/dev/null 2>&1; then
@@ -106,9 +108,11 @@ initialise_mysql() {{
     echo "GRANT SELECT ON performance_schema.* TO '{MONITOR}'@'localhost';"
   }} >"$run/accounts.sql"
   [ "${{1:-}}" != --user=mysql ] || chown mysql "$run/accounts.sql"
+  made=0
   "$server" --no-defaults "$@" --datadir="$new" --initialize-insecure --init-file="$run/accounts.sql" \
-    --secure-file-priv=NULL >"$run/initialise.log" 2>&1 || return 1
+    --secure-file-priv=NULL >"$run/initialise.log" 2>&1 || made=1
   rm -f "$run/accounts.sql"
+  return "$made"
 }}
 # The directory gets its name last: one that was begun and not finished is made again.
 initialise() {{
@@ -120,8 +124,28 @@ initialise() {{
     tail -n 20 "$run/initialise.log" >&2
     fail "the data directory could not be initialised; the log of the container says why"
   fi
+  : >"$new/$unused"
   sync -f "$volume" 2>/dev/null || sync
   mv "$new" "$data"
+}}
+# No server ran on a directory with the first of these files: there is nothing in it to keep. One with the second is a whole
+# copy of another server: it stands for everything that was set aside before it.
+unused=.mooring-unused
+copied=.mooring-copied
+set_aside() {{
+  if [ -e "$data/$unused" ]; then
+    rm -rf "$data"
+    return
+  fi
+  [ ! -e "$data/$copied" ] || rm -rf "$volume"/data.old*
+  aside=$volume/data.old
+  generation=1
+  while [ -e "$aside" ]; do
+    generation=$((generation + 1))
+    aside=$volume/data.old.$generation
+  done
+  mv "$data" "$aside"
+  say "the data so far is kept in $aside"
 }}
 if [ ! -d "$data" ]; then
   state initialising
@@ -181,15 +205,32 @@ begin_copy() {{
     sleep 0.2
   done
 }}
+# A donor that vanished sends nothing, not even an end: a copy of which no file changes for so long is given up.
+watch() {{
+  patience=${{COPY_PATIENCE:-300}}
+  quiet=0 before=
+  while [ "$quiet" -lt "$patience" ]; do
+    sleep 1
+    quiet=$((quiet + 1))
+    # Sizes and times; a stock image need not have `find`.
+    now=$(ls -lR --full-time "$new" 2>/dev/null | cksum)
+    if [ "$now" != "$before" ]; then quiet=0 before=$now; fi
+  done
+  say "no file of the copy changed for $patience s: $donor sends nothing"
+  : >"$run/stalled"
+  {{ read -r copier <"$run/copier" && kill -KILL "$copier"; }} 2>/dev/null || true
+}}
 # Everything as of one moment, with its GTID position, over SQL: the tables by rows, in one transaction at the donor.
 seed_mariadb() {{
   initialise_mariadb "$@" || return 1
   begin_copy "$@" --skip-networking --skip-grant-tables --skip-slave-start || return 1
   {{
     echo 'SET SESSION foreign_key_checks = 0, unique_checks = 0, sql_log_bin = 0;'
-    if mariadb-dump --defaults-file="$run/copy.cnf" --host="$donor" --all-databases --single-transaction --quick \
+    mariadb-dump --defaults-file="$run/copy.cnf" --host="$donor" --all-databases --single-transaction --quick \
       --master-data=2 --gtid --routines --events --triggers --hex-blob \
-      --ignore-table=mysql.gtid_slave_pos 2>>"$run/initialise.log"; then
+      --ignore-table=mysql.gtid_slave_pos 2>>"$run/initialise.log" &
+    printf '%s\n' "$!" >"$run/copier"
+    if wait "$!"; then
       echo 'SELECT 1;'
       : >"$run/copied"
     fi
@@ -206,6 +247,7 @@ seed_mariadb() {{
 seed_mysql() {{
   initialise_mysql "$@" || return 1
   begin_copy "$@" --skip-networking --plugin-load-add=mysql_clone.so --mysqlx=OFF --secure-file-priv=NULL || return 1
+  printf '%s\n' "$copying" >"$run/copier"
   {{
     echo "SET GLOBAL clone_valid_donor_list = '$donor:3306';"
     echo "CLONE INSTANCE FROM '{OPERATOR_USER}'@'$donor':3306 IDENTIFIED BY '$(secret operator-password)';"
@@ -220,7 +262,8 @@ seed_mysql() {{
     sleep 0.2
   done
   wait "$copying" || true
-  [ -d "$new/#clone" ] || return 1
+  rm -f "$run/copier"
+  [ -d "$new/#clone" ] && [ ! -e "$run/stalled" ] || return 1
   say "copied the files of $donor"
   # The next start puts them in place, at the path at which they were received.
   begin_copy "$@" --skip-networking --skip-replica-start --mysqlx=OFF --secure-file-priv=NULL || return 1
@@ -234,7 +277,7 @@ seed() {{
   state seeding
   client=$(command -v mariadb || command -v mysql)
   new=$volume/data.new
-  rm -rf "$new" "$run/copied"
+  rm -rf "$new" "$run/copied" "$run/copier" "$run/stalled"
   mkdir -p "$new"
   [ "${{1:-}}" != --user=mysql ] || chown mysql "$new"
   # shellcheck disable=SC2016
@@ -245,39 +288,42 @@ seed() {{
     [ "$flavor" != mariadb ] || printf 'loose-disable-ssl-verify-server-cert\nmax-allowed-packet=1G\n'
   }} >"$run/copy.cnf"
   [ "${{1:-}}" != --user=mysql ] || chown mysql "$run/copy.cnf"
-  if ! "seed_$flavor" "$@"; then
+  watch &
+  watching=$!
+  took=0
+  "seed_$flavor" "$@" || took=1
+  kill "$watching" 2>/dev/null || true
+  wait "$watching" 2>/dev/null || true
+  if [ "$took" != 0 ]; then
     kill -KILL "${{copying:-}}" 2>/dev/null || true
     rm -f "$run/copy.cnf"
     tail -n 20 "$run/initialise.log" >&2
     fail "the data of $donor could not be copied; the log of the container says why"
   fi
   rm -f "$run/copy.cnf"
+  : >"$new/$unused"
+  : >"$new/$copied"
   sync -f "$volume" 2>/dev/null || sync
-  # What was set aside because it differs is kept; what a copy that failed has left is not.
-  if [ -n "$fresh" ] || [ ! -e "$volume/data.old" ]; then
-    rm -rf "$volume/data.old"
-    mv "$data" "$volume/data.old"
-  else
-    rm -rf "$data"
-  fi
+  set_aside
   mv "$new" "$data"
 }}
 if [ -n "$donor" ]; then
   seed "$@"
   state starting
 elif [ -n "$fresh" ]; then
-  rm -rf "$volume/data.old"
-  mv "$data" "$volume/data.old"
+  set_aside
   initialise "$@"
 fi
 # What stands in a binary log after this position was acknowledged by no replica: the server rolls it back.
 cut_tail() {{
   index=$data/binlog.index
   [ -s "$index" ] && grep -qx "\(.*/\)\{{0,1\}}$file" "$index" || return 0
+  # What is cut is numbered under the present uuid: others may have received it, so this server writes under a new one.
+  rm -f "$data/auto.cnf"
   sed -e "1,/^\(.*\/\)\{{0,1\}}$file\$/d" "$index" | while IFS= read -r later; do rm -f "$data/${{later##*/}}"; done
   sed -e "/^\(.*\/\)\{{0,1\}}$file\$/q" "$index" >"$index.new"
-  cat "$index.new" >"$index"
-  rm -f "$index.new"
+  sync "$index.new" 2>/dev/null || sync
+  mv "$index.new" "$index"
   [ "$(wc -c <"$data/$file")" -le "$position" ] || truncate -s "$position" "$data/$file"
   sync -f "$volume" 2>/dev/null || sync
 }}
@@ -308,6 +354,8 @@ if [ "$flavor" = mariadb ]; then
   # A server that crashed as the primary gives up what no replica acknowledged when it starts as a replica.
   case $role in primary) set -- "$@" --init-rpl-role=MASTER ;; *) set -- "$@" --init-rpl-role=SLAVE ;; esac
 fi
+rm -f "$data/$unused"
+sync "$data" 2>/dev/null || sync
 exec "$server" --defaults-file="$run/my.cnf" "$@"
 """  # noqa: S608 - the names are constants
 

@@ -41,6 +41,8 @@ class Wanted:
     rolls_config: bool = True
     users: tuple[WantedUser, ...] = ()
     databases: tuple[WantedDatabase, ...] = ()
+    sound: bool = True
+    """Else the declaration is refused: accounts and databases stay as they are."""
     certificate: str = ""
     """When the certificate ends that servers are to show; "" without TLS."""
     paused: bool = False

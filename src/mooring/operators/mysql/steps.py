@@ -49,7 +49,7 @@ from mooring.operators.mysql.survey import login_of, read_server
 from mooring.operators.mysql.topology import Replication, SemiSync, Server
 from mooring.operators.workload.configuration import ConfigResult, result_of
 
-__all__ = ["Steps"]
+__all__ = ["STILL", "Steps"]
 
 log = structlog.get_logger("mooring.mysql")
 
@@ -57,6 +57,8 @@ POLL: Final = 0.02
 """Seconds between two looks while a step waits for its effect."""
 PATIENCE: Final = 1.0
 """Seconds that a step waits for what may take long; the next pass goes on."""
+STILL: Final = 3.0
+"""Seconds without progress after which a candidate that drains disconnects its clients."""
 LOCK: Final = 1
 """Seconds (whole ones) that SET GLOBAL read_only may wait for statements under way, at each try."""
 TRIES: Final = 2
@@ -219,7 +221,9 @@ class Steps:
             if server.replication is not None:
                 await self._stop_receiver(link, target)
                 if not await self._drained(link, target, move.expected):
+                    await self._unblock(link, target)
                     return Done(partial=True)
+                self._holds.drained(target.host)
                 await link.query(self._dialect.stop())
                 await link.query(self._dialect.forget_source())
                 await self._all(link, self._dialect.applied())
@@ -270,6 +274,20 @@ class Steps:
             if self._monotonic() - began > PATIENCE:
                 return False
             await self._sleep(POLL)
+
+    async def _unblock(self, link: Link, target: Target) -> None:
+        """Disconnect the clients of a candidate that applies nothing: a lock of one of them may be in the way."""
+        executed = (await self._read(link)).executed
+        if self._holds.stands_still(target.host, executed.text(), self._monotonic()) < STILL:
+            return
+        sessions = await self._clients(link)
+        log.info(
+            "clients of a candidate that applies nothing are disconnected",
+            server=target.name,
+            sessions=len(sessions),
+        )
+        for session in sessions:
+            await self._kill(link, session)
 
     async def _resume_applier(self, link: Link) -> None:
         if self._dialect.keeps_relay_log:

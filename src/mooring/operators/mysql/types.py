@@ -325,6 +325,9 @@ class AccountResult(Part, frozen=True, kw_only=True):
     )
     message: Annotated[str, F("What is in the way, and the remedy.")] = ""
     since: Annotated[datetime | None, F("Since when.", schema=TIME)] = None
+    used_by: Annotated[
+        list[str] | None, F("Replicas that already connect with the new password, while it changes.")
+    ] = None
 
 
 class MySQLClusterStatus(Part, frozen=True, kw_only=True):

@@ -47,6 +47,22 @@ _GRANT: Final = re.compile(
     r"(?: WITH GRANT OPTION)?",
     re.IGNORECASE | re.ASCII,
 )
+_PRIVILEGES: Final = frozenset(
+    {
+        *("ALL", "ALL PRIVILEGES", "ALTER", "ALTER ROUTINE", "CREATE", "CREATE ROLE", "CREATE ROUTINE"),
+        *("CREATE TABLESPACE", "CREATE TEMPORARY TABLES", "CREATE USER", "CREATE VIEW", "DELETE", "DROP"),
+        *("DROP ROLE", "EVENT", "EXECUTE", "FILE", "GRANT OPTION", "INDEX", "INSERT", "LOCK TABLES"),
+        *("PROCESS", "REFERENCES", "RELOAD", "REPLICATION CLIENT", "REPLICATION SLAVE", "SELECT"),
+        *("SHOW DATABASES", "SHOW VIEW", "SHUTDOWN", "SUPER", "TRIGGER", "UPDATE", "USAGE"),
+        # MariaDB alone
+        *("BINLOG ADMIN", "BINLOG MONITOR", "BINLOG REPLAY", "CONNECTION ADMIN", "DELETE HISTORY"),
+        *("FEDERATED ADMIN", "READ ONLY ADMIN", "REPLICA MONITOR", "REPLICATION MASTER ADMIN"),
+        *("REPLICATION REPLICA", "REPLICATION REPLICA ADMIN", "REPLICATION SLAVE ADMIN", "SET USER"),
+        *("SHOW CREATE ROUTINE", "SLAVE MONITOR"),
+    }
+)
+_DYNAMIC: Final = re.compile(r"[A-Z]+(_[A-Z]+)+", re.ASCII)
+"""MySQL's further privileges; components bring more of them."""
 _SYSTEM_DATABASES: Final = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
 _WORD: Final = re.compile(r"\w+", re.ASCII)
 
@@ -154,6 +170,18 @@ def _users(users: list[User] | tuple[()]) -> Iterator[Problem]:
                     f"{where}.grants[{number}]",
                     f"{grant!r} cannot be read; write privileges ON database.*, as in SELECT, INSERT ON shop.*",
                 )
+            elif unknown := _unknown_privileges(grant):
+                text = f"{', '.join(unknown)}: no such privilege; correct or remove it"
+                yield Problem(f"{where}.grants[{number}]", text)
+
+
+def _unknown_privileges(grant: str) -> list[str]:
+    listed = re.split(r"\s+ON\s+", grant.strip(), maxsplit=1, flags=re.IGNORECASE)[0]
+    words = [
+        " ".join(re.sub(r"\([^()]*\)\s*$", "", one).upper().split())
+        for one in re.split(r",(?![^(]*\))", listed)
+    ]
+    return [one for one in words if one not in _PRIVILEGES and not _DYNAMIC.fullmatch(one)]
 
 
 def _databases(databases: list[Database] | tuple[()]) -> Iterator[Problem]:
