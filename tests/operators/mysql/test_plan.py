@@ -372,6 +372,40 @@ def test_the_binary_log_of_a_mariadb_primary_is_never_cut() -> None:
     assert (verdict.first.members or {})["demo-0"].cut is None
 
 
+@pytest.mark.parametrize("flavor", FLAVORS)
+def test_a_failover_that_became_unsafe_ends_where_the_primary_lives(flavor: Flavor) -> None:
+    scene = fenced_failover(healthy(flavor=flavor).dead("demo-0"))
+    scene = scene.member("demo-0", healthy(flavor=flavor).members["demo-0"])
+    scene = scene.known("demo-2", synced=False)
+
+    ended = scene.decide()
+
+    assert isinstance(ended, Record)
+    assert ended.status.operation is None
+    again = scene.wrote(ended).settled().decide()
+    while isinstance(again, LabelRoles):
+        for name, role in again.roles.items():
+            scene = scene.pod(name, role=role)
+        again = scene.wrote(ended).settled().decide()
+    assert isinstance(again, Follow)
+    assert {one.name for one in again.targets} == {"demo-1", "demo-2"}
+
+
+def test_a_person_names_another_server_while_the_pod_of_a_lost_node_is_still_there() -> None:
+    scene = healthy(switch_to="demo-1").silent("demo-0", seconds=60.0).lost("demo-1", "demo-2")
+    scene = scene.known("demo-2", synced=False).pod("demo-0", terminating=True)
+
+    early = scene.see(primary_unreachable=10.0).decide()
+    assert isinstance(early, Wait)
+    assert early.reason == "PrimaryReturning"
+    promote = fenced_failover(scene).decide()
+    assert isinstance(promote, Promote)
+    assert promote.target.name == "demo-1"
+    assert promote.first is not None
+    assert promote.first.promotions
+    assert promote.first.promotions[0].cause == "Chosen"
+
+
 # --- hang -------------------------------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from mooring.operators.mysql import durability, records, release
 from mooring.operators.mysql.gtid import Position
-from mooring.operators.mysql.moves import DeletePod, Fence, Promote, Verdict, Wait, target_of
+from mooring.operators.mysql.moves import DeletePod, Fence, Promote, Record, Verdict, Wait, target_of
 from mooring.operators.mysql.names import COMPONENT, SWITCH_TO
 from mooring.operators.mysql.snapshot import ALIVE, Snapshot
 from mooring.operators.mysql.topology import Flavor, Member, Server
@@ -32,6 +32,8 @@ CUT: Final[frozenset[Flavor]] = frozenset({"mysql"})
 """Whose binary log is cut; MariaDB rolls its tail back itself, and does not start with a log that was cut."""
 RECENT: Final = 3.0
 """Seconds by which the end of a container and the last answer of its server may lie apart."""
+ABANDONED_AFTER: Final = 30.0
+"""Seconds of silence after which a pod that is being deleted is not waited for: its node may never say that it ended."""
 REFUSED_FOR: Final = 2.0
 """Seconds of refused connections after which a server counts as ended although its pod is said to run."""
 
@@ -154,6 +156,9 @@ def _elect(snapshot: Snapshot, *, status: MySQLClusterStatus | None = None) -> V
         return again
     votes = snapshot.votes if snapshot.strict else _survivors(snapshot)
     if not votes or (snapshot.strict and not durability.safe(snapshot, [one.name for one, _ in votes])):
+        if status is None and snapshot.leader is not None:
+            why = f"{snapshot.primary} answers and goes on, since {_why_no_failover(snapshot)}"
+            return Record(status=records.ended(snapshot.status), why=why)
         return _return(snapshot, operation.why, status=records.ended(snapshot.status))
     best = _most_advanced(snapshot, votes)
     if best is None:
@@ -328,12 +333,18 @@ def _return(snapshot: Snapshot, death: str, *, status: MySQLClusterStatus | None
     if opened := _open(snapshot, death, status=status):
         return opened
     member = snapshot.topology.member(snapshot.primary)
-    if member is not None and snapshot.holds(member) and not hopeless(member.pod, snapshot.now):
+    if member is not None and snapshot.holds(member) and not _given_up(snapshot, member):
         text = f"{death}; it is started again, since {_why_no_failover(snapshot)}"
         return Wait("PrimaryReturning", text, after=0.3)
     return _by_hand(snapshot) or Wait(
         "Lost", f"{death}; {_who_must_return(snapshot)}", after=1.0, stalled=True
     )
+
+
+def _given_up(snapshot: Snapshot, member: Member) -> bool:
+    """It does not come back by itself: its pod cannot run, or is deleted on a node that does not confirm it."""
+    stays = member.pod.terminating and snapshot.observed.primary_unreachable >= ABANDONED_AFTER
+    return stays or hopeless(member.pod, snapshot.now)
 
 
 def _by_hand(snapshot: Snapshot) -> Verdict | None:
