@@ -352,6 +352,10 @@ def _by_hand(snapshot: Snapshot) -> Verdict | None:
     chosen = snapshot.topology.member(snapshot.wanted.switch_to)
     if chosen is None or chosen.server is None or chosen.name == snapshot.primary:
         return None
+    known = snapshot.recorded(chosen.name)
+    if chosen.server.received.is_empty and (known.reseed or not known.joined):
+        text = f"{chosen.name} is empty and cannot lead; {_who_must_return(snapshot)}"
+        return Wait("Lost", text, after=1.0, stalled=True)
     why = f"a person chose {chosen.name} in place of {snapshot.primary}"
     status = records.began(snapshot, "FailOver", old=snapshot.primary, why=why)
     if fenced := _fence(snapshot, status=status, why=why):

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from mooring.operators.mysql import durability, records
+from mooring.operators.mysql import durability, records, release
 from mooring.operators.mysql.gtid import Position, origin_of
 from mooring.operators.mysql.moves import DeletePod, Demote, Follow, Record, Verdict, Wait, target_of
 from mooring.operators.mysql.names import COMPONENT
@@ -146,8 +146,8 @@ def renew(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
         if other.pod.terminating or not it.read_only or it.seeding:
             continue
         if known.reseed:
-            if server.purged is None:
-                continue  # its whole history could not be replicated; `missing` reports it
+            if not release.can_renew(snapshot):
+                continue  # `missing` reports it
             if snapshot.wanted.reclone and known.server_id == it.server_id:
                 return _remove(other, f"{known.reseed}; it is seeded again")
             continue
@@ -219,12 +219,17 @@ def _why(snapshot: Snapshot, astray: list[tuple[Member, Server]]) -> str:
 
 def missing(snapshot: Snapshot) -> Wait | None:
     """Replicas that cannot go on, and what a person can do."""
-    for one, _ in snapshot.replicas:
+    for one in snapshot.topology.members:
         known = snapshot.recorded(one.name)
-        if known.reseed and held(snapshot, one):
-            text = f"{one.name} is held: {known.reseed}; spec.failover.onDivergence: Reclone seeds it again"
+        if one.name == snapshot.primary or not snapshot.holds(one):
+            continue
+        if held(snapshot, one) and (one.server is not None or snapshot.at_gate(one)):
+            state = "is held" if one.server is not None else "is held and is not started"
+            text = f"{one.name} {state}: {known.reseed}; spec.failover.onDivergence: Reclone seeds it again"
             return Wait("Diverged", text, after=5.0, stalled=True)
-        if known.reseed and snapshot.leader is not None and snapshot.leader[1].purged is None:
+        if one.server is None and not snapshot.at_gate(one):
+            continue
+        if known.reseed and not release.can_renew(snapshot):
             return Wait("HistoryUnknown", f"{one.name} is to be seeded again: {known.reseed}", after=1.0)
         if known.reseed:
             return Wait("Seeding", f"{one.name} is seeded again: {known.reseed}", after=1.0)
