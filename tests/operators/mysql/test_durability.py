@@ -20,6 +20,7 @@ from mooring.operators.mysql.moves import (
     Wait,
     WriteTemplate,
 )
+from mooring.operators.mysql.topology import Flavor
 from mooring.operators.mysql.types import Instance
 from mooring.operators.workload.rollout import SetState
 
@@ -206,3 +207,15 @@ def test_an_image_that_cannot_read_the_data_is_not_rolled_out(image: str) -> Non
     assert isinstance(verdict, Wait)
     assert verdict.reason == "VersionRefused"
     assert image in verdict.message
+
+
+@pytest.mark.parametrize("flavor", ["mariadb", "mysql"])
+def test_whoever_is_not_in_the_ack_set_is_made_to_acknowledge_nothing(flavor: Flavor) -> None:
+    scene = healthy(size=5, flavor=flavor).record(ack_set=["demo-1", "demo-2"]).semi("demo-3", replica=True)
+    scene = scene.semi("demo-4", replica=False)
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, SetDurability)
+    assert [one.name for one in verdict.silent] == ["demo-3"]
+    assert verdict.semi_sync

@@ -208,6 +208,19 @@ def test_the_replica_that_received_most_leads_and_applies_it_first() -> None:  #
     assert verdict.first.operation.position == "0-10-120"
 
 
+def test_what_a_replica_outside_the_ack_set_received_is_not_given_up() -> None:
+    scene = fenced_failover(healthy(size=5).dead("demo-0")).has("demo-3", "0-10-101")
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Promote)
+    assert verdict.target.name == "demo-3"
+    assert verdict.expected == at("0-10-101")
+    stray = scene.has("demo-3", "0-10-100").has("demo-4", "0-10-101").known("demo-4", reseed="errant").decide()
+    assert isinstance(stray, Promote)
+    assert stray.target.name == "demo-1"
+
+
 def test_a_replica_whose_applier_stopped_does_not_lead_alone() -> None:  # trap 1
     scene = healthy().dead("demo-0").dead("demo-1").link("demo-2", sql_running=False, io_running=False)
 

@@ -77,6 +77,7 @@ def keep(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
         _weaken(snapshot, member)
         or _strengthen(snapshot, member, server)
         or _enforce(snapshot, member, server)
+        or _silence(snapshot, member)
         or _join(snapshot, member)
         or _drop(snapshot, member)
     )
@@ -123,6 +124,24 @@ def _enforce(snapshot: Snapshot, member: Member, server: Server) -> Verdict | No
         return None
     why = f"a write waits for {acks} acknowledgements" if snapshot.strict else "writes wait for nobody"
     return SetDurability(primary=target_of(member), semi_sync=snapshot.strict, acks=acks, why=why)
+
+
+def _silence(snapshot: Snapshot, member: Member) -> Verdict | None:
+    """Whoever is not in the ack set acknowledges nothing: no failover would ask it for what it has."""
+    strays = [
+        one
+        for one, it in snapshot.replicas
+        if one.name not in snapshot.ack_set and it.semi_sync.replica and snapshot.healthy(one, it)
+    ]
+    if not strays:
+        return None
+    return SetDurability(
+        primary=target_of(member),
+        semi_sync=snapshot.strict,
+        acks=snapshot.status.acks or 0,
+        silent=tuple(map(target_of, strays)),
+        why=f"{', '.join(one.name for one in strays)} may not acknowledge writes",
+    )
 
 
 def _join(snapshot: Snapshot, member: Member) -> Verdict | None:

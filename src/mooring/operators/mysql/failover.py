@@ -179,10 +179,14 @@ def _survivors(snapshot: Snapshot) -> list[Candidate]:
 
 
 def _most_advanced(snapshot: Snapshot, votes: Sequence[Candidate]) -> Candidate | None:
-    """The replica that received everything that any of the voters did."""
+    """The replica that received everything that any of the voters did, and what another one received beyond it."""
     needed = Position()
     for _, it in votes:
         needed = needed | it.received
+    for one, it in snapshot.replicas:
+        usable = snapshot.follows(it) and snapshot.holds(one) and not snapshot.recorded(one.name).reseed
+        if usable and it.received.contains(needed):
+            needed = it.received
     fit = [
         (one, it)
         for one, it in snapshot.replicas
