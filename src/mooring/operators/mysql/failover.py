@@ -41,6 +41,9 @@ REFUSED_FOR: Final = 2.0
 def find_primary(snapshot: Snapshot) -> Candidate | Verdict:
     """The primary, if it answers and is the one that may lead; else what is to be done about that."""
     operation, leader = snapshot.operation, snapshot.leader
+    if leader is not None and not (operation is not None and operation.subject) and snapshot.emptied(leader[1]):
+        if leader[1].read_only or snapshot.wanted.switch_to:
+            return _without_data(snapshot, leader[0])
     if operation is not None and operation.kind == "FailOver" and not operation.subject:
         return _elect(snapshot)
     if leader is None:
@@ -145,6 +148,20 @@ def _release_hung(snapshot: Snapshot) -> Verdict | None:
     return DeletePod(component=COMPONENT, pod=pod.name, uid=pod.uid, version=pod.version, why=why)
 
 
+def _without_data(snapshot: Snapshot, member: Member) -> Verdict:
+    """The recorded primary started, but not with its data: it must not lead, or replicas would be emptied after it."""
+    text = f"{member.name} does not have the data that it led with"
+    if snapshot.strict and durability.safe(snapshot, [one.name for one, _ in snapshot.votes]):
+        under_way = snapshot.operation is not None and snapshot.operation.kind == "FailOver"
+        return _elect(snapshot) if under_way else _begin(snapshot, text)
+    text += f"; {_who_must_return(snapshot)}"
+    return (
+        _by_hand(snapshot)
+        or release.replicas(snapshot)
+        or Wait("DataLost", text, after=1.0, stalled=True)
+    )
+
+
 # --- election --------------------------------------------------------------------------------------------
 
 
@@ -236,7 +253,10 @@ def _with_cut(snapshot: Snapshot, status: MySQLClusterStatus) -> MySQLClusterSta
         if it.replication is not None and it.replication.source_file and snapshot.follows(it)
     ]
     planned = snapshot.operation is not None and snapshot.operation.kind == "Switch"
-    if snapshot.wanted.flavor not in CUT or not ends or planned or not known.volume or not snapshot.strict:
+    # What a server acknowledged that does not vote lies beyond these ends, and may be in that log alone.
+    if planned or not snapshot.strict or not durability.safe(snapshot, [one.name for one, _ in snapshot.votes]):
+        return status
+    if snapshot.wanted.flavor not in CUT or not ends or not known.volume:
         return status
     file, position = max(ends, key=lambda end: (_number(end[0]), end[1]))
     return records.members(
@@ -294,7 +314,10 @@ def promotion(snapshot: Snapshot, member: Member, server: Server) -> Verdict | N
     if held or (not server.read_only and server.replication is None):
         return None
     elected = operation is not None and operation.subject == member.name and operation.position
-    expected = snapshot.parse(operation.position) if operation is not None and elected else Position()
+    chosen = snapshot.wanted.switch_to == member.name
+    expected = Position() if chosen else snapshot.required
+    if operation is not None and elected:
+        expected = snapshot.parse(operation.position)
     others = [
         one
         for one, it in snapshot.replicas

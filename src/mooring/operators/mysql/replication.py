@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from mooring.operators.mysql import durability, records, release
 from mooring.operators.mysql.gtid import Position, origin_of
 from mooring.operators.mysql.moves import DeletePod, Demote, Follow, Record, Verdict, Wait, target_of
-from mooring.operators.mysql.names import COMPONENT
+from mooring.operators.mysql.names import COMPONENT, SWITCH_TO
 from mooring.operators.mysql.snapshot import Snapshot
 from mooring.operators.mysql.topology import Member, Server
-from mooring.operators.mysql.types import Recorded
+from mooring.operators.mysql.types import MySQLClusterStatus, Recorded
 
 __all__ = ["BROKEN", "PURGED", "demote_others", "errant", "held", "lacks_history", "note", "renew", "repair"]
 
@@ -49,6 +49,9 @@ BROKEN: Final = frozenset(
 )
 """Applier errors that starting again does not cure: the data differs, a table or the relay log is damaged."""
 
+LONGEST: Final = 400
+"""Characters of a position that a reason names."""
+
 
 def note(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """Record what the pass learnt: versions, who has caught up, a change of primary that is complete."""
@@ -77,15 +80,28 @@ def note(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
         if status.promotions:
             first = replace(status.promotions[0], gap_seconds=_gap(snapshot))
             status = replace(status, promotions=[first, *status.promotions[1:]])
+    status = _with_marker(snapshot, status, server)
     if status == snapshot.status:
         return None
     return Record(status=status, why=_learnt(snapshot, status.operation is None, changes))
 
 
+def _with_marker(snapshot: Snapshot, status: MySQLClusterStatus, server: Server) -> MySQLClusterStatus:
+    """A primary that began empty: what it must still have after a restart is recorded once it has something."""
+    newest = (status.promotions or [None])[0]
+    if newest is None or newest.pod != snapshot.primary or server.read_only:
+        return status
+    confirmed = snapshot.wanted.switch_to == newest.pod and not server.received.contains(snapshot.required)
+    if newest.position and not confirmed:
+        return status
+    marked = replace(newest, position=records.bounded(server.executed.text()))
+    return replace(status, promotions=[marked, *(status.promotions or ())[1:]])
+
+
 def _learnt(snapshot: Snapshot, over: bool, changes: Mapping[str, Recorded]) -> str:
     if over and snapshot.operation is not None:
         return f"{snapshot.primary} takes writes in term {snapshot.term}"
-    return f"seen: {', '.join(sorted(changes))}"
+    return f"seen: {', '.join(sorted(changes)) or snapshot.primary}"
 
 
 def _gap(snapshot: Snapshot) -> float:
@@ -141,6 +157,8 @@ def held(snapshot: Snapshot, member: Member) -> bool:
 
 def renew(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """A server whose data cannot be used is recorded, stopped, and starts with an empty directory beside the old one."""
+    if doubt := _doubtful(snapshot, server):
+        return Wait("PrimaryDoubtful", doubt, after=2.0, stalled=True)
     for other, it in snapshot.replicas:
         known = snapshot.recorded(other.name)
         if other.pod.terminating or not it.read_only or it.seeding:
@@ -158,15 +176,38 @@ def renew(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     return None
 
 
+def _doubtful(snapshot: Snapshot, server: Server) -> str:
+    """Why it may be the primary whose data is wrong, so that no replica gives up its own; "" where nothing says so."""
+    member, others = snapshot.primary, snapshot.replicas
+    advice = f"no data is set aside before the annotation {SWITCH_TO} names the server that is to lead"
+    if snapshot.wanted.switch_to == member or not any(_unusable(snapshot, one, it) for one, it in others):
+        return ""
+    if snapshot.emptied(server):
+        return f"{member} lacks what it had when it began to lead; {advice}"
+    chosen = bool(snapshot.status.promotions) and (snapshot.status.promotions or [])[0].cause == "Chosen"
+    strays = [
+        one.name
+        for one, it in others
+        if not snapshot.recorded(one.name).reseed and not errant(snapshot, it).is_empty
+    ]
+    if len(strays) > 1 and len(strays) == len(others) and not chosen:
+        return f"every replica ({', '.join(strays)}) has transactions that {member} does not have; {advice}"
+    return ""
+
+
 def _unusable(snapshot: Snapshot, other: Member, it: Server) -> str:
     if not (extra := errant(snapshot, it)).is_empty:
-        return f"it has transactions that {snapshot.primary} does not have: {extra.text()}"
+        return f"it has transactions that {snapshot.primary} does not have: {_short(extra.text())}"
     link = it.replication
     if lacks_history(snapshot, it) or (link is not None and link.io_errno in PURGED and snapshot.follows(it)):
         return f"{snapshot.primary} no longer has the binary logs that it needs"
     if link is not None and not link.sql_running and link.sql_errno in BROKEN and snapshot.follows(it):
         return f"it cannot apply what it received: error {link.sql_errno}"
     return ""
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 # --- following -------------------------------------------------------------------------------------------

@@ -111,6 +111,24 @@ class Snapshot:
         """An acknowledged write is on as many replicas as recorded."""
         return self.status.durability == "Strict"
 
+    @property
+    def required(self) -> Position:
+        """What the recorded primary had when it began to lead, or soon after: without that it has lost its data."""
+        newest = (self.status.promotions or [None])[0]
+        return self.parse(newest.position) if newest is not None and newest.pod == self.primary else Position()
+
+    def emptied(self, server: Server) -> bool:
+        """The server of the recorded primary lacks what it had, or is empty beside replicas that are not.
+
+        A person who names it as the one to lead takes its data as it is.
+        """
+        if self.wanted.switch_to == self.primary:
+            return False
+        if not server.received.contains(self.required):
+            return True
+        others = [it for one, it in self.replicas if self.recorded(one.name).joined and self.holds(one)]
+        return server.received.is_empty and any(not it.executed.is_empty for it in others)
+
     def recorded(self, name: str) -> Recorded:
         """What is known of a pod's data."""
         return (self.status.members or {}).get(name) or Recorded()

@@ -277,7 +277,7 @@ class Promotion(Part, frozen=True, kw_only=True):
     pod: Annotated[str, F("The new primary.")] = ""
     old: Annotated[str, F("The one before.")] = ""
     at: Annotated[datetime | None, F("When it was recorded.", schema=TIME)] = None
-    cause: Annotated[str, F("Founded, Died, Unreachable or Planned.")] = ""
+    cause: Annotated[str, F("Founded, Died, Unreachable, Planned or Chosen.")] = ""
     position: Annotated[str, F("What it had executed when it began to lead.")] = ""
     gap_seconds: Annotated[
         float, F("From the end of the old primary, as far as it was seen, to the new one.")
