@@ -217,7 +217,9 @@ def test_what_a_replica_outside_the_ack_set_received_is_not_given_up() -> None:
     assert isinstance(verdict, Promote)
     assert verdict.target.name == "demo-3"
     assert verdict.expected == at("0-10-101")
-    stray = scene.has("demo-3", "0-10-100").has("demo-4", "0-10-101").known("demo-4", reseed="errant").decide()
+    stray = (
+        scene.has("demo-3", "0-10-100").has("demo-4", "0-10-101").known("demo-4", reseed="errant").decide()
+    )
     assert isinstance(stray, Promote)
     assert stray.target.name == "demo-1"
 
@@ -574,7 +576,9 @@ def test_a_primary_that_started_without_its_data_does_not_lead(flavor: Flavor) -
     chosen = scene.want(switch_to="demo-1").decide()
     assert isinstance(chosen, Promote)
     assert chosen.target.name == "demo-1"
-    alone = scene.gone("demo-1", "demo-2").record(promotions=[Promotion(pod="demo-0", position=_TEXT[flavor])])
+    alone = scene.gone("demo-1", "demo-2").record(
+        promotions=[Promotion(pod="demo-0", position=_TEXT[flavor])]
+    )
     lost = alone.decide()
     assert isinstance(lost, Wait)
     assert lost.reason == "DataLost"
@@ -665,7 +669,9 @@ def test_no_tail_is_cut_where_a_person_chose_and_not_all_that_acknowledged_are_s
 
 def test_who_leads_is_neither_cut_nor_seeded_again() -> None:
     scene = healthy(switch_to="demo-1").gone("demo-0").silent("demo-2").fenced("demo-1")
-    scene = scene.known("demo-1", reseed="errant", cut=TailCut(file="binlog.000002", position=5), synced=False)
+    scene = scene.known(
+        "demo-1", reseed="errant", cut=TailCut(file="binlog.000002", position=5), synced=False
+    )
 
     verdict = scene.see(primary_unreachable=30.0).decide()
 
@@ -782,6 +788,24 @@ def test_read_only_holds_writes_and_its_end_lets_them_go_on() -> None:
     assert isinstance(healthy(read_only=True).decide(), Demote)
     assert healthy(read_only=True).server("demo-0", read_only=True).decide() == InSync()
     assert isinstance(healthy().server("demo-0", read_only=True).decide(), Promote)
+
+
+def test_a_failover_while_no_writes_are_wanted_opens_nobody_and_ends() -> None:
+    scene = healthy(read_only=True).server("demo-0", read_only=True).dead("demo-0")
+    scene = fenced_failover(scene).has("demo-1", "0-10-100", "0-10-110")
+
+    recorded = scene.decide()
+    assert isinstance(recorded, Record)
+    assert recorded.status.primary == "demo-1"
+    applying = scene.wrote(recorded).settled()
+    assert applying.status.operation is not None
+    done = applying.has("demo-1", "0-10-110").settled()
+    assert done.status.operation is None
+    assert not isinstance(done.decide(), Promote)
+    opened = done.want(read_only=False).decide()
+    assert isinstance(opened, Promote)
+    assert opened.target.name == "demo-1"
+    assert opened.expected == at("0-10-110")
 
 
 def test_the_gap_counts_from_the_end_of_the_old_primary() -> None:

@@ -41,9 +41,8 @@ REFUSED_FOR: Final = 2.0
 def find_primary(snapshot: Snapshot) -> Candidate | Verdict:
     """The primary, if it answers and is the one that may lead; else what is to be done about that."""
     operation, leader = snapshot.operation, snapshot.leader
-    if leader is not None and not (operation is not None and operation.subject) and snapshot.emptied(leader[1]):
-        if leader[1].read_only or snapshot.wanted.switch_to:
-            return _without_data(snapshot, leader[0])
+    if leader is not None and _started_without_data(snapshot, leader[1]):
+        return _without_data(snapshot, leader[0])
     if operation is not None and operation.kind == "FailOver" and not operation.subject:
         return _elect(snapshot)
     if leader is None:
@@ -148,6 +147,12 @@ def _release_hung(snapshot: Snapshot) -> Verdict | None:
     return DeletePod(component=COMPONENT, pod=pod.name, uid=pod.uid, version=pod.version, why=why)
 
 
+def _started_without_data(snapshot: Snapshot, server: Server) -> bool:
+    """It lost its data, and does not take writes, or a person wants another one to."""
+    chosen = snapshot.operation is not None and snapshot.operation.subject
+    return not chosen and bool(server.read_only or snapshot.wanted.switch_to) and snapshot.emptied(server)
+
+
 def _without_data(snapshot: Snapshot, member: Member) -> Verdict:
     """The recorded primary started, but not with its data: it must not lead, or replicas would be emptied after it."""
     text = f"{member.name} does not have the data that it led with"
@@ -155,11 +160,7 @@ def _without_data(snapshot: Snapshot, member: Member) -> Verdict:
         under_way = snapshot.operation is not None and snapshot.operation.kind == "FailOver"
         return _elect(snapshot) if under_way else _begin(snapshot, text)
     text += f"; {_who_must_return(snapshot)}"
-    return (
-        _by_hand(snapshot)
-        or release.replicas(snapshot)
-        or Wait("DataLost", text, after=1.0, stalled=True)
-    )
+    return _by_hand(snapshot) or release.replicas(snapshot) or Wait("DataLost", text, after=1.0, stalled=True)
 
 
 # --- election --------------------------------------------------------------------------------------------
@@ -231,6 +232,10 @@ def take_over(snapshot: Snapshot, candidate: Candidate, *, position: Position, c
         snapshot, member.name, cause=cause, position=position.text(), ack_set=ack_set, why=cause
     )
     status = _with_cut(snapshot, status)
+    if snapshot.held:
+        return Record(
+            status=status, why=f"{member.name} leads term {status.term}, and takes no writes for now"
+        )
     return _promote(seen(snapshot, status=status), member, others=others, expected=position, first=status)
 
 
@@ -254,7 +259,11 @@ def _with_cut(snapshot: Snapshot, status: MySQLClusterStatus) -> MySQLClusterSta
     ]
     planned = snapshot.operation is not None and snapshot.operation.kind == "Switch"
     # What a server acknowledged that does not vote lies beyond these ends, and may be in that log alone.
-    if planned or not snapshot.strict or not durability.safe(snapshot, [one.name for one, _ in snapshot.votes]):
+    if (
+        planned
+        or not snapshot.strict
+        or not durability.safe(snapshot, [one.name for one, _ in snapshot.votes])
+    ):
         return status
     if snapshot.wanted.flavor not in CUT or not ends or not known.volume:
         return status
@@ -308,7 +317,7 @@ def _another(snapshot: Snapshot) -> Verdict:
 def promotion(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """The recorded primary takes writes: after its election, after a start, or after a step that did not get through."""
     operation = snapshot.operation
-    held = snapshot.wanted.read_only or (
+    held = snapshot.held or (
         operation is not None and operation.kind == "Switch" and operation.old == member.name
     )
     if held or (not server.read_only and server.replication is None):

@@ -106,4 +106,6 @@ def _by_data(snapshot: Snapshot, members: list[Member]) -> Verdict:
     best = min(fit, key=lambda one: (one[1].read_only, one[0].pod.ordinal))
     strength, acks = durability.initial(snapshot)
     status = replace(snapshot.status, durability=strength, acks=acks)
-    return take_over(seen(snapshot, status=status), best, position=best[1].received, cause="Chosen" if named else "Founded")
+    return take_over(
+        seen(snapshot, status=status), best, position=best[1].received, cause="Chosen" if named else "Founded"
+    )

@@ -92,7 +92,9 @@ def led_by(
     before = snapshot.operation
     term = snapshot.term + 1
     old = (before.old if before is not None else "") or snapshot.primary
-    promotion = Promotion(term=term, pod=name, old=old, at=snapshot.now, cause=cause, position=bounded(position))
+    promotion = Promotion(
+        term=term, pod=name, old=old, at=snapshot.now, cause=cause, position=bounded(position)
+    )
     return replace(
         status,
         primary=name,

@@ -75,7 +75,8 @@ def note(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     if changes:
         status = records.members(status, changes)
     operation = snapshot.operation
-    if operation is not None and operation.subject == member.name and not server.read_only:
+    leads = not server.read_only or (snapshot.held and _has_applied(snapshot, server))
+    if operation is not None and operation.subject == member.name and leads:
         status = records.ended(status)
         if status.promotions:
             first = replace(status.promotions[0], gap_seconds=_gap(snapshot))
@@ -84,6 +85,12 @@ def note(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     if status == snapshot.status:
         return None
     return Record(status=status, why=_learnt(snapshot, status.operation is None, changes))
+
+
+def _has_applied(snapshot: Snapshot, server: Server) -> bool:
+    """It has what it was elected for, and could take writes."""
+    operation = snapshot.operation
+    return operation is not None and server.executed.contains(snapshot.parse(operation.position))
 
 
 def _with_marker(snapshot: Snapshot, status: MySQLClusterStatus, server: Server) -> MySQLClusterStatus:
@@ -161,7 +168,7 @@ def renew(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
         return Wait("PrimaryDoubtful", doubt, after=2.0, stalled=True)
     for other, it in snapshot.replicas:
         known = snapshot.recorded(other.name)
-        if other.pod.terminating or not it.read_only or it.seeding:
+        if other.pod.terminating or not it.read_only or it.seeding or _needed(snapshot, other):
             continue
         if known.reseed:
             if not release.can_renew(snapshot):
@@ -174,6 +181,13 @@ def renew(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
             status = records.members(snapshot.status, {other.name: replace(known, reseed=why, synced=False)})
             return Record(status=status, why=f"{other.name}: {why}")
     return None
+
+
+def _needed(snapshot: Snapshot, other: Member) -> bool:
+    """It may be the only replica with what it acknowledged: the others of the ack set have yet to catch up."""
+    if not snapshot.strict or other.name not in snapshot.ack_set:
+        return False
+    return not durability.all_caught_up(snapshot, snapshot.ack_set - {other.name})
 
 
 def _doubtful(snapshot: Snapshot, server: Server) -> str:

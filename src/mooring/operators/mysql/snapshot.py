@@ -115,7 +115,9 @@ class Snapshot:
     def required(self) -> Position:
         """What the recorded primary had when it began to lead, or soon after: without that it has lost its data."""
         newest = (self.status.promotions or [None])[0]
-        return self.parse(newest.position) if newest is not None and newest.pod == self.primary else Position()
+        return (
+            self.parse(newest.position) if newest is not None and newest.pod == self.primary else Position()
+        )
 
     def emptied(self, server: Server) -> bool:
         """The server of the recorded primary lacks what it had, or is empty beside replicas that are not.
@@ -213,6 +215,11 @@ class Snapshot:
     def fenced(self, name: str) -> bool:
         """A person keeps it from serving."""
         return name in self.wanted.fenced or "*" in self.wanted.fenced
+
+    @property
+    def held(self) -> bool:
+        """No server is to take writes: ``maintenance.readOnly``, or every pod is fenced."""
+        return self.wanted.read_only or "*" in self.wanted.fenced
 
     def host(self, pod: str) -> str:
         """The name by which other pods find it."""

@@ -351,6 +351,10 @@ class MySQLClusterStatus(Part, frozen=True, kw_only=True):
     durability: Annotated[
         str | None, F("Strict or Async: what is in force now; recorded before it is weakened.")
     ] = None
+    blocked_since: Annotated[
+        datetime | None,
+        F("Since when writes wait for replicas in durability mode Available.", schema=TIME),
+    ] = None
     at_risk: Annotated[str | None, F("What one failure would cost now.")] = None
     instances: Annotated[list[Instance] | None, F("Every pod.")] = None
     members: Annotated[dict[str, Recorded] | None, F("What is known of each pod's data.")] = None
