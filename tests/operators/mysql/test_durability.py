@@ -243,7 +243,7 @@ def test_acknowledging_replicas_are_seeded_again_one_at_a_time() -> None:
     scene = healthy().server("demo-0", purged=Position()).link("demo-1", sql_running=False, sql_errno=1032)
 
     lagging = scene.has("demo-0", "0-10-110").decide()
-    assert not isinstance(lagging, DeletePod | Record)
+    assert not isinstance(lagging, DeletePod | Record | Follow)
     both = scene.link("demo-2", sql_running=False, sql_errno=1032)
     noted = both.decide()
     assert isinstance(noted, Record)

@@ -237,6 +237,7 @@ def repair(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None
         and not one.pod.terminating
         and not snapshot.recorded(one.name).reseed
         and _stopped(snapshot, it)
+        and not (_needed(snapshot, one) and _unusable(snapshot, one, it))
     ]
     if not astray:
         return None
