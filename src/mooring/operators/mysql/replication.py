@@ -95,7 +95,7 @@ def _has_applied(snapshot: Snapshot, server: Server) -> bool:
 
 def _with_marker(snapshot: Snapshot, status: MySQLClusterStatus, server: Server) -> MySQLClusterStatus:
     """A primary that began empty: what it must still have after a restart is recorded once it has something."""
-    newest = (status.promotions or [None])[0]
+    newest = next(iter(status.promotions or ()), None)
     if newest is None or newest.pod != snapshot.primary or server.read_only:
         return status
     confirmed = snapshot.wanted.switch_to == newest.pod and not server.received.contains(snapshot.required)

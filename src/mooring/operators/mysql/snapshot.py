@@ -114,10 +114,9 @@ class Snapshot:
     @property
     def required(self) -> Position:
         """What the recorded primary had when it began to lead, or soon after: without that it has lost its data."""
-        newest = (self.status.promotions or [None])[0]
-        return (
-            self.parse(newest.position) if newest is not None and newest.pod == self.primary else Position()
-        )
+        newest = next(iter(self.status.promotions or ()), None)
+        leads = newest is not None and newest.pod == self.primary
+        return self.parse(newest.position) if newest is not None and leads else Position()
 
     def emptied(self, server: Server) -> bool:
         """The server of the recorded primary lacks what it had, or is empty beside replicas that are not.
