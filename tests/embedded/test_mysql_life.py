@@ -52,6 +52,15 @@ async def test_a_cluster_at_rest_writes_nothing(mysql: MySQLStage) -> None:
         owned = await mysql.bed.get(StatefulSet, "demo")
         return [one.metadata.resource_version for one in (cluster, owned, *pods)]
 
+    await mysql.query(await mysql.primary(), "CREATE DATABASE IF NOT EXISTS shop", account="root")
+    async with mysql.operators_away():
+        pass  # what the primary must still have after a restart is recorded by the pass after the first write
+
+    async def marked() -> bool:
+        return bool(((await mysql.status()).promotions or [])[0].position)
+
+    await mysql.bed.until(marked, "a recorded position", within=10)
+    await mysql.settled()
     before = await versions()
     await asyncio.sleep(3)  # three beats of the primary's pulse
     async with mysql.operators_away():

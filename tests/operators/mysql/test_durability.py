@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.operators.mysql.builders import Scene, ago, healthy
+from tests.operators.mysql.builders import NOW, Scene, ago, healthy
 
 from mooring.operators.mysql.durability import acks_of
+from mooring.operators.mysql.gtid import Position
 from mooring.operators.mysql.moves import (
     DeletePod,
     Follow,
@@ -20,7 +21,7 @@ from mooring.operators.mysql.moves import (
     Wait,
     WriteTemplate,
 )
-from mooring.operators.mysql.types import Instance
+from mooring.operators.mysql.topology import Flavor
 from mooring.operators.workload.rollout import SetState
 
 
@@ -92,13 +93,17 @@ def test_strict_durability_is_recorded_as_weaker_before_it_is() -> None:
 
 
 def test_available_goes_on_alone_after_its_time_and_is_strict_again_once_replicas_prove_themselves() -> None:
-    away = [Instance(name=name, state="Unreachable", since=ago(11)) for name in ("demo-1", "demo-2")]
-    scene = labelled(healthy(mode="Available").record(instances=away).dead("demo-1").dead("demo-2"))
+    scene = labelled(healthy(mode="Available").dead("demo-1").dead("demo-2"))
 
-    weakened = scene.decide()
+    noted = scene.decide()
+    assert isinstance(noted, Record)
+    assert noted.status.blocked_since == NOW
+    assert isinstance(scene.wrote(noted).decide(), Wait)
+    weakened = scene.record(blocked_since=ago(11)).decide()
     assert isinstance(weakened, Record)
     assert weakened.status.durability == "Async"
-    strict = healthy(mode="Strict").record(instances=away).dead("demo-1").dead("demo-2")
+    assert weakened.status.blocked_since is None
+    strict = healthy(mode="Strict").dead("demo-1").dead("demo-2")
     assert isinstance(labelled(strict).decide(), Wait)
 
     back = healthy(mode="Available").record(durability="Async", acks=0).semi("demo-0", source=False)
@@ -206,3 +211,46 @@ def test_an_image_that_cannot_read_the_data_is_not_rolled_out(image: str) -> Non
     assert isinstance(verdict, Wait)
     assert verdict.reason == "VersionRefused"
     assert image in verdict.message
+
+
+@pytest.mark.parametrize("flavor", ["mariadb", "mysql"])
+def test_whoever_is_not_in_the_ack_set_is_made_to_acknowledge_nothing(flavor: Flavor) -> None:
+    scene = healthy(size=5, flavor=flavor).record(ack_set=["demo-1", "demo-2"]).semi("demo-3", replica=True)
+    scene = scene.semi("demo-4", replica=False)
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, SetDurability)
+    assert [one.name for one in verdict.silent] == ["demo-3"]
+    assert verdict.semi_sync
+
+
+def test_available_goes_on_alone_where_the_pod_of_the_replica_is_gone() -> None:
+    scene = healthy(size=2, mode="Available").gone("demo-1")
+
+    noted = scene.decide()
+    assert isinstance(noted, Record)
+    assert noted.status.blocked_since == NOW
+    weakened = scene.record(blocked_since=ago(11)).decide()
+    assert isinstance(weakened, Record)
+    assert weakened.status.durability == "Async"
+    back = healthy(size=2, mode="Available").record(blocked_since=ago(9)).decide()
+    assert isinstance(back, Record)
+    assert (back.status.durability, back.status.blocked_since) == ("Strict", None)
+
+
+def test_acknowledging_replicas_are_seeded_again_one_at_a_time() -> None:
+    scene = healthy().server("demo-0", purged=Position()).link("demo-1", sql_running=False, sql_errno=1032)
+
+    lagging = scene.has("demo-0", "0-10-110").decide()
+    assert not isinstance(lagging, DeletePod | Record | Follow)
+    both = scene.link("demo-2", sql_running=False, sql_errno=1032)
+    noted = both.decide()
+    assert isinstance(noted, Record)
+    both = both.wrote(noted)
+    removed = both.decide()
+    assert isinstance(removed, DeletePod)
+    assert removed.pod == "demo-1"
+    beside = both.recreated("demo-1").pod("demo-1", role="").settled()
+    assert not (beside.status.members or {})["demo-2"].reseed
+    assert not isinstance(beside.decide(), DeletePod)

@@ -23,8 +23,9 @@ from mooring.operators.mysql.moves import (
     Unask,
     Wait,
 )
+from mooring.operators.mysql.records import bounded
 from mooring.operators.mysql.topology import Flavor
-from mooring.operators.mysql.types import TailCut
+from mooring.operators.mysql.types import Promotion, TailCut
 
 FLAVORS: tuple[Flavor, ...] = ("mariadb", "mysql")
 
@@ -208,6 +209,21 @@ def test_the_replica_that_received_most_leads_and_applies_it_first() -> None:  #
     assert verdict.first.operation.position == "0-10-120"
 
 
+def test_what_a_replica_outside_the_ack_set_received_is_not_given_up() -> None:
+    scene = fenced_failover(healthy(size=5).dead("demo-0")).has("demo-3", "0-10-101")
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Promote)
+    assert verdict.target.name == "demo-3"
+    assert verdict.expected == at("0-10-101")
+    stray = (
+        scene.has("demo-3", "0-10-100").has("demo-4", "0-10-101").known("demo-4", reseed="errant").decide()
+    )
+    assert isinstance(stray, Promote)
+    assert stray.target.name == "demo-1"
+
+
 def test_a_replica_whose_applier_stopped_does_not_lead_alone() -> None:  # trap 1
     scene = healthy().dead("demo-0").dead("demo-1").link("demo-2", sql_running=False, io_running=False)
 
@@ -372,6 +388,40 @@ def test_the_binary_log_of_a_mariadb_primary_is_never_cut() -> None:
     assert (verdict.first.members or {})["demo-0"].cut is None
 
 
+@pytest.mark.parametrize("flavor", FLAVORS)
+def test_a_failover_that_became_unsafe_ends_where_the_primary_lives(flavor: Flavor) -> None:
+    scene = fenced_failover(healthy(flavor=flavor).dead("demo-0"))
+    scene = scene.member("demo-0", healthy(flavor=flavor).members["demo-0"])
+    scene = scene.known("demo-2", synced=False)
+
+    ended = scene.decide()
+
+    assert isinstance(ended, Record)
+    assert ended.status.operation is None
+    again = scene.wrote(ended).settled().decide()
+    while isinstance(again, LabelRoles):
+        for name, role in again.roles.items():
+            scene = scene.pod(name, role=role)
+        again = scene.wrote(ended).settled().decide()
+    assert isinstance(again, Follow)
+    assert {one.name for one in again.targets} == {"demo-1", "demo-2"}
+
+
+def test_a_person_names_another_server_while_the_pod_of_a_lost_node_is_still_there() -> None:
+    scene = healthy(switch_to="demo-1").silent("demo-0", seconds=60.0).lost("demo-1", "demo-2")
+    scene = scene.known("demo-2", synced=False).pod("demo-0", terminating=True)
+
+    early = scene.see(primary_unreachable=10.0).decide()
+    assert isinstance(early, Wait)
+    assert early.reason == "PrimaryReturning"
+    promote = fenced_failover(scene).decide()
+    assert isinstance(promote, Promote)
+    assert promote.target.name == "demo-1"
+    assert promote.first is not None
+    assert promote.first.promotions
+    assert promote.first.promotions[0].cause == "Chosen"
+
+
 # --- hang -------------------------------------------------------------------------------------------------
 
 
@@ -511,6 +561,140 @@ def test_lagging_replicas_leave_the_service_and_return_once_they_are_well_within
     assert back.roles == {"demo-2": "replica"}
 
 
+@pytest.mark.parametrize("flavor", FLAVORS)
+def test_a_primary_that_started_without_its_data_does_not_lead(flavor: Flavor) -> None:
+    scene = healthy(flavor=flavor).has("demo-0", "").server("demo-0", read_only=True, server_id=77)
+    scene = scene.known("demo-0", server_id=77)
+    for name in ("demo-1", "demo-2"):
+        scene = scene.known(name, synced=False).server(name, replication=None)
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Wait)
+    assert verdict.reason == "DataLost"
+    assert verdict.stalled
+    chosen = scene.want(switch_to="demo-1").decide()
+    assert isinstance(chosen, Promote)
+    assert chosen.target.name == "demo-1"
+    alone = scene.gone("demo-1", "demo-2").record(
+        promotions=[Promotion(pod="demo-0", position=_TEXT[flavor])]
+    )
+    lost = alone.decide()
+    assert isinstance(lost, Wait)
+    assert lost.reason == "DataLost"
+    confirmed = alone.want(switch_to="demo-0").decide()
+    assert isinstance(confirmed, Promote)
+    assert confirmed.target.name == "demo-0"
+
+
+_TEXT = {"mariadb": "0-10-50", "mysql": "00000000-0000-0000-0000-000000000000:1-50"}
+
+
+def test_a_replica_leads_at_once_where_the_primary_started_without_its_data_and_replicas_have_all() -> None:
+    scene = healthy().has("demo-0", "").server("demo-0", read_only=True, server_id=77)
+
+    promoted = fenced_failover(scene.known("demo-0", server_id=77)).decide()
+
+    assert isinstance(promoted, Promote)
+    assert promoted.target.name == "demo-1"
+
+
+def test_a_primary_that_starts_again_must_have_what_it_led_with() -> None:
+    scene = healthy().record(promotions=[Promotion(pod="demo-0", position="0-10-50")])
+
+    verdict = scene.server("demo-0", read_only=True).decide()
+
+    assert isinstance(verdict, Promote)
+    assert verdict.expected == at("0-10-50")
+
+
+def test_what_a_founder_must_have_is_recorded_once_it_has_something() -> None:
+    scene = healthy().record(promotions=[Promotion(pod="demo-0", term=1, cause="Founded")])
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Record)
+    assert verdict.status.promotions
+    assert at(verdict.status.promotions[0].position) == at("0-10-100")
+    assert scene.wrote(verdict).decide() == InSync()
+
+
+def test_no_replica_gives_up_its_data_to_a_primary_that_lost_its_own() -> None:
+    emptied = healthy().has("demo-0", "").server("demo-0", purged=Position(), server_id=77)
+    emptied = emptied.known("demo-0", server_id=77)
+    for scene in (emptied, emptied.record(promotions=[Promotion(pod="demo-0", position="0-10-50")])):
+        verdict = scene.settled().decide()
+        assert isinstance(verdict, Wait)
+        assert verdict.reason == "PrimaryDoubtful"
+        assert verdict.stalled
+    every = healthy().server("demo-0", purged=Position())
+    for name in ("demo-1", "demo-2"):
+        every = every.has(name, "0-10-100,0-77-101")
+    doubtful = every.settled().decide()
+    assert isinstance(doubtful, Wait)
+    assert doubtful.reason == "PrimaryDoubtful"
+    confirmed = every.want(switch_to="demo-0").decide()
+    assert isinstance(confirmed, Record)
+    assert (confirmed.status.members or {})["demo-1"].reseed
+
+
+def test_a_long_reason_and_a_long_position_are_bounded() -> None:
+    uuid = "00000000-0000-0000-0000-00000000000"
+    text = f"{uuid}0:1-100,{uuid}7:" + ":".join(str(number) for number in range(1, 4000, 2))
+    scene = healthy(flavor="mysql").has("demo-1", text)
+
+    noted = scene.decide()
+    assert isinstance(noted, Record)
+    assert len((noted.status.members or {})["demo-1"].reseed) < 500
+    promoted = fenced_failover(scene.dead("demo-0")).decide()
+    assert isinstance(promoted, Promote)
+    assert promoted.first is not None
+    assert promoted.first.promotions
+    assert len(promoted.first.promotions[0].position) <= 1000
+    assert promoted.expected.contains(at(promoted.first.promotions[0].position, "mysql"))
+    one = at(bounded(text.partition(",")[2]), "mysql")
+    assert not one.is_empty
+    assert at(text, "mysql").contains(one)
+
+
+def test_no_tail_is_cut_where_a_person_chose_and_not_all_that_acknowledged_are_seen() -> None:
+    scene = healthy(flavor="mysql", switch_to="demo-1").gone("demo-0").silent("demo-2").fenced("demo-1")
+
+    verdict = scene.see(primary_unreachable=30.0).decide()
+
+    assert isinstance(verdict, Promote)
+    assert verdict.first is not None
+    assert (verdict.first.members or {})["demo-0"].cut is None
+
+
+def test_who_leads_is_neither_cut_nor_seeded_again() -> None:
+    scene = healthy(switch_to="demo-1").gone("demo-0").silent("demo-2").fenced("demo-1")
+    scene = scene.known(
+        "demo-1", reseed="errant", cut=TailCut(file="binlog.000002", position=5), synced=False
+    )
+
+    verdict = scene.see(primary_unreachable=30.0).decide()
+
+    assert isinstance(verdict, Promote)
+    assert verdict.first is not None
+    known = (verdict.first.members or {})["demo-1"]
+    assert (known.reseed, known.cut) == ("", None)
+
+
+def test_of_servers_with_old_data_what_one_received_and_did_not_apply_counts() -> None:
+    scene = healthy()
+    scene = replace(scene, status=new().status).see(old_claims=frozenset(scene.members))
+    for name in scene.members:
+        scene = scene.server(name, read_only=True, replication=None)
+    scene = scene.has("demo-0", "").has("demo-1", "0-10-100", "0-10-110").has("demo-2", "0-10-105")
+
+    verdict = scene.decide()
+
+    assert isinstance(verdict, Promote)
+    assert verdict.target.name == "demo-1"
+    assert verdict.expected == at("0-10-110")
+
+
 # --- switchover -------------------------------------------------------------------------------------------
 
 
@@ -604,6 +788,24 @@ def test_read_only_holds_writes_and_its_end_lets_them_go_on() -> None:
     assert isinstance(healthy(read_only=True).decide(), Demote)
     assert healthy(read_only=True).server("demo-0", read_only=True).decide() == InSync()
     assert isinstance(healthy().server("demo-0", read_only=True).decide(), Promote)
+
+
+def test_a_failover_while_no_writes_are_wanted_opens_nobody_and_ends() -> None:
+    scene = healthy(read_only=True).server("demo-0", read_only=True).dead("demo-0")
+    scene = fenced_failover(scene).has("demo-1", "0-10-100", "0-10-110")
+
+    recorded = scene.decide()
+    assert isinstance(recorded, Record)
+    assert recorded.status.primary == "demo-1"
+    applying = scene.wrote(recorded).settled()
+    assert applying.status.operation is not None
+    done = applying.has("demo-1", "0-10-110").settled()
+    assert done.status.operation is None
+    assert not isinstance(done.decide(), Promote)
+    opened = done.want(read_only=False).decide()
+    assert isinstance(opened, Promote)
+    assert opened.target.name == "demo-1"
+    assert opened.expected == at("0-10-110")
 
 
 def test_the_gap_counts_from_the_end_of_the_old_primary() -> None:

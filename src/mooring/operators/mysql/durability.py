@@ -20,7 +20,7 @@ from mooring.operators.mysql.moves import Follow, Record, SetDurability, Verdict
 from mooring.operators.mysql.snapshot import Snapshot
 from mooring.operators.mysql.topology import Flavor, Member, Server
 
-__all__ = ["WEAKENED_AFTER", "acks_of", "blocked", "chosen", "initial", "keep", "safe"]
+__all__ = ["WEAKENED_AFTER", "acks_of", "all_caught_up", "blocked", "chosen", "initial", "keep", "safe"]
 
 _LIMIT: Final[Mapping[Flavor, int]] = {"mariadb": 2, "mysql": 8}
 """Largest ack set."""
@@ -77,6 +77,7 @@ def keep(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
         _weaken(snapshot, member)
         or _strengthen(snapshot, member, server)
         or _enforce(snapshot, member, server)
+        or _silence(snapshot, member)
         or _join(snapshot, member)
         or _drop(snapshot, member)
     )
@@ -91,26 +92,18 @@ def _weaken(snapshot: Snapshot, member: Member) -> Verdict | None:
         return Record(
             status=replace(status, durability="Async", acks=0), why=f"writes wait for nobody: {why}"
         )
-    if snapshot.strict and wanted.mode == "Available" and _blocked_for(snapshot) > WEAKENED_AFTER:
+    waits = snapshot.strict and wanted.mode == "Available" and blocked(snapshot)
+    if waits != (status.blocked_since is not None):
+        why = "writes wait for replicas" if waits else "writes wait for replicas no more"
+        return Record(status=replace(status, blocked_since=snapshot.now if waits else None), why=why)
+    if waits and snapshot.seconds_since(status.blocked_since) > WEAKENED_AFTER:
         return Record(
-            status=replace(status, durability="Async", acks=0),
+            status=replace(status, durability="Async", acks=0, blocked_since=None),
             why=f"no replica could acknowledge writes for {WEAKENED_AFTER:.0f} s; {member.name} goes on alone",
         )
     if snapshot.strict and (status.acks or 0) > acks:
         return Record(status=replace(status, acks=acks), why=f"a write will wait for {acks} acknowledgements")
     return None
-
-
-def _blocked_for(snapshot: Snapshot) -> float:
-    """Seconds for which writes have waited, by the states that the status shows of those that should acknowledge."""
-    if not blocked(snapshot):
-        return 0.0
-    away = [
-        snapshot.seconds_since(one.since)
-        for one in snapshot.status.instances or ()
-        if one.name != snapshot.primary and one.state != "Online" and one.since is not None
-    ]
-    return min(away, default=0.0)
 
 
 def _enforce(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
@@ -125,6 +118,24 @@ def _enforce(snapshot: Snapshot, member: Member, server: Server) -> Verdict | No
     return SetDurability(primary=target_of(member), semi_sync=snapshot.strict, acks=acks, why=why)
 
 
+def _silence(snapshot: Snapshot, member: Member) -> Verdict | None:
+    """Whoever is not in the ack set acknowledges nothing: no failover would ask it for what it has."""
+    strays = [
+        one
+        for one, it in snapshot.replicas
+        if one.name not in snapshot.ack_set and it.semi_sync.replica and snapshot.healthy(one, it)
+    ]
+    if not strays:
+        return None
+    return SetDurability(
+        primary=target_of(member),
+        semi_sync=snapshot.strict,
+        acks=snapshot.status.acks or 0,
+        silent=tuple(map(target_of, strays)),
+        why=f"{', '.join(one.name for one in strays)} may not acknowledge writes",
+    )
+
+
 def _join(snapshot: Snapshot, member: Member) -> Verdict | None:
     """A replica that follows and is wanted in the ack set: recorded, then made to acknowledge."""
     healthy = [(one, it) for one, it in snapshot.replicas if snapshot.healthy(one, it)]
@@ -132,7 +143,7 @@ def _join(snapshot: Snapshot, member: Member) -> Verdict | None:
     full = _LIMIT[snapshot.wanted.flavor]
     staying = snapshot.ack_set - _gone(snapshot)
     new = [one for one, _ in healthy if one.name in wanted - snapshot.ack_set]
-    room = [one.name for one in new if len(staying) < full or _all_caught_up(snapshot, staying & wanted)]
+    room = [one.name for one in new if len(staying) < full or all_caught_up(snapshot, staying & wanted)]
     silent = [
         one
         for one, it in healthy
@@ -163,7 +174,7 @@ def _gone(snapshot: Snapshot) -> frozenset[str]:
     return frozenset(found)
 
 
-def _all_caught_up(snapshot: Snapshot, names: Collection[str]) -> bool:
+def all_caught_up(snapshot: Snapshot, names: Collection[str]) -> bool:
     """Each of them has received everything that the primary had written when this pass began."""
     return all(
         one is not None and snapshot.counts(one) and snapshot.caught_up(one)
@@ -186,7 +197,7 @@ def _drop(snapshot: Snapshot, member: Member) -> Verdict | None:
         or replaced
         or ((one := snapshot.topology.member(name)) is not None and snapshot.leaves(one))
     }
-    if not leaving or (snapshot.strict and not _all_caught_up(snapshot, snapshot.ack_set & wanted)):
+    if not leaving or (snapshot.strict and not all_caught_up(snapshot, snapshot.ack_set & wanted)):
         return None
     if snapshot.strict and len(snapshot.ack_set & wanted) < (snapshot.status.acks or 0):
         return None
@@ -215,7 +226,7 @@ def _strengthen(snapshot: Snapshot, member: Member, server: Server) -> Verdict |
     acks = acks_of(wanted.flavor, wanted.size)
     if wanted.mode == "Async" or acks <= (status.acks or 0):
         return None
-    ready = [name for name in _acking(snapshot) if _all_caught_up(snapshot, [name])]
+    ready = [name for name in _acking(snapshot) if all_caught_up(snapshot, [name])]
     if len(ready) < acks:
         return None
     why = f"{len(ready)} replicas can acknowledge: a write waits for {acks} of them"

@@ -40,6 +40,7 @@ def _changes(snapshot: Snapshot, after: MySQLClusterStatus, why: str) -> Sequenc
         if operation is not None and operation.why:
             text += f": {operation.why}"
         reason = {"Founded": "Founded", "Planned": "Switchover"}.get(cause, "Failover")
+        reason = reason if snapshot.primary else "Founded"
         notes.append(Note(reason=reason, message=text, warning=reason == "Failover"))
     if before.durability == "Strict" and after.durability == "Async":
         notes.append(Note(reason="DurabilityWeakened", message=why, warning=True))

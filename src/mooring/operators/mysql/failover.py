@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from mooring.operators.mysql import durability, records, release
 from mooring.operators.mysql.gtid import Position
-from mooring.operators.mysql.moves import DeletePod, Fence, Promote, Verdict, Wait, target_of
+from mooring.operators.mysql.moves import DeletePod, Fence, Promote, Record, Verdict, Wait, target_of
 from mooring.operators.mysql.names import COMPONENT, SWITCH_TO
 from mooring.operators.mysql.snapshot import ALIVE, Snapshot
 from mooring.operators.mysql.topology import Flavor, Member, Server
@@ -32,6 +32,8 @@ CUT: Final[frozenset[Flavor]] = frozenset({"mysql"})
 """Whose binary log is cut; MariaDB rolls its tail back itself, and does not start with a log that was cut."""
 RECENT: Final = 3.0
 """Seconds by which the end of a container and the last answer of its server may lie apart."""
+ABANDONED_AFTER: Final = 30.0
+"""Seconds of silence after which a pod that is being deleted is not waited for: its node may never say that it ended."""
 REFUSED_FOR: Final = 2.0
 """Seconds of refused connections after which a server counts as ended although its pod is said to run."""
 
@@ -39,6 +41,8 @@ REFUSED_FOR: Final = 2.0
 def find_primary(snapshot: Snapshot) -> Candidate | Verdict:
     """The primary, if it answers and is the one that may lead; else what is to be done about that."""
     operation, leader = snapshot.operation, snapshot.leader
+    if leader is not None and _started_without_data(snapshot, leader[1]):
+        return _without_data(snapshot, leader[0])
     if operation is not None and operation.kind == "FailOver" and not operation.subject:
         return _elect(snapshot)
     if leader is None:
@@ -143,6 +147,22 @@ def _release_hung(snapshot: Snapshot) -> Verdict | None:
     return DeletePod(component=COMPONENT, pod=pod.name, uid=pod.uid, version=pod.version, why=why)
 
 
+def _started_without_data(snapshot: Snapshot, server: Server) -> bool:
+    """It lost its data, and does not take writes, or a person wants another one to."""
+    chosen = snapshot.operation is not None and snapshot.operation.subject
+    return not chosen and bool(server.read_only or snapshot.wanted.switch_to) and snapshot.emptied(server)
+
+
+def _without_data(snapshot: Snapshot, member: Member) -> Verdict:
+    """The recorded primary started, but not with its data: it must not lead, or replicas would be emptied after it."""
+    text = f"{member.name} does not have the data that it led with"
+    if snapshot.strict and durability.safe(snapshot, [one.name for one, _ in snapshot.votes]):
+        under_way = snapshot.operation is not None and snapshot.operation.kind == "FailOver"
+        return _elect(snapshot) if under_way else _begin(snapshot, text)
+    text += f"; {_who_must_return(snapshot)}"
+    return _by_hand(snapshot) or release.replicas(snapshot) or Wait("DataLost", text, after=1.0, stalled=True)
+
+
 # --- election --------------------------------------------------------------------------------------------
 
 
@@ -154,6 +174,9 @@ def _elect(snapshot: Snapshot, *, status: MySQLClusterStatus | None = None) -> V
         return again
     votes = snapshot.votes if snapshot.strict else _survivors(snapshot)
     if not votes or (snapshot.strict and not durability.safe(snapshot, [one.name for one, _ in votes])):
+        if status is None and snapshot.leader is not None:
+            why = f"{snapshot.primary} answers and goes on, since {_why_no_failover(snapshot)}"
+            return Record(status=records.ended(snapshot.status), why=why)
         return _return(snapshot, operation.why, status=records.ended(snapshot.status))
     best = _most_advanced(snapshot, votes)
     if best is None:
@@ -174,10 +197,14 @@ def _survivors(snapshot: Snapshot) -> list[Candidate]:
 
 
 def _most_advanced(snapshot: Snapshot, votes: Sequence[Candidate]) -> Candidate | None:
-    """The replica that received everything that any of the voters did."""
+    """The replica that received everything that any of the voters did, and what another one received beyond it."""
     needed = Position()
     for _, it in votes:
         needed = needed | it.received
+    for one, it in snapshot.replicas:
+        usable = snapshot.follows(it) and snapshot.holds(one) and not snapshot.recorded(one.name).reseed
+        if usable and it.received.contains(needed):
+            needed = it.received
     fit = [
         (one, it)
         for one, it in snapshot.replicas
@@ -205,6 +232,10 @@ def take_over(snapshot: Snapshot, candidate: Candidate, *, position: Position, c
         snapshot, member.name, cause=cause, position=position.text(), ack_set=ack_set, why=cause
     )
     status = _with_cut(snapshot, status)
+    if snapshot.held:
+        return Record(
+            status=status, why=f"{member.name} leads term {status.term}, and takes no writes for now"
+        )
     return _promote(seen(snapshot, status=status), member, others=others, expected=position, first=status)
 
 
@@ -227,7 +258,14 @@ def _with_cut(snapshot: Snapshot, status: MySQLClusterStatus) -> MySQLClusterSta
         if it.replication is not None and it.replication.source_file and snapshot.follows(it)
     ]
     planned = snapshot.operation is not None and snapshot.operation.kind == "Switch"
-    if snapshot.wanted.flavor not in CUT or not ends or planned or not known.volume or not snapshot.strict:
+    # What a server acknowledged that does not vote lies beyond these ends, and may be in that log alone.
+    if (
+        planned
+        or not snapshot.strict
+        or not durability.safe(snapshot, [one.name for one, _ in snapshot.votes])
+    ):
+        return status
+    if snapshot.wanted.flavor not in CUT or not ends or not known.volume:
         return status
     file, position = max(ends, key=lambda end: (_number(end[0]), end[1]))
     return records.members(
@@ -279,13 +317,16 @@ def _another(snapshot: Snapshot) -> Verdict:
 def promotion(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """The recorded primary takes writes: after its election, after a start, or after a step that did not get through."""
     operation = snapshot.operation
-    held = snapshot.wanted.read_only or (
+    held = snapshot.held or (
         operation is not None and operation.kind == "Switch" and operation.old == member.name
     )
     if held or (not server.read_only and server.replication is None):
         return None
     elected = operation is not None and operation.subject == member.name and operation.position
-    expected = snapshot.parse(operation.position) if operation is not None and elected else Position()
+    chosen = snapshot.wanted.switch_to == member.name
+    expected = Position() if chosen else snapshot.required
+    if operation is not None and elected:
+        expected = snapshot.parse(operation.position)
     others = [
         one
         for one, it in snapshot.replicas
@@ -328,7 +369,7 @@ def _return(snapshot: Snapshot, death: str, *, status: MySQLClusterStatus | None
     if opened := _open(snapshot, death, status=status):
         return opened
     member = snapshot.topology.member(snapshot.primary)
-    if member is not None and snapshot.holds(member) and not hopeless(member.pod, snapshot.now):
+    if member is not None and snapshot.holds(member) and not _given_up(snapshot, member):
         text = f"{death}; it is started again, since {_why_no_failover(snapshot)}"
         return Wait("PrimaryReturning", text, after=0.3)
     return _by_hand(snapshot) or Wait(
@@ -336,11 +377,21 @@ def _return(snapshot: Snapshot, death: str, *, status: MySQLClusterStatus | None
     )
 
 
+def _given_up(snapshot: Snapshot, member: Member) -> bool:
+    """It does not come back by itself: its pod cannot run, or is deleted on a node that does not confirm it."""
+    stays = member.pod.terminating and snapshot.observed.primary_unreachable >= ABANDONED_AFTER
+    return stays or hopeless(member.pod, snapshot.now)
+
+
 def _by_hand(snapshot: Snapshot) -> Verdict | None:
     """A person names the server that leads in place of what cannot return."""
     chosen = snapshot.topology.member(snapshot.wanted.switch_to)
     if chosen is None or chosen.server is None or chosen.name == snapshot.primary:
         return None
+    known = snapshot.recorded(chosen.name)
+    if chosen.server.received.is_empty and (known.reseed or not known.joined):
+        text = f"{chosen.name} is empty and cannot lead; {_who_must_return(snapshot)}"
+        return Wait("Lost", text, after=1.0, stalled=True)
     why = f"a person chose {chosen.name} in place of {snapshot.primary}"
     status = records.began(snapshot, "FailOver", old=snapshot.primary, why=why)
     if fenced := _fence(snapshot, status=status, why=why):

@@ -92,7 +92,7 @@ def _by_data(snapshot: Snapshot, members: list[Member]) -> Verdict:
     fit = [
         (one, it)
         for one, it in answering
-        if all(it.executed.contains(other.executed) for _, other in answering)
+        if all(it.received.contains(other.received) for _, other in answering)
     ]
     if named:
         fit = [(one, it) for one, it in answering if one is chosen]
@@ -106,4 +106,6 @@ def _by_data(snapshot: Snapshot, members: list[Member]) -> Verdict:
     best = min(fit, key=lambda one: (one[1].read_only, one[0].pod.ordinal))
     strength, acks = durability.initial(snapshot)
     status = replace(snapshot.status, durability=strength, acks=acks)
-    return take_over(seen(snapshot, status=status), best, position=best[1].executed, cause="Founded")
+    return take_over(
+        seen(snapshot, status=status), best, position=best[1].received, cause="Chosen" if named else "Founded"
+    )

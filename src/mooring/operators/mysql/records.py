@@ -11,21 +11,17 @@ from msgspec.structs import replace
 from mooring.operators.mysql.snapshot import Snapshot
 from mooring.operators.mysql.types import MySQLClusterStatus, Operation, Promotion, Recorded
 
-__all__ = ["began", "ended", "forgotten", "led_by", "members", "unsynced"]
+__all__ = ["began", "bounded", "ended", "led_by", "members", "unsynced"]
 
 KEPT: Final = 10
 """Promotions that the status keeps."""
+LONGEST: Final = 1000
+"""Characters of a position that a promotion keeps."""
 
 
 def members(status: MySQLClusterStatus, changes: Mapping[str, Recorded]) -> MySQLClusterStatus:
     """The status with what is now known of these pods."""
     return replace(status, members={**(status.members or {}), **changes})
-
-
-def forgotten(status: MySQLClusterStatus, names: Collection[str]) -> MySQLClusterStatus:
-    """The status without pods that are gone for good."""
-    kept = {name: one for name, one in (status.members or {}).items() if name not in names}
-    return replace(status, members=kept)
 
 
 def unsynced(status: MySQLClusterStatus, names: Iterable[str] | None = None) -> MySQLClusterStatus:
@@ -55,6 +51,21 @@ def began(
     )
 
 
+def bounded(position: str) -> str:
+    """A position, or as much of a long one as a promotion keeps: a part of it that can still be read."""
+    if len(position) <= LONGEST:
+        return position
+    parts, kept = position.split(","), list[str]()
+    for part in parts:
+        if sum(map(len, kept)) + len(kept) + len(part) > LONGEST:
+            break
+        kept.append(part)
+    if kept:
+        return ",".join(kept)
+    # One server's many intervals: the first of them.
+    return parts[0][:LONGEST].rpartition(":")[0]
+
+
 def ended(status: MySQLClusterStatus) -> MySQLClusterStatus:
     """The status in which no change of primary is under way."""
     return replace(status, operation=None)
@@ -76,10 +87,14 @@ def led_by(
     through that position alone, so nobody is in sync with the new primary yet.
     """
     status = unsynced(snapshot.status)
+    if (known := (status.members or {}).get(name)) is not None:
+        status = members(status, {name: replace(known, cut=None, reseed="")})
     before = snapshot.operation
     term = snapshot.term + 1
     old = (before.old if before is not None else "") or snapshot.primary
-    promotion = Promotion(term=term, pod=name, old=old, at=snapshot.now, cause=cause, position=position)
+    promotion = Promotion(
+        term=term, pod=name, old=old, at=snapshot.now, cause=cause, position=bounded(position)
+    )
     return replace(
         status,
         primary=name,

@@ -6,6 +6,7 @@ The id of every start is recorded before it is given, so that no two starts ever
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -13,11 +14,14 @@ from mooring.operators.mysql import gate, records
 from mooring.operators.mysql.flavors import version_of
 from mooring.operators.mysql.moves import Open, Verdict, Wait
 from mooring.operators.mysql.snapshot import Snapshot
-from mooring.operators.mysql.topology import Member
+from mooring.operators.mysql.topology import Flavor, Member, Server
 from mooring.operators.mysql.types import MySQLClusterStatus, Recorded
 from mooring.operators.mysql.versions import is_older
 
-__all__ = ["open_gates", "replicas"]
+__all__ = ["can_renew", "open_gates", "replicas"]
+
+COPIES_ANYWAY: Final[frozenset[Flavor]] = frozenset({"mariadb"})
+"""Lists no binary logs while commits wait for an acknowledgement, but can be copied then: a dump leaves waiting rows out."""
 
 
 def open_gates(
@@ -38,6 +42,12 @@ def open_gates(
             return refused
         known = _known(status, member)
         fresh = bool(known.reseed) and role == "replica"
+        if fresh and not snapshot.wanted.reclone:
+            continue  # a person is to look at the data as it is
+        if fresh and snapshot.leader is None:
+            fresh = False  # its data may be all there is; it starts with it, read-only
+        elif fresh and not can_renew(snapshot):
+            continue
         if fresh:
             known = replace(known, reseed="", joined=False, cut=None)
         if known.start != member.pod.incarnation or not known.server_id:
@@ -46,7 +56,8 @@ def open_gates(
         if known != (status.members or {}).get(name):
             changes[name] = known
         seed = _donor(snapshot, name) if role == "replica" and not known.joined else ""
-        orders[name] = gate.order_line(member.start, role, known.server_id, known.cut, fresh=fresh, seed=seed)
+        cut = known.cut if role == "replica" else None
+        orders[name] = gate.order_line(member.start, role, known.server_id, cut, fresh=fresh, seed=seed)
         uids[name] = member.pod.uid
     if not orders:
         return None
@@ -56,13 +67,28 @@ def open_gates(
     return Open(orders=orders, uids=uids, first=first, why=why)
 
 
+def can_renew(snapshot: Snapshot) -> bool:
+    """A server that gives up its data gets it again: the primary takes writes, and its history or a copy can be had."""
+    leader = snapshot.leader
+    if leader is None or leader[1].read_only:
+        return False
+    return leader[1].purged is not None or _copies_anyway(snapshot, leader[1])
+
+
+def _copies_anyway(snapshot: Snapshot, primary: Server) -> bool:
+    return primary.semi_sync.waiting > 0 and snapshot.wanted.flavor in COPIES_ANYWAY
+
+
 def _donor(snapshot: Snapshot, name: str) -> str:
-    """The host whose data a new replica begins with, where binary logs no longer reach back to the start; "" where they do.
+    """The host whose data a new replica begins with, unless binary logs surely reach back to the start; "" where they do.
 
     A replica that has everything, so that the primary has no more work than it must.
     """
     leader = snapshot.leader
-    if leader is None or leader[1].purged is None or leader[1].purged.is_empty:
+    if leader is None:
+        return ""
+    purged = leader[1].purged
+    if purged.is_empty if purged is not None else not _copies_anyway(snapshot, leader[1]):
         return ""
     healthy = [
         one

@@ -11,13 +11,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from mooring.operators.mysql import durability, records
+from mooring.operators.mysql import durability, records, release
 from mooring.operators.mysql.gtid import Position, origin_of
 from mooring.operators.mysql.moves import DeletePod, Demote, Follow, Record, Verdict, Wait, target_of
-from mooring.operators.mysql.names import COMPONENT
+from mooring.operators.mysql.names import COMPONENT, SWITCH_TO
 from mooring.operators.mysql.snapshot import Snapshot
 from mooring.operators.mysql.topology import Member, Server
-from mooring.operators.mysql.types import Recorded
+from mooring.operators.mysql.types import MySQLClusterStatus, Recorded
 
 __all__ = ["BROKEN", "PURGED", "demote_others", "errant", "held", "lacks_history", "note", "renew", "repair"]
 
@@ -49,6 +49,9 @@ BROKEN: Final = frozenset(
 )
 """Applier errors that starting again does not cure: the data differs, a table or the relay log is damaged."""
 
+LONGEST: Final = 400
+"""Characters of a position that a reason names."""
+
 
 def note(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """Record what the pass learnt: versions, who has caught up, a change of primary that is complete."""
@@ -72,20 +75,40 @@ def note(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     if changes:
         status = records.members(status, changes)
     operation = snapshot.operation
-    if operation is not None and operation.subject == member.name and not server.read_only:
+    leads = not server.read_only or (snapshot.held and _has_applied(snapshot, server))
+    if operation is not None and operation.subject == member.name and leads:
         status = records.ended(status)
         if status.promotions:
             first = replace(status.promotions[0], gap_seconds=_gap(snapshot))
             status = replace(status, promotions=[first, *status.promotions[1:]])
+    status = _with_marker(snapshot, status, server)
     if status == snapshot.status:
         return None
     return Record(status=status, why=_learnt(snapshot, status.operation is None, changes))
 
 
+def _has_applied(snapshot: Snapshot, server: Server) -> bool:
+    """It has what it was elected for, and could take writes."""
+    operation = snapshot.operation
+    return operation is not None and server.executed.contains(snapshot.parse(operation.position))
+
+
+def _with_marker(snapshot: Snapshot, status: MySQLClusterStatus, server: Server) -> MySQLClusterStatus:
+    """A primary that began empty: what it must still have after a restart is recorded once it has something."""
+    newest = next(iter(status.promotions or ()), None)
+    if newest is None or newest.pod != snapshot.primary or server.read_only:
+        return status
+    confirmed = snapshot.wanted.switch_to == newest.pod and not server.received.contains(snapshot.required)
+    if newest.position and not confirmed:
+        return status
+    marked = replace(newest, position=records.bounded(server.executed.text()))
+    return replace(status, promotions=[marked, *(status.promotions or ())[1:]])
+
+
 def _learnt(snapshot: Snapshot, over: bool, changes: Mapping[str, Recorded]) -> str:
     if over and snapshot.operation is not None:
         return f"{snapshot.primary} takes writes in term {snapshot.term}"
-    return f"seen: {', '.join(sorted(changes))}"
+    return f"seen: {', '.join(sorted(changes)) or snapshot.primary}"
 
 
 def _gap(snapshot: Snapshot) -> float:
@@ -141,13 +164,15 @@ def held(snapshot: Snapshot, member: Member) -> bool:
 
 def renew(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """A server whose data cannot be used is recorded, stopped, and starts with an empty directory beside the old one."""
+    if doubt := _doubtful(snapshot, server):
+        return Wait("PrimaryDoubtful", doubt, after=2.0, stalled=True)
     for other, it in snapshot.replicas:
         known = snapshot.recorded(other.name)
-        if other.pod.terminating or not it.read_only or it.seeding:
+        if other.pod.terminating or not it.read_only or it.seeding or _needed(snapshot, other):
             continue
         if known.reseed:
-            if server.purged is None:
-                continue  # its whole history could not be replicated; `missing` reports it
+            if not release.can_renew(snapshot):
+                continue  # `missing` reports it
             if snapshot.wanted.reclone and known.server_id == it.server_id:
                 return _remove(other, f"{known.reseed}; it is seeded again")
             continue
@@ -158,15 +183,45 @@ def renew(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     return None
 
 
+def _needed(snapshot: Snapshot, other: Member) -> bool:
+    """It may be the only replica with what it acknowledged: the others of the ack set have yet to catch up."""
+    if not snapshot.strict or other.name not in snapshot.ack_set:
+        return False
+    return not durability.all_caught_up(snapshot, snapshot.ack_set - {other.name})
+
+
+def _doubtful(snapshot: Snapshot, server: Server) -> str:
+    """Why it may be the primary whose data is wrong, so that no replica gives up its own; "" where nothing says so."""
+    member, others = snapshot.primary, snapshot.replicas
+    advice = f"no data is set aside before the annotation {SWITCH_TO} names the server that is to lead"
+    if snapshot.wanted.switch_to == member or not any(_unusable(snapshot, one, it) for one, it in others):
+        return ""
+    if snapshot.emptied(server):
+        return f"{member} lacks what it had when it began to lead; {advice}"
+    chosen = bool(snapshot.status.promotions) and (snapshot.status.promotions or [])[0].cause == "Chosen"
+    strays = [
+        one.name
+        for one, it in others
+        if not snapshot.recorded(one.name).reseed and not errant(snapshot, it).is_empty
+    ]
+    if len(strays) > 1 and len(strays) == len(others) and not chosen:
+        return f"every replica ({', '.join(strays)}) has transactions that {member} does not have; {advice}"
+    return ""
+
+
 def _unusable(snapshot: Snapshot, other: Member, it: Server) -> str:
     if not (extra := errant(snapshot, it)).is_empty:
-        return f"it has transactions that {snapshot.primary} does not have: {extra.text()}"
+        return f"it has transactions that {snapshot.primary} does not have: {_short(extra.text())}"
     link = it.replication
     if lacks_history(snapshot, it) or (link is not None and link.io_errno in PURGED and snapshot.follows(it)):
         return f"{snapshot.primary} no longer has the binary logs that it needs"
     if link is not None and not link.sql_running and link.sql_errno in BROKEN and snapshot.follows(it):
         return f"it cannot apply what it received: error {link.sql_errno}"
     return ""
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 # --- following -------------------------------------------------------------------------------------------
@@ -182,6 +237,7 @@ def repair(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None
         and not one.pod.terminating
         and not snapshot.recorded(one.name).reseed
         and _stopped(snapshot, it)
+        and not (_needed(snapshot, one) and _unusable(snapshot, one, it))
     ]
     if not astray:
         return None
@@ -219,12 +275,17 @@ def _why(snapshot: Snapshot, astray: list[tuple[Member, Server]]) -> str:
 
 def missing(snapshot: Snapshot) -> Wait | None:
     """Replicas that cannot go on, and what a person can do."""
-    for one, _ in snapshot.replicas:
+    for one in snapshot.topology.members:
         known = snapshot.recorded(one.name)
-        if known.reseed and held(snapshot, one):
-            text = f"{one.name} is held: {known.reseed}; spec.failover.onDivergence: Reclone seeds it again"
+        if one.name == snapshot.primary or not snapshot.holds(one):
+            continue
+        if held(snapshot, one) and (one.server is not None or snapshot.at_gate(one)):
+            state = "is held" if one.server is not None else "is held and is not started"
+            text = f"{one.name} {state}: {known.reseed}; spec.failover.onDivergence: Reclone seeds it again"
             return Wait("Diverged", text, after=5.0, stalled=True)
-        if known.reseed and snapshot.leader is not None and snapshot.leader[1].purged is None:
+        if one.server is None and not snapshot.at_gate(one):
+            continue
+        if known.reseed and not release.can_renew(snapshot):
             return Wait("HistoryUnknown", f"{one.name} is to be seeded again: {known.reseed}", after=1.0)
         if known.reseed:
             return Wait("Seeding", f"{one.name} is seeded again: {known.reseed}", after=1.0)

@@ -53,6 +53,6 @@ def role_of(snapshot: Snapshot, member: Member) -> str:
 
 def hold_writes(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """``maintenance.readOnly``, or every pod fenced: no server takes writes."""
-    if server.read_only or not (snapshot.wanted.read_only or "*" in snapshot.wanted.fenced):
+    if server.read_only or not snapshot.held:
         return None
     return Demote(target=target_of(member), why="spec.maintenance asks for no writes")

@@ -113,6 +113,25 @@ class Snapshot:
         """An acknowledged write is on as many replicas as recorded."""
         return self.status.durability == "Strict"
 
+    @property
+    def required(self) -> Position:
+        """What the recorded primary had when it began to lead, or soon after: without that it has lost its data."""
+        newest = next(iter(self.status.promotions or ()), None)
+        leads = newest is not None and newest.pod == self.primary
+        return self.parse(newest.position) if newest is not None and leads else Position()
+
+    def emptied(self, server: Server) -> bool:
+        """The server of the recorded primary lacks what it had, or is empty beside replicas that are not.
+
+        A person who names it as the one to lead takes its data as it is.
+        """
+        if self.wanted.switch_to == self.primary:
+            return False
+        if not server.received.contains(self.required):
+            return True
+        others = [it for one, it in self.replicas if self.recorded(one.name).joined and self.holds(one)]
+        return server.received.is_empty and any(not it.executed.is_empty for it in others)
+
     def recorded(self, name: str) -> Recorded:
         """What is known of a pod's data."""
         return (self.status.members or {}).get(name) or Recorded()
@@ -197,6 +216,11 @@ class Snapshot:
     def fenced(self, name: str) -> bool:
         """A person keeps it from serving."""
         return name in self.wanted.fenced or "*" in self.wanted.fenced
+
+    @property
+    def held(self) -> bool:
+        """No server is to take writes: ``maintenance.readOnly``, or every pod is fenced."""
+        return self.wanted.read_only or "*" in self.wanted.fenced
 
     def host(self, pod: str) -> str:
         """The name by which other pods find it."""

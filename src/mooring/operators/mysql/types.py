@@ -277,7 +277,7 @@ class Promotion(Part, frozen=True, kw_only=True):
     pod: Annotated[str, F("The new primary.")] = ""
     old: Annotated[str, F("The one before.")] = ""
     at: Annotated[datetime | None, F("When it was recorded.", schema=TIME)] = None
-    cause: Annotated[str, F("Founded, Died, Unreachable or Planned.")] = ""
+    cause: Annotated[str, F("Founded, Died, Unreachable, Planned or Chosen.")] = ""
     position: Annotated[str, F("What it had executed when it began to lead.")] = ""
     gap_seconds: Annotated[
         float, F("From the end of the old primary, as far as it was seen, to the new one.")
@@ -353,6 +353,10 @@ class MySQLClusterStatus(Part, frozen=True, kw_only=True):
     acks: Annotated[int | None, F("Acknowledgements that a write waits for.")] = None
     durability: Annotated[
         str | None, F("Strict or Async: what is in force now; recorded before it is weakened.")
+    ] = None
+    blocked_since: Annotated[
+        datetime | None,
+        F("Since when writes wait for replicas in durability mode Available.", schema=TIME),
     ] = None
     at_risk: Annotated[str | None, F("What one failure would cost now.")] = None
     instances: Annotated[list[Instance] | None, F("Every pod.")] = None
