@@ -10,6 +10,7 @@ from mooring.operators.redis.cluster.moves import Release, Verdict
 from mooring.operators.redis.cluster.slots import ALL
 from mooring.operators.redis.cluster.snapshot import Snapshot, target_of
 from mooring.operators.redis.cluster.topology import Node
+from mooring.operators.redis.versions import capabilities
 
 __all__ = ["release"]
 
@@ -83,7 +84,8 @@ def _succeeds(snapshot: Snapshot, owner: str) -> bool:
     """Its replicas were in sync until it died a moment ago: one of them serves seconds before a restarted master may.
 
     A restarted master refuses writes for two seconds. Every replica has to answer: a write that WAIT confirmed may be
-    on any of them, and the one with the most data is chosen.
+    on any of them, and the one with the most data is chosen. Before 4.0 the master is awaited: a password with a space does
+    not let it follow (`Capabilities.inline_auth`).
     """
     replicas = snapshot.seen.replicas_of(owner)
     return (
@@ -95,6 +97,7 @@ def _succeeds(snapshot: Snapshot, owner: str) -> bool:
             0 <= one.server.cut <= LATELY and not one.server.syncing and not one.server.loading
             for one in replicas
         )
+        and not any(capabilities(one.server.version).inline_auth for one in replicas)
     )
 
 
