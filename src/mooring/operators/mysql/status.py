@@ -174,9 +174,8 @@ def readiness(snapshot: Snapshot) -> ConditionState:
     """A primary that takes writes, and replicas that acknowledge them."""
     leader = snapshot.leader
     if leader is None:
-        return ConditionState(
-            False, "NoPrimary", f"{snapshot.primary or 'no server'} does not lead at present"
-        )
+        text = f"{snapshot.primary} does not lead at present" if snapshot.primary else "no server leads yet"
+        return ConditionState(False, "NoPrimary", text)
     member, server = leader
     if server.read_only:
         why = "ReadOnly" if snapshot.wanted.read_only else "NoPrimary"
