@@ -89,7 +89,7 @@ class ClusterLane(Lane):
         """See `Lane`."""
         return next(iter((await self._stage.addresses()).values()))
 
-    # --- whom it strikes
+    # --- the victim
 
     async def _shards(self, count: int = 1) -> list[tuple[str, str]]:
         """Master and replica of so many shards, drawn at random."""

@@ -87,7 +87,7 @@ class SentinelLane(Lane):
         last = (await self._stage.status()).last_failover
         return f"{last.cause}: {last.choice}" if last else ""
 
-    # --- whom it strikes
+    # --- the victim
 
     async def _other(self, component: str, count: int = 1) -> list[str]:
         """Random pods of a component, the master not among them."""
@@ -101,7 +101,7 @@ class SentinelLane(Lane):
 
         await self._stage.bed.until(another, f"another master than {old}", within=60)
 
-    # --- the faults: each returns whom it struck, when the worst is over
+    # --- the faults: each returns its victim once the worst is over
 
     async def kill_master(self, ledger: Ledger) -> str:
         """See `Lane`."""

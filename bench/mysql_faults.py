@@ -78,7 +78,7 @@ class MySQLLane(Lane):
         last = next(iter((await self._stage.status()).promotions or ()), None)
         return f"term {last.term}: {last.cause}, {last.gap_seconds} s" if last else ""
 
-    # --- whom it strikes
+    # --- the victim
 
     async def _replicas(self, count: int = 1) -> list[str]:
         primary = await self._stage.primary()
@@ -88,7 +88,7 @@ class MySQLLane(Lane):
     async def _another_leads(self, old: str) -> None:
         await self._stage.led_by_another(old, within=60)
 
-    # --- the faults: each returns whom it struck, when the worst is over
+    # --- the faults: each returns its victim once the worst is over
 
     async def kill_master(self, ledger: Any) -> str:
         """See `Lane`."""

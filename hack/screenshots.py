@@ -49,7 +49,7 @@ class Stage:
         self._out = out
 
     def go(self, route: str) -> None:
-        """Open a page anew."""
+        """Load a page again."""
         self.driver.get("about:blank")
         self.driver.get(f"{self._address}/#/{route}")
 

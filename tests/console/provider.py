@@ -89,7 +89,7 @@ class Provider:
         return {"code": code, "state": query["state"]}
 
     async def sign_in(self, request: web.Request) -> web.Response:
-        """Whoever comes is signed in at once, and sent back."""
+        """Signs every visitor in at once, and sends them back."""
         query = urlencode(self.authorize(f"{self.issuer}{request.path_qs}"))
         raise web.HTTPFound(f"{request.query['redirect_uri']}?{query}")
 

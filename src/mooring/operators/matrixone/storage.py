@@ -1,4 +1,4 @@
-"""Shared storage as the processes are told of it: the ``fileservice`` tables, and what a pod needs beside them."""
+"""Shared storage in the configuration of the processes: the ``fileservice`` tables, and what a pod needs beside them."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def _enforce(snapshot: Snapshot, member: Member, server: Server) -> Verdict | No
 
 
 def _silence(snapshot: Snapshot, member: Member) -> Verdict | None:
-    """Whoever is not in the ack set acknowledges nothing: no failover would ask it for what it has."""
+    """A replica outside the ack set must not acknowledge: no failover counts on what it has."""
     strays = [
         one
         for one, it in snapshot.replicas

@@ -1,6 +1,6 @@
 """Replicas: who must follow the primary, whose threads are started again, and who cannot go on with its data. Pure rules.
 
-A replica is judged by whom it follows and by what it has, never by whether its threads say they run: one that follows
+A replica is judged by its source and its data, never by whether its threads run: one that follows
 another server shows no error and no lag, and is stale.
 """
 

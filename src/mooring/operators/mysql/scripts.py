@@ -93,7 +93,7 @@ initialise_mariadb() {{
     echo "DELETE FROM mysql.global_priv WHERE User IN ('root', '');"
     echo 'FLUSH PRIVILEGES;'
     accounts
-    # Whoever has this right writes to a replica as well, and what is written there is lost.
+    # An account with this right can write to a replica, and those writes are lost.
     echo "REVOKE READ ONLY ADMIN ON *.* FROM 'root'@'localhost';"
     echo "REVOKE READ ONLY ADMIN ON *.* FROM 'root'@'%';"
     echo "GRANT PROCESS, BINLOG MONITOR, SLAVE MONITOR ON *.* TO '{MONITOR}'@'localhost';"

@@ -34,7 +34,7 @@ class Wanted:
     detect: float = 4.0
     """Seconds without an answer until a primary is replaced."""
     reclone: bool = True
-    """A diverged server is seeded anew; else held."""
+    """A diverged server gets a new copy of the data; otherwise it is held."""
     config: Mapping[str, str] = field(default_factory=dict)
     """Keys to hold: defaults, tuning and the user's."""
     user_keys: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""A planned change of primary: when one is needed, to whom, and when it is given up. Pure rules.
+"""A planned change of primary: when it is needed, which server leads next, and when it is given up. Pure rules.
 
 The candidate has caught up before anything is held. Then writes are held on the primary until the candidate has all of
 them, at most `DEADLINE` seconds, or the primary goes on as if nothing had been. Only then another one leads.

@@ -91,7 +91,7 @@ class FailoverSpec(Part, frozen=True, kw_only=True):
     on_divergence: Annotated[
         str | None,
         F(
-            "A server with transactions that the cluster does not have: Reclone saves them and seeds it anew, Hold leaves it.",
+            "A server with transactions that the cluster does not have: Reclone saves them and copies the data again, Hold leaves it.",
             enum=("Reclone", "Hold"),
             default="Reclone",
         ),

@@ -117,7 +117,7 @@ class LogService:
         return (self.address, shared, *parts)
 
     def client(self, *, discovers: bool) -> dict[str, Any]:
-        """How a process finds it; older ones than 2.0 are told of every store."""
+        """How a process finds it; a process before 2.0 gets the address of every store."""
         if discovers:
             return {"discovery-address": self.address}
         return {"service-addresses": list(self.members)}
