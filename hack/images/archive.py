@@ -1,6 +1,7 @@
 """Container images as files: a layer and its configuration, written such that the same input gives the same bytes.
 
-The form is that of `docker save`, which `ctr images import`, `docker load`, `podman load` and `skopeo` read.
+One file is both forms: an OCI image layout, and what `docker save` writes. `ctr images import`, `docker load`,
+`podman load`, `skopeo copy oci-archive:` and registries' tools read it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from hack.images.debian import MOMENT
 __all__ = ["Config", "add_directory", "add_file", "add_link", "add_tree", "write"]
 
 _CREATED = "2026-01-01T00:00:00Z"
+_OCI = "application/vnd.oci.image"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +44,7 @@ def write(config: Config, layer: Path, target: Path, *, base: Path | None = None
     content = layer.read_bytes()
     layers = [
         *(_layers(base) if base else ()),
-        (f"sha256:{hashlib.sha256(content).hexdigest()}", gzip.compress(content, compresslevel=6, mtime=0)),
+        (f"sha256:{_digest(content)}", gzip.compress(content, compresslevel=6, mtime=0)),
     ]
     path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     about = {
@@ -61,14 +63,53 @@ def write(config: Config, layer: Path, target: Path, *, base: Path | None = None
         "history": [{"created": _CREATED, "created_by": "hack/images"}] * len(layers),
     }
     body = json.dumps(about).encode()
-    digest = hashlib.sha256(body).hexdigest()
-    names = [f"layer{number or ''}.tar.gz" for number in range(len(layers))]
-    entry = {"Config": f"{digest}.json", "RepoTags": [config.name, *config.aliases], "Layers": names}
+    blobs = {_digest(content): content for content in (body, *(packed for _, packed in layers))}
+    places = [_blob(_digest(packed)) for _, packed in layers]
+    manifest = json.dumps(
+        {
+            "schemaVersion": 2,
+            "mediaType": f"{_OCI}.manifest.v1+json",
+            "config": _descriptor(f"{_OCI}.config.v1+json", body),
+            "layers": [_descriptor(f"{_OCI}.layer.v1.tar+gzip", packed) for _, packed in layers],
+        }
+    ).encode()
+    blobs[_digest(manifest)] = manifest
+    names = [config.name, *config.aliases]
+    index = {
+        "schemaVersion": 2,
+        "mediaType": f"{_OCI}.index.v1+json",
+        "manifests": [
+            {
+                **_descriptor(f"{_OCI}.manifest.v1+json", manifest),
+                "annotations": {
+                    "io.containerd.image.name": name,
+                    "org.opencontainers.image.ref.name": name.rpartition(":")[2],
+                },
+            }
+            for name in names
+        ],
+    }
+    saved = {"Config": _blob(_digest(body)), "RepoTags": names, "Layers": places}
     with tarfile.open(target, "w") as archive:
-        add_file(archive, f"{digest}.json", body)
-        for name, (_, packed) in zip(names, layers, strict=True):
-            add_file(archive, name, packed)
-        add_file(archive, "manifest.json", json.dumps([entry]).encode())
+        add_file(archive, "oci-layout", json.dumps({"imageLayoutVersion": "1.0.0"}).encode())
+        for name in ("blobs", "blobs/sha256"):
+            add_directory(archive, name)
+        for digest, content in blobs.items():
+            add_file(archive, _blob(digest), content)
+        add_file(archive, "index.json", json.dumps(index).encode())
+        add_file(archive, "manifest.json", json.dumps([saved]).encode())
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _blob(digest: str) -> str:
+    return f"blobs/sha256/{digest}"
+
+
+def _descriptor(kind: str, content: bytes) -> dict[str, object]:
+    return {"mediaType": kind, "digest": f"sha256:{_digest(content)}", "size": len(content)}
 
 
 def _layers(archive: Path) -> Iterator[tuple[str, bytes]]:

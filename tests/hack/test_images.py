@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import subprocess
@@ -13,6 +14,8 @@ import pytest
 from hack.images import recipes
 from hack.images.archive import Config, add_file, add_tree, write
 from hack.images.debian import unpack
+
+from mooring.local.node.archives import opened
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -41,6 +44,27 @@ def test_the_same_input_gives_the_same_archive_and_it_says_how_it_runs(tmp_path:
     assert "A=b" in about["config"]["Env"]
     with tarfile.open(fileobj=io.BytesIO(gzip.decompress(read[manifest["Layers"][0]]))) as unpacked:
         assert unpacked.getnames() == ["etc/motd"]
+
+
+def test_an_archive_is_an_oci_layout_as_well(tmp_path: Path) -> None:
+    layer = layer_of(tmp_path / "layer.tar", {"etc/motd": b"hello"})
+    config = Config(name="example.org/one:1", aliases=("example.org/one:2",))
+    write(config, layer, tmp_path / "one.tar")
+    with tarfile.open(tmp_path / "one.tar") as archive:
+        archive.extractall(tmp_path / "layout", filter="data")
+    (tmp_path / "layout" / "manifest.json").unlink()
+
+    with opened(tmp_path / "layout") as images:
+        (name,) = {image.manifest_digest for image in images}
+        assert sorted(one for image in images for one in image.names) == [
+            "example.org/one:1",
+            "example.org/one:2",
+        ]
+        with images[0].layers[0].open() as content:
+            assert content.read()
+            assert [content.digest] == json.loads(images[0].config)["rootfs"]["diff_ids"]
+    blob = tmp_path / "layout" / "blobs" / "sha256" / name.removeprefix("sha256:")
+    assert f"sha256:{hashlib.sha256(blob.read_bytes()).hexdigest()}" == name
 
 
 def test_files_are_roots_and_readable_for_all(tmp_path: Path) -> None:

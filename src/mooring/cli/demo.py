@@ -25,6 +25,7 @@ import yaml
 
 from mooring.cli.failure import INTERRUPTED, explain
 from mooring.cli.packages import NODE, ensure
+from mooring.cli.program import program
 from mooring.cli.run import until_signalled
 from mooring.cli.up import Up, console_socket, enter_namespaces, serve
 from mooring.kube import ApplyPatch, Client, KubeError, NotFound
@@ -275,7 +276,7 @@ class Show:
         """Commands to look around with."""
         stage = self._actors
         host, port = self._sentinels.rsplit(":", 1)
-        prefix = f"./mooring enter --data-dir {self._directory.path} "
+        prefix = f"{program()} enter --data-dir {self._directory.path} "
         return [
             f"  kubectl -n {stage.namespace} get rediscluster,pods -o wide",
             f"  kubectl -n {stage.namespace} describe rediscluster {stage.name}",

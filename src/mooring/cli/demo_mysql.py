@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from mooring.cli.demo import DemoFailed, Manifest, Show
+from mooring.cli.program import program
 from mooring.kube import Client, Object
 from mooring.kube.objects.core import Pod
 from mooring.local.directory import DataDirectory
@@ -140,5 +141,5 @@ class MySQLShow(Show):
             f"  kubectl {place} get mc,pods -o wide",
             f"  kubectl {place} describe mc {stage.name}",
             f"  kubectl {place} exec -it {stage.name}-0 -c mysql -- mariadb -uroot -p    # Secret {stage.name}-credentials",
-            f"  ./mooring why mysqlcluster/{stage.name}",
+            f"  {program()} why mysqlcluster/{stage.name}",
         ]

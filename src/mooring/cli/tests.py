@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mooring.cli.packages import BROWSER, COMPILER, NODE, TESTS, ensure
+from mooring.cli.program import checkout
 from mooring.local.node import rootless
 
 __all__ = ["add_parser"]
@@ -109,7 +110,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Run the chosen tiers one after the other; the first failing one ends it."""
-    root = Path(os.environ.get("MOORING_ROOT", Path(__file__).resolve().parents[3]))
+    root = checkout() or Path(__file__).resolve().parents[3]
+    if not (root / "tests").is_dir():
+        print(
+            "mooring: the tests are not part of the package: run ./mooring test in a checkout",
+            file=sys.stderr,
+        )
+        return 2
     tiers = options.tier or (_unasked() if options.all else ["unit", "embedded"])
     ensure(
         NODE
