@@ -10,6 +10,7 @@ from time import monotonic
 import pytest
 
 from mooring.operators.mysql.dial import Dial, Login, Unreachable
+from mooring.operators.mysql.names import ADMIN_PORT, PORT
 from mooring.operators.mysql.survey import login_of
 from mooring.testing.mysql import CREDENTIALS, Servers
 
@@ -58,3 +59,39 @@ async def test_a_server_that_never_greets_is_given_up_even_if_it_accepts_in_the_
         listener.close()
     assert refused.value.word == "Timeout"
     assert monotonic() - began < 4
+
+
+async def test_the_last_free_connection_is_waited_for_that_the_server_still_counts() -> None:
+    """It counts one for a moment after it was closed: a door that turns away two callers stands for that moment."""
+    async with Servers() as servers:
+        (server,) = await servers.start(1)
+        turned_away = 0
+
+        async def door(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal turned_away
+            if turned_away < 4:  # at either port, twice
+                turned_away += 1
+                text = b"\xff" + (1040).to_bytes(2, "little") + b"Too many connections"
+                writer.write(len(text).to_bytes(3, "little") + b"\0" + text)
+                await writer.drain()
+                writer.close()
+                return
+            there, to = await asyncio.open_connection(server.address, PORT)
+            await asyncio.gather(_pass_on(reader, to), _pass_on(there, writer))
+
+        host = server.address.rpartition(".")[0] + ".250"
+        listener = await asyncio.start_server(door, host, ADMIN_PORT)
+        try:
+            link = await Dial(port=ADMIN_PORT, connect_timeout=10.0).session(host, login_of(CREDENTIALS))
+            assert await link.one("SELECT 1 AS n") == {"n": 1}
+            link.close()
+        finally:
+            listener.close()
+    assert turned_away == 4
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(1 << 16):
+        writer.write(data)
+        await writer.drain()
+    writer.close()

@@ -838,9 +838,21 @@ def test_whole_history_has_to_be_known_before_data_is_set_aside() -> None:
 
 
 def test_no_gate_opens_before_the_claim_of_the_pod_is_known() -> None:
-    scene = new().pod("demo-1", volume="uid-demo-1")
+    scene = healthy().restarted("demo-1").restarted("demo-2").pod("demo-1", volume="uid-demo-1")
 
     verdict = scene.decide()
 
     assert isinstance(verdict, Open)
-    assert set(verdict.orders) == {"demo-0", "demo-2"}
+    assert set(verdict.orders) == {"demo-2"}
+
+
+@pytest.mark.parametrize("name", ["demo-0", "demo-1"])
+def test_nobody_is_recorded_to_lead_before_every_claim_is_known(name: str) -> None:
+    """A claim that no cache shows yet may be of an earlier cluster, and hold its data."""
+    scene = new(size=2)
+
+    waiting = scene.pod(name, volume=f"uid-{name}").decide()
+
+    assert isinstance(waiting, Wait)
+    assert waiting.reason == "ClaimsUnknown"
+    assert isinstance(scene.decide(), Open)

@@ -56,6 +56,8 @@ Word = Literal["Refused", "Timeout", "Lost", "TooManyConnections", "Resolve", "A
 _TOO_MANY: Final = frozenset({1040, 1203})
 _DENIED: Final = frozenset({1044, 1045, 1698, 3118, 4151})
 _LOST: Final = frozenset({1053, 1927, 2006, 2013, 2055, 3169})
+_POLL: Final = 0.05
+"""Seconds between two tries at a server that has no connection left."""
 #: asyncmy begins with 256 KiB for what it receives; a poll needs a few.
 _BUFFER: Final = 16 << 10
 
@@ -276,16 +278,26 @@ class Dial:
                 del self._kept[key]
 
     async def _connect(self, host: str, login: Login, name: str, timeout: float) -> Link:
-        """Log in; by the reserved port where all connections are used."""
-        try:
-            return await self._log_in(host, self._port, login, name, timeout)
-        except Unreachable as error:
-            if error.word != "TooManyConnections":
-                raise
-        try:
-            return await self._log_in(host, ADMIN_PORT, login, name, timeout)
-        except Unreachable as error:
-            raise Unreachable(f"{name}: all connections are used ({error})", "TooManyConnections") from error
+        """Log in; by the reserved port where all connections are used.
+
+        A server counts a connection for a moment after it was closed, and the one just closed here may have been the last
+        one free: so it is tried again for as long as a connection may take.
+        """
+        deadline = monotonic() + self._connect_timeout
+        while True:
+            try:
+                return await self._log_in(host, self._port, login, name, timeout)
+            except Unreachable as error:
+                if error.word != "TooManyConnections":
+                    raise
+            try:
+                return await self._log_in(host, ADMIN_PORT, login, name, timeout)
+            except Unreachable as error:
+                if error.word != "TooManyConnections" or monotonic() > deadline:
+                    raise Unreachable(
+                        f"{name}: all connections are used ({error})", "TooManyConnections"
+                    ) from error
+            await asyncio.sleep(_POLL)
 
     async def _log_in(self, host: str, port: int, login: Login, name: str, timeout: float) -> Link:
         denied: Denied | None = None

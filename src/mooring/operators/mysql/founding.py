@@ -26,6 +26,9 @@ def found(snapshot: Snapshot) -> Verdict:
     members = [one for one in snapshot.topology.members if one.pod.ordinal < snapshot.wanted.size]
     if not members:
         return Wait("PodsMissing", "no pod exists yet", after=0.5)
+    if unknown := [one.name for one in members if snapshot.unidentified(one)]:
+        # A primary recorded without its claim would be taken for one whose data is lost.
+        return Wait("ClaimsUnknown", f"the claims of {', '.join(unknown)} are not known yet", after=0.5)
     if _may_hold_data(snapshot, members):
         return _by_data(snapshot, members)
     first = next((one for one in members if not hopeless(one.pod, snapshot.now)), members[0])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import datetime
+from time import monotonic
 from typing import Final, Protocol
 
 from mooring.actor import StepFailed
@@ -21,10 +22,12 @@ from mooring.operators.mysql.snapshot import ALIVE, Snapshot
 from mooring.operators.mysql.steps import Steps
 from mooring.operators.mysql.survey import login_of
 
-__all__ = ["Databases", "Servers"]
+__all__ = ["Databases", "Servers", "Silent"]
 
 LOOK: Final = 10.0
 """Seconds that looking at all servers of a cluster may take."""
+IMPATIENT: Final = 5.0
+"""Seconds for which a server that did not answer in time is given less of it."""
 STEP: Final = 60.0
 """Seconds that one move may take."""
 
@@ -49,6 +52,33 @@ class Databases(Protocol):
         ...
 
 
+class Silent:
+    """Servers that did not answer in time: for a while they are given less of it, so that a hung one holds up nothing.
+
+    Then they are given all of it once more: one that is only slow would never get an answer through otherwise. Nothing
+    is decided by it.
+    """
+
+    def __init__(self, *, monotonic: Callable[[], float] = monotonic) -> None:
+        self._monotonic = monotonic
+        self._since: dict[Key, dict[str, float]] = {}
+        """When each was given its whole time in vain."""
+
+    def of(self, key: Key) -> frozenset[str]:
+        """Those of a cluster that get less time now."""
+        now, known = self._monotonic(), self._since.get(key, {})
+        return frozenset(name for name, since in known.items() if now - since < IMPATIENT)
+
+    def note(self, key: Key, names: Collection[str], *, hurried: Collection[str] = ()) -> None:
+        """``names`` did not answer in the pass that ends; ``hurried`` got less time in it."""
+        now, known = self._monotonic(), self._since.get(key, {})
+        self._since[key] = {name: known.get(name, now) if name in hurried else now for name in names}
+
+    def forget(self, key: Key) -> None:
+        """The cluster is gone."""
+        self._since.pop(key, None)
+
+
 class Servers:
     """Real ones, over SQL.
 
@@ -59,17 +89,16 @@ class Servers:
         self._dial = Dial(fence=fence)
         self._holds = Holds()
         self._pulse = Pulse(self._dial, wake)
-        self._silent: dict[Key, frozenset[str]] = {}
-        """Servers that did not answer in the pass before: they are given less time, nothing is decided by it."""
+        self._silent = Silent()
 
     async def look(self, key: Key, inputs: Inputs, *, now: Callable[[], datetime]) -> Snapshot:
         """See `Databases`; from now on the primary's pulse is felt."""
-        silent = self._silent.get(key, frozenset())
+        silent = self._silent.of(key)
         # Every question has its own limit; writes wait for this pass, so they have one together as well.
         async with asyncio.timeout(LOOK):
             snapshot = await read_snapshot(inputs, self._dial, now=now, silent=silent)
         members = snapshot.topology.members
-        self._silent[key] = frozenset(one.name for one in members if one.error == "Timeout")
+        self._silent.note(key, [one.name for one in members if one.error == "Timeout"], hurried=silent)
         primary = snapshot.topology.member(snapshot.primary)
         self._pulse.follow(key, primary.pod.ip if primary else "", login_of(inputs.credentials))
         answers = primary is not None and (primary.server is not None or primary.error in ALIVE)
@@ -90,7 +119,7 @@ class Servers:
     def forget(self, key: Key) -> None:
         """See `Databases`."""
         self._pulse.forget(key)
-        self._silent.pop(key, None)
+        self._silent.forget(key)
 
     async def serve(self) -> None:
         """See `Databases`."""

@@ -23,7 +23,7 @@ __all__ = ["read_snapshot"]
 async def read_snapshot(
     inputs: Inputs, dial: Dial, *, now: Callable[[], datetime], silent: Collection[str] = ()
 ) -> Snapshot:
-    """Ask every server of a cluster; those in ``silent`` did not answer in the pass before."""
+    """Ask every server of a cluster; those in ``silent`` did not answer lately."""
     wanted, status = inputs.wanted, inputs.status
     topology = await read_topology(
         dial,
