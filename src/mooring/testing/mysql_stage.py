@@ -12,15 +12,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from mooring.kube import MergePatch, NotFound
-from mooring.kube.objects.core import PersistentVolumeClaim, Pod, Secret, Service
+from mooring.kube.objects.core import Pod, Secret, Service
 from mooring.operators.mysql.credentials import credentials_in
 from mooring.operators.mysql.dial import Dial, DialError, Login
 from mooring.operators.mysql.dialects import dialect_of
@@ -30,6 +28,7 @@ from mooring.operators.mysql.topology import Flavor, Server
 from mooring.operators.mysql.types import MySQLCluster, MySQLClusterStatus
 from mooring.testing.bed import Bed, ClusterBed, KubernetesBed, NotInTime
 from mooring.testing.ledger_mysql import MySQLLedger
+from mooring.testing.stage import Stage, unready
 
 __all__ = ["MySQLStage", "manifest"]
 
@@ -46,8 +45,10 @@ def manifest(
     }
 
 
-class MySQLStage:
+class MySQLStage(Stage[MySQLCluster]):
     """One cluster, seen from outside."""
+
+    kind = MySQLCluster
 
     def __init__(
         self,
@@ -57,26 +58,15 @@ class MySQLStage:
         namespace: str = "default",
         flavor: Flavor = "mariadb",
     ) -> None:
-        self.bed, self.name, self.namespace, self.flavor = bed, name, namespace, flavor
-        self.names = Names(name)
+        super().__init__(bed, name, namespace=namespace, selector=selector(name))
+        self.names, self.flavor = Names(name), flavor
         self._dial = Dial(connect_timeout=2.0, reply_timeout=5.0)
 
     # --- what it says
 
-    async def get(self) -> MySQLCluster:
-        """The custom resource."""
-        return await self.bed.get(MySQLCluster, self.name, self.namespace)
-
     async def status(self) -> MySQLClusterStatus:
         """Its status; an empty one before the first look."""
         return (await self.get()).status or MySQLClusterStatus()
-
-    async def condition(self, kind: str) -> tuple[str, str, str]:
-        """Status, reason and message of a standard condition."""
-        for one in (await self.status()).conditions or ():
-            if one.type == kind:
-                return one.status or "", one.reason or "", one.message or ""
-        return "", "", ""
 
     async def primary(self) -> str:
         """The pod that leads, by status; raises when none does."""
@@ -87,8 +77,7 @@ class MySQLStage:
 
     async def pods(self) -> list[Pod]:
         """Its pods, by name."""
-        found = await self.bed.pods(self.namespace, selector(self.name))
-        return sorted(found, key=lambda pod: pod.metadata.name or "")
+        return await self._pods(self.selector)
 
     async def address(self, pod: str) -> str:
         """Where a pod's server listens."""
@@ -124,37 +113,10 @@ class MySQLStage:
 
     # --- changing it
 
-    async def patch(self, spec: dict[str, Any]) -> None:
-        """Merge into the spec, as `kubectl patch` does."""
-        await self.bed.client.patch(
-            MySQLCluster, self.name, MergePatch({"spec": spec}), namespace=self.namespace
-        )
-
     async def switch(self, pod: str) -> None:
         """Ask for another primary, as a person does."""
         body = MergePatch({"metadata": {"annotations": {SWITCH_TO: pod}}})
         await self.bed.client.patch(MySQLCluster, self.name, body, namespace=self.namespace)
-
-    async def claims(self) -> dict[str, str]:
-        """Names and UIDs of its claims."""
-        found = await self.bed.client.list(
-            PersistentVolumeClaim, namespace=self.namespace, label_selector=selector(self.name)
-        )
-        return {one.metadata.name or "": one.metadata.uid or "" for one in found.items}
-
-    async def delete(self, *, claims: bool = False, within: float = 60.0) -> None:
-        """Delete the resource and wait until its pods are gone; its claims too if asked."""
-        client = self.bed.client
-        with contextlib.suppress(NotFound):
-            await client.delete(MySQLCluster, self.name, namespace=self.namespace)
-
-        async def gone() -> bool:
-            return not await self.pods()
-
-        await self.bed.until(gone, f"the pods of {self.name} are gone", within=within)
-        for name in await self.claims() if claims else ():
-            with contextlib.suppress(NotFound):
-                await client.delete(PersistentVolumeClaim, name, namespace=self.namespace)
 
     async def stray(self, pod: str) -> None:
         """Make a database ``stray`` on one server alone, as somebody with all rights could."""
@@ -193,14 +155,6 @@ class MySQLStage:
         await self.bed.until(another, f"another primary than {old}", within=within)
         return await self.primary()
 
-    async def _until(self, wrong: Callable[[], Awaitable[str]], *, within: float) -> float:
-        began = time.monotonic()
-        while flaw := await wrong():
-            if time.monotonic() - began > within:
-                raise NotInTime(f"{self.name} after {within:.0f} s: {flaw}")
-            await asyncio.sleep(0.05)
-        return time.monotonic() - began
-
     async def _unsettled(self) -> str:
         cluster = await self.get()
         status = cluster.status or MySQLClusterStatus()
@@ -221,8 +175,8 @@ class MySQLStage:
         assert cluster.spec is not None
         size, primary = cluster.spec.size or 3, cluster.status.primary or ""
         pods = await self.pods()
-        if len(pods) != size or (unready := [pod.metadata.name for pod in pods if not _ready(pod)]):
-            return f"{len(pods)} of {size} pods, not ready: {unready if len(pods) == size else ''}"
+        if wrong := unready(pods, size):
+            return wrong
         try:
             servers = {pod.metadata.name or "": await self.server(pod.metadata.name or "") for pod in pods}
         except (DialError, NotFound) as error:
@@ -264,25 +218,7 @@ class MySQLStage:
             ledger.stop()
             await task
 
-    async def writes(self, ledger: MySQLLedger, count: int, *, within: float = 30.0) -> float:
-        """Wait until so many further rows were confirmed."""
-        goal = ledger.acknowledged + count
-
-        async def reached() -> bool:
-            return ledger.acknowledged >= goal
-
-        return await self.bed.until(reached, f"{count} more rows", within=within)
-
     # --- faults
-
-    @asynccontextmanager
-    async def operators_away(self) -> AsyncIterator[None]:
-        """No operator runs within the block."""
-        await self.bed.stop_operators()
-        try:
-            yield
-        finally:
-            await self.bed.start_operators()
 
     def kill(self, pod: str, number: int = signal.SIGKILL) -> int:
         """Signal a pod's server; returns its pid."""
@@ -291,9 +227,3 @@ class MySQLStage:
     async def delete_pod(self, pod: str, *, grace: int | None = None) -> None:
         """Delete a pod."""
         await self.bed.client.delete(Pod, pod, namespace=self.namespace, grace_period=grace)
-
-
-def _ready(pod: Pod) -> bool:
-    conditions = (pod.status.conditions if pod.status else None) or ()
-    leaving = pod.metadata.deletion_timestamp is not None
-    return not leaving and any(one.type == "Ready" and one.status == "True" for one in conditions)

@@ -12,22 +12,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import signal
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from mooring.kube import MergePatch, NotFound
-from mooring.kube.objects.core import PersistentVolumeClaim, Pod, Service
+from mooring.kube import NotFound
+from mooring.kube.objects.core import Pod, Service
 from mooring.operators.redis.dial import Address, Dial, DialError
 from mooring.operators.redis.sentinel.names import Names
 from mooring.operators.redis.sentinel.topology import REDIS_PORT, SENTINEL_PORT
 from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterStatus
 from mooring.testing.bed import Bed, ClusterBed, KubernetesBed, NotInTime
 from mooring.testing.ledger import Ledger
+from mooring.testing.stage import Stage, unready
 
 __all__ = ["RedisStage", "digest", "manifest"]
 
@@ -83,8 +82,10 @@ def digest(number: int, generation: int = 0) -> str:
     return hashlib.sha1(f"{generation}/{number}".encode(), usedforsecurity=False).hexdigest()
 
 
-class RedisStage:
+class RedisStage(Stage[RedisCluster]):
     """One cluster, seen from outside."""
+
+    kind = RedisCluster
 
     def __init__(
         self,
@@ -94,15 +95,11 @@ class RedisStage:
         namespace: str = "default",
         password: str = "",
     ) -> None:
-        self.bed, self.name, self.namespace, self.password = bed, name, namespace, password
-        self.names = Names(name)
+        super().__init__(bed, name, namespace=namespace, selector=f"app.kubernetes.io/name={name}")
+        self.names, self.password = Names(name), password
         self._dial = Dial(connect_timeout=0.5, reply_timeout=5.0)
 
     # --- what it says
-
-    async def get(self) -> RedisCluster:
-        """The custom resource."""
-        return await self.bed.get(RedisCluster, self.name, self.namespace)
 
     async def status(self) -> RedisClusterStatus:
         """Its status; an empty one before the first look."""
@@ -113,13 +110,6 @@ class RedisStage:
         newest = next(iter((await self.status()).conditions or ()), None)
         return (newest.type or "", newest.message or "") if newest else ("", "")
 
-    async def condition(self, kind: str) -> tuple[str, str, str]:
-        """Status, reason and message of a standard condition."""
-        for one in (await self.status()).conditions or ():
-            if one.type == kind:
-                return one.status or "", one.reason or "", one.message or ""
-        return "", "", ""
-
     async def master(self) -> str:
         """The pod that leads, by status; raises when none does."""
         master = (await self.status()).master
@@ -129,11 +119,10 @@ class RedisStage:
 
     async def pods(self, component: str = "") -> list[Pod]:
         """Its pods that are not on their way out, by name."""
-        selector = f"app.kubernetes.io/name={self.name},app.kubernetes.io/managed-by=redis-operator"
+        selector = f"{self.selector},app.kubernetes.io/managed-by=redis-operator"
         if component:
             selector += f",app.kubernetes.io/component={component}"
-        found = await self.bed.pods(self.namespace, selector)
-        return sorted(found, key=lambda pod: pod.metadata.name or "")
+        return await self._pods(selector)
 
     async def address(self, pod: str) -> Address:
         """Where a pod's server listens."""
@@ -192,36 +181,6 @@ class RedisStage:
                 )
         return whole
 
-    # --- changing it
-
-    async def patch(self, spec: dict[str, Any]) -> None:
-        """Merge into the spec, as `kubectl patch` does."""
-        body = MergePatch({"spec": spec})
-        await self.bed.client.patch(RedisCluster, self.name, body, namespace=self.namespace)
-
-    async def claims(self) -> dict[str, str]:
-        """Names and UIDs of its claims."""
-        found = await self.bed.client.list(
-            PersistentVolumeClaim,
-            namespace=self.namespace,
-            label_selector=f"app.kubernetes.io/name={self.name}",
-        )
-        return {one.metadata.name or "": one.metadata.uid or "" for one in found.items}
-
-    async def delete(self, *, claims: bool = False, within: float = 30.0) -> None:
-        """Delete the resource and wait until its pods are gone; its claims too if asked."""
-        client = self.bed.client
-        with contextlib.suppress(NotFound):
-            await client.delete(RedisCluster, self.name, namespace=self.namespace)
-
-        async def gone() -> bool:
-            return not await self.pods()
-
-        await self.bed.until(gone, f"the pods of {self.name} are gone", within=within)
-        for name in await self.claims() if claims else ():
-            with contextlib.suppress(NotFound):
-                await client.delete(PersistentVolumeClaim, name, namespace=self.namespace)
-
     # --- waiting
 
     async def healthy(self, within: float = 30.0) -> float:
@@ -231,14 +190,6 @@ class RedisStage:
     async def exact(self, within: float = 30.0) -> float:
         """Wait until it is Healthy and every server and sentinel agrees; returns the seconds."""
         return await self._until(self.flaw, within=within)
-
-    async def _until(self, wrong: Callable[[], Awaitable[str]], *, within: float) -> float:
-        began = time.monotonic()
-        while flaw := await wrong():
-            if time.monotonic() - began > within:
-                raise NotInTime(f"{self.name} after {within:.0f} s: {flaw}")
-            await asyncio.sleep(0.05)
-        return time.monotonic() - began
 
     async def _unhealthy(self) -> str:
         cluster = await self.get()
@@ -273,11 +224,7 @@ class RedisStage:
 
     async def unready(self, component: str, count: int) -> str:
         """What is missing of so many ready pods of a component; empty when nothing is."""
-        pods = await self.pods(component)
-        unready = [pod.metadata.name for pod in pods if not _ready(pod)]
-        if len(pods) == count and not unready:
-            return ""
-        return f"{len(pods)} of {count} {component} pods, not ready: {unready}"
+        return unready(await self.pods(component), count, what=component)
 
     async def wrong_roles(self, master: str, size: int, sentinels: int) -> str:
         """What servers and sentinels say that does not fit this master and these sizes; empty when all does."""
@@ -316,25 +263,7 @@ class RedisStage:
             ledger.stop()
             await task
 
-    async def writes(self, ledger: Ledger, count: int, *, within: float = 30.0) -> float:
-        """Wait until so many further writes were acknowledged."""
-        goal = ledger.acknowledged + count
-
-        async def reached() -> bool:
-            return ledger.acknowledged >= goal
-
-        return await self.bed.until(reached, f"{count} more writes", within=within)
-
     # --- faults
-
-    @asynccontextmanager
-    async def operators_away(self) -> AsyncIterator[None]:
-        """No operator runs within the block."""
-        await self.bed.stop_operators()
-        try:
-            yield
-        finally:
-            await self.bed.start_operators()
 
     def pid(self, pod: str) -> int:
         """The pid of a pod's server."""
@@ -357,9 +286,3 @@ class RedisStage:
 
 def _container(pod: str) -> str:
     return "sentinel" if "-sentinel-" in pod else "redis"
-
-
-def _ready(pod: Pod) -> bool:
-    conditions = (pod.status.conditions if pod.status else None) or ()
-    leaving = pod.metadata.deletion_timestamp is not None
-    return not leaving and any(one.type == "Ready" and one.status == "True" for one in conditions)

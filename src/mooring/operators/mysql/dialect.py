@@ -1,22 +1,29 @@
-"""What differs between the flavours: statements, and how their answers are read. No other module asks for the flavour.
+"""Statements, and how their answers are read; a subclass per flavour says what differs. No other module asks for the flavour.
 
 A `Dialect` is stateless; `mooring.operators.mysql.dialects.dialect_of` gives the one of a flavour.
 """
 
 from __future__ import annotations
 
+import re
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 from mooring.operators.mysql.accounts import Account
 from mooring.operators.mysql.dial import Row, quoted
 from mooring.operators.mysql.gtid import Position
-from mooring.operators.mysql.topology import Flavor, Replication, Server
+from mooring.operators.mysql.topology import Flavor, Replication, SemiSync, Server
 
 __all__ = ["DAY", "Dialect", "Source", "listed", "named", "number", "on", "text_of"]
 
 DAY: Final = 86400
 """Seconds that a commit waits for acknowledgements where it must not go on without them."""
+_SESSIONS: Final = (
+    "p.ID <> CONNECTION_ID() AND p.USER NOT IN ('system user', 'event_scheduler', 'mooring', 'mooring_replication', "
+    "'mooring_monitor') AND p.COMMAND NOT LIKE 'Binlog Dump%' AND p.COMMAND <> 'Daemon'"
+)
+"""Of the list of sessions, those of clients."""
 
 
 class Source(Protocol):
@@ -32,127 +39,253 @@ class Source(Protocol):
     def tls(self) -> bool: ...
 
 
-class Dialect(Protocol):
+class Dialect(ABC):
     """Statements of one flavour. All of them are idempotent where SQL allows it."""
 
-    flavor: Flavor
-    keeps_relay_log: bool
+    flavor: ClassVar[Flavor]
+    keeps_relay_log: ClassVar[bool]
     """Starting the applier alone goes on in the relay log, whatever happened before."""
+    source_word: ClassVar[str]
+    """How variables and columns call a source."""
+    replica_word: ClassVar[str]
+    """How they call a replica."""
+    columns: ClassVar[str]
+    """What `survey` asks for beyond what both flavours have, the columns of `position` included."""
+    positions: ClassVar[str]
+    """The columns of `position`."""
 
     # --- reading
 
     def position(self) -> str:
         """Query of everything that was committed here: one row, read by `position_of`."""
-        ...
+        return f"SELECT {self.positions}"
 
+    @abstractmethod
     def position_of(self, row: Row) -> Position:
         """Reads `position`."""
-        ...
 
     def survey(self, held: Collection[str]) -> str:
         """Everything that `server` needs, in one sending; ``held``: global variables to bring as well."""
-        ...
+        source, replica = f"rpl_semi_sync_{self._source}", f"rpl_semi_sync_{self._replica}"
+        wanted = f"; SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed(held)})" if held else ""
+        return (
+            f"SELECT @@version AS version, @@server_id AS server_id, {self.columns}, {self.positions}, "
+            f"@@GLOBAL.{source}_enabled AS source, @@GLOBAL.{replica}_enabled AS replica, "
+            f"@@GLOBAL.{source}_timeout AS timeout, @@GLOBAL.{source}_wait_point AS wait_point; {self.replication()}; "
+            f"SHOW GLOBAL STATUS WHERE Variable_name IN ('Uptime', 'Threads_connected', 'Ssl_server_not_after', "
+            f"'{source}_clients', '{source}_status', '{source}_wait_sessions'){wanted}"
+        )
 
     def server(self, results: Sequence[Sequence[Row]]) -> Server:
         """Reads what `survey` brought."""
-        ...
+        row, status, replica = results[0][0], named(results[2]), self._channel(results[1])
+        executed, source = self.position_of(row), f"rpl_semi_sync_{self._source}"
+        return Server(
+            flavor=self.flavor,
+            version=text_of(row, "version").partition("-")[0],
+            server_id=number(row, "server_id"),
+            server_uuid=text_of(row, "uuid").lower(),
+            domain=number(row, "domain"),
+            uptime=float(status.get("uptime") or 0),
+            read_only=on(row, "read_only"),
+            executed=executed,
+            received=executed | self._received(replica) if replica is not None else executed,
+            purged=self._purged(row),
+            replication=self.replication_of(results[1]),
+            semi_sync=SemiSync(
+                source=on(row, "source"),
+                replica=on(row, "replica"),
+                acks=number(row, "acks") or 1,
+                timeout=number(row, "timeout") / 1000,
+                after_sync=text_of(row, "wait_point") == "AFTER_SYNC",
+                clients=int(status.get(f"{source}_clients") or 0),
+                waiting=int(status.get(f"{source}_wait_sessions") or 0),
+                active=status.get(f"{source}_status") == "ON",
+            ),
+            certificate=status.get("ssl_server_not_after") or "",
+            held=named(results[3]) if len(results) > 3 else {},
+            connections=int(status.get("threads_connected") or 0),
+        )
 
+    @abstractmethod
+    def _received(self, row: Row) -> Position:
+        """What the receiver got, by a row of `replication`."""
+
+    def _purged(self, row: Row) -> Position | None:
+        """What the binary logs no longer hold, where `survey` says it."""
+        return None
+
+    @abstractmethod
     def purged(self) -> Sequence[str]:
         """Queries that `purged_of` needs, the second one made with `str.format` from the first row of the first."""
-        ...
 
+    @abstractmethod
     def purged_of(self, rows: Sequence[Row]) -> Position:
         """Reads the rows of the last of `purged`: what the binary logs no longer hold."""
-        ...
 
     def replication(self) -> str:
         """Query of where a server replicates from."""
-        ...
+        return "SHOW REPLICA STATUS"
 
     def replication_of(self, rows: Sequence[Row]) -> Replication | None:
         """Reads `replication`; ``None``: it replicates from no server."""
-        ...
+        row, source, replica = self._channel(rows), self.source_word, self.replica_word
+        if row is None:
+            return None
+        running, lag = text_of(row, f"{replica}_IO_Running"), text_of(row, f"Seconds_Behind_{source}")
+        return Replication(
+            host=text_of(row, f"{source}_Host"),
+            port=number(row, f"{source}_Port"),
+            io_running=running == "Yes",
+            connecting=running not in ("Yes", "No"),
+            sql_running=on(row, f"{replica}_SQL_Running"),
+            io_errno=number(row, "Last_IO_Errno"),
+            io_error=text_of(row, "Last_IO_Error"),
+            sql_errno=number(row, "Last_SQL_Errno"),
+            sql_error=text_of(row, "Last_SQL_Error"),
+            lag=float(lag) if re.fullmatch(r"\d+", lag) else None,
+            source_file=text_of(row, f"{source}_Log_File"),
+            source_position=number(row, f"Read_{source}_Log_Pos"),
+            by_gtid=self._by_gtid(row),
+            idle=text_of(row, f"{replica}_SQL_Running_State").startswith(f"{replica} has read all relay log"),
+        )
+
+    def _channel(self, rows: Sequence[Row]) -> Row | None:
+        """The default channel; others are a user's own."""
+        return next((row for row in rows if not text_of(row, "Channel_Name")), None)
+
+    @abstractmethod
+    def _by_gtid(self, row: Row) -> bool:
+        """A replica goes on after what it has, not after a place in a file."""
 
     # --- replication
 
+    @abstractmethod
     def follow(self, source: Source, here: Row) -> Sequence[str]:
         """Point a server whose replication is stopped at a source; ``here`` is the answer to `position`: it goes on after that."""
-        ...
 
-    def start(self) -> str: ...
-    def start_applier(self) -> str: ...
-    def start_receiver(self) -> str: ...
-    def stop(self) -> str: ...
-    def stop_receiver(self) -> str: ...
+    def start(self) -> str:
+        """Start both threads."""
+        return "START REPLICA"
+
+    def start_applier(self) -> str:
+        """Start the thread that applies."""
+        return "START REPLICA SQL_THREAD"
+
+    def start_receiver(self) -> str:
+        """Start the thread that receives."""
+        return "START REPLICA IO_THREAD"
+
+    def stop(self) -> str:
+        """Stop both threads."""
+        return "STOP REPLICA"
+
+    def stop_receiver(self) -> str:
+        """Stop the thread that receives; what it received is still applied."""
+        return "STOP REPLICA IO_THREAD"
+
     def forget_source(self) -> str:
         """It replicates from no server any more. Its own history stays."""
-        ...
+        return "RESET REPLICA ALL"
 
     def apply_from(self, file: str, position: int) -> Sequence[str]:
         """Make a stopped applier begin at a byte of a relay log, with no regard to GTIDs: `follow` ends that."""
-        ...
+        return ()
 
     def applied(self) -> Sequence[str]:
         """What `apply_from` changed otherwise is put back, once the source is forgotten."""
-        ...
+        return ()
 
     # --- roles
 
+    @abstractmethod
     def read_only(self, on: bool) -> str:
         """No ordinary account writes (MySQL: nor one with all rights)."""
-        ...
 
     def acks(self, wanted: int) -> int:
         """How many acknowledgements a source can wait for, if ``wanted`` are asked for."""
-        ...
+        return max(1, wanted)
 
     def source_semi_sync(self, *, on: bool, acks: int) -> Sequence[str]:
         """Commits wait for acknowledgements for a day, after the binary log and before the engine."""
-        ...
+        prefix = f"SET GLOBAL rpl_semi_sync_{self._source}"
+        if not on:
+            return (f"{prefix}_enabled = OFF",)
+        return (
+            f"{prefix}_timeout = {DAY * 1000}",
+            f"{prefix}_wait_no_{self._replica} = ON",
+            f"{prefix}_wait_point = AFTER_SYNC",
+            *self._wait_for(acks),
+            f"{prefix}_enabled = ON",
+        )
+
+    def _wait_for(self, acks: int) -> Sequence[str]:
+        """How many acknowledgements a commit waits for, where that can be chosen."""
+        return ()
 
     def replica_semi_sync(self, *, on: bool) -> str:
         """Acknowledge what is received; counts from the next start of the receiver."""
-        ...
+        return f"SET GLOBAL rpl_semi_sync_{self._replica}_enabled = {'ON' if on else 'OFF'}"
 
     # --- sessions
 
     def writers(self) -> str:
         """Sessions of clients that write or hold locks: id, seconds, state; the longest first."""
-        ...
+        return (
+            "SELECT p.ID AS id, GREATEST(p.TIME, COALESCE(TIMESTAMPDIFF(SECOND, t.trx_started, NOW()), 0)) AS seconds, "  # noqa: S608
+            "COALESCE(p.STATE, '') AS state FROM information_schema.PROCESSLIST p "
+            "LEFT JOIN information_schema.INNODB_TRX t ON t.trx_mysql_thread_id = p.ID "
+            f"WHERE (p.COMMAND <> 'Sleep' OR t.trx_id IS NOT NULL) AND {_SESSIONS} ORDER BY 2 DESC"
+        )
 
     def clients(self) -> str:
         """Sessions of clients: id, user, state."""
-        ...
+        return (
+            "SELECT p.ID AS id, p.USER AS user, COALESCE(p.STATE, '') AS state "  # noqa: S608
+            f"FROM information_schema.PROCESSLIST p WHERE {_SESSIONS}"
+        )
 
     def waits_for_ack(self, state: str) -> bool:
         """Whether a session in this state waits for an acknowledgement (killing it would commit without)."""
-        ...
+        return "waiting for semi-sync ack" in state.lower()
 
-    def kill(self, session: int) -> str: ...
+    def kill(self, session: int) -> str:
+        """End a session."""
+        return f"KILL CONNECTION {session}"
 
     # --- accounts
 
+    @abstractmethod
     def accounts(self) -> str:
         """Query of all accounts: ``user`` and ``host``, and what `account_of` reads."""
-        ...
 
+    @abstractmethod
     def account_of(self, row: Row, text: str) -> Account:
         """Reads a row of `accounts`: whether this text is a password of it, and whether there is another."""
-        ...
 
+    @abstractmethod
     def password(self, user: str, host: str, text: str, *, keep: Sequence[str] = ()) -> Sequence[str]:
         """Set the password of an account; ``keep``: further ones that stay valid."""
-        ...
 
+    @abstractmethod
     def add_password(self, row: Row, user: str, host: str, text: str) -> Sequence[str]:
         """Set the password of an account; what it takes now, by its row of `accounts`, stays valid beside it."""
-        ...
 
+    @abstractmethod
     def only_password(self, user: str, host: str, text: str) -> Sequence[str]:
         """Set the password, all others stop to count."""
-        ...
 
-    def reload_tls(self) -> str: ...
+    @abstractmethod
+    def reload_tls(self) -> str:
+        """Read the certificate's files again."""
+
+    @property
+    def _source(self) -> str:
+        return self.source_word.lower()
+
+    @property
+    def _replica(self) -> str:
+        return self.replica_word.lower()
 
 
 # --- reading values

@@ -242,6 +242,10 @@ seed_mariadb() {{
   say "copied from $donor up to $reached"
   kill -TERM "$copying"
   wait "$copying" || return 1
+  # The system tables came from the donor, too, which may be older: see `upgrade`.
+  version=$("$client" --defaults-file="$run/copy.cnf" --host="$donor" -N -B -e 'SELECT @@version' 2>/dev/null) || version=
+  rm -f "$new/mariadb_upgrade_info"
+  printf '%s' "$version" >"$new/mysql_upgrade_info"
 }}
 # The donor's files, by the clone plugin; the server that took them ends by itself.
 seed_mysql() {{
@@ -273,21 +277,25 @@ seed_mysql() {{
   kill -TERM "$copying"
   wait "$copying" || return 1
 }}
-seed() {{
-  state seeding
+# How a client on this pod logs in as the operator; removed once it is done.
+login() {{
   client=$(command -v mariadb || command -v mysql)
-  new=$volume/data.new
-  rm -rf "$new" "$run/copied" "$run/copier" "$run/stalled"
-  mkdir -p "$new"
-  [ "${{1:-}}" != --user=mysql ] || chown mysql "$new"
   # shellcheck disable=SC2016
   {{
     printf '[client]\nuser={OPERATOR_USER}\npassword="'
     sed -e 's/[\\"]/\\&/g' "$home/auth/operator-password" | tr -d '\n'
     printf '"\n'
-    [ "$flavor" != mariadb ] || printf 'loose-disable-ssl-verify-server-cert\nmax-allowed-packet=1G\n'
+    [ "$flavor" != mariadb ] || printf 'loose-disable-ssl-verify-server-cert\nloose-max-allowed-packet=1G\n'
   }} >"$run/copy.cnf"
   [ "${{1:-}}" != --user=mysql ] || chown mysql "$run/copy.cnf"
+}}
+seed() {{
+  state seeding
+  login "$@"
+  new=$volume/data.new
+  rm -rf "$new" "$run/copied" "$run/copier" "$run/stalled"
+  mkdir -p "$new"
+  [ "${{1:-}}" != --user=mysql ] || chown mysql "$new"
   watch &
   watching=$!
   took=0
@@ -354,6 +362,47 @@ if [ "$flavor" = mariadb ]; then
   # A server that crashed as the primary gives up what no replica acknowledged when it starts as a replica.
   case $role in primary) set -- "$@" --init-rpl-role=MASTER ;; *) set -- "$@" --init-rpl-role=SLAVE ;; esac
 fi
+
+# MariaDB's system tables stay those of the version that ran last on this volume, which it notes there. A later one brings them
+# up to date before anyone can connect; nothing of that goes to the binary log. An earlier one does not start.
+series() {{ sed -n 's/^[^0-9]*\([0-9][0-9]*\.[0-9][0-9]*\).*/\1/p' | sed -n 1p; }}
+older() {{ [ "${{1%%.*}}" -lt "${{2%%.*}}" ] || {{ [ "${{1%%.*}}" = "${{2%%.*}}" ] && [ "${{1#*.}}" -lt "${{2#*.}}" ]; }}; }}
+written_by() {{ cat "$data/mariadb_upgrade_info" 2>/dev/null || cat "$data/mysql_upgrade_info" 2>/dev/null || true; }}
+upgrading=
+upgrade() {{
+  login "$@"
+  rm -f "$run/upgrade.sock"
+  # With the binary log: a crash before left transactions of which it alone says whether they count.
+  "$server" --defaults-file="$run/my.cnf" "$@" --skip-networking --socket="$run/upgrade.sock" \
+    --pid-file="$run/upgrade.pid" --event-scheduler=OFF &
+  upgrading=$!
+  until answer=$("$client" --defaults-file="$run/copy.cnf" --socket="$run/upgrade.sock" -e 'SELECT 1' 2>&1); do
+    case $answer in *'ERROR 1045'*) return 1 ;; esac
+    kill -0 "$upgrading" 2>/dev/null || return 1
+    sleep 0.2
+  done
+  mariadb-upgrade --defaults-file="$run/copy.cnf" --socket="$run/upgrade.sock" --silent || return 1
+  kill -TERM "$upgrading"
+  wait "$upgrading"
+}}
+if [ "$flavor" = mariadb ]; then
+  now=$("$server" --no-defaults --version | sed 's/.* Ver //' | series) before=$(written_by | series)
+  if [ -n "$before" ] && [ -n "$now" ] && older "$now" "$before"; then
+    fail "MariaDB $before wrote the data, $now must not run on it; give $before or a later version in spec.image"
+  fi
+  if [ "$before" != "$now" ]; then
+    state upgrading
+    say "the system tables of MariaDB ${{before:-of unknown version}} are brought to $now"
+    if ! upgrade "$@" >"$run/upgrade.log" 2>&1; then
+      kill -KILL "$upgrading" 2>/dev/null || true
+      rm -f "$run/copy.cnf"
+      tail -n 20 "$run/upgrade.log" >&2
+      fail "the system tables of MariaDB ${{before:-of unknown version}} could not be brought to $now; the log of the container says why"
+    fi
+    rm -f "$run/copy.cnf" "$run/upgrade.log"
+    state starting
+  fi
+fi
 rm -f "$data/$unused"
 sync "$data" 2>/dev/null || sync
 exec "$server" --defaults-file="$run/my.cnf" "$@"
@@ -372,7 +421,7 @@ LIVE: Final = f"""#!/bin/sh
 # Alive: it initialises, waits for its order, starts (recovery may take long), or answers anything at all.
 {_ASK}
 {{ read -r state <"$run/state"; }} 2>/dev/null || exit 0
-case $state in initialising | waiting | seeding) exit 0 ;; esac
+case $state in initialising | waiting | seeding | upgrading) exit 0 ;; esac
 answer=$(ask 'SELECT 1')
 case $answer in
   *1 | *'ERROR 10'* | *'ERROR 11'* | *'ERROR 12'* | *'ERROR 18'* | *'ERROR 3'*) [ "$state" = up ] || echo up >"$run/state"; exit 0 ;;
@@ -385,7 +434,7 @@ READY: Final = f"""#!/bin/sh
 # Ready: it answers, and where it follows another server, it applies what it receives.
 {_ASK}
 {{ read -r state <"$run/state"; }} 2>/dev/null || exit 1
-case $state in initialising | waiting | seeding) exit 1 ;; esac
+case $state in initialising | waiting | seeding | upgrading) exit 1 ;; esac
 answer=$(ask 'SELECT @@read_only') || exit 1
 [ "$state" = up ] || echo up >"$run/state"
 case $answer in 0) exit 0 ;; 1 | OFF | ON) ;; *) exit 1 ;; esac
