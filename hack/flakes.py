@@ -2,6 +2,7 @@
 
     make flakes ROUNDS=10 LOAD=4
     make flakes ROUNDS=20 KINDS=busy,pinned TIERS=unit ARGS='tests/cli/test_why.py'
+    make flakes ROUNDS=1 KINDS=busy TIERS=kubernetes,full,cluster,matrixone,browser
 
 Each round runs each tier once in each of these circumstances:
 
@@ -31,6 +32,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from mooring.cli.tests import TIERS as ALL_TIERS
 
 __all__ = ["KINDS", "Run", "Tally", "beside", "failed", "main", "repeat"]
 
@@ -231,9 +234,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument(
         "--tiers",
-        type=lambda text: _chosen(text, TIERS, "--tiers"),
+        type=lambda text: _chosen(text, tuple(ALL_TIERS), "--tiers"),
         default=list(TIERS),
-        help=f"default: {','.join(TIERS)}",
+        help=f"any of mooring test's (default: {','.join(TIERS)})",
     )
     parser.add_argument("pytest", nargs="*", help="arguments for pytest, after --")
     options = parser.parse_args(arguments)

@@ -8,8 +8,8 @@ import pytest
 from tests.actor.greetings import Greeting, Noting, define, eventually, greeting
 
 from mooring.actor import Children, Drift
-from mooring.actor.children import Memory
-from mooring.kube import Client, Conflict, MergePatch, metadata_of
+from mooring.actor.children import Foreign, Memory
+from mooring.kube import Client, Conflict, Key, MergePatch, metadata_of
 from mooring.kube.objects.core import ConfigMap, Secret
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.kube.transport import Response, Transport
@@ -238,3 +238,14 @@ async def test_a_version_alone_is_no_difference(family: Family) -> None:
     )
 
     assert not family.children().diff([ConfigMap(metadata=meta, data={"t": "hi"})])
+
+
+def test_of_many_names_that_others_have_the_first_is_said_and_how_many_more() -> None:
+    def other(name: str) -> Foreign:
+        return Foreign(kind="Service", key=Key("default", name), owner="Shop b")
+
+    assert Drift().taken == ""
+    assert Drift(foreign=(other("a"),)).taken == "Service default/a belongs to Shop b"
+    assert Drift(foreign=(other("a"), other("b"), other("c"))).taken == (
+        "Service default/a belongs to Shop b (and 2 more)"
+    )

@@ -127,6 +127,19 @@ def test_an_index_of_dependencies_survives_a_declaration_it_cannot_read() -> Non
             "was changed and not reconciled since",
         ),
         (Host(status=HostStatus(conditions=[Condition(type="Ready", status="Unknown")])), "is not ready"),
+        (
+            Host(
+                status=HostStatus(
+                    conditions=[
+                        Condition(type="Ready", status="False", reason="Starting", message="no answer"),
+                        Condition(
+                            type="Stalled", status="True", reason="ImagePullBackOff", message="no image"
+                        ),
+                    ]
+                )
+            ),
+            "is not ready (ImagePullBackOff: no image)",
+        ),
     ],
 )
 def test_readiness_is_the_condition_of_the_newest_generation(obj: Object, trouble: str) -> None:

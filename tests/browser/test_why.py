@@ -25,7 +25,7 @@ def code(page: Page) -> str:
         (
             "pictureless",
             {"image": "registry.example/nothing:1"},
-            ("ImageMissing", "ImageNotPulled"),
+            ("ImageNotHere",),
             "registry.example/nothing:1",
             "镜像",
         ),

@@ -53,7 +53,8 @@ def lines(text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("up --nodes 0", "--nodes 0: must be between 1 and 50"),
+        ("up --nodes 51", "--nodes 51: must be between 0 and 50"),
+        ("up --controllers none", "--controllers none: nodes need the controllers; add --nodes 0"),
         ("up --nodes left,left", "'left' must be there once"),
         ("up --zones A", "'A' must be there once"),
         (
@@ -242,6 +243,7 @@ def test_a_failure_in_a_group_is_told_as_itself() -> None:
 
 
 def test_another_number_of_nodes_leaves_the_first_its_volumes() -> None:
+    assert up.node_names("box", "0") == ()
     assert up.node_names("box", "1") == ("box",)
     assert up.node_names("box", "3") == ("box", "box-2", "box-3")
     assert up.node_names("box", "left, right") == ("left", "right")

@@ -161,6 +161,11 @@ SESSIONS: Mapping[str, Sequence[Invocation]] = {
         "explain hpa.spec --api-version=autoscaling/v2",
         "explain nothing",
         "explain pod.spec.nothing",
+        "explain deployment --output=plaintext-openapiv2",
+        "explain pod.spec.containers.livenessProbe --recursive --output=plaintext-openapiv2",
+        "explain service.spec.ports.targetPort --output=plaintext-openapiv2",
+        "explain secret --recursive --output=plaintext-openapiv2",
+        "explain nothing --output=plaintext-openapiv2",
     ),
     "apply": _lines(
         "apply -f {dir}/all",

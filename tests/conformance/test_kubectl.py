@@ -158,6 +158,7 @@ def test_custom_resources_come_alive_with_their_definition(kubectl: Kubectl) -> 
     assert kubectl("apply", "-f", "-", stdin=CUSTOM).count("created") == 1
     assert kubectl("get", "fo").split() == ["NAME", "SIZE", "READY", "f", "2"]
     assert "How many." in kubectl("explain", "foos.spec.size")
+    assert "How many." in kubectl("explain", "foos.spec.size", "--output=plaintext-openapiv2")
     kubectl("scale", "foo", "f", "--replicas", "7")
     status = '{"status":{"conditions":[{"type":"Ready","status":"True"}]}}'
     kubectl("patch", "foo", "f", "--subresource", "status", "--type", "merge", "-p", status)

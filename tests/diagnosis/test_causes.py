@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,9 @@ import pytest
 from mooring.diagnosis import CODES, Diagnosis, Facts, OperatorHint, cause, diagnose, safe, step
 from mooring.diagnosis.facts import family
 from mooring.diagnosis.words import _WORDS
+from mooring.local.node.images import Catalog
+from mooring.local.node.packages import PackageImages
+from mooring.local.node.references import ImageError
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 OLD, FRESH = "2026-01-01T10:00:00Z", "2026-01-01T11:59:50Z"
@@ -85,6 +89,15 @@ def lease(name: str, *, namespace: str = "mooring", renewed: str = FRESH, holder
     return made
 
 
+def said_by_the_node(reference: str) -> str:
+    with pytest.raises(ImageError) as refused:
+        Catalog(packages=PackageImages(Path("/nonexistent"))).to_make(reference)
+    return str(refused.value)
+
+
+UNBUILT = (
+    'ErrImagePull: image "mo:1" needs /x/mo-service, which this machine lacks: build it; the pod then starts'
+)
 HINT = OperatorHint(lease="mooring-redis-sentinel", annotation="redis.kun/scope")
 NODES = [named("Node", "a", status={"allocatable": {"cpu": "2", "memory": "4Gi"}})]
 FAST = named("StorageClass", "fast", volumeBindingMode="Immediate")
@@ -113,6 +126,21 @@ CASES: dict[str, tuple[Facts, str, dict[str, str]]] = {
     "image not there": (facts(WAITS, pods=[waiting("ErrImagePull", "manifest unknown")]), "ImageMissing", {}),
     "image denied": (facts(WAITS, pods=[waiting("ErrImagePull", "401 Unauthorized")]), "ImageForbidden", {}),
     "image time-out": (facts(WAITS, pods=[waiting("ImagePullBackOff", "i/o timeout")]), "ImageNotPulled", {}),
+    "image that the embedded node cannot make": (
+        facts(WAITS, pods=[waiting("ErrImagePull", said_by_the_node("mysql:8.4"))]),
+        "ImageNotHere",
+        {"image": "redis:9", "pod": "cart-0"},
+    ),
+    "image that the embedded node does not know": (
+        facts(WAITS, pods=[waiting("ImagePullBackOff", said_by_the_node("nonsense:1"))]),
+        "ImageNotHere",
+        {},
+    ),
+    "image of a program that is not built": (
+        facts(WAITS, pods=[waiting("ImagePullBackOff", UNBUILT)]),
+        "ImageNotHere",
+        {},
+    ),
     "image by event": (
         facts(
             WAITS, pods=[waiting("ImagePullBackOff")], events=[event(pod(), "Failed", "redis:9: not found")]

@@ -98,7 +98,7 @@ def test_loads_end_with_the_process_that_started_them_even_if_it_is_killed(tmp_p
             os.close(ending)
 
 
-@pytest.mark.parametrize("options", ["--kinds nonsense", "--tiers full", "--kinds ,"])
+@pytest.mark.parametrize("options", ["--kinds nonsense", "--tiers nonsense", "--kinds ,"])
 def test_what_there_is_not_is_wrong_usage(options: str) -> None:
     with pytest.raises(SystemExit) as ended:
         main(options.split())

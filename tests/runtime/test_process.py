@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import aiohttp
 import pytest
 from aiohttp.test_utils import make_mocked_request
+from structlog.testing import capture_logs
 from tests.cache.fake_api import FakeApi, status
 
 from mooring.cache import InformerPool, InformerSet
@@ -77,6 +78,19 @@ async def test_workers_start_after_the_caches_are_full(api: FakeApi, clock: Virt
     await clock.settle()
     await task
     assert not operator.manager.leading.is_set()
+
+
+async def test_a_late_loop_is_reported_with_the_processor_time_it_had(clock: VirtualClock) -> None:
+    health = Health(clock, Metrics())
+    health.start()
+    await clock.settle()
+    with capture_logs() as lines:
+        clock.suspend(5)
+        await clock.advance(1)
+    await health.stop()
+    (line,) = (one for one in lines if one["event"] == "the event loop was blocked")
+    assert line["seconds"] >= 4
+    assert 0 <= line["processor_seconds"] < 4
 
 
 async def test_operators_of_one_process_tell_of_themselves_together(

@@ -45,7 +45,7 @@ class MemcachedActor(Planned[Memcached, Inputs, Snapshot]):
         drift = ctx.children.settle(specs.objects, given=None)
         if drift.foreign:
             labels = " ".join(f"{key}={value}" for key, value in specs.labels.items())
-            text = f"{'; '.join(map(str, drift.foreign))}; to have it adopted, label it {labels}"
+            text = f"{drift.taken}; to have it adopted, label it {labels}"
             return ctx.wait("NameTaken", text, stalled=True)
         if inputs.found is not None and rolls_itself(inputs.found):
             return ctx.act("StopRolling", stop_rolling, ctx, inputs.found)

@@ -52,6 +52,14 @@ class Drift:
     def __bool__(self) -> bool:
         return bool(self.apply or self.prune)
 
+    @property
+    def taken(self) -> str:
+        """Which names other owners have: the first in full, and how many more; "" where there is none."""
+        if not self.foreign:
+            return ""
+        more = len(self.foreign) - 1
+        return f"{self.foreign[0]}{f' (and {more} more)' if more else ''}"
+
     def __str__(self) -> str:
         applied = ", ".join(f"{o.resource.kind} {o.metadata.name}" for o in self.apply)
         pruned = ", ".join(f"{o.resource.kind} {o.metadata.name}" for o in self.prune)

@@ -29,7 +29,7 @@ AGAIN: Final = 300.0
 def not_ready(obj: Object) -> str:
     """Why an object cannot be relied on yet, by its ``Ready`` condition; empty when it is ready.
 
-    A kind without a status is ready as soon as it is there.
+    The reason is that of ``Stalled`` where it is true: what needs a person, and not what follows from it. A kind without a status is ready as soon as it is there.
     """
     if obj.metadata.deletion_timestamp:
         return "is being deleted"
@@ -43,7 +43,8 @@ def not_ready(obj: Object) -> str:
     if observed is not None and observed != obj.metadata.generation:
         return "was changed and not reconciled since"
     if ready.status != "True":
-        told = ": ".join(filter(None, (ready.reason, ready.message)))
+        stalled = next((one for one in conditions if (one.type, one.status) == ("Stalled", "True")), ready)
+        told = ": ".join(filter(None, (stalled.reason, stalled.message)))
         return f"is not ready ({told})" if told else "is not ready"
     return ""
 

@@ -69,7 +69,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "demo", help="start here: a Redis or MariaDB cluster that survives the death of its master"
     )
     parser.add_argument("--listen", default="127.0.0.1:0", metavar="ADDR:PORT", help="default: any free port")
-    parser.add_argument("--what", choices=sorted(_EXAMPLES), default="redis", help="default: redis")
+    parser.add_argument(
+        "--what",
+        choices=sorted(_EXAMPLES),
+        default="redis",
+        help="which database: Redis with sentinels (default), or MariaDB as a MySQLCluster",
+    )
     parser.add_argument("--file", type=Path, help="the manifest (default: the example)")
     parser.add_argument("--verbose", action="store_true", help="show the log of the control plane")
     parser.set_defaults(run=run)

@@ -79,7 +79,16 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--kubeconfig", type=Path, metavar="FILE", help="write it here (default: in the data directory)"
     )
     parser.add_argument(
-        "--nodes", default="1", metavar="N|NAMES", help="nodes to show: how many, or their names (default: 1)"
+        "--nodes",
+        default="1",
+        metavar="N|NAMES",
+        help="nodes to show: how many, or their names; 0: none, pods stay Pending (default: 1)",
+    )
+    parser.add_argument(
+        "--controllers",
+        choices=["*", "none"],
+        default="*",
+        help="the controllers of Kubernetes: all, or with --nodes 0 none, as in an envtest (default: %(default)s)",
     )
     parser.add_argument(
         "--zones",
@@ -131,10 +140,13 @@ def run(options: argparse.Namespace) -> int:
     operators, namespaces = chosen(options)
     host = socket.gethostname().lower().partition(".")[0]
     names, zones = node_names(host, options.nodes), _names("--zones", options.zones)
+    if names and options.controllers == "none":
+        raise ValueError("--controllers none: nodes need the controllers; add --nodes 0")
     kubeconfig = (options.kubeconfig or directory.kubeconfig).absolute()
     catalog = load(options.images) if options.images else None
     audit = Policy.load(options.audit_policy) if options.audit_policy else None
-    ensure(NODE)
+    if names:
+        ensure(NODE)
     directory.make()
     check_kubeconfig(kubeconfig)
     if options.detach:
@@ -143,7 +155,7 @@ def run(options: argparse.Namespace) -> int:
     # Bound before a plain user's process enters a network of its own: the browser is in the machine's.
     page = console_socket(port)
     try:
-        socks = enter_namespaces(directory, options.listen, console=page)
+        socks = enter_namespaces(directory, options.listen, console=page, pods=bool(names))
     except BaseException:
         if page is not None:
             page.close()
@@ -153,6 +165,7 @@ def run(options: argparse.Namespace) -> int:
         plane=PlaneOptions(
             directory=directory,
             nodes=names,
+            controllers=options.controllers != "none",
             zones=zones,
             addresses=(address, "127.0.0.1"),
             catalog=catalog,
@@ -189,9 +202,9 @@ def node_names(host: str, given: str) -> tuple[str, ...]:
     """
     names = _names("--nodes", given) if not given.isdigit() else ()
     count = len(names) if names else int(given or 0)
-    if not 1 <= count <= MOST_NODES:
-        raise ValueError(f"--nodes {given}: must be between 1 and {MOST_NODES}, or as many names")
-    return names or (host, *(f"{host}-{number}" for number in range(2, count + 1)))
+    if not count <= MOST_NODES or not given:
+        raise ValueError(f"--nodes {given}: must be between 0 and {MOST_NODES}, or as many names")
+    return names or (host, *(f"{host}-{number}" for number in range(2, count + 1)))[:count]
 
 
 def _names(option: str, given: str) -> tuple[str, ...]:
@@ -206,9 +219,9 @@ def _names(option: str, given: str) -> tuple[str, ...]:
 
 
 def enter_namespaces(
-    directory: DataDirectory, address: str, *, console: socket.socket | None = None
+    directory: DataDirectory, address: str, *, console: socket.socket | None = None, pods: bool = True
 ) -> list[socket.socket]:
-    """Lock the directory and bind the socket; a plain user's process then enters its own namespaces.
+    """Lock the directory and bind the socket; a plain user's process then enters its own namespaces, where pods need them.
 
     Returns in the process that is to serve: as root at once, else after it has become itself again as root
     of a user namespace, with socket and lock inherited, and a twin of the socket in the network there.
@@ -216,13 +229,14 @@ def enter_namespaces(
     if found := inherited():
         return [found, twin(found)]
     directory.make()
-    lock = directory.take(keep=rootless.needed())
+    apart = pods and rootless.needed()
+    lock = directory.take(keep=apart)
     try:
         sock = listen(address)
     except BaseException:
         os.close(lock)
         raise
-    if rootless.needed():
+    if apart:
         environment = {**os.environ, _DESCRIPTORS: f"{sock.fileno()},{lock}"}
         keep = [sock.fileno(), lock]
         if console is not None:
@@ -288,7 +302,7 @@ async def serve(up: Up, ready: Callable[[Plane], Awaitable[None]]) -> None:
 
         await install_crds(client, KINDS)
         await forget_webhooks(client, up.operate)
-        await warn_of_stranded(client, up.plane.nodes)
+        await warn_of_stranded(client, up.plane.nodes or ())
         operators = asyncio.create_task(operate(client, up.operate), name="operators")
         watched = {operators, asyncio.create_task(plane.wait())}
         try:

@@ -21,6 +21,10 @@ LOOP, RECENT, DELETING = 3, timedelta(minutes=15), timedelta(seconds=60)
 _IMAGE: Final = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
 )
+#: What Mooring's embedded node says of an image: it asks no registry.
+_EMBEDDED: Final = re.compile(
+    r"this node's catalog|cannot be made on this node|which this machine lacks|mooring image (?:load|make)"
+)
 _QUOTA: Final = re.compile(r"exceeded quota: ([^,\s]+), requested: (.+), used: (.+), limited: ([^\n]+)")
 _WEBHOOK: Final = re.compile(r'admission webhook "([^"]+)" denied the request')
 _POLICY: Final = re.compile(r"ValidatingAdmissionPolicy '([^']+)'")
@@ -62,7 +66,9 @@ def _images(facts: Facts) -> Iterator[Diagnosis]:
             continue
         said = " ".join([waiting.get("message") or "", *_notes(facts, pod, "Failed")])
         code = "ImageNotPulled"
-        if re.search(r"(?i)not found|manifest unknown|does not exist|no such image", said) or waiting[
+        if _EMBEDDED.search(said):
+            code = "ImageNotHere"
+        elif re.search(r"(?i)not found|manifest unknown|does not exist|no such image", said) or waiting[
             "reason"
         ] in (
             "InvalidImageName",

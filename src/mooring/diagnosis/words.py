@@ -56,6 +56,12 @@ _WORDS: Final[dict[str, _Words]] = {
         "节点无法拉取 Pod {pod} 的镜像 {image}。",
         "请检查节点能否访问镜像仓库；下方消息为仓库的回答。",
     ),
+    "ImageNotHere": _Words(
+        "The embedded node has no image {image} for pod {pod}: it asks no registry.",
+        "Do what the message below says, or load the image: mooring image load FILE.",
+        "内嵌节点没有 Pod {pod} 的镜像 {image}：它不访问镜像仓库。",
+        "请按下方消息操作，或加载镜像：mooring image load FILE。",
+    ),
     "CrashLoop": _Words(
         "The container {container} of pod {pod} ends again and again: {times} restarts, exit code {exit}.",
         "Read its last lines: {logs}",

@@ -29,6 +29,7 @@ from mooring.local.node.images import Catalog
 from mooring.local.node.imagestore import ImageStore
 from mooring.local.node.node import Settings
 from mooring.local.node.packages import PackageImages
+from mooring.local.node.usage import Meter
 from mooring.local.publishing import ApiPublisher
 from mooring.local.ranges import Ranges
 from mooring.runtime import Manager
@@ -46,13 +47,17 @@ INTERNAL_PORT = 6443
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaneOptions:
-    """How to run a plane. ``nodes`` are names; none means one, named as the machine. ``zones`` are theirs in turn.
+    """How to run a plane. ``zones`` are those of the nodes, in turn.
 
-    ``audit``: the policy by which requests are logged to ``audit.jsonl`` in the data directory; none, no log.
+    ``nodes``: their names (default: one, named as the machine). An empty tuple: no nodes, pods stay Pending, and the
+    plane needs neither root nor namespaces. ``controllers``: whether those of Kubernetes run (default); without them
+    there are no nodes either. ``audit``: the policy by which requests are logged to ``audit.jsonl`` in the data
+    directory (default: no log).
     """
 
     directory: DataDirectory
-    nodes: tuple[str, ...] = ()
+    nodes: tuple[str, ...] | None = None
+    controllers: bool = True
     zones: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ("127.0.0.1",)
     catalog: Catalog | None = None
@@ -89,12 +94,13 @@ class Plane:
         self.manager = Manager(
             Client(self.server.transport(), field_manager="mooring"), name="mooring-controllers"
         )
-        controllers.register(
-            self.manager,
-            volumes=self.directory.volumes,
-            authority=self.certificates.authority.read_text(),
-            authority_key=self.certificates.authority_key,
-        )
+        if options.controllers:
+            controllers.register(
+                self.manager,
+                volumes=self.directory.volumes,
+                authority=self.certificates.authority.read_text(),
+                authority_key=self.certificates.authority_key,
+            )
         self._publisher = ApiPublisher(
             client=self.client("mooring-apiserver"),
             service=self.ranges.api,
@@ -102,10 +108,24 @@ class Plane:
             port=INTERNAL_PORT,
         )
         self.manager.add(self._publisher.controller(self.manager.informers))
-        self.agent = node_agent.NodeAgent(
+        self._agent = self._make_agent() if options.controllers and options.nodes != () else None
+        self.server.serve_metrics(self._agent.meter if self._agent else Meter())
+        self._running: asyncio.Task[None] | None = None
+        self._node_started = False
+
+    @property
+    def agent(self) -> node_agent.NodeAgent:
+        """The agent of its nodes; raises :class:`LookupError` if it has none."""
+        if self._agent is None:
+            raise LookupError("this control plane has no nodes")
+        return self._agent
+
+    def _make_agent(self) -> node_agent.NodeAgent:
+        options = self._options
+        agent = node_agent.NodeAgent(
             self.manager,
             data_dir=self.directory.path / "node",
-            names=options.nodes,
+            names=options.nodes or (),
             zones=options.zones,
             pod_cidr=self.ranges.pods,
             service_cidr=self.ranges.services,
@@ -117,10 +137,8 @@ class Plane:
             ),
             settings=options.settings,
         )
-        self.server.gateway = self.agent.gateway
-        self.server.serve_metrics(self.agent.meter)
-        self._running: asyncio.Task[None] | None = None
-        self._node_started = False
+        self.server.gateway = agent.gateway
+        return agent
 
     def client(self, field_manager: str) -> Client:
         """An administrator's client within this process."""
@@ -129,8 +147,9 @@ class Plane:
     async def start(self, *listening: socket.socket) -> None:
         """Start all parts, then serve on the given sockets; raises what a part failed with."""
         await self.server.start()
-        await self.agent.start()
-        self._node_started = True
+        if self._agent is not None:
+            await self._agent.start()
+            self._node_started = True
         await self._publisher.publish()
         await publish_reader(self.client("mooring-apiserver"))
         self._running = asyncio.create_task(self.manager.run(), name="controllers")
@@ -142,7 +161,8 @@ class Plane:
             leading.cancel()
         if self._running.done():
             self._running.result()
-        await self._account_made()
+        if self._options.controllers:
+            await self._account_made()
         context = self.certificates.server_context()
         for sock in (*self._internal_sockets(listening), *listening):
             await self.server.serve(sock, context)
@@ -178,7 +198,9 @@ class Plane:
                 await asyncio.sleep(0.005)
 
     def _internal_sockets(self, listening: Sequence[socket.socket]) -> list[socket.socket]:
-        """Where pods reach the API, unless a listener on all addresses is that already."""
+        """Where pods reach the API, unless a listener on all addresses is that already or there are no pods."""
+        if self._agent is None:
+            return []
         taken = {sock.getsockname()[:2] for sock in listening}
         if taken & {("0.0.0.0", INTERNAL_PORT), ("::", INTERNAL_PORT)}:  # noqa: S104
             return []

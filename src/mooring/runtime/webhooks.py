@@ -32,6 +32,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from mooring.cache.clock import Clock, SystemClock
 from mooring.cache.informer import Informer
 from mooring.cache.store import Transition
+from mooring.kube import listener
 from mooring.kube.client import Client
 from mooring.kube.errors import DecodeError
 from mooring.kube.object import Key, Object, decode
@@ -437,13 +438,7 @@ class WebhookServer:
         runner, self._runner = self._runner, None
         taken, self._socket = self._socket, None
         if runner is not None:
-            open_ones = [one.transport for one in runner.server.connections] if runner.server else []
-            await runner.cleanup()
-            # A TLS connection that is merely closed waits up to 30 seconds for its client to end it as well.
-            for transport in open_ones:
-                if transport is not None:
-                    transport.abort()
-            await asyncio.sleep(0)
+            await listener.end(runner)
         if taken is not None:
             taken.close()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -194,3 +196,36 @@ async def test_fields_are_explained_in_built_in_kinds_and_custom_ones(api: Clien
     assert widget["apiVersion"]["description"].startswith("APIVersion defines the versioned schema")
     meta = schemas["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"]["properties"]
     assert meta["creationTimestamp"]["description"].startswith("CreationTimestamp is a timestamp")
+
+
+async def test_openapi_v2_has_the_paths_and_definitions_of_all_kinds(api: Client) -> None:
+    await api.create(CRDS, definition())
+
+    document = await api.get("/openapi/v2")
+
+    paths, definitions = document["paths"], document["definitions"]
+    pod = paths["/api/v1/namespaces/{namespace}/pods/{name}"]["get"]
+    assert pod["responses"]["200"]["schema"] == {"$ref": "#/definitions/io.k8s.api.core.v1.Pod"}
+    assert {"name": "fieldManager", "in": "query", "type": "string", "uniqueItems": True} in (
+        paths["/apis/example.com/v1/namespaces/{namespace}/widgets/{name}"]["patch"]["parameters"]
+    )
+    spec = definitions["io.k8s.api.core.v1.Pod"]["properties"]["spec"]
+    assert spec["$ref"] == "#/definitions/io.k8s.api.core.v1.PodSpec"
+    assert spec["description"].startswith("Specification of the desired behavior")
+    port = definitions["io.k8s.api.core.v1.ServicePort"]["properties"]["targetPort"]["$ref"]
+    named = definitions[port.removeprefix("#/definitions/")]
+    assert (named["type"], named["format"]) == ("string", "int-or-string")
+    assert definitions["com.example.v1.Widget"]["x-kubernetes-group-version-kind"]
+    assert not [where for where in _references(document) if where.rpartition("/")[2] not in definitions]
+
+
+def _references(node: Any) -> Iterator[str]:
+    """Every reference of a document."""
+    if isinstance(node, list):
+        for part in node:
+            yield from _references(part)
+    elif isinstance(node, dict):
+        if isinstance(node.get("$ref"), str):
+            yield node["$ref"]
+        for part in node.values():
+            yield from _references(part)

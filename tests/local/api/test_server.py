@@ -9,6 +9,7 @@ import socket
 import ssl
 import zlib
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -183,6 +184,31 @@ async def test_a_half_request_is_given_up(monkeypatch: pytest.MonkeyPatch) -> No
         async with asyncio.timeout(10):
             assert await reader.read() == b""
         writer.close()
+
+
+async def test_a_server_that_closes_waits_for_no_client_that_keeps_its_connection(tmp_path: Path) -> None:
+    certificates = ensure_certificates(tmp_path / "pki", ["127.0.0.1"])
+
+    def connect(port: int) -> socket.socket:
+        anybody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
+        idle = anybody.wrap_socket(socket.create_connection(("127.0.0.1", port)))
+        idle.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert idle.recv(65536).startswith(b"HTTP/1.1 200")
+        return socket.socket(fileno=idle.detach())  # from here on without TLS: it never ends its side
+
+    def until_the_end(idle: socket.socket) -> None:
+        idle.settimeout(20)
+        with suppress(ConnectionResetError):
+            while idle.recv(65536):
+                continue
+
+    async with ApiServer.in_memory() as server:
+        sock = socket.create_server(("127.0.0.1", 0))
+        await server.serve(sock, certificates.server_context())
+        idle = await asyncio.to_thread(connect, sock.getsockname()[1])
+    with idle:
+        await asyncio.to_thread(until_the_end, idle)
 
 
 async def test_one_user_holds_so_many_streams_and_no_more(

@@ -22,6 +22,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict
 
+from mooring.kube import listener
 from mooring.kube.errors import ApiError, TransportError
 from mooring.kube.transport import Response, StreamResponse
 from mooring.local.api import codec, deletes, failures, metrics, patching, reads, subresources, writes
@@ -187,7 +188,7 @@ class ApiServer:
         await self._token_secrets.stop()
         await self._maintenance.stop()
         for runner in self._runners:
-            await runner.cleanup()
+            await listener.end(runner)
         await self._webhooks.close()
         if self.audit is not None:
             await self.audit.close()

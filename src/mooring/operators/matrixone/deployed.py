@@ -137,8 +137,9 @@ class _Deployed(Planned[T, Inputs[T], Snapshot]):
         given = (spec, inputs.waiting, inputs.credential)
         drift = ctx.children.settle(lambda: self._in_place(inputs), given=given, keep=keep)
         if drift.foreign:
-            taken = "; ".join(map(str, drift.foreign))
-            return ctx.wait("NameTaken", f"{taken}; rename this object, or delete that one", stalled=True)
+            return ctx.wait(
+                "NameTaken", f"{drift.taken}; rename this object, or delete that one", stalled=True
+            )
         return ctx.act("ApplyChildren", ctx.children.apply, drift, message=str(drift)) if drift else None
 
     def _in_place(self, inputs: Inputs[T]) -> Iterable[Object]:

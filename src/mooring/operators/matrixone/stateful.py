@@ -81,8 +81,7 @@ def correct(ctx: Context[Any], found: Found, objects: Objects, *, given: object 
     keep = kept_configs(ctx, [found.set], found.pods)
     drift = ctx.children.settle(lambda: _in_place(objects(), found), given=given, keep=keep)
     if drift.foreign:
-        taken = "; ".join(map(str, drift.foreign))
-        return ctx.wait("NameTaken", f"{taken}; rename this object, or delete that one", stalled=True)
+        return ctx.wait("NameTaken", f"{drift.taken}; rename this object, or delete that one", stalled=True)
     if found.set is not None and rolls_itself(found.set):
         return ctx.act("StopRolling", stop_rolling, ctx, found.set)
     return ctx.act("ApplyChildren", ctx.children.apply, drift, message=str(drift)) if drift else None

@@ -44,8 +44,9 @@ def correct_children(ctx: Context[MySQLCluster], inputs: Inputs) -> Outcome | No
     if given := _given_credentials(ctx, inputs):
         return ctx.act("AdoptCredentials", _label_secret, ctx, given, specs.labels)
     if drift.foreign:
-        taken = "; ".join(str(one) for one in drift.foreign)
-        return ctx.wait("NameTaken", f"{taken}; rename the cluster, or delete that object", stalled=True)
+        return ctx.wait(
+            "NameTaken", f"{drift.taken}; rename the cluster, or delete that object", stalled=True
+        )
     if found.set is not None and rolls_itself(found.set):
         return ctx.act("TakeOverStrategy", stop_rolling, ctx, found.set)
     if drift:

@@ -210,30 +210,27 @@ class Discovery:
         }
 
     def _openapi_v2(self, request: Request) -> Answer:
-        if "proto-openapi.spec.v2" in request.header("accept"):
-            return Answer(200, openapi_v2.document(self._registry, GIT_VERSION), openapi_v2.MEDIA_TYPE)
-        _refuse_protobuf(request)
-        body = self._documents.get("openapi v2")
+        protobuf = "proto-openapi.spec.v2" in request.header("accept")
+        if not protobuf:
+            _refuse_protobuf(request)
+        key = f"openapi v2 {'protobuf' if protobuf else 'json'}"
+        body = self._documents.get(key)
         if body is None:
-            body = self._documents["openapi v2"] = msgspec.json.encode(self._swagger())
-        return Answer(200, body)
+            whole = self._openapi_v2_document()
+            body = openapi_v2.encoded(whole) if protobuf else msgspec.json.encode(whole)
+            self._documents[key] = body
+        return Answer(200, body, openapi_v2.MEDIA_TYPE) if protobuf else Answer(200, body)
 
-    def _swagger(self) -> JsonObject:
-        definitions: JsonObject = {}
+    def _openapi_v2_document(self) -> JsonObject:
+        schemas: JsonObject = {}
         for served in self._registry:
             if served.definition is not None:
-                definitions.update(crd.openapi_v2(served.definition, served.version))
+                schemas.update(crd.openapi_v2(served.definition, served.version))
         for key in [("", "v1"), *((g, v) for g, vs in self._registry.group_versions().items() for v in vs)]:
-            document = self._registry.schemas.document(*key)
-            if document:
-                definitions.update(document["components"]["schemas"])
-        text = msgspec.json.encode(definitions).replace(b"#/components/schemas/", b"#/definitions/")
-        return {
-            "swagger": "2.0",
-            "info": {"title": "Kubernetes", "version": GIT_VERSION},
-            "paths": {},
-            "definitions": msgspec.Raw(text),
-        }
+            builtin = self._registry.schemas.document(*key)
+            if builtin:
+                schemas.update(described(builtin["components"]["schemas"]))
+        return openapi_v2.document(self._registry, schemas, version=GIT_VERSION)
 
 
 def _refuse_protobuf(request: Request) -> None:

@@ -101,8 +101,9 @@ class ClusterActor(Planned[MatrixOneCluster, Inputs, Snapshot]):
             return ctx.act("MakeCredential", self._make_credential, ctx)
         drift = ctx.children.settle(lambda: inputs.made, given=inputs.held)
         if drift.foreign:
-            taken = "; ".join(map(str, drift.foreign))
-            return ctx.wait("NameTaken", f"{taken}; rename the cluster, or delete that object", stalled=True)
+            return ctx.wait(
+                "NameTaken", f"{drift.taken}; rename the cluster, or delete that object", stalled=True
+            )
         return ctx.act("ApplySets", ctx.children.apply, drift, message=str(drift)) if drift else None
 
     async def _make_credential(self, ctx: Context[MatrixOneCluster]) -> None:

@@ -137,8 +137,9 @@ class CNSetActor(Planned[CNSet, Inputs, Snapshot]):
         given = (inputs.log_set.spec, inputs.revision)
         drift = ctx.children.settle(lambda: self._objects(ctx, inputs), given=given, keep=keep)
         if drift.foreign:
-            taken = "; ".join(map(str, drift.foreign))
-            return ctx.wait("NameTaken", f"{taken}; rename this object, or delete that one", stalled=True)
+            return ctx.wait(
+                "NameTaken", f"{drift.taken}; rename this object, or delete that one", stalled=True
+            )
         return ctx.act("ApplyChildren", ctx.children.apply, drift, message=str(drift)) if drift else None
 
     def _objects(self, ctx: Context[CNSet], inputs: Inputs) -> Iterator[Object]:

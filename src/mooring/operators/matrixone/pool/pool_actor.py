@@ -127,8 +127,7 @@ class PoolActor(Planned[CNPool, Inputs, PoolSnapshot]):
         number = wanted(snapshot)
         drift = ctx.children.settle(lambda: [set_of(inputs.pool, number)], given=number)
         if drift.foreign:
-            taken = "; ".join(map(str, drift.foreign))
-            return ctx.wait("NameTaken", f"{taken}; rename this pool, or delete that one", stalled=True)
+            return ctx.wait("NameTaken", f"{drift.taken}; rename this pool, or delete that one", stalled=True)
         return ctx.act("ApplyChildren", ctx.children.apply, drift, message=str(drift)) if drift else None
 
     async def snapshot(self, ctx: Context[CNPool], inputs: Inputs) -> PoolSnapshot:

@@ -133,7 +133,7 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
             return None
         drift = ctx.children.diff(inputs.specs.objects(), keep=mounted(inputs))
         if drift.foreign:
-            message = f"{'; '.join(map(str, drift.foreign))}; {RENAME}"
+            message = f"{drift.taken}; {RENAME}"
             return self._end(ctx, failure(inputs.status, message, reason="NameTaken", after=30.0))
         if drift:
             if inputs.live is None:

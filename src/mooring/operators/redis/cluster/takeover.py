@@ -109,7 +109,7 @@ class Takeover:
             return _untouched(ctx, inputs.blocked.reason, inputs.blocked.message)
         drift = ctx.children.diff(inputs.specs.objects())
         if drift.foreign:
-            return _untouched(ctx, "NameTaken", f"{'; '.join(map(str, drift.foreign))}; {RENAME}")
+            return _untouched(ctx, "NameTaken", f"{drift.taken}; {RENAME}")
         snapshot = await self._look(ctx, inputs)
         if why := refusal(snapshot, inputs.specs, live, inputs.spec.replicas or 0):
             return _untouched(ctx, "NotTakenOver", f"{why}. Until then nothing is touched")

@@ -38,8 +38,9 @@ def correct_children(ctx: Context[RedisCluster], inputs: Inputs) -> Outcome | No
         specs.objects, given=found, keep=mounted(ctx, inputs), unowned=specs.unowned()
     )
     if drift.foreign:
-        taken = "; ".join(str(one) for one in drift.foreign)
-        return ctx.wait("NameTaken", f"{taken}; rename the cluster, or delete that object", stalled=True)
+        return ctx.wait(
+            "NameTaken", f"{drift.taken}; rename the cluster, or delete that object", stalled=True
+        )
     if rolled := [one for one in (found.redis, found.sentinel) if one and rolls_itself(one)]:
         return ctx.act("TakeOverStrategy", _stop_rolling, ctx, rolled)
     if drift:
