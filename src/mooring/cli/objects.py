@@ -23,7 +23,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--target", type=Path, required=True, metavar="FILE", help="the target, as JSON")
     parser.add_argument("--prefix", action="append", default=[], help="where the backup is in the target")
     parser.add_argument(
-        "--part", action="append", default=[], metavar="NAME", help="an object of it; a FIFO in --run"
+        "--part", action="append", default=[], metavar="NAME", help="an object of it; a FIFO in --shared"
     )
     parser.add_argument(
         "--manifest", type=Path, metavar="FILE", help="put: what is known of the backup, as JSON"
@@ -32,7 +32,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     directories = (
         ("--secrets", "/mooring/secrets", "a directory for each Secret"),
         ("--mounted", "/mooring/target", "where the target's claim is mounted"),
-        ("--run", "/mooring/run", "shared with the script that reads or writes the data"),
+        ("--shared", "/mooring/run", "shared with the script that reads or writes the data"),
     )
     for flag, default, what in directories:
         parser.add_argument(flag, type=Path, default=Path(default), metavar="DIR", help=f"{what}; {default}")
@@ -48,6 +48,8 @@ def run(options: argparse.Namespace) -> int:
         result = agent.failure(error)
         if result.reason == "AgentFailed":
             print(f"{type(error).__name__}: {error}", file=sys.stderr)
+    if not result.ok and options.action in ("put", "get"):
+        agent.give_up(options.shared)
     text = result.encoded()
     if options.report is not None:
         options.report.write_bytes(text)
@@ -69,13 +71,13 @@ async def _act(options: argparse.Namespace) -> agent.Result:
             return await agent.check(store, prefix=prefix, bandwidth=bandwidth)
         if options.action == "get":
             return await agent.get(
-                store, prefix=prefix, parts=options.part, run=options.run, bandwidth=bandwidth
+                store, prefix=prefix, parts=options.part, run=options.shared, bandwidth=bandwidth
             )
         if options.manifest is None or not options.part:
             raise ValueError("put needs --manifest and --part")
         draft = msgspec.json.decode(options.manifest.read_bytes(), type=agent.Draft)
         return await agent.put(
-            store, prefix=prefix, parts=options.part, draft=draft, run=options.run, bandwidth=bandwidth
+            store, prefix=prefix, parts=options.part, draft=draft, run=options.shared, bandwidth=bandwidth
         )
 
 

@@ -55,7 +55,7 @@ class Pod:
         }
         data = subprocess.Popen(["sh", str(self.root / "run.sh")], env=env, start_new_session=True)
         command = [sys.executable, "-m", "mooring", "objects", action, f"--target={self.target}"]
-        command += [f"--run={self.run}", f"--prefix={PREFIX}", f"--report={self.run / 'report'}"]
+        command += [f"--shared={self.run}", f"--prefix={PREFIX}", f"--report={self.run / 'report'}"]
         command += [f"--part={part}" for part in parts]
         command += [f"--manifest={self.draft}"] if action == "put" else []
         store = subprocess.Popen(command, stdout=subprocess.DEVNULL)

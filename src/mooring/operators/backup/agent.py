@@ -40,7 +40,18 @@ from mooring.operators.backup.manifest import (
     facts_text,
 )
 
-__all__ = ["Draft", "Result", "check", "delete", "failure", "get", "listed", "put", "read_manifest"]
+__all__ = [
+    "Draft",
+    "Result",
+    "check",
+    "delete",
+    "failure",
+    "get",
+    "give_up",
+    "listed",
+    "put",
+    "read_manifest",
+]
 
 POLL: Final = 0.1
 """Seconds between two looks at the container beside."""
@@ -253,7 +264,6 @@ async def get(
     clock = clock or SystemClock()
     beside = Beside(run=run)
     done = False
-    opened = False
     try:
         manifest = await read_manifest(store, prefix)
         wanted = [part for part in manifest.parts if not parts or part.name in parts]
@@ -263,7 +273,6 @@ async def get(
         (run / "manifest.facts").write_text(facts_text(facts))
         (run / MANIFEST).write_bytes(encode_manifest(manifest))
         beside.open([part.name for part in wanted])
-        opened = True
         beside.begin()
         throttle = Throttle(bandwidth, clock=clock) if bandwidth else None
         for part in wanted:
@@ -277,12 +286,7 @@ async def get(
         done = True
         return _result(manifest)
     finally:
-        if not opened:
-            with contextlib.suppress(FileExistsError):
-                beside.open([])
         beside.end(0 if done else 1)
-        if not opened:
-            beside.begin()  # it learns at once that nothing comes
 
 
 async def check(store: Store, *, prefix: str, bandwidth: float = 0.0, clock: Clock | None = None) -> Result:
@@ -355,6 +359,14 @@ def failure(error: BaseException) -> Result:
         message=f"{type(error).__name__}; the log of the container says more",
         again=True,
     )
+
+
+def give_up(run: Path) -> None:
+    """Tell the script beside that nothing comes, where it could not be told otherwise."""
+    status = run / "store.status"
+    if not status.exists():
+        with contextlib.suppress(OSError):
+            status.write_text("1\n")
 
 
 async def _unused(store: Store, prefix: str) -> None:

@@ -29,7 +29,15 @@ log=${TERMINATION_LOG:-/dev/termination-log}
 umask 077
 trap 'exit 143' TERM INT
 trap 'echo "the container that moves the data ended first; its own message says why" >"$log"; exit 1' USR1
-until [ -e "$run/ready" ]; do sleep 0.1; done
+tries=0
+until [ -e "$run/ready" ]; do
+  tries=$((tries + 1))
+  if [ -e "$run/store.status" ] || [ "$tries" -gt 9000 ]; then
+    echo "the container that moves the data did not begin; its own message says why" >"$log"
+    exit 1
+  fi
+  sleep 0.1
+done
 exec 7<"$run/held" 8>"$run/alive"
 echo started >&8
 
