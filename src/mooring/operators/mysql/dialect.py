@@ -49,6 +49,10 @@ class Dialect(Protocol):
         """Reads `position`."""
         ...
 
+    def role(self) -> str:
+        """Query that any account may make: server_id, version, read_only, ``source`` (it waits for acknowledgements) and ``replica`` (it gives them)."""
+        ...
+
     def survey(self, held: Collection[str]) -> str:
         """Everything that `server` needs, in one sending; ``held``: global variables to bring as well."""
         ...

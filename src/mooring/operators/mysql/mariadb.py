@@ -53,6 +53,12 @@ class MariaDB:
     def position_of(self, row: Row) -> Position:
         return parse_mariadb(text_of(row, "binlog")) | parse_mariadb(text_of(row, "slave"))
 
+    def role(self) -> str:
+        return (
+            "SELECT @@server_id AS server_id, @@version AS version, @@GLOBAL.read_only AS read_only, "
+            "@@GLOBAL.rpl_semi_sync_master_enabled AS source, @@GLOBAL.rpl_semi_sync_slave_enabled AS replica"
+        )
+
     def survey(self, held: Collection[str]) -> str:
         wanted = f"; SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed(held)})" if held else ""
         return f"{_SURVEY}; {self.replication()}; SHOW GLOBAL STATUS WHERE Variable_name IN ({listed(_STATUS)}){wanted}"

@@ -47,6 +47,12 @@ class MySQL:
     def position_of(self, row: Row) -> Position:
         return parse_mysql(text_of(row, "executed"))
 
+    def role(self) -> str:
+        return (
+            "SELECT @@server_id AS server_id, @@version AS version, @@GLOBAL.super_read_only AS read_only, "
+            "@@GLOBAL.rpl_semi_sync_source_enabled AS source, @@GLOBAL.rpl_semi_sync_replica_enabled AS replica"
+        )
+
     def survey(self, held: Collection[str]) -> str:
         wanted = f"; SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed(held)})" if held else ""
         return f"{_SURVEY}; {self.replication()}; SHOW GLOBAL STATUS WHERE Variable_name IN ({listed(_STATUS)}){wanted}"
