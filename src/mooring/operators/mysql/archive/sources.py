@@ -118,9 +118,10 @@ def choose(candidates: Sequence[Candidate], position: Position, *, avoid: frozen
     having = [one for one in safe if one.executed.contains(position)]
     usable = [one for one in having if one.address not in avoid]
     if usable:
-        most = usable[0]
-        for one in usable[1:]:
-            if (one.read_only, one.executed.ahead_of(most.executed)) > (most.read_only, 0):
+        group = [one for one in usable if one.read_only] or usable
+        most = group[0]
+        for one in group[1:]:
+            if one.executed.ahead_of(most.executed) > 0:
                 most = one
         return most
     if having:

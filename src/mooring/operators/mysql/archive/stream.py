@@ -28,7 +28,7 @@ from mooring.operators.mysql.dialects import dialect_of
 from mooring.operators.mysql.gtid import Intervals, Position, parse_mariadb
 from mooring.operators.mysql.topology import Flavor
 
-__all__ = ["BUFFERED", "HEARTBEAT", "PURGED", "SILENCE", "Stream", "encoded", "follow"]
+__all__ = ["BUFFERED", "HEARTBEAT", "PURGED", "SILENCE", "Stream", "begins_after", "encoded", "follow", "is_purged"]
 
 HEARTBEAT: Final = 1.0
 """Seconds after which a server that has nothing to send says so."""
@@ -62,6 +62,10 @@ class Stream:
             self._link.close()
             raise Unreachable(f"{self._link.name}: nothing for {SILENCE:g} s, not even a heartbeat", "Timeout") from error
         except (MySQLError, OSError, RuntimeError) as error:
+            # It ends the connection after this one: what it said counts more.
+            if error.args and error.args[0] == PURGED:
+                text = str(error.args[1]) if len(error.args) > 1 else ""
+                raise SqlError(f"{self._link.name}: it cannot send what follows: {text}", PURGED, text) from None
             raise self._link._failure(error, "the binary log", secret=False) from None
         data: bytes = packet.get_all_data()
         if data[:1] != b"\0":

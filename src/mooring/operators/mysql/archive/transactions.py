@@ -52,9 +52,16 @@ class History:
         return Position(origins=origins, last=dict(self._last))
 
     def has(self, gtid: Gtid) -> bool:
-        """Whether a transaction is in it; MariaDB: or in its past, whoever wrote it."""
+        """Whether a transaction is in it; MariaDB: or in its past, whoever wrote it.
+
+        Raises `Hole` where another one bears the number of the newest.
+        """
         if self.flavor == "mariadb":
-            return gtid.number <= self._newest(gtid)
+            newest = self._last.get(gtid.origin.partition("-")[0], "")
+            number = int(newest.rpartition("-")[2] or 0)
+            if gtid.number == number and newest != gtid.text:
+                raise Hole(f"{gtid.text} stands where {newest} was: two histories")
+            return gtid.number <= number
         parts = self._origins.get(gtid.origin, ())
         at = bisect.bisect_right(parts, (gtid.number, 1 << 63)) - 1
         return at >= 0 and parts[at][0] <= gtid.number <= parts[at][1]
@@ -114,8 +121,8 @@ class Line:
     """MySQL: what the source had when the connection began; numbers it never gave are no hole."""
     description: Description | None = None
     file: str = ""
-    strict: bool = True
-    """The first transaction must be the next one of the history."""
+    proven: bool = False
+    """That no transaction is left out is known otherwise: from the index of the archive."""
     _at: int = 0
     _leapt: bool = True
     _open: Gtid | None = None
@@ -215,13 +222,11 @@ class Line:
                     f"{self._where()}: bytes {self._at} to {begins} are missing inside of {self._open.text}"
                 )
             self._leapt = True
-        elif not self._at:
-            self._leapt = True
         self._at = head.end
 
     def _next(self, gtid: Gtid) -> None:
         before = self.history.before(gtid)
-        if gtid.number == before + 1 or not self._leapt or (not self.strict and not before):
+        if self.proven or not self._leapt or gtid.number == before + 1:
             return
         if self.history.flavor == "mysql":
             missing = Position(origins={gtid.origin: ((before + 1, gtid.number - 1),)})
