@@ -15,7 +15,7 @@ from mooring.kube.objects.core import ObjectReference
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.local.controllers.job.plan import finished
 from mooring.local.controllers.moments import moment
-from mooring.local.schedules import Schedule
+from mooring.kube.cron import Schedule
 
 __all__ = ["Plan", "job_for", "plan"]
 
