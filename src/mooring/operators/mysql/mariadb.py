@@ -36,6 +36,12 @@ class MariaDB(Dialect):
     def _received(self, row: Row) -> Position:
         return parse_mariadb(text_of(row, "Gtid_IO_Pos"))
 
+    def role(self) -> str:
+        return (
+            "SELECT @@server_id AS server_id, @@version AS version, @@GLOBAL.read_only AS read_only, "
+            "@@GLOBAL.rpl_semi_sync_master_enabled AS source, @@GLOBAL.rpl_semi_sync_slave_enabled AS replica"
+        )
+
     def _by_gtid(self, row: Row) -> bool:
         return text_of(row, "Using_Gtid") == "Slave_Pos"
 

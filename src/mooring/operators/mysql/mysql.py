@@ -32,6 +32,12 @@ class MySQL(Dialect):
     def _received(self, row: Row) -> Position:
         return parse_mysql(text_of(row, "Retrieved_Gtid_Set"))
 
+    def role(self) -> str:
+        return (
+            "SELECT @@server_id AS server_id, @@version AS version, @@GLOBAL.super_read_only AS read_only, "
+            "@@GLOBAL.rpl_semi_sync_source_enabled AS source, @@GLOBAL.rpl_semi_sync_replica_enabled AS replica"
+        )
+
     def _purged(self, row: Row) -> Position | None:
         return parse_mysql(text_of(row, "purged"))
 
