@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -289,6 +290,12 @@ def test_words_are_completed(typed: str, wanted: list[str]) -> None:
     assert words(typed.split(" "), list(COMMANDS)) == wanted
 
 
+def launcher(place: Path) -> None:
+    program = place / "mooring"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m mooring "$@"\n')
+    program.chmod(0o755)
+
+
 @pytest.mark.parametrize(
     ("typed", "wanted"),
     [
@@ -298,12 +305,28 @@ def test_words_are_completed(typed: str, wanted: list[str]) -> None:
     ],
 )
 def test_bash_takes_the_script(tmp_path: Path, typed: list[str], wanted: list[str]) -> None:
-    program = tmp_path / "mooring"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m mooring "$@"\n')
-    program.chmod(0o755)
+    launcher(tmp_path)
     script = (
         f'PATH={tmp_path}:$PATH; source <(mooring completion bash); COMP_WORDS=(mooring "$@"); '
         'COMP_CWORD=$(($#)); _mooring; printf "%s\\n" "${COMPREPLY[@]}"'
     )
     done = subprocess.run(["bash", "-c", script, "bash", *typed], capture_output=True, text=True, check=True)
     assert done.stdout.split() == wanted
+
+
+def test_fish_takes_the_script(tmp_path: Path) -> None:
+    launcher(tmp_path)
+    script = (
+        f"set PATH {tmp_path} $PATH; mooring completion fish | source; "
+        "complete --do-complete 'mooring create redis-sentinel a --set disablePersistence=f'"
+    )
+    home = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "XDG_DATA_HOME": str(tmp_path),
+        "XDG_CONFIG_HOME": str(tmp_path),
+    }
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", script], env=home, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["disablePersistence=false"]

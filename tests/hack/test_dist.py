@@ -97,6 +97,7 @@ def test_the_wheel_alone_runs_the_demo_in_an_empty_directory(release: Path, tmp_
     assert "./mooring" not in told
     assert not list(empty.iterdir())
     assert "kind: CustomResourceDefinition" in run(mooring, "crds", cwd=empty, env=OUTSIDE)
+    assert (home / "bin" / "kubectl-mooring").exists()  # kubectl mooring ...
     done = subprocess.run(
         [mooring, "test"], cwd=empty, env=OUTSIDE, capture_output=True, text=True, check=False
     )

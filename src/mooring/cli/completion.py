@@ -1,4 +1,4 @@
-"""``mooring completion bash|zsh``: a script for the shell, which asks ``mooring complete`` for words.
+"""``mooring completion bash|zsh|fish``: a script for the shell, which asks ``mooring complete`` for words.
 
 source <(mooring completion bash)
 """
@@ -31,18 +31,28 @@ _mooring() {
 }
 compdef _mooring mooring
 """
+_FISH = """\
+function __mooring_complete
+    set -l tokens (commandline --tokenize --cut-at-cursor --current-process)
+    mooring complete -- $tokens[2..] (commandline --current-token --cut-at-cursor) 2>/dev/null
+end
+complete --command mooring --no-files --arguments '(__mooring_complete)'
+"""
+_SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
-    parser = commands.add_parser("completion", help="complete commands, entries and fields in bash or zsh")
-    parser.add_argument("shell", choices=["bash", "zsh"])
+    parser = commands.add_parser(
+        "completion", help="complete commands, entries and fields in bash, zsh or fish"
+    )
+    parser.add_argument("shell", choices=list(_SCRIPTS))
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the script."""
-    print(_BASH if options.shell == "bash" else _ZSH, end="")
+    print(_SCRIPTS[options.shell], end="")
     return 0
 
 
@@ -52,7 +62,7 @@ def words(given: Sequence[str], commands: Sequence[str]) -> list[str]:
     if not before:
         found = list(commands)
     elif before[0] == "completion":
-        found = ["bash", "zsh"]
+        found = list(_SCRIPTS)
     elif before[0] == "catalog" and len(before) == 1:
         found = ["list", "show", "lint"]
     elif before[0] in ("create", "get", "edit", "delete") or before[:2] == ["catalog", "show"]:

@@ -44,7 +44,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "objects": ("objects", "put, get, check, delete or list backups of a store"),
     "exec": ("exec", "run a program of Mooring's Python environment"),
-    "completion": ("completion", "complete commands, entries and fields in bash or zsh"),
+    "completion": ("completion", "complete commands, entries and fields in bash, zsh or fish"),
     "test": ("tests", "run the test suite (unit and embedded tiers)"),
 }
 #: Commands that the help does not show.

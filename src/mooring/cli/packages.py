@@ -20,8 +20,8 @@ NODE: dict[str, str] = {
     "redis-cli": "redis-tools",
 }
 
-#: For tests that run pods: what their images are made of, and what fills in a sample.
-TESTS: dict[str, str] = {"busybox": "busybox", "memcached": "memcached", "patch": "patch"}
+#: For tests: what images of pods are made of, what fills in a sample, and a shell that words are completed in.
+TESTS: dict[str, str] = {"busybox": "busybox", "fish": "fish", "memcached": "memcached", "patch": "patch"}
 
 #: For tests of the console in a browser.
 BROWSER: dict[str, str] = {"chromium": "chromium", "chromedriver": "chromium-driver"}
