@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -223,6 +224,13 @@ class MySQLStage(Stage[MySQLCluster]):
     def kill(self, pod: str, number: int = signal.SIGKILL) -> int:
         """Signal a pod's server; returns its pid."""
         return self.bed.kill(self.namespace, pod, COMPONENT, number)
+
+    async def delete(self, *, claims: bool = False, within: float = 60.0) -> None:
+        """See `Stage.delete`; with the claims go the passwords, which are kept for these."""
+        await super().delete(claims=claims, within=within)
+        for name in (self.names.credentials, self.names.credentials_copy) if claims else ():
+            with contextlib.suppress(NotFound):
+                await self.bed.client.delete(Secret, name, namespace=self.namespace)
 
     async def delete_pod(self, pod: str, *, grace: int | None = None) -> None:
         """Delete a pod."""
