@@ -40,7 +40,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "operations.md"
 SECTION = "## The operator as a Helm release"
 #: Images of the real cluster's node.
-IMAGES = ("mooring", "mooring-next", "redis", "exporter")
+IMAGES = ("mooring", "mooring-next", "redis", "exporter", "mariadb")
 #: Names of the embedded bed's nodes; the real cluster has one.
 NODES = ("node-1", "node-2", "node-3")
 #: What differs from run to run, and what is put in its place before comparing.

@@ -108,7 +108,7 @@ def _add_base(layer: tarfile.TarFile) -> None:
     for name in ("proc", "sys", "dev", "run", "data"):
         add_directory(layer, name)
     add_directory(layer, "tmp", mode=0o1777)
-    accounts = {"root": 0, "redis": 999, "nonroot": OPERATOR, "nobody": 65534}
+    accounts = {"root": 0, "redis": 999, "mysql": 999, "nonroot": OPERATOR, "nobody": 65534}
     passwd = "".join(f"{name}:x:{uid}:{uid}::/tmp:/usr/sbin/nologin\n" for name, uid in accounts.items())
     add_file(layer, "etc/passwd", passwd.encode())
     add_file(layer, "etc/group", "".join(f"{name}:x:{gid}:\n" for name, gid in accounts.items()).encode())
@@ -233,6 +233,14 @@ IMAGES: dict[str, Recipe] = {
     "redis": Recipe(
         config=lambda: Config(name="docker.io/library/redis:7.0", command=("redis-server",)),
         packages=("redis-server", "redis-tools", *_SHELL),
+    ),
+    # As the official image: it starts as root, and its servers run as mysql.
+    "mariadb": Recipe(
+        config=lambda: Config(name="docker.io/library/mariadb:10.11", command=("mariadbd",)),
+        packages=(
+            *("mariadb-server-core", "mariadb-client", "mariadb-client-core", "mariadb-backup"),
+            *("mariadb-plugin-provider-lz4", *_SHELL),
+        ),
     ),
     "exporter": Recipe(
         config=lambda: Config(
