@@ -1,11 +1,16 @@
 """How long a MySQL cluster takes no writes, by cause, and how long it takes to be made: one table.
 
     python bench/mysql_gaps.py [--rounds 5] [--image mariadb:10.11] [--size 3] [--out FILE]
+    python bench/mysql_gaps.py --kills 200 [--minutes 30] [--seed N] [--image mariadb:10.11] [--size 3] [--out FILE]
 
 A cluster on an embedded control plane with the operator in this process, four clients that write through the primary's
 Service, each 50 rows a second. Per round: created (from the apply to whole), the primary killed with -9, stopped (SIGSTOP)
 until another leads, a planned switch, a roll-out of all pods. The gap is the longest time without a confirmed row; `failed
 twice` counts rows that a client that retries once would have failed to write. Exit status 1 when a confirmed row is lost.
+
+With ``--kills`` one cluster is made, and its primary killed with -9 so many times (or for so many minutes), each time at a
+random moment after the cluster is whole again: rows lost, how often the old primary led again, came back with its data or
+was seeded again, the gap, and the seconds until all was whole.
 """
 
 from __future__ import annotations
@@ -14,10 +19,12 @@ import argparse
 import asyncio
 import json
 import os
+import random
 import shutil
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,13 +34,17 @@ if not __package__:  # run as a program: its sibling is found from the root of t
 
 from bench.tally import percentile
 
-from mooring.operators.mysql import OPERATOR
+from mooring.operators.mysql import OPERATOR, gate
 from mooring.operators.mysql.flavors import flavor_of
+from mooring.operators.mysql.names import ORDER
 from mooring.runtime import configure_logging
 from mooring.testing.bed import Bed
 from mooring.testing.mysql_stage import MySQLStage, manifest
 
 __all__ = ["main"]
+
+WHOLE_WITHIN = 120.0
+"""Seconds to be whole again after one kill."""
 
 Cause = Callable[[MySQLStage, Any], Awaitable[None]]
 
@@ -124,6 +135,100 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+async def _kill(stage: MySQLStage, ledger: Any) -> dict[str, Any]:
+    """One kill, until all is whole again: what it cost."""
+    old, before = await stage.primary(), await _orders(stage)
+    ledger.reset_gap()
+    began = time.monotonic()
+    stage.kill(old)
+    await stage.bed.until(
+        lambda: _opened_again(stage, old, before), f"{old} starts again", within=WHOLE_WITHIN
+    )
+    await stage.writes(ledger, 20, within=WHOLE_WITHIN)
+    await stage.whole(within=WHOLE_WITHIN)
+    whole = time.monotonic() - began
+    after, leads = await _orders(stage), await stage.primary()
+    seeded = [pod for pod, order in after.items() if order != before.get(pod) and (order.fresh or order.seed)]
+    how = "led again" if leads == old else "seeded again" if seeded else "rejoined"
+    return {
+        "pod": old,
+        "how": how,
+        "seeded": len(seeded),
+        "gap": ledger.longest_gap,
+        "whole": round(whole, 3),
+    }
+
+
+async def _orders(stage: MySQLStage) -> dict[str, gate.Order]:
+    """The order of every pod's present start."""
+    orders = {
+        pod.metadata.name or "": gate.parse((pod.metadata.annotations or {}).get(ORDER, ""))
+        for pod in await stage.pods()
+    }
+    return {name: order for name, order in orders.items() if order is not None}
+
+
+async def _opened_again(stage: MySQLStage, pod: str, before: dict[str, gate.Order]) -> bool:
+    """A later start of this pod has its order: the process that was killed is not taken for the next one."""
+    return (await _orders(stage)).get(pod) not in (None, before.get(pod))
+
+
+async def kills(options: argparse.Namespace) -> dict[str, Any]:
+    """Kill the primary again and again under four clients; figures in seconds."""
+    directory = Path(tempfile.mkdtemp(prefix="mooring-kills-"))
+    chance, made = random.Random(options.seed), list[dict[str, Any]]()
+    ends = time.monotonic() + options.minutes * 60
+    try:
+        async with Bed(directory, operators=[OPERATOR]) as bed:
+            stage = MySQLStage(bed, "kills", flavor=flavor_of(options.image, None) or "mariadb")
+            await bed.apply(manifest(stage.name, image=options.image, size=options.size))
+            await stage.exact(within=300)
+            async with stage.writing(patience=1.0) as ledger:
+                while len(made) < options.kills and time.monotonic() < ends:
+                    await asyncio.sleep(chance.uniform(0.05, 1.0))
+                    made.append(await _kill(stage, ledger))
+                    one = made[-1]
+                    print(
+                        f"{len(made):3d} {one['pod']} {one['how']:13s} gap {one['gap']:.2f} s, whole after {one['whole']:.1f} s",
+                        flush=True,
+                    )
+            await stage.exact(within=WHOLE_WITHIN)  # no server has what the primary lacks
+            report = await ledger.check()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    ways = ("rejoined", "seeded again", "led again")
+    return {
+        "image": options.image,
+        "size": options.size,
+        "seed": options.seed,
+        "kills": len(made),
+        "load": round(os.getloadavg()[0], 1),
+        "acknowledged": report.acknowledged,
+        "lost": report.lost_acknowledged,
+        **{way.replace(" ", "_"): sum(one["how"] == way for one in made) for way in ways},
+        "seconds": {
+            name: {
+                "p50": percentile([one[name] for one in made], 0.5),
+                "p99": percentile([one[name] for one in made], 0.99),
+                "max": max(one[name] for one in made),
+            }
+            for name in ("gap", "whole")
+        },
+    }
+
+
+def of_kills(figures: dict[str, Any]) -> str:
+    """For people."""
+    gap, whole = figures["seconds"]["gap"], figures["seconds"]["whole"]
+    return (
+        f"{figures['image']}, {figures['size']} servers, {figures['kills']} primaries killed (seed {figures['seed']}): "
+        f"lost {figures['lost']} of {figures['acknowledged']} acknowledged rows\n"
+        f"rejoined {figures['rejoined']}, seeded again {figures['seeded_again']}, led again {figures['led_again']}\n"
+        f"gap p50 {gap['p50']:.2f} p99 {gap['p99']:.2f} max {gap['max']:.2f} s, "
+        f"whole after p50 {whole['p50']:.1f} p99 {whole['p99']:.1f} max {whole['max']:.1f} s"
+    )
+
+
 def table(figures: dict[str, Any]) -> str:
     """For people."""
     lines = [f"{figures['image']}, {figures['size']} servers, {figures['rounds']} rounds; seconds", ""]
@@ -141,13 +246,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5, help="5")
     parser.add_argument("--image", default="mariadb:10.11", help="mariadb:10.11")
     parser.add_argument("--size", type=int, default=3, help="3")
+    parser.add_argument("--kills", type=int, default=0, help="kill the primary so often instead (0)")
+    parser.add_argument("--minutes", type=float, default=60.0, help="with --kills: at most (60)")
+    parser.add_argument("--seed", type=int, default=1, help="with --kills: of the moments (1)")
     parser.add_argument("--out", type=Path, help="write the figures there, as JSON")
     options = parser.parse_args(arguments)
     configure_logging(level="error")
-    figures = asyncio.run(measure(options))
+    figures = asyncio.run(kills(options) if options.kills else measure(options))
     if options.out:
         options.out.write_text(json.dumps(figures, indent=1) + "\n")
-    print(table(figures))
+    print(of_kills(figures) if options.kills else table(figures))
     return 1 if figures["lost"] else 0
 
 
