@@ -53,10 +53,10 @@ async def test_an_image_that_does_not_run_touches_no_pod_and_is_taken_back(mysql
     await mysql.exact()
 
 
-async def test_a_value_that_keeps_servers_from_starting_stops_at_the_first_replica(mysql: MySQLStage) -> None:
+async def test_pods_that_do_not_run_stop_at_the_first_replica(mysql: MySQLStage) -> None:
     primary = await mysql.primary()
     async with mysql.writing() as ledger:
-        await mysql.patch({"config": {"innodb_flush_method": "by_pigeon"}})
+        await mysql.patch({"pod": {"securityContext": {"runAsUser": 0, "runAsNonRoot": True}}})
 
         async def halted() -> bool:
             return (await mysql.condition("Stalled"))[:2] == ("True", "RollHalted")
@@ -64,7 +64,7 @@ async def test_a_value_that_keeps_servers_from_starting_stops_at_the_first_repli
         await mysql.bed.until(halted, "the roll-out halts", within=60)
         await mysql.writes(ledger, 50)
         assert await mysql.primary() == primary
-        await mysql.patch({"config": None})
+        await mysql.patch({"pod": None})
         await mysql.whole(within=60)
     report = await ledger.check()
     assert report.lost_acknowledged == 0, report.text()
