@@ -32,21 +32,39 @@ async def test_a_changed_template_is_rolled_out_without_a_lost_row(mysql: MySQLS
     assert status.promotions[0].cause == "Planned"
 
 
-async def test_an_image_that_does_not_run_stops_at_the_first_replica_and_is_taken_back(
-    mysql: MySQLStage,
-) -> None:  # 24
-    primary, spec = await mysql.primary(), (await mysql.get()).spec
+async def test_an_image_that_does_not_run_touches_no_pod_and_is_taken_back(mysql: MySQLStage) -> None:  # 24
+    before, spec = {pod.metadata.uid for pod in await mysql.pods()}, (await mysql.get()).spec
     assert spec is not None
     async with mysql.writing() as ledger:
         await mysql.patch({"image": f"{mysql.flavor}:77.1", "imagePullPolicy": "IfNotPresent"})
 
+        async def stopped() -> bool:
+            _, reason, message = await mysql.condition("Stalled")
+            return reason in ("TrialFailed", "VersionRefused") and "spec.image" in message
+
+        await mysql.bed.until(stopped, "the image is not rolled out", within=40)
+        await mysql.writes(ledger, 50)
+        assert {pod.metadata.uid for pod in await mysql.pods()} == before
+        await mysql.patch({"image": spec.image})
+        await mysql.whole(within=60)
+    report = await ledger.check()
+    assert report.lost_acknowledged == 0, report.text()
+    assert {pod.metadata.uid for pod in await mysql.pods()} == before
+    await mysql.exact()
+
+
+async def test_pods_that_do_not_run_stop_at_the_first_replica(mysql: MySQLStage) -> None:
+    primary = await mysql.primary()
+    async with mysql.writing() as ledger:
+        await mysql.patch({"pod": {"securityContext": {"runAsUser": 0, "runAsNonRoot": True}}})
+
         async def halted() -> bool:
             return (await mysql.condition("Stalled"))[:2] == ("True", "RollHalted")
 
-        await mysql.bed.until(halted, "the roll-out halts", within=40)
+        await mysql.bed.until(halted, "the roll-out halts", within=60)
         await mysql.writes(ledger, 50)
         assert await mysql.primary() == primary
-        await mysql.patch({"image": spec.image})
+        await mysql.patch({"pod": None})
         await mysql.whole(within=60)
     report = await ledger.check()
     assert report.lost_acknowledged == 0, report.text()

@@ -18,6 +18,30 @@ TABLES = (
 )
 
 
+async def test_a_key_that_the_new_version_does_not_know_stops_it_before_any_pod_is_touched(
+    make_mysql: MakeMySQL,
+) -> None:
+    mysql = await make_mysql(size=1, config={"innodb_change_buffer_max_size": "20", "max_connections": "60"})
+    before = {pod.metadata.uid for pod in await mysql.pods()}
+    await mysql.patch({"image": "mariadb:11.8"})
+
+    async def stopped() -> bool:
+        _, reason, message = await mysql.condition("Stalled")
+        return (
+            reason == "TrialFailed"
+            and "spec.config" in message
+            and "innodb_change_buffer_max_size" in message
+        )
+
+    await mysql.bed.until(stopped, "the upgrade is stopped", within=60)
+    assert (await mysql.status()).phase == "Running"
+    assert {pod.metadata.uid for pod in await mysql.pods()} == before
+
+    await mysql.patch({"config": {"innodb_change_buffer_max_size": None}})
+    await mysql.exact(within=120)
+    assert (await mysql.value(await mysql.primary(), "version")).startswith("11.8.")
+
+
 async def test_from_10_11_to_11_8_under_load_and_no_way_back(make_mysql: MakeMySQL) -> None:
     mysql = await make_mysql()
     old = (await mysql.query(await mysql.primary(), TABLES))[0]["layout"]

@@ -190,6 +190,12 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [list, watch, create, patch, delete]
+{{- if has "mysql" $names }}
+# A new image is started once beside the cluster before any pod is touched.
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [list, watch, create]
+{{- end }}
 {{- if and (has "redis-cluster" $names) (include "mooring.webhooks" .) }}
 # Keys of a template that Redis does not know are warned of at apply.
 - apiGroups: [""]

@@ -14,7 +14,7 @@ from typing import Any
 from mooring.actor import Context, Move, Outcome, Planned, Related, Report, Verdict, run_actor
 from mooring.cache.store import Transition
 from mooring.kube.object import Key, key_of
-from mooring.kube.objects import apps, core, policy
+from mooring.kube.objects import apps, batch, core, policy
 from mooring.operators.mysql import compatible, effects
 from mooring.operators.mysql.access import turned
 from mooring.operators.mysql.inputs import DEPENDENCIES, Inputs, read_inputs, references, secret_names
@@ -25,6 +25,7 @@ from mooring.operators.mysql.plan import decide
 from mooring.operators.mysql.servers import Databases, Servers
 from mooring.operators.mysql.snapshot import Snapshot
 from mooring.operators.mysql.status import after_failure, after_step, first_of, report, roots_of
+from mooring.operators.mysql.trial import is_trial, with_trial
 from mooring.operators.mysql.types import MySQLCluster, MySQLClusterStatus
 from mooring.operators.workload.index import ClusterIndex, keys_of
 from mooring.operators.workload.scope import Scoped
@@ -59,6 +60,7 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         )
         self._pods: ClusterIndex[core.Pod] = index(core.Pod)
         self._claims: ClusterIndex[core.PersistentVolumeClaim] = index(core.PersistentVolumeClaim)
+        self._trials: ClusterIndex[batch.Job] = index(batch.Job)
         self.wake: Callable[[Key], None] = lambda key: None
         """Brings the next pass over a cluster forward."""
         self.databases = databases or Servers(manager.fence.check, lambda key: self.wake(key))
@@ -66,7 +68,7 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         self._nodes = manager.informers.of(core.Node) if scope != "namespaced" else None
         self.related = [
             Related(kind, partial(keys_of, cluster_of=cluster_of), label_selector=MANAGED_SELECTOR)
-            for kind in (core.Pod, core.PersistentVolumeClaim)
+            for kind in (core.Pod, core.PersistentVolumeClaim, batch.Job)
         ]
         if self._nodes is not None and not namespaces:
             clusters = partial(manager.client.list, self.kind)
@@ -92,9 +94,13 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         for name in secret_names(ctx.obj):
             await ctx.children.read(core.Secret, name)
         found = [ctx.children.find(kind, name) for kind, name in references(ctx.obj)]
-        pods = self._pods.of(ctx.key)
+        seen = self._pods.of(ctx.key)
+        pods = [one for one in seen if not is_trial(one)]
         around = [*found, *pods, *self._claims.of(ctx.key), *self._nodes_of(pods)]
-        return read_inputs(ctx.obj, Surroundings(around), now=ctx.now())
+        inputs = read_inputs(ctx.obj, Surroundings(around), now=ctx.now())
+        if isinstance(inputs, Inputs):
+            return with_trial(inputs, self._trials.of(ctx.key), seen, now=ctx.now())
+        return inputs
 
     def _nodes_of(self, pods: Sequence[core.Pod]) -> list[core.Node | None]:
         names = sorted({(pod.spec.node_name if pod.spec else None) or "" for pod in pods} - {""})

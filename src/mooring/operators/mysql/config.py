@@ -19,6 +19,7 @@ __all__ = [
     "FOUNDING",
     "base_cnf",
     "canonical",
+    "declared_lines",
     "forced",
     "forced_cnf",
     "is_forbidden",
@@ -341,6 +342,13 @@ def parse_live(text: str) -> dict[str, str]:
     """The values that `live_cnf` wrote."""
     lines = [line.removeprefix("loose_") for line in text.splitlines() if line.startswith("loose_")]
     return parse_keys("\n".join(lines), separator="=")
+
+
+def declared_lines(config: Mapping[str, str], *, but: Collection[str] = ()) -> str:
+    """The user's keys, so that a server refuses one that it does not know; ``but`` are left out."""
+    known = {canonical(key) for key in but}
+    values = {canonical(key): value for key, value in sorted(config.items())}
+    return "\n".join(f"{key}={_quoted(value)}" for key, value in values.items() if key not in known)
 
 
 def forced_cnf(flavor: Flavor) -> str:

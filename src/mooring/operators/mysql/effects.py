@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from msgspec.structs import replace
 
 from mooring.actor import Context, Move, Outcome, StepFailed
 from mooring.actor.children import Named
-from mooring.kube.errors import Conflict, Forbidden, Invalid, NotFound
+from mooring.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from mooring.kube.object import controller_of
 from mooring.kube.objects import apps, core
 from mooring.kube.patches import MergePatch
@@ -19,6 +21,7 @@ from mooring.operators.mysql.moves import (
     PublishPasswords,
     Resize,
     RestoreTemplate,
+    TryImage,
     Unask,
     WriteTemplate,
 )
@@ -92,6 +95,10 @@ async def carry_out(
             await effects.label_roles(ctx, move)
         case Open():
             await _open(ctx, move)
+        case TryImage():
+            await _apply(ctx, inputs, inputs.specs)  # its scripts
+            with suppress(AlreadyExists):
+                await ctx.client.create(inputs.specs.trial())
         case Unask():
             await _annotate_cluster(ctx, {SWITCH_TO: None})
         case Resize():

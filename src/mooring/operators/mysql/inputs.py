@@ -20,7 +20,7 @@ from mooring.operators.mysql.config import live_defaults, parse_live
 from mooring.operators.mysql.credentials import Credentials, credentials_in
 from mooring.operators.mysql.flavors import flavor_of
 from mooring.operators.mysql.names import COMPONENT, INPUTS, ORDER, PAUSE, SWITCH_TO, Names
-from mooring.operators.mysql.snapshot import Observed, Wanted
+from mooring.operators.mysql.snapshot import Observed, Trial, Wanted
 from mooring.operators.mysql.specs import DATA, Found, Specs
 from mooring.operators.mysql.types import (
     DEFAULT_IMAGE,
@@ -42,10 +42,10 @@ from mooring.operators.workload.statefulset import state_of
 from mooring.operators.workload.surroundings import Reference, Surroundings
 from mooring.runtime import secrets
 
-__all__ = ["DEPENDENCIES", "Inputs", "read_inputs", "references", "secret_names"]
+__all__ = ["DEPENDENCIES", "REMEDIES", "Inputs", "read_inputs", "references", "secret_names"]
 
 _IMAGE = "correct spec.image, or give spec.imagePullSecrets"
-_REMEDIES = {
+REMEDIES = {
     "ImagePullBackOff": _IMAGE,
     "ErrImagePull": _IMAGE,
     "InvalidImageName": "correct spec.image",
@@ -105,7 +105,7 @@ class Inputs:
             owner_uid=(owner.metadata.uid if owner is not None else None) or "",
             claims=self.around.claims,
             born=_time(self.cluster.metadata.creation_timestamp),
-            remedies=_REMEDIES,
+            remedies=REMEDIES,
             roles=True,
         )
 
@@ -194,6 +194,9 @@ def read_inputs(
         live=parse_live((live.data or {}).get("live.cnf") or "") if live is not None else None,
         credentials=credentials,
         read_at_start=frozenset(key for key, result in (status.config or {}).items() if result.restart),
+        refused=frozenset(
+            key for key, result in (status.config or {}).items() if result.state in ("Unknown", "Rejected")
+        ),
         memory=_memory(spec, around.pods),
         flavor=flavor,
         certificates=certificates,
@@ -263,7 +266,10 @@ def _observed(
         if claim is not None and is_older(claim, born):
             old.add(pod)
     state = state_of(there, replicas=replicas, asked=asked, annotation=INPUTS)
+    known = ((cluster.status or MySQLClusterStatus()).rolls or {}).get(COMPONENT)
+    begun = state.current or (known is not None and known.inputs == asked)
     return Observed(
+        trial=None if there is None or begun or _image(there) == specs.image else Trial(),
         set=replace(state, image=_image(there)),
         old_claims=frozenset(old),
         published=found.live or {},

@@ -40,6 +40,7 @@ __all__ = [
     "SetPasswords",
     "Switch",
     "Target",
+    "TryImage",
     "Unask",
     "Verdict",
     "Wait",
@@ -99,6 +100,13 @@ class Open(Move):
     uids: Mapping[str, str] = field(default_factory=dict)
     first: MySQLClusterStatus | None = None
     """Written before: the server_id of every start is recorded before it is given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TryImage(Move):
+    """Start the declared image once, beside the cluster, on empty data of its own."""
+
+    image: str
 
 
 @dataclass(frozen=True, kw_only=True)

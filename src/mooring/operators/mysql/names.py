@@ -25,10 +25,12 @@ __all__ = [
     "REPLICATION",
     "ROLE",
     "SWITCH_TO",
+    "TRIAL",
     "Names",
     "cluster_of",
     "labels_of",
     "selector",
+    "trial_selector",
 ]
 
 PORT: Final = 3306
@@ -36,6 +38,8 @@ ADMIN_PORT: Final = 33062
 """Where the operator still gets in when all connections are used (MariaDB `extra_port`, MySQL `admin_port`)."""
 COMPONENT: Final = "mysql"
 """Name of the data container, and the component of the pods."""
+TRIAL: Final = f"{COMPONENT}-trial"
+"""What the Job and the pod of a trial start are instead."""
 PRIMARY: Final = "primary"
 REPLICA: Final = "replica"
 MANAGED_BY: Final = "mooring-mysql"
@@ -79,6 +83,8 @@ class Names:
         """Secret with certificates that the operator made."""
         self.budget = cluster
         """PodDisruptionBudget."""
+        self.trial = f"{cluster}-trial"
+        """Beginning of the names of Jobs: the trial start of a new image."""
 
     def pod(self, ordinal: int) -> str:
         """A pod of the set."""
@@ -97,7 +103,12 @@ class Names:
 
 def selector(cluster: str) -> str:
     """Label selector of the pods and claims of a cluster."""
-    return f"{CLUSTER}={cluster},{MANAGED_SELECTOR}"
+    return f"{CLUSTER}={cluster},{MANAGED_SELECTOR},app.kubernetes.io/name={COMPONENT}"
+
+
+def trial_selector(cluster: str) -> str:
+    """Label selector of the Jobs and pods of trial starts."""
+    return f"{CLUSTER}={cluster},{MANAGED_SELECTOR},app.kubernetes.io/name={TRIAL}"
 
 
 def labels_of(cluster: str) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Rolling out a new pod template: what `workload.rollout` needs to know about MySQL and MariaDB.
 
 The template is written only over a cluster that is whole. Replicas are recreated one by one, each in sync and
-acknowledging again before the next; then the primary hands over to one of them. A version older than the data is refused.
+acknowledging again before the next; then the primary hands over to one of them. A version older than the data is refused,
+and one that leaves out a series that has to be run between; another image is started once on empty data before any pod is touched.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from typing import TypeVar
 from msgspec.structs import replace as changed
 
 from mooring.operators.mysql.flavors import told_by, version_of
-from mooring.operators.mysql.moves import Record, Verdict, Wait, WriteTemplate
+from mooring.operators.mysql.moves import Record, TryImage, Verdict, Wait, WriteTemplate
 from mooring.operators.mysql.names import COMPONENT
 from mooring.operators.mysql.snapshot import Snapshot
 from mooring.operators.mysql.topology import Member, Server
-from mooring.operators.mysql.versions import is_older, series
+from mooring.operators.mysql.versions import is_older, next_stop, series
 from mooring.operators.workload.rollout import HandOver, RecordRolls, Rollout, hopeless
 
 __all__ = ["advance", "begin", "end", "halted", "refused", "unblock"]
@@ -25,9 +26,19 @@ V = TypeVar("V")
 
 
 def begin(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
-    """Record what runs now, then write the template; not over pods that are starting."""
-    rollout = _rollout(snapshot)
-    return _recorded(snapshot, rollout.begin(allowed=not _cannot_read(snapshot), wait=rollout.starting()))
+    """Try another image, record what runs now, then write the template; not over pods that are starting."""
+    rollout, trial = _rollout(snapshot), snapshot.observed.trial
+    readable = not _cannot_read(snapshot)
+    tried = trial is None or trial.state == "Passed"
+    found = rollout.begin(allowed=readable and tried, wait=rollout.starting())
+    if found is not None or trial is None or not readable:
+        return _recorded(snapshot, found)
+    image = snapshot.wanted.image
+    if trial.state == "Due":
+        return TryImage(image=image, why=f"{image} is started once on empty data before any pod is touched")
+    if trial.state == "Running":
+        return Wait("TrialRunning", trial.message or f"{image} is started on empty data", after=0.5)
+    return None
 
 
 def advance(snapshot: Snapshot, member: Member, server: Server) -> Verdict | HandOver | None:
@@ -59,10 +70,16 @@ def halted(snapshot: Snapshot) -> Wait | None:
 
 
 def refused(snapshot: Snapshot) -> Wait | None:
-    """An image that cannot read the data is not rolled out at all."""
-    if snapshot.observed.set.current or not (why := _cannot_read(snapshot)):
+    """An image that cannot read the data, or did not start with the configuration, is not rolled out at all."""
+    if snapshot.observed.set.current:
         return None
-    return Wait("VersionRefused", f"spec.image: {why}; nothing was changed", after=10.0, stalled=True)
+    if why := _cannot_read(snapshot):
+        return Wait("VersionRefused", f"spec.image: {why}; nothing was changed", after=10.0, stalled=True)
+    trial = snapshot.observed.trial
+    if trial is None or trial.state != "Failed":
+        return None
+    text = f"{snapshot.wanted.image} was tried beside the cluster: {trial.message}; no pod was touched"
+    return Wait("TrialFailed", text, after=5.0, stalled=True)
 
 
 def unblock(snapshot: Snapshot) -> Verdict | None:
@@ -134,4 +151,6 @@ def _cannot_read(snapshot: Snapshot) -> str:
             f"{image} is older than {newest}, which wrote the data; give {newest} or a later version, or restore a backup "
             "into a new cluster"
         )
+    if stop := next_stop(snapshot.wanted.flavor, newest, version_of(image)):
+        return f"{image} is more than one upgrade away from {newest}; give {stop} first"
     return ""

@@ -13,6 +13,7 @@ from mooring.operators.mysql.names import selector
 from mooring.operators.mysql.plan import decide
 from mooring.operators.mysql.sight import read_snapshot
 from mooring.operators.mysql.snapshot import Snapshot
+from mooring.operators.mysql.trial import read_trial
 from mooring.operators.mysql.types import MySQLCluster
 from mooring.operators.workload.saved import Form, NotDecided
 from mooring.operators.workload.surroundings import read_surroundings
@@ -39,7 +40,8 @@ async def inputs_of(client: Client, cluster: MySQLCluster) -> Inputs | Wait | Te
     """The inputs as the API server gives them."""
     namespace, name = cluster.metadata.namespace or "", cluster.metadata.name or ""
     around = await read_surroundings(client, namespace, references(cluster), label_selector=selector(name))
-    return read_inputs(cluster, around)
+    inputs = read_inputs(cluster, around)
+    return await read_trial(client, inputs) if isinstance(inputs, Inputs) else inputs
 
 
 def replay(snapshot: Snapshot) -> Verdict:

@@ -10,7 +10,24 @@ from typing import Final
 
 from mooring.operators.mysql.names import ADMIN_PORT, MONITOR, OPERATOR_USER, PORT, REPLICATION
 
-__all__ = ["LIVE", "PRE_STOP", "READY", "START"]
+__all__ = ["LIVE", "PRE_STOP", "READY", "START", "TRIAL"]
+
+_SERVER: Final = r"""if command -v mariadbd >/dev/null 2>&1; then
+  flavor=mariadb server=mariadbd
+elif command -v mysqld >/dev/null 2>&1; then
+  flavor=mysql server=mysqld
+  case $(mysqld --no-defaults --version 2>/dev/null) in *MariaDB*) flavor=mariadb ;; esac
+else
+  fail "the image has neither mariadbd nor mysqld; correct spec.image"
+fi
+[ "${FLAVOR:-$flavor}" = "$flavor" ] || fail "the image holds $flavor, not $FLAVOR; correct spec.flavor or spec.image"
+
+# Servers refuse to run as root by accident; a container that is root gives its rights away where it can.
+set --
+if [ "$(id -u)" = 0 ]; then
+  if chown mysql "$volume" "$run" 2>/dev/null; then set -- --user=mysql; else set -- --user=root; fi
+fi
+"""
 
 START: Final = rf"""#!/bin/sh
 # Initialises an empty data directory, waits at the gate for the operator's order, then becomes the server.
@@ -41,22 +58,7 @@ sync "$home/starts/count.new" 2>/dev/null || sync
 mv "$home/starts/count.new" "$home/starts/count"
 state starting
 
-if command -v mariadbd >/dev/null 2>&1; then
-  flavor=mariadb server=mariadbd
-elif command -v mysqld >/dev/null 2>&1; then
-  flavor=mysql server=mysqld
-  case $(mysqld --no-defaults --version 2>/dev/null) in *MariaDB*) flavor=mariadb ;; esac
-else
-  fail "the image has neither mariadbd nor mysqld; correct spec.image"
-fi
-[ "${{FLAVOR:-$flavor}}" = "$flavor" ] || fail "the image holds $flavor, not $FLAVOR; correct spec.flavor or spec.image"
-
-# Servers refuse to run as root by accident; a container that is root gives its rights away where it can.
-set --
-if [ "$(id -u)" = 0 ]; then
-  if chown mysql "$volume" "$run" 2>/dev/null; then set -- --user=mysql; else set -- --user=root; fi
-fi
-
+{_SERVER}
 # A predecessor on the same volume may outlive its pod by a second: its lock is waited for.
 if command -v flock >/dev/null 2>&1; then
   exec 9>"$volume/.mooring-lock"
@@ -407,6 +409,62 @@ rm -f "$data/$unused"
 sync "$data" 2>/dev/null || sync
 exec "$server" --defaults-file="$run/my.cnf" "$@"
 """  # noqa: S608 - the names are constants
+
+TRIAL: Final = rf"""#!/bin/sh
+# Starts this version once, on empty data of its own, with the configuration that a server would read: what it refuses stands in
+# the termination message. DECLARED holds the user's keys: one that a version does not know is passed over at a real start.
+set -eu
+home=${{MOORING_HOME:-/mooring}}
+volume=${{DATA_DIR:-/var/lib/mysql}}
+data=$volume/data
+run=$home/run
+umask 077
+say() {{ echo "mooring: $*" >&2; }}
+fail() {{
+  [ ! -f "$run/trial.log" ] || tail -n 50 "$run/trial.log" >&2
+  say "$*"
+  {{ printf '%s\n' "$*" >"${{TERMINATION_LOG:-/dev/termination-log}}"; }} 2>/dev/null || true
+  exit 1
+}}
+{_SERVER}
+mkdir -p "$data"
+[ "${{1:-}}" != --user=mysql ] || chown mysql "$data"
+if [ "$flavor" = mariadb ]; then
+  mariadb-install-db --no-defaults "$@" --datadir="$data" --auth-root-authentication-method=normal --skip-test-db \
+    --skip-name-resolve >"$run/trial.log" 2>&1 || fail "spec.image: it cannot initialise a data directory; the log says why"
+  set -- "$@" --loose-innodb-log-file-size=16M
+else
+  "$server" --no-defaults "$@" --datadir="$data" --initialize-insecure --secure-file-priv=NULL >"$run/trial.log" 2>&1 ||
+    fail "spec.image: it cannot initialise a data directory; the log says why"
+  set -- "$@" --loose-innodb-redo-log-capacity=16M --secure-file-priv=NULL
+fi
+{{
+  cat "$home/scripts/base.cnf"
+  echo
+  [ ! -f "$home/live/live.cnf" ] || cat "$home/live/live.cnf"
+  printf '\n[mysqld]\n%s\n' "${{DECLARED:-}}"
+  cat "$home/scripts/forced.cnf"
+  cat "$home/scripts/extra.cnf" 2>/dev/null || true
+}} >"$run/my.cnf"
+[ "${{1:-}}" != --user=mysql ] || chown -R mysql "$run"
+"$server" --defaults-file="$run/my.cnf" "$@" --datadir="$data" --socket="$run/trial.sock" --pid-file="$run/trial.pid" \
+  --server-id=1 --skip-networking --innodb-buffer-pool-size=16M --performance-schema=OFF >"$run/trial.log" 2>&1 &
+trying=$!
+client=$(command -v mariadb || command -v mysql)
+until "$client" --no-defaults --user=root --socket="$run/trial.sock" -e 'SELECT 1' >/dev/null 2>&1; do
+  kill -0 "$trying" 2>/dev/null || break
+  sleep 0.2
+done
+unknown=$(sed -n -e "s/.*unknown variable '\([^'=]*\).*/\1/p" -e "s/.*unknown option '--\([^'=]*\).*/\1/p" \
+  -e "s/.*\[Warning\] '\([^']*\)' was removed\. It does nothing.*/\1/p" "$run/trial.log" | sed -n 1p | tr - _)
+[ -z "$unknown" ] || fail "spec.config: this version does not know $unknown; remove it"
+if ! kill -0 "$trying" 2>/dev/null; then
+  error=$(sed -n 's/.*\[ERROR\] *//p' "$run/trial.log" | grep -v -i '^aborting' | tail -n 1)
+  fail "spec.config: it does not start with this configuration: ${{error:-the log says why}}"
+fi
+kill -TERM "$trying"
+wait "$trying" || fail "spec.image: it did not stop as it should; the log says why"
+"""
 
 _ASK: Final = r"""
 home=${MOORING_HOME:-/mooring}

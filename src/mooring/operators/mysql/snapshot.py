@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Literal
 
 from mooring.operators.mysql import gate, gtid
 from mooring.operators.mysql.accounts import WantedDatabase, WantedUser
@@ -14,7 +14,7 @@ from mooring.operators.mysql.topology import Flavor, Member, Server, Topology
 from mooring.operators.mysql.types import MySQLClusterStatus, Operation, Recorded
 from mooring.operators.workload.rollout import SetState
 
-__all__ = ["ALIVE", "Observed", "Snapshot", "Wanted"]
+__all__ = ["ALIVE", "Observed", "Snapshot", "Trial", "Wanted"]
 
 ALIVE: Final = frozenset({"AccessDenied", "TooManyConnections"})
 """Errors of a server that is there: none of them is a reason to replace it."""
@@ -55,6 +55,15 @@ class Wanted:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Trial:
+    """The trial start of a declared image that no server runs yet."""
+
+    state: Literal["Due", "Running", "Passed", "Failed"] = "Due"
+    message: str = ""
+    """Why it failed, or what it waits for."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Observed:
     """What Kubernetes says."""
 
@@ -71,6 +80,8 @@ class Observed:
     """Labels of passwords that are declared and not in force yet: the previous ones count until `PublishPasswords`."""
     cordoned: frozenset[str] = frozenset()
     """Pods on nodes that are about to be emptied."""
+    trial: Trial | None = None
+    """``None`` where no image waits to be rolled out."""
     primary_unreachable: float = 0.0
     """Seconds the recorded primary has not answered, as this process saw it."""
 

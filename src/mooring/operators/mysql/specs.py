@@ -14,11 +14,12 @@ import msgspec
 from msgspec.structs import replace
 
 from mooring.actor import differs, digest
-from mooring.kube.object import Object
-from mooring.kube.objects import apps, core, meta, policy
+from mooring.kube.object import Object, owner_reference
+from mooring.kube.objects import apps, batch, core, meta, policy
 from mooring.operators.mysql import scripts
 from mooring.operators.mysql.config import (
     base_cnf,
+    declared_lines,
     forced_cnf,
     live_cnf,
     live_defaults,
@@ -34,6 +35,7 @@ from mooring.operators.mysql.names import (
     PRIMARY,
     REPLICA,
     ROLE,
+    TRIAL,
     Names,
     labels_of,
 )
@@ -61,6 +63,8 @@ _USER = 999
 """The account ``mysql`` of the stock images of both flavours."""
 _GRACE_SECONDS = 120
 _STORAGE = "1Gi"
+_TRIAL_SECONDS = 600
+_TRIAL_KEPT_SECONDS = 3600
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +78,8 @@ class Found:
     """Complete: as the cluster's Secret has them, or generated for a new cluster."""
     read_at_start: frozenset[str] = frozenset()
     """Keys of the user's that the servers refused to change while they run."""
+    refused: frozenset[str] = frozenset()
+    """Keys of the user's that the servers do not know, or whose value they refused."""
     memory: int = 0
     """Bytes that every server may use; 0 without a limit."""
     flavor: Flavor = "mariadb"
@@ -98,6 +104,7 @@ class Specs:
         live: Mapping[str, str] | None = None,
         credentials: Credentials | None = None,
     ) -> None:
+        self._cluster = cluster
         self._spec: MySQLClusterSpec = cluster.spec or MySQLClusterSpec()
         self._pod: PodSettings = self._spec.pod or PodSettings()
         self._found = found
@@ -176,6 +183,7 @@ class Specs:
             "live.sh": scripts.LIVE,
             "ready.sh": scripts.READY,
             "stop.sh": scripts.PRE_STOP,
+            "trial.sh": scripts.TRIAL,
             "base.cnf": base_cnf(
                 self._found.flavor,
                 self._spec.config or {},
@@ -428,6 +436,85 @@ class Specs:
             volume_mounts=[
                 core.VolumeMount(name="auth", mount_path="/mooring/auth", read_only=True),
                 core.VolumeMount(name="run", mount_path="/run/mysqld", read_only=True),
+            ],
+            security_context=_unprivileged(self._pod.security_context),
+        )
+
+    # --- the trial start -----------------------------------------------------------------------------------
+
+    @property
+    def trial_name(self) -> str:
+        """The Job that tries the declared image with the declared configuration."""
+        tried = [self.image, self._declared, self.scripts().metadata.name]
+        return f"{self.names.trial}-{digest(tried)[:8]}"
+
+    @property
+    def _declared(self) -> str:
+        return declared_lines(self._spec.config or {}, but=self._found.refused)
+
+    def trial(self) -> batch.Job:
+        """Starts the declared image once, on empty data of its own; it goes by itself, and with the cluster."""
+        labels = {**self.labels, "app.kubernetes.io/name": TRIAL}
+        pod = self._pod
+        return batch.Job(
+            metadata=meta.ObjectMeta(
+                name=self.trial_name,
+                namespace=self._namespace,
+                labels=labels,
+                owner_references=[owner_reference(self._cluster)],
+            ),
+            spec=batch.JobSpec(
+                backoff_limit=0,
+                active_deadline_seconds=_TRIAL_SECONDS,
+                ttl_seconds_after_finished=_TRIAL_KEPT_SECONDS,
+                template=core.PodTemplateSpec(
+                    metadata=meta.ObjectMeta(
+                        # A sidecar that is injected would keep it from ending.
+                        labels={**labels, "sidecar.istio.io/inject": "false"},
+                    ),
+                    spec=core.PodSpec(
+                        containers=[self._trial_container()],
+                        restart_policy="Never",
+                        volumes=[
+                            config_volume("scripts", self.scripts().metadata.name or ""),
+                            config_volume("live", self.names.config),
+                            core.Volume(
+                                name="run",
+                                empty_dir=core.EmptyDirVolumeSource(medium="Memory", size_limit="16Mi"),
+                            ),
+                            core.Volume(name=DATA, empty_dir=core.EmptyDirVolumeSource(size_limit="1Gi")),
+                        ],
+                        node_selector=pod.node_selector,
+                        tolerations=pod.tolerations,
+                        priority_class_name=pod.priority_class_name,
+                        service_account_name=pod.service_account_name,
+                        security_context=pod.security_context or _security(),
+                        image_pull_secrets=self._spec.image_pull_secrets,
+                        automount_service_account_token=False,
+                    ),
+                ),
+            ),
+        )
+
+    def _trial_container(self) -> core.Container:
+        return core.Container(
+            name="trial",
+            image=self.image,
+            image_pull_policy=self._spec.image_pull_policy,
+            command=["sh", "/mooring/scripts/trial.sh"],
+            env=[
+                core.EnvVar(name="FLAVOR", value=self._found.flavor),
+                core.EnvVar(name="DECLARED", value=self._declared),
+            ],
+            resources=core.ResourceRequirements(
+                requests={"cpu": "50m", "memory": "128Mi"}, limits={"memory": "768Mi"}
+            ),
+            volume_mounts=[
+                core.VolumeMount(name="scripts", mount_path="/mooring/scripts", read_only=True),
+                core.VolumeMount(name="live", mount_path="/mooring/live", read_only=True),
+                core.VolumeMount(name="run", mount_path="/mooring/run"),
+                core.VolumeMount(name="run", mount_path="/run/mysqld"),
+                core.VolumeMount(name=DATA, mount_path="/var/lib/mysql"),
             ],
             security_context=_unprivileged(self._pod.security_context),
         )
