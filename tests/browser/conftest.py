@@ -96,8 +96,16 @@ class Plane:
         """Make a RedisCluster, which its operator leaves alone while ``paused``; gives its path."""
         return self.redis_many([name], paused=paused, **spec)[0]
 
+    def delete(self, path: str, *, within: float = READY) -> None:
+        """Delete an object and wait until it is gone: a definition goes after its objects."""
+        self.send("DELETE", path)
+        deadline = time.monotonic() + within
+        while self.served(path):
+            assert time.monotonic() < deadline, f"{path} does not go"
+            time.sleep(0.05)
+
     def served(self, path: str) -> bool:
-        """Whether there is something to list at a path."""
+        """Whether there is something at a path, to list or to get."""
         try:
             self.send("GET", path)
         except NotFound:

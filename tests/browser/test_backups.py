@@ -37,7 +37,7 @@ def postgres(signed_in: Page, plane: Plane) -> Iterator[Page]:
     plane.send("POST", f"{API}/clusters", body)
     yield signed_in
     for plural in ("scheduledbackups", "backups", "clusters"):
-        plane.send("DELETE", f"{CRDS}/{plural}.postgresql.cnpg.io")
+        plane.delete(f"{CRDS}/{plural}.postgresql.cnpg.io")
 
 
 def test_backups_are_made_restored_and_deleted(postgres: Page, plane: Plane, axe: str) -> None:
@@ -97,7 +97,7 @@ def test_backups_are_made_restored_and_deleted(postgres: Page, plane: Plane, axe
 
 def test_what_cannot_be_listed_is_said(postgres: Page, plane: Plane, axe: str) -> None:
     page = postgres
-    plane.send("DELETE", f"{CRDS}/scheduledbackups.postgresql.cnpg.io")
+    plane.delete(f"{CRDS}/scheduledbackups.postgresql.cnpg.io")
     page.open(ROUTE)
     page.until(lambda: "does not serve this kind" in page.text("collection-schedules"))
     shown: dict[str, Any] = {
