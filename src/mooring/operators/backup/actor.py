@@ -24,7 +24,6 @@ from mooring.actor import (
     Wait,
 )
 from mooring.actor.planned import Note
-from mooring.kube.errors import NotFound
 from mooring.kube.objects import core
 from mooring.objectstore import location, validate
 from mooring.operators.backup import rules
@@ -235,9 +234,7 @@ class BackupActor(Planned[B, Inputs, Seen], Generic[B]):
 async def missing_secret(ctx: Context[B], names: Sequence[str]) -> Wait | None:
     """A wait for the first of these Secrets that does not exist: a pod that mounts it would hang."""
     for name in names:
-        try:
-            await ctx.client.live.get(core.Secret, name, namespace=ctx.key.namespace)
-        except NotFound:
+        if await ctx.client.refresh(core.Secret, name, namespace=ctx.key.namespace) is None:
             text = f"spec.target: the Secret {name} does not exist; create it, or correct the name"
             return Wait("SecretNotFound", text, after=10.0, stalled=True)
     return None
@@ -245,8 +242,8 @@ async def missing_secret(ctx: Context[B], names: Sequence[str]) -> Wait | None:
 
 async def _ends(ctx: Context[B]) -> bool:
     """The namespace is being deleted: nothing can be made in it any more."""
-    found = await ctx.client.live.get(core.Namespace, ctx.key.namespace)
-    return found.metadata.deletion_timestamp is not None
+    found = await ctx.client.refresh(core.Namespace, ctx.key.namespace)
+    return found is None or found.metadata.deletion_timestamp is not None
 
 
 def _identity(obj: BackupObject, attempt: int) -> str:

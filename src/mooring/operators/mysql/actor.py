@@ -17,6 +17,7 @@ from mooring.kube.object import Key, key_of
 from mooring.kube.objects import apps, core, policy
 from mooring.operators.mysql import compatible, effects
 from mooring.operators.mysql.access import turned
+from mooring.operators.mysql.backup.actor import register_backups
 from mooring.operators.mysql.inputs import DEPENDENCIES, Inputs, read_inputs, references, secret_names
 from mooring.operators.mysql.metrics import Metrics
 from mooring.operators.mysql.moves import DatabaseMove, Follow, Record
@@ -180,6 +181,7 @@ def register(
     for kind in (MySQLActor, CompatibleActor):
         actor = kind(manager, scope=scope, namespaces=namespaces, databases=databases)
         _register(actor, manager, namespaces, workers, scope)
+    register_backups(manager, scope=scope, namespaces=namespaces, workers=workers)
 
 
 def _register(

@@ -53,7 +53,7 @@ from mooring.operators.workload.containers import READ_ONLY, apart, config_volum
 from mooring.operators.workload.moves import Orders
 from mooring.operators.workload.statefulset import keeping_template, made_from, selector_of
 
-__all__ = ["DATA", "Found", "Specs"]
+__all__ = ["DATA", "Found", "Specs", "pod_security"]
 
 DATA = "data"
 """The volume; its claims are ``data-NAME-0`` ..."""
@@ -364,7 +364,7 @@ class Specs:
                 tolerations=pod.tolerations,
                 priority_class_name=pod.priority_class_name,
                 service_account_name=pod.service_account_name,
-                security_context=pod.security_context or _security(),
+                security_context=pod.security_context or pod_security(),
                 image_pull_secrets=self._spec.image_pull_secrets,
                 automount_service_account_token=False,
             ),
@@ -462,7 +462,7 @@ def _probe(script: str, *, period: int, failures: int) -> core.Probe:
     )
 
 
-def _security() -> core.PodSecurityContext:
+def pod_security() -> core.PodSecurityContext:
     """What the restricted pod security standard wants, with the account of the stock images."""
     return core.PodSecurityContext(
         run_as_non_root=True,
