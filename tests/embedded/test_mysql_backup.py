@@ -10,7 +10,6 @@ import pytest
 from tests.embedded.conftest import MakeMySQL
 
 from mooring.kube import NotFound
-from mooring.kube.objects.core import PersistentVolumeClaim
 from mooring.operators.backup.types import BackupStatus
 from mooring.operators.mysql.backup.types import MySQLBackup
 from mooring.operators.mysql.dial import Dial
@@ -38,9 +37,10 @@ class Backups:
 
     async def claim(self, name: str = "backups") -> dict[str, Any]:
         spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-        body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
-        body["metadata"]["namespace"] = "default"
-        await self.bed.apply(body)
+        metadata = {"name": name, "namespace": "default"}
+        await self.bed.apply(
+            {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+        )
         return {"claim": {"name": name}}
 
     async def make(self, name: str, target: dict[str, Any], **spec: Any) -> None:
@@ -63,7 +63,8 @@ class Backups:
             return status if status.phase == phase else None
 
         try:
-            return await eventually(check)
+            found: BackupStatus = await eventually(check)
+            return found
         except AssertionError:
             raise AssertionError(str(await self.status(name))) from None
 
@@ -96,3 +97,59 @@ async def test_a_backup_is_taken_from_a_replica_and_says_what_it_has(mysql: MySQ
     assert (status.size_bytes or 0) > 1000
     assert status.prefix is not None
     assert status.tries == 1
+
+
+async def test_a_new_cluster_has_exactly_the_rows_up_to_the_position_of_the_backup(
+    mysql: MySQLStage, make_mysql: MakeMySQL
+) -> None:
+    backups = Backups(mysql)
+    target = await backups.claim()
+    root = await mysql.login("root")
+    async with Dial().open(await mysql.entry(), root) as link:
+        await link.query("CREATE DATABASE IF NOT EXISTS shop")
+        await link.query("CREATE TABLE shop.log (id INT PRIMARY KEY) ENGINE=InnoDB")
+        begin = (await link.one("SELECT @@GLOBAL.gtid_binlog_pos AS p"))["p"]
+        # One transaction a row: the position says how many there are.
+        written, stop = 0, asyncio.Event()
+
+        async def write() -> None:
+            nonlocal written
+            while not stop.is_set():
+                written += 1
+                await link.query(f"INSERT INTO shop.log VALUES ({written})")
+
+        writer = asyncio.create_task(write())
+        await eventually(lambda: _later(written > 50))
+        await backups.make("under-load", target)
+        status = await backups.over("under-load")
+        at = written
+        await eventually(lambda: _later(written > at + 20))
+        stop.set()
+        await writer
+    rows = _number(status.position or "") - _number(begin)
+    assert 0 < rows < written
+
+    copy = await make_mysql(restoreFrom={"backup": "under-load"})
+    async with Dial().open(await copy.entry(), await copy.login("root")) as link:
+        found = await link.one("SELECT COUNT(*) AS n, MIN(id) AS first, MAX(id) AS last FROM shop.log")
+        assert found == {"n": rows, "first": 1, "last": rows}
+        assert (await link.one("SELECT what FROM shop.orders WHERE id = 2"))["what"] == "it's"
+        await link.query("INSERT INTO shop.log VALUES (1000000)")
+    for pod in await copy.pods():
+        assert (await copy.query(pod.metadata.name or "", "SELECT MAX(id) AS m FROM shop.log"))[0][
+            "m"
+        ] == 1000000
+    restore = (await copy.status()).restore
+    assert restore is not None
+    assert (restore.phase, restore.position, restore.tries) == ("Succeeded", status.position, 1)
+    mine, theirs = await copy.login("root"), await mysql.login("root")
+    assert mine.passwords != theirs.passwords
+
+
+async def _later(value: bool) -> bool:
+    return value
+
+
+def _number(position: str) -> int:
+    """The sequence number of a MariaDB position of one domain."""
+    return int(position.rpartition("-")[2])

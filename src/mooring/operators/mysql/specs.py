@@ -49,6 +49,7 @@ from mooring.operators.mysql.types import (
     Storage,
 )
 from mooring.operators.workload.certificates import AUTHORITY, CERTIFICATE, KEY
+from mooring.operators.workload.claims import claim_name
 from mooring.operators.workload.containers import READ_ONLY, apart, config_volume, encoded, field_value
 from mooring.operators.workload.moves import Orders
 from mooring.operators.workload.statefulset import keeping_template, made_from, selector_of
@@ -320,6 +321,13 @@ class Specs:
         )
         metadata = meta.ObjectMeta(name=DATA, labels={**self.labels, **self.selector})
         return [core.PersistentVolumeClaim(metadata=metadata, spec=spec)]
+
+    def first_claim(self) -> core.PersistentVolumeClaim:
+        """The claim of the first pod, as the StatefulSet would make it: a restore fills it before there is a pod."""
+        template = (self._claims() or [core.PersistentVolumeClaim()])[0]
+        name = claim_name(DATA, self.names.pod(0))
+        labels = template.metadata.labels
+        return replace(template, metadata=replace(self._meta(name), labels=labels))
 
     # --- the pods ------------------------------------------------------------------------------------------
 
