@@ -24,7 +24,6 @@ from mooring.actor import (
     Wait,
 )
 from mooring.actor.planned import Note
-from mooring.kube.errors import NotFound
 from mooring.kube.objects import core
 from mooring.objectstore import location, validate
 from mooring.operators.backup import rules
@@ -88,6 +87,10 @@ class BackupActor(Planned[B, Inputs, Seen], Generic[B]):
     @abstractmethod
     async def prepare(self, ctx: Context[B]) -> Prepared | Wait | Terminal:
         """The run that would back it up now: source, script, image; or why there is none, with field and remedy."""
+
+    def security(self, obj: B) -> core.PodSecurityContext | None:
+        """As whom stored data is deleted: of a claim, the user that its backups were written by. Default: 65532."""
+        return None
 
     def finalizes(self, obj: B) -> bool:
         """Only where stored data is to go with the object."""
@@ -224,6 +227,7 @@ class BackupActor(Planned[B, Inputs, Seen], Generic[B]):
             target=inputs.spec.target,
             prefixes=_prefixes(ctx.obj, inputs.status),
             agent_image=self.agent_image,
+            security=self.security(ctx.obj),
             timeout=3600,
         )
 
@@ -235,9 +239,7 @@ class BackupActor(Planned[B, Inputs, Seen], Generic[B]):
 async def missing_secret(ctx: Context[B], names: Sequence[str]) -> Wait | None:
     """A wait for the first of these Secrets that does not exist: a pod that mounts it would hang."""
     for name in names:
-        try:
-            await ctx.client.live.get(core.Secret, name, namespace=ctx.key.namespace)
-        except NotFound:
+        if await ctx.client.refresh(core.Secret, name, namespace=ctx.key.namespace) is None:
             text = f"spec.target: the Secret {name} does not exist; create it, or correct the name"
             return Wait("SecretNotFound", text, after=10.0, stalled=True)
     return None
@@ -245,8 +247,8 @@ async def missing_secret(ctx: Context[B], names: Sequence[str]) -> Wait | None:
 
 async def _ends(ctx: Context[B]) -> bool:
     """The namespace is being deleted: nothing can be made in it any more."""
-    found = await ctx.client.live.get(core.Namespace, ctx.key.namespace)
-    return found.metadata.deletion_timestamp is not None
+    found = await ctx.client.refresh(core.Namespace, ctx.key.namespace)
+    return found is None or found.metadata.deletion_timestamp is not None
 
 
 def _identity(obj: BackupObject, attempt: int) -> str:
