@@ -35,7 +35,6 @@ PENDING: Final = 4 << 20
 """Bytes of a transaction that wait for its end; a longer one is sent on as it comes."""
 _LOOK_EVERY: Final = 2.0
 _STALE_AFTER: Final = 15.0
-_SEEN_EVERY: Final = 30.0
 _LONGEST_PAUSE: Final = 15.0
 
 _REMEDIES: Final = {
@@ -133,10 +132,12 @@ class Archiver:
         seconds: float = 5.0,
         size: int = 16 << 20,
         patience: float = 60.0,
+        note: float = 30.0,
     ) -> None:
         """A segment is closed after ``seconds`` or ``size`` bytes, and where the source has nothing more to send.
 
-        A new chain begins where for ``patience`` seconds no server could send what follows.
+        A new chain begins where for ``patience`` seconds no server could send what follows. Up to when the archive is
+        complete is written down every ``note`` seconds.
         """
         self.archive = archive
         self.sources = sources
@@ -146,6 +147,7 @@ class Archiver:
         self.seconds = seconds
         self.size = size
         self.patience = patience
+        self.note = note
         self.report = Report()
         self._tail: Tail | None = None
         self._looks: deque[tuple[float, int, Position]] = deque(maxlen=1000)
@@ -422,7 +424,7 @@ class Archiver:
         """Write down now and then up to when the archive is complete."""
         self._advance()
         tail, now = self._tail, self.clock.monotonic()
-        if tail is None or self._complete is None or now - self._seen_at < _SEEN_EVERY:
+        if tail is None or self._complete is None or now - self._seen_at < self.note:
             return
         until = tail.last.until if tail.last is not None else tail.chain.after
         await self.archive.write_seen(Seen(chain=tail.chain.number, until=until, complete=self._complete[1]))
