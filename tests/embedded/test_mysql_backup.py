@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.embedded.conftest import MakeMySQL
 
-from mooring.kube import NotFound
-from mooring.operators.backup.types import BackupStatus
-from mooring.operators.mysql.backup.types import MySQLBackup
+from mooring.kube import MergePatch, NotFound
+from mooring.operators.backup.types import BackupStatus, ScheduleStatus
+from mooring.operators.mysql.backup.types import MySQLBackup, MySQLBackupSchedule
 from mooring.operators.mysql.dial import Dial
-from mooring.testing.mysql_stage import MySQLStage, manifest
+from mooring.testing.mysql_stage import MySQLStage
 
 pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
@@ -144,6 +145,86 @@ async def test_a_new_cluster_has_exactly_the_rows_up_to_the_position_of_the_back
     assert (restore.phase, restore.position, restore.tries) == ("Succeeded", status.position, 1)
     mine, theirs = await copy.login("root"), await mysql.login("root")
     assert mine.passwords != theirs.passwords
+
+
+async def test_the_data_goes_with_its_backup_where_that_was_asked_for(
+    mysql: MySQLStage, tmp_path: Path
+) -> None:
+    backups = Backups(mysql)
+    directory = tmp_path / "store"
+    directory.mkdir(mode=0o777)
+    directory.chmod(0o777)
+    for parent in directory.parents[:-1]:
+        parent.chmod(parent.stat().st_mode | 0o555)
+    target = {"directory": {"path": str(directory)}}
+    await backups.make("kept", target)
+    await backups.make("thrown-away", target, deletionPolicy="Delete")
+    kept, other = await backups.over("kept"), await backups.over("thrown-away")
+    files = {str(path.relative_to(directory)) for path in directory.rglob("manifest.json")}
+    assert files == {f"{kept.prefix}/manifest.json", f"{other.prefix}/manifest.json"}
+    await backups.gone("thrown-away")
+    await backups.gone("kept")
+    left = sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
+    assert left == [f"{kept.prefix}/data", f"{kept.prefix}/manifest.json"]
+
+
+async def test_a_schedule_makes_backups_and_keeps_the_newest(mysql: MySQLStage) -> None:
+    backups = Backups(mysql)
+    target = await backups.claim("scheduled")
+    await backups.bed.apply(
+        {
+            "apiVersion": "mysql.mooring.dev/v1alpha1",
+            "kind": "MySQLBackupSchedule",
+            "metadata": {"name": "often", "namespace": "default"},
+            "spec": {
+                "schedule": "@every 2s",
+                "retention": {"keepLast": 1},
+                "template": {"cluster": {"name": mysql.name}, "target": target},
+            },
+        }
+    )
+
+    async def status() -> ScheduleStatus:
+        return (await backups.bed.get(MySQLBackupSchedule, "often")).status or ScheduleStatus()
+
+    async def made() -> list[MySQLBackup]:
+        found = await backups.client.list(MySQLBackup, namespace="default")
+        return [one for one in found.items if (one.metadata.name or "").startswith("often-")]
+
+    async def several() -> bool:
+        return ((await status()).runs or 0) >= 3
+
+    await eventually(several)
+    await backups.client.patch(
+        MySQLBackupSchedule, "often", MergePatch({"spec": {"suspend": True}}), namespace="default"
+    )
+
+    async def at_rest() -> bool:
+        phases = [one.status.phase if one.status else None for one in await made()]
+        return all(phase in ("Succeeded", "Failed") for phase in phases)
+
+    await eventually(at_rest)
+    assert 1 <= len(await made()) <= 2
+    assert (await status()).last_backup
+
+
+async def test_a_backup_that_cannot_be_made_says_why_and_harms_nobody(mysql: MySQLStage) -> None:
+    backups = Backups(mysql)
+    s3 = {"bucket": "backups", "endpoint": "http://127.0.0.1:1", "credentialsSecret": "nobody"}
+    await backups.make("no-secret", {"s3": s3})
+    await backups.make("no-cluster", {"claim": {"name": "backups"}}, cluster={"name": "nobody"})
+
+    def says(name: str, reason: str) -> Callable[[], Awaitable[bool]]:
+        async def check() -> bool:
+            return (await backups.status(name)).reason == reason
+
+        return check
+
+    await eventually(says("no-secret", "SecretNotFound"))
+    await eventually(says("no-cluster", "ClusterNotFound"))
+    await mysql.exact()
+    await backups.gone("no-secret")
+    await backups.gone("no-cluster")
 
 
 async def _later(value: bool) -> bool:

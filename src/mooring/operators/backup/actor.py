@@ -88,6 +88,10 @@ class BackupActor(Planned[B, Inputs, Seen], Generic[B]):
     async def prepare(self, ctx: Context[B]) -> Prepared | Wait | Terminal:
         """The run that would back it up now: source, script, image; or why there is none, with field and remedy."""
 
+    def security(self, obj: B) -> core.PodSecurityContext | None:
+        """As whom stored data is deleted: of a claim, the user that its backups were written by. Default: 65532."""
+        return None
+
     def finalizes(self, obj: B) -> bool:
         """Only where stored data is to go with the object."""
         return obj.spec is not None and obj.spec.deletion_policy == DELETE
@@ -223,6 +227,7 @@ class BackupActor(Planned[B, Inputs, Seen], Generic[B]):
             target=inputs.spec.target,
             prefixes=_prefixes(ctx.obj, inputs.status),
             agent_image=self.agent_image,
+            security=self.security(ctx.obj),
             timeout=3600,
         )
 

@@ -111,9 +111,31 @@ class ScheduleActor(Planned[S, Seen, Seen], Generic[S, B]):
 
     backups: ClassVar[type[BackupObject]]
     """The kind that it makes."""
+    metric: ClassVar[str]
+    """What its metrics are named after: ``mooring_METRIC_backup_last_success_timestamp_seconds``."""
 
     def __init__(self, manager: Manager, *, namespaces: Sequence[str] = ()) -> None:
         self.related = [Related(self.backups, _schedule_of)]
+        name = f"mooring_{self.metric}_backup_last_"
+        text = "When the newest backup of a schedule that is not suspended {}; before the first, when the schedule was made."
+        gauge, labels = manager.metrics.gauge, ["namespace", "name"]
+        self._success = gauge(f"{name}success_timestamp_seconds", text.format("was complete"), labels)
+        self._verified = gauge(f"{name}verified_timestamp_seconds", text.format("was verified"), labels)
+
+    def forget(self, key: Key) -> None:
+        """Drop the metrics."""
+        for one in (self._success, self._verified):
+            with contextlib.suppress(KeyError):
+                one.remove(key.namespace, key.name)
+
+    def _show(self, ctx: Context[S], spec: ScheduleFields, status: ScheduleStatus) -> None:
+        self.forget(ctx.key)
+        if spec.suspend:
+            return
+        made = datetime.fromisoformat(ctx.obj.metadata.creation_timestamp or "")
+        self._success.labels(*ctx.key).set((status.last_success_at or made).timestamp())
+        if spec.verify_every:
+            self._verified.labels(*ctx.key).set((status.last_verified_at or made).timestamp())
 
     @abstractmethod
     def backup(self, schedule: S, due: datetime) -> B:
@@ -190,6 +212,7 @@ class ScheduleActor(Planned[S, Seen, Seen], Generic[S, B]):
                 runs=(status.runs or 0) + isinstance(verdict, Make),
                 missed=(status.missed or 0) + skipped,
             )
+        self._show(ctx, inputs.spec, status)
         failing = _newest_failed(_of(ctx, self.backups))
         ready = ConditionState(
             not failing, "LastBackupFailed" if failing else "Scheduled", failing or _text(verdict)

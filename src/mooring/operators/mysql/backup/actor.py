@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from mooring.actor import Context, Terminal, Wait, run_actor
+from mooring.kube.objects import core
 from mooring.operators.backup.actor import BackupActor, Prepared
 from mooring.operators.backup.layout import cluster_prefix
 from mooring.operators.backup.run import agent_image
@@ -22,6 +23,7 @@ from mooring.operators.mysql.backup.types import (
     MySQLBackupSpec,
 )
 from mooring.operators.mysql.flavors import flavor_of
+from mooring.operators.mysql.specs import pod_security
 from mooring.operators.mysql.types import DEFAULT_IMAGE, MySQLCluster, MySQLClusterSpec, MySQLClusterStatus
 from mooring.operators.workload.scope import Scoped
 from mooring.runtime import Manager
@@ -52,6 +54,10 @@ class MySQLBackupActor(BackupActor[MySQLBackup]):
     def manages(self, obj: MySQLBackup) -> bool:
         """By scope."""
         return self.scoped.manages(obj)
+
+    def security(self, obj: MySQLBackup) -> core.PodSecurityContext | None:
+        """The database's user."""
+        return pod_security()
 
     async def prepare(self, ctx: Context[MySQLBackup]) -> Prepared | Wait | Terminal:
         """A dump of the best server there is."""
@@ -89,6 +95,7 @@ class MySQLBackupScheduleActor(ScheduleActor[MySQLBackupSchedule, MySQLBackup]):
     kind = MySQLBackupSchedule
     backups = MySQLBackup
     name = "mysql-backup-schedule"
+    metric = "mysql"
 
     def __init__(self, manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = ()) -> None:
         super().__init__(manager, namespaces=namespaces)
