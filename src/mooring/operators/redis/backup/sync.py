@@ -98,7 +98,11 @@ class _Stream:
         if not password:
             return
         answer = await self.ask("AUTH", *([user] if user else []), password)
-        if answer.startswith("-") and "no password is set" not in answer and "without any password" not in answer:
+        if (
+            answer.startswith("-")
+            and "no password is set" not in answer
+            and "without any password" not in answer
+        ):
             raise Denied(f"{self._address}: does not accept the password")
 
     async def ask(self, *words: str) -> str:
