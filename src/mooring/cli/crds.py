@@ -38,7 +38,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Show, apply, write or check the definitions."""
-    kinds = [kind for operator in OPERATORS.values() for kind in operator.kinds]
+    kinds = list(dict.fromkeys(kind for operator in OPERATORS.values() for kind in operator.kinds))
     catalog = _catalog() if options.write or options.check or options.catalog else []
     directory = Path(os.environ.get("MOORING_ROOT", ".")) / "crds"
     if options.write:
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
             print(f"{drift}\ncrds/ is out of date: run make generated", file=sys.stderr)
             return 1
         return 0
-    chosen = [kind for operator in choose(options.operators) for kind in operator.kinds]
+    chosen = list(dict.fromkeys(kind for operator in choose(options.operators) for kind in operator.kinds))
     chosen += catalog
     if options.action == "show":
         print("---\n".join(map(to_yaml, render_crds(chosen))))

@@ -119,7 +119,7 @@ def kinds_of(text: str) -> tuple[list[type[Object]], str]:
     A kind is named as kubectl takes it: singular, plural or short, with or without its group. Two groups may have the same.
     """
     word, _, name = text.partition("/")
-    known = [kind for operator in OPERATORS.values() for kind in operator.kinds]
+    known = list(dict.fromkeys(kind for operator in OPERATORS.values() for kind in operator.kinds))
     meant = [kind for kind in known if name and word.lower() in _words(kind)]
     if meant:
         return meant, name

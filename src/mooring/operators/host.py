@@ -267,4 +267,5 @@ async def _ensure_namespace(client: Client, name: str) -> None:
 
 async def apply_crds(client: Client, operators: Sequence[Operator]) -> None:
     """Server-side apply the definitions of these operators and wait until they are served."""
-    await install_crds(client, [kind for operator in operators for kind in operator.kinds])
+    kinds = dict.fromkeys(kind for operator in operators for kind in operator.kinds)
+    await install_crds(client, list(kinds))

@@ -11,6 +11,7 @@ from typing import Any
 from mooring.kube.object import Object
 from mooring.operators.operator import Operator, Option, deferred, minutes, seconds
 from mooring.operators.redis import SCOPE_ANNOTATION
+from mooring.operators.redis.backup.types import RedisBackup, RedisBackupSchedule
 from mooring.operators.redis.cluster.names import MANAGED_SELECTOR
 from mooring.operators.redis.cluster.types import RedisCluster
 from mooring.operators.workload.removal import Removable
@@ -18,7 +19,7 @@ from mooring.operators.workload.removal import Removable
 __all__ = ["KINDS", "OPERATOR", "RedisCluster", "register", "webhooks"]
 
 _HERE = __name__
-KINDS: tuple[type[Object], ...] = (RedisCluster,)
+KINDS: tuple[type[Object], ...] = (RedisCluster, RedisBackup, RedisBackupSchedule)
 register = deferred(f"{_HERE}.actor", "register")
 webhooks = deferred(f"{_HERE}.webhook", "webhooks")
 

@@ -14,7 +14,9 @@ from mooring.actor import Context, Move, Outcome, Planned, Related, Report, Verd
 from mooring.kube.object import Key
 from mooring.kube.objects import apps, core, policy
 from mooring.operators.redis import SCOPE_ANNOTATION
+from mooring.operators.redis.backup.actor import register_backups
 from mooring.operators.redis.cluster import events, passwords
+from mooring.operators.redis.cluster.backup import ClusterBackupActor, ClusterScheduleActor
 from mooring.operators.redis.cluster.inputs import (
     Inputs,
     read_inputs,
@@ -199,3 +201,10 @@ def register(
     actor = ClusterActor(manager, namespaces=namespaces, scope=scope, **how)
     run_actor(actor, manager, namespaces=namespaces, workers=workers)
     actor.scoped.serve()
+    register_backups(
+        manager,
+        ClusterBackupActor(manager, scope=scope, namespaces=namespaces),
+        ClusterScheduleActor(manager, scope=scope, namespaces=namespaces),
+        namespaces=namespaces,
+        workers=workers,
+    )

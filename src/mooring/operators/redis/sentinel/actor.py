@@ -15,8 +15,10 @@ from mooring.kube.object import Key
 from mooring.kube.objects import apps, core, policy
 from mooring.operators.redis import SCOPE_ANNOTATION
 from mooring.operators.redis.address import Address
+from mooring.operators.redis.backup.actor import register_backups
 from mooring.operators.redis.dial import Dial
 from mooring.operators.redis.sentinel import effects
+from mooring.operators.redis.sentinel.backup import SentinelBackupActor, SentinelScheduleActor
 from mooring.operators.redis.sentinel.events import loses_all, refusal
 from mooring.operators.redis.sentinel.inputs import (
     DEPENDENCIES,
@@ -31,6 +33,7 @@ from mooring.operators.redis.sentinel.metrics import Metrics
 from mooring.operators.redis.sentinel.moves import DatabaseMove, PublishPassword, Record
 from mooring.operators.redis.sentinel.names import MANAGED_SELECTOR, cluster_of
 from mooring.operators.redis.sentinel.plan import decide
+from mooring.operators.redis.sentinel.restore import Restores
 from mooring.operators.redis.sentinel.snapshot import Snapshot
 from mooring.operators.redis.sentinel.status import after_step, report
 from mooring.operators.redis.sentinel.steps import Steps
@@ -75,6 +78,8 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
             Related(kind, partial(keys_of, cluster_of=cluster_of), label_selector=MANAGED_SELECTOR)
             for kind in (core.Pod, core.PersistentVolumeClaim)
         ]
+        self._restores = Restores(manager, self.name, namespaces=namespaces)
+        self.related += self._restores.related
 
     def manages(self, obj: RedisCluster) -> bool:
         """By scope; what another process manages is left alone."""
@@ -105,11 +110,16 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
         found = [ctx.children.find(kind, name) for kind, name in references(ctx.obj)]
         around = Surroundings([*found, *self._pods.of(ctx.key), *self._claims.of(ctx.key)])
         inputs = read_inputs(ctx.obj, around)
+        await self._restores.read(ctx)
         return inputs if isinstance(inputs, Inputs) else self._refuse(ctx, inputs)
 
     def children(self, ctx: Context[RedisCluster], inputs: Inputs) -> Outcome | None:
         """The step that brings the child objects in line, unless the cluster is paused."""
-        step = None if inputs.wanted.paused else effects.correct_children(ctx, inputs)
+        if inputs.wanted.paused:
+            return None
+        if (step := self._restores.observe(ctx, inputs)) is not None:
+            return step
+        step = effects.correct_children(ctx, inputs)
         return self._refuse(ctx, step) if isinstance(step, Wait) else step
 
     async def snapshot(self, ctx: Context[RedisCluster], inputs: Inputs) -> Snapshot:
@@ -185,3 +195,10 @@ def register(
     actor.wake = controller.enqueue
     manager.serve(f"{NAME} listener", actor.listener.run)
     actor.scoped.serve()
+    register_backups(
+        manager,
+        SentinelBackupActor(manager, scope=scope, namespaces=namespaces),
+        SentinelScheduleActor(manager, scope=scope, namespaces=namespaces),
+        namespaces=namespaces,
+        workers=workers,
+    )

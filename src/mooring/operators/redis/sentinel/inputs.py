@@ -291,7 +291,8 @@ def _volumes(inputs: Inputs, born: datetime | None) -> tuple[dict[str, str], fro
         there = claims.get(claim_name(specs.volume_name, pod))
         if there is not None:
             volumes[pod] = there.metadata.uid or ""
-            if is_older(there, born):
+            restored = ordinal == 0 and inputs.status.restore is not None and inputs.status.lineage is None
+            if restored or is_older(there, born):
                 old.add(pod)
     return volumes, frozenset(old)
 

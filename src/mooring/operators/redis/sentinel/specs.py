@@ -325,6 +325,12 @@ class Specs:
         )
         return [core.PersistentVolumeClaim(metadata=metadata, spec=claim.spec)]
 
+    def first_claim(self) -> core.PersistentVolumeClaim:
+        """The claim of the first pod, as the StatefulSet would make it: a restore fills it before there is a pod."""
+        template = (self._claims() or [core.PersistentVolumeClaim()])[0]
+        name = claim_name(self.volume_name, self.names.pod("redis", 0))
+        return replace(template, metadata=replace(template.metadata, name=name, namespace=self._namespace))
+
     @property
     def _declared_claim(self) -> core.PersistentVolumeClaim | None:
         return self._spec.storage.persistent_volume_claim if self._spec.storage else None

@@ -15,6 +15,8 @@ from msgspec.structs import replace
 from mooring.kube.object import Object, Resource
 from mooring.kube.objects import core
 from mooring.kube.part import Part
+from mooring.operators.backup.types import RestoreStatus
+from mooring.operators.redis.backup.types import RestoreFromSpec
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.workload.configuration import ConfigResult
 from mooring.operators.workload.rollout import TIME, Roll
@@ -131,7 +133,15 @@ class SentinelSettings(Part, frozen=True, kw_only=True):
 @rules(
     at_most_one_of(
         "password", "passwordSecret", message="give spec.password or spec.passwordSecret, not both"
-    )
+    ),
+    Rule(
+        "!has(self.restoreFrom) || has(oldSelf.restoreFrom)",
+        "spec.restoreFrom is for new clusters; create another one with it",
+    ),
+    Rule(
+        "!has(self.restoreFrom) || (has(self.storage) && has(self.storage.persistentVolumeClaim))",
+        "spec.restoreFrom fills a claim; declare spec.storage.persistentVolumeClaim",
+    ),
 )
 class RedisClusterSpec(Part, frozen=True, kw_only=True):
     """The declared cluster."""
@@ -184,6 +194,10 @@ class RedisClusterSpec(Part, frozen=True, kw_only=True):
     annotations: Annotated[dict[str, str] | None, F("Of the redis pods.")] = None
     disable_persistence: Annotated[bool | None, F("No append-only file and no snapshots.")] = None
     sentinel: Annotated[SentinelSettings | None, F("The sentinels.")] = None
+    restore_from: Annotated[
+        RestoreFromSpec | None,
+        F("The backup that a new cluster begins with. Of no effect once it did."),
+    ] = None
 
 
 class LegacyCondition(Part, frozen=True, kw_only=True):
@@ -280,6 +294,7 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
     rolls: Annotated[dict[str, Roll] | None, F("Roll-outs under way or stopped, by component.")] = None
     size: Annotated[int | None, F("Redis pods there are.")] = None
     selector: Annotated[str | None, F("Label selector of the redis pods.")] = None
+    restore: Annotated[RestoreStatus | None, F("How the cluster got its first data.")] = None
     quarantined: Annotated[list[str] | None, F("Claims whose foreign data is kept from being replaced.")] = (
         None
     )

@@ -1,0 +1,112 @@
+"""The actors of RedisBackup and RedisBackupSchedule: each operator acts on those of its own kind of cluster."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from datetime import datetime
+from typing import ClassVar
+
+from mooring.actor import Context, Terminal, Wait, run_actor
+from mooring.kube.object import Object
+from mooring.operators.backup.actor import BackupActor, Prepared
+from mooring.operators.backup.layout import cluster_prefix
+from mooring.operators.backup.run import agent_image
+from mooring.operators.backup.schedules import ScheduleActor
+from mooring.operators.redis.backup.jobs import Choice, backup_run
+from mooring.operators.redis.backup.types import (
+    SENTINEL,
+    ClusterRef,
+    RedisBackup,
+    RedisBackupSchedule,
+    RedisBackupScheduleSpec,
+    RedisBackupSpec,
+)
+from mooring.operators.workload.scope import Scoped
+from mooring.runtime import Manager
+
+__all__ = [
+    "RedisBackupActor",
+    "RedisBackupScheduleActor",
+    "register_backups",
+]
+
+
+class RedisBackupActor(BackupActor[RedisBackup]):
+    """Observes one RedisBackup and acts upon it."""
+
+    kind = RedisBackup
+    finalizer = "redis.mooring.dev/backup-data"
+    group: ClassVar[str]
+
+    def __init__(self, manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = ()) -> None:
+        super().__init__(manager, agent_image=agent_image(), namespaces=namespaces)
+        self.scoped = Scoped(manager, self.kind, operator=self.name, scope=scope)
+
+    def manages(self, obj: RedisBackup) -> bool:
+        """By kind of cluster, and by scope."""
+        return _group(obj.spec) == self.group and self.scoped.manages(obj)
+
+    async def prepare(self, ctx: Context[RedisBackup]) -> Prepared | Wait | Terminal:
+        """A snapshot of every shard."""
+        spec = ctx.obj.spec or RedisBackupSpec()
+        name = (spec.cluster or ClusterRef()).name
+        cluster, choice = self.choose(ctx, name)
+        if cluster is None:
+            text = f"spec.cluster: there is no RedisCluster {name} of {self.group}; create it, or correct name and group"
+            return Wait("ClusterNotFound", text, after=30.0, stalled=True)
+        if choice.source is None:
+            return Wait("NoSource", choice.why, after=10.0)
+        return Prepared(
+            run=backup_run(cluster, spec, choice, agent_image=self.agent_image),
+            cluster=cluster_prefix(name, cluster.metadata.uid or ""),
+            source=choice.source.pods[0].pod if not choice.source.sharded else "",
+            method="Snapshot",
+            version=choice.version,
+        )
+
+    @abstractmethod
+    def choose(self, ctx: Context[RedisBackup], name: str) -> tuple[Object | None, Choice]:
+        """The cluster of that name, and what a backup of it would read."""
+
+
+class RedisBackupScheduleActor(ScheduleActor[RedisBackupSchedule, RedisBackup]):
+    """Observes one RedisBackupSchedule and acts upon it."""
+
+    kind = RedisBackupSchedule
+    backups = RedisBackup
+    group: ClassVar[str]
+
+    def __init__(self, manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = ()) -> None:
+        super().__init__(manager, namespaces=namespaces)
+        self.scoped = Scoped(manager, self.kind, operator=self.name, scope=scope)
+
+    def manages(self, obj: RedisBackupSchedule) -> bool:
+        """By kind of cluster, and by scope."""
+        template = obj.spec.template if obj.spec is not None else None
+        return _group(template) == self.group and self.scoped.manages(obj)
+
+    def backup(self, schedule: RedisBackupSchedule, due: datetime) -> RedisBackup:
+        """The backup that is due."""
+        spec = schedule.spec or RedisBackupScheduleSpec()
+        return RedisBackup(metadata=self.metadata(schedule, due), spec=spec.template)
+
+
+def _group(spec: RedisBackupSpec | None) -> str:
+    cluster = spec.cluster if spec is not None else None
+    return (cluster.group if cluster is not None else None) or SENTINEL
+
+
+def register_backups(
+    manager: Manager,
+    backups: RedisBackupActor,
+    schedules: RedisBackupScheduleActor,
+    *,
+    namespaces: Sequence[str] = (),
+    workers: int = 8,
+) -> None:
+    """Put the actors of backups of one kind of cluster onto a manager."""
+    run_actor(backups, manager, namespaces=namespaces, workers=workers)
+    run_actor(schedules, manager, namespaces=namespaces, workers=workers)
+    backups.scoped.serve()
+    schedules.scoped.serve()

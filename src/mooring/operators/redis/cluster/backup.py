@@ -1,0 +1,55 @@
+"""Backups of Redis Clusters: which nodes are read."""
+
+from __future__ import annotations
+
+from mooring.actor import Context
+from mooring.kube.object import Object
+from mooring.operators.redis.backup.actor import RedisBackupActor, RedisBackupScheduleActor
+from mooring.operators.redis.backup.jobs import Choice
+from mooring.operators.redis.backup.reader import Candidate, Source
+from mooring.operators.redis.backup.types import CLUSTER, RedisBackup
+from mooring.operators.redis.cluster.names import Names
+from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterStatus
+
+__all__ = ["ClusterBackupActor", "ClusterScheduleActor", "choose"]
+
+
+class ClusterBackupActor(RedisBackupActor):
+    """Observes one RedisBackup of a Redis Cluster."""
+
+    name = "redis-cluster-backup"
+    group = CLUSTER
+
+    def choose(self, ctx: Context[RedisBackup], name: str) -> tuple[Object | None, Choice]:
+        """See `choose`."""
+        cluster = ctx.client.find(RedisCluster, name, namespace=ctx.key.namespace)
+        return cluster, choose(cluster) if cluster is not None else Choice()
+
+
+class ClusterScheduleActor(RedisBackupScheduleActor):
+    """Observes one RedisBackupSchedule of a Redis Cluster."""
+
+    name = "redis-cluster-backup-schedule"
+    metric = "redis_cluster"
+    group = CLUSTER
+
+
+def choose(cluster: RedisCluster) -> Choice:
+    """All nodes of a Redis Cluster that runs; the reader finds the shards."""
+    name, status = cluster.metadata.name or "", cluster.status or RedisClusterStatus()
+    see = f"see kubectl get {cluster.resource.plural}.{cluster.resource.group} {name} -o yaml"
+    if status.slot_plan is not None:
+        return Choice(why="slots are moving; the backup begins once that is over")
+    pods, masters = [], 0
+    for one in status.conditions or ():
+        ip, _, port = (one.instance or "").rpartition(":")
+        if one.name and ip and one.status == "True":
+            pods.append(Candidate(pod=one.name, ip=ip.strip("[]"), port=int(port)))
+            masters += bool(one.slots) and one.node_id == one.master_node_id
+    if not masters:
+        return Choice(why=f"no master with slots is known; {see}")
+    return Choice(
+        source=Source(pods=pods, parts=[f"shard-{at}" for at in range(masters)], sharded=True),
+        flavor="cluster",
+        secret=Names(name).password,
+    )

@@ -1,0 +1,50 @@
+"""Backups of clusters with sentinels: which servers are read."""
+
+from __future__ import annotations
+
+from mooring.actor import Context
+from mooring.kube.object import Object
+from mooring.operators.redis.backup.actor import RedisBackupActor, RedisBackupScheduleActor
+from mooring.operators.redis.backup.jobs import Choice
+from mooring.operators.redis.backup.reader import Candidate, Source
+from mooring.operators.redis.backup.types import SENTINEL, RedisBackup
+from mooring.operators.redis.sentinel.names import Names
+from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterStatus
+
+__all__ = ["SentinelBackupActor", "SentinelScheduleActor", "choose"]
+
+
+class SentinelBackupActor(RedisBackupActor):
+    """Observes one RedisBackup of a cluster with sentinels."""
+
+    name = "redis-sentinel-backup"
+    group = SENTINEL
+
+    def choose(self, ctx: Context[RedisBackup], name: str) -> tuple[Object | None, Choice]:
+        """See `choose`."""
+        cluster = ctx.client.find(RedisCluster, name, namespace=ctx.key.namespace)
+        return cluster, choose(cluster) if cluster is not None else Choice()
+
+
+class SentinelScheduleActor(RedisBackupScheduleActor):
+    """Observes one RedisBackupSchedule of a cluster with sentinels."""
+
+    name = "redis-sentinel-backup-schedule"
+    metric = "redis_sentinel"
+    group = SENTINEL
+
+
+def choose(cluster: RedisCluster) -> Choice:
+    """The replicas in sync of a cluster with sentinels, the last one first."""
+    name, status = cluster.metadata.name or "", cluster.status or RedisClusterStatus()
+    synced = set(status.replicas or ())
+    nodes = [one for one in status.nodes or () if one.state == "Online" and one.role == "replica" and one.ip]
+    usable = [one for one in reversed(nodes) if one.name in synced]
+    if not usable:
+        return Choice(why=f"no replica is in sync; see kubectl get rediscluster {name} -o yaml")
+    return Choice(
+        source=Source(pods=[Candidate(pod=one.name, ip=one.ip) for one in usable], parts=["data"]),
+        version=usable[0].version,
+        flavor="sentinel",
+        secret=Names(name).password,
+    )
