@@ -47,7 +47,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "test": ("tests", "run the test suite (unit and embedded tiers)"),
 }
 #: Commands that the help does not show.
-HIDDEN = {"check-metrics": "check_metrics", "complete": "complete"}
+HIDDEN = {"check-metrics": "check_metrics", "complete": "complete", "matrixone-run": "matrixone_run"}
 
 
 def shown_version() -> str:
