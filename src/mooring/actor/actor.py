@@ -106,6 +106,10 @@ class Actor(ABC, Generic[T]):
         """
         return InSync("nothing to clean up")
 
+    def finalizes(self, obj: T) -> bool:
+        """Whether this object gets the finalizer: something outside Kubernetes is to be cleaned up after it."""
+        return True
+
     def manages(self, obj: T) -> bool:
         """Whether this object is ours to manage (scopes)."""
         return True
@@ -197,7 +201,8 @@ class _Runner(Generic[T]):
             return Done()
         if obj.metadata.deletion_timestamp:
             return await self._clean_up(obj)
-        if self._actor.finalizer and self._actor.finalizer not in _finalizers(obj):
+        missing = self._actor.finalizer not in _finalizers(obj)
+        if self._actor.finalizer and missing and self._actor.finalizes(obj):
             obj = await add_finalizer(self._client, obj, self._actor.finalizer)
             await self._told(obj, "add finalizer")
         return await self._take_steps(obj, self._actor.observe)

@@ -42,6 +42,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "ledger",
         "write to a Redis, MariaDB or MySQL, then count the acknowledged writes that it lost",
     ),
+    "objects": ("objects", "put, get, check, delete or list backups of a store"),
     "exec": ("exec", "run a program of Mooring's Python environment"),
     "completion": ("completion", "complete commands, entries and fields in bash or zsh"),
     "test": ("tests", "run the test suite (unit and embedded tiers)"),

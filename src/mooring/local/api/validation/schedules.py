@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from mooring.local.schedules import ScheduleError, parse_schedule
+from mooring.kube.cron import ScheduleError, parse_schedule
 
 __all__ = ["schedule_complaint", "zone_complaints"]
 

@@ -1,4 +1,4 @@
-"""Schedules of CronJobs as Kubernetes reads them (robfig/cron v3), and the moments they name. Pure."""
+"""Cron expressions as Kubernetes reads them (robfig/cron v3), and the moments they name. Pure."""
 
 from __future__ import annotations
 

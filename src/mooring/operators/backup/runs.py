@@ -1,0 +1,103 @@
+"""The runs of an actor's objects: their Jobs and pods from the caches, and the effects on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from mooring.actor import Context, Related
+from mooring.kube.errors import AlreadyExists, NotFound
+from mooring.kube.object import Key, Object
+from mooring.kube.objects import batch, core
+from mooring.operators.backup.outcome import Outcome, outcome_of
+from mooring.operators.backup.run import BY, FOR, OF, Run
+from mooring.runtime import Manager
+
+__all__ = ["Runs"]
+
+_JOB = "batch.kubernetes.io/job-name"
+
+
+class Runs:
+    """The runs that bear the label `run.BY` of one actor.
+
+    Give `related` to the actor's ``related``: a change of a Job or its pod brings the object back.
+    """
+
+    def __init__(self, manager: Manager, by: str, *, namespaces: Sequence[str] = ()) -> None:
+        self.by = by
+        self._selector = f"{BY}={by}"
+        self._index = f"runs of {by}"
+        self._jobs = [
+            manager.informers.of(batch.Job, namespace=one, label_selector=self._selector)
+            for one in namespaces or ("",)
+        ]
+        self._pods = [
+            manager.informers.of(core.Pod, namespace=one, label_selector=self._selector)
+            for one in namespaces or ("",)
+        ]
+        for jobs, pods in zip(self._jobs, self._pods, strict=True):
+            jobs.ensure_index(self._index, lambda one: [(one.metadata.labels or {}).get(OF, "")])
+            pods.ensure_index(self._index, lambda one: [(one.metadata.labels or {}).get(_JOB, "")])
+
+    @property
+    def related(self) -> list[Related[Any]]:
+        """What the actor watches."""
+        return [Related(kind, _keys, label_selector=self._selector) for kind in (batch.Job, core.Pod)]
+
+    def of(self, owner: Object, *, now: datetime, purpose: str = "") -> list[Outcome]:
+        """The runs of an object that the caches know, oldest first; of one purpose, or all."""
+        uid = owner.metadata.uid or ""
+        jobs = [one for informer in self._jobs for one in informer.by_index(self._index, uid)]
+        jobs.sort(key=lambda one: (one.metadata.creation_timestamp or "", one.metadata.name or ""))
+        outcomes = [
+            outcome_of(one, self._pods_of(one), now=now)
+            for one in jobs
+            if not one.metadata.deletion_timestamp
+        ]
+        return [one for one in outcomes if not purpose or one.purpose == purpose]
+
+    def _pods_of(self, job: batch.Job) -> list[core.Pod]:
+        name, namespace = job.metadata.name or "", job.metadata.namespace
+        found = [one for informer in self._pods for one in informer.by_index(self._index, name)]
+        return [
+            one
+            for one in found
+            if one.metadata.namespace == namespace
+            and any(ref.uid == job.metadata.uid for ref in one.metadata.owner_references or ())
+        ]
+
+    async def find(self, ctx: Context[Any], name: str, *, now: datetime, purpose: str = "") -> Outcome | None:
+        """The run of that Job; asked of the API server where the caches do not know it (yet)."""
+        if not name:
+            return None
+        for one in self.of(ctx.obj, now=now, purpose=purpose):
+            if one.job == name:
+                return one
+        job = await ctx.client.refresh(batch.Job, name, namespace=ctx.key.namespace)
+        if job is None:
+            return None
+        if (job.metadata.labels or {}).get(OF) != ctx.obj.metadata.uid or job.metadata.deletion_timestamp:
+            return None
+        return outcome_of(job, self._pods_of(job), now=now)
+
+    async def begin(self, ctx: Context[Any], run: Run) -> None:
+        """Make the Job and what it mounts; one that is there already stays as it is."""
+        for one in run.objects(ctx.obj, by=self.by):
+            try:
+                await ctx.client.create(one)
+            except AlreadyExists:
+                continue
+
+    async def drop(self, ctx: Context[Any], job: str) -> None:
+        """Delete a Job with its pod."""
+        try:
+            await ctx.client.delete(batch.Job, job, namespace=ctx.key.namespace)
+        except NotFound:
+            return
+
+
+def _keys(one: Object) -> list[Key]:
+    name = (one.metadata.annotations or {}).get(FOR, "")
+    return [Key(one.metadata.namespace or "", name)] if name else []

@@ -1,0 +1,218 @@
+"""The two containers of a run as processes: a shell script and `mooring objects`, joined by FIFOs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mooring.objectstore import Target, open_store
+from mooring.objectstore.target import Directory
+from mooring.operators.backup import agent
+from mooring.operators.backup.manifest import decode_manifest
+from mooring.operators.backup.shell import PRELUDE
+
+PREFIX = "shop-1234/backups/20260102T030405Z-0a1b2c3d"
+WITHIN = 60.0
+
+
+class Pod:
+    """Both containers on one shared directory."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.store = root / "store"
+        self.store.mkdir()
+        self.target = root / "target.json"
+        self.target.write_text(json.dumps({"directory": {"path": str(self.store)}}))
+        draft = {"id": "20260102T030405Z-0a1b2c3d", "operator": "test", "facts": {"source": "shop-1"}}
+        self.draft = root / "manifest.json"
+        self.draft.write_text(json.dumps(draft))
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.runs = 0
+
+    def begin(
+        self, action: str, script: str, *parts: str
+    ) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
+        """Start the script, then the agent; both end by themselves."""
+        self.runs += 1
+        self.run = self.root / f"run-{self.runs}"
+        self.run.mkdir()
+        (self.root / "data.sh").write_text(script)
+        (self.root / "run.sh").write_text(PRELUDE)
+        env = {
+            **os.environ,
+            "MOORING_RUN": str(self.run),
+            "MOORING_CONF": str(self.root),
+            "TERMINATION_LOG": str(self.run / "said"),
+        }
+        data = subprocess.Popen(["sh", str(self.root / "run.sh")], env=env, start_new_session=True)
+        command = [sys.executable, "-m", "mooring", "objects", action, f"--target={self.target}"]
+        command += [f"--shared={self.run}", f"--prefix={PREFIX}", f"--report={self.run / 'report'}"]
+        command += [f"--part={part}" for part in parts]
+        command += [f"--manifest={self.draft}"] if action == "put" else []
+        store = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        self.processes += [data, store]
+        return data, store
+
+    def together(self, action: str, script: str, *parts: str) -> tuple[int, int]:
+        """Exit status of both."""
+        data, store = self.begin(action, script, *parts)
+        return data.wait(WITHIN), store.wait(WITHIN)
+
+    @property
+    def report(self) -> agent.Result:
+        import msgspec
+
+        return msgspec.json.decode((self.run / "report").read_bytes(), type=agent.Result)
+
+    @property
+    def said(self) -> str:
+        return (self.run / "said").read_text()
+
+    def objects(self) -> list[str]:
+        return sorted(str(path.relative_to(self.store)) for path in self.store.rglob("*") if path.is_file())
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Iterator[Pod]:
+    made = Pod(tmp_path)
+    yield made
+    for one in made.processes:
+        if one.poll() is None:
+            one.kill()
+            one.wait()
+
+
+WRITE = 'head -c 3000000 /dev/zero >"$run/data"; fact position 0-1-7; fact table.a 3:99'
+
+
+def test_what_the_script_writes_is_stored_with_a_manifest_last(pod: Pod) -> None:
+    assert pod.together("put", WRITE, "data") == (0, 0)
+    assert pod.objects() == [f"{PREFIX}/data", f"{PREFIX}/manifest.json"]
+    manifest = decode_manifest((pod.store / PREFIX / "manifest.json").read_bytes())
+    assert manifest.parts[0].size == 3_000_000
+    assert manifest.facts == {"source": "shop-1", "position": "0-1-7", "table.a": "3:99"}
+    assert pod.report.ok
+    assert pod.report.size == 3_000_000
+    assert pod.report.facts == {"source": "shop-1", "position": "0-1-7"}
+
+
+def test_several_parts_are_written_one_after_the_other(pod: Pod) -> None:
+    assert pod.together("put", 'echo one >"$run/a"; echo two >"$run/b"', "a", "b") == (0, 0)
+    assert pod.objects() == [f"{PREFIX}/a", f"{PREFIX}/b", f"{PREFIX}/manifest.json"]
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (
+            'head -c 3000000 /dev/zero >"$run/data"; fail "the server went away; start it"',
+            "the server went away; start it",
+        ),
+        ("fail 'no such database; create it'", "no such database; create it"),
+        ('head -c 3000000 /dev/zero >"$run/data"; exit 3', "status 3"),
+    ],
+)
+def test_what_a_failed_script_wrote_is_no_backup(pod: Pod, script: str, said: str) -> None:
+    data, store = pod.together("put", script, "data")
+    assert data != 0
+    assert store == 1
+    assert pod.objects() == []
+    assert pod.report.reason == "DataFailed"
+    assert said in pod.report.message
+    assert said in pod.said
+
+
+def test_a_script_that_is_killed_leaves_no_backup(pod: Pod) -> None:
+    data, store = pod.begin(
+        "put", 'head -c 3000000 /dev/zero; touch "$run/written"; sleep 1000 >"$run/data"', "data"
+    )
+    data, store = pod.processes[-2:]
+    _until(lambda: (pod.run / "written").exists())
+    os.killpg(data.pid, signal.SIGKILL)
+    data.wait(WITHIN)
+    assert store.wait(WITHIN) == 1
+    assert pod.report.reason == "DataLost"
+    assert pod.objects() == []
+
+
+def test_a_script_ends_when_the_store_is_killed(pod: Pod) -> None:
+    script = 'exec 3>"$run/data"; touch "$run/written"; cat /dev/zero >&3'
+    data, store = pod.begin("put", script, "data")
+    _until(lambda: (pod.run / "written").exists())
+    store.kill()
+    store.wait(WITHIN)
+    assert data.wait(WITHIN) != 0
+    assert not any("manifest" in name for name in pod.objects())
+
+
+def test_a_restore_gets_every_byte_and_learns_that_it_is_whole(pod: Pod) -> None:
+    pod.together("put", WRITE, "data")
+    script = (
+        'cat "$run/data" >"$conf/got"; whole || fail "not whole"; fact rows 7; fact was "$(was position)"'
+    )
+    assert pod.together("get", script) == (0, 0)
+    assert (pod.root / "got").stat().st_size == 3_000_000
+    assert pod.said == "rows=7\nwas=0-1-7\n"
+
+
+def test_a_changed_object_is_not_whole(pod: Pod) -> None:
+    pod.together("put", WRITE, "data")
+    path = pod.store / PREFIX / "data"
+    path.chmod(0o600)
+    path.write_bytes(b"1" + path.read_bytes()[1:])
+    script = 'cat "$run/data" >"$conf/got"; whole && mv "$conf/got" "$conf/data"; :'
+    data, store = pod.together("get", script)
+    assert store == 1
+    assert data != 0
+    assert not (pod.root / "data").exists()
+    assert pod.report.reason == "ObjectCorrupt"
+
+
+def test_a_backup_without_a_manifest_cannot_be_restored(pod: Pod) -> None:
+    pod.together("put", WRITE, "data")
+    (pod.store / PREFIX / "manifest.json").unlink()
+    data, store = pod.together("get", 'cat "$run/data" >"$conf/got"; whole')
+    assert data != 0
+    assert store == 1
+    assert pod.report.reason == "ObjectNotFound"
+    assert "no complete backup" in pod.report.message
+
+
+def test_a_second_backup_never_overwrites_the_first(pod: Pod) -> None:
+    pod.together("put", WRITE, "data")
+    data, store = pod.together("put", 'echo other >"$run/data"', "data")
+    assert data != 0
+    assert store == 1
+    assert pod.report.reason == "ObjectExists"
+    assert (pod.store / PREFIX / "data").stat().st_size == 3_000_000
+
+
+async def test_a_deletion_takes_every_object_of_the_backup_and_no_other(tmp_path: Path) -> None:
+    async with open_store(Target(directory=Directory(path=str(tmp_path))), secrets=lambda name: {}) as store:
+        for name in ("manifest.json", "data"):
+            await store.create(f"{PREFIX}/{name}", b"x")
+            await store.create(f"{PREFIX}-other/{name}", b"x")
+        result = await agent.delete(store, prefixes=[PREFIX])
+        assert result.ok
+        assert [one.name async for one in store.list()] == [
+            f"{PREFIX}-other/data",
+            f"{PREFIX}-other/manifest.json",
+        ]
+
+
+def _until(condition: object) -> None:
+    async def wait() -> None:
+        async with asyncio.timeout(WITHIN):
+            while not condition():  # type: ignore[operator]
+                await asyncio.sleep(0.02)
+
+    asyncio.run(wait())
