@@ -17,7 +17,9 @@ __all__ = ["add_parser"]
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
-    parser = commands.add_parser("matrixone-run", help="a run of a backup or restore; the variable REQUEST says which")
+    parser = commands.add_parser(
+        "matrixone-run", help="a run of a backup or restore; the variable REQUEST says which"
+    )
     parser.add_argument("--secrets", type=Path, default=Path("/mooring/secrets"), metavar="DIR")
     parser.add_argument("--report", type=Path, metavar="FILE", help="where the result goes as well")
     parser.set_defaults(run=run)

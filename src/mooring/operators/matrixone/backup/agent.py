@@ -32,7 +32,7 @@ from mooring.objectstore import (
     open_store,
 )
 from mooring.operators.backup.agent import Result, delete, failure
-from mooring.operators.backup.layout import MANIFEST, backup_prefix, is_backup_id, made_at
+from mooring.operators.backup.layout import MANIFEST, is_backup_id, made_at
 from mooring.operators.backup.manifest import (
     Manifest,
     ManifestError,
@@ -46,7 +46,6 @@ from mooring.operators.matrixone.backup.places import (
     MARK,
     restored_name,
     same_kind,
-    secrets_of,
     shown,
     target_for,
     within,
@@ -157,9 +156,7 @@ async def _execute(request: Request, place: str, secrets: Path) -> None:
     """Have the server write the backup; it may take hours."""
     location, keys = within(request.root, place), _keys(request.root, secrets)
     try:
-        text = backup_statement(
-            place.rpartition("/")[2], location, keys, parallelism=request.parallelism
-        )
+        text = backup_statement(place.rpartition("/")[2], location, keys, parallelism=request.parallelism)
     except StatementError as error:
         raise Refused("TargetInvalid", str(error), remedy="correct spec.target or its Secret") from None
     where = f"{request.host}:{request.port}"
@@ -185,7 +182,7 @@ async def _execute(request: Request, place: str, secrets: Path) -> None:
 
 async def _connected(request: Request, secrets: Path, where: str) -> Connection:
     login = mounted_secrets(secrets)(request.login)
-    connection = Connection(
+    connection = Connection(  # type: ignore[no-untyped-call]
         host=request.host,
         port=request.port,
         user=_entry(login, request.login, "username"),
@@ -379,7 +376,9 @@ async def _opened(provider: SharedStorageProvider, secrets: Path) -> AsyncIterat
     def read(name: str) -> Mapping[str, bytes]:
         return {_ENTRIES.get(key, key): value for key, value in mounted(name).items()}
 
-    if provider.file_system is not None and not Path(provider.file_system.path or "").is_dir():
+    if provider.file_system is not None and not await asyncio.to_thread(
+        Path(provider.file_system.path or "").is_dir
+    ):
         raise TargetInvalid(
             f"{shown(provider)} does not exist in the pod of the run",
             remedy="mount it with overlay.volumes and overlay.volumeMounts, as in the cluster's pods",
@@ -398,7 +397,9 @@ def _keys(provider: SharedStorageProvider, secrets: Path) -> Keys:
     if s3 is None or s3.secret_ref is None:
         return Keys()
     data, name = mounted_secrets(secrets)(s3.secret_ref.name or ""), s3.secret_ref.name or ""
-    return Keys(id=_entry(data, name, "AWS_ACCESS_KEY_ID"), secret=_entry(data, name, "AWS_SECRET_ACCESS_KEY"))
+    return Keys(
+        id=_entry(data, name, "AWS_ACCESS_KEY_ID"), secret=_entry(data, name, "AWS_SECRET_ACCESS_KEY")
+    )
 
 
 def _entry(data: Mapping[str, bytes], secret: str, name: str) -> str:

@@ -60,7 +60,10 @@ def decide(snapshot: CalendarSnapshot) -> Verdict:
             text = f"the run of {found.now:%H:%M} begins when {snapshot.running} has ended"
             return Wait("EarlierRunning", text, after=30.0)
         return StartRun(
-            at=found.now, missed=found.missed, following=found.following, why=f"{found.now:%Y-%m-%d %H:%M} is due"
+            at=found.now,
+            missed=found.missed,
+            following=found.following,
+            why=f"{found.now:%Y-%m-%d %H:%M} is due",
         )
     left = (found.following - now).total_seconds() if found.following is not None else None
     return InSync("the next run is awaited", again=left)

@@ -62,7 +62,9 @@ async def inspect(store: Store, place: str, *, blocks: bool) -> Contents:
 
     async def read(name: str) -> _Read:
         async with limit:
-            return await _read(store, place, name, blocks=blocks, keep=name in _NEEDED or name.endswith(".sha256"))
+            return await _read(
+                store, place, name, blocks=blocks, keep=name in _NEEDED or name.endswith(".sha256")
+            )
 
     async with asyncio.TaskGroup() as group:
         tasks = {name: group.create_task(read(name)) for name in sorted(sizes)}
@@ -132,4 +134,6 @@ def unpacked(blocks: bytes) -> bytes:
 
 
 def _corrupt(place: str, what: str) -> Corrupt:
-    return Corrupt(f"the backup {place.rpartition('/')[2] or 'there'} is not whole: {what}", remedy="use another backup")
+    return Corrupt(
+        f"the backup {place.rpartition('/')[2] or 'there'} is not whole: {what}", remedy="use another backup"
+    )

@@ -20,19 +20,18 @@ from mooring.actor import (
     Related,
     Report,
     StepFailed,
-    Terminal,
     Verdict,
     Wait,
     not_ready,
 )
 from mooring.cache import rfc3339
-from mooring.kube.errors import AlreadyExists, NotFound
+from mooring.kube.errors import AlreadyExists
 from mooring.kube.object import Key, owner_reference
 from mooring.kube.objects import core, meta
 from mooring.operators.backup import outcome as outcomes
 from mooring.operators.backup.layout import backup_id, backup_prefix, cluster_prefix
 from mooring.operators.backup.manifest import Origin
-from mooring.operators.backup.run import job_name
+from mooring.operators.backup.run import agent_image, job_name
 from mooring.operators.backup.runs import Runs
 from mooring.operators.matrixone.backup import calendar
 from mooring.operators.matrixone.backup.places import secrets_of, shown, within
@@ -60,7 +59,6 @@ from mooring.operators.matrixone.types import (
     RestoreJob,
     groups_of,
 )
-from mooring.operators.workload.waits import while_paused
 from mooring.runtime import Manager
 
 __all__ = ["PAUSE", "BackupJobActor", "missing_secret", "settled_conditions", "shared_volumes"]
@@ -111,10 +109,8 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
     kind = BackupJob
     name: Final = "matrixone-backupjob"
 
-    def __init__(
-        self, around: Surroundings, manager: Manager, *, image: str, namespaces: Sequence[str] = ()
-    ) -> None:
-        self._around, self._image, self._wide = around, image, not namespaces
+    def __init__(self, around: Surroundings, manager: Manager, *, namespaces: Sequence[str] = ()) -> None:
+        self._around, self._image, self._wide = around, agent_image(), not namespaces
         self._runs = Runs(manager, self.name, namespaces=namespaces)
         self.related = [
             *self._runs.related,
@@ -204,8 +200,7 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
         read = {
             one.spec.backup_name
             for one in ctx.client.list(RestoreJob)
-            if one.spec is not None
-            and (one.status is None or one.status.phase not in (COMPLETED, FAILED))
+            if one.spec is not None and (one.status is None or one.status.phase not in (COMPLETED, FAILED))
         }
         return calendar.CalendarSnapshot(
             name=ctx.key.name,
@@ -239,11 +234,7 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
         )
 
     async def _recorded(self, ctx: Context[BackupJob], run: outcomes.Outcome) -> bool:
-        try:
-            await ctx.client.live.get(Backup, name_of(ctx.obj, _identity(run, ctx.obj)), namespace="")
-        except NotFound:
-            return False
-        return True
+        return await ctx.client.refresh(Backup, name_of(ctx.obj, _identity(run, ctx.obj))) is not None
 
     def plan(self, snapshot: Snapshot) -> Verdict:
         """See `rules` and `calendar`."""
@@ -253,9 +244,7 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
 
     # --- what it shows -------------------------------------------------------------------------------------
 
-    def report(
-        self, ctx: Context[BackupJob], inputs: Inputs, snapshot: Snapshot, verdict: Verdict
-    ) -> Report:
+    def report(self, ctx: Context[BackupJob], inputs: Inputs, snapshot: Snapshot, verdict: Verdict) -> Report:
         """Phase and conditions; a try is recorded before its Job is made."""
         if inputs.calendar is not None:
             return self._calendar_report(inputs, inputs.calendar, verdict)
@@ -267,9 +256,7 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
             case Settle(outcome=run):
                 status = self._settled(ctx, inputs, run)
                 text = status.message or ""
-                notes.append(
-                    Note(reason=status.reason or "", message=text, warning=status.phase == FAILED)
-                )
+                notes.append(Note(reason=status.reason or "", message=text, warning=status.phase == FAILED))
             case Wait(reason=reason, message=text) if status.phase in (None, "", PENDING):
                 status = replace(status, phase=PENDING, reason=reason, message=text)
         conditions = settled_conditions(status.conditions, status.phase, status.message, now=now)
@@ -285,9 +272,7 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
         status, result = inputs.status, run.result
         ended = rfc3339(run.ended or ctx.now())
         if run.state != "Succeeded" or result is None:
-            return replace(
-                status, phase=FAILED, reason=run.reason, message=run.message, finished_at=ended
-            )
+            return replace(status, phase=FAILED, reason=run.reason, message=run.message, finished_at=ended)
         identity = _identity(run, ctx.obj)
         assert inputs.spec.target is not None
         place = within(inputs.spec.target, result.facts.get("prefix") or status.prefix or "")
@@ -318,7 +303,9 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
         )
         if isinstance(verdict, InSync) and verdict.again is not None:
             status = replace(status, next_at=_minute(snapshot.now, verdict.again))
-        return Report(status=status, ready=ConditionState(True, "Scheduled", "backups are made by the schedule"))
+        return Report(
+            status=status, ready=ConditionState(True, "Scheduled", "backups are made by the schedule")
+        )
 
     # --- effects -------------------------------------------------------------------------------------------
 
@@ -417,9 +404,7 @@ _OF: Final = "mooring.dev/backup-schedule-name"
 async def missing_secret(ctx: Context[BackupJob] | Context[RestoreJob], names: Sequence[str]) -> Wait | None:
     """A wait for the first of these Secrets that does not exist: a pod that mounts it would hang."""
     for name in names:
-        try:
-            await ctx.client.live.get(core.Secret, name, namespace=ctx.key.namespace)
-        except NotFound:
+        if await ctx.client.refresh(core.Secret, name, namespace=ctx.key.namespace) is None:
             text = f"the Secret {name} does not exist in this namespace; create it, or correct the name"
             return Wait("SecretNotFound", text, after=10.0, stalled=True)
     return None

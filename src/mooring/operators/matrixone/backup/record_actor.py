@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from msgspec.structs import replace
-
 from mooring.actor import (
     ConditionState,
     Context,
@@ -15,14 +13,15 @@ from mooring.actor import (
     Move,
     Outcome,
     Planned,
+    Related,
     Report,
     Verdict,
     Wait,
 )
-from mooring.kube.errors import NotFound
+from mooring.kube.object import Key, Object
 from mooring.kube.objects import core
 from mooring.operators.backup import outcome as outcomes
-from mooring.operators.backup.run import job_name
+from mooring.operators.backup.run import FOR, agent_image, job_name
 from mooring.operators.backup.runs import Runs
 from mooring.operators.matrixone.backup.places import place_of, secrets_of, shown
 from mooring.operators.matrixone.backup.records import deletes_data, home_of
@@ -118,10 +117,12 @@ class BackupRecordActor(Planned[Backup, Inputs, RecordSnapshot]):
     finalizer = "mooring.dev/backup-data"
     status_subresource = ""
 
-    def __init__(self, manager: Manager, *, image: str) -> None:
-        self._image = image
+    def __init__(self, manager: Manager) -> None:
+        self._image = agent_image()
         self._runs = Runs(manager, self.name)
-        self.related = [replace_keys(one) for one in self._runs.related]
+        self.related = [
+            Related(one.kind, _backup_of, label_selector=one.label_selector) for one in self._runs.related
+        ]
 
     def manages(self, obj: Backup) -> bool:
         """Nothing is to be done for the others."""
@@ -138,7 +139,7 @@ class BackupRecordActor(Planned[Backup, Inputs, RecordSnapshot]):
         if not deleted or inputs.place is None:
             return RecordSnapshot(deleted=deleted, erases=inputs.place is not None)
         now, home = ctx.now(), home_of(ctx.obj)
-        run = await self._runs.find(ctx, job_name(ctx.obj, ERASE, 1), now=now, purpose=ERASE)
+        run = await self._runs.find(ctx, job_name(ctx.obj, ERASE, 1), now=now, purpose=ERASE, namespace=home)
         ended = run.ended if run is not None else None
         return RecordSnapshot(
             deleted=True,
@@ -191,5 +192,27 @@ class BackupRecordActor(Planned[Backup, Inputs, RecordSnapshot]):
                 )
                 await self._runs.begin(ctx, run)
             case Retry(job=job):
-                await self._runs.drop(ctx, job)
+                await self._runs.drop(ctx, job, namespace=home_of(ctx.obj))
         return None
+
+
+def _backup_of(one: Object) -> list[Key]:
+    name = (one.metadata.annotations or {}).get(FOR, "")
+    return [Key("", name)] if name else []
+
+
+async def _adrift(ctx: Context[Backup], home: str) -> str:
+    """Nothing runs any more where the Secret was."""
+    if not home:
+        return "the namespace of its Secret is not known; its data stays"
+    found = await ctx.client.refresh(core.Namespace, home)
+    if found is None or found.metadata.deletion_timestamp:
+        return f"the namespace {home} with its Secret is gone; its data stays"
+    return ""
+
+
+async def _missing(ctx: Context[Backup], home: str, names: list[str]) -> str:
+    for name in names:
+        if home and await ctx.client.refresh(core.Secret, name, namespace=home) is None:
+            return name
+    return ""

@@ -22,10 +22,9 @@ from mooring.actor import (
     Wait,
 )
 from mooring.cache import rfc3339
-from mooring.kube.errors import Forbidden, NotFound
-from mooring.kube.object import Key
+from mooring.kube.errors import Forbidden
 from mooring.operators.backup import outcome as outcomes
-from mooring.operators.backup.run import job_name
+from mooring.operators.backup.run import agent_image, job_name
 from mooring.operators.backup.runs import Runs
 from mooring.operators.matrixone.backup.job_actor import missing_secret, settled_conditions
 from mooring.operators.matrixone.backup.places import place_of, secrets_of, shown
@@ -83,10 +82,8 @@ class RestoreJobActor(Planned[RestoreJob, Inputs, JobSnapshot]):
     kind = RestoreJob
     name: Final = "matrixone-restorejob"
 
-    def __init__(
-        self, around: Surroundings, manager: Manager, *, image: str, namespaces: Sequence[str] = ()
-    ) -> None:
-        self._around, self._image = around, image
+    def __init__(self, around: Surroundings, manager: Manager, *, namespaces: Sequence[str] = ()) -> None:
+        self._around, self._image = around, agent_image()
         self._runs = Runs(manager, self.name, namespaces=namespaces)
         self.related = self._runs.related
 
@@ -114,13 +111,17 @@ class RestoreJobActor(Planned[RestoreJob, Inputs, JobSnapshot]):
             return spec.external_source
         name = spec.backup_name or ""
         try:
-            found = await self._around.live.get(Backup, name, namespace="")
-        except NotFound:
-            text = f"spec.backupName: the Backup {name} does not exist; correct the name, or give externalSource"
-            return Wait("BackupNotFound", text, after=10.0, stalled=True)
+            found = await ctx.client.refresh(Backup, name)
         except Forbidden:
-            text = "spec.backupName: this operator may not read Backups; give their location as externalSource"
+            text = (
+                "spec.backupName: this operator may not read Backups; give their location as externalSource"
+            )
             return Wait("BackupNotReadable", text, after=300.0, stalled=True)
+        if found is None:
+            text = (
+                f"spec.backupName: the Backup {name} does not exist; correct the name, or give externalSource"
+            )
+            return Wait("BackupNotFound", text, after=10.0, stalled=True)
         if found.metadata.deletion_timestamp:
             text = f"spec.backupName: the Backup {name} is being deleted; use another one"
             return Wait("BackupNotFound", text, after=10.0, stalled=True)
@@ -195,9 +196,7 @@ class RestoreJobActor(Planned[RestoreJob, Inputs, JobSnapshot]):
             status.reason or status.phase or PENDING,
             status.message or f"the restore is {(status.phase or PENDING).lower()}",
         )
-        return Report(
-            status=status, ready=ready, notes=notes, record=isinstance(verdict, Begin | Settle)
-        )
+        return Report(status=status, ready=ready, notes=notes, record=isinstance(verdict, Begin | Settle))
 
     async def step(
         self, ctx: Context[RestoreJob], inputs: Inputs, snapshot: JobSnapshot, move: Move
@@ -259,5 +258,3 @@ def _settled(inputs: Inputs, run: outcomes.Outcome, now: datetime) -> RestoreJob
         position=result.facts.get("position"),
         finished_at=ended,
     )
-
-

@@ -152,7 +152,9 @@ class MatrixOneClusterStatus(SetStatus, frozen=True, kw_only=True):
     readable: Annotated[ReadableStatus | None, F("Of upstream's API; not written.")] = None
     host: Annotated[str | None, F("Where clients connect to.")] = None
     port: Annotated[int | None, F("Where clients connect to.")] = None
-    restore: Annotated[ClusterRestore | None, F("How the cluster got its first data, with restoreFrom.")] = None
+    restore: Annotated[ClusterRestore | None, F("How the cluster got its first data, with restoreFrom.")] = (
+        None
+    )
 
 
 @crd(
