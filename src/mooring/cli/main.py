@@ -48,7 +48,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "test": ("tests", "run the test suite (unit and embedded tiers)"),
 }
 #: Commands that the help does not show.
-HIDDEN = {"check-metrics": "check_metrics", "complete": "complete", "redis-snapshot": "redis_snapshot"}
+HIDDEN = {
+    "check-metrics": "check_metrics",
+    "complete": "complete",
+    "matrixone-run": "matrixone_run",
+    "redis-snapshot": "redis_snapshot",
+}
 
 
 def shown_version() -> str:

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from mooring.actor import Context, Related
 from mooring.kube.errors import AlreadyExists, NotFound
 from mooring.kube.object import Key, Object
 from mooring.kube.objects import batch, core
 from mooring.operators.backup.outcome import Outcome, outcome_of
-from mooring.operators.backup.run import BY, FOR, OF, Run
+from mooring.operators.backup.run import BY, FOR, OF
 from mooring.runtime import Manager
 
-__all__ = ["Runs"]
+__all__ = ["Begun", "Runs"]
 
 _JOB = "batch.kubernetes.io/job-name"
+
+
+class Begun(Protocol):
+    """What a run consists of, such as `run.Run`."""
+
+    def objects(self, owner: Object, *, by: str) -> Sequence[Object]:
+        """Its Job, and before it what that mounts."""
 
 
 class Runs:
@@ -68,21 +75,26 @@ class Runs:
             and any(ref.uid == job.metadata.uid for ref in one.metadata.owner_references or ())
         ]
 
-    async def find(self, ctx: Context[Any], name: str, *, now: datetime, purpose: str = "") -> Outcome | None:
-        """The run of that Job; asked of the API server where the caches do not know it (yet)."""
+    async def find(
+        self, ctx: Context[Any], name: str, *, now: datetime, purpose: str = "", namespace: str = ""
+    ) -> Outcome | None:
+        """The run of that Job; asked of the API server where the caches do not know it (yet).
+
+        ``namespace`` is that of an object without one.
+        """
         if not name:
             return None
         for one in self.of(ctx.obj, now=now, purpose=purpose):
             if one.job == name:
                 return one
-        job = await ctx.client.refresh(batch.Job, name, namespace=ctx.key.namespace)
+        job = await ctx.client.refresh(batch.Job, name, namespace=namespace or ctx.key.namespace)
         if job is None:
             return None
         if (job.metadata.labels or {}).get(OF) != ctx.obj.metadata.uid or job.metadata.deletion_timestamp:
             return None
         return outcome_of(job, self._pods_of(job), now=now)
 
-    async def begin(self, ctx: Context[Any], run: Run) -> None:
+    async def begin(self, ctx: Context[Any], run: Begun) -> None:
         """Make the Job and what it mounts; one that is there already stays as it is."""
         for one in run.objects(ctx.obj, by=self.by):
             try:
@@ -90,10 +102,10 @@ class Runs:
             except AlreadyExists:
                 continue
 
-    async def drop(self, ctx: Context[Any], job: str) -> None:
-        """Delete a Job with its pod."""
+    async def drop(self, ctx: Context[Any], job: str, *, namespace: str = "") -> None:
+        """Delete a Job with its pod; ``namespace`` is that of an object without one."""
         try:
-            await ctx.client.delete(batch.Job, job, namespace=ctx.key.namespace)
+            await ctx.client.delete(batch.Job, job, namespace=namespace or ctx.key.namespace)
         except NotFound:
             return
 

@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mooring.actor import Actor, run_actor
+from mooring.operators.matrixone.backup.job_actor import BackupJobActor
+from mooring.operators.matrixone.backup.record_actor import BackupRecordActor
+from mooring.operators.matrixone.backup.restore_actor import RestoreJobActor
 from mooring.operators.matrixone.bucket.actor import BucketClaimActor
 from mooring.operators.matrixone.cluster.actor import ClusterActor
 from mooring.operators.matrixone.cnset.actor import CNSetActor
@@ -46,13 +49,21 @@ def register(
         ProxySetActor(around),
         WebUIActor(around),
         ClusterActor(around),
+        BackupJobActor(around, manager, namespaces=namespaces),
+        RestoreJobActor(around, manager, namespaces=namespaces),
     ]
+    if not namespaces:  # Backups belong to the whole cluster
+        actors.append(BackupRecordActor(manager))
     for actor in actors:
         scoped = Scoped(manager, actor.kind, operator=NAME, scope=scope)
-        actor.manages = scoped.manages  # type: ignore[method-assign]
+        actor.manages = _both(actor.manages, scoped.manages)  # type: ignore[method-assign,assignment]
         run_actor(actor, manager, namespaces=namespaces, workers=workers)
         if scope == "all":
             _take_up(manager, actor.name, scoped)
+
+
+def _both(one: Callable[[Any], bool], other: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda obj: one(obj) and other(obj)
 
 
 def _take_up(manager: Manager, name: str, scoped: Scoped) -> None:

@@ -8,8 +8,6 @@ from typing import Any, Final, cast
 from mooring.kube.object import Object
 from mooring.operators.matrixone.storage import backend_of
 from mooring.operators.matrixone.types import (
-    Backup,
-    BackupJob,
     CNClaim,
     CNSet,
     CNSetSpec,
@@ -20,7 +18,6 @@ from mooring.operators.matrixone.types import (
     MatrixOneCluster,
     MatrixOneClusterSpec,
     PodSet,
-    RestoreJob,
     SharedStorageCache,
     SharedStorageProvider,
     Volume,
@@ -36,14 +33,10 @@ Said = Iterator[tuple[str, str]]
 
 def warnings(obj: Object) -> list[str]:
     """What is carried out, but perhaps not as meant."""
-    if isinstance(obj, _NOT_YET):
-        kind = obj.resource.kind
-        return [f"kind: this version of the operator stores a {kind} and does not act on it yet"]
     say = _WARNINGS.get(type(obj))
     return [] if say is None else [f"{where}: {text}" for where, text in say(obj)]
 
 
-_NOT_YET: Final = (BackupJob, Backup, RestoreJob)
 _UNKNOWN: Final = (
     "is no semantic version, so MatrixOne is taken for older than 2.0; give semanticVersion as 1.2.4"
 )

@@ -13,7 +13,16 @@ from mooring.operators.matrixone.look import Keeper, Seen
 from mooring.operators.matrixone.names import CLUSTER, COMPONENT, INSTANCE
 from mooring.operators.matrixone.rpc.dial import Dial, RpcError
 from mooring.operators.matrixone.takeover import LEASE, left_alone
-from mooring.operators.matrixone.types import BucketClaim, CNClaim, CNPool, CNSet, DNSet, LogSet, ProxySet
+from mooring.operators.matrixone.types import (
+    BackupJob,
+    BucketClaim,
+    CNClaim,
+    CNPool,
+    CNSet,
+    DNSet,
+    LogSet,
+    ProxySet,
+)
 from mooring.operators.matrixone.validate import validate
 from mooring.operators.workload.index import ClusterIndex, keys_of
 from mooring.runtime import Manager
@@ -77,6 +86,10 @@ class Surroundings:
     def cn_claims(self, namespace: str) -> list[CNClaim]:
         """The claims of compute nodes in a namespace."""
         return self._cached.list(CNClaim, namespace=namespace)
+
+    def backup_jobs(self, namespace: str) -> list[BackupJob]:
+        """The BackupJobs of a namespace."""
+        return self._cached.list(BackupJob, namespace=namespace)
 
     def pools(self, namespace: str) -> list[CNPool]:
         """The pools of a namespace."""

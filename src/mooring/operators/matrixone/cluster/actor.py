@@ -7,10 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from mooring.actor import Context, InSync, Move, Outcome, Planned, Related, Report, Terminal, Verdict, Wait
+from mooring.cache import rfc3339
 from mooring.kube.errors import AlreadyExists
 from mooring.kube.object import Key, Object, metadata_of, owner_reference
 from mooring.kube.objects import core, meta
+from mooring.operators.matrixone.backup.records import source_of
+from mooring.operators.matrixone.cluster import restore as restoring
 from mooring.operators.matrixone.cluster.stages import STAGES, DeleteSets, Held, in_order, next_deletion
 from mooring.operators.matrixone.cluster.status import Snapshot, decide, report
 from mooring.operators.matrixone.defaults import with_defaults
@@ -18,7 +23,14 @@ from mooring.operators.matrixone.depends import as_declared
 from mooring.operators.matrixone.names import CLUSTER
 from mooring.operators.matrixone.sets import Surroundings, blocked_by
 from mooring.operators.matrixone.specs import ClusterSpecs
-from mooring.operators.matrixone.types import MatrixOneCluster
+from mooring.operators.matrixone.types import (
+    Backup,
+    ClusterRestore,
+    LogSet,
+    MatrixOneCluster,
+    MatrixOneClusterStatus,
+    RestoreJob,
+)
 from mooring.operators.workload.containers import encoded
 
 __all__ = ["PAUSE", "SKIP", "ClusterActor"]
@@ -57,7 +69,10 @@ class ClusterActor(Planned[MatrixOneCluster, Inputs, Snapshot]):
     owns = STAGES
     owns_by_metadata = (core.Secret,)
     finalizer = "matrixorigin.io/matrixonecluster"
-    related = (Related(core.Pod, _cluster_of, label_selector=CLUSTER),)
+    related = (
+        Related(core.Pod, _cluster_of, label_selector=CLUSTER),
+        Related(RestoreJob, lambda job: _restored_cluster(job)),
+    )
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
@@ -77,13 +92,22 @@ class ClusterActor(Planned[MatrixOneCluster, Inputs, Snapshot]):
         """The declaration and its sets, from the caches."""
         cluster = with_defaults(ctx.obj)
         live = {(kind, one.metadata.name or ""): one for kind in STAGES for one in ctx.children.of(kind)}
-        blocked: Wait | Terminal | None = blocked_by(cluster) or _not_yet(cluster)
+        blocked: Wait | Terminal | None = blocked_by(cluster)
         if blocked is not None:
             return Inputs(cluster=cluster, live=live, blocked=blocked) if live else blocked
-        specs = ClusterSpecs(ctx.obj)  # the sets fill in their own defaults
+        secret = ctx.client.find(
+            metadata_of(core.Secret), ClusterSpecs(ctx.obj).credential, namespace=ctx.key.namespace
+        )
+        log_set = live.get((LogSet, ctx.key.name))
+        assert log_set is None or isinstance(log_set, LogSet)
+        if _restores(ctx.obj):
+            log_set = log_set or await ctx.client.refresh(LogSet, ctx.key.name, namespace=ctx.key.namespace)
+            if (first := await self._restore(ctx, log_set, has_credential=secret is not None)) is not None:
+                return first
+        # The sets fill in their own defaults.
+        specs = ClusterSpecs(ctx.obj, restored=restoring.from_backup(ctx.obj, log_set))
         wanted = specs.sets()
         made, held = in_order(wanted, live, as_declared)
-        secret = ctx.client.find(metadata_of(core.Secret), specs.credential, namespace=ctx.key.namespace)
         return Inputs(
             cluster=cluster,
             live=live,
@@ -92,6 +116,65 @@ class ClusterActor(Planned[MatrixOneCluster, Inputs, Snapshot]):
             held=tuple(held),
             has_credential=secret is not None,
         )
+
+    async def _restore(
+        self, ctx: Context[MatrixOneCluster], log_set: LogSet | None, *, has_credential: bool
+    ) -> Outcome | None:
+        """What comes before the sets of a cluster that begins with a backup; ``None``: nothing does."""
+        name = restoring.restore_job(ctx.obj).metadata.name or ""
+        job = ctx.client.find(RestoreJob, name, namespace=ctx.key.namespace)
+        if job is None and log_set is None:
+            job = await ctx.client.refresh(RestoreJob, name, namespace=ctx.key.namespace)
+        verdict = restoring.restore(ctx.obj, log_set, job)
+        if isinstance(verdict, restoring.BeginRestore) and not has_credential:
+            return await self._credential(ctx, verdict.backup)
+        if not isinstance(verdict, Move):
+            return verdict
+        return ctx.act(verdict.name, self._restore_step, ctx, verdict, message=verdict.why)
+
+    async def _credential(self, ctx: Context[MatrixOneCluster], backup: str) -> Outcome:
+        """The first SQL user has the password of the cluster that the backup is of: it is in the data."""
+        name, namespace = ClusterSpecs(ctx.obj).credential, ctx.key.namespace
+        found = await ctx.client.refresh(Backup, backup)
+        if found is None:
+            text = f"spec.restoreFrom: the Backup {backup} does not exist; correct the name in a new cluster"
+            return ctx.wait("BackupNotFound", text, after=10.0, stalled=True)
+        where, source = source_of(found)
+        secret = None
+        if where == namespace and source:
+            secret = await ctx.client.refresh(core.Secret, f"{source}-credential", namespace=namespace)
+        if secret is None:
+            text = (
+                f"the data has the SQL users of the cluster that the backup is of; make the Secret {name} with "
+                f"username and password of its first one ({_USER})"
+            )
+            return ctx.wait("CredentialNeeded", text, after=10.0, stalled=True)
+        data = {key: value for key, value in (secret.data or {}).items() if key in ("username", "password")}
+        return ctx.act("CopyCredential", self._make_credential, ctx, data)
+
+    async def _restore_step(self, ctx: Context[MatrixOneCluster], move: Move) -> None:
+        """Make the RestoreJob, or record how far the restore is; the record comes before what follows from it."""
+        status = ctx.obj.status or MatrixOneClusterStatus()
+        known = status.restore or ClusterRestore()
+        match move:
+            case restoring.MakeRestoreJob():
+                await ctx.client.ensure(restoring.restore_job(ctx.obj))
+                return
+            case restoring.BeginRestore(backup=backup):
+                known = ClusterRestore(
+                    backup=backup,
+                    phase=restoring.RESTORING,
+                    job=restoring.restore_job(ctx.obj).metadata.name,
+                    started_at=rfc3339(ctx.now()),
+                )
+            case restoring.Restored(position=position, at=at):
+                known = replace(
+                    known, phase=restoring.RESTORED, position=position or None, finished_at=at or None
+                )
+            case restoring.Founded():
+                known = replace(known, phase=restoring.FOUNDED)
+        ctx.show(replace(status, phase=status.phase or "NotReady", restore=known))
+        await ctx.record()
 
     def children(self, ctx: Context[MatrixOneCluster], inputs: Inputs) -> Outcome | None:
         """The step that brings the sets in line, one stage at a time; those that are no longer declared go."""
@@ -106,7 +189,9 @@ class ClusterActor(Planned[MatrixOneCluster, Inputs, Snapshot]):
             )
         return ctx.act("ApplySets", ctx.children.apply, drift, message=str(drift)) if drift else None
 
-    async def _make_credential(self, ctx: Context[MatrixOneCluster]) -> None:
+    async def _make_credential(
+        self, ctx: Context[MatrixOneCluster], data: Mapping[str, str] | None = None
+    ) -> None:
         """Make the first SQL user's password; a Secret of that name that is there already is used as it is."""
         metadata = meta.ObjectMeta(
             name=ClusterSpecs(ctx.obj).credential,
@@ -114,9 +199,9 @@ class ClusterActor(Planned[MatrixOneCluster, Inputs, Snapshot]):
             labels={CLUSTER: ctx.key.name},
             owner_references=[owner_reference(ctx.obj)],
         )
-        data = {"username": encoded(_USER), "password": encoded(secrets.token_urlsafe(15))}
+        made = {"username": encoded(_USER), "password": encoded(secrets.token_urlsafe(15))}
         try:
-            await ctx.client.create(core.Secret(metadata=metadata, type="Opaque", data=data))
+            await ctx.client.create(core.Secret(metadata=metadata, type="Opaque", data=dict(data or made)))
         except AlreadyExists:
             ctx.log.info("the Secret with the first SQL user is there already", name=metadata.name)
 
@@ -164,10 +249,12 @@ async def _delete(ctx: Context[Any], move: DeleteSets) -> None:
         )
 
 
-def _not_yet(cluster: MatrixOneCluster) -> Wait | None:
-    """What this version does not act on: an empty cluster instead of the restored one would be worse than none."""
-    spec = cluster.spec
-    if spec is None or not spec.restore_from:
-        return None
-    text = f"spec.restoreFrom: {spec.restore_from}: this version restores no backups; leave the field out for an empty cluster"
-    return Wait("RestoreNotSupported", text, after=300.0, stalled=True)
+def _restores(cluster: MatrixOneCluster) -> bool:
+    """It is to begin with a backup, or did."""
+    asked = cluster.spec is not None and bool(cluster.spec.restore_from)
+    return asked or (cluster.status is not None and cluster.status.restore is not None)
+
+
+def _restored_cluster(job: RestoreJob) -> list[Key]:
+    names = [one.name for one in job.metadata.owner_references or () if one.kind == "MatrixOneCluster"]
+    return [Key(job.metadata.namespace or "", name) for name in names if name]

@@ -48,8 +48,9 @@ class ClusterSpecs:
     The declaration is taken as it is: defaults that depend on other fields are the sets' own.
     """
 
-    def __init__(self, cluster: MatrixOneCluster, *, credential: str = "") -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: MatrixOneCluster, *, credential: str = "", restored: bool = False) -> None:
+        """``restored``: its path holds the data of a backup, which the log service starts from."""
+        self._cluster, self._restored = cluster, restored
         self._spec = cluster.spec or MatrixOneClusterSpec()
         self.name = cluster.metadata.name or ""
         self.namespace = cluster.metadata.namespace or ""
@@ -75,7 +76,7 @@ class ClusterSpecs:
     def log_set(self) -> LogSet:
         """The log service."""
         spec = self._inherited(self._spec.log_service or LogSetSpec())
-        if self._spec.restore_from is not None:
+        if self._restored:
             initial = spec.initial_config or InitialConfig()
             spec = replace(spec, initial_config=replace(initial, restore_from=RESTORED_FROM))
         return LogSet(metadata=self._meta(self.name), spec=spec)

@@ -1,8 +1,9 @@
 """The custom resources ``core.matrixorigin.io/v1alpha1``: upstream's API, complete, and what we add to its status.
 
-Names, shapes and oddities are upstream's: `Backup` has ``meta`` and neither spec nor status, the ``overlay`` of a
+Names, shapes and oddities are upstream's: `Backup` has ``meta`` instead of a spec, the ``overlay`` of a
 `RestoreJob` stands beside its spec, ``store.podName`` of a `CNClaim` has the key ``string``, a `BucketClaim` has no status
-subresource. New are fields of status only, such as ``observedGeneration`` and the states of stores.
+subresource. New are fields of status, such as ``observedGeneration`` and the states of stores, and those of `BackupJobSpec`
+whose text says so.
 """
 
 from __future__ import annotations
@@ -11,13 +12,19 @@ from typing import Final
 
 from mooring.kube.object import Object
 from mooring.operators.matrixone.types.backup import (
+    COMPLETED,
+    FAILED,
     JOB_TTL,
+    PENDING,
+    RUNNING,
     Backup,
     BackupJob,
     BackupJobSpec,
     BackupJobStatus,
     BackupMeta,
     BackupSource,
+    BackupStatus,
+    JobSchedule,
     RestoreJob,
     RestoreJobSpec,
     RestoreJobStatus,
@@ -34,6 +41,7 @@ from mooring.operators.matrixone.types.cluster import (
     DEFAULT_REPOSITORY,
     NAME_LIMIT,
     ClusterMetrics,
+    ClusterRestore,
     CNGroup,
     CNGroupsStatus,
     CNGroupStatus,
@@ -144,9 +152,11 @@ from mooring.operators.matrixone.types.webui import (
 
 __all__ = [
     "ANYTHING",
+    "COMPLETED",
     "DEFAULT_REPOSITORY",
     "DELETE",
     "DELETING",
+    "FAILED",
     "FAILURE_TIMEOUT",
     "GROUP",
     "IN_USE",
@@ -156,9 +166,11 @@ __all__ = [
     "NAME_LIMIT",
     "OBJECT",
     "ONE_PROVIDER",
+    "PENDING",
     "POOLING",
     "RELEASED",
     "RETAIN",
+    "RUNNING",
     "SERVICE_TYPES",
     "SET_COLUMNS",
     "SET_SCALE",
@@ -171,6 +183,7 @@ __all__ = [
     "BackupJobStatus",
     "BackupMeta",
     "BackupSource",
+    "BackupStatus",
     "BucketClaim",
     "BucketClaimSpec",
     "BucketClaimStatus",
@@ -198,6 +211,7 @@ __all__ = [
     "ClaimMetadata",
     "ClaimPodRef",
     "ClusterMetrics",
+    "ClusterRestore",
     "DNSet",
     "DNSetSpec",
     "DNSetStatus",
@@ -205,6 +219,7 @@ __all__ = [
     "FailoverStatus",
     "FileSystemProvider",
     "InitialConfig",
+    "JobSchedule",
     "LogSet",
     "LogSetDiscovery",
     "LogSetRef",

@@ -6,18 +6,25 @@ from typing import Annotated, ClassVar, Final
 
 from mooring.kube.object import Object, Resource
 from mooring.kube.part import Part
+from mooring.operators.backup.types import Retention
 from mooring.operators.matrixone.types.podset import Overlay, Quantity, SetStatus, resource
-from mooring.operators.matrixone.types.storage import SharedStorageProvider
+from mooring.operators.matrixone.types.storage import DELETE, RETAIN, SharedStorageProvider
 from mooring.runtime.crd import AGE, F, PrinterColumn, crd
 
 __all__ = [
+    "COMPLETED",
+    "FAILED",
     "JOB_TTL",
+    "PENDING",
+    "RUNNING",
     "Backup",
     "BackupJob",
     "BackupJobSpec",
     "BackupJobStatus",
     "BackupMeta",
     "BackupSource",
+    "BackupStatus",
+    "JobSchedule",
     "RestoreJob",
     "RestoreJobSpec",
     "RestoreJobStatus",
@@ -26,6 +33,8 @@ __all__ = [
 JOB_TTL: Final = "1h"
 _TTL: Final = F(f"How long the job is kept after its end; default {JOB_TTL}.")
 _OVERLAY: Final = F("Changes of the job's pod.")
+_TIME: Final = "date-time"
+PENDING, RUNNING, COMPLETED, FAILED = "Pending", "Running", "Completed", "Failed"
 
 
 class BackupSource(Part, frozen=True, kw_only=True):
@@ -36,6 +45,31 @@ class BackupSource(Part, frozen=True, kw_only=True):
     secret_ref: Annotated[str | None, F("Secret with username and password; needed with cnSetRef.")] = None
 
 
+class JobSchedule(Part, frozen=True, kw_only=True):
+    """When backups are made, and which stay; ours, upstream has none."""
+
+    cron: Annotated[
+        str | None,
+        F(
+            'Five fields, minute hour day month weekday, such as "30 3 * * *"; or @hourly, @daily, @weekly.',
+            required=True,
+            min_length=1,
+            max_length=200,
+        ),
+    ] = None
+    time_zone: Annotated[str | None, F("Such as Europe/Berlin. Default: UTC.", max_length=64)] = None
+    suspend: Annotated[bool | None, F("No further backups are begun; those there are stay.")] = None
+    starting_deadline_seconds: Annotated[
+        int | None,
+        F(
+            "A run that is so late is skipped. Default: the newest missed one is made up for.",
+            minimum=10,
+            maximum=604800,
+        ),
+    ] = None
+    retention: Annotated[Retention | None, F("Which backups stay; absent: all.")] = None
+
+
 class BackupJobSpec(Part, frozen=True, kw_only=True):
     """The declared backup."""
 
@@ -43,13 +77,46 @@ class BackupJobSpec(Part, frozen=True, kw_only=True):
     source: Annotated[BackupSource | None, F("What is backed up.", required=True)] = None
     target: Annotated[SharedStorageProvider | None, F("Where it is written to.", required=True)] = None
     overlay: Annotated[Overlay | None, _OVERLAY] = None
+    schedule: Annotated[
+        JobSchedule | None,
+        F("Not one backup but one BackupJob for each run, called after this one. Ours."),
+    ] = None
+    deletion_policy: Annotated[
+        str | None,
+        F(
+            "Whether the data goes with the Backup object; default Retain, with a schedule Delete. Ours.",
+            enum=(DELETE, RETAIN),
+        ),
+    ] = None
+    timeout_seconds: Annotated[
+        int | None,
+        F("A run that takes longer has failed; default 86400. Ours.", minimum=60, maximum=604800),
+    ] = None
+    parallelism: Annotated[
+        int | None, F("Objects that the server copies at once; default 4. Ours.", minimum=1, maximum=256)
+    ] = None
 
 
 class BackupJobStatus(SetStatus, frozen=True, kw_only=True):
     """How far it is."""
 
     phase: Annotated[str | None, F("Pending, Running, Completed or Failed.")] = None
-    backup: Annotated[str | None, F("The Backup that was made.")] = None
+    backup: Annotated[str | None, F("The Backup that was made; of a schedule the newest one.")] = None
+    reason: Annotated[str | None, F("Why it failed, or what it waits for: one word.")] = None
+    message: Annotated[str | None, F("The same in a sentence, with the remedy.")] = None
+    id: Annotated[str | None, F("Identity of the newest try.")] = None
+    prefix: Annotated[str | None, F("Where that is in the target.")] = None
+    job: Annotated[str | None, F("Its Job.")] = None
+    tries: Annotated[int | None, F("Tries begun.")] = None
+    size_bytes: Annotated[int | None, F("Bytes of the backup.")] = None
+    position: Annotated[str | None, F("It has all transactions up to this timestamp of the server's.")] = None
+    started_at: Annotated[str | None, F("When the newest try began.", format=_TIME)] = None
+    finished_at: Annotated[str | None, F("When it ended.", format=_TIME)] = None
+    last_scheduled_at: Annotated[
+        str | None, F("Of a schedule: the newest run that was begun.", format=_TIME)
+    ] = None
+    next_at: Annotated[str | None, F("Of a schedule: the next run.", format=_TIME)] = None
+    missed: Annotated[int | None, F("Of a schedule: runs that were skipped, in all.")] = None
 
 
 @crd(
@@ -83,6 +150,10 @@ class BackupMeta(Part, frozen=True, kw_only=True):
     raw: Annotated[str | None, F("The record as the backup tool wrote it.", required=True)] = None
 
 
+class BackupStatus(SetStatus, frozen=True, kw_only=True):
+    """Whether the data of a Backup that is deleted is gone; ours, upstream has none."""
+
+
 @crd(
     columns=(
         PrinterColumn("ID", ".meta.id"),
@@ -93,11 +164,12 @@ class BackupMeta(Part, frozen=True, kw_only=True):
     preserve_unknown=True,
 )
 class Backup(Object, frozen=True, kw_only=True):
-    """A finished backup; of the whole Kubernetes cluster, and with neither spec nor status."""
+    """A finished backup; of the whole Kubernetes cluster, and without a spec."""
 
     resource: ClassVar[Resource] = resource("Backup", namespaced=False)
 
     meta: Annotated[BackupMeta | None, F("The backup.", required=True)] = None
+    status: BackupStatus | None = None
 
 
 class RestoreJobSpec(Part, frozen=True, kw_only=True):
@@ -113,6 +185,14 @@ class RestoreJobStatus(SetStatus, frozen=True, kw_only=True):
     """How far it is."""
 
     phase: Annotated[str | None, F("Pending, Running, Completed or Failed.", required=True)] = None
+    reason: Annotated[str | None, F("Why it failed, or what it waits for: one word.")] = None
+    message: Annotated[str | None, F("The same in a sentence, with the remedy.")] = None
+    job: Annotated[str | None, F("The Job of the newest try.")] = None
+    tries: Annotated[int | None, F("Tries begun.")] = None
+    size_bytes: Annotated[int | None, F("Bytes that were restored.")] = None
+    position: Annotated[str | None, F("What was restored has all transactions up to here.")] = None
+    started_at: Annotated[str | None, F("When the newest try began.", format=_TIME)] = None
+    finished_at: Annotated[str | None, F("When it ended.", format=_TIME)] = None
 
 
 @crd(

@@ -22,6 +22,7 @@ __all__ = [
     "CNGroupStatus",
     "CNGroupsStatus",
     "ClusterMetrics",
+    "ClusterRestore",
     "MatrixOneCluster",
     "MatrixOneClusterSpec",
     "MatrixOneClusterStatus",
@@ -121,6 +122,20 @@ class CNGroupsStatus(Part, frozen=True, kw_only=True):
     groups: Annotated[list[CNGroupStatus] | None, F("Every group.")] = None
 
 
+class ClusterRestore(Part, frozen=True, kw_only=True):
+    """How the cluster got its first data; recorded before anything is made."""
+
+    backup: Annotated[str | None, F("The Backup.")] = None
+    phase: Annotated[
+        str | None,
+        F("Restoring; Restored once the data is there; Founded once a log service has started on it."),
+    ] = None
+    job: Annotated[str | None, F("The RestoreJob.")] = None
+    position: Annotated[str | None, F("What was restored has all transactions up to here.")] = None
+    started_at: Annotated[str | None, F("When it began.", format="date-time")] = None
+    finished_at: Annotated[str | None, F("When the data was there.", format="date-time")] = None
+
+
 class MatrixOneClusterStatus(SetStatus, frozen=True, kw_only=True):
     """What was observed."""
 
@@ -137,6 +152,9 @@ class MatrixOneClusterStatus(SetStatus, frozen=True, kw_only=True):
     readable: Annotated[ReadableStatus | None, F("Of upstream's API; not written.")] = None
     host: Annotated[str | None, F("Where clients connect to.")] = None
     port: Annotated[int | None, F("Where clients connect to.")] = None
+    restore: Annotated[ClusterRestore | None, F("How the cluster got its first data, with restoreFrom.")] = (
+        None
+    )
 
 
 @crd(

@@ -1,0 +1,448 @@
+"""What a run does in its pod: make a backup, restore one, delete some.
+
+Everything here may be killed at any moment and begun again. A backup is one when its manifest is there, which is written
+last. A restore writes only into a path that was empty when it began, and never again once it was done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from asyncmy.connection import Connection
+from asyncmy.errors import MySQLError
+
+from mooring.cache.clock import Clock, SystemClock
+from mooring.objectstore import (
+    AlreadyExists,
+    Corrupt,
+    CredentialsRejected,
+    NotFound,
+    ObjectStoreError,
+    Store,
+    TargetInvalid,
+    mounted_secrets,
+    open_store,
+)
+from mooring.operators.backup.agent import Result, delete, failure
+from mooring.operators.backup.layout import MANIFEST, is_backup_id, made_at
+from mooring.operators.backup.manifest import (
+    Manifest,
+    ManifestError,
+    StoredPart,
+    decode_manifest,
+    encode_manifest,
+)
+from mooring.operators.matrixone.backup.contents import Contents, inspect
+from mooring.operators.matrixone.backup.places import (
+    DONE,
+    MARK,
+    restored_name,
+    same_kind,
+    shown,
+    target_for,
+    within,
+)
+from mooring.operators.matrixone.backup.request import Request
+from mooring.operators.matrixone.backup.statement import Keys, StatementError, backup_statement, masked
+from mooring.operators.matrixone.types import SharedStorageProvider
+
+__all__ = ["Refused", "outcome", "run"]
+
+ABANDONED: Final = timedelta(days=1)
+"""What has no manifest and is older was left behind by a run that was killed."""
+CLEAN_UP: Final = 20.0
+"""Seconds that a failed backup may take to delete what it wrote."""
+CONNECT: Final = 15.0
+"""Seconds until a connection has to be there."""
+_ENTRIES: Final = {"AWS_ACCESS_KEY_ID": "accessKeyId", "AWS_SECRET_ACCESS_KEY": "secretAccessKey"}
+_DENIED: Final = frozenset({1044, 1045})
+_LOST: Final = frozenset({2003, 2006, 2013})
+_AT_ONCE: Final = 4
+
+
+class Refused(Exception):
+    """The run cannot be done; the text has no secrets."""
+
+    def __init__(self, reason: str, message: str, *, remedy: str, again: bool = False) -> None:
+        super().__init__(message)
+        self.reason, self.remedy, self.again = reason, remedy, again
+
+
+async def outcome(request: Request, secrets: Path) -> Result:
+    """Run it; a failure is a result too."""
+    try:
+        return await run(request, secrets)
+    except Exception as error:
+        first: BaseException = error
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        return _failed(first)
+
+
+def _failed(error: BaseException) -> Result:
+    if isinstance(error, Refused):
+        return Result(
+            ok=False,
+            reason=error.reason,
+            message=str(error)[:1500],
+            remedy=error.remedy,
+            again=error.again,
+        )
+    return failure(error)
+
+
+async def run(request: Request, secrets: Path, *, clock: Clock | None = None) -> Result:
+    """Run it. ``secrets`` has a directory for each Secret. Raises `ObjectStoreError` and `Refused`."""
+    match request.action:
+        case "backup":
+            return await _backup(request, secrets, clock or SystemClock())
+        case "restore":
+            return await _restore(request, secrets, clock or SystemClock())
+        case "delete":
+            async with _opened(request.root, secrets) as store:
+                return await delete(store, prefixes=request.places)
+
+
+# --- a backup ----------------------------------------------------------------------------------------------
+
+
+async def _backup(request: Request, secrets: Path, clock: Clock) -> Result:
+    place = request.places[-1]
+    async with _opened(request.root, secrets) as store:
+        check = await store.check()
+        if not check.ok:
+            raise Refused(check.reason, check.message, remedy=check.remedy)
+        for earlier in request.places:
+            if (manifest := await _manifest(store, earlier)) is not None:
+                return _result(manifest, earlier)
+        if await _any(store, place):
+            text = f"something is at {place} already, and it is no backup"
+            raise Refused("PlaceTaken", text, remedy="make another BackupJob", again=True)
+        await delete(store, prefixes=request.places[:-1])
+        await _clean(store, place, clock)
+        began = clock.now()
+        try:
+            await _execute(request, place, secrets)
+            found = await inspect(store, place, blocks=request.root.s3 is None)
+            manifest = Manifest(
+                id=place.rpartition("/")[2],
+                operator="matrixone",
+                method="physical",
+                flavor="bucket" if request.root.s3 is not None else "directory",
+                cluster=request.origin,
+                began=began,
+                finished=clock.now(),
+                parts=list(found.parts),
+                facts=dict(found.facts),
+            )
+            await store.create(f"{place}/{MANIFEST}", encode_manifest(manifest))
+        except BaseException:
+            with contextlib.suppress(ObjectStoreError, TimeoutError):
+                async with asyncio.timeout(CLEAN_UP):
+                    await delete(store, prefixes=[place])
+            raise
+    return _result(manifest, place)
+
+
+async def _execute(request: Request, place: str, secrets: Path) -> None:
+    """Have the server write the backup; it may take hours."""
+    location, keys = within(request.root, place), _keys(request.root, secrets)
+    try:
+        text = backup_statement(place.rpartition("/")[2], location, keys, parallelism=request.parallelism)
+    except StatementError as error:
+        raise Refused("TargetInvalid", str(error), remedy="correct spec.target or its Secret") from None
+    where = f"{request.host}:{request.port}"
+    connection = await _connected(request, secrets, where)
+    try:
+        async with connection.cursor() as cursor:
+            await cursor.execute(text)
+    except MySQLError as error:
+        code, said = _said(error)
+        lost = code in _LOST
+        raise Refused(
+            "SessionLost" if lost else "BackupRefused",
+            f"the server at {where} said: {masked(said, keys)}",
+            remedy="make another BackupJob" if lost else "correct what the server names",
+            again=lost,
+        ) from None
+    except (OSError, EOFError) as error:
+        text = f"the session with {where} ended: {type(error).__name__}"
+        raise Refused("SessionLost", text, remedy="make another BackupJob", again=True) from None
+    finally:
+        connection.close()
+
+
+async def _connected(request: Request, secrets: Path, where: str) -> Connection:
+    login = mounted_secrets(secrets)(request.login)
+    connection = Connection(  # type: ignore[no-untyped-call]
+        host=request.host,
+        port=request.port,
+        user=_entry(login, request.login, "username"),
+        password=_entry(login, request.login, "password"),
+        autocommit=True,
+        connect_timeout=CONNECT,
+    )
+    try:
+        async with asyncio.timeout(CONNECT):
+            await connection.connect()
+    except MySQLError as error:
+        code, said = _said(error)
+        if code in _DENIED:
+            raise Refused(
+                "LoginRejected",
+                f"the server at {where} does not let the user of the Secret {request.login} in",
+                remedy="correct the Secret, or name another one in spec.source.secretRef",
+            ) from None
+        text = f"cannot connect to {where}: {said[:200]}"
+        raise Refused("ServerUnreachable", text, remedy="see the cluster's conditions", again=True) from None
+    except (OSError, EOFError, TimeoutError) as error:
+        text = f"cannot connect to {where}: {type(error).__name__}"
+        raise Refused("ServerUnreachable", text, remedy="see the cluster's conditions", again=True) from None
+    return connection
+
+
+async def _clean(store: Store, place: str, clock: Clock) -> None:
+    """Delete what runs that were killed left among the backups of this cluster."""
+    parent = place.rpartition("/")[0]
+    after = ""
+    while True:
+        name = ""
+        async with aclosing(store.list(parent, after=after)) as objects:
+            async for one in objects:
+                name = one.name
+                break
+        if not name:
+            return
+        identity = name.removeprefix(f"{parent}/").partition("/")[0]
+        after = f"{parent}/{identity}0"  # the character after the slash: behind everything of it
+        if not is_backup_id(identity) or clock.now() - made_at(identity) < ABANDONED:
+            continue
+        if await _manifest(store, f"{parent}/{identity}") is None:
+            await delete(store, prefixes=[f"{parent}/{identity}"])
+
+
+# --- a restore ---------------------------------------------------------------------------------------------
+
+
+class _Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose a path is that a restore fills."""
+
+    owner: str
+    backup: str
+
+
+async def _restore(request: Request, secrets: Path, clock: Clock) -> Result:
+    target, place = request.target, request.places[0]
+    assert target is not None
+    if not same_kind(request.root, target):
+        raise Refused(
+            "OtherStorage",
+            "the backup is in a bucket and the cluster's data in a directory, or the other way round",
+            remedy="choose storage of the same kind for the cluster; the server stores files of a directory in another form",
+        )
+    async with _opened(request.root, secrets) as source, _opened(target, secrets) as into:
+        mark = _Mark(owner=request.owner, backup=place)
+        if (done := await _read(into, DONE)) is not None:
+            return await _done_before(source, place, done, mark, target)
+        contents = await _verified(source, request.root, place)
+        wanted = {
+            name: part
+            for part in contents.parts
+            if (name := restored_name(part.name, bucket=target.s3 is not None))
+        }
+        await _take(into, mark, wanted, target)
+        limit = asyncio.Semaphore(_AT_ONCE)
+
+        async def copy(name: str, part: StoredPart) -> None:
+            async with limit:
+                await _copy(source, _named(place, part.name), into, name, part)
+
+        async with asyncio.TaskGroup() as group:
+            for name, part in wanted.items():
+                group.create_task(copy(name, part))
+        await into.create(DONE, msgspec.json.encode(mark))
+    return Result(
+        ok=True,
+        size=sum(part.size for part in wanted.values()),
+        objects=len(wanted),
+        facts=dict(contents.facts),
+    )
+
+
+async def _done_before(
+    source: Store, place: str, done: bytes, mark: _Mark, target: SharedStorageProvider
+) -> Result:
+    """It is restored already; where that was for somebody else, it is their data."""
+    if _whose(done) != mark:
+        raise _in_use(target)
+    manifest = await _manifest(source, place)
+    return Result(
+        ok=True,
+        size=manifest.size if manifest is not None else 0,
+        objects=len(manifest.parts) if manifest is not None else 0,
+        facts=dict(manifest.facts) if manifest is not None else {},
+    )
+
+
+async def _take(
+    into: Store, mark: _Mark, wanted: Mapping[str, object], target: SharedStorageProvider
+) -> None:
+    """Make the path ours; raises `Refused` where anything is in it but what this very restore wrote before."""
+    held = await _read(into, MARK)
+    if held is None:
+        if await _any(into, ""):
+            raise _in_use(target)
+        try:
+            await into.create(MARK, msgspec.json.encode(mark))
+        except AlreadyExists:
+            raise _in_use(target) from None
+    elif _whose(held) != mark:
+        raise _in_use(target)
+    # Whoever came between, and what a server wrote there meanwhile, shows now.
+    async with aclosing(into.list()) as objects:
+        async for one in objects:
+            if one.name != MARK and one.name not in wanted:
+                raise _in_use(target)
+
+
+async def _verified(source: Store, root: SharedStorageProvider, place: str) -> Contents:
+    """All of a backup, read and compared before a single byte of it is written anywhere."""
+    try:
+        manifest = await _manifest(source, place)
+    except ManifestError as error:
+        raise Refused("ManifestUnusable", str(error), remedy="use another backup") from None
+    found = await inspect(source, place, blocks=root.s3 is None)
+    if manifest is None:
+        if place:
+            raise NotFound(
+                f"there is no complete backup at {place} in {source!r}",
+                remedy="correct the location, or use another backup",
+            )
+        return found  # made by other tools: the server's own lists have to do
+    have = {part.name: part for part in found.parts}
+    for part in manifest.parts:
+        if part.name not in have or have[part.name].sha256 != part.sha256:
+            raise Corrupt(
+                f"{part.name} of the backup {manifest.id} is not what its manifest says",
+                remedy="use another backup; this one was changed in the store",
+            )
+    return Contents(parts=manifest.parts, facts=manifest.facts)
+
+
+async def _copy(source: Store, name: str, into: Store, to: str, part: StoredPart) -> None:
+    digest = hashlib.sha256()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        async with aclosing(source.download(name)) as data:
+            async for piece in data:
+                digest.update(piece)
+                yield piece
+        if digest.hexdigest() != part.sha256:
+            raise Corrupt(f"{part.name} changed while it was copied", remedy="use another backup")
+
+    await into.upload(to, pieces(), expected_size=part.size)
+
+
+def _in_use(target: SharedStorageProvider) -> Refused:
+    return Refused(
+        "TargetInUse",
+        f"{shown(target)} is not empty; nothing was written there",
+        remedy="choose an empty path: a restore never writes where data is",
+    )
+
+
+def _whose(data: bytes) -> _Mark | None:
+    try:
+        return msgspec.json.decode(data, type=_Mark)
+    except msgspec.MsgspecError:
+        return None
+
+
+# --- the stores --------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _opened(provider: SharedStorageProvider, secrets: Path) -> AsyncIterator[Store]:
+    mounted = mounted_secrets(secrets)
+
+    def read(name: str) -> Mapping[str, bytes]:
+        return {_ENTRIES.get(key, key): value for key, value in mounted(name).items()}
+
+    if provider.file_system is not None and not await asyncio.to_thread(
+        Path(provider.file_system.path or "").is_dir
+    ):
+        raise TargetInvalid(
+            f"{shown(provider)} does not exist in the pod of the run",
+            remedy="mount it with overlay.volumes and overlay.volumeMounts, as in the cluster's pods",
+        )
+    s3 = provider.s3
+    bundle = None
+    if s3 is not None and s3.certificate_ref is not None:
+        data = mounted(s3.certificate_ref.name or "")
+        bundle = "\n".join(data[name].decode() for name in s3.certificate_ref.files or () if name in data)
+    async with open_store(target_for(provider, ca_bundle=bundle), secrets=read) as store:
+        yield store
+
+
+def _keys(provider: SharedStorageProvider, secrets: Path) -> Keys:
+    s3 = provider.s3
+    if s3 is None or s3.secret_ref is None:
+        return Keys()
+    data, name = mounted_secrets(secrets)(s3.secret_ref.name or ""), s3.secret_ref.name or ""
+    return Keys(
+        id=_entry(data, name, "AWS_ACCESS_KEY_ID"), secret=_entry(data, name, "AWS_SECRET_ACCESS_KEY")
+    )
+
+
+def _entry(data: Mapping[str, bytes], secret: str, name: str) -> str:
+    if not (value := data.get(name)):
+        raise CredentialsRejected(
+            f"the Secret {secret} has no entry {name}", reason="SecretEntryMissing", remedy="add it"
+        )
+    return value.decode(errors="replace").strip()
+
+
+async def _any(store: Store, place: str) -> bool:
+    async with aclosing(store.list(place)) as objects:
+        async for _ in objects:
+            return True
+    return False
+
+
+async def _read(store: Store, name: str) -> bytes | None:
+    try:
+        return await store.read(name)
+    except NotFound:
+        return None
+
+
+async def _manifest(store: Store, place: str) -> Manifest | None:
+    data = await _read(store, _named(place, MANIFEST))
+    return decode_manifest(data) if data is not None else None
+
+
+def _named(place: str, name: str) -> str:
+    return f"{place}/{name}" if place else name
+
+
+def _result(manifest: Manifest, place: str) -> Result:
+    return Result(
+        ok=True,
+        size=manifest.size,
+        stored=manifest.size,
+        objects=len(manifest.parts),
+        facts={**manifest.facts, "prefix": place, "began": manifest.began.isoformat()},
+    )
+
+
+def _said(error: MySQLError) -> tuple[int, str]:
+    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    return code, str(error.args[-1])[:800] if error.args else ""

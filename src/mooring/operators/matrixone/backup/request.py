@@ -1,0 +1,34 @@
+"""What the Job of a run is told, as JSON in its environment; no credentials."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from mooring.operators.backup.manifest import Origin
+from mooring.operators.matrixone.types import SharedStorageProvider
+
+__all__ = ["Action", "Request"]
+
+Action = Literal["backup", "restore", "delete"]
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """One run."""
+
+    action: Action
+    root: SharedStorageProvider
+    """The path that the backup is below."""
+    places: list[str] = msgspec.field(default_factory=list)
+    """Where below it: of a backup those of every try, the present one last; of a deletion all."""
+    host: str = ""
+    port: int = 6001
+    login: str = ""
+    """Of a backup: the Secret with username and password."""
+    origin: Origin = msgspec.field(default_factory=Origin)
+    parallelism: int = 4
+    target: SharedStorageProvider | None = None
+    """Of a restore: the path of the new cluster."""
+    owner: str = ""
+    """Of a restore: UID of the object that the path is filled for."""

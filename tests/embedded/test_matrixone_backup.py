@@ -1,0 +1,266 @@
+"""A cluster of the real server on a real S3 server: backed up, deleted, and begun anew from its backup."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncmy
+import msgspec
+import pytest
+import pytest_asyncio
+from hack.build import versitygw
+from tests.embedded.test_matrixone_life import SETTINGS
+
+from mooring.kube import MergePatch, NotFound
+from mooring.kube.objects.batch import Job
+from mooring.kube.objects.core import Pod, Secret, Service
+from mooring.local.node.images import Catalog, Image, Program, built_in
+from mooring.operators.matrixone import OPERATOR
+from mooring.operators.matrixone.types import Backup, BackupJob, LogSet, MatrixOneCluster, RestoreJob
+from mooring.operators.workload.credentials import secret_value
+from mooring.testing.bed import Bed
+
+pytestmark = [pytest.mark.mo_service, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+
+KEY, SECRET = "rootkey0123", "root/secret+0123456789"
+STORE = f"""
+apiVersion: v1
+kind: Secret
+metadata: {{name: keys}}
+stringData: {{AWS_ACCESS_KEY_ID: {KEY}, AWS_SECRET_ACCESS_KEY: {SECRET}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: s3, labels: {{app: s3}}}}
+spec:
+  containers:
+    - name: s3
+      image: versitygw:1
+      command: [sh, -c, "mkdir -p /data/store && exec versitygw --port 0.0.0.0:7070 --quiet posix /data"]
+      env:
+        - {{name: ROOT_ACCESS_KEY, valueFrom: {{secretKeyRef: {{name: keys, key: AWS_ACCESS_KEY_ID}}}}}}
+        - {{name: ROOT_SECRET_KEY, valueFrom: {{secretKeyRef: {{name: keys, key: AWS_SECRET_ACCESS_KEY}}}}}}
+      readinessProbe: {{tcpSocket: {{port: 7070}}, periodSeconds: 1}}
+      volumeMounts: [{{name: data, mountPath: /data}}]
+  volumes: [{{name: data, emptyDir: {{}}}}]
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: s3}}
+spec:
+  selector: {{app: s3}}
+  ports: [{{port: 7070}}]
+"""
+CLUSTER = """
+apiVersion: core.matrixorigin.io/v1alpha1
+kind: MatrixOneCluster
+metadata: {{name: {name}}}
+spec:
+  version: 1.2.4
+  {restore}
+  logService:
+    replicas: 1
+    volume: {{size: 5Gi}}
+    sharedStorage: {{s3: {s3}}}
+  tn:
+    replicas: 1
+    cacheVolume: {{size: 5Gi}}
+    sharedStorageCache: {{memoryCacheSize: 128Mi}}
+  cnGroups:
+    - name: tp
+      replicas: 1
+      sharedStorageCache: {{memoryCacheSize: 128Mi}}
+  proxy: {{replicas: 1}}
+"""
+BACKUP = """
+apiVersion: core.matrixorigin.io/v1alpha1
+kind: BackupJob
+metadata: {{name: {name}}}
+spec:
+  source: {{clusterRef: one}}
+  target: {{s3: {s3}}}
+  deletionPolicy: Delete
+"""
+RESTORE = """
+apiVersion: core.matrixorigin.io/v1alpha1
+kind: RestoreJob
+metadata: {{name: {name}}}
+spec:
+  backupName: {backup}
+  target: {{s3: {s3}}}
+"""
+
+
+def s3(path: str, **more: str) -> str:
+    given = {"type": "minio", "endpoint": "http://s3.default.svc:7070", "region": "us-east-1", **more}
+    fields = ", ".join(f'{name}: "{value}"' for name, value in {"path": f"store/{path}", **given}.items())
+    return "{" + fields + ", secretRef: {name: keys}}"
+
+
+def catalog() -> Catalog:
+    """With the S3 server, which no image of the node stands for."""
+    shell = next(one for one in built_in() if one.name == "busybox")
+    server = Program(path=str(versitygw()))
+    programs = {"versitygw": server, **shell.programs, "mkdir": Program(path="/usr/bin/mkdir")}
+    return Catalog([Image(name="versitygw", match=("versitygw:*",), programs=programs), *built_in()])
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def bed() -> AsyncIterator[Bed]:
+    path = Path(tempfile.mkdtemp(prefix="mooring-bed-"))
+    try:
+        async with Bed(path, operators=[OPERATOR], settings=SETTINGS, catalog=catalog()) as running:
+            await running.apply(STORE)
+            await running.until(lambda: ready_pod(running, "s3"), "the S3 server is ready", within=60)
+            await running.apply(CLUSTER.format(name="one", restore="", s3=s3("one")))
+            yield running
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+async def ready_pod(bed: Bed, name: str) -> bool:
+    found = await bed.get(Pod, name)
+    conditions = (found.status.conditions if found.status else None) or []
+    return any(one.type == "Ready" and one.status == "True" for one in conditions)
+
+
+async def ready(bed: Bed, name: str) -> bool:
+    found = await bed.get(MatrixOneCluster, name)
+    conditions = (found.status.conditions if found.status else None) or []
+    return any(one.type == "Ready" and one.status == "True" for one in conditions)
+
+
+async def phase(bed: Bed, kind: Any, name: str) -> str:
+    found = await bed.get(kind, name)
+    said = found.status.phase if found.status is not None else None
+    return said if said in ("Completed", "Failed") else ""
+
+
+@asynccontextmanager
+async def session(bed: Bed, cluster: str) -> AsyncIterator[Any]:
+    service = await bed.get(Service, f"{cluster}-proxy")
+    secret = await bed.get(Secret, f"{cluster}-credential")
+    assert service.spec is not None
+    connection = await asyncmy.connect(
+        host=service.spec.cluster_ip,
+        port=6001,
+        user=secret_value(secret, "username"),
+        password=secret_value(secret, "password"),
+        autocommit=True,
+        connect_timeout=30,
+    )
+    try:
+        async with connection.cursor() as cursor:
+            yield cursor
+    finally:
+        connection.close()
+
+
+async def digest(cursor: Any) -> tuple[int, str]:
+    """The rows of the table, and a digest of them in their order."""
+    await cursor.execute("select a, b from t.n order by a")
+    rows = await cursor.fetchall()
+    return len(rows), hashlib.sha256(repr(list(rows)).encode()).hexdigest()
+
+
+async def make(bed: Bed, kind: Any, manifest: str, name: str) -> Any:
+    """Apply a job and wait for its end."""
+    await bed.apply(manifest)
+    await bed.until(lambda: phase(bed, kind, name), f"{name} ends", within=180, every=0.2)
+    return await bed.get(kind, name)
+
+
+async def objects(bed: Bed, below: str) -> list[str]:
+    """What is stored, as the S3 server has it on its disk."""
+    pid = bed.plane.agent.program_pid("default", "s3", "s3")
+    root = Path(f"/proc/{pid}/root/data/store/{below}")
+    return sorted(str(one.relative_to(root)) for one in root.rglob("*") if one.is_file())
+
+
+async def gone(bed: Bed, kind: Any, name: str, namespace: str = "default") -> bool:
+    try:
+        await bed.client.get(kind, name, namespace=namespace)
+    except NotFound:
+        return True
+    return False
+
+
+async def test_a_backup_is_restored_into_a_new_cluster(bed: Bed) -> None:
+    await bed.until(lambda: ready(bed, "one"), "the cluster on S3 is ready", within=240, every=0.2)
+    async with session(bed, "one") as cursor:
+        await cursor.execute("create database t")
+        await cursor.execute("create table t.n (a int primary key, b varchar(60))")
+        await cursor.execute(
+            "insert into t.n select result, concat('v', result) from generate_series(1, 20000) g"
+        )
+        before = await digest(cursor)
+        assert before[0] == 20000
+
+    done = await make(bed, BackupJob, BACKUP.format(name="first", s3=s3("backups")), "first")
+    assert done.status.phase == "Completed", done.status
+    async with session(bed, "one") as cursor:
+        await cursor.execute("delete from t.n where a > 100")  # after the backup: it must not show in it
+    backup = await bed.client.get(Backup, done.status.backup, namespace="")
+    assert backup.meta is not None
+    assert int(str(backup.meta.size)) == done.status.size_bytes > 100_000
+    assert backup.meta.source_ref == "matrixonecluster/default/one"
+    assert SECRET not in msgspec.json.encode(backup).decode() + str(done)
+
+    # No key in the Job: neither in arguments nor in variables.
+    jobs = (await bed.client.list(Job, namespace="default")).items
+    assert jobs
+    assert all(SECRET not in str(one) and KEY not in str(one) for one in jobs)
+
+    # Never over live data: the path of the first cluster is refused, and so is that of the backups.
+    refused = RESTORE.format(name="over", backup=done.status.backup, s3=s3("backups"))
+    over = await make(bed, RestoreJob, refused, "over")
+    assert (over.status.phase, over.status.reason) == ("Failed", "TargetInUse")
+
+    await bed.apply(CLUSTER.format(name="two", restore=f"restoreFrom: {done.status.backup}", s3=s3("two")))
+    await bed.until(lambda: ready(bed, "two"), "the restored cluster is ready", within=240, every=0.2)
+    async with session(bed, "two") as cursor:
+        assert await digest(cursor) == before
+        await cursor.execute("insert into t.n values (99999, 'new')")
+    found = await bed.get(MatrixOneCluster, "two")
+    assert found.status is not None
+    assert found.status.restore is not None
+    assert (found.status.restore.phase, found.status.restore.backup) == ("Founded", done.status.backup)
+
+    # The field may go: nothing changes, and nothing is restored again, also when the log store restarts.
+    log = await bed.get(LogSet, "two")
+    await bed.client.patch(
+        MatrixOneCluster, "two", MergePatch({"spec": {"restoreFrom": None}}), namespace="default"
+    )
+    pod = await bed.get(Pod, "two-log-0")
+    await bed.client.delete(Pod, "two-log-0", namespace="default")
+
+    async def restarted() -> bool:
+        try:
+            now = await bed.get(Pod, "two-log-0")
+        except NotFound:
+            return False
+        return now.metadata.uid != pod.metadata.uid and await ready(bed, "two")
+
+    await bed.until(restarted, "the log store is back", within=240, every=0.2)
+    assert (await bed.get(LogSet, "two")).spec == log.spec
+    async with asyncio.timeout(60):
+        async with session(bed, "two") as cursor:
+            assert (await digest(cursor))[0] == 20001
+
+
+async def test_stored_data_goes_with_its_backup(bed: Bed) -> None:
+    listed = await bed.client.list(Backup, namespace="")
+    backup = listed.items[0]
+    assert backup.meta is not None
+    assert await objects(bed, "backups")
+    await bed.client.delete(Backup, backup.metadata.name or "", namespace="")
+    name = backup.metadata.name or ""
+    await bed.until(lambda: gone(bed, Backup, name, ""), "the Backup is gone", within=60, every=0.1)
+    assert await objects(bed, "backups") == []
