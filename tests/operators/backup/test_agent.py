@@ -77,6 +77,11 @@ class Pod:
     def said(self) -> str:
         return (self.run / "said").read_text()
 
+    def stored(self) -> dict[str, Path]:
+        """The files of the backup's parts, by the names that the script uses."""
+        manifest = decode_manifest((self.store / PREFIX / "manifest.json").read_bytes())
+        return {part.name: self.store / PREFIX / part.place for part in manifest.parts}
+
     def objects(self) -> list[str]:
         return sorted(str(path.relative_to(self.store)) for path in self.store.rglob("*") if path.is_file())
 
@@ -96,7 +101,7 @@ WRITE = 'head -c 3000000 /dev/zero >"$run/data"; fact position 0-1-7; fact table
 
 def test_what_the_script_writes_is_stored_with_a_manifest_last(pod: Pod) -> None:
     assert pod.together("put", WRITE, "data") == (0, 0)
-    assert pod.objects() == [f"{PREFIX}/data", f"{PREFIX}/manifest.json"]
+    assert pod.objects() == [str(pod.stored()["data"].relative_to(pod.store)), f"{PREFIX}/manifest.json"]
     manifest = decode_manifest((pod.store / PREFIX / "manifest.json").read_bytes())
     assert manifest.parts[0].size == 3_000_000
     assert manifest.facts == {"source": "shop-1", "position": "0-1-7", "table.a": "3:99"}
@@ -107,7 +112,7 @@ def test_what_the_script_writes_is_stored_with_a_manifest_last(pod: Pod) -> None
 
 def test_several_parts_are_written_one_after_the_other(pod: Pod) -> None:
     assert pod.together("put", 'echo one >"$run/a"; echo two >"$run/b"', "a", "b") == (0, 0)
-    assert pod.objects() == [f"{PREFIX}/a", f"{PREFIX}/b", f"{PREFIX}/manifest.json"]
+    assert {name: path.read_text() for name, path in pod.stored().items()} == {"a": "one\n", "b": "two\n"}
 
 
 @pytest.mark.parametrize(
@@ -166,7 +171,7 @@ def test_a_restore_gets_every_byte_and_learns_that_it_is_whole(pod: Pod) -> None
 
 def test_a_changed_object_is_not_whole(pod: Pod) -> None:
     pod.together("put", WRITE, "data")
-    path = pod.store / PREFIX / "data"
+    path = pod.stored()["data"]
     path.chmod(0o600)
     path.write_bytes(b"1" + path.read_bytes()[1:])
     script = 'cat "$run/data" >"$conf/got"; whole && mv "$conf/got" "$conf/data"; :'
@@ -193,7 +198,19 @@ def test_a_second_backup_never_overwrites_the_first(pod: Pod) -> None:
     assert data != 0
     assert store == 1
     assert pod.report.reason == "ObjectExists"
-    assert (pod.store / PREFIX / "data").stat().st_size == 3_000_000
+    assert pod.stored()["data"].stat().st_size == 3_000_000
+    assert len(pod.objects()) == 2
+
+
+def test_a_run_that_was_given_up_and_goes_on_harms_no_later_one(pod: Pod) -> None:
+    """As after the deletion of a Job: its pod takes a while to end, and the next one has the same name and prefix."""
+    _, old = pod.begin("put", 'exec 3>"$run/data"; echo old >&3; touch "$run/written"; read -r _ <&7', "data")
+    _until(lambda: (pod.run / "written").exists())
+    assert pod.together("put", WRITE, "data") == (0, 0)
+    os.killpg(pod.processes[0].pid, signal.SIGKILL)
+    assert old.wait(WITHIN) == 1
+    assert pod.stored()["data"].stat().st_size == 3_000_000
+    assert pod.together("get", 'cat "$run/data" >"$conf/got"; whole') == (0, 0)
 
 
 async def test_a_deletion_takes_every_object_of_the_backup_and_no_other(tmp_path: Path) -> None:

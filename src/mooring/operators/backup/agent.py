@@ -10,7 +10,8 @@ import asyncio
 import contextlib
 import hashlib
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+import secrets
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence, Set
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -223,24 +224,23 @@ async def put(
         await _unused(store, prefix)
         beside.begin()
         throttle = Throttle(bandwidth, clock=clock) if bandwidth else None
-        made: list[StoredPart] = []
+        # Names that no other run uses: one that was given up, and still runs, takes back nothing but its own.
+        token = secrets.token_hex(4)
+        places = {part: f"{part}.{token}" for part in parts}
         try:
             async with asyncio.TaskGroup() as group:
                 uploads = [
-                    group.create_task(_upload(store, f"{prefix}/{part}", beside.reading(part), throttle))
+                    group.create_task(
+                        _upload(store, prefix, part, places[part], beside.reading(part), throttle)
+                    )
                     for part in parts
                 ]
-            made = [
-                StoredPart(
-                    name=part, size=one.result().size, sha256=one.result().sha256, stored=one.result().stored
-                )
-                for part, one in zip(parts, uploads, strict=True)
-            ]
+            made = [one.result() for one in uploads]
             await beside.finish()
             manifest = _manifest(draft, made, beside.facts(), began=began, finished=clock.now())
             await store.create(f"{prefix}/{MANIFEST}", encode_manifest(manifest))
         except BaseException as error:
-            await _withdraw(store, [f"{prefix}/{part}" for part in parts])
+            await _withdraw(store, prefix, set(places.values()))
             raise _first(error) from None
         done = True
         return _result(manifest)
@@ -378,34 +378,46 @@ async def _unused(store: Store, prefix: str) -> None:
 
 
 async def _upload(
-    store: Store, name: str, source: AsyncGenerator[bytes, None], throttle: Throttle | None
+    store: Store,
+    prefix: str,
+    part: str,
+    place: str,
+    source: AsyncGenerator[bytes, None],
+    throttle: Throttle | None,
 ) -> StoredPart:
-    done = await store.upload(name, source, throttle=throttle)
-    return StoredPart(name=name, size=done.size, sha256=done.sha256, stored=done.stored)
+    done = await store.upload(f"{prefix}/{place}", source, throttle=throttle)
+    return StoredPart(name=part, object=place, size=done.size, sha256=done.sha256, stored=done.stored)
 
 
 async def _verified(
     store: Store, prefix: str, part: StoredPart, throttle: Throttle | None
 ) -> AsyncGenerator[bytes, None]:
     digest, size = hashlib.sha256(), 0
-    async with aclosing(store.download(f"{prefix}/{part.name}", throttle=throttle)) as pieces:
+    async with aclosing(store.download(f"{prefix}/{part.place}", throttle=throttle)) as pieces:
         async for piece in pieces:
             digest.update(piece)
             size += len(piece)
             yield piece
     if size != part.size or digest.hexdigest() != part.sha256:
         raise Corrupt(
-            f"{prefix}/{part.name} has {size} bytes that are not those of its manifest ({part.size} bytes)",
+            f"{prefix}/{part.place} has {size} bytes that are not those of its manifest ({part.size} bytes)",
             remedy="use another backup; this one was changed in the store",
         )
 
 
-async def _withdraw(store: Store, names: Sequence[str]) -> None:
-    """Delete what a failed backup stored: without a manifest it is of no use."""
-    with contextlib.suppress(ObjectStoreError, TimeoutError):
+async def _withdraw(store: Store, prefix: str, places: Set[str]) -> None:
+    """Delete what a failed backup stored, its manifest first: the answer to that may have been all that was lost."""
+    with contextlib.suppress(ObjectStoreError, ManifestError, TimeoutError):
         async with asyncio.timeout(CLEAN_UP):
-            for name in names:
-                await store.delete(name)
+            try:
+                manifest = decode_manifest(await store.read(f"{prefix}/{MANIFEST}"))
+            except NotFound:
+                pass
+            else:
+                if {part.place for part in manifest.parts} == places:
+                    await store.delete(f"{prefix}/{MANIFEST}")
+            for place in places:
+                await store.delete(f"{prefix}/{place}")
 
 
 async def _write(fd: int, piece: bytes, beside: Beside) -> None:

@@ -43,13 +43,20 @@ class StoredPart(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One object of the data."""
 
     name: str
-    """Relative to the backup."""
+    """What the script calls it."""
+    object: str = ""
+    """The object that holds it, relative to the backup; "" where that is ``name``."""
     size: int
     """Bytes as the data container wrote them."""
     sha256: str
     """Of these bytes, in hex."""
     stored: int = 0
     """Bytes in the store; more than ``size`` where it encrypts."""
+
+    @property
+    def place(self) -> str:
+        """The object that holds it, relative to the backup."""
+        return self.object or self.name
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=False):
