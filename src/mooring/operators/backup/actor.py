@@ -25,12 +25,13 @@ from mooring.actor import (
 )
 from mooring.actor.planned import Note
 from mooring.kube.objects import core
-from mooring.objectstore import location, validate
+from mooring.objectstore import location
 from mooring.operators.backup import rules
 from mooring.operators.backup.layout import backup_id, backup_prefix
 from mooring.operators.backup.rules import Begin, Drop, Erase, Seen, Settle
 from mooring.operators.backup.run import Run, job_name, secrets_of
 from mooring.operators.backup.runs import Runs
+from mooring.operators.backup.targets import problems
 from mooring.operators.backup.types import (
     DELETE,
     DELETING,
@@ -101,8 +102,8 @@ class BackupActor(Planned[B, Inputs, Seen], Generic[B]):
         spec, status = ctx.obj.spec or BackupFields(), ctx.obj.status or BackupStatus()
         if spec.target is None:
             return Terminal("InvalidSpec", "spec.target: is required; say where backups are stored")
-        if problems := validate(spec.target, "spec.target"):
-            return Terminal("TargetInvalid", "; ".join(map(str, problems)))
+        if wrong := problems(spec.target, "spec.target"):
+            return Terminal("TargetInvalid", "; ".join(map(str, wrong)))
         prepared: Prepared | Wait | Terminal | None = None
         deleted = ctx.obj.metadata.deletion_timestamp is not None
         if not deleted and status.phase not in (SUCCEEDED, FAILED):
