@@ -71,6 +71,8 @@ async def test_a_row_that_is_gone_is_lost(server: TestServer) -> None:
         await link.query("INSERT INTO mooring_ledger.written VALUES (1, 1)")
     report = await ledger.check()
     assert report.lost_confirmed == 1
+    assert ", lost 1 of 0.00 s" in report.text()
+    assert "WAIT" not in report.text()
     assert report.lost_keys == (str(row["first"]),)
 
 

@@ -58,9 +58,12 @@ class Report:
             f"confirmed by WAIT 1  {self.confirmed}, lost {self.lost_confirmed}",
             f"longest gap          {self.longest_gap:.2f} s",
         ]
-        lines += [f"  gap of {one.seconds:.2f} s at {one.at:.1f} s  {one.error}" for one in self.outages]
-        lines += [f"  {count} x {name}" for name, count in sorted(self.errors.items())]
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.details()])
+
+    def details(self) -> list[str]:
+        """Every gap, and the errors by name."""
+        lines = [f"  gap of {one.seconds:.2f} s at {one.at:.1f} s  {one.error}" for one in self.outages]
+        return lines + [f"  {count} x {name}" for name, count in sorted(self.errors.items())]
 
 
 class Ledger:

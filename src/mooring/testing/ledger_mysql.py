@@ -12,16 +12,31 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from time import monotonic
 
 from mooring.operators.mysql.dial import Dial, DialError, Link, Login, SqlError
 from mooring.testing.ledger import Outage, Report
 
-__all__ = ["DATABASE", "MySQLLedger"]
+__all__ = ["DATABASE", "MySQLLedger", "RowReport"]
 
 DATABASE = "mooring_ledger"
 PREPARED_WITHIN = 30.0
 """Seconds to find a primary that takes writes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowReport(Report):
+    """What a run amounted to, in rows."""
+
+    def text(self) -> str:
+        """The report for people."""
+        lines = [
+            f"rows tried       {self.written}",
+            f"committed        {self.acknowledged}, lost {self.lost_acknowledged} of {self.lost_seconds:.2f} s",
+            f"longest gap      {self.longest_gap:.2f} s",
+        ]
+        return "\n".join([*lines, *self.details()])
 
 
 class MySQLLedger:
@@ -159,7 +174,7 @@ class MySQLLedger:
         if not self._stop.is_set():
             await asyncio.sleep(seconds)
 
-    async def check(self, *, patience: float = 30.0, at: str = "") -> Report:
+    async def check(self, *, patience: float = 30.0, at: str = "") -> RowReport:
         """Read the rows back from the primary, or from the server ``at`` a host; waits so long for an answer."""
         deadline = monotonic() + patience
         while True:
@@ -174,7 +189,7 @@ class MySQLLedger:
         there = {int(row["id"]) for row in rows}
         lost = sorted(one for one in self._acknowledged if one not in there)
         times = [self._acknowledged[one] for one in lost]
-        return Report(
+        return RowReport(
             written=self._written,
             acknowledged=len(self._acknowledged),
             confirmed=len(self._acknowledged),

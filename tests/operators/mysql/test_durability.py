@@ -6,12 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.operators.mysql.builders import NOW, Scene, ago, healthy
+from msgspec.structs import replace as changed
+from tests.operators.mysql.builders import NOW, Scene, ago, at, healthy
 
 from mooring.operators.mysql.durability import acks_of
 from mooring.operators.mysql.gtid import Position
 from mooring.operators.mysql.moves import (
     DeletePod,
+    Fence,
     Follow,
     LabelRoles,
     Record,
@@ -21,7 +23,9 @@ from mooring.operators.mysql.moves import (
     Wait,
     WriteTemplate,
 )
+from mooring.operators.mysql.replication import LEFT_BROKEN
 from mooring.operators.mysql.topology import Flavor
+from mooring.operators.mysql.types import Instance
 from mooring.operators.workload.rollout import SetState
 
 
@@ -254,3 +258,54 @@ def test_acknowledging_replicas_are_seeded_again_one_at_a_time() -> None:
     beside = both.recreated("demo-1").pod("demo-1", role="").settled()
     assert not (beside.status.members or {})["demo-2"].reseed
     assert not isinstance(beside.decide(), DeletePod)
+
+
+def test_a_broken_replica_is_seeded_again_where_the_other_one_does_not_return() -> None:
+    scene = healthy().server("demo-0", purged=Position()).gone("demo-1")
+    scene = scene.link("demo-2", sql_running=False, sql_errno=1032)
+    broken = [Instance(name="demo-2", state="Broken", role="replica", since=ago(LEFT_BROKEN - 1))]
+
+    assert not isinstance(scene.record(instances=broken).settled().decide(), DeletePod | Follow)
+    late = scene.record(instances=[changed(broken[0], since=ago(LEFT_BROKEN + 1))])
+    noted = late.decide()
+    assert isinstance(noted, Record)
+    assert (noted.status.members or {})["demo-2"].reseed
+    removed = late.wrote(noted).settled().decide()
+    assert isinstance(removed, DeletePod)
+    assert removed.pod == "demo-2"
+
+
+def test_a_replica_with_a_stopped_receiver_alone_is_kept_however_long_it_is_alone() -> None:
+    """It can apply what it has, and lead."""
+    scene = healthy().server("demo-0", purged=at("0-10-150")).gone("demo-1")
+    shown = [Instance(name="demo-2", state="Broken", role="replica", since=ago(9999))]
+    scene = scene.link("demo-2", io_running=False, io_errno=1236).record(instances=shown)
+
+    assert not (scene.settled().status.members or {})["demo-2"].reseed
+
+
+@pytest.mark.parametrize("flavor", ["mariadb", "mysql"])
+def test_nobody_counts_as_in_sync_while_a_server_beside_the_pods_acknowledges(flavor: Flavor) -> None:
+    """The process of a pod that was deleted by force: a write that it alone acknowledged is on no other."""
+    scene = healthy(flavor=flavor).known("demo-1", synced=False)
+    synced = scene.semi("demo-0", clients=2).settled()
+    assert (synced.status.members or {})["demo-1"].synced
+
+    strange = scene.semi("demo-0", clients=3).settled()
+
+    assert not (strange.status.members or {})["demo-1"].synced
+    waiting = labelled(strange).decide()
+    assert isinstance(waiting, Wait)
+    assert "beside the pods" in waiting.message
+    assert not isinstance(strange.dead("demo-0").lost("demo-1", "demo-2").decide(), Fence)
+    # A replica that hangs may acknowledge as well: it is no stranger.
+    hung = scene.silent("demo-2").semi("demo-0", clients=2).settled()
+    assert (hung.status.members or {})["demo-1"].synced
+
+
+def test_a_cluster_is_not_in_sync_while_a_replica_is_too_far_behind_to_be_read_from() -> None:
+    waiting = healthy().link("demo-2", lag=20.0).pod("demo-2", role="").decide()
+
+    assert isinstance(waiting, Wait)
+    assert waiting.reason == "ReplicaCatchingUp"
+    assert "demo-2" in waiting.message

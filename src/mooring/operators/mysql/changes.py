@@ -103,11 +103,20 @@ def _missing(snapshot: Snapshot, member: Member, server: Server) -> Wait | None:
         ):
             link = it.replication
             error = (link.io_error or link.sql_error) if link is not None else ""
+            if snapshot.strangers and not error:
+                error = (
+                    f"{snapshot.strangers} servers beside the pods of this cluster acknowledge the writes of "
+                    f"{member.name}; stop them: a pod deleted by force may still run on its node"
+                )
             return Wait(
                 "ReplicaCatchingUp",
                 f"{one.name} is not in sync yet{': ' + error if error else ''}",
                 after=0.5,
             )
+    late = [one.name for one, _ in snapshot.replicas if one.pod.role == "" and not snapshot.leaves(one)]
+    if late:
+        text = f"{', '.join(late)} have yet to apply what they received"
+        return Wait("ReplicaCatchingUp", text, after=0.5)
     if len(snapshot.topology.members) > snapshot.wanted.size:
         last = snapshot.topology.members[-1]
         return Wait("PodLeaving", f"{last.name} is on its way out", after=0.5)

@@ -29,7 +29,7 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
     acks, members = status.get("acks") or 0, ", ".join(status.get("ackSet") or ())
     if status.get("durability") == "Strict":
         yield f"A write waits for {acks} of: {members or 'no replica yet'}"
-    else:
+    elif status.get("term"):  # before somebody leads there are no writes, and nothing is unsafe
         yield "A write waits for no replica"
     if risk := status.get("atRisk"):
         yield f"One failure would cost: {risk}"

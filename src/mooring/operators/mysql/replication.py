@@ -49,6 +49,9 @@ BROKEN: Final = frozenset(
 )
 """Applier errors that starting again does not cure: the data differs, a table or the relay log is damaged."""
 
+LEFT_BROKEN: Final = 120.0
+"""Seconds for which a replica that cannot apply is kept, while no other one has what it acknowledged."""
+
 LONGEST: Final = 400
 """Characters of a position that a reason names."""
 
@@ -68,7 +71,8 @@ def note(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
             new = replace(new, version=it.version)
         if (leads and not it.read_only) or caught_up:
             new = replace(new, joined=True)
-        if caught_up:
+        # A failover counts on one who acknowledges only where nobody else does so in its place.
+        if caught_up and not (snapshot.strangers and one.name in snapshot.ack_set):
             new = replace(new, synced=True)
         if new != known:
             changes[one.name] = new
@@ -168,7 +172,7 @@ def renew(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
         return Wait("PrimaryDoubtful", doubt, after=2.0, stalled=True)
     for other, it in snapshot.replicas:
         known = snapshot.recorded(other.name)
-        if other.pod.terminating or not it.read_only or it.seeding or _needed(snapshot, other):
+        if other.pod.terminating or not it.read_only or it.seeding or _needed(snapshot, other, it):
             continue
         if known.reseed:
             if not release.can_renew(snapshot):
@@ -183,11 +187,29 @@ def renew(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     return None
 
 
-def _needed(snapshot: Snapshot, other: Member) -> bool:
-    """It may be the only replica with what it acknowledged: the others of the ack set have yet to catch up."""
+def _needed(snapshot: Snapshot, other: Member, it: Server) -> bool:
+    """It may be the only replica with what it acknowledged: the others of the ack set have yet to catch up.
+
+    They may never return. A replica that cannot apply could not lead anyway, and its directory is kept beside the new one.
+    """
     if not snapshot.strict or other.name not in snapshot.ack_set:
         return False
-    return not durability.all_caught_up(snapshot, snapshot.ack_set - {other.name})
+    if durability.all_caught_up(snapshot, snapshot.ack_set - {other.name}):
+        return False
+    return not (_cannot_apply(snapshot, it) and _broken_for(snapshot, other) > LEFT_BROKEN)
+
+
+def _broken_for(snapshot: Snapshot, other: Member) -> float:
+    """Seconds for which status has shown a server as broken, or as one that is to be seeded again."""
+    shown = next((one for one in snapshot.status.instances or () if one.name == other.name), None)
+    if shown is None or shown.since is None or shown.state not in ("Broken", "Diverged"):
+        return 0.0
+    return snapshot.seconds_since(shown.since)
+
+
+def _cannot_apply(snapshot: Snapshot, it: Server) -> bool:
+    link = it.replication
+    return link is not None and not link.sql_running and link.sql_errno in BROKEN and snapshot.follows(it)
 
 
 def _doubtful(snapshot: Snapshot, server: Server) -> str:
@@ -215,7 +237,7 @@ def _unusable(snapshot: Snapshot, other: Member, it: Server) -> str:
     link = it.replication
     if lacks_history(snapshot, it) or (link is not None and link.io_errno in PURGED and snapshot.follows(it)):
         return f"{snapshot.primary} no longer has the binary logs that it needs"
-    if link is not None and not link.sql_running and link.sql_errno in BROKEN and snapshot.follows(it):
+    if link is not None and _cannot_apply(snapshot, it):
         return f"it cannot apply what it received: error {link.sql_errno}"
     return ""
 
@@ -237,7 +259,7 @@ def repair(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None
         and not one.pod.terminating
         and not snapshot.recorded(one.name).reseed
         and _stopped(snapshot, it)
-        and not (_needed(snapshot, one) and _unusable(snapshot, one, it))
+        and not (_needed(snapshot, one, it) and _unusable(snapshot, one, it))
     ]
     if not astray:
         return None

@@ -195,6 +195,22 @@ class Snapshot:
         return member.server is not None and before is not None and member.server.received.contains(before)
 
     @property
+    def strangers(self) -> int:
+        """Receivers that acknowledge writes to the primary and belong to no pod's present process.
+
+        Such as the process of a pod that was deleted by force on a node out of reach: what it alone acknowledged nobody
+        else has. A server counts a receiver for some two seconds after it ended.
+        """
+        if self.leader is None:
+            return 0
+        ours = 0
+        for one in self.topology.members:
+            if one.name != self.primary:
+                it = one.server
+                ours += it.semi_sync.replica if it is not None else one.pod.running and self.ordered(one)
+        return max(0, self.leader[1].semi_sync.clients - ours)
+
+    @property
     def votes(self) -> list[tuple[Member, Server]]:
         """Members of the ack set that can speak for the writes they acknowledged."""
         return [(one, it) for one, it in self.replicas if one.name in self.ack_set and self.counts(one)]

@@ -1,0 +1,22 @@
+"""What `mooring why` prints about a cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from mooring.operators.mysql.explain import lines
+
+
+def test_a_cluster_without_a_primary_is_not_said_to_write_unsafely() -> None:
+    assert not [one for one in lines({"atRisk": "the cluster has no data yet"}) if "waits" in one]
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ({"durability": "Async"}, "A write waits for no replica"),
+        ({"durability": "Strict", "acks": 1, "ackSet": ["a-1"]}, "A write waits for 1 of: a-1"),
+    ],
+)
+def test_what_a_write_waits_for_is_said_once_somebody_leads(status: dict[str, object], said: str) -> None:
+    assert said in list(lines({"term": 1, "primary": "a-0", **status}))
