@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mooring.operators.mysql import config, scripts
+from mooring.operators.mysql.topology import Flavor
 from mooring.testing.mysql import Servers, inside
 
 from .test_steps import FLAVORS
@@ -18,7 +19,7 @@ class Trial:
 
     def __init__(self, image: Path, directory: Path, reference: str) -> None:
         self.image, self.home, self.volume = image, directory / "home", directory / "volume"
-        flavor = "mysql" if reference.startswith("mysql") else "mariadb"
+        flavor: Flavor = "mysql" if reference.startswith("mysql") else "mariadb"
         for name in ("scripts", "live", "run"):
             (self.home / name).mkdir(parents=True)
         self.volume.mkdir()
