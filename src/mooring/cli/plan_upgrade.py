@@ -67,7 +67,8 @@ def told(cluster: str, planned: Planned) -> str:
     head = f"{cluster} {planned.component}"
     if planned.trouble:
         return f"{head}: {planned.trouble}"
+    steps = [f"  {number}. {step}" for number, step in enumerate(planned.steps, 1)]
     if not planned.fields:
-        return f"{head}: the next change rolls for itself alone"
+        return "\n".join([f"{head}: the next change rolls for itself alone", *steps])
     when = "a change waits, which brings along" if planned.waiting else "the next change brings along"
-    return "\n".join([f"{head}: {when}", *(f"  {field}" for field in planned.fields)])
+    return "\n".join([f"{head}: {when}", *(f"  {field}" for field in planned.fields), *steps])

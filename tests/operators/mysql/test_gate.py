@@ -312,6 +312,73 @@ def test_an_initialisation_that_fails_leaves_no_password_behind(pod: Pod) -> Non
     assert not (pod.home / "run" / "accounts.sql").exists()
 
 
+UPGRADED = """#!/bin/sh
+case "$*" in
+*--bootstrap*) cat >"$HOME_OF/bootstrap.sql"; exit 0 ;;
+*--version*) echo "mariadbd  Ver 11.8.9-MariaDB-deb13 for linux"; exit 0 ;;
+*--skip-networking*) echo "$@" >"$HOME_OF/apart"; trap 'exit 0' TERM; while :; do sleep 0.05; done ;;
+esac
+echo "$@" >"$HOME_OF/started"
+exec sleep 60
+"""
+
+
+def programs(pod: Pod, **texts: str) -> None:
+    for name, text in texts.items():
+        path = pod.home / "bin" / name.replace("_", "-")
+        path.write_text(text)
+        path.chmod(0o755)
+
+
+def written_by(pod: Pod, version: str, *, name: str = "mysql_upgrade_info") -> None:
+    (pod.volume / "data" / "mysql").mkdir(parents=True)
+    (pod.volume / "data" / name).write_text(version)
+
+
+def test_system_tables_are_brought_to_a_later_series_before_anyone_connects(pod: Pod) -> None:
+    written_by(pod, "10.11.19-MariaDB")
+    upgrade = """#!/bin/sh
+[ ! -e "$HOME_OF/started" ] && echo "$@" >"$HOME_OF/upgrade"
+"""
+    programs(pod, mariadbd=UPGRADED, mariadb="#!/bin/sh\n", mariadb_upgrade=upgrade)
+    pod.order("1 replica 7")
+    pod.start()
+    assert "--init-rpl-role=SLAVE" in pod.until("started")
+    assert "--init-rpl-role=SLAVE" in pod.until("apart")  # what it recovers, it recovers as a replica
+    assert "--socket=" in pod.until("upgrade")
+    assert not (pod.home / "run" / "copy.cnf").exists()
+
+
+def test_system_tables_of_the_same_series_are_left_alone(pod: Pod) -> None:
+    written_by(pod, "11.8.2-MariaDB", name="mariadb_upgrade_info")
+    programs(pod, mariadbd=UPGRADED, mariadb_upgrade="#!/bin/sh\nexit 1\n")
+    pod.order("1 replica 7")
+    pod.start()
+    pod.until("started")
+    assert not (pod.home / "apart").exists()
+
+
+def test_an_upgrade_that_fails_starts_no_server_and_leaves_no_password_behind(pod: Pod) -> None:
+    written_by(pod, "10.11.19-MariaDB")
+    programs(pod, mariadbd=UPGRADED, mariadb="#!/bin/sh\n", mariadb_upgrade="#!/bin/sh\nexit 1\n")
+    pod.order("1 replica 7")
+    pod.start()
+    assert pod.exit() == 1
+    assert "could not be brought to 11.8" in (pod.home / "term").read_text()
+    assert not (pod.home / "started").exists()
+    assert not (pod.home / "run" / "copy.cnf").exists()
+
+
+def test_data_of_a_later_series_is_not_touched_by_an_earlier_one(pod: Pod) -> None:
+    written_by(pod, "12.3.1-MariaDB", name="mariadb_upgrade_info")
+    programs(pod, mariadbd=UPGRADED)
+    pod.order("1 primary 7")
+    pod.start()
+    assert pod.exit() == 1
+    assert "spec.image" in (pod.home / "term").read_text()
+    assert not (pod.home / "started").exists()
+
+
 def test_passwords_go_to_the_server_by_its_input_alone(pod: Pod) -> None:
     password = "it's a \\ secret"
     (pod.home / "auth" / "root-password").write_text(password)

@@ -459,7 +459,7 @@ unknown=$(sed -n -e "s/.*unknown variable '\([^'=]*\).*/\1/p" -e "s/.*unknown op
   -e "s/.*\[Warning\] '\([^']*\)' was removed\. It does nothing.*/\1/p" "$run/trial.log" | sed -n 1p | tr - _)
 [ -z "$unknown" ] || fail "spec.config: this version does not know $unknown; remove it"
 if ! kill -0 "$trying" 2>/dev/null; then
-  error=$(sed -n 's/.*\[ERROR\] *//p' "$run/trial.log" | grep -v -i '^aborting' | tail -n 1)
+  error=$(sed -n -e 's/.*\[ERROR\] *//' -e 't found' -e d -e ':found' -e 's/^\(\[[^]]*\] *\)*//' -e p "$run/trial.log" | sed -n 1p)
   fail "spec.config: it does not start with this configuration: ${{error:-the log says why}}"
 fi
 kill -TERM "$trying"

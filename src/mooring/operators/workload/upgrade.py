@@ -23,11 +23,13 @@ class Planned:
     """What the user's next change would do to the pods of one component.
 
     ``fields`` are those that this version renders differently; ``waiting`` says that such a change was made already,
-    so that they roll now; ``trouble`` is why nothing can be said.
+    so that they roll now; ``steps`` are those of an upgrade of the servers that is declared and not done;
+    ``trouble`` is why nothing can be said.
     """
 
     component: str
     fields: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
     waiting: bool = False
     trouble: str = ""
 
