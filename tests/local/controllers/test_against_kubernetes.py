@@ -23,7 +23,8 @@ from mooring.kube import AlreadyExists, Client, Config, HttpTransport, NotFound
 Json = dict[str, Any]
 Scenario = Callable[["Side"], Awaitable[None]]
 
-pytestmark = pytest.mark.kubernetes
+# Each act waits until two control planes rest: 50 s on a busy machine, and more on a slower one.
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
 
 PATHS = {
     "pods": "/api/v1",
