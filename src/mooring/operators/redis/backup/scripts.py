@@ -18,13 +18,13 @@ RESTORE: Final = r"""
 set -eu
 data=${DATA_DIR:-/data}
 [ "$(was flavor)" = sentinel ] || fail "spec.restoreFrom: the backup is of a Redis Cluster with several shards; restore one of a cluster with sentinels"
-if [ "$(cat "$data/.mooring-restored" 2>/dev/null)" = "$(was id)" ]; then
+if [ "$(cat "$data/.mooring-restored" 2>/dev/null)" = "$(was id)" ] && [ -e "$data/$DBFILENAME" ]; then
   cat "$run/data" >/dev/null
   whole || fail "the backup could not be read to its end"
   fact position "$(was position)"
   exit 0
 fi
-for one in "$data"/*.rdb "$data"/*.aof "$data"/appendonlydir "$data/.mooring-cluster"; do
+for one in "$data"/*.rdb "$data"/*.aof "$data"/appendonlydir "$data"/nodes.conf; do
   [ ! -e "$one" ] || fail "the volume holds data ($one); a restore never runs on it: choose another name for the cluster"
 done
 cat "$run/data" >"$data/.restoring"
@@ -39,6 +39,8 @@ if command -v redis-check-rdb >/dev/null 2>&1; then
 fi
 printf '%s' "$CLUSTER_UID" >"$data/.mooring-cluster"
 printf '%s' "$(was id)" >"$data/.mooring-restored"
+# The servers may run as another user of the volume's group.
+chmod 0660 "$data/.restoring" "$data/.mooring-cluster" "$data/.mooring-restored"
 # A server that is to keep a log and finds a snapshot alone begins with the snapshot: see start.sh.
 mv "$data/.restoring" "$data/$DBFILENAME"
 sync
