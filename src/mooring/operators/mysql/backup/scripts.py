@@ -204,6 +204,14 @@ if [ "$FLAVOR" = mysql ]; then
 fi
 rows=$("$client" --defaults-file="$cnf" --socket="$socket" -N -B -e "SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_TYPE = 'BASE TABLE' AND TABLE_SCHEMA NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')") ||
   give_up "the restored server does not let the operator in"
+if [ -n "${{VERIFY:-}}" ]; then
+  check=$(command -v mariadb-check || command -v mysqlcheck) || fail "the image has no mariadb-check and no mysqlcheck"
+  "$check" --defaults-file="$cnf" --socket="$socket" --all-databases --check >"$scratch/checked" 2>>"$scratch/errors" ||
+    give_up "the restored tables could not be checked: $(tail -n 1 "$scratch/errors")"
+  wrong=$(grep -i -e '^error' -e 'corrupt' "$scratch/checked" | head -n 3 | tr '\n' ' ') || true
+  [ -z "$wrong" ] || give_up "the restored tables are damaged: $wrong"
+  fact checked "$(grep -c 'OK *$' "$scratch/checked" || true)"
+fi
 [ "$rows" = "$(was tables)" ] || give_up "the backup has $(was tables) tables, $rows were restored"
 end
 rm -f "$new/auto.cnf"
