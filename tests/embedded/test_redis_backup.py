@@ -91,12 +91,21 @@ async def test_a_new_cluster_has_exactly_the_data_of_the_backup_and_its_own_pass
     stage = await cluster(password='s3 cr"et')
     backups = Backups(stage.bed, stage.name)
     before = await filled(stage)
-    await backups.make("first", await backups.claim())
+    await backups.make("first", await backups.claim(), verify=True)
     status = await backups.over("first")
+
+    async def verified() -> bool:
+        known = (await backups.status("first")).verified
+        return known is not None and known.at is not None
+
     assert status.source != (await stage.status()).master
     assert status.tries == 1
     assert (status.size_bytes or 0) > KEYS
     assert (status.position or "").count(":") == 1
+    await until(stage.bed, verified, "the backup was verified")
+    known = (await backups.status("first")).verified
+    assert known is not None
+    assert (known.passed, known.message) == (True, f"restored and checked: keys {KEYS + 2}")
 
     copy = await cluster(password="another", restoreFrom={"backup": "first"})
     assert await checksum(copy) == before

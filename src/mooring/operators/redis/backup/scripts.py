@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["READ", "RESTORE"]
+__all__ = ["READ", "RESTORE", "VERIFY"]
 
 READ: Final = r"""
 set -eu
@@ -47,3 +47,39 @@ sync
 fact position "$(was position)"
 """
 """Fills the claim of the first pod."""
+
+VERIFY: Final = r"""
+# Loads every part into a server that nobody reaches, and counts. Runs in the servers' image.
+set -eu
+scratch=${SCRATCH:-/mooring/scratch}
+PARTS=$(sed -n -e 's/^slots\.\(shard-[0-9]*\)=.*/\1/p' "$run/manifest.facts")
+PARTS=${PARTS:-data}
+for part in $PARTS; do cat "$run/$part" >"$scratch/$part.rdb"; done
+whole || fail "the backup could not be read to its end"
+socket=$scratch/redis.sock total=0
+ask() { redis-cli -s "$socket" "$@" 2>/dev/null; }
+for part in $PARTS; do
+  # A replica drops no expired keys while it loads: the count is that of the backup. Its master exists nowhere.
+  redis-server --port 0 --unixsocket "$socket" --dir "$scratch" --dbfilename "$part.rdb" --appendonly no --save '' \
+    --slaveof 192.0.2.1 6379 >"$scratch/log" 2>&1 &
+  server=$!
+  until ask INFO persistence | grep -q '^loading:0'; do
+    kill -0 "$server" 2>/dev/null || {
+      tail -n 10 "$scratch/log" >&2
+      fail "the server could not load $part: $(grep -v '^$' "$scratch/log" | tail -n 1 | cut -c1-300)"
+    }
+    sleep 0.2
+  done
+  case $PARTS in data) said=$(was keys) ;; *) said=$(was "keys.$part") ;; esac
+  found=$(ask INFO keyspace | tr -d '\r' | sed -n -e 's/^db\([0-9]*\):keys=\([0-9]*\).*/\1:\2/p')
+  if [ -n "$said" ] && ! printf '%s\n' "$found" | grep -qx "$said"; then
+    fail "$part has other keys than were saved: database:keys $said in the manifest," $found "after loading"
+  fi
+  for one in $found; do total=$((total + ${one#*:})); done
+  kill "$server"
+  wait "$server" || true
+  rm -f "$scratch/$part.rdb"
+done
+fact keys "$total"
+"""
+"""Restores every part into a throw-away server."""
