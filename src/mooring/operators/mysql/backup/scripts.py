@@ -23,7 +23,7 @@ cnf=$scratch/client.cnf
 {{
   printf '[client]\nuser={OPERATOR_USER}\npassword="'
   sed -e 's/[\\"]/\\&/g' "$auth/operator-password" | tr -d '\n'
-  printf '"\nmax-allowed-packet=1G\n'
+  printf '"\nloose-max-allowed-packet=1G\n'
   if [ -s "$tls/ca.crt" ]; then
     printf 'ssl-ca=%s\n' "$tls/ca.crt"
     if [ "$FLAVOR" = mysql ]; then echo 'ssl-mode=VERIFY_CA'; else echo 'loose-disable-ssl-verify-server-cert'; fi
