@@ -62,31 +62,50 @@ async def until(bed: Any, check: Callable[[], Awaitable[bool]], what: str) -> No
     await bed.until(check, what, within=90)
 
 
+FILL = "for i = 1, tonumber(ARGV[1]) do redis.call('SET', 'key:' .. i, string.rep(i, 10)) end"
+DIGEST = """
+local names, texts = redis.call('KEYS', '*'), {}
+table.sort(names)
+for at, name in ipairs(names) do texts[at] = redis.sha1hex(name .. redis.call('DUMP', name)) end
+return #names .. ' ' .. redis.sha1hex(table.concat(texts))
+"""
+
+
 async def filled(stage: RedisStage, count: int = KEYS) -> str:
     """Write keys to the master; returns the checksum of the data."""
     master = (await stage.status()).master or ""
-    await stage.call(master, "DEBUG", "POPULATE", count, "key", 100)
+    await stage.call(master, "EVAL", FILL, 0, count)
     await stage.call(master, "SETEX", "volatile", 100000, "x")
     await stage.call(master, "RPUSH", "list", "a", "b", "c")
     return await checksum(stage)
 
 
 async def checksum(stage: RedisStage) -> str:
-    return str(await stage.call((await stage.status()).master or "", "DEBUG", "DIGEST"))
+    """How many keys the master has, and a digest of their names and values."""
+    return str(await stage.call((await stage.status()).master or "", "EVAL", DIGEST, 0))
 
 
 async def test_a_new_cluster_has_exactly_the_data_of_the_backup_and_its_own_password(
     cluster: MakeCluster,
 ) -> None:
-    stage = await cluster(password='s3 cr"et', config={"enable-debug-command": "yes"} and {})
+    stage = await cluster(password='s3 cr"et')
     backups = Backups(stage.bed, stage.name)
     before = await filled(stage)
-    await backups.make("first", await backups.claim())
+    await backups.make("first", await backups.claim(), verify=True)
     status = await backups.over("first")
+
+    async def verified() -> bool:
+        known = (await backups.status("first")).verified
+        return known is not None and known.at is not None
+
     assert status.source != (await stage.status()).master
     assert status.tries == 1
     assert (status.size_bytes or 0) > KEYS
     assert (status.position or "").count(":") == 1
+    await until(stage.bed, verified, "the backup was verified")
+    known = (await backups.status("first")).verified
+    assert known is not None
+    assert (known.passed, known.message) == (True, f"restored and checked: keys {KEYS + 2}")
 
     copy = await cluster(password="another", restoreFrom={"backup": "first"})
     assert await checksum(copy) == before
@@ -121,3 +140,17 @@ async def test_a_restore_never_runs_on_the_claims_of_an_earlier_cluster(cluster:
     await until(stage.bed, waits, "the missing backup is named")
     with pytest.raises(NotFound):
         await stage.bed.get(PersistentVolumeClaim, f"redis-data-{copy.names.pod('redis', 0)}")
+
+
+async def test_a_failed_restore_leaves_no_cluster_that_starts_empty(cluster: MakeCluster) -> None:
+    stage = await cluster()
+    backups = Backups(stage.bed, stage.name)
+    target = await backups.claim()
+    copy = await cluster(exact=False, restoreFrom={"target": target, "prefix": "none/backups/none"})
+
+    async def failed() -> bool:
+        return (await copy.condition("Stalled"))[1] == "RestoreFailed"
+
+    await until(stage.bed, failed, "the restore failed")
+    assert "no complete backup at none/backups/none" in (await copy.condition("Stalled"))[2]
+    assert await copy.pods("redis") == []

@@ -11,9 +11,9 @@ from mooring.actor import Context, Terminal, Wait, run_actor
 from mooring.kube.object import Object
 from mooring.operators.backup.actor import BackupActor, Prepared
 from mooring.operators.backup.layout import cluster_prefix
-from mooring.operators.backup.run import agent_image
+from mooring.operators.backup.run import Run, agent_image
 from mooring.operators.backup.schedules import ScheduleActor
-from mooring.operators.redis.backup.jobs import Choice, backup_run
+from mooring.operators.redis.backup.jobs import Choice, Servers, backup_run, verify_run
 from mooring.operators.redis.backup.types import (
     SENTINEL,
     ClusterRef,
@@ -64,6 +64,22 @@ class RedisBackupActor(BackupActor[RedisBackup]):
             method="Snapshot",
             version=choice.version,
         )
+
+    async def verification(self, ctx: Context[RedisBackup]) -> Run | Wait | None:
+        """A restore by the image of the cluster."""
+        spec, status = ctx.obj.spec or RedisBackupSpec(), ctx.obj.status
+        name = (spec.cluster or ClusterRef()).name
+        servers = self.servers(ctx, name)
+        if servers is None or spec.target is None or status is None:
+            text = f"spec.cluster: there is no RedisCluster {name} any more; its image is needed to verify"
+            return Wait("ClusterNotFound", text, after=60.0, stalled=True)
+        return verify_run(
+            servers, target=spec.target, prefix=status.prefix or "", agent_image=self.agent_image
+        )
+
+    @abstractmethod
+    def servers(self, ctx: Context[RedisBackup], name: str) -> Servers | None:
+        """By what a backup of the cluster of that name is loaded; ``None`` where the cluster is gone."""
 
     @abstractmethod
     def choose(self, ctx: Context[RedisBackup], name: str) -> tuple[Object | None, Choice]:

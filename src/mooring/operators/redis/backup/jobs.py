@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from mooring.kube.object import Object
 from mooring.kube.objects import core
+from mooring.objectstore import Target
 from mooring.operators.backup.agent import Draft
 from mooring.operators.backup.manifest import Origin
 from mooring.operators.backup.run import Run
@@ -16,7 +18,7 @@ from mooring.operators.redis.backup.reader import Source
 from mooring.operators.redis.backup.types import RedisBackupSpec
 from mooring.operators.redis.pods import auth_volume
 
-__all__ = ["Choice", "backup_run"]
+__all__ = ["Choice", "Servers", "backup_run", "verify_run"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +32,16 @@ class Choice:
     secret: str = ""
     """Has the password."""
     why: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Servers:
+    """By which image a backup is loaded."""
+
+    image: str
+    pull_policy: str | None = None
+    pull_secrets: Sequence[core.LocalObjectReference] | None = None
+    resources: core.ResourceRequirements | None = None
 
 
 def backup_run(cluster: Object, spec: RedisBackupSpec, choice: Choice, *, agent_image: str) -> Run:
@@ -63,4 +75,23 @@ def backup_run(cluster: Object, spec: RedisBackupSpec, choice: Choice, *, agent_
         volumes=[auth_volume(choice.secret, "password")],
         mounts=[core.VolumeMount(name="auth", mount_path="/mooring/auth", read_only=True)],
         resources=spec.resources,
+    )
+
+
+def verify_run(servers: Servers, *, target: Target, prefix: str, agent_image: str) -> Run:
+    """A restore into servers that end with the pod."""
+    return Run(
+        purpose="verify",
+        action="get",
+        target=target,
+        prefixes=(prefix,),
+        agent_image=agent_image,
+        image=servers.image,
+        pull_policy=servers.pull_policy,
+        pull_secrets=servers.pull_secrets,
+        script=scripts.VERIFY,
+        parts=(),
+        volumes=[core.Volume(name="scratch", empty_dir=core.EmptyDirVolumeSource())],
+        mounts=[core.VolumeMount(name="scratch", mount_path="/mooring/scratch")],
+        resources=servers.resources,
     )

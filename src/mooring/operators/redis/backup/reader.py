@@ -72,6 +72,7 @@ async def read_all(source: Source, *, password: str, run: Path) -> dict[str, str
             facts[f"slots.{part}"] = shard.slots
     if source.sharded:
         facts["version"] = facts.get(f"version.{source.parts[0]}", "")
+        facts["position"] = ",".join(facts.get(f"position.{part}", "") for part in source.parts)
         facts["source"] = ",".join(facts.get(f"source.{part}", "") for part in source.parts)
         if [one.slots for one in await _shards(dial, source.pods, password)] != [one.slots for one in shards]:
             raise NotRead("slots moved while the cluster was read; back it up again once no slots move")
@@ -198,5 +199,8 @@ async def _usable(dial: Dial, one: Candidate, password: str, *, replicas_only: b
 
 def _write(fd: int, piece: bytes) -> None:
     view = memoryview(piece)
-    while view:
-        view = view[os.write(fd, view) :]
+    try:
+        while view:
+            view = view[os.write(fd, view) :]
+    except BrokenPipeError:
+        raise NotRead("the container that moves the data ended first; its own message says why") from None

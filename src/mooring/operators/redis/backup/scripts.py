@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["READ", "RESTORE"]
+__all__ = ["READ", "RESTORE", "VERIFY"]
 
 READ: Final = r"""
 set -eu
@@ -18,13 +18,13 @@ RESTORE: Final = r"""
 set -eu
 data=${DATA_DIR:-/data}
 [ "$(was flavor)" = sentinel ] || fail "spec.restoreFrom: the backup is of a Redis Cluster with several shards; restore one of a cluster with sentinels"
-if [ "$(cat "$data/.mooring-restored" 2>/dev/null)" = "$(was id)" ]; then
+if [ "$(cat "$data/.mooring-restored" 2>/dev/null)" = "$(was id)" ] && [ -e "$data/$DBFILENAME" ]; then
   cat "$run/data" >/dev/null
   whole || fail "the backup could not be read to its end"
   fact position "$(was position)"
   exit 0
 fi
-for one in "$data"/*.rdb "$data"/*.aof "$data"/appendonlydir "$data/.mooring-cluster"; do
+for one in "$data"/*.rdb "$data"/*.aof "$data"/appendonlydir "$data"/nodes.conf; do
   [ ! -e "$one" ] || fail "the volume holds data ($one); a restore never runs on it: choose another name for the cluster"
 done
 cat "$run/data" >"$data/.restoring"
@@ -39,9 +39,47 @@ if command -v redis-check-rdb >/dev/null 2>&1; then
 fi
 printf '%s' "$CLUSTER_UID" >"$data/.mooring-cluster"
 printf '%s' "$(was id)" >"$data/.mooring-restored"
+# The servers may run as another user of the volume's group.
+chmod 0660 "$data/.restoring" "$data/.mooring-cluster" "$data/.mooring-restored"
 # A server that is to keep a log and finds a snapshot alone begins with the snapshot: see start.sh.
 mv "$data/.restoring" "$data/$DBFILENAME"
 sync
 fact position "$(was position)"
 """
 """Fills the claim of the first pod."""
+
+VERIFY: Final = r"""
+# Loads every part into a server that nobody reaches, and counts. Runs in the servers' image.
+set -eu
+scratch=${SCRATCH:-/mooring/scratch}
+PARTS=$(sed -n -e 's/^slots\.\(shard-[0-9]*\)=.*/\1/p' "$run/manifest.facts")
+PARTS=${PARTS:-data}
+for part in $PARTS; do cat "$run/$part" >"$scratch/$part.rdb"; done
+whole || fail "the backup could not be read to its end"
+socket=$scratch/redis.sock total=0
+ask() { redis-cli -s "$socket" "$@" 2>/dev/null; }
+for part in $PARTS; do
+  # A replica drops no expired keys while it loads: the count is that of the backup. Its master exists nowhere.
+  redis-server --port 0 --unixsocket "$socket" --dir "$scratch" --dbfilename "$part.rdb" --appendonly no --save '' \
+    --slaveof 192.0.2.1 6379 >"$scratch/log" 2>&1 &
+  server=$!
+  until ask INFO persistence | grep -q '^loading:0'; do
+    kill -0 "$server" 2>/dev/null || {
+      tail -n 10 "$scratch/log" >&2
+      fail "the server could not load $part: $(grep -v '^$' "$scratch/log" | tail -n 1 | cut -c1-300)"
+    }
+    sleep 0.2
+  done
+  case $PARTS in data) said=$(was keys) ;; *) said=$(was "keys.$part") ;; esac
+  found=$(ask INFO keyspace | tr -d '\r' | sed -n -e 's/^db\([0-9]*\):keys=\([0-9]*\).*/\1:\2/p')
+  if [ -n "$said" ] && ! printf '%s\n' "$found" | grep -qx "$said"; then
+    fail "$part has other keys than were saved: database:keys $said in the manifest," $found "after loading"
+  fi
+  for one in $found; do total=$((total + ${one#*:})); done
+  kill "$server"
+  wait "$server" || true
+  rm -f "$scratch/$part.rdb"
+done
+fact keys "$total"
+"""
+"""Restores every part into a throw-away server."""

@@ -5,11 +5,17 @@ from __future__ import annotations
 from mooring.actor import Context
 from mooring.kube.object import Object
 from mooring.operators.redis.backup.actor import RedisBackupActor, RedisBackupScheduleActor
-from mooring.operators.redis.backup.jobs import Choice
+from mooring.operators.redis.backup.jobs import Choice, Servers
 from mooring.operators.redis.backup.reader import Candidate, Source
 from mooring.operators.redis.backup.types import CLUSTER, RedisBackup
 from mooring.operators.redis.cluster.names import Names
-from mooring.operators.redis.cluster.types import RedisCluster, RedisClusterStatus
+from mooring.operators.redis.cluster.specs import Found, Specs
+from mooring.operators.redis.cluster.types import (
+    RedisCluster,
+    RedisClusterSpec,
+    RedisClusterStatus,
+    pod_of,
+)
 
 __all__ = ["ClusterBackupActor", "ClusterScheduleActor", "choose"]
 
@@ -24,6 +30,18 @@ class ClusterBackupActor(RedisBackupActor):
         """See `choose`."""
         cluster = ctx.client.find(RedisCluster, name, namespace=ctx.key.namespace)
         return cluster, choose(cluster) if cluster is not None else Choice()
+
+    def servers(self, ctx: Context[RedisBackup], name: str) -> Servers | None:
+        """The cluster's own image."""
+        cluster = ctx.client.find(RedisCluster, name, namespace=ctx.key.namespace)
+        if cluster is None:
+            return None
+        pod = pod_of(cluster.spec or RedisClusterSpec())
+        return Servers(
+            image=Specs(cluster, Found()).image,
+            pull_policy=pod.image_pull_policy,
+            resources=pod.resources,
+        )
 
 
 class ClusterScheduleActor(RedisBackupScheduleActor):

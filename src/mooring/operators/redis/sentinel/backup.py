@@ -5,11 +5,11 @@ from __future__ import annotations
 from mooring.actor import Context
 from mooring.kube.object import Object
 from mooring.operators.redis.backup.actor import RedisBackupActor, RedisBackupScheduleActor
-from mooring.operators.redis.backup.jobs import Choice
+from mooring.operators.redis.backup.jobs import Choice, Servers
 from mooring.operators.redis.backup.reader import Candidate, Source
 from mooring.operators.redis.backup.types import SENTINEL, RedisBackup
 from mooring.operators.redis.sentinel.names import Names
-from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterStatus
+from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterStatus, spec_of
 
 __all__ = ["SentinelBackupActor", "SentinelScheduleActor", "choose"]
 
@@ -24,6 +24,19 @@ class SentinelBackupActor(RedisBackupActor):
         """See `choose`."""
         cluster = ctx.client.find(RedisCluster, name, namespace=ctx.key.namespace)
         return cluster, choose(cluster) if cluster is not None else Choice()
+
+    def servers(self, ctx: Context[RedisBackup], name: str) -> Servers | None:
+        """The cluster's own image."""
+        cluster = ctx.client.find(RedisCluster, name, namespace=ctx.key.namespace)
+        if cluster is None:
+            return None
+        spec = spec_of(cluster)
+        return Servers(
+            image=spec.image or "",
+            pull_policy=spec.image_pull_policy,
+            pull_secrets=spec.image_pull_secrets,
+            resources=spec.resources,
+        )
 
 
 class SentinelScheduleActor(RedisBackupScheduleActor):

@@ -279,9 +279,24 @@ def restore_run(cluster: RedisCluster, *, target: Target, prefix: str, attempt: 
     )
 
 
-def _security(declared: core.PodSecurityContext | None) -> core.PodSecurityContext:
-    """The user of the cluster's pods, so that the file is the server's; a stock image's server runs as root."""
-    given = replace(declared or core.PodSecurityContext(), sysctls=None)
-    if given.run_as_user is not None or given.run_as_non_root:
-        return given
-    return replace(given, run_as_user=0, run_as_group=0)
+def _security(declared: core.PodSecurityContext | None) -> core.PodSecurityContext | None:
+    """The user that reads backups on claims, with the group of the servers' volumes, which the file is made writable for.
+
+    ``None``: the default. Servers of a user without such a group could only read a file of their own.
+    """
+    if declared is None or (declared.run_as_user or 0, declared.fs_group) == (0, None):
+        return None
+    if declared.fs_group is None:
+        return replace(declared, sysctls=None)
+    return core.PodSecurityContext(
+        run_as_non_root=True,
+        run_as_user=_READER,
+        run_as_group=declared.fs_group,
+        fs_group=declared.fs_group,
+        fs_group_change_policy="OnRootMismatch",
+        seccomp_profile=core.SeccompProfile(type="RuntimeDefault"),
+    )
+
+
+_READER: Final = 65532
+"""The user of Mooring's image, whom backups on claims belong to."""
