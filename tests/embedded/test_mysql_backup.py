@@ -44,6 +44,15 @@ class Backups:
         )
         return {"claim": {"name": name}}
 
+    async def directory(self, below: Path) -> tuple[dict[str, Any], Path]:
+        """A directory that the database's user may write to."""
+        path = below / "store"
+        path.mkdir()
+        path.chmod(0o777)
+        for parent in path.parents[:-1]:
+            parent.chmod(parent.stat().st_mode | 0o555)
+        return {"directory": {"path": str(path)}}, path
+
     async def make(self, name: str, target: dict[str, Any], **spec: Any) -> None:
         await self.bed.apply(
             {
@@ -147,16 +156,39 @@ async def test_a_new_cluster_has_exactly_the_rows_up_to_the_position_of_the_back
     assert mine.passwords != theirs.passwords
 
 
+async def test_a_backup_is_verified_by_a_restore_and_one_that_was_changed_is_not(
+    mysql: MySQLStage, tmp_path: Path
+) -> None:
+    backups = Backups(mysql)
+    target, directory = await backups.directory(tmp_path)
+    await backups.make("good", target, verify=True)
+    await backups.make("spoilt", target)
+    spoilt = await backups.over("spoilt")
+    data = directory / (spoilt.prefix or "") / "data"
+    content = bytearray(data.read_bytes())
+    content[len(content) // 2] ^= 1
+    data.write_bytes(content)
+    await backups.client.patch(
+        MySQLBackup, "spoilt", MergePatch({"spec": {"verify": True}}), namespace="default"
+    )
+
+    def verified(name: str, status: str) -> Callable[[], Awaitable[bool]]:
+        async def check() -> bool:
+            conditions = (await backups.status(name)).conditions or ()
+            return any(one.type == "BackupVerified" and one.status == status for one in conditions)
+
+        return check
+
+    await eventually(verified("good", "True"))
+    await eventually(verified("spoilt", "False"))
+    assert (await backups.status("spoilt")).phase == "Succeeded"
+
+
 async def test_the_data_goes_with_its_backup_where_that_was_asked_for(
     mysql: MySQLStage, tmp_path: Path
 ) -> None:
     backups = Backups(mysql)
-    directory = tmp_path / "store"
-    directory.mkdir(mode=0o777)
-    directory.chmod(0o777)
-    for parent in directory.parents[:-1]:
-        parent.chmod(parent.stat().st_mode | 0o555)
-    target = {"directory": {"path": str(directory)}}
+    target, directory = await backups.directory(tmp_path)
     await backups.make("kept", target)
     await backups.make("thrown-away", target, deletionPolicy="Delete")
     kept, other = await backups.over("kept"), await backups.over("thrown-away")

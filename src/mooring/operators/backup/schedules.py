@@ -142,10 +142,11 @@ class ScheduleActor(Planned[S, Seen, Seen], Generic[S, B]):
         """The backup of a run, with `metadata`."""
 
     def metadata(self, schedule: S, due: datetime) -> meta.ObjectMeta:
-        """Name, by the minute of the run so that it happens once, and label."""
+        """Name, by the time of the run so that it happens once, and label."""
         name = schedule.metadata.name or ""
+        second = f"{due:%S}" if due.second else ""
         return meta.ObjectMeta(
-            name=f"{name}-{due:%Y%m%d%H%M}",
+            name=f"{name}-{due:%Y%m%d%H%M}{second}",
             namespace=schedule.metadata.namespace,
             labels={**(schedule.metadata.labels or {}), SCHEDULE: name[:63]},
         )
@@ -204,14 +205,6 @@ class ScheduleActor(Planned[S, Seen, Seen], Generic[S, B]):
                 last_verified_backup=verified[-1].metadata.name,
                 last_verified_at=verified[-1].status.verified.at,
             )
-        if isinstance(verdict, Make | Skip):
-            skipped = inputs.due.missed + isinstance(verdict, Skip)
-            status = replace(
-                status,
-                last_scheduled_at=verdict.at,
-                runs=(status.runs or 0) + isinstance(verdict, Make),
-                missed=(status.missed or 0) + skipped,
-            )
         self._show(ctx, inputs.spec, status)
         failing = _newest_failed(_of(ctx, self.backups))
         ready = ConditionState(
@@ -226,11 +219,11 @@ class ScheduleActor(Planned[S, Seen, Seen], Generic[S, B]):
                 for name in move.instead:
                     await ctx.client.delete(self.backups, name, namespace=ctx.key.namespace)
                 with contextlib.suppress(AlreadyExists):
-                    await ctx.client.create(_deletable(self.backup(ctx.obj, move.at)))
-                return ctx.status if isinstance(ctx.status, ScheduleStatus) else None
+                    await ctx.client.create(_made(self.backup(ctx.obj, move.at), inputs.spec, _status(ctx)))
+                return _after(_status(ctx), inputs, move.at, made=True)
             case Skip():
                 ctx.events.warning(ctx.obj, "BackupSkipped", move.why)
-                return ctx.status if isinstance(ctx.status, ScheduleStatus) else None
+                return _after(_status(ctx), inputs, move.at, made=False)
             case Prune():
                 try:
                     await ctx.client.delete(self.backups, move.backup, namespace=ctx.key.namespace)
@@ -240,12 +233,31 @@ class ScheduleActor(Planned[S, Seen, Seen], Generic[S, B]):
         return None
 
 
-def _deletable(backup: B) -> B:
-    """Data goes with the object unless the template says otherwise: else retention would free nothing."""
+def _made(backup: B, schedule: ScheduleFields, status: ScheduleStatus) -> B:
+    """Data goes with the object unless the template says otherwise: else retention would free nothing.
+
+    Every so many are verified, the first one too.
+    """
     spec = backup.spec
-    if spec is None or spec.deletion_policy:
+    if spec is None:
         return backup
-    return replace(backup, spec=replace(spec, deletion_policy=DELETE))
+    every = schedule.verify_every or 0
+    verify = spec.verify or (True if every and (status.runs or 0) % every == 0 else None)
+    return replace(backup, spec=replace(spec, deletion_policy=spec.deletion_policy or DELETE, verify=verify))
+
+
+def _after(status: ScheduleStatus, seen: Seen, at: datetime, *, made: bool) -> ScheduleStatus:
+    """The status after a run was begun, or skipped; its object comes first: made again, it is there already."""
+    return replace(
+        status,
+        last_scheduled_at=at,
+        runs=(status.runs or 0) + made,
+        missed=(status.missed or 0) + seen.due.missed + (not made),
+    )
+
+
+def _status(ctx: Context[S]) -> ScheduleStatus:
+    return ctx.status if isinstance(ctx.status, ScheduleStatus) else ScheduleStatus()
 
 
 def _of(ctx: Context[S], kind: type[BackupObject]) -> list[BackupObject]:

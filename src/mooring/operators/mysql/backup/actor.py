@@ -10,10 +10,10 @@ from mooring.actor import Context, Terminal, Wait, run_actor
 from mooring.kube.objects import core
 from mooring.operators.backup.actor import BackupActor, Prepared
 from mooring.operators.backup.layout import cluster_prefix
-from mooring.operators.backup.run import agent_image
+from mooring.operators.backup.run import Run, agent_image
 from mooring.operators.backup.schedules import ScheduleActor
 from mooring.operators.mysql import compatible
-from mooring.operators.mysql.backup.jobs import backup_run, choose
+from mooring.operators.mysql.backup.jobs import backup_run, choose, verify_run
 from mooring.operators.mysql.backup.types import (
     LOGICAL,
     ClusterRef,
@@ -24,6 +24,7 @@ from mooring.operators.mysql.backup.types import (
 )
 from mooring.operators.mysql.flavors import flavor_of
 from mooring.operators.mysql.specs import pod_security
+from mooring.operators.mysql.topology import Flavor
 from mooring.operators.mysql.types import DEFAULT_IMAGE, MySQLCluster, MySQLClusterSpec, MySQLClusterStatus
 from mooring.operators.workload.scope import Scoped
 from mooring.runtime import Manager
@@ -59,6 +60,22 @@ class MySQLBackupActor(BackupActor[MySQLBackup]):
         """The database's user."""
         return pod_security()
 
+    async def verification(self, ctx: Context[MySQLBackup]) -> Run | Wait | None:
+        """A restore by the image and with the accounts of the cluster."""
+        spec, status = ctx.obj.spec or MySQLBackupSpec(), ctx.obj.status
+        wanted = spec.cluster or ClusterRef()
+        cluster = ctx.client.find(kind_of(wanted), wanted.name, namespace=ctx.key.namespace)
+        if cluster is None or spec.target is None or status is None:
+            text = f"spec.cluster: there is no MySQLCluster {wanted.name} any more; its image is needed to verify"
+            return Wait("ClusterNotFound", text, after=60.0, stalled=True)
+        return verify_run(
+            cluster,
+            target=spec.target,
+            prefix=status.prefix or "",
+            flavor=_flavor(cluster),
+            agent_image=self.agent_image,
+        )
+
     async def prepare(self, ctx: Context[MySQLBackup]) -> Prepared | Wait | Terminal:
         """A dump of the best server there is."""
         spec = ctx.obj.spec or MySQLBackupSpec()
@@ -71,12 +88,11 @@ class MySQLBackupActor(BackupActor[MySQLBackup]):
         if not choice.pod:
             return Wait("NoSource", choice.why, after=10.0)
         status, declared = cluster.status or MySQLClusterStatus(), cluster.spec or MySQLClusterSpec()
-        flavor = flavor_of(declared.image or DEFAULT_IMAGE, status.flavor or declared.flavor) or "mariadb"
         run = backup_run(
             cluster,
             spec,
             pod=choice.pod,
-            flavor=flavor,
+            flavor=_flavor(cluster),
             tls=declared.tls is not None,
             agent_image=self.agent_image,
         )
@@ -87,6 +103,11 @@ class MySQLBackupActor(BackupActor[MySQLBackup]):
             method=spec.method or LOGICAL,
             version=status.version or "",
         )
+
+
+def _flavor(cluster: MySQLCluster) -> Flavor:
+    status, declared = cluster.status or MySQLClusterStatus(), cluster.spec or MySQLClusterSpec()
+    return flavor_of(declared.image or DEFAULT_IMAGE, status.flavor or declared.flavor) or "mariadb"
 
 
 class MySQLBackupScheduleActor(ScheduleActor[MySQLBackupSchedule, MySQLBackup]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from mooring.kube.objects import core
@@ -21,7 +21,7 @@ from mooring.operators.workload.certificates import AUTHORITY
 from mooring.operators.workload.claims import claim_name
 from mooring.operators.workload.containers import READ_ONLY
 
-__all__ = ["Choice", "backup_run", "choose", "restore_run"]
+__all__ = ["Choice", "backup_run", "choose", "restore_run", "verify_run"]
 
 OPERATOR: Final = "mysql"
 
@@ -110,6 +110,20 @@ def restore_run(
         mounts=mounts,
         resources=declared.resources,
     )
+
+
+def verify_run(
+    cluster: MySQLCluster, *, target: Target, prefix: str, flavor: Flavor, agent_image: str
+) -> Run:
+    """The same into a volume that goes with the pod; every table is checked, and nobody reaches the server."""
+    run = restore_run(
+        cluster, target=target, prefix=prefix, flavor=flavor, attempt=1, agent_image=agent_image
+    )
+    volumes = [
+        core.Volume(name=DATA, empty_dir=core.EmptyDirVolumeSource()) if one.name == DATA else one
+        for one in run.volumes
+    ]
+    return replace(run, purpose="verify", volumes=volumes, env={**run.env, "VERIFY": "yes"})
 
 
 def _common(

@@ -23,7 +23,7 @@ cnf=$scratch/client.cnf
 {{
   printf '[client]\nuser={OPERATOR_USER}\npassword="'
   sed -e 's/[\\"]/\\&/g' "$auth/operator-password" | tr -d '\n'
-  printf '"\nmax-allowed-packet=1G\n'
+  printf '"\nloose-max-allowed-packet=1G\n'
   if [ -s "$tls/ca.crt" ]; then
     printf 'ssl-ca=%s\n' "$tls/ca.crt"
     if [ "$FLAVOR" = mysql ]; then echo 'ssl-mode=VERIFY_CA'; else echo 'loose-disable-ssl-verify-server-cert'; fi
@@ -127,17 +127,25 @@ else
   set -- --skip-replica-start --mysqlx=OFF --secure-file-priv=NULL --gtid-mode=ON --enforce-gtid-consistency=ON
 fi
 names=$(was lower_case_table_names)
-"$server" --no-defaults --datadir="$new" --socket="$socket" --pid-file="$scratch/restore.pid" --skip-networking \
-  --log-bin=binlog --innodb-flush-log-at-trx-commit=0 --sync-binlog=0 --innodb-buffer-pool-size=64M \
-  --performance-schema=OFF --max-allowed-packet=1G --lower-case-table-names="${{names:-0}}" "$@" >>"$log" 2>&1 9>&- &
-pid=$!
+begin() {{
+  "$server" --no-defaults --datadir="$new" --socket="$socket" --pid-file="$scratch/restore.pid" --skip-networking \
+    --log-bin=binlog --innodb-flush-log-at-trx-commit=0 --sync-binlog=0 --innodb-buffer-pool-size=64M \
+    --performance-schema=OFF --max-allowed-packet=1G --lower-case-table-names="${{names:-0}}" "$@" >>"$log" 2>&1 9>&- &
+  pid=$!
+  tries=0
+  until "$client" --no-defaults --user=root --socket="$socket" -e 'SELECT 1' >/dev/null 2>&1 || answers; do
+    tries=$((tries + 1))
+    if [ "$tries" -gt 600 ] || ! kill -0 "$pid" 2>/dev/null; then give_up "the server for the restore did not start"; fi
+    sleep 0.2
+  done
+}}
+end() {{
+  kill -TERM "$pid"
+  wait "$pid" || give_up "the restored server did not shut down cleanly"
+}}
+answers() {{ "$client" --defaults-file="$cnf" --socket="$socket" -N -B -e 'SELECT 1' >/dev/null 2>&1; }}
+begin "$@"
 local_ask() {{ "$client" --no-defaults --user=root --socket="$socket" --max-allowed-packet=1G "$@"; }}
-tries=0
-until local_ask -e 'SELECT 1' >/dev/null 2>&1; do
-  tries=$((tries + 1))
-  if [ "$tries" -gt 600 ] || ! kill -0 "$pid" 2>/dev/null; then give_up "the server for the restore did not start"; fi
-  sleep 0.2
-done
 case $(was compression) in gzip) unpack=gzip ;; *) unpack=zstd ;; esac
 command -v "$unpack" >/dev/null 2>&1 || fail "the image has no $unpack; use the image that the backup was made with"
 {{
@@ -185,13 +193,27 @@ history() {{
     [ -z "$position" ] || echo "SET GLOBAL gtid_purged = '$position';"
   fi
 }}
-{{ echo 'SET sql_log_bin = 0;'; history; accounts; }} | local_ask >>"$log" 2>"$scratch/errors" ||
+{{ echo 'SET sql_log_bin = 0;'; history; [ "$FLAVOR" = mysql ] || accounts; }} | local_ask >>"$log" 2>"$scratch/errors" ||
   give_up "the accounts of the new cluster could not be made: $(sed -e 's/IDENTIFIED.*//' "$scratch/errors" | tail -n 1)"
+if [ "$FLAVOR" = mysql ]; then
+  # Nobody who logs in may drop the account that is logged in: the server does it itself as it starts.
+  end
+  {{ echo 'SET sql_log_bin = 0;'; accounts; }} >"$scratch/accounts.sql"
+  begin "$@" --init-file="$scratch/accounts.sql"
+  rm -f "$scratch/accounts.sql"
+fi
 rows=$("$client" --defaults-file="$cnf" --socket="$socket" -N -B -e "SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_TYPE = 'BASE TABLE' AND TABLE_SCHEMA NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')") ||
   give_up "the restored server does not let the operator in"
+if [ -n "${{VERIFY:-}}" ]; then
+  check=$(command -v mariadb-check || command -v mysqlcheck) || fail "the image has no mariadb-check and no mysqlcheck"
+  "$check" --defaults-file="$cnf" --socket="$socket" --all-databases --check >"$scratch/checked" 2>>"$scratch/errors" ||
+    give_up "the restored tables could not be checked: $(tail -n 1 "$scratch/errors")"
+  wrong=$(grep -i -e '^error' -e 'corrupt' "$scratch/checked" | head -n 3 | tr '\n' ' ') || true
+  [ -z "$wrong" ] || give_up "the restored tables are damaged: $wrong"
+  fact checked "$(grep -c 'OK *$' "$scratch/checked" || true)"
+fi
 [ "$rows" = "$(was tables)" ] || give_up "the backup has $(was tables) tables, $rows were restored"
-kill -TERM "$pid"
-wait "$pid" || give_up "the restored server did not shut down cleanly"
+end
 rm -f "$new/auto.cnf"
 was id >"$new/.mooring-restored"
 sync -f "$volume" 2>/dev/null || sync
