@@ -107,9 +107,16 @@ def s3(path: str, **more: str) -> str:
 def catalog() -> Catalog:
     """With the S3 server, which no image of the node stands for."""
     shell = next(one for one in built_in() if one.name == "busybox")
-    server = Program(path=str(versitygw()))
+    place = versitygw()
+    server = Program(path=str(place))
     programs = {"versitygw": server, **shell.programs, "mkdir": Program(path="/usr/bin/mkdir")}
-    return Catalog([Image(name="versitygw", match=("versitygw:*",), programs=programs), *built_in()])
+    image = Image(
+        name="versitygw",
+        match=("*/versitygw:*", "versitygw:*"),
+        programs=programs,
+        paths=(str(place.parent),),
+    )
+    return Catalog([image, *built_in()])
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -177,7 +184,7 @@ async def make(bed: Bed, kind: Any, manifest: str, name: str) -> Any:
     return await bed.get(kind, name)
 
 
-async def objects(bed: Bed, below: str) -> list[str]:
+def objects(bed: Bed, below: str) -> list[str]:
     """What is stored, as the S3 server has it on its disk."""
     pid = bed.plane.agent.program_pid("default", "s3", "s3")
     root = Path(f"/proc/{pid}/root/data/store/{below}")
@@ -259,8 +266,8 @@ async def test_stored_data_goes_with_its_backup(bed: Bed) -> None:
     listed = await bed.client.list(Backup, namespace="")
     backup = listed.items[0]
     assert backup.meta is not None
-    assert await objects(bed, "backups")
+    assert objects(bed, "backups")
     await bed.client.delete(Backup, backup.metadata.name or "", namespace="")
     name = backup.metadata.name or ""
     await bed.until(lambda: gone(bed, Backup, name, ""), "the Backup is gone", within=60, every=0.1)
-    assert await objects(bed, "backups") == []
+    assert objects(bed, "backups") == []

@@ -178,10 +178,27 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
   resources: [{{ . }}/finalizers]
   verbs: [update]
 {{- end }}
-# Whether they are defined.
+# A schedule makes backups, a cluster the restore that it begins with; both go after their time. Each run is a Job.
 - apiGroups: [core.matrixorigin.io]
-  resources: [backupjobs, {{ if ne .Values.scope "namespaced" }}backups, {{ end }}restorejobs]
-  verbs: [list]
+  resources: [backupjobs, restorejobs]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [core.matrixorigin.io]
+  resources: [backupjobs/status, restorejobs/status]
+  verbs: [patch]
+- apiGroups: [core.matrixorigin.io]
+  resources: [backupjobs/finalizers, restorejobs/finalizers]
+  verbs: [update]
+{{- if ne .Values.scope "namespaced" }}
+- apiGroups: [core.matrixorigin.io]
+  resources: [backups]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [core.matrixorigin.io]
+  resources: [backups/finalizers]
+  verbs: [update]
+{{- end }}
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get, list, watch, create, delete]
 # Proxies and dashboards; objects that a set no longer declares; compute nodes and their claims.
 - apiGroups: [apps]
   resources: [deployments]

@@ -104,7 +104,8 @@ def test_every_typed_object_that_users_write_keeps_unknown_fields(kind: str, our
 
 def test_the_oddities_of_upstreams_json_are_kept() -> None:
     assert "string" in dict(walk(schema_of("CNClaim"), ""))["status.store"]["properties"]
-    assert set(schema_of("Backup")["properties"]) == {"apiVersion", "kind", "metadata", "meta"}
+    # The status is ours: whether the data of a Backup that is deleted is gone.
+    assert set(schema_of("Backup")["properties"]) == {"apiVersion", "kind", "metadata", "meta", "status"}
     assert "overlay" in schema_of("RestoreJob")["properties"]
 
 

@@ -137,7 +137,8 @@ def test_deprecated_fields_become_groups_of_their_names() -> None:
 
 
 def test_a_cluster_from_a_backup_starts_hakeeper_from_its_file() -> None:
-    spec = cluster(spec__restoreFrom="nightly").log_set().spec
+    declared = typed("MatrixOneCluster", spec__restoreFrom="nightly")
+    spec = ClusterSpecs(declared, restored=True).log_set().spec
     assert spec is not None
     assert spec.initial_config is not None
     assert spec.initial_config.restore_from == "hk_data"

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from tests.operators.matrixone.test_buckets import eventually, operating
 
 from mooring.kube.object import Object, decode
 from mooring.kube.objects.meta import ObjectMeta
-from mooring.operators.matrixone.advice import warnings
 from mooring.operators.matrixone.cluster.stages import STAGES, in_order, next_deletion
 from mooring.operators.matrixone.defaults import with_defaults
 from mooring.operators.matrixone.specs import ClusterSpecs
 from mooring.operators.matrixone.types import (
-    BackupJob,
     CNSet,
     CNSetSpec,
     DNSet,
@@ -24,7 +21,6 @@ from mooring.operators.matrixone.types import (
     MatrixOneCluster,
     ProxySet,
     ProxySetSpec,
-    RestoreJob,
     WebUI,
 )
 
@@ -144,9 +140,3 @@ def test_pods_that_outlive_their_set_are_waited_for() -> None:
     assert step is not None
     assert [one.resource.kind for one in step.sets] == ["CNSet"]
     assert next_deletion([], running={LogSet}) == (None, "the pods of LogSet end")
-
-
-@pytest.mark.parametrize("kind", [BackupJob, RestoreJob])
-def test_kinds_that_nothing_acts_on_say_so_when_they_are_declared(kind: type[Object]) -> None:
-    [said] = warnings(kind(metadata=META))
-    assert f"stores a {kind.resource.kind} and does not act on it yet" in said

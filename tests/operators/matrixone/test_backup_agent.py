@@ -1,0 +1,214 @@
+"""What a run does in its pod, on a real S3 server; the database's server alone is played."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.objectstore.conftest import s3  # noqa: F401 - the fixture
+from tests.objectstore.servers import BUCKET, ROOT, S3Server
+from tests.operators.matrixone.builders import typed
+
+from mooring.objectstore import Store
+from mooring.operators.backup.agent import Result
+from mooring.operators.matrixone.backup import agent
+from mooring.operators.matrixone.backup.contents import unpacked
+from mooring.operators.matrixone.backup.places import DONE, MARK, within
+from mooring.operators.matrixone.backup.request import Request
+from mooring.operators.matrixone.types import SharedStorageProvider
+
+FIRST, SECOND = (f"mo-12345678/backups/20260102T03040{at}Z-0a1b2c3d" for at in (5, 6))
+OBJECTS = {"tae/one_00000": b"1" * 5000, "tae/ckp/meta_0.ckp": b"2" * 100}
+
+
+class Pod:
+    """The Secrets of a run, and the paths."""
+
+    def __init__(self, server: S3Server, root: Path, name: str) -> None:
+        self.server, self.name, self.secrets = server, name, root / "secrets"
+        names = {"accessKeyId": "AWS_ACCESS_KEY_ID", "secretAccessKey": "AWS_SECRET_ACCESS_KEY"}
+        (self.secrets / "keys").mkdir(parents=True)
+        for key, value in ROOT.items():
+            (self.secrets / "keys" / names[key]).write_bytes(value)
+
+    def path(self, name: str) -> SharedStorageProvider:
+        provider = {
+            "path": f"{BUCKET}/{self.name}/{name}",
+            "type": "minio",
+            "endpoint": self.server.endpoint,
+            "region": "us-east-1",
+            "secretRef": {"name": "keys"},
+        }
+        found: SharedStorageProvider = typed("BackupJob", spec__target={"s3": provider}).spec.target
+        return found
+
+    @asynccontextmanager
+    async def store(self, name: str) -> AsyncIterator[Store]:
+        async with agent._opened(self.path(name), self.secrets) as store:
+            yield store
+
+    async def run(self, action: str, *places: str, **given: Any) -> Result:
+        request = Request(action=action, root=self.path("backups"), places=list(places), **given)  # type: ignore[arg-type]
+        return await agent.outcome(request, self.secrets)
+
+    async def restore(self, place: str = FIRST, *, to: str = "new", owner: str = "u") -> Result:
+        return await self.run("restore", place, target=self.path(to), owner=owner)
+
+    async def names(self, name: str) -> list[str]:
+        async with self.store(name) as store:
+            return sorted([one.name async for one in store.list()])
+
+
+async def written(pod: Pod, place: str, objects: dict[str, bytes] = OBJECTS, *, leave_out: str = "") -> None:
+    """What the server writes."""
+    rows = [
+        f"{name.removeprefix('tae/')},{len(data)},{hashlib.sha256(data).hexdigest()},true,0-0"
+        for name, data in objects.items()
+    ]
+    lists = {
+        "mo_meta": b"version,0823,\nbuildinfo,GoVersion: |Version: v1.2.4,\n",
+        "hakeeper/hk_data": b"next id",
+        "tae/tae_list": ("\n".join(rows) + "\n").encode(),
+        "tae/tae_sum": b"2026-01-02 03:04:05,5100,123-1,\n",
+    }
+    async with pod.store("backups") as store:
+        for name, data in {**objects, **lists}.items():
+            if name != leave_out:
+                await store.upload(f"{place}/{name}", pieces(data))
+            if name in lists:
+                await store.upload(f"{place}/{name}.sha256", pieces(hashlib.sha256(data).digest()))
+
+
+async def pieces(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
+@pytest.fixture
+def pod(
+    s3: S3Server,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> Pod:
+    made = Pod(s3, tmp_path, request.node.name[:40])
+
+    async def execute(asked: Request, place: str, secrets: Path) -> None:
+        await written(made, place)
+
+    monkeypatch.setattr(agent, "_execute", execute)
+    return made
+
+
+async def test_a_backup_is_whole_recorded_and_made_once(pod: Pod) -> None:
+    made = await pod.run("backup", FIRST)
+    assert made.ok, made
+    assert (made.facts["position"], made.facts["version"], made.facts["prefix"]) == ("123-1", "1.2.4", FIRST)
+    names = await pod.names("backups")
+    assert f"{FIRST}/manifest.json" in names
+    # The same run again, and a later one that knows of it: nobody heard of its end.
+    assert await pod.run("backup", FIRST) == made
+    assert await pod.run("backup", FIRST, SECOND) == made
+    assert await pod.names("backups") == names
+
+
+@pytest.mark.parametrize("lost", ["tae/one_00000", "hakeeper/hk_data", "tae/tae_list"])
+async def test_what_is_not_whole_is_no_backup_and_leaves_nothing(
+    pod: Pod, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    async def execute(asked: Request, place: str, secrets: Path) -> None:
+        await written(pod, place, leave_out=lost)
+
+    monkeypatch.setattr(agent, "_execute", execute)
+    made = await pod.run("backup", FIRST)
+    assert not made.ok
+    assert lost in made.message
+    assert await pod.names("backups") == []
+
+
+async def test_what_killed_runs_left_is_removed_by_the_next_but_no_backup_is(pod: Pod) -> None:
+    await written(pod, FIRST)
+    other = "mo-12345678/backups/20250102T030405Z-00000000"
+    await written(pod, other)
+    assert (await pod.run("backup", SECOND)).ok
+    places = {name.rsplit("/backups/", 1)[1].partition("/")[0] for name in await pod.names("backups")}
+    assert places == {SECOND.rpartition("/")[2]}
+
+
+async def test_a_restore_fills_an_empty_path_once(pod: Pod) -> None:
+    await pod.run("backup", FIRST)
+    done = await pod.restore()
+    assert done.ok, done
+    names = await pod.names("new")
+    assert {"hk_data", "data/one_00000", "data/ckp/meta_0.ckp", MARK, DONE} <= set(names)
+    async with pod.store("new") as store:
+        assert await store.read("data/one_00000") == OBJECTS["tae/one_00000"]
+        # The cluster lives on: a second restore for the same owner writes nothing.
+        await store.upload("data/one_00000", pieces(b"newer"))
+        await store.upload("data/two", pieces(b"newer"))
+        assert (await pod.restore()).ok
+        assert await store.read("data/one_00000") == b"newer"
+    for owner in ("another", ""):
+        assert (await pod.restore(owner=owner)).reason == "TargetInUse"
+
+
+async def test_a_restore_that_was_killed_half_way_goes_on(pod: Pod) -> None:
+    await pod.run("backup", FIRST)
+    await pod.restore()
+    async with pod.store("new") as store:
+        await store.delete(DONE)
+        await store.delete("data/one_00000")
+        assert (await pod.restore(owner="another")).reason == "TargetInUse"
+        assert (await pod.restore()).ok
+        assert await store.read("data/one_00000") == OBJECTS["tae/one_00000"]
+        # Without the mark that it was done, but with what only a server writes: it is live data.
+        await store.delete(DONE)
+        await store.upload("data/two", pieces(b"newer"))
+        assert (await pod.restore()).reason == "TargetInUse"
+
+
+async def test_a_path_with_data_is_refused_untouched(pod: Pod) -> None:
+    await pod.run("backup", FIRST)
+    async with pod.store("new") as store:
+        await store.upload("data/live", pieces(b"live"))
+    found = await pod.restore()
+    assert (found.ok, found.reason) == (False, "TargetInUse")
+    assert await pod.names("new") == ["data/live"]
+
+
+async def test_a_changed_object_is_found_before_anything_is_written(pod: Pod) -> None:
+    await pod.run("backup", FIRST)
+    async with pod.store("backups") as store:
+        await store.upload(f"{FIRST}/tae/one_00000", pieces(b"1" * 4999 + b"x"))
+    found = await pod.restore()
+    assert (found.ok, found.reason) == (False, "ObjectCorrupt")
+    assert "tae/one_00000" in found.message
+    assert await pod.names("new") == []
+
+
+async def test_only_what_has_a_manifest_is_restored_unless_it_is_from_elsewhere(pod: Pod) -> None:
+    await written(pod, FIRST)
+    assert (await pod.restore()).reason == "ObjectNotFound"
+    request = Request(
+        action="restore",
+        root=within(pod.path("backups"), FIRST),
+        places=[""],
+        target=pod.path("new"),
+        owner="u",
+    )
+    assert (await agent.outcome(request, pod.secrets)).ok
+
+
+async def test_a_backup_is_deleted_whole(pod: Pod) -> None:
+    await pod.run("backup", FIRST)
+    assert (await pod.run("delete", FIRST)).ok
+    assert await pod.names("backups") == []
+    assert (await pod.run("delete", FIRST)).ok
+
+
+def test_blocks_of_a_directorys_files_are_unpacked() -> None:
+    blocks = b"CRC." + b"a" * 2044 + b"CRC." + b"b" * 10
+    assert unpacked(blocks) == b"a" * 2044 + b"b" * 10

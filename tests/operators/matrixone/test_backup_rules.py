@@ -1,0 +1,255 @@
+"""What a BackupJob, a RestoreJob, a schedule and a cluster from a backup do next; the statement; the Job."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.operators.matrixone.builders import STORAGE, typed
+
+from mooring.actor.verdict import InSync, Wait
+from mooring.kube.object import decode
+from mooring.operators.backup.agent import Result
+from mooring.operators.backup.outcome import Outcome
+from mooring.operators.backup.retention import Kept
+from mooring.operators.backup.types import Retention
+from mooring.operators.matrixone.backup import calendar, places, record_actor
+from mooring.operators.matrixone.backup.request import Request
+from mooring.operators.matrixone.backup.rules import (
+    TRIES,
+    Begin,
+    Expire,
+    JobSnapshot,
+    Record,
+    Settle,
+    decide,
+)
+from mooring.operators.matrixone.backup.run import MatrixOneRun
+from mooring.operators.matrixone.backup.statement import Keys, StatementError, backup_statement, masked
+from mooring.operators.matrixone.cluster import restore as restoring
+from mooring.operators.matrixone.types import (
+    ClusterRestore,
+    JobSchedule,
+    LogSet,
+    MatrixOneClusterStatus,
+    Overlay,
+    RestoreJobStatus,
+    SharedStorageProvider,
+)
+
+NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+RUNS = Outcome(job="j", purpose="backup", state="Running")
+GOOD = Outcome(job="j", purpose="backup", state="Succeeded", result=Result(ok=True, size=5))
+BAD = Outcome(job="j", purpose="backup", state="Failed", reason="SessionLost", message="gone", again=True)
+FINAL = Outcome(job="j", purpose="backup", state="Failed", reason="CredentialsRejected", message="no")
+BLOCKED = Wait("SourceNotReady", "not yet")
+
+
+def bucket(path: str = "bucket/backups", **more: Any) -> SharedStorageProvider:
+    made = decode({"spec": {"target": STORAGE, "source": {"clusterRef": "mo"}}}, _backup_job()).spec.target
+    assert made.s3 is not None
+    return replace(made, s3=replace(made.s3, path=path, **more))
+
+
+def _backup_job() -> Any:
+    return type(typed("BackupJob"))
+
+
+def directory(path: str = "/shared/backups") -> SharedStorageProvider:
+    job = typed("BackupJob", spec__target={"fileSystem": {"path": path}})
+    found: SharedStorageProvider = job.spec.target
+    return found
+
+
+CASES: list[tuple[str, JobSnapshot, Any]] = [
+    ("nothing ran", JobSnapshot(), Begin(attempt=1)),
+    ("the source is not ready", JobSnapshot(blocked=BLOCKED), BLOCKED),
+    ("recorded, and killed before the Job", JobSnapshot(phase="Running", tries=1), Begin(attempt=1)),
+    ("its Job runs", JobSnapshot(phase="Running", tries=1, run=RUNS, blocked=BLOCKED), Wait),
+    ("it succeeded", JobSnapshot(phase="Running", tries=1, run=GOOD, recorded=False), Record),
+    ("the Backup is there", JobSnapshot(phase="Running", tries=1, run=GOOD), Settle),
+    ("it may pass", JobSnapshot(phase="Running", tries=1, run=BAD), Begin(attempt=2)),
+    ("too often", JobSnapshot(phase="Running", tries=TRIES, run=BAD), Settle),
+    ("it will not pass", JobSnapshot(phase="Running", tries=1, run=FINAL), Settle),
+    ("done", JobSnapshot(phase="Completed", ended_for=10, ttl=3600), InSync),
+    ("its time is over", JobSnapshot(phase="Completed", ended_for=3600, ttl=3600), Expire),
+    ("it stays", JobSnapshot(phase="Failed", ended_for=1e9), InSync),
+]
+
+
+@pytest.mark.parametrize(("what", "snapshot", "expected"), CASES, ids=[case[0] for case in CASES])
+def test_the_next_step(what: str, snapshot: JobSnapshot, expected: Any) -> None:
+    found = decide(snapshot)
+    if isinstance(expected, type):
+        assert isinstance(found, expected), found
+    elif isinstance(expected, Begin):
+        assert isinstance(found, Begin)
+        assert found.attempt == expected.attempt
+    else:
+        assert found == expected
+
+
+def test_only_a_result_that_was_reported_makes_a_backup() -> None:
+    for state in ("Starting", "Running", "Failed"):
+        for recorded in (False, True):
+            for tries in range(1, TRIES + 1):
+                run = Outcome(job="j", purpose="backup", state=state, again=tries % 2 == 0)
+                found = decide(JobSnapshot(phase="Running", tries=tries, run=run, recorded=recorded))
+                assert not isinstance(found, Record)
+
+
+def test_a_schedule_begins_each_run_once_and_keeps_the_newest_good_backup() -> None:
+    schedule = JobSchedule(cron="*/10 * * * *", retention=Retention(keep_last=2))
+    look = calendar.CalendarSnapshot(
+        name="nightly", schedule=schedule, last=NOW - timedelta(minutes=5), now=NOW
+    )
+    due = calendar.decide(look)
+    assert isinstance(due, calendar.StartRun)
+    assert due.at == NOW.replace(minute=0)
+    assert calendar.run_name("nightly", due.at) == calendar.run_name("nightly", due.at)
+    assert isinstance(calendar.decide(changed(look, running="nightly-1")), Wait)
+    after = calendar.decide(changed(look, last=due.at))
+    assert isinstance(after, InSync)
+    assert after.again == 360
+    kept = [Kept(name=f"b{at}", at=NOW - timedelta(hours=at), good=True) for at in range(4)]
+    found = calendar.decide(changed(look, last=due.at, backups=kept))
+    assert isinstance(found, calendar.Prune)
+    assert list(found.names) == ["b3", "b2"]
+    held = [replace_kept(one) for one in kept]
+    assert not isinstance(calendar.decide(changed(look, last=due.at, backups=held)), calendar.Prune)
+    assert isinstance(calendar.decide(changed(look, schedule=replace(schedule, suspend=True))), InSync)
+
+
+def changed(look: calendar.CalendarSnapshot, **changes: Any) -> calendar.CalendarSnapshot:
+    from dataclasses import replace as copy
+
+    return copy(look, **changes)
+
+
+def replace_kept(one: Kept) -> Kept:
+    from dataclasses import replace as copy
+
+    return copy(one, held=True)
+
+
+def test_the_statement_names_the_place_and_refuses_what_could_leave_its_texts() -> None:
+    keys = Keys(id="id", secret="se/cr+et=")
+    text = backup_statement("ID", bucket("bucket/backups/ID"), keys)
+    assert "'endpoint'='http://minio:9000'" in text
+    assert "'filepath'='backups/ID'" in text
+    assert "'is_minio'='true'" in text
+    assert backup_statement("ID", directory("/shared/ID"), Keys()) == (
+        "backup 'ID' filesystem '/shared/ID' parallelism '4'"
+    )
+    for bad in ("a'b", "a\\b", "a b", "a;b", "a\nb", 'a"b'):
+        with pytest.raises(StatementError) as error:
+            backup_statement("ID", bucket(), Keys(id="id", secret=bad))
+        assert bad not in str(error.value)
+    assert masked("key se/cr+et= of id", keys) == "key ****** of ******"
+    assert "se/cr" not in repr(keys)
+
+
+def test_only_what_is_called_as_a_backup_may_be_deleted() -> None:
+    identity = "20260102T030405Z-0a1b2c3d"
+    where = places.within(bucket("bucket/x"), f"mo-12345678/backups/{identity}")
+    found = places.place_of(where)
+    assert found is not None
+    assert found[1] == identity
+    assert places.place_of(bucket("bucket/mo/data")) is None
+    assert places.place_of(bucket(identity)) is None
+    look = record_actor.RecordSnapshot(deleted=True, erases=False)
+    assert isinstance(record_actor.decide(look), InSync)
+    assert isinstance(
+        record_actor.decide(record_actor.RecordSnapshot(deleted=True, erases=True)), record_actor.Erase
+    )
+    read = record_actor.RecordSnapshot(deleted=True, erases=True, readers=("default/r",))
+    assert isinstance(record_actor.decide(read), Wait)
+
+
+def test_the_job_holds_no_credentials_and_has_no_rights() -> None:
+    request = Request(action="backup", root=bucket(), places=["a"], login="login")
+    overlay = Overlay(command=["evil"], args=["evil"], service_account_name=None)
+    run = MatrixOneRun(
+        purpose="backup", request=request, image="mooring:1", secrets=["keys", "login"], overlay=overlay
+    )
+    job = run.job(typed("BackupJob"), by="x")
+    assert job.spec is not None
+    assert job.spec.template is not None
+    pod = job.spec.template.spec
+    assert pod is not None
+    assert (job.spec.backoff_limit, pod.automount_service_account_token, pod.restart_policy) == (
+        0,
+        False,
+        "Never",
+    )
+    (container,) = pod.containers or ()
+    assert container.command is None
+    assert container.args == ["matrixone-run", "--report=/dev/termination-log"]
+    assert {one.secret.secret_name for one in pod.volumes or () if one.secret} == {"keys", "login"}
+
+
+# --- a cluster from a backup
+
+
+def cluster(*, asked: str | None = "nightly", phase: str = "") -> Any:
+    made = typed("MatrixOneCluster", spec__restoreFrom=asked)
+    if not phase:
+        return made
+    return replace(made, status=MatrixOneClusterStatus(restore=ClusterRestore(backup="nightly", phase=phase)))
+
+
+def job(phase: str) -> Any:
+    return replace(typed("RestoreJob"), status=RestoreJobStatus(phase=phase))
+
+
+def log_set(*, restored: bool = True) -> LogSet:
+    found: LogSet = typed(
+        "LogSet", **({"spec__initialConfig": {"restoreFrom": "hk_data"}} if restored else {})
+    )
+    return found
+
+
+def test_a_restore_is_recorded_then_made_then_recorded_then_over() -> None:
+    steps = [
+        restoring.restore(cluster(), None, None),
+        restoring.restore(cluster(phase="Restoring"), None, None),
+        restoring.restore(cluster(phase="Restoring"), None, job("Running")),
+        restoring.restore(cluster(phase="Restoring"), None, job("Completed")),
+        restoring.restore(cluster(phase="Restored"), None, job("Completed")),
+        restoring.restore(cluster(phase="Restored"), log_set(), job("Completed")),
+        restoring.restore(cluster(phase="Founded"), log_set(), None),
+    ]
+    assert [type(one).__name__ for one in steps] == [
+        "BeginRestore", "MakeRestoreJob", "Wait", "Restored", "NoneType", "Founded", "NoneType",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("phase", ["Restoring", "Restored", "Founded"])
+def test_taking_the_field_away_changes_nothing(phase: str) -> None:
+    for have in (None, log_set()):
+        for done in (None, job("Running"), job("Completed"), job("Failed")):
+            with_it = restoring.restore(cluster(phase=phase), have, done)
+            assert restoring.restore(cluster(asked=None, phase=phase), have, done) == with_it
+            assert restoring.from_backup(cluster(asked=None, phase=phase), have) == restoring.from_backup(
+                cluster(phase=phase), have
+            )
+
+
+def test_nothing_is_restored_into_a_cluster_that_has_a_log_service_or_had_one() -> None:
+    chance = random.Random(1)
+    for _ in range(2000):
+        phase = chance.choice(["", "Restoring", "Restored", "Founded"])
+        asked = chance.choice([None, "nightly"])
+        have = chance.choice([None, log_set(), log_set(restored=False)])
+        done = chance.choice([None, job("Pending"), job("Running"), job("Completed"), job("Failed")])
+        found = restoring.restore(cluster(asked=asked, phase=phase), have, done)
+        if have is not None or phase in ("Restored", "Founded"):
+            assert not isinstance(found, restoring.BeginRestore | restoring.MakeRestoreJob)
+        if isinstance(found, restoring.MakeRestoreJob):
+            assert phase == "Restoring"
+    lost = restoring.restore(cluster(phase="Founded"), None, None)
+    assert isinstance(lost, Wait)
+    assert lost.reason == "LogServiceGone"
