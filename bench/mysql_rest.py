@@ -1,6 +1,7 @@
 """MySQL clusters at rest, on real servers: API writes (Leases apart), and what the operator spends.
 
     python bench/mysql_rest.py [--clusters 20] [--size 3] [--seconds 120] [--settle 60] [--image mariadb:10.11]
+                               [--publish]
 
 The operator is `mooring run` as shipped, in a process of its own; control plane and node agent run in this one. Prints
 JSON; exit status 1 when anything but Leases was written, or when a cluster is not Ready. A server takes about 80 MiB.
@@ -18,6 +19,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 if not __package__:  # run as a program: its siblings are found from the root of the tree
     sys.path.insert(0, str(ROOT))
 
+from bench.page import RESULTS, put  # noqa: E402
 from bench.rest import TICKS, Writes  # noqa: E402
 from hack.operations import embedded  # noqa: E402
 
@@ -92,6 +95,9 @@ async def measure(options: argparse.Namespace, directory: Path) -> dict[str, Any
             after, elapsed = spent(pid), time.monotonic() - began
             share = 100 * (after - before) / elapsed
             figures: dict[str, Any] = {
+                "measured": datetime.now(UTC).strftime("%Y-%m-%d"),
+                "cores": os.cpu_count(),
+                "image": options.image,
                 "clusters": options.clusters,
                 "servers": options.clusters * options.size,
                 "all_ready_seconds": round(ready, 1),
@@ -107,6 +113,26 @@ async def measure(options: argparse.Namespace, directory: Path) -> dict[str, Any
         return {**figures, "not_ready": [name for name, (state, *_) in conditions if state != "True"]}
 
 
+def table(figures: dict[str, Any]) -> str:
+    """The figures as they stand on the page."""
+    rows = (
+        ("declared to all Ready, s", figures["all_ready_seconds"]),
+        ("writes until then, everybody's", f"{figures['writes_until_ready']:,}"),
+        (f"writes in {figures['rest_seconds']:.0f} s at rest, Leases apart", figures["writes"]),
+        ("operator's CPU at rest, % of a core", figures["operator_percent_of_a_core"]),
+        ("the same for 100 clusters", figures["operator_percent_per_100_clusters"]),
+        ("operator's resident memory, MiB", figures["operator_rss_mib"]),
+    )
+    head = f"{figures['clusters']} clusters, {figures['servers']} servers ({figures['image']})"
+    lines = [
+        f"Measured on {figures['measured']}: {figures['cores']} cores.",
+        "",
+        f"| {head} | |",
+        "|---|---:|",
+    ]
+    return "\n".join([*lines, *(f"| {name} | {value} |" for name, value in rows)])
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; prints JSON."""
     parser = argparse.ArgumentParser(prog="mysql_rest.py", description=__doc__.partition("\n")[0])
@@ -115,6 +141,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=120.0, help="of rest (120)")
     parser.add_argument("--settle", type=float, default=60.0, help="seconds between Ready and rest (60)")
     parser.add_argument("--image", default="mariadb:10.11")
+    parser.add_argument(
+        "--publish", action="store_true", help="bench/results/mysql_rest.json and docs/benchmarks.md"
+    )
     options = parser.parse_args(arguments)
     configure_logging(level="error")
     directory = Path(tempfile.mkdtemp(prefix="mooring-rest-"))
@@ -122,7 +151,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         figures = asyncio.run(measure(options, directory))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    print(json.dumps(figures, indent=2))
+    text = json.dumps(figures, indent=2)
+    print(text)
+    if options.publish:
+        (RESULTS / "mysql_rest.json").write_text(f"{text}\n")
+        put("python bench/mysql_rest.py", table(figures))
     return 1 if figures["writes"] or figures["not_ready"] else 0
 
 
