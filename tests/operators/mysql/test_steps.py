@@ -546,6 +546,17 @@ async def test_all_connections_used_leave_one_for_the_operator(bench: Bench) -> 
             link.close()
 
 
+async def test_a_receiver_that_acknowledges_is_counted_by_the_primary_until_it_ended(bench: Bench) -> None:
+    """How a server is noticed that acknowledges and is no pod's (see `Snapshot.strangers`)."""
+    primary, *replicas = await bench.start(3)
+    await bench.found(primary, replicas)
+    await bench.until(primary, lambda it: it.semi_sync.clients == 2)
+
+    replicas[1].kill()
+
+    await bench.until(primary, lambda it: it.semi_sync.clients == 1, within=30.0)
+
+
 async def test_errors_of_reading_are_told_apart(bench: Bench) -> None:
     up, hung, dead = await bench.start(3)
     dead.kill()

@@ -13,6 +13,7 @@ from typing import Any
 
 from mooring.actor import Context, Move, Outcome, Planned, Related, Report, Verdict, run_actor
 from mooring.cache.store import Transition
+from mooring.kube.errors import Conflict
 from mooring.kube.object import Key, key_of
 from mooring.kube.objects import apps, batch, core, policy
 from mooring.operators.mysql import compatible, effects
@@ -118,8 +119,17 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         return self._restores.observe(ctx, inputs) or effects.correct_children(ctx, inputs)
 
     async def snapshot(self, ctx: Context[MySQLCluster], inputs: Inputs) -> Snapshot:
-        """Ask every server."""
-        return await self.databases.look(ctx.key, inputs, now=ctx.now)
+        """Ask every server; raises `Conflict` when the status that decisions rest on was written meanwhile.
+
+        Asking takes seconds where servers hang. What is decided is written onto the newest status in the cache, so it must
+        not rest on an older one: that of a process that led before, and was held up.
+        """
+        snapshot = await self.databases.look(ctx.key, inputs, now=ctx.now)
+        live = ctx.client.find(self.kind, ctx.key.name, namespace=ctx.key.namespace)
+        if live is not None and roots_of(live.status or MySQLClusterStatus()) != roots_of(snapshot.status):
+            message = f"the status of {ctx.key} was written while its servers were asked"
+            raise Conflict(message, status=409, reason="Conflict")
+        return snapshot
 
     def plan(self, snapshot: Snapshot) -> Verdict:
         """See `plan`."""
