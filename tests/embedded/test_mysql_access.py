@@ -171,6 +171,19 @@ async def test_volumes_grow(mysql: MySQLStage) -> None:
     await mysql.exact()
 
 
+async def verified(mysql: MySQLStage) -> None:
+    """After a switch every replica checks that its source is the cluster's, and the one it names."""
+    old = await mysql.primary()
+    await mysql.switch(
+        next(pod.metadata.name or "" for pod in await mysql.pods() if pod.metadata.name != old)
+    )
+    primary = await mysql.led_by_another(old)
+    await mysql.exact()
+    for pod in await mysql.pods():
+        link = (await mysql.server(pod.metadata.name or "")).replication
+        assert pod.metadata.name == primary or (link is not None and link.verifies and link.io_running)
+
+
 async def test_a_certificate_is_replaced_without_a_restart(mysql: MySQLStage) -> None:
     now = datetime.now(UTC)
     await mysql.patch({"tls": {}})
@@ -181,6 +194,7 @@ async def test_a_certificate_is_replaced_without_a_restart(mysql: MySQLStage) ->
         return {await certificate(mysql, pod.metadata.name or "") for pod in await mysql.pods()} == {end}
 
     await mysql.bed.until(lambda: shows(ends(own.data or {})), "servers show the operator's", within=60)
+    await verified(mysql)
     before = {pod.metadata.uid for pod in await mysql.pods()}
     mine = pair(days=(now - datetime(2026, 1, 1, tzinfo=UTC)).days + 40)
     await put(mysql, "mine", mine)
@@ -196,6 +210,8 @@ async def test_a_certificate_is_replaced_without_a_restart(mysql: MySQLStage) ->
 
     await mysql.bed.until(named, "the pair that does not match is named", within=20)
     assert await shows(ends(mine))
+    # A certificate that does not bear the pods' names is not checked: replicas follow its server all the same.
+    mysql.kill(await mysql.primary())
     await mysql.exact()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mooring.operators.mysql.config import forced
 from mooring.operators.mysql.gtid import parse_mariadb
 from mooring.operators.mysql.mariadb import MariaDB
 
@@ -12,6 +13,9 @@ DIALECT = MariaDB()
 
 class Source:
     host, user, password, tls = "demo-0.demo.default.svc", "mooring_replication", "it's\\", False
+
+    def __init__(self, *, authority: str = "") -> None:
+        self.authority, self.tls = authority, bool(authority)
 
 
 def variables(**changes: Any) -> dict[str, Any]:
@@ -129,3 +133,18 @@ def test_two_passwords_are_valid_at_once() -> None:
     assert statement.count("USING PASSWORD") == 2
     (only,) = DIALECT.only_password("app", "%", "new")
     assert only.count("USING PASSWORD") == 1
+
+
+def test_the_certificate_of_a_source_is_checked_where_it_bears_its_name() -> None:
+    assert "MASTER_SSL_VERIFY_SERVER_CERT=0" in DIALECT.follow(Source(), {})[-1]
+    checked = DIALECT.follow(Source(authority="/mooring/tls/ca.crt"), {})[-1]
+    assert "MASTER_SSL=1, MASTER_SSL_CA='/mooring/tls/ca.crt', MASTER_SSL_VERIFY_SERVER_CERT=1" in checked
+    found = DIALECT.replication_of([link(Master_SSL_Verify_Server_Cert="Yes")])
+    assert found is not None
+    assert found.verifies
+
+
+def test_a_source_sends_several_heartbeats_before_its_receiver_gives_it_up() -> None:
+    text = DIALECT.follow(Source(), {})[-1]
+    period = float(text.partition("MASTER_HEARTBEAT_PERIOD=")[2].partition(",")[0])
+    assert 4 * period <= float(forced("mariadb")["slave_net_timeout"])

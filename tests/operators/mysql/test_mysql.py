@@ -16,7 +16,7 @@ class Source:
     host, user, password = "demo-0.demo.default.svc", "mooring_replication", "it's\\"
 
     def __init__(self, *, tls: bool = False) -> None:
-        self.tls = tls
+        self.tls, self.authority = tls, ""
 
 
 def variables(**changes: Any) -> dict[str, Any]:

@@ -37,6 +37,10 @@ class Source(Protocol):
     def password(self) -> str: ...
     @property
     def tls(self) -> bool: ...
+    @property
+    def authority(self) -> str:
+        """File on the replica with the authorities that the source's certificate is checked against, and its name; "" for no check."""
+        ...
 
 
 class Dialect(ABC):
@@ -151,6 +155,7 @@ class Dialect(ABC):
             source_file=text_of(row, f"{source}_Log_File"),
             source_position=number(row, f"Read_{source}_Log_Pos"),
             by_gtid=self._by_gtid(row),
+            verifies=on(row, f"{source}_SSL_Verify_Server_Cert"),
             idle=text_of(row, f"{replica}_SQL_Running_State").startswith(f"{replica} has read all relay log"),
         )
 
@@ -163,6 +168,14 @@ class Dialect(ABC):
         """A replica goes on after what it has, not after a place in a file."""
 
     # --- replication
+
+    def _tls(self, source: Source) -> str:
+        """The part of `follow` about encryption: with an authority, the source must be the one it is taken for."""
+        word = self.source_word.upper()
+        return (
+            f"{word}_SSL={int(source.tls)}, {word}_SSL_CA={quoted(source.authority)}, "
+            f"{word}_SSL_VERIFY_SERVER_CERT={int(bool(source.authority))}"
+        )
 
     @abstractmethod
     def follow(self, source: Source, here: Row) -> Sequence[str]:

@@ -200,6 +200,7 @@ def read_inputs(
         memory=_memory(spec, around.pods),
         flavor=flavor,
         certificates=certificates,
+        named=certificates is not None and spec.tls is not None and not spec.tls.secret_name,
     )
     wanted = wanted_of(cluster, found)
     if isinstance(blocked, Terminal):

@@ -65,7 +65,7 @@ class MariaDB(Dialect):
         change = (
             f"CHANGE MASTER TO MASTER_HOST={quoted(source.host)}, MASTER_PORT=3306, MASTER_USER={quoted(source.user)}, "
             f"MASTER_PASSWORD={quoted(source.password)}, MASTER_CONNECT_RETRY=1, MASTER_HEARTBEAT_PERIOD=0.5, "
-            f"MASTER_SSL={int(source.tls)}, MASTER_SSL_VERIFY_SERVER_CERT=0, MASTER_USE_GTID=slave_pos"
+            f"{self._tls(source)}, MASTER_USE_GTID=slave_pos"
         )
         return (*begin, change)
 

@@ -19,6 +19,7 @@ from mooring.operators.mysql.moves import DatabaseMove, Done
 from mooring.operators.mysql.pulse import Pulse
 from mooring.operators.mysql.sight import read_snapshot
 from mooring.operators.mysql.snapshot import ALIVE, Snapshot
+from mooring.operators.mysql.specs import AUTHORITY_FILE
 from mooring.operators.mysql.steps import Steps
 from mooring.operators.mysql.survey import login_of
 
@@ -108,8 +109,10 @@ class Servers:
     async def carry_out(self, inputs: Inputs, move: DatabaseMove) -> Done:
         """See `Databases`."""
         dialect = dialect_of(inputs.wanted.flavor)
-        tls = bool(inputs.found.tls)
-        steps = Steps(self._dial, dialect, inputs.credentials, holds=self._holds, tls=tls)
+        tls, authority = inputs.found.tls, AUTHORITY_FILE if inputs.found.named else ""
+        steps = Steps(
+            self._dial, dialect, inputs.credentials, holds=self._holds, tls=tls, authority=authority
+        )
         try:
             async with asyncio.timeout(STEP):
                 return await steps.run(move)

@@ -56,12 +56,14 @@ from mooring.operators.workload.containers import READ_ONLY, apart, config_volum
 from mooring.operators.workload.moves import Orders
 from mooring.operators.workload.statefulset import keeping_template, made_from, selector_of
 
-__all__ = ["DATA", "Found", "Specs", "pod_security"]
+__all__ = ["AUTHORITY_FILE", "DATA", "Found", "Specs", "pod_security"]
 
 DATA = "data"
 """The volume; its claims are ``data-NAME-0`` ..."""
 _USER = 999
 """The account ``mysql`` of the stock images of both flavours."""
+AUTHORITY_FILE = f"/mooring/tls/{AUTHORITY}"
+"""Where a pod has the authorities of the cluster's certificates."""
 _GRACE_SECONDS = 120
 _STORAGE = "1Gi"
 _TRIAL_SECONDS = 600
@@ -86,6 +88,8 @@ class Found:
     flavor: Flavor = "mariadb"
     certificates: Mapping[str, str] | None = field(default=None, repr=False)
     """Data of the Secret with the certificate; ``None`` without TLS."""
+    named: bool = False
+    """The certificate is the operator's: it bears the names by which pods find one another. A user's need not."""
 
     @property
     def tls(self) -> bool:

@@ -25,7 +25,7 @@ from mooring.actor import StepFailed
 from mooring.operators.mysql.config import keys_of
 from mooring.operators.mysql.credentials import ACCOUNTS, Credentials
 from mooring.operators.mysql.dial import Dial, DialError, Link, SqlError, quoted
-from mooring.operators.mysql.dialect import DAY, Dialect, number, text_of
+from mooring.operators.mysql.dialect import DAY, Dialect, Source, number, text_of
 from mooring.operators.mysql.gtid import Position
 from mooring.operators.mysql.holds import Hold, Holds
 from mooring.operators.mysql.moves import (
@@ -87,6 +87,7 @@ class _Source:
     user: str
     password: str
     tls: bool = False
+    authority: str = ""
 
 
 class Steps:
@@ -100,16 +101,21 @@ class Steps:
         *,
         holds: Holds | None = None,
         tls: bool = False,
+        authority: str = "",
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         monotonic: Callable[[], float] = monotonic,
     ) -> None:
-        """``holds`` outlives a pass: one per operator; ``tls``: replicas connect encrypted."""
+        """``holds`` outlives a pass: one per operator; ``tls``: replicas connect encrypted.
+
+        ``authority``: file with which they check the certificate of their source.
+        """
         self._dial = dial
         self._dialect = dialect
         self._credentials = credentials
         self._login = login_of(credentials)
         self._holds = holds or Holds()
         self._tls = tls
+        self._authority = authority
         self._sleep = sleep
         self._monotonic = monotonic
 
@@ -128,14 +134,16 @@ class Steps:
             pass
         await self._each(
             move.targets,
-            lambda target: self._follow(target, move.source_host, move.acking, again=move.again),
+            lambda target: self._follow(
+                target, self._source(move.source_host, move.source, target), move.acking, again=move.again
+            ),
         )
         return Done()
 
     async def _follow(
-        self, target: Target, host: str, acking: Collection[str], *, again: bool = False
+        self, target: Target, source: Source, acking: Collection[str], *, again: bool = False
     ) -> None:
-        acks = target.name in acking
+        acks, host = target.name in acking, source.host
         async with self._server(target) as link:
             server = await self._read(link)
             if not server.read_only:
@@ -146,6 +154,7 @@ class Steps:
                 now is not None
                 and now.host == host
                 and now.by_gtid
+                and now.verifies is bool(source.authority)
                 and not again
                 and now.io_errno != ACCESS_DENIED
             )
@@ -161,7 +170,7 @@ class Steps:
             if not right:
                 await link.query(self._dialect.stop())
                 here = await link.one(self._dialect.position())
-                for statement in self._dialect.follow(self._source(host), here):
+                for statement in self._dialect.follow(source, here):
                     await link.query(statement, about="the change of the source")
             elif server.semi_sync.replica != acks:
                 await link.query(self._dialect.stop_receiver())
@@ -306,7 +315,7 @@ class Steps:
 
         async def one(target: Target) -> None:
             try:
-                await self._follow(target, move.source_host, move.acking)
+                await self._follow(target, self._source(move.source_host, move.target, target), move.acking)
             except (DialError, StepFailed) as error:
                 log.info(
                     "a replica does not follow the new primary yet", server=target.name, error=str(error)
@@ -628,9 +637,16 @@ class Steps:
                 return server
             await self._sleep(POLL)
 
-    def _source(self, host: str) -> _Source:
-        label = ACCOUNTS[REPLICATION]
-        return _Source(host=host, user=REPLICATION, password=self._credentials.in_force[label], tls=self._tls)
+    def _source(self, host: str, source: Target, replica: Target) -> _Source:
+        """Where a replica is to connect to, as both are started: a roll-out may just be giving them certificates.
+
+        A source without a certificate is connected to as it is; a replica without the authorities' cannot check.
+        """
+        password = self._credentials.in_force[ACCOUNTS[REPLICATION]]
+        plain = self._credentials.plain
+        tls = self._tls and source.host not in plain
+        authority = self._authority if tls and replica.host not in plain else ""
+        return _Source(host=host, user=REPLICATION, password=password, tls=tls, authority=authority)
 
     async def _all(self, link: Link, statements: Sequence[str]) -> None:
         for statement in statements:

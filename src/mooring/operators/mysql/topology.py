@@ -35,6 +35,8 @@ class Replication:
     """Source's binlog file and byte up to which events were received (MySQL tail cut)."""
     source_position: int = 0
     by_gtid: bool = True
+    verifies: bool = False
+    """It checks that the certificate of its source is the cluster's, and names it."""
     idle: bool = False
     """The applier has nothing left to apply."""
 
