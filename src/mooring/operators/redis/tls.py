@@ -18,6 +18,7 @@ from typing import Annotated, Final, Literal
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from mooring.kube.objects import core
 from mooring.kube.part import Part
@@ -141,10 +142,12 @@ def hold(
     made: core.Secret | None,
     hosts: Sequence[str],
     now: datetime,
+    bus: bool = False,
 ) -> tuple[Held | None, str]:
     """The certificates, and what is wrong with a user's Secret (``named``), which is then left out of account.
 
-    ``there`` and ``made`` are the cluster's own Secrets, ``hosts`` the names and addresses that clients use.
+    ``there`` and ``made`` are the cluster's own Secrets, ``hosts`` the names and addresses that clients use. ``bus``: nodes
+    show the certificate to one another as clients too.
     """
     if not named:
         return _issued(there, made, hosts=hosts, now=now), ""
@@ -153,6 +156,8 @@ def hold(
         return before, f"Secret {named} does not exist; create it with tls.crt, tls.key and ca.crt"
     try:
         texts = {name: _decoded(text) for name, text in given(mine, None, now=now).items()}
+        if bus:
+            _for_clients(texts[CERTIFICATE])
         wanted = _served(texts[CERTIFICATE], texts[KEY], _issuing(texts))
     except CertificateError as error:
         return before, f"Secret {named}: {error}; correct it"
@@ -190,7 +195,7 @@ def _issued(
     known = _known(made)
     if known is None:
         known = _begun_again(there, hosts=hosts, now=now)
-    after = renewed(known, names=hosts, now=now, lifetimes=_LIFETIMES)
+    after = renewed(known, names=hosts, now=now, lifetimes=_LIFETIMES, peers=True)
     held, following = _held(known), _held(after)
     return replace(held, next=following) if following.made != held.made else held
 
@@ -204,7 +209,7 @@ def _known(made: core.Secret | None) -> Certificates | None:
 
 def _begun_again(there: core.Secret | None, *, hosts: Sequence[str], now: datetime) -> Certificates:
     """A new authority; servers that show a certificate of a lost one go on, and are trusted until they show another."""
-    fresh = renewed(None, names=hosts, now=now, lifetimes=_LIFETIMES)
+    fresh = renewed(None, names=hosts, now=now, lifetimes=_LIFETIMES, peers=True)
     data = dict((there.data if there is not None else None) or {})
     try:
         lost = Certificates.from_secret(
@@ -288,6 +293,20 @@ def _issuing(texts: Mapping[str, str]) -> str:
             break
         leaf = above
     raise CertificateError(f"{CERTIFICATE} was not issued by {AUTHORITY}")
+
+
+def _for_clients(certificate: str) -> None:
+    """Raise `CertificateError` for a certificate that the cluster bus would refuse."""
+    leaf = x509.load_pem_x509_certificates(certificate.encode())[0]
+    try:
+        usages = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return
+    if ExtendedKeyUsageOID.CLIENT_AUTH not in usages:
+        raise CertificateError(
+            f"{CERTIFICATE} is for servers only, and nodes show it to one another as clients: have it issued with the "
+            "usages server auth and client auth"
+        )
 
 
 def _issued_by(leaf: x509.Certificate, authority: x509.Certificate) -> bool:

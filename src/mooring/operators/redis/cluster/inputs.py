@@ -255,6 +255,7 @@ def _certificates(
         made=around.find(core.Secret, names.tls_authority),
         hosts=[*names.hosts(cluster.metadata.namespace or ""), *_addresses(around.pods)],
         now=now,
+        bus=True,
     )
     wrong = Blocked(reason="InvalidArgs", message=f"spec.tls.secretName: {why}") if why else None
     return held, changed or wrong
