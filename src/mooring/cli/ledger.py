@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import signal
+import ssl
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TextIO
 
 from mooring.operators.mysql.dial import DialError as MySQLDialError
 from mooring.operators.mysql.dial import Login
+from mooring.operators.redis.address import SENTINEL_TLS_PORT, TLS_PORT
 from mooring.operators.redis.dial import DialError
 from mooring.testing.ledger import Ledger, parse_address
 from mooring.testing.ledger_cluster import ClusterLedger
@@ -53,6 +55,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         action="store_true",
         help="leave a master when a sentinel names another; without this only after an error",
     )
+    parser.add_argument(
+        "--tls-ca",
+        type=Path,
+        metavar="FILE",
+        help="connect by TLS (default ports 6380, 26380), trusting this authority",
+    )
     parser.add_argument("--password-file", type=Path, metavar="FILE", help="file that holds the password")
     parser.add_argument(
         "--rate",
@@ -89,13 +97,22 @@ def run(options: argparse.Namespace, *, out: TextIO | None = None) -> int:
     return asyncio.run(_run(options, out or sys.stdout))
 
 
+def _context(authority: Path) -> ssl.SSLContext:
+    """Servers are reached by address, which a user's certificate need not name: the authority alone is checked."""
+    context = ssl.create_default_context(cafile=str(authority))
+    context.check_hostname = False
+    return context
+
+
 def _ledger(options: argparse.Namespace, password: str) -> Ledger:
-    how = {"password": password, "rate": options.rate, "wait_every": options.wait_every}
+    tls = _context(options.tls_ca) if options.tls_ca else None
+    redis, sentinel = (6379, 26379) if tls is None else (TLS_PORT, SENTINEL_TLS_PORT)
+    how = {"password": password, "rate": options.rate, "wait_every": options.wait_every, "tls": tls}
     if options.cluster:
-        return ClusterLedger([parse_address(text, port=6379) for text in options.cluster], **how)
+        return ClusterLedger([parse_address(text, port=redis) for text in options.cluster], **how)
     return Ledger(
-        address=parse_address(options.redis, port=6379) if options.redis else None,
-        sentinels=[parse_address(text, port=26379) for text in options.sentinel or ()],
+        address=parse_address(options.redis, port=redis) if options.redis else None,
+        sentinels=[parse_address(text, port=sentinel) for text in options.sentinel or ()],
         master_name=options.master_name,
         follow=options.follow,
         **how,

@@ -119,15 +119,18 @@ def renewed(
     now: datetime,
     lifetimes: Lifetimes,
     trusted: bool = True,
+    peers: bool = False,
 ) -> Certificates:
     """The next step of a rotation, or ``found`` itself when there is nothing to do.
 
     ``names`` are the host names and addresses to serve. ``trusted`` says that every configuration carries
-    the bundle of ``found``.
+    the bundle of ``found``. ``peers``: servers show the certificate to one another as clients too.
     """
     if found is None or found.authorities[0].not_valid_after_utc <= now:
         authority, key = _new_authority(now, lifetimes)
-        serving, serving_key = _new_serving(authority, key, names=names, now=now, lifetimes=lifetimes)
+        serving, serving_key = _new_serving(
+            authority, key, names=names, now=now, lifetimes=lifetimes, peers=peers
+        )
         return Certificates(
             authorities=(authority,), authority_key=key, serving=serving, serving_key=serving_key
         )
@@ -139,7 +142,7 @@ def renewed(
         _known(found, now=now, lifetimes=lifetimes, trusted=trusted)
     ):
         serving, serving_key = _new_serving(
-            signer, found.authority_key, names=names, now=now, lifetimes=lifetimes
+            signer, found.authority_key, names=names, now=now, lifetimes=lifetimes, peers=peers
         )
         return replace(found, serving=serving, serving_key=serving_key)
     if len(found.authorities) > 1 and _superseded(found, now=now, lifetimes=lifetimes):
@@ -200,8 +203,10 @@ def _new_serving(
     names: Sequence[str],
     now: datetime,
     lifetimes: Lifetimes,
+    peers: bool,
 ) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     key = ec.generate_private_key(ec.SECP256R1())
+    usages = [ExtendedKeyUsageOID.SERVER_AUTH, *([ExtendedKeyUsageOID.CLIENT_AUTH] if peers else [])]
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mooring-webhook")])
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
     built = (
@@ -209,7 +214,7 @@ def _new_serving(
         .serial_number(x509.random_serial_number())
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         .add_extension(x509.SubjectAlternativeName(_alternative(names)), critical=False)
         .add_extension(issuer, critical=False)
     )

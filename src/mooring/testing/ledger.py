@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import ssl
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -72,7 +73,8 @@ class Ledger:
     Give ``address`` for one server, or ``sentinels`` to be led to the master and follow it. ``rate`` is in
     writes per second, 0 means as fast as they are answered; every ``wait_every``-th write is confirmed by WAIT. A gap counts from ``gap_from``
     seconds; one that lasts to the end of the writing counts too. Without a reply for ``patience`` seconds the master
-    is asked for anew: the gap of a server that hangs is measured in steps of that size.
+    is asked for anew: the gap of a server that hangs is measured in steps of that size. With ``tls`` every connection
+    is encrypted.
     """
 
     parts = 1
@@ -91,6 +93,7 @@ class Ledger:
         prefix: str = "",
         patience: float = 1.0,
         follow: bool = False,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         if (address is None) == (not sentinels):
             raise ValueError("give either the address of a server or those of sentinels")
@@ -102,7 +105,9 @@ class Ledger:
         self._wait_every = max(1, wait_every)
         self._gap_from = gap_from
         self._prefix = prefix or f"ledger:{secrets.token_hex(4)}"
-        self._dial = Dial(connect_timeout=0.5, reply_timeout=patience)
+        self._dial = Dial(
+            connect_timeout=0.5 if tls is None else 5.0, reply_timeout=patience, tls=tls, clear=()
+        )
         self._acknowledged: dict[str, tuple[str, float]] = {}
         self._confirmed: set[str] = set()
         self._written = 0

@@ -14,12 +14,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import signal
+import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from mooring.kube import NotFound
 from mooring.kube.objects.core import Pod, Service
+from mooring.operators.redis.address import SENTINEL_TLS_PORT, TLS_PORT
 from mooring.operators.redis.dial import Address, Dial, DialError
 from mooring.operators.redis.sentinel.names import Names
 from mooring.operators.redis.sentinel.topology import REDIS_PORT, SENTINEL_PORT
@@ -94,10 +96,12 @@ class RedisStage(Stage[RedisCluster]):
         *,
         namespace: str = "default",
         password: str = "",
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         super().__init__(bed, name, namespace=namespace, selector=f"app.kubernetes.io/name={name}")
         self.names, self.password = Names(name), password
-        self._dial = Dial(connect_timeout=0.5, reply_timeout=5.0)
+        self.tls = tls
+        self._dial = Dial(connect_timeout=0.5 if tls is None else 5.0, reply_timeout=5.0, tls=tls)
 
     # --- what it says
 
@@ -128,19 +132,21 @@ class RedisStage(Stage[RedisCluster]):
         """Where a pod's server listens."""
         found = await self.bed.get(Pod, pod, self.namespace)
         ip = (found.status.pod_ip if found.status else None) or ""
-        return Address(ip, SENTINEL_PORT if "-sentinel-" in pod else REDIS_PORT)
+        ports = (SENTINEL_PORT, REDIS_PORT) if self.tls is None else (SENTINEL_TLS_PORT, TLS_PORT)
+        return Address(ip, ports[0 if "-sentinel-" in pod else 1])
 
     async def entry(self) -> Address:
         """The Service of the sentinels, through which clients come."""
         service = await self.bed.get(Service, self.names.sentinel, self.namespace)
-        return Address((service.spec.cluster_ip if service.spec else None) or "", SENTINEL_PORT)
+        port = SENTINEL_PORT if self.tls is None else SENTINEL_TLS_PORT
+        return Address((service.spec.cluster_ip if service.spec else None) or "", port)
 
     # --- talking to the servers
 
     async def call(self, pod: str, *words: str | int) -> Any:
         """One command to one pod's server."""
         address = await self.address(pod)
-        password = self.password if address.port == REDIS_PORT else ""
+        password = self.password if address.port in (REDIS_PORT, TLS_PORT) else ""
         async with self._dial.link(address, password=password) as link:
             return await link.call(*words)
 
@@ -253,6 +259,7 @@ class RedisStage(Stage[RedisCluster]):
     async def writing(self, *, rate: float = 200.0, **how: Any) -> AsyncIterator[Ledger]:
         """A client that came through the sentinels writes all through the block; 100 writes are in at first."""
         how.setdefault("password", self.password)
+        how.setdefault("tls", self.tls)
         ledger = Ledger(sentinels=[await self.entry()], rate=rate, **how)
         task = asyncio.create_task(ledger.write())
         try:

@@ -68,9 +68,9 @@ class Dialect(ABC):
     def position_of(self, row: Row) -> Position:
         """Reads `position`."""
 
+    @abstractmethod
     def role(self) -> str:
         """Query that any account may make: server_id, version, read_only, ``source`` (it waits for acknowledgements) and ``replica`` (it gives them)."""
-        ...
 
     def survey(self, held: Collection[str]) -> str:
         """Everything that `server` needs, in one sending; ``held``: global variables to bring as well."""

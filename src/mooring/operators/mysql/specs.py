@@ -500,7 +500,7 @@ class Specs:
                         tolerations=pod.tolerations,
                         priority_class_name=pod.priority_class_name,
                         service_account_name=pod.service_account_name,
-                        security_context=pod.security_context or _security(),
+                        security_context=pod.security_context or pod_security(),
                         image_pull_secrets=self._spec.image_pull_secrets,
                         automount_service_account_token=False,
                     ),

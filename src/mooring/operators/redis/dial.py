@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
+import ssl
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -34,7 +35,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from mooring.operators.redis.address import Address
+from mooring.operators.redis.address import CLEAR_PORTS, Address
 
 __all__ = ["Address", "Dial", "DialError", "Fence", "Link", "Refused", "Unreachable", "no_fence"]
 
@@ -71,6 +72,11 @@ class Link:
         self._connection = connection
         self._address = address
         self._fence = fence
+
+    @property
+    def certificate(self) -> bytes:
+        """The certificate that the server showed on this connection, in DER; empty without TLS."""
+        return self._connection.shown if isinstance(self._connection, _Encrypted) else b""
 
     async def call(self, *words: Word) -> Any:
         """Send one command and return its answer; `Refused` for an error answer."""
@@ -151,10 +157,28 @@ _STRIPPED: dict[type[Exception], str] = {
 _WITH_SUBCOMMAND = frozenset({"SENTINEL", "CONFIG", "CLIENT", "INFO", "ACL"})
 
 
+class _Encrypted(Connection):
+    """A connection by TLS, with a context that is made once for all connections to a cluster."""
+
+    def __init__(self, context: ssl.SSLContext, **how: Any) -> None:
+        super().__init__(**how)
+        self._context = context
+
+    def _connection_arguments(self) -> Mapping[str, Any]:
+        return {**super()._connection_arguments(), "ssl": self._context}
+
+    @property
+    def shown(self) -> bytes:
+        """The server's certificate in DER."""
+        found = self._writer.get_extra_info("ssl_object") if self._writer is not None else None
+        return (found.getpeercert(binary_form=True) or b"") if found is not None else b""
+
+
 class Dial:
     """Opens links; one per operator, sharing the fence and the time limits (seconds).
 
-    With ``keys``, further passwords to try: while one is being changed, servers differ.
+    With ``keys``, further passwords to try: while one is being changed, servers differ. With ``tls`` connections are
+    encrypted, but for those to ``clear`` ports.
     """
 
     def __init__(
@@ -164,8 +188,12 @@ class Dial:
         connect_timeout: float = 0.5,
         reply_timeout: float = 1.0,
         keys: Sequence[str] = (),
+        tls: ssl.SSLContext | None = None,
+        clear: Collection[int] = CLEAR_PORTS,
     ) -> None:
         self._fence = fence
+        self._tls = tls
+        self._clear = frozenset(clear)
         self._keys = tuple(keys)
         self._connect_timeout = connect_timeout
         self._reply_timeout = reply_timeout
@@ -209,17 +237,20 @@ class Dial:
                 yield await link.message()
 
     def _connection(self, address: Address, reply_timeout: float, *, exact: bool = False) -> Connection:
-        return Connection(
-            host=address.ip,
-            port=address.port,
-            protocol=2,
-            socket_timeout=reply_timeout,
-            socket_connect_timeout=self._connect_timeout,
-            retry=Retry(NoBackoff(), 0),
-            encoding_errors="surrogateescape" if exact else "replace",
-            decode_responses=True,
-            driver_info=None,
-        )
+        how: dict[str, Any] = {
+            "host": address.ip,
+            "port": address.port,
+            "protocol": 2,
+            "socket_timeout": reply_timeout,
+            "socket_connect_timeout": self._connect_timeout,
+            "retry": Retry(NoBackoff(), 0),
+            "encoding_errors": "surrogateescape" if exact else "replace",
+            "decode_responses": True,
+            "driver_info": None,
+        }
+        if self._tls is None or address.port in self._clear:
+            return Connection(**how)
+        return _Encrypted(self._tls, **how)
 
     async def _open(self, connection: Connection, address: Address, passwords: Sequence[str]) -> None:
         refusal = ""

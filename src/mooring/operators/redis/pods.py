@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from mooring.kube.objects import core
+from mooring.operators.redis.address import TLS_PORT
 from mooring.operators.workload.containers import READ_ONLY, encoded, field_value, probe
 from mooring.operators.workload.credentials import Kept
 
@@ -60,16 +61,19 @@ def exporter(
     pull_policy: str,
     resources: core.ResourceRequirements | None = None,
     security_context: core.SecurityContext | None = None,
+    tls: bool = False,
 ) -> core.Container:
-    """Prometheus' exporter beside the server; it finds the password in a file."""
+    """Prometheus' exporter beside the server; it finds the password in a file, and asks its own pod alone."""
+    unchecked = [core.EnvVar(name="REDIS_EXPORTER_SKIP_TLS_VERIFICATION", value="true")] if tls else []
     return core.Container(
         name="redis-exporter",
         image=image,
         image_pull_policy=pull_policy,
         env=[
             core.EnvVar(name="REDIS_ALIAS", value_from=field_value("metadata.name")),
-            core.EnvVar(name="REDIS_ADDR", value="redis://localhost:6379"),
+            core.EnvVar(name="REDIS_ADDR", value=_local(tls)),
             core.EnvVar(name="REDIS_PASSWORD_FILE", value="/mooring/auth/exporter.json"),
+            *unchecked,
         ],
         ports=[core.ContainerPort(name="http-metrics", container_port=9121, protocol="TCP")],
         resources=resources,
@@ -89,10 +93,14 @@ def auth_volume(secret: str, *keys: str) -> core.Volume:
     return core.Volume(name="auth", secret=source)
 
 
-def password_entries(kept: Kept, **further: str) -> dict[str, str]:
+def _local(tls: bool) -> str:
+    return f"rediss://localhost:{TLS_PORT}" if tls else "redis://localhost:6379"
+
+
+def password_entries(kept: Kept, *, tls: bool = False, **further: str) -> dict[str, str]:
     """The data of the cluster's Secret: the passwords, what the exporter reads, and what is not empty of ``further``."""
     entries = {
-        "exporter.json": msgspec.json.encode({"redis://localhost:6379": kept.password}).decode(),
+        "exporter.json": msgspec.json.encode({_local(tls): kept.password}).decode(),
         **{str(label): text for label, text in kept.named().items()},
         **{name: text for name, text in further.items() if text},
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ASK", "BEGIN", "LOCK", "REDIS_LIVE", "REDIS_READY", "ready"]
+__all__ = ["ASK", "BEGIN", "ENCRYPTED", "LOCK", "REDIS_LIVE", "REDIS_READY", "ready"]
 
 ASK: Final = r"""
 home=${MOORING_HOME:-/mooring}
@@ -13,7 +13,11 @@ ask() {
   {
     [ ! -s "$home/auth/password" ] || printf 'AUTH "%s"\n' "$(sed -e 's/[\\"]/\\&/g' "$home/auth/password")"
     printf '%s\n' "$1"
-  } | redis-cli -h "${REDIS_HOST:-127.0.0.1}" -p 6379 2>/dev/null
+  } | cli -h "${REDIS_HOST:-127.0.0.1}" 2>/dev/null
+}
+# Where only TLS is taken a pod asks its own server so; an expired certificate is no reason to kill a server that serves.
+cli() {
+  if [ -d "$home/tls" ]; then redis-cli --tls --insecure -p 6380 "$@"; else redis-cli -p 6379 "$@"; fi
 }
 """
 
@@ -27,6 +31,15 @@ if command -v flock >/dev/null 2>&1; then
     sleep 0.5
   done
 fi
+"""
+
+ENCRYPTED: Final = r"""# The lines of a server or sentinel that takes TLS only; the name of the file says which authorities it has read.
+encrypted() {
+  for authority in "$home"/tls/ca-*.crt; do :; done
+  printf 'port 0\ntls-port %s\ntls-replication yes\ntls-auth-clients no\n' "$1"
+  printf 'tls-cert-file "%s"\ntls-key-file "%s"\n' "$home/tls/tls.crt" "$home/tls/tls.key"
+  printf 'tls-ca-cert-file "%s"\n' "$authority"
+}
 """
 
 BEGIN: Final = rf"""{ASK}

@@ -10,7 +10,15 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["OLDEST", "Capabilities", "capabilities", "file_format", "image_format", "parse_version"]
+__all__ = [
+    "OLDEST",
+    "Capabilities",
+    "capabilities",
+    "file_format",
+    "image_format",
+    "image_version",
+    "parse_version",
+]
 
 Version = tuple[int, int, int]
 
@@ -87,6 +95,16 @@ def file_format(version: str) -> int:
     """The RDB format of a version text; it is also what a full synchronisation sends."""
     number = parse_version(version)
     return next((kept for since, kept in _FORMATS if number >= since), 6)
+
+
+def image_version(image: str) -> Version | None:
+    """The newest version that an image may hold, by its tag; ``None`` when the tag tells nothing (see `image_format`)."""
+    path, _, tag = image.partition("@")[0].rpartition(":")
+    match = re.match(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?(?![\w.])", tag)
+    if path.rpartition("/")[2] not in ("redis", "valkey") or match is None or "/" in tag:
+        return None
+    major, minor, patch = (int(part) if part else 99 for part in match.groups())
+    return major, minor, patch
 
 
 def image_format(image: str) -> int:

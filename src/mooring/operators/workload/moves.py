@@ -70,5 +70,7 @@ class Orders:
     """Components whose template is rendered from the present declaration."""
     live: str | None = None
     """Text of the live configuration."""
+    turn: bool = False
+    """The certificates take their next step."""
     kept: Kept | None = None
     """Passwords for the cluster's Secret."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -124,9 +125,11 @@ class Stage:
         *,
         namespace: str = "default",
         password: str = "",
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.bed, self.name, self.namespace, self.password = bed, name, namespace, password
-        self.dial = Dial(connect_timeout=0.5, reply_timeout=10.0)
+        self.port = 6379 if tls is None else 6380
+        self.dial = Dial(connect_timeout=0.5 if tls is None else 5.0, reply_timeout=10.0, tls=tls)
 
     # --- what it says
 
@@ -171,7 +174,7 @@ class Stage:
 
     async def addresses(self) -> dict[str, Address]:
         return {
-            pod.metadata.name or "": Address(pod.status.pod_ip, 6379)
+            pod.metadata.name or "": Address(pod.status.pod_ip, self.port)
             for pod in await self.pods()
             if pod.status and pod.status.pod_ip and not pod.metadata.deletion_timestamp
         }

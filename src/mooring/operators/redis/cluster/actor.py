@@ -18,14 +18,16 @@ from mooring.operators.redis.backup.actor import register_backups
 from mooring.operators.redis.cluster import events, passwords
 from mooring.operators.redis.cluster.backup import ClusterBackupActor, ClusterScheduleActor
 from mooring.operators.redis.cluster.inputs import (
+    DEPENDENCIES,
     Inputs,
     read_inputs,
     read_snapshot,
     references,
+    secret_names,
     users_of,
     zones_of,
 )
-from mooring.operators.redis.cluster.names import MANAGED_SELECTOR, Names, cluster_of
+from mooring.operators.redis.cluster.names import MANAGED_SELECTOR, cluster_of
 from mooring.operators.redis.cluster.plan import next_step
 from mooring.operators.redis.cluster.report import Early, failure, not_begun, refusal, report, step_failed
 from mooring.operators.redis.cluster.snapshot import Snapshot
@@ -65,6 +67,7 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
     name: ClassVar[str] = NAME
     owns = (core.Service, core.ConfigMap, apps.StatefulSet, policy.PodDisruptionBudget)
     owns_by_metadata = (core.Secret,)
+    dependencies = DEPENDENCIES
     conditions_path: ClassVar[str] = "standardConditions"
 
     def __init__(
@@ -114,7 +117,8 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
 
     async def precede(self, ctx: Pass) -> Outcome | None:
         """A cluster that HarmonyCloud's operator made is left to it, or taken over."""
-        await ctx.children.read(core.Secret, Names(ctx.key.name).password)
+        for name in secret_names(ctx.obj):
+            await ctx.children.read(core.Secret, name)
         live = ctx.children.find(apps.StatefulSet, ctx.key.name)
         return await self._takeover.precede(ctx, live, lambda: len(self._pods.of(ctx.key))) if live else None
 
@@ -179,10 +183,11 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
             status_of(ctx.status),
             zones=zones,
             unknown=unknown,
+            now=ctx.now(),
         )
 
     def _dial(self, inputs: Inputs) -> Dial:
-        return Dial(fence=self._manager.fence.check, keys=inputs.found.kept.keys)
+        return Dial(fence=self._manager.fence.check, keys=inputs.found.kept.keys, tls=inputs.tls)
 
     def _users_of(self, one: core.ConfigMap) -> list[Key]:
         namespace = one.metadata.namespace or ""

@@ -5,12 +5,14 @@ The operator reads it from its caches; `mooring why` reads the same from the API
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Protocol
 
-from mooring.kube.object import Key, key_of
+from mooring.actor import Dependency
+from mooring.kube.object import Key, key_of, metadata_of
 from mooring.kube.objects import apps, core
 from mooring.operators.redis.cluster.migration import immovable
 from mooring.operators.redis.cluster.names import Names
@@ -33,6 +35,7 @@ from mooring.operators.redis.cluster.types import (
 )
 from mooring.operators.redis.cluster.validate import FOREGROUND, invalid_scaling, validate
 from mooring.operators.redis.dial import Dial
+from mooring.operators.redis.tls import CHANGED, Held, TlsSpec, TlsState, encrypted, hold
 from mooring.operators.redis.versions import file_format, image_format
 from mooring.operators.workload.credentials import Kept, PasswordState, kept_in, secret_value
 from mooring.operators.workload.pods import Pod, ordinal_of, pods_of
@@ -40,7 +43,16 @@ from mooring.operators.workload.statefulset import image_in, pending
 from mooring.operators.workload.surroundings import Reference, Surroundings
 from mooring.runtime import secrets
 
-__all__ = ["Inputs", "read_inputs", "read_snapshot", "references", "users_of", "zones_of"]
+__all__ = [
+    "DEPENDENCIES",
+    "Inputs",
+    "read_inputs",
+    "read_snapshot",
+    "references",
+    "secret_names",
+    "users_of",
+    "zones_of",
+]
 
 IMAGE = "correct spec.pod[0].middlewareImage, or spec.repository and spec.version"
 REMEDIES = {
@@ -66,9 +78,27 @@ def references(cluster: RedisCluster) -> list[Reference]:
     found: list[Reference] = [
         (apps.StatefulSet, names.cluster),
         (core.Service, names.service),
-        (core.Secret, names.password),
+        *((core.Secret, name) for name in secret_names(cluster)),
     ]
     return [*found, (core.ConfigMap, configmap)] if configmap else found
+
+
+def secret_names(cluster: RedisCluster) -> list[str]:
+    """The Secrets that are read: the cluster's own, and the user's."""
+    names = Names(cluster.metadata.name or "")
+    own = [names.password, names.tls, names.tls_authority]
+    return [*own, *(key.name for key in _given_secrets(cluster))]
+
+
+def _given_secrets(cluster: RedisCluster) -> list[Key]:
+    """The user's Secret with the certificate, where one is named."""
+    tls = (cluster.spec or RedisClusterSpec()).tls
+    name = tls.secret_name if tls is not None else None
+    return [Key(cluster.metadata.namespace or "", name)] if name else []
+
+
+DEPENDENCIES = (Dependency(metadata_of(core.Secret), _given_secrets),)
+"""Objects of the user's whose changes bring a cluster back."""
 
 
 def users_of(config_map: core.ConfigMap, clusters: Iterable[RedisCluster]) -> list[Key]:
@@ -132,6 +162,11 @@ class Inputs:
         return Specs(self.cluster, self.found, self.orders)
 
     @property
+    def tls(self) -> ssl.SSLContext | None:
+        """How to connect to servers that take TLS."""
+        return self.found.tls.context if self.found.tls is not None else None
+
+    @property
     def paused(self) -> bool:
         """Nothing is to be changed."""
         return bool(self.spec.pause)
@@ -159,10 +194,12 @@ def read_inputs(
     *,
     zones: Mapping[str, str] | None = None,
     unknown: tuple[str, ...] = (),
+    now: datetime | None = None,
 ) -> Inputs:
     """All of it from the objects `references` names; a wrong declaration is in ``blocked``.
 
-    ``zones`` are those of the nodes, by name, where nodes may be read.
+    ``zones`` are those of the nodes, by name, where nodes may be read. ``now`` is what certificates are renewed by, by
+    default the present moment.
     """
     spec, names = cluster.spec or RedisClusterSpec(), Names(cluster.metadata.name or "")
     live = around.find(apps.StatefulSet, names.cluster)
@@ -179,6 +216,7 @@ def read_inputs(
         # A StatefulSet that was deleted comes back whole: slots are taken out before pods, never by a deletion.
         orders = Orders(replicas=max(spec.replicas or 0, len(status.conditions or ())))
     pods = tuple(around.pods)
+    tls, no_tls = _certificates(cluster, around, live, now or datetime.now(UTC))
     return Inputs(
         cluster=cluster,
         status=status,
@@ -187,15 +225,45 @@ def read_inputs(
             shown_at=_shown_at(around.find(core.Service, names.service)),
             template=template,
             kept=kept,
+            tls=tls,
             published=secret_value(secret, "published"),
         ),
         orders=orders,
         pods=pods,
         places={one.metadata.name or "": _place(one, zones or {}) for one in pods},
-        blocked=_blocked(cluster, template=template),
+        blocked=_blocked(cluster, template=template) or no_tls,
         unknown=unknown,
         claimed=bool(around.claims),
     )
+
+
+def _certificates(
+    cluster: RedisCluster, around: Surroundings, live: apps.StatefulSet | None, now: datetime
+) -> tuple[Held | None, Blocked | None]:
+    """The certificates of a cluster that takes TLS, and what keeps TLS from being as it is declared."""
+    spec, names = (cluster.spec or RedisClusterSpec()).tls or TlsSpec(), Names(cluster.metadata.name or "")
+    wanted = bool(spec.enabled)
+    there = encrypted(live.spec.template if live.spec else None) if live is not None else wanted
+    changed = Blocked(reason="InvalidArgs", message=CHANGED) if wanted is not there else None
+    if not there:
+        return None, changed
+    named = (spec.secret_name if wanted else None) or ""
+    held, why = hold(
+        mine=around.find(core.Secret, named) if named else None,
+        named=named,
+        there=around.find(core.Secret, names.tls),
+        made=around.find(core.Secret, names.tls_authority),
+        hosts=[*names.hosts(cluster.metadata.namespace or ""), *_addresses(around.pods)],
+        now=now,
+        bus=True,
+    )
+    wrong = Blocked(reason="InvalidArgs", message=f"spec.tls.secretName: {why}") if why else None
+    return held, changed or wrong
+
+
+def _addresses(pods: Iterable[core.Pod]) -> list[str]:
+    """Nodes name one another to clients by address."""
+    return sorted({pod.status.pod_ip for pod in pods if pod.status and pod.status.pod_ip})
 
 
 def _shown_at(service: core.Service | None) -> str:
@@ -236,7 +304,9 @@ async def read_snapshot(inputs: Inputs, dial: Dial, now: datetime, *, grace: flo
     kept, status = inputs.found.kept, inputs.status
     password = _password_state(inputs, blocked=inputs.blocked, grace=grace)
     asks = inputs.formed and not inputs.paused and (password.changing or password.differs)
-    seen = await read_nodes(dial, pods, password=kept.password, kept=kept if asks else None)
+    seen = await read_nodes(
+        dial, pods, password=kept.password, kept=kept if asks else None, tls=inputs.tls is not None
+    )
     wanted, blocked = _wanted(inputs, seen, pods)
     conditions = status.conditions or ()
     recorded = Recorded(
@@ -259,6 +329,7 @@ async def read_snapshot(inputs: Inputs, dial: Dial, now: datetime, *, grace: flo
         places={pod.name: inputs.places[pod.name] for pod in pods if pod.name in inputs.places},
         now=now,
         password=_password_state(inputs, blocked=blocked, grace=grace),
+        tls=inputs.found.tls.state if inputs.found.tls is not None else TlsState(),
         blocked=blocked,
     )
 

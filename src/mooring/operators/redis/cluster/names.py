@@ -41,6 +41,20 @@ class Names:
         self.password = f"{cluster}-password"
         """Secret with the password."""
 
+        self.tls = f"{cluster}-tls"
+        """Secret with the certificate that pods mount; clients read ca.crt there."""
+        self.tls_authority = f"{cluster}-tls-authority"
+        """Secret with the operator's authority and its key."""
+
+    def hosts(self, namespace: str) -> list[str]:
+        """The names of Services and pods that clients use, for certificates."""
+        found = ["localhost", "127.0.0.1"]
+        for one in (self.service, self.entry):
+            full = f"{one}.{namespace}.svc"
+            found += [one, f"{one}.{namespace}", full, f"{full}.cluster.local"]
+        pods = f"*.{self.service}.{namespace}.svc"
+        return [*found, pods, f"{pods}.cluster.local"]
+
     def pod(self, ordinal: int) -> str:
         """A pod of it."""
         return f"{self.cluster}-{ordinal}"

@@ -7,6 +7,7 @@ what there is and nothing else, so that a step interrupted anywhere is simply ta
 
 from __future__ import annotations
 
+from mooring.operators.redis.cluster.certificates import change_certificates
 from mooring.operators.redis.cluster.failover import hand_over, outrank, relieve, rescue
 from mooring.operators.redis.cluster.founding import answering, foreign_data, found
 from mooring.operators.redis.cluster.gate import release
@@ -39,7 +40,7 @@ def next_step(snapshot: Snapshot) -> Verdict:
         todo = f"; {verdict.name} is not done: {verdict.why}" if isinstance(verdict, Move) else ""
         message = f"spec.pause: nothing is changed{todo}"
         return Paused(reason="Paused", message=message, decided=verdict)
-    return spaced(snapshot, change_password(snapshot, verdict))
+    return spaced(snapshot, change_certificates(snapshot, change_password(snapshot, verdict)))
 
 
 def _first_of_all(snapshot: Snapshot) -> Verdict:

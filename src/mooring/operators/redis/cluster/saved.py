@@ -79,7 +79,7 @@ async def gather(client: Client, cluster: RedisCluster, *, now: datetime) -> Sna
     if inputs.live is None:
         why = inputs.blocked.message if inputs.blocked is not None else "it has no StatefulSet yet"
         raise NotDecided(f"nothing is decided before there are pods: {why}")
-    return await read_snapshot(inputs, Dial(keys=inputs.found.kept.keys), now, grace=GRACE)
+    return await read_snapshot(inputs, Dial(keys=inputs.found.kept.keys, tls=inputs.tls), now, grace=GRACE)
 
 
 async def inputs_of(client: Client, cluster: RedisCluster) -> Inputs:

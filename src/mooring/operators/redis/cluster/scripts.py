@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.operators.redis.shell import ASK, BEGIN, LOCK, ready
+from mooring.operators.redis.shell import ASK, BEGIN, ENCRYPTED, LOCK, ready
 
 __all__ = ["READY", "START", "STOP"]
 
@@ -25,7 +25,7 @@ conf=$home/run/redis.conf
 umask 077
 mkdir -p "$data" "$home/run/held"
 rm -f "$home/run/served"
-{BEGIN}"""
+{BEGIN}{ENCRYPTED}"""
 _FILES: Final = r"""nodes=nodes.conf rdb=dump.rdb aof=appendonly.aof
 # Files of HarmonyCloud's pods stay where they are and as they are named: its configuration lies beside them.
 for old in "$data/${POD_NAME:-$(hostname)}" "$data"; do
@@ -66,6 +66,10 @@ secrets() {
     printf 'slaveof 192.0.2.1 6379\nslave-priority 0\n'
     [ -z "${POD_IP:-}" ] || printf 'slave-announce-ip %s\n' "$POD_IP"
   fi
+  if [ -d "$home/tls" ]; then
+    encrypted 6380
+    [ "${MODE:-cluster}" != cluster ] || echo 'tls-cluster yes'
+  fi
   secrets
   printf 'dbfilename %s\nappendfilename "%s"\ndir "%s"\n' "$rdb" "$aof" "$data"
 } >"$conf"
@@ -87,6 +91,7 @@ if [ "${MODE:-cluster}" = cluster ]; then
   {
     printf 'port 6379\ndaemonize no\nprotected-mode no\nsave ""\nappendonly no\ndir "%s"\n' "$home/run/held"
     printf 'slaveof 192.0.2.1 6379\nslave-serve-stale-data no\nslave-priority 0\n'
+    [ ! -d "$home/tls" ] || encrypted 6380
     secrets
   } >"$held"
   redis-server "$held" &

@@ -14,6 +14,7 @@ from mooring.operators.redis.cluster.placement import Place
 from mooring.operators.redis.cluster.slots import Slots
 from mooring.operators.redis.cluster.topology import Live, Node, Seen
 from mooring.operators.redis.cluster.types import AssignStrategy, Retry, SlotPlan, masters_of
+from mooring.operators.redis.tls import TlsState
 from mooring.operators.workload.credentials import PasswordState
 
 __all__ = ["DEAD_GRACE", "Blocked", "Recorded", "Snapshot", "Wanted", "target_of"]
@@ -91,6 +92,7 @@ class Snapshot:
     places: Mapping[str, Place]
     now: datetime
     password: PasswordState = field(default_factory=PasswordState)
+    tls: TlsState = field(default_factory=TlsState)
     blocked: Blocked | None = None
 
     @cached_property

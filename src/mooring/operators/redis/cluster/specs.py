@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from mooring.actor import differs, digest
 from mooring.kube.object import Object
 from mooring.kube.objects import apps, core, meta, policy
+from mooring.operators.redis.address import TLS_PORT
 from mooring.operators.redis.cluster import scripts
 from mooring.operators.redis.cluster.names import (
     BUS_PORT,
@@ -36,6 +37,8 @@ from mooring.operators.redis.cluster.types import (
 from mooring.operators.redis.parameters import canonical, classify
 from mooring.operators.redis.pods import DATA, auth_volume, exporter, password_entries, server
 from mooring.operators.redis.shell import REDIS_LIVE
+from mooring.operators.redis.tls import MARK, MOUNT, Held
+from mooring.operators.redis.tls import volume as tls_volume
 from mooring.operators.workload.containers import apart, config_volume, field_value, memory_volume
 from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.statefulset import is_current, kept_or_written, on_delete
@@ -80,6 +83,8 @@ class Found:
     """The user's redis.conf."""
     kept: Kept = field(default_factory=Kept)
     """The passwords: the one in force, and those that are being exchanged."""
+    tls: Held | None = field(default=None, repr=False)
+    """The certificates, where servers take TLS."""
     published: str = ""
     """When the one in force came into force, as RFC 3339, while the one before is valid too."""
 
@@ -98,6 +103,8 @@ class Orders:
     """With ``good``: what to record as the inputs it was made from."""
     why: str = ""
     """Why it is put back."""
+    turn: bool = False
+    """The certificates take their next step."""
     kept: Kept | None = None
     """The passwords from now on; None leaves them as they are."""
     published: str = ""
@@ -142,6 +149,7 @@ class Specs:
             self._service(self.names.entry, headless=False),
             self.config(),
             self.secret(),
+            *self.tls_secrets(),
             self.stateful_set(),
             self._budget(),
         ]
@@ -149,10 +157,11 @@ class Specs:
     # --- services, configuration, budget -------------------------------------------------------------------
 
     def _service(self, name: str, *, headless: bool) -> core.Service:
-        port = REDIS_PORT if headless else self._spec.service_port or REDIS_PORT
-        ports = [core.ServicePort(name="redis", port=port, target_port=REDIS_PORT, protocol="TCP")]
+        own, bus = self._ports["redis"], self._ports["bus"]
+        port = own if headless else self._spec.service_port or own
+        ports = [core.ServicePort(name="redis", port=port, target_port=own, protocol="TCP")]
         if headless:
-            ports.append(core.ServicePort(name="bus", port=BUS_PORT, target_port=BUS_PORT, protocol="TCP"))
+            ports.append(core.ServicePort(name="bus", port=bus, target_port=bus, protocol="TCP"))
         return core.Service(
             metadata=self._meta(name),
             spec=core.ServiceSpec(
@@ -163,6 +172,16 @@ class Specs:
                 ports=ports,
             ),
         )
+
+    @property
+    def _encrypted(self) -> bool:
+        return self._found.tls is not None
+
+    @property
+    def _ports(self) -> dict[str, int]:
+        if self._encrypted:
+            return {"redis": TLS_PORT, "bus": TLS_PORT + BUS_PORT - REDIS_PORT}
+        return {"redis": REDIS_PORT, "bus": BUS_PORT}
 
     def config(self) -> core.ConfigMap:
         """Scripts and configuration, named by content."""
@@ -188,8 +207,21 @@ class Specs:
         return core.Secret(
             metadata=self._meta(self.names.password),
             type="Opaque",
-            data=password_entries(kept, published=published),
+            data=password_entries(kept, tls=self._encrypted, published=published),
         )
+
+    def tls_secrets(self) -> list[core.Secret]:
+        """The certificate that pods mount, and the operator's authority where it made that."""
+        held = self._found.tls
+        if held is None:
+            return []
+        held = held.turned() if self._orders.turn else held
+        secrets = [(self.names.tls_authority, held.made), (self.names.tls, held.data)]
+        return [
+            core.Secret(metadata=self._meta(name), type="Opaque", data=dict(data))
+            for name, data in secrets
+            if data is not None
+        ]
 
     def _budget(self) -> policy.PodDisruptionBudget:
         """One at a time: a shard may have no more than one replica."""
@@ -208,6 +240,7 @@ class Specs:
         parts = (
             *(self.image, pod.image_pull_policy, pod.labels, pod.annotations, pod.env),
             *(pod.affinity, pod.resources, pod.monitor_image, volumes_of(self._spec), self._found.template),
+            *(["tls"] if self._encrypted else []),
             *(["host network"] if pod.host_network else []),  # a further part would be a change for everybody
         )
         return digest([msgspec.to_builtins(one) for one in parts])
@@ -272,11 +305,13 @@ class Specs:
         containers = [self._redis()]
         if pod.monitor_image:
             image, policy = self._prefixed(pod.monitor_image), pod.image_pull_policy or "IfNotPresent"
-            containers.append(exporter(image, pull_policy=policy))
+            containers.append(exporter(image, pull_policy=policy, tls=self._encrypted))
         return core.PodTemplateSpec(
             metadata=meta.ObjectMeta(
                 labels={**(pod.labels or {}), **self._selector, **selector_of(self._name)},
-                annotations=pod.annotations,
+                annotations={**(pod.annotations or {}), MARK: "required"}
+                if self._encrypted
+                else pod.annotations,
             ),
             spec=core.PodSpec(
                 affinity=self._affinity(),
@@ -292,16 +327,18 @@ class Specs:
     def _redis(self) -> core.Container:
         pod = self._pod
         data, below = self._data_volume()
-        return server(
+        made = server(
             image=self.image,
             pull_policy=pod.image_pull_policy or "IfNotPresent",
             env=[*self._identity(), *(one for one in pod.env or () if one.name not in OURS)],
-            ports={"redis": REDIS_PORT, "bus": BUS_PORT},
+            ports=self._ports,
             data=core.VolumeMount(name=data, mount_path="/data", sub_path_expr=below),
             stop="stop.sh",
             ready_period=2,
             resources=pod.resources,
         )
+        mounts = [*(made.volume_mounts or ()), *([MOUNT] if self._encrypted else [])]
+        return replace(made, volume_mounts=mounts)
 
     def _identity(self) -> list[core.EnvVar]:
         pair = self._spec.replicas == 2
@@ -334,6 +371,7 @@ class Specs:
             config_volume("conf", self.config().metadata.name or ""),
             auth_volume(self.names.password),
             memory_volume(),
+            *([tls_volume(self.names.tls)] if self._encrypted else []),
         ]
         if self._claims():
             return made

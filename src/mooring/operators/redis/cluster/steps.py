@@ -10,6 +10,7 @@ from typing import Final
 
 from mooring.actor import StepFailed
 from mooring.cache import SystemClock
+from mooring.operators.redis.cluster.certificates import ReadCertificates
 from mooring.operators.redis.cluster.mover import MoveFailed, Mover
 from mooring.operators.redis.cluster.moves import (
     Attach,
@@ -40,6 +41,7 @@ from mooring.operators.redis.cluster.slots import Slots, each
 from mooring.operators.redis.cluster.topology import SILENCE, Peer, outranked, read_node
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused, Unreachable
 from mooring.operators.redis.passwords import quoted, take_only
+from mooring.operators.redis.tls import shown_leaf
 from mooring.operators.redis.versions import capabilities
 from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.pods import Pod
@@ -54,7 +56,7 @@ HAND_OVER_MS: Final = 3000
 _POD: Final = Pod(name="", ordinal=0)
 _HANDLED: Final = (
     *(Add, Attach, Claim, Expel, Follow, Forget, HandOver, Meet, MoveSlots, Only, Present, Promote, Release),
-    *(Retire, Settle, Switch, Unfollow),
+    *(ReadCertificates, Retire, Settle, Switch, Unfollow),
 )
 
 
@@ -108,10 +110,26 @@ class Steps:
                 await self._hand_over(move)
             case Follow():
                 await self._follow(move)
+            case ReadCertificates():
+                await _each([self._read_certificates(target, move) for target in move.targets])
             case PasswordMove():
                 await asyncio.gather(*(self._change_password(move, one) for one in move.targets))
             case _:
                 raise StepFailed(f"{move.name} is no step of a server")
+
+    async def _read_certificates(self, target: Target, move: ReadCertificates) -> None:
+        """CONFIG SET of the files; a pod's files follow the Secret within about a minute."""
+        late = f"{target.name} has not received the new certificate yet"
+        try:
+            async with self._dial.link(target.address, password=self._kept.keys) as link:
+                await link.call("CONFIG", "SET", "tls-ca-cert-file", f"/mooring/tls/{move.authority}")
+                await link.call("CONFIG", "SET", "tls-cert-file", "/mooring/tls/tls.crt")
+        except Refused as error:
+            raise StepFailed(late) from error
+        # A connection shows the certificate that it began with.
+        async with self._dial.link(target.address, password=self._kept.keys) as link:
+            if shown_leaf(link.certificate) != move.leaf:
+                raise StepFailed(late)
 
     async def _change_password(self, move: PasswordMove, target: ServerAuth) -> None:
         kept = self._kept

@@ -16,11 +16,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, Literal
 
+from mooring.operators.redis.address import TLS_PORT
 from mooring.operators.redis.cluster.names import REDIS_PORT
 from mooring.operators.redis.cluster.slots import ALL, Slots, span
 from mooring.operators.redis.dial import Address, Dial, DialError, Link, Refused
-from mooring.operators.redis.info import keys_of, parse_info
+from mooring.operators.redis.info import keys_of, pairs, parse_info
 from mooring.operators.redis.passwords import ASKED, Auth, told_auth
+from mooring.operators.redis.tls import shown_leaf
 from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.pods import Pod
 
@@ -188,6 +190,11 @@ class Node:
     auth: Auth | None = None
     """Which of our passwords it accepts and presents; None where it was not asked or did not answer."""
     error: str = ""
+    port: int = REDIS_PORT
+    leaf: str = ""
+    """Digest of the certificate that it shows; "" without TLS."""
+    authority: str = ""
+    """Name of the file with the authorities that it has read; "" without TLS."""
 
     @property
     def name(self) -> str:
@@ -195,7 +202,7 @@ class Node:
 
     @property
     def address(self) -> Address:
-        return Address(self.pod.ip, REDIS_PORT)
+        return Address(self.pod.ip, self.port)
 
     @property
     def id(self) -> str:
@@ -354,25 +361,33 @@ def _union(many: Iterable[Slots]) -> Slots:
     return found
 
 
-async def read_nodes(dial: Dial, pods: Sequence[Pod], *, password: str, kept: Kept | None = None) -> Seen:
+async def read_nodes(
+    dial: Dial, pods: Sequence[Pod], *, password: str, kept: Kept | None = None, tls: bool = False
+) -> Seen:
     """Ask all of them at once; with ``kept`` also which of these passwords each accepts."""
-    found = await asyncio.gather(*(_read(dial, pod, password, kept) for pod in pods))
+    port = TLS_PORT if tls else REDIS_PORT
+    found = await asyncio.gather(*(_read(dial, Node(pod=pod, port=port), password, kept) for pod in pods))
     return Seen(nodes=tuple(found))
 
 
-async def _read(dial: Dial, pod: Pod, password: str, kept: Kept | None) -> Node:
+async def _read(dial: Dial, silent: Node, password: str, kept: Kept | None) -> Node:
+    pod = silent.pod
     if not pod.ip or not pod.running:
-        return Node(pod=pod, error=pod.trouble or "it does not run")
+        return replace(silent, error=pod.trouble or "it does not run")
     try:
-        async with dial.link(Address(pod.ip, REDIS_PORT), password=password) as link:
-            node = await read_node(link, pod)
+        async with dial.link(silent.address, password=password) as link:
+            node = replace(await read_node(link, pod), port=silent.port)
+            if link.certificate and node.server is not None:
+                read = pairs(await link.call("CONFIG", "GET", "tls-ca-cert-file"))
+                authority = read.get("tls-ca-cert-file", "").rpartition("/")[2]
+                node = replace(node, leaf=shown_leaf(link.certificate), authority=authority)
             if kept is None or node.server is None:
                 return node
             with suppress(DialError):
                 return replace(node, auth=told_auth(kept, *await link.pipeline(ASKED)))
             return node
     except DialError as error:
-        return Node(pod=pod, error=str(error))
+        return replace(silent, error=str(error))
 
 
 async def read_node(link: Link, pod: Pod) -> Node:

@@ -15,6 +15,7 @@ from mooring.kube.object import Object, Resource
 from mooring.kube.objects import apps, core, meta
 from mooring.kube.part import Part
 from mooring.kube.quantity import parse_quantity
+from mooring.operators.redis.tls import TlsSpec
 from mooring.runtime.crd import F, PrinterColumn, Scale, crd
 
 __all__ = [
@@ -148,6 +149,7 @@ class RedisClusterSpec(Part, frozen=True, kw_only=True):
     version: Annotated[str | None, F("Tag of the image.", max_length=128)] = None
     update_strategy: Annotated[UpdateStrategy | None, F("Slots of new masters.")] = None
     pod: Annotated[list[RedisClusterPod] | None, F("One entry: the redis instances.", max_items=10)] = None
+    tls: Annotated[TlsSpec | None, F("Encrypted connections; absent: none.")] = None
     volume_claim_templates: Annotated[
         list[core.PersistentVolumeClaim] | None, F("Claims of each pod; the first holds the data.")
     ] = None

@@ -30,6 +30,8 @@ from mooring.operators.redis.cluster.types import (
     volumes_of,
 )
 from mooring.operators.redis.passwords import unusable
+from mooring.operators.redis.tls import OLDEST
+from mooring.operators.redis.versions import image_version
 from mooring.operators.workload.problem import Problem
 from mooring.operators.workload.resources import resource_faults
 
@@ -56,10 +58,23 @@ def validate(cluster: RedisCluster) -> list[Problem]:
         *_replicas(spec),
         *_kind(spec),
         *_ports(spec),
+        *_tls(spec),
         *filled_in,
         *_strategy(spec),
         *_rate(cluster),
     ]
+
+
+def _tls(spec: RedisClusterSpec) -> list[Problem]:
+    """TLS needs a version that has it."""
+    if spec.tls is None or not spec.tls.enabled:
+        return []
+    image = pod_of(spec).middleware_image or image_of(spec)
+    version = image_version(image)
+    if version is None or version >= OLDEST:
+        return []
+    text = f"TLS needs Redis 6.2 or later, and the image is {image}; give a later one, or remove spec.tls"
+    return [Problem("spec.tls.enabled", text)]
 
 
 def warnings(cluster: RedisCluster) -> list[str]:

@@ -10,7 +10,7 @@ from mooring.cache import rfc3339
 from mooring.kube.client import Client
 from mooring.kube.errors import BadRequest, Forbidden, Invalid
 from mooring.kube.object import Object
-from mooring.operators.redis.cluster import moves, passwords
+from mooring.operators.redis.cluster import certificates, moves, passwords
 from mooring.operators.redis.cluster.inputs import Inputs
 from mooring.operators.redis.cluster.report import step_failed
 from mooring.operators.redis.cluster.retries import PACE, after_success, said_of
@@ -102,6 +102,8 @@ async def _orders(ctx: Context[Any], inputs: Inputs, move: Move, client: Client)
             return Orders(kept=kept.staged(password_of(inputs.spec)))
         case passwords.Publish():
             return Orders(kept=kept.published(), published=rfc3339(ctx.now()))
+        case certificates.TurnCertificates():
+            return Orders(turn=True)
         case passwords.Drop():
             return Orders(kept=Kept(password=kept.password))
     raise StepFailed(f"{move.name} is no write to Kubernetes")

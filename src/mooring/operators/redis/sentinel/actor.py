@@ -6,6 +6,7 @@ Every decision is in `plan`, every object in `specs`, every effect in `steps` an
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -14,7 +15,6 @@ from mooring.actor import Context, Move, Outcome, Planned, Related, Report, Term
 from mooring.kube.object import Key
 from mooring.kube.objects import apps, core, policy
 from mooring.operators.redis import SCOPE_ANNOTATION
-from mooring.operators.redis.address import Address
 from mooring.operators.redis.backup.actor import register_backups
 from mooring.operators.redis.dial import Dial
 from mooring.operators.redis.sentinel import effects
@@ -38,7 +38,7 @@ from mooring.operators.redis.sentinel.snapshot import Snapshot
 from mooring.operators.redis.sentinel.status import after_step, report
 from mooring.operators.redis.sentinel.steps import Steps
 from mooring.operators.redis.sentinel.takeover import Predecessor, left_to
-from mooring.operators.redis.sentinel.topology import SENTINEL_PORT, Topology
+from mooring.operators.redis.sentinel.topology import Topology
 from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterSpec, RedisClusterStatus
 from mooring.operators.workload.index import ClusterIndex, keys_of
 from mooring.operators.workload.scope import Scoped
@@ -109,7 +109,7 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
             await ctx.children.read(core.Secret, name)
         found = [ctx.children.find(kind, name) for kind, name in references(ctx.obj)]
         around = Surroundings([*found, *self._pods.of(ctx.key), *self._claims.of(ctx.key)])
-        inputs = read_inputs(ctx.obj, around)
+        inputs = read_inputs(ctx.obj, around, now=ctx.now())
         await self._restores.read(ctx)
         return inputs if isinstance(inputs, Inputs) else self._refuse(ctx, inputs)
 
@@ -125,8 +125,8 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
     async def snapshot(self, ctx: Context[RedisCluster], inputs: Inputs) -> Snapshot:
         """Ask servers and sentinels; from now on the sentinels' events wake this cluster."""
         await self._unknown.read(ctx)
-        snapshot = await read_snapshot(inputs, self._dial(), now=ctx.now)
-        self._listen(ctx, snapshot.topology)
+        snapshot = await read_snapshot(inputs, self._dial(inputs.tls), now=ctx.now)
+        self._listen(ctx, snapshot.topology, inputs.tls)
         return snapshot
 
     def plan(self, snapshot: Snapshot) -> Verdict:
@@ -153,7 +153,9 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
                 self._metrics.count_loss(ctx.key)
             return status
         if isinstance(move, DatabaseMove):
-            done = await Steps(self._dial(), kept=inputs.found.kept, sleep=ctx.clock.sleep).run(move)
+            done = await Steps(self._dial(inputs.tls), kept=inputs.found.kept, sleep=ctx.clock.sleep).run(
+                move
+            )
             status = after_step(status, move, done, now=ctx.now())
             if not isinstance(move, PublishPassword):
                 return status
@@ -171,14 +173,12 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
         self.refused(ctx, why)
         return why
 
-    def _dial(self) -> Dial:
-        return Dial(fence=self._manager.fence.check)
+    def _dial(self, tls: ssl.SSLContext | None = None) -> Dial:
+        return Dial(fence=self._manager.fence.check, tls=tls)
 
-    def _listen(self, ctx: Context[RedisCluster], topology: Topology) -> None:
-        pods = [one.pod for one in topology.watchers]
-        self.listener.listen(
-            ctx.key, [Address(pod.ip, SENTINEL_PORT) for pod in pods if pod.ip and pod.running]
-        )
+    def _listen(self, ctx: Context[RedisCluster], topology: Topology, tls: ssl.SSLContext | None) -> None:
+        running = [one.address for one in topology.watchers if one.pod.ip and one.pod.running]
+        self.listener.listen(ctx.key, running, tls=tls)
 
 
 def _status(ctx: Context[RedisCluster]) -> RedisClusterStatus:

@@ -6,7 +6,7 @@ first, shrinking never takes the master with it; the pod template is `roll`'s.
 
 from __future__ import annotations
 
-from mooring.operators.redis.sentinel import passwords, roll
+from mooring.operators.redis.sentinel import certificates, passwords, roll
 from mooring.operators.redis.sentinel.moves import Configure, Record, Resize, Verdict, Wait, data_target
 from mooring.operators.redis.sentinel.settings import KEYS
 from mooring.operators.redis.sentinel.snapshot import Snapshot
@@ -29,6 +29,7 @@ def next_change(snapshot: Snapshot, member: Member, server: Server) -> Verdict |
         roll.roll_redis,
         roll.roll_sentinels,
         roll.end,
+        certificates.keep,
     ):
         verdict = rule(snapshot, member, server)
         if verdict is not None:

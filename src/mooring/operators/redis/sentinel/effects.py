@@ -16,6 +16,7 @@ from mooring.operators.redis.sentinel.moves import (
     Resize,
     RestoreTemplate,
     StagePassword,
+    TurnCertificates,
     WriteTemplate,
 )
 from mooring.operators.redis.sentinel.names import INPUTS
@@ -106,6 +107,8 @@ def orders_of(inputs: Inputs, move: Move) -> Orders:
             return Orders(live=render_live(move.values))
         case StagePassword() if inputs.declared is not None:
             return Orders(kept=kept.staged(inputs.declared))
+        case TurnCertificates():
+            return Orders(turn=True)
         case PublishPassword():
             return Orders(kept=kept.published())
     return Orders()

@@ -6,9 +6,10 @@ A running operator takes the objects from its caches, ``mooring why`` from the A
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 
 import msgspec
@@ -28,6 +29,7 @@ from mooring.operators.redis.sentinel.specs import Found, Specs
 from mooring.operators.redis.sentinel.topology import read_topology
 from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterSpec, RedisClusterStatus, spec_of
 from mooring.operators.redis.sentinel.validate import validate
+from mooring.operators.redis.tls import CHANGED, Held, TlsSpec, TlsState, encrypted, hold
 from mooring.operators.workload.claims import claim_name, is_older
 from mooring.operators.workload.configuration import parse_keys
 from mooring.operators.workload.credentials import Kept, PasswordState, secret_value
@@ -70,6 +72,11 @@ class Inputs:
     """What keeps the declaration from being met; the cluster runs on as it is."""
 
     @property
+    def tls(self) -> ssl.SSLContext | None:
+        """How to connect to servers that take TLS."""
+        return self.found.tls.context if self.found.tls is not None else None
+
+    @property
     def status(self) -> RedisClusterStatus:
         """The status of earlier passes."""
         return self.cluster.status or RedisClusterStatus()
@@ -85,9 +92,13 @@ class Inputs:
 
 
 def _given_secrets(cluster: RedisCluster) -> list[Key]:
-    """The user's Secret with the password, where one is named."""
-    reference = spec_of(cluster).password_secret
-    return _keys(cluster, reference.name if reference is not None else None)
+    """The user's Secrets with the password and the certificate, where they are named."""
+    spec = spec_of(cluster)
+    given = [
+        spec.password_secret.name if spec.password_secret else None,
+        spec.tls.secret_name if spec.tls else None,
+    ]
+    return [key for name in given for key in _keys(cluster, name)]
 
 
 def _given_config_maps(cluster: RedisCluster) -> list[Key]:
@@ -108,7 +119,9 @@ def _keys(cluster: RedisCluster, name: str | None) -> list[Key]:
 
 def secret_names(cluster: RedisCluster) -> list[str]:
     """The Secrets that are read: the cluster's own, and the user's."""
-    return [Names(cluster.metadata.name or "").password, *(key.name for key in _given_secrets(cluster))]
+    names = Names(cluster.metadata.name or "")
+    own = [names.password, names.tls, names.tls_authority]
+    return [*own, *(key.name for key in _given_secrets(cluster))]
 
 
 def references(cluster: RedisCluster) -> list[Reference]:
@@ -122,8 +135,10 @@ def references(cluster: RedisCluster) -> list[Reference]:
     ]
 
 
-def read_inputs(cluster: RedisCluster, around: Surroundings) -> Inputs | Wait | Terminal:
-    """Resolve the declaration.
+def read_inputs(
+    cluster: RedisCluster, around: Surroundings, *, now: datetime | None = None
+) -> Inputs | Wait | Terminal:
+    """Resolve the declaration; ``now`` is what certificates are renewed by, by default the present moment.
 
     A faulty one leaves a running cluster as it runs (`Inputs.blocked`); where nothing runs yet it is the answer.
     """
@@ -134,7 +149,10 @@ def read_inputs(cluster: RedisCluster, around: Surroundings) -> Inputs | Wait | 
     kept, password = _passwords(spec, around.find(core.Secret, names.password), declared)
     shutdown, no_shutdown = _shutdown(spec, around)
     problems = "; ".join(str(problem) for problem in validate(cluster))
-    blocked = (Terminal("InvalidSpec", problems) if problems else None) or no_password or no_shutdown
+    tls, no_tls = _certificates(cluster, around, redis, now or datetime.now(UTC))
+    blocked = (
+        (Terminal("InvalidSpec", problems) if problems else None) or no_password or no_shutdown or no_tls
+    )
     if blocked is not None and redis is None:
         return blocked
     for secret in (*kept.keys, kept.sentinel):
@@ -149,6 +167,7 @@ def read_inputs(cluster: RedisCluster, around: Surroundings) -> Inputs | Wait | 
         memory=memory,
         kept=kept,
         shutdown=shutdown,
+        tls=tls,
         lineage=status.lineage,
         lineage_kept=around.find(core.ConfigMap, names.lineage) is not None,
     )
@@ -170,6 +189,39 @@ def read_inputs(cluster: RedisCluster, around: Surroundings) -> Inputs | Wait | 
     if redis is None and (why := _left_behind(inputs)):
         return Wait("StorageChanged", why, after=30.0, stalled=True)
     return inputs
+
+
+def _certificates(
+    cluster: RedisCluster, around: Surroundings, redis: apps.StatefulSet | None, now: datetime
+) -> tuple[Held | None, Wait | Terminal | None]:
+    """The certificates of a cluster that takes TLS, and what keeps TLS from being as it is declared."""
+    spec, names = spec_of(cluster).tls or TlsSpec(), Names(cluster.metadata.name or "")
+    wanted, there = bool(spec.enabled), _takes_tls(redis) if redis is not None else bool(spec.enabled)
+    changed = Terminal("InvalidSpec", CHANGED) if wanted is not there else None
+    if not there:
+        return None, changed
+    named = (spec.secret_name if wanted else None) or ""
+    held, why = hold(
+        mine=around.find(core.Secret, named) if named else None,
+        named=named,
+        there=around.find(core.Secret, names.tls),
+        made=around.find(core.Secret, names.tls_authority),
+        hosts=[*names.hosts(cluster.metadata.namespace or ""), *_addresses(around.pods)],
+        now=now,
+    )
+    if not why:
+        return held, changed
+    text = f"spec.tls.secretName: {why}"
+    return held, changed or Wait("CertificateUnusable", text, after=30.0, stalled=True)
+
+
+def _takes_tls(one: apps.StatefulSet) -> bool:
+    return encrypted(one.spec.template if one.spec else None)
+
+
+def _addresses(pods: Sequence[core.Pod]) -> list[str]:
+    """Sentinels name servers to clients by address."""
+    return sorted({pod.status.pod_ip for pod in pods if pod.status and pod.status.pod_ip})
 
 
 def _left_behind(inputs: Inputs) -> str:
@@ -258,7 +310,12 @@ async def read_snapshot(inputs: Inputs, dial: Dial, *, now: Callable[[], datetim
         )
 
     silent = Recorded.of(status).unreachable_since
-    keys = (*_READS_FIRST, *inputs.wanted.config, *(status.config or {}))
+    keys = (
+        *_READS_FIRST,
+        *(["tls-ca-cert-file"] if found.tls is not None else []),
+        *inputs.wanted.config,
+        *(status.config or {}),
+    )
     topology = await read_topology(
         dial,
         redis=of("redis", found.redis),
@@ -266,6 +323,7 @@ async def read_snapshot(inputs: Inputs, dial: Dial, *, now: Callable[[], datetim
         kept=found.kept,
         keys=[key for key in keys if canonical(key) not in SECRET_KEYS],
         silent=silent.keys(),
+        tls=found.tls is not None,
     )
     volumes, old = _volumes(inputs, born)
     observed = Observed(
@@ -274,6 +332,7 @@ async def read_snapshot(inputs: Inputs, dial: Dial, *, now: Callable[[], datetim
         sentinel_set=_set_state(found.sentinel, specs, "sentinel"),
         published=parse_keys(found.live or ""),
         password=inputs.password,
+        tls=found.tls.state if found.tls is not None else TlsState(),
         volumes=volumes,
         old_claims=old,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import Callable, Iterable
 
 from mooring.kube.object import Key
@@ -21,15 +22,17 @@ class Listener:
     Nothing is decided from what an event says: it only brings the next pass forward.
     """
 
-    def __init__(self, wake: Callable[[Key], None], dial: Callable[[], Dial]) -> None:
+    def __init__(self, wake: Callable[[Key], None], dial: Callable[[ssl.SSLContext | None], Dial]) -> None:
         self._wake = wake
         self._dial = dial
+        self._tls: dict[Key, ssl.SSLContext | None] = {}
         self._wanted: dict[Key, frozenset[Address]] = {}
         self._tasks: dict[tuple[Key, Address], asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
 
-    def listen(self, key: Key, addresses: Iterable[Address]) -> None:
+    def listen(self, key: Key, addresses: Iterable[Address], *, tls: ssl.SSLContext | None = None) -> None:
         """From now on listen to exactly these sentinels of a cluster."""
+        self._tls[key] = tls
         wanted = frozenset(addresses)
         if self._wanted.get(key, frozenset()) != wanted:
             self._wanted[key] = wanted
@@ -37,6 +40,7 @@ class Listener:
 
     def forget(self, key: Key) -> None:
         """The cluster is gone."""
+        self._tls.pop(key, None)
         if self._wanted.pop(key, None) is not None:
             self._changed.set()
 
@@ -66,7 +70,7 @@ class Listener:
         pause = _SHORTEST
         while True:
             with contextlib.suppress(DialError):
-                async for _ in self._dial().listen(address):
+                async for _ in self._dial(self._tls.get(key)).listen(address):
                     pause = _SHORTEST
                     self._wake(key)
             self._wake(key)

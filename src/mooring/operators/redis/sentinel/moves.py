@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from mooring.actor.verdict import InSync, Move, Verdict, Wait
 from mooring.operators.redis.address import Address
 from mooring.operators.redis.sentinel.lineage import Lineage
-from mooring.operators.redis.sentinel.topology import REDIS_PORT, SENTINEL_PORT, Member, Watcher
+from mooring.operators.redis.sentinel.topology import Member, Watcher
 from mooring.operators.redis.sentinel.types import LastFailover, Operation, PasswordChange
 from mooring.operators.workload.configuration import ConfigResult, PublishConfig
 from mooring.operators.workload.moves import DeletePod, LabelRoles, Resize, RestoreTemplate, WriteTemplate
@@ -36,8 +36,10 @@ __all__ = [
     "PublishConfig",
     "PublishPassword",
     "Quarantine",
+    "ReadCertificates",
     "Record",
     "Resize",
+    "RestartSentinel",
     "RestoreTemplate",
     "SetPassword",
     "SetPriority",
@@ -46,6 +48,7 @@ __all__ = [
     "SwitchPassword",
     "Target",
     "TuneSentinel",
+    "TurnCertificates",
     "Verdict",
     "Wait",
     "WriteTemplate",
@@ -67,13 +70,13 @@ class Target:
 def data_target(member: Member) -> Target:
     """The data server of a pod."""
     run_id = member.server.run_id if member.server is not None else ""
-    return Target(name=member.name, address=Address(member.ip, REDIS_PORT), run_id=run_id)
+    return Target(name=member.name, address=member.address, run_id=run_id)
 
 
 def sentinel_target(watcher: Watcher) -> Target:
     """The sentinel of a pod."""
     run_id = watcher.sentinel.run_id if watcher.sentinel is not None else ""
-    return Target(name=watcher.name, address=Address(watcher.pod.ip, SENTINEL_PORT), run_id=run_id)
+    return Target(name=watcher.name, address=watcher.address, run_id=run_id)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,6 +248,27 @@ class SetPassword(DatabaseMove):
 
     targets: tuple[Target, ...]
     sentinels: tuple[Target, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadCertificates(DatabaseMove):
+    """Make servers read their certificate and the authorities again."""
+
+    targets: tuple[Target, ...]
+    leaf: str
+    authority: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestartSentinel(DatabaseMove):
+    """Let a sentinel's container restart in place: it reads certificates at its start only, and keeps what it knew."""
+
+    sentinel: Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnCertificates(Move):
+    """Write the next certificates into the cluster's Secrets."""
 
 
 @dataclass(frozen=True, kw_only=True)

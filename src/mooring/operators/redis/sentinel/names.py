@@ -47,8 +47,23 @@ class Names:
         """ConfigMap with the live keys in force."""
         self.password = f"redis-password-{cluster}"
         """Secret with the password in force."""
+        self.tls = f"redis-tls-{cluster}"
+        """Secret with the certificate that pods mount; clients read ca.crt there."""
+        self.tls_authority = f"redis-tls-authority-{cluster}"
+        """Secret with the operator's authority and its key."""
         self.lineage = f"redis-lineage-{cluster}"
         """ConfigMap that outlives the cluster beside its kept claims."""
+
+    def hosts(self, namespace: str) -> list[str]:
+        """The names of Services and pods that clients use, for certificates."""
+        services = (self.master, self.replica, self.sentinel, self.redis, self.sentinel_headless)
+        found = ["localhost", "127.0.0.1"]
+        for one in services:
+            full = f"{one}.{namespace}.svc"
+            found += [one, f"{one}.{namespace}", full, f"{full}.cluster.local"]
+        for one in (self.redis, self.sentinel_headless):
+            found += [f"*.{one}.{namespace}.svc", f"*.{one}.{namespace}.svc.cluster.local"]
+        return found
 
     def set_of(self, component: Component) -> str:
         """The StatefulSet of a component."""

@@ -20,9 +20,9 @@ from mooring.operators.redis.sentinel.moves import (
     sentinel_target,
 )
 from mooring.operators.redis.sentinel.snapshot import Snapshot
-from mooring.operators.redis.sentinel.topology import REDIS_PORT, Member, Peer, Sentinel, Server, Watcher
+from mooring.operators.redis.sentinel.topology import Member, Peer, Sentinel, Server, Watcher
 
-__all__ = ["learning", "repair"]
+__all__ = ["learning", "repair", "spare"]
 
 GOSSIP = 6.0
 """Seconds the sentinels get to tell each other of a new master before they are pointed by hand."""
@@ -53,7 +53,7 @@ LEARN_WITHIN = 30.0
 
 def repair(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """The next repair of the sentinels, if one is needed."""
-    right = Address(member.ip, REDIS_PORT)
+    right = member.address
     seen = [(one, one.sentinel) for one in snapshot.watchers if one.sentinel is not None]
     if snapshot.failing_over:
         return Wait("SentinelFailover", "the sentinels are changing the master", after=0.3)
@@ -149,7 +149,7 @@ def _complete(
     snapshot: Snapshot, member: Member, server: Server, *, seen: list[tuple[Watcher, Sentinel]]
 ) -> Verdict | None:
     """Every sentinel knows every live replica and peer, and no others."""
-    right = Address(member.ip, REDIS_PORT)
+    right = member.address
     replicas = _in_sync(snapshot, member)
     peers = {one.pod.ip for one, _ in seen}
     if verdict := _forget(snapshot, server, seen=seen, right=right, replicas=replicas, peers=peers):
@@ -213,7 +213,7 @@ def learning(snapshot: Snapshot) -> frozenset[str]:
     if len(snapshot.masters) != 1:
         return frozenset()
     member, _ = snapshot.masters[0]
-    right = Address(member.ip, REDIS_PORT)
+    right = member.address
     seen = [(one, one.sentinel) for one in snapshot.watchers if one.sentinel and one.sentinel.master == right]
     peers = {one.pod.ip for one in snapshot.watchers}
     return _blind(seen, replicas=_in_sync(snapshot, member), peers=peers)
@@ -292,4 +292,20 @@ def _able(sentinel: Sentinel, right: Address) -> bool:
         and sentinel.quorum_ok
         and not sentinel.master_down
         and any(peer.alive and peer.priority > 0 for peer in sentinel.replicas)
+    )
+
+
+def spare(snapshot: Snapshot, member: Member, watcher: Watcher) -> Wait | None:
+    """What keeps a sentinel from being restarted now: the others must be able to fail over meanwhile."""
+    able = [
+        one.name
+        for one in snapshot.watchers
+        if one is not watcher and one.sentinel is not None and _able(one.sentinel, member.address)
+    ]
+    if len(able) >= snapshot.sentinel_count // 2 + 1:
+        return None
+    return Wait(
+        "SentinelsLearning",
+        f"{watcher.name} must restart; the others must be able to fail over first",
+        after=0.3,
     )

@@ -31,7 +31,7 @@ async def gather(client: Client, cluster: RedisCluster, *, now: datetime) -> Sna
     inputs = await inputs_of(client, cluster)
     if isinstance(inputs, Wait | Terminal):
         raise NotDecided(f"{inputs.reason}: {inputs.message}")
-    return await read_snapshot(inputs, Dial(), now=lambda: now)
+    return await read_snapshot(inputs, Dial(tls=inputs.tls), now=lambda: now)
 
 
 async def inputs_of(client: Client, cluster: RedisCluster) -> Inputs | Wait | Terminal:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.operators.redis.shell import ASK, BEGIN, LOCK, REDIS_LIVE, REDIS_READY
+from mooring.operators.redis.shell import ASK, BEGIN, ENCRYPTED, LOCK, REDIS_LIVE, REDIS_READY
 
 __all__ = [
     "PRE_STOP",
@@ -32,6 +32,7 @@ REDIS_START: Final = (
     _HEAD
     + LOCK
     + BEGIN
+    + ENCRYPTED
     + r"""# What a claim of an earlier cluster holds is kept aside by hard links before a synchronisation replaces it.
 if [ -n "${CLUSTER_UID:-}" ] && [ "$(cat "$data/.mooring-cluster" 2>/dev/null || true)" != "$CLUSTER_UID" ]; then
   kept=$data/kept-$(date +%Y%m%d%H%M%S)
@@ -54,6 +55,7 @@ fi
     case $(redis-server --version) in *v=[23].*) shown=$(printf '"%s"\n' "$secret" | sed -e 's/[\\"]/\\&/g') ;; esac
     printf 'requirepass "%s"\nmasterauth "%s"\n' "$secret" "$shown"
   fi
+  [ ! -d "$home/tls" ] || encrypted 6380
   printf 'dir "%s"\n' "$data"
   [ -z "${POD_IP:-}" ] || printf 'slave-announce-ip %s\n' "$POD_IP"
 } >"$conf"
@@ -65,6 +67,13 @@ PRE_STOP: Final = f"""#!/bin/sh
 # A master hands over before it stops. The operator does that within a second or two; if it does not, the
 # sentinels are asked. Bounded, and never a reason not to stop.
 {ASK}
+watching() {{
+  if [ -d "$home/tls" ]; then
+    redis-cli --tls --cacert "$home/tls/ca.crt" -h "${{SENTINEL_HOST:-127.0.0.1}}" -p 26380 "$@"
+  else
+    redis-cli -h "${{SENTINEL_HOST:-127.0.0.1}}" -p 26379 "$@"
+  fi
+}}
 leads() {{ ask 'INFO replication' | tr -d '\\r' | grep -q '^role:master'; }}
 followed() {{ ask 'INFO replication' | tr -d '\\r' | grep -q '^slave[0-9].*state=online'; }}
 tries=0
@@ -75,10 +84,10 @@ done
 leads && followed || exit 0
 ask 'CLIENT PAUSE 15000 WRITE' >/dev/null
 sleep 1
-redis-cli -h "${{SENTINEL_HOST:-127.0.0.1}}" -p 26379 SENTINEL FAILOVER mymaster >/dev/null 2>&1
+watching SENTINEL FAILOVER mymaster >/dev/null 2>&1
 tries=0
 while [ "$tries" -lt 5 ]; do
-  now=$(redis-cli -h "${{SENTINEL_HOST:-127.0.0.1}}" -p 26379 SENTINEL get-master-addr-by-name mymaster 2>/dev/null)
+  now=$(watching SENTINEL get-master-addr-by-name mymaster 2>/dev/null)
   [ "$(printf '%s\\n' "$now" | head -n 1)" = "${{POD_IP:-}}" ] || exit 0
   tries=$((tries + 1))
   sleep 1
@@ -86,18 +95,31 @@ done
 exit 0
 """
 
-SENTINEL_START: Final = r"""#!/bin/sh
+SENTINEL_START: Final = (
+    r"""#!/bin/sh
 # A new sentinel watches nothing until the operator tells it the master; one that restarts in place keeps what
 # it knew. Its id comes from its name, so that its peers know it again.
 set -eu
 home=${MOORING_HOME:-/mooring}
 conf=$home/run/sentinel.conf
 umask 077
+"""
+    + ENCRYPTED
+    + r"""# INFO shows the name of the configuration file, and that tells which authorities this start has read.
+if [ -d "$home/tls" ]; then
+  for authority in "$home"/tls/ca-*.crt; do :; done
+  authority=${authority##*/}
+  conf=$home/run/sentinel.${authority%.crt}.conf
+  for one in "$home"/run/sentinel.ca-*.conf; do
+    [ ! -e "$one" ] || [ "$one" = "$conf" ] || mv "$one" "$conf"
+  done
+fi
 if [ ! -s "$conf" ]; then
   id=$(printf '%s/%s' "${POD_NAMESPACE:-}" "${POD_NAME:-$(hostname)}" | sha1sum | cut -c1-40)
   {
     cat "$home/conf/sentinel.conf"
     echo
+    [ ! -d "$home/tls" ] || encrypted 26380
     printf 'sentinel myid %s\n' "$id"
     [ -z "${POD_IP:-}" ] || printf 'sentinel announce-ip %s\n' "$POD_IP"
     # Clients may ask and subscribe without a password. What a sentinel watches is changed by the operator and by its
@@ -115,19 +137,28 @@ if [ ! -s "$conf" ]; then
   } >"$conf.new"
   mv "$conf.new" "$conf"
 fi
+if [ -d "$home/tls" ]; then
+  sed -i -e "s|^tls-ca-cert-file .*|tls-ca-cert-file \"$home/tls/$authority\"|" "$conf"
+fi
 [ -z "${RENDER_ONLY:-}" ] || exit 0
 # A sentinel writes its password down without quotes and cannot read one with a space or a quote in it again.
 sed -i -e '/^sentinel auth-pass [^ ]* "/b' \
   -e '/^sentinel auth-pass /{s/[\\"]/\\&/g;s/^\(sentinel auth-pass [^ ]* \)\(.*\)$/\1"\2"/;}' "$conf"
 exec redis-server "$conf" --sentinel "$@"
 """
+)
 
-SENTINEL_LIVE: Final = r"""#!/bin/sh
-[ "$(redis-cli -h "${REDIS_HOST:-127.0.0.1}" -p 26379 PING 2>/dev/null)" = PONG ]
+_SENTINEL_CLI: Final = r"""cli() {
+  if [ -d "${MOORING_HOME:-/mooring}/tls" ]; then redis-cli --tls --insecure -p 26380 "$@"; else redis-cli -p 26379 "$@"; fi
+}
 """
 
-SENTINEL_READY: Final = r"""#!/bin/sh
-# Ready: answers, and can name the master to a client.
-[ "$(redis-cli -h "${REDIS_HOST:-127.0.0.1}" -p 26379 PING 2>/dev/null)" = PONG ] || exit 1
-[ -n "$(redis-cli -h "${REDIS_HOST:-127.0.0.1}" -p 26379 SENTINEL get-master-addr-by-name mymaster 2>/dev/null)" ]
+SENTINEL_LIVE: Final = f"""#!/bin/sh
+{_SENTINEL_CLI}[ "$(cli -h "${{REDIS_HOST:-127.0.0.1}}" PING 2>/dev/null)" = PONG ]
+"""
+
+SENTINEL_READY: Final = f"""#!/bin/sh
+{_SENTINEL_CLI}# Ready: answers, and can name the master to a client.
+[ "$(cli -h "${{REDIS_HOST:-127.0.0.1}}" PING 2>/dev/null)" = PONG ] || exit 1
+[ -n "$(cli -h "${{REDIS_HOST:-127.0.0.1}}" SENTINEL get-master-addr-by-name mymaster 2>/dev/null)" ]
 """

@@ -20,6 +20,7 @@ from mooring.operators.redis.sentinel.types import (
     RedisClusterStatus,
     SentinelStatus,
 )
+from mooring.operators.redis.tls import TlsState
 from mooring.operators.workload.configuration import ConfigResult
 from mooring.operators.workload.credentials import PasswordState
 from mooring.operators.workload.rollout import Roll, SetState
@@ -123,6 +124,8 @@ class Observed:
     """Live keys as a restarting server would read them."""
     password: PasswordState = field(default_factory=PasswordState)
     """What is in the cluster's Secret, and whether it is what is declared."""
+    tls: TlsState = field(default_factory=TlsState)
+    """The certificates that servers are to show and to trust."""
     volumes: Mapping[str, str] = field(default_factory=dict)
     """Claim UID by pod name, also of pods that do not exist."""
     old_claims: frozenset[str] = frozenset()
@@ -291,6 +294,10 @@ class Snapshot:
         member, server = entry
         return member.pod.terminating, -server.offset, member.pod.ordinal
 
+    def _address(self, ip: str) -> Address:
+        member = self.topology.at(ip)
+        return Address(ip, member.port if member is not None else REDIS_PORT)
+
     def useful_sentinels(self, master_ip: str, heirs: list[tuple[Member, Server]]) -> tuple[Target, ...]:
         """Sentinels that watch that master and know a live, eligible heir: they can do a fail-over."""
         known = {member.ip for member, server in heirs if server.priority > 0}
@@ -298,6 +305,6 @@ class Snapshot:
             sentinel_target(one)
             for one in self.watchers
             if one.sentinel
-            and one.sentinel.master == Address(master_ip, REDIS_PORT)
+            and one.sentinel.master == self._address(master_ip)
             and any(peer.alive and peer.priority > 0 and peer.ip in known for peer in one.sentinel.replicas)
         )

@@ -17,12 +17,13 @@ from msgspec.structs import replace
 from mooring.actor import differs, digest
 from mooring.kube.object import Object
 from mooring.kube.objects import apps, core, meta, policy
+from mooring.operators.redis.address import SENTINEL_TLS_PORT, TLS_PORT
 from mooring.operators.redis.pods import DATA, MOUNTS, auth_volume, exporter, password_entries, server
 from mooring.operators.redis.sentinel import scripts
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.names import INPUTS, ROLE, Component, Names, labels_of, selector_of
 from mooring.operators.redis.sentinel.settings import base_conf, first_live, render_live, restart_keys
-from mooring.operators.redis.sentinel.topology import GATE
+from mooring.operators.redis.sentinel.topology import GATE, REDIS_PORT, SENTINEL_PORT
 from mooring.operators.redis.sentinel.types import (
     RedisCluster,
     RedisClusterSpec,
@@ -31,6 +32,8 @@ from mooring.operators.redis.sentinel.types import (
     SentinelSettings,
     spec_of,
 )
+from mooring.operators.redis.tls import MARK, MOUNT, Held
+from mooring.operators.redis.tls import volume as tls_volume
 from mooring.operators.workload.claims import claim_name
 from mooring.operators.workload.containers import (
     apart,
@@ -65,6 +68,8 @@ class Found:
     memory: int = 0
     """Bytes that every redis container may use; 0 without a limit."""
     lineage: Lineage | None = None
+    tls: Held | None = field(default=None, repr=False)
+    """The certificates, where servers take TLS."""
     lineage_kept: bool = False
     """The record beside the claims is there already."""
 
@@ -97,6 +102,7 @@ class Specs:
             self.sentinel_config(),
             self.live_config(),
             self.password_secret(),
+            *self.tls_secrets(),
             self.redis_set(),
             self.sentinel_set(),
             self.budget("redis"),
@@ -118,22 +124,36 @@ class Specs:
 
     # --- services and budgets ------------------------------------------------------------------------------
 
+    @property
+    def _encrypted(self) -> bool:
+        return self._found.tls is not None
+
+    @property
+    def _redis_port(self) -> int:
+        return TLS_PORT if self._encrypted else REDIS_PORT
+
+    @property
+    def _sentinel_port(self) -> int:
+        return SENTINEL_TLS_PORT if self._encrypted else SENTINEL_PORT
+
     def redis_service(self) -> core.Service:
         """The data pods, headless."""
-        return self._service(self.names.redis, "redis", port=6379, headless=True)
+        return self._service(self.names.redis, "redis", port=self._redis_port, headless=True)
 
     def sentinel_service(self) -> core.Service:
         """The clients' entry."""
-        return self._service(self.names.sentinel, "sentinel", port=26379, headless=False)
+        return self._service(self.names.sentinel, "sentinel", port=self._sentinel_port, headless=False)
 
     def sentinel_headless_service(self) -> core.Service:
         """Gives the sentinel pods their names."""
-        return self._service(self.names.sentinel_headless, "sentinel", port=26379, headless=True)
+        return self._service(
+            self.names.sentinel_headless, "sentinel", port=self._sentinel_port, headless=True
+        )
 
     def role_service(self, role: Literal["master", "replica"]) -> core.Service:
         """For clients that do not ask sentinels: the master, or all replicas."""
         name = self.names.master if role == "master" else self.names.replica
-        made = self._service(name, "redis", port=6379, headless=False)
+        made = self._service(name, "redis", port=self._redis_port, headless=False)
         assert made.spec is not None
         return replace(made, spec=replace(made.spec, selector={**self._selector("redis"), ROLE: role}))
 
@@ -205,8 +225,21 @@ class Specs:
         return core.Secret(
             metadata=self._meta(self.names.password, "redis"),
             type="Opaque",
-            data=password_entries(kept, sentinel=kept.sentinel),
+            data=password_entries(kept, tls=self._encrypted, sentinel=kept.sentinel),
         )
+
+    def tls_secrets(self) -> list[core.Secret]:
+        """The certificate that pods mount, and the operator's authority where it made that."""
+        held = self._found.tls
+        if held is None:
+            return []
+        held = held.turned() if self._orders.turn else held
+        secrets = [(self.names.tls_authority, held.made), (self.names.tls, held.data)]
+        return [
+            core.Secret(metadata=self._meta(name, "redis"), type="Opaque", data=dict(data))
+            for name, data in secrets
+            if data is not None
+        ]
 
     def lineage_record(self, lineage: Lineage) -> core.ConfigMap:
         """Whose data is on the kept claims; without an owner, so that it stays with them."""
@@ -250,6 +283,8 @@ class Specs:
         if redis:
             decided += [self._exporter, self._found.shutdown]
         plain = [msgspec.to_builtins(one) for one in decided]
+        if self._encrypted:
+            plain.append("tls")
         keys = restart_keys(self._spec, self._found.read_at_start)
         if redis and keys and self._spec.config_policy == "roll":
             plain.append(keys)
@@ -395,6 +430,8 @@ class Specs:
             auth_volume(self.names.password, "password", "exporter.json"),
             memory_volume(),
         ]
+        if self._encrypted:
+            volumes.append(tls_volume(self.names.tls))
         if not self.claimed:
             empty = (spec.storage.empty_dir if spec.storage else None) or core.EmptyDirVolumeSource()
             volumes.append(core.Volume(name=DATA, empty_dir=empty))
@@ -409,7 +446,12 @@ class Specs:
         """The template of a component's pods, with what the user declares of them."""
         of = self._spec if component == "redis" else self._sentinel
         return core.PodTemplateSpec(
-            metadata=meta.ObjectMeta(labels=self._labels(component), annotations=of.annotations),
+            metadata=meta.ObjectMeta(
+                labels=self._labels(component),
+                annotations={**(of.annotations or {}), MARK: "required"}
+                if self._encrypted
+                else of.annotations,
+            ),
             spec=replace(
                 pod,
                 affinity=of.affinity or apart(self._selector(component)),
@@ -428,7 +470,7 @@ class Specs:
             image=spec.image,
             pull_policy=spec.image_pull_policy,
             env=[*self._identity(), core.EnvVar(name="SENTINEL_HOST", value=self.names.sentinel)],
-            ports={"redis": 6379},
+            ports={"redis": self._redis_port},
             data=data,
             stop="shutdown.sh",
             ready_period=5,
@@ -440,9 +482,13 @@ class Specs:
             made,
             command=spec.command or made.command,
             args=list(gate_arguments()),
-            volume_mounts=[conf, live, *others, data],
+            volume_mounts=[conf, live, *others, *self._tls_mounts, data],
             security_context=_unprivileged(spec.security_context),
         )
+
+    @property
+    def _tls_mounts(self) -> list[core.VolumeMount]:
+        return [MOUNT] if self._encrypted else []
 
     def _exporter_container(self, declared: RedisExporter) -> core.Container:
         return exporter(
@@ -452,6 +498,7 @@ class Specs:
                 requests={"cpu": "50m", "memory": "50Mi"}, limits={"cpu": "100m", "memory": "200Mi"}
             ),
             security_context=_unprivileged(self._spec.security_context),
+            tls=self._encrypted,
         )
 
     def _sentinel_pod(self) -> core.PodTemplateSpec:
@@ -462,7 +509,7 @@ class Specs:
             image_pull_policy=sentinel.image_pull_policy,
             command=sentinel.command or ["sh", "/mooring/conf/start.sh"],
             env=self._identity(),
-            ports=[core.ContainerPort(name="sentinel", container_port=26379, protocol="TCP")],
+            ports=[core.ContainerPort(name="sentinel", container_port=self._sentinel_port, protocol="TCP")],
             resources=sentinel.resources
             or core.ResourceRequirements(
                 requests={"cpu": "20m", "memory": "16Mi"}, limits={"cpu": "100m", "memory": "60Mi"}
@@ -470,7 +517,7 @@ class Specs:
             startup_probe=probe("live.sh", period=1, failures=60),
             liveness_probe=probe("live.sh", period=10, failures=6),
             readiness_probe=probe("ready.sh", period=5, failures=2),
-            volume_mounts=list(MOUNTS),
+            volume_mounts=[*MOUNTS, *self._tls_mounts],
             security_context=_unprivileged(sentinel.security_context),
         )
         copy = core.Container(
@@ -489,6 +536,7 @@ class Specs:
             config_volume("conf", self.sentinel_config().metadata.name or ""),
             auth_volume(self.names.password, "sentinel"),
             memory_volume(),
+            *([tls_volume(self.names.tls)] if self._encrypted else []),
         ]
         copies = [copy] if sentinel.command else None
         return self._pod(

@@ -29,7 +29,7 @@ from mooring.operators.redis.sentinel.moves import (
 from mooring.operators.redis.sentinel.names import Names, selector_of
 from mooring.operators.redis.sentinel.quorum import learning
 from mooring.operators.redis.sentinel.snapshot import LEARNING, UNREACHABLE, Snapshot
-from mooring.operators.redis.sentinel.topology import REDIS_PORT, Member, Watcher
+from mooring.operators.redis.sentinel.topology import Member, Watcher
 from mooring.operators.redis.sentinel.types import NodeStatus, RedisClusterStatus, SentinelStatus, spec_of
 from mooring.operators.workload.pods import ordinal_of
 from mooring.runtime import rfc3339
@@ -238,4 +238,4 @@ def readiness(snapshot: Snapshot) -> ConditionState:
         return ConditionState(False, "ReplicasMissing", text)
     if snapshot.named is None or snapshot.named[0] != member.ip:
         return ConditionState(False, "SentinelsDisagree", f"no majority of the sentinels names {member.name}")
-    return ConditionState(True, "Serving", f"{member.name} leads at {member.ip}:{REDIS_PORT}")
+    return ConditionState(True, "Serving", f"{member.name} leads at {member.address}")

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Any
 
 from mooring.actor import StepFailed
-from mooring.operators.redis.dial import Dial, DialError, Link, Refused
+from mooring.operators.redis.dial import Dial, DialError, Link, Refused, Unreachable
 from mooring.operators.redis.info import pairs, parse_info
 from mooring.operators.redis.passwords import quoted, take_only
 from mooring.operators.redis.sentinel.moves import (
@@ -31,6 +31,8 @@ from mooring.operators.redis.sentinel.moves import (
     Promote,
     PublishPassword,
     Quarantine,
+    ReadCertificates,
+    RestartSentinel,
     SetPassword,
     SetPriority,
     Switch,
@@ -40,6 +42,7 @@ from mooring.operators.redis.sentinel.moves import (
 )
 from mooring.operators.redis.sentinel.settings import KEYS
 from mooring.operators.redis.sentinel.topology import GATE, MASTER_NAME, Server, read_server, sentinel_user
+from mooring.operators.redis.tls import shown_leaf
 from mooring.operators.redis.versions import capabilities
 from mooring.operators.workload.configuration import ConfigResult, result_of
 from mooring.operators.workload.credentials import Kept
@@ -372,6 +375,33 @@ class Steps:
 
         await self._each(sentinels, one)
 
+    # --- certificates ------------------------------------------------------------------------------------
+
+    async def read_certificates(self, move: ReadCertificates) -> Done:
+        """CONFIG SET of the files; a pod's files follow the Secret within about a minute."""
+
+        async def one(target: Target) -> None:
+            try:
+                async with self._data(target) as link:
+                    await link.call("CONFIG", "SET", "tls-ca-cert-file", f"/mooring/tls/{move.authority}")
+                    await link.call("CONFIG", "SET", "tls-cert-file", "/mooring/tls/tls.crt")
+            except Refused as error:
+                raise StepFailed(f"{target.name} has not received the new certificate yet") from error
+            # A connection shows the certificate that it began with.
+            async with self._data(target) as link:
+                if shown_leaf(link.certificate) != move.leaf:
+                    raise StepFailed(f"{target.name} has not received the new certificate yet")
+
+        await self._each(move.targets, one)
+        return Done()
+
+    async def restart_sentinel(self, move: RestartSentinel) -> Done:
+        """SHUTDOWN; its configuration outlives the container."""
+        async with self._sentinel(move.sentinel) as link:
+            with contextlib.suppress(Unreachable):
+                await link.call("SHUTDOWN")
+        return Done()
+
     # --- configuration -----------------------------------------------------------------------------------
 
     async def configure(self, move: Configure) -> Done:
@@ -465,6 +495,8 @@ _HANDLERS: dict[type[DatabaseMove], Callable[[Steps, Any], Awaitable[Done]]] = {
     SetPassword: Steps.set_password,
     Hasten: Steps.hasten,
     Configure: Steps.configure,
+    ReadCertificates: Steps.read_certificates,
+    RestartSentinel: Steps.restart_sentinel,
 }
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
-from mooring.operators.redis.address import Address
+from mooring.operators.redis.address import SENTINEL_TLS_PORT, TLS_PORT, Address
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused
 from mooring.operators.redis.info import keys_of, pairs, parse_info
 from mooring.operators.redis.passwords import ASKED, SENTINEL_USER, Auth, told_auth
+from mooring.operators.redis.tls import shown_issuer, shown_leaf
 from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.pods import Pod
 
@@ -79,6 +81,8 @@ class Server:
     config: Mapping[str, str] = field(default_factory=dict)
     auth: Auth | None = None
     """Which passwords it takes and presents; None where it was not asked."""
+    leaf: str = ""
+    """Digest of the certificate that it shows; "" without TLS."""
 
     @property
     def is_master(self) -> bool:
@@ -135,6 +139,14 @@ class Sentinel:
     """Milliseconds between its questions, greetings ... by their names; empty where they cannot be read (before 7.0)."""
     locked: bool = False
     """It does not take the cluster's key: it may be asked, not changed."""
+    leaf: str = ""
+    """Digest of the certificate that it shows; "" without TLS."""
+    issuer: str = ""
+    """Who issued that, as digest."""
+    ends: datetime | None = None
+    """When that ends."""
+    authority: str = ""
+    """Name of the file with the authorities that it read at its start; "" without TLS."""
     other_masters: tuple[str, ...] = ()
     """Names of further masters it monitors; not ours, left alone."""
 
@@ -154,6 +166,7 @@ class Member:
     pod: Pod
     server: Server | None = None
     error: str = ""
+    port: int = REDIS_PORT
 
     @property
     def name(self) -> str:
@@ -163,6 +176,10 @@ class Member:
     def ip(self) -> str:
         return self.pod.ip
 
+    @property
+    def address(self) -> Address:
+        return Address(self.pod.ip, self.port)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Watcher:
@@ -171,10 +188,15 @@ class Watcher:
     pod: Pod
     sentinel: Sentinel | None = None
     error: str = ""
+    port: int = SENTINEL_PORT
 
     @property
     def name(self) -> str:
         return self.pod.name
+
+    @property
+    def address(self) -> Address:
+        return Address(self.pod.ip, self.port)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,6 +224,7 @@ async def read_topology(
     keys: Sequence[str] = (),
     silent: Collection[str] = (),
     master_name: str = MASTER_NAME,
+    tls: bool = False,
 ) -> Topology:
     """Ask every pod that has an address, all at once; ``keys`` are the configuration keys to read.
 
@@ -210,13 +233,23 @@ async def read_topology(
     """
     known = kept or Kept()
     waits = dict.fromkeys(silent, SILENT_TIMEOUT)
+    data, watching = (TLS_PORT, SENTINEL_TLS_PORT) if tls else (REDIS_PORT, SENTINEL_PORT)
     members, watchers = await asyncio.gather(
         asyncio.gather(
-            *(_member(dial, pod, kept=known, keys=keys, timeout=waits.get(pod.name)) for pod in redis)
+            *(
+                _member(dial, Member(pod=pod, port=data), kept=known, keys=keys, timeout=waits.get(pod.name))
+                for pod in redis
+            )
         ),
         asyncio.gather(
             *(
-                _watcher(dial, pod, kept=known, master_name=master_name, timeout=waits.get(pod.name))
+                _watcher(
+                    dial,
+                    Watcher(pod=pod, port=watching),
+                    kept=known,
+                    master_name=master_name,
+                    timeout=waits.get(pod.name),
+                )
                 for pod in sentinels
             )
         ),
@@ -227,26 +260,32 @@ async def read_topology(
     )
 
 
-async def _member(dial: Dial, pod: Pod, *, kept: Kept, keys: Sequence[str], timeout: float | None) -> Member:
-    if not pod.ip or not pod.running:
-        return Member(pod=pod, error=pod.trouble or "the container is not running")
-    address = Address(pod.ip, REDIS_PORT)
+async def _member(
+    dial: Dial, member: Member, *, kept: Kept, keys: Sequence[str], timeout: float | None
+) -> Member:
+    if not member.ip or not member.pod.running:
+        return replace(member, error=member.pod.trouble or "the container is not running")
     try:
-        async with dial.link(address, password=kept.keys, reply_timeout=timeout) as link:
-            return Member(pod=pod, server=await read_server(link, keys=keys, kept=kept))
+        async with dial.link(member.address, password=kept.keys, reply_timeout=timeout) as link:
+            server = await read_server(link, keys=keys, kept=kept)
+            return replace(member, server=replace(server, leaf=shown_leaf(link.certificate)))
     except DialError as error:
-        return Member(pod=pod, error=str(error))
+        return replace(member, error=str(error))
 
 
-async def _watcher(dial: Dial, pod: Pod, *, kept: Kept, master_name: str, timeout: float | None) -> Watcher:
-    if not pod.ip or not pod.running:
-        return Watcher(pod=pod, error=pod.trouble or "the container is not running")
-    address = Address(pod.ip, SENTINEL_PORT)
+async def _watcher(
+    dial: Dial, watcher: Watcher, *, kept: Kept, master_name: str, timeout: float | None
+) -> Watcher:
+    if not watcher.pod.ip or not watcher.pod.running:
+        return replace(watcher, error=watcher.pod.trouble or "the container is not running")
     try:
-        async with dial.link(address, user=sentinel_user(kept), reply_timeout=timeout) as link:
-            return Watcher(pod=pod, sentinel=await read_sentinel(link, master_name=master_name))
+        async with dial.link(watcher.address, user=sentinel_user(kept), reply_timeout=timeout) as link:
+            sentinel = await read_sentinel(link, master_name=master_name)
+            issuer, ends = shown_issuer(link.certificate)
+            shown = replace(sentinel, leaf=shown_leaf(link.certificate), issuer=issuer, ends=ends)
+            return replace(watcher, sentinel=shown)
     except DialError as error:
-        return Watcher(pod=pod, error=str(error))
+        return replace(watcher, error=str(error))
 
 
 def sentinel_user(kept: Kept) -> tuple[str, str] | None:
@@ -350,6 +389,7 @@ async def read_sentinel(link: Link, *, master_name: str = MASTER_NAME) -> Sentin
         if isinstance(timers, Refused)
         else {name.lower(): _int(value) for name, value in pairs(timers).items()},
         other_masters=tuple(str(master.get("name")) for master in known if master is not ours),
+        authority=_authority(process.get("config_file", "")),
         locked=isinstance(timers, Refused) and timers.reply.startswith("NOPERM"),
     )
     if ours is None:
@@ -364,6 +404,12 @@ async def read_sentinel(link: Link, *, master_name: str = MASTER_NAME) -> Sentin
         settings=ours,
         quorum_ok=not isinstance(quorum, Refused),
     )
+
+
+def _authority(config_file: str) -> str:
+    """A sentinel cannot be asked what it trusts; its start names the configuration file by that."""
+    name = config_file.rpartition("/")[2].removeprefix("sentinel.").removesuffix(".conf")
+    return f"{name}.crt" if name.startswith("ca-") else ""
 
 
 def _peers(answer: Any) -> tuple[Peer, ...]:

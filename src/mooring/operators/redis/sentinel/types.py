@@ -18,6 +18,7 @@ from mooring.kube.part import Part
 from mooring.operators.backup.types import RestoreStatus
 from mooring.operators.redis.backup.types import RestoreFromSpec
 from mooring.operators.redis.sentinel.lineage import Lineage
+from mooring.operators.redis.tls import TlsSpec
 from mooring.operators.workload.configuration import ConfigResult
 from mooring.operators.workload.rollout import TIME, Roll
 from mooring.runtime.crd import F, PrinterColumn, Rule, Scale, at_most_one_of, crd, rules
@@ -165,6 +166,7 @@ class RedisClusterSpec(Part, frozen=True, kw_only=True):
     ] = None
     storage: Annotated[RedisStorage | None, F("Where the data is stored.")] = None
     password: Annotated[str | None, F("In clear text; passwordSecret is better.", max_length=48)] = None
+    tls: Annotated[TlsSpec | None, F("Encrypted connections; absent: none.")] = None
     password_secret: Annotated[SecretKey | None, F("The password, from a Secret; it is copied.")] = None
     password_grace_seconds: Annotated[
         int | None,

@@ -8,6 +8,7 @@ from typing import Final
 
 from mooring.operators.redis.parameters import canonical, classify
 from mooring.operators.redis.sentinel.types import (
+    DEFAULT_IMAGE,
     DOT_MESSAGE,
     NAME_LIMIT,
     SENTINEL_MESSAGE,
@@ -17,6 +18,8 @@ from mooring.operators.redis.sentinel.types import (
     RedisStorage,
     SentinelSettings,
 )
+from mooring.operators.redis.tls import OLDEST
+from mooring.operators.redis.versions import image_version
 from mooring.operators.workload.problem import Problem
 from mooring.operators.workload.resources import resource_faults
 
@@ -53,6 +56,7 @@ def validate(cluster: RedisCluster) -> list[Problem]:
         *_name(cluster.metadata.name or ""),
         *_sizes(spec, sentinel),
         *_password(spec),
+        *_tls(spec, sentinel),
         *_images(spec, sentinel),
         *(Problem(*fault) for fault in resource_faults("spec.resources", spec.resources)),
         *(Problem(*fault) for fault in resource_faults("spec.sentinel.resources", sentinel.resources)),
@@ -83,6 +87,25 @@ def _password(spec: RedisClusterSpec) -> Iterator[Problem]:
         yield Problem("spec.password", "longer than 48 characters; choose a shorter one")
     if spec.password and spec.password_secret:
         yield Problem("spec.passwordSecret", "spec.password is set too; remove one of them")
+
+
+def _tls(spec: RedisClusterSpec, sentinel: SentinelSettings) -> Iterator[Problem]:
+    if spec.tls is None or not spec.tls.enabled:
+        return
+    images = {
+        "spec.image": spec.image or DEFAULT_IMAGE,
+        "spec.sentinel.image": sentinel.image or DEFAULT_IMAGE,
+    }
+    for where, image in images.items():
+        version = image_version(image)
+        if version is not None and version < OLDEST:
+            text = f"TLS needs Redis 6.2 or later, and {where} is {image}; give a later image, or remove spec.tls"
+            yield Problem("spec.tls.enabled", text)
+    if sentinel.command:
+        text = (
+            "is not possible with spec.tls: the operator names the configuration file; remove one of the two"
+        )
+        yield Problem("spec.sentinel.command", text)
 
 
 def _images(spec: RedisClusterSpec, sentinel: SentinelSettings) -> Iterator[Problem]:
