@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from mooring.cli.detached import START_SECONDS
 from mooring.kube import Client, Config, HttpTransport
 from mooring.local.directory import DataDirectory
 from mooring.local.node.cgroups import detect
@@ -162,7 +163,10 @@ class Running:
         self._process = self.program.start(
             "up", "--data-dir", self.directory, "--listen", "127.0.0.1:0", *self.options, log=self.log
         )
-        await until(lambda: "mooring: ready." in self.said()[len(before) :] or self.ended, "ready", within=40)
+        said = self.said
+        await until(
+            lambda: "mooring: ready." in said()[len(before) :] or self.ended, "ready", within=START_SECONDS
+        )
         assert not self.ended, self.said()[len(before) :]
 
     @property
