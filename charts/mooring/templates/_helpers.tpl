@@ -126,26 +126,33 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
   verbs: [update]
 {{- end }}
 {{- end }}
-{{- if has "mysql" $names }}
+{{- $backups := dict }}
+{{- if has "mysql" $names }}{{ $_ := set $backups "mysql" "mysqlbackup" }}{{ end }}
+{{- if or (has "redis-sentinel" $names) (has "redis-cluster" $names) }}{{ $_ := set $backups "redis" "redisbackup" }}{{ end }}
+{{- range $group, $kind := $backups }}
 # A schedule makes backups and deletes what its retention lets go; each run is a Job, and a restore fills a claim first.
-- apiGroups: [mysql.mooring.dev]
-  resources: [mysqlbackups]
+- apiGroups: [{{ $group }}.mooring.dev]
+  resources: [{{ $kind }}s]
   verbs: [get, list, watch, create, patch, delete]
-- apiGroups: [mysql.mooring.dev]
-  resources: [mysqlbackupschedules]
+- apiGroups: [{{ $group }}.mooring.dev]
+  resources: [{{ $kind }}schedules]
   verbs: [get, list, watch]
-- apiGroups: [mysql.mooring.dev]
-  resources: [mysqlbackups/status, mysqlbackupschedules/status]
+- apiGroups: [{{ $group }}.mooring.dev]
+  resources: [{{ $kind }}s/status, {{ $kind }}schedules/status]
   verbs: [patch]
-- apiGroups: [mysql.mooring.dev]
-  resources: [mysqlbackups/finalizers, mysqlbackupschedules/finalizers]
+- apiGroups: [{{ $group }}.mooring.dev]
+  resources: [{{ $kind }}s/finalizers, {{ $kind }}schedules/finalizers]
   verbs: [update]
+{{- end }}
+{{- if $backups }}
 - apiGroups: [batch]
   resources: [jobs]
   verbs: [get, list, watch, create, delete]
+{{- if or (has "mysql" $names) (has "redis-sentinel" $names) }}
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [create]
+{{- end }}
 # Stored data goes with its backup, unless the namespace ends: nothing runs there any more.
 - apiGroups: [""]
   resources: [namespaces]
