@@ -106,6 +106,17 @@ by; operations: of what they are told at admission; defaulted: kinds that defaul
 {{- end }}
 {{- end }}
 
+{{/* The kinds of backups that these operators serve beside those: the first part of the group, and the kind's name. */}}
+{{- define "mooring.backups" -}}
+{{- $names := splitList "," (include "mooring.operators" .) }}
+{{- if has "mysql" $names }}
+mysql: mysqlbackup
+{{- end }}
+{{- if or (has "redis-sentinel" $names) (has "redis-cluster" $names) }}
+redis: redisbackup
+{{- end }}
+{{- end }}
+
 {{/*
 What the operators need in every namespace they work in, by operator; a test compares it with what they ask for.
 An apply that makes its object takes create beside patch; finalizers: to own objects where owners are guarded.
@@ -126,9 +137,7 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
   verbs: [update]
 {{- end }}
 {{- end }}
-{{- $backups := dict }}
-{{- if has "mysql" $names }}{{ $_ := set $backups "mysql" "mysqlbackup" }}{{ end }}
-{{- if or (has "redis-sentinel" $names) (has "redis-cluster" $names) }}{{ $_ := set $backups "redis" "redisbackup" }}{{ end }}
+{{- $backups := include "mooring.backups" . | fromYaml }}
 {{- range $group, $kind := $backups }}
 # A schedule makes backups and deletes what its retention lets go; each run is a Job, and a restore fills a claim first.
 - apiGroups: [{{ $group }}.mooring.dev]
