@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hack.old_redis import VERSIONS, build
 from tests.embedded.conftest import QUICK_SENTINELS, make_bed
+from tests.embedded.test_redis_backup import Backups, checksum, filled
 from tests.embedded.test_redis_password import all_take, incarnations
 
 from mooring.kube.objects.core import Pod
@@ -161,3 +162,31 @@ async def follows(stage: RedisStage, pod: str) -> bool:
     except Unreachable:
         return False  # a master that is made to follow cuts its clients off
     return bool(role[0] == "slave" and role[3] == "connected")
+
+
+async def test_a_backup_is_restored_with_every_key(old_bed: Bed, version: str) -> None:
+    document = manifest("old", password=FIRST, sentinel_settings=QUICK_SENTINELS)
+    document["spec"]["image"] = document["spec"]["sentinel"]["image"] = f"redis:{version}"
+    stage = RedisStage(old_bed, "old", password=FIRST)
+    await old_bed.apply(document)
+    await stage.exact(60)
+    before = await filled(stage, 1000)
+    backups = Backups(old_bed, "old")
+    await backups.make("kept", await backups.claim(), verify=True)
+    await backups.over("kept")
+
+    async def verified() -> bool:
+        known = (await backups.status("kept")).verified
+        return known is not None and known.passed
+
+    await old_bed.until(verified, "the backup was verified", within=90)
+    document["metadata"]["name"] = "new"
+    document["spec"] |= {"password": SECOND, "restoreFrom": {"backup": "kept"}}
+    copy = RedisStage(old_bed, "new", password=SECOND)
+    await old_bed.apply(document)
+    await copy.exact(90)
+    assert await checksum(copy) == before
+    for pod in await copy.pods("redis"):
+        assert await copy.call(pod.metadata.name or "", "DBSIZE") == 1002
+    for one in (copy, stage):
+        await one.delete(claims=True)

@@ -106,6 +106,17 @@ by; operations: of what they are told at admission; defaulted: kinds that defaul
 {{- end }}
 {{- end }}
 
+{{/* The kinds of backups that these operators serve beside those: the first part of the group, and the kind's name. */}}
+{{- define "mooring.backups" -}}
+{{- $names := splitList "," (include "mooring.operators" .) }}
+{{- if has "mysql" $names }}
+mysql: mysqlbackup
+{{- end }}
+{{- if or (has "redis-sentinel" $names) (has "redis-cluster" $names) }}
+redis: redisbackup
+{{- end }}
+{{- end }}
+
 {{/*
 What the operators need in every namespace they work in, by operator; a test compares it with what they ask for.
 An apply that makes its object takes create beside patch; finalizers: to own objects where owners are guarded.
@@ -126,26 +137,31 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
   verbs: [update]
 {{- end }}
 {{- end }}
-{{- if has "mysql" $names }}
+{{- $backups := include "mooring.backups" . | fromYaml }}
+{{- range $group, $kind := $backups }}
 # A schedule makes backups and deletes what its retention lets go; each run is a Job, and a restore fills a claim first.
-- apiGroups: [mysql.mooring.dev]
-  resources: [mysqlbackups]
+- apiGroups: [{{ $group }}.mooring.dev]
+  resources: [{{ $kind }}s]
   verbs: [get, list, watch, create, patch, delete]
-- apiGroups: [mysql.mooring.dev]
-  resources: [mysqlbackupschedules]
+- apiGroups: [{{ $group }}.mooring.dev]
+  resources: [{{ $kind }}schedules]
   verbs: [get, list, watch]
-- apiGroups: [mysql.mooring.dev]
-  resources: [mysqlbackups/status, mysqlbackupschedules/status]
+- apiGroups: [{{ $group }}.mooring.dev]
+  resources: [{{ $kind }}s/status, {{ $kind }}schedules/status]
   verbs: [patch]
-- apiGroups: [mysql.mooring.dev]
-  resources: [mysqlbackups/finalizers, mysqlbackupschedules/finalizers]
+- apiGroups: [{{ $group }}.mooring.dev]
+  resources: [{{ $kind }}s/finalizers, {{ $kind }}schedules/finalizers]
   verbs: [update]
+{{- end }}
+{{- if $backups }}
 - apiGroups: [batch]
   resources: [jobs]
   verbs: [get, list, watch, create, delete]
+{{- if or (has "mysql" $names) (has "redis-sentinel" $names) }}
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [create]
+{{- end }}
 # Stored data goes with its backup, unless the namespace ends: nothing runs there any more.
 - apiGroups: [""]
   resources: [namespaces]

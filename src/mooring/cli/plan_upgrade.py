@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mooring.kube import Client, Config, HttpTransport, NotFound
 from mooring.kube.object import Object
+from mooring.operators.backup.types import BackupObject, ScheduleObject
 from mooring.operators.registry import OPERATORS
 from mooring.operators.workload.upgrade import Planned
 
@@ -44,6 +45,8 @@ async def _run(options: argparse.Namespace) -> int:
             if plan_upgrade is None:
                 continue
             for kind in operator.kinds:
+                if issubclass(kind, BackupObject | ScheduleObject):  # made of Jobs, which no upgrade rolls
+                    continue
                 for one in await _all(client, kind, options.namespace):
                     found = True
                     for planned in await plan_upgrade(client, one):

@@ -7,6 +7,7 @@ moment of its shard; the shards' moments differ. A Redis Cluster whose slots mov
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from mooring.operators.redis.backup.sync import Denied, SyncFailed, open_snapsho
 from mooring.operators.redis.dial import Dial, DialError
 from mooring.operators.redis.info import parse_info
 
-__all__ = ["Candidate", "NotRead", "Source", "read_all"]
+__all__ = ["Candidate", "NotRead", "Shard", "Source", "read_all", "shards_of"]
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +49,9 @@ class NotRead(Exception):
     """There is no backup; the message says why and what to do."""
 
 
-class _Shard(msgspec.Struct, frozen=True, kw_only=True):
+class Shard(msgspec.Struct, frozen=True, kw_only=True):
+    """Servers with the same slots; those that are read first come first."""
+
     candidates: list[Candidate]
     slots: str = ""
 
@@ -56,7 +59,7 @@ class _Shard(msgspec.Struct, frozen=True, kw_only=True):
 async def read_all(source: Source, *, password: str, run: Path) -> dict[str, str]:
     """Write every part; returns the facts of the manifest. Raises `NotRead`."""
     dial = Dial(connect_timeout=5.0, reply_timeout=10.0)
-    shards = [_Shard(candidates=source.pods)]
+    shards = [Shard(candidates=source.pods)]
     if source.sharded:
         shards = await _shards(dial, source.pods, password)
         if len(shards) != len(source.parts):
@@ -79,19 +82,20 @@ async def read_all(source: Source, *, password: str, run: Path) -> dict[str, str
     return facts
 
 
-async def _shards(dial: Dial, pods: Sequence[Candidate], password: str) -> list[_Shard]:
+async def _shards(dial: Dial, pods: Sequence[Candidate], password: str) -> list[Shard]:
     """The masters with slots, each with the servers that may be read, as the first node that answers tells."""
     refusals = []
     for pod in pods:
         try:
             async with dial.link(pod.address, password=password) as link:
-                return _parsed(str(await link.call("CLUSTER", "NODES")), pods)
+                return shards_of(str(await link.call("CLUSTER", "NODES")), pods)
         except DialError as error:
             refusals.append(str(error))
     raise NotRead(f"no node answers: {'; '.join(refusals)[:500]}")
 
 
-def _parsed(text: str, pods: Sequence[Candidate]) -> list[_Shard]:
+def shards_of(text: str, pods: Sequence[Candidate]) -> list[Shard]:
+    """The shards that CLUSTER NODES tells of, in the order of their slots; raises `NotRead` for what is not whole."""
     by_ip = {(one.ip, one.port): one for one in pods}
     nodes = []
     for line in text.splitlines():
@@ -101,7 +105,7 @@ def _parsed(text: str, pods: Sequence[Candidate]) -> list[_Shard]:
         ip, _, port = words[1].partition("@")[0].rpartition(":")
         pod = by_ip.get((ip.strip("[]"), int(port or 0)))
         nodes.append((words[0], pod, words[2], words[3], words[8:]))
-    shards = []
+    shards: list[Shard] = []
     for identity, pod, flags, _, slots in nodes:
         if "master" not in flags or not slots:
             continue
@@ -114,11 +118,8 @@ def _parsed(text: str, pods: Sequence[Candidate]) -> list[_Shard]:
             *sorted(replicas, key=lambda one: one.pod),
             *([pod] if pod and "fail" not in flags else []),
         ]
-        name = pod.pod if pod else identity
-        shards.append((name, _Shard(candidates=candidates, slots=",".join(slots))))
-    found = [
-        shard for _, shard in sorted(shards, key=lambda one: int(one[1].slots.split("-")[0].split(",")[0]))
-    ]
+        shards.append(Shard(candidates=candidates, slots=",".join(slots)))
+    found = sorted(shards, key=lambda one: int(re.split("[-,]", one.slots)[0]))
     if sum(_count(one.slots) for one in found) != 16384:
         raise NotRead("not every slot has an owner; bring the cluster back to Ready first")
     return found
@@ -132,9 +133,7 @@ def _count(slots: str) -> int:
     return total
 
 
-async def _read(
-    dial: Dial, shard: _Shard, password: str, out: Path, *, replicas_only: bool
-) -> dict[str, str]:
+async def _read(dial: Dial, shard: Shard, password: str, out: Path, *, replicas_only: bool) -> dict[str, str]:
     """One shard from the first server that gives a snapshot; once a byte was written there is no other try."""
     refusals = []
     for one in shard.candidates:
