@@ -17,10 +17,11 @@ from mooring.actor import Context, InSync, Move, Outcome, Related, Terminal, Ver
 from mooring.kube.errors import AlreadyExists
 from mooring.kube.object import Key
 from mooring.kube.objects import apps, core
-from mooring.objectstore import Target, validate
+from mooring.objectstore import Target
 from mooring.operators.backup import outcome as runs_
 from mooring.operators.backup.run import agent_image, job_name, secrets_of
 from mooring.operators.backup.runs import Runs
+from mooring.operators.backup.targets import problems
 from mooring.operators.backup.types import FAILED, PENDING, RUNNING, SUCCEEDED, RestoreStatus
 from mooring.operators.mysql.backup.jobs import restore_run
 from mooring.operators.mysql.backup.types import MySQLBackup
@@ -230,8 +231,8 @@ def _source(ctx: Context[MySQLCluster]) -> tuple[Target, str, str] | Wait | Term
             return Terminal(
                 "InvalidSpec", "spec.restoreFrom: name a backup, or a target and the prefix in it"
             )
-        if problems := validate(declared.target, "spec.restoreFrom.target"):
-            return Terminal("TargetInvalid", "; ".join(map(str, problems)))
+        if wrong := problems(declared.target, "spec.restoreFrom.target"):
+            return Terminal("TargetInvalid", "; ".join(map(str, wrong)))
         return declared.target, declared.prefix, ""
     backup = ctx.client.find(MySQLBackup, declared.backup, namespace=ctx.key.namespace)
     if backup is None:

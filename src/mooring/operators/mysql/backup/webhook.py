@@ -8,8 +8,9 @@ from typing import Any
 from mooring.cache import Clock
 from mooring.kube import DecodeError
 from mooring.kube.object import decode
-from mooring.objectstore import Problem, validate
+from mooring.objectstore import Problem
 from mooring.operators.backup.schedule import problem
+from mooring.operators.backup.targets import problems
 from mooring.operators.mysql.backup.types import (
     MySQLBackup,
     MySQLBackupSchedule,
@@ -54,7 +55,7 @@ class _Reviews:
             spec = decode(dict(raw), MySQLBackup).spec
         except DecodeError:
             return []
-        return validate(spec.target, "spec.target") if spec is not None and spec.target is not None else []
+        return problems(spec.target, "spec.target") if spec is not None and spec.target is not None else []
 
     def _of_schedule(self, raw: Mapping[str, Any]) -> list[Problem]:
         try:
@@ -66,7 +67,7 @@ class _Reviews:
         field = "spec.timeZone" if zone and "time zone" in wrong else "spec.schedule"
         found = [Problem(field=field, message=wrong)] if wrong else []
         target = spec.template.target if spec.template is not None else None
-        return found + (validate(target, "spec.template.target") if target is not None else [])
+        return found + (problems(target, "spec.template.target") if target is not None else [])
 
 
 def backup_webhooks(clock: Clock) -> list[Webhook[Any]]:
