@@ -68,7 +68,13 @@ class Kept:
         """A chain from a transaction on, its segments ending at the cuts."""
         number = self.tail.chain.number + 1 if self.tail else 1
         before = upto(self.flavor, self.given[:first])
-        chain = Chain(number=number, flavor=self.flavor, after=before.newest(), began="2026-11-25T02:00:00Z", reason=reason)
+        chain = Chain(
+            number=number,
+            flavor=self.flavor,
+            after=before.newest(),
+            began="2026-11-25T02:00:00Z",
+            reason=reason,
+        )
         await self.archive.begin(chain)
         self.tail = Tail(chain=chain)
         for cut in cuts:
@@ -113,7 +119,7 @@ class Kept:
 @asynccontextmanager
 async def kept(flavor: Flavor) -> AsyncIterator[Kept]:
     with tempfile.TemporaryDirectory() as root:
-        async with open_store(Target(directory=Directory(path=root)), secrets={}.__getitem__) as store:
+        async with open_store(Target(directory=Directory(path=root)), secrets=lambda _: {}) as store:
             yield Kept(store, flavor)
 
 
@@ -266,7 +272,10 @@ async def test_an_index_without_an_entry_and_data_that_changed_are_found(flavor:
             yield data[:-1] + bytes([data[-1] ^ 1])
 
         await one.archive.store.upload(name, changed())
-        with tempfile.TemporaryDirectory() as at, pytest.raises(Exception, match=r"checksum|not what was written"):
+        with (
+            tempfile.TemporaryDirectory() as at,
+            pytest.raises(Exception, match=r"checksum|not what was written"),
+        ):
             await write_relay(one.archive, way, Path(at))
         await one.archive.store.delete(name)
         with tempfile.TemporaryDirectory() as at, pytest.raises(Corrupt, match="does not exist"):

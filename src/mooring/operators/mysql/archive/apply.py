@@ -112,4 +112,4 @@ apply_wait() {{
     return 1
   }}
 }}
-"""  # noqa: S608 - the names are constants
+"""

@@ -49,7 +49,10 @@ async def write_relay(
     try:
         async for segment, kept in transactions(archive, way):
             if kept.begins is not None and (
-                file is None or layout is None or layout.event != segment.description or file.tell() > _LARGEST
+                file is None
+                or layout is None
+                or layout.event != segment.description
+                or file.tell() > _LARGEST
             ):
                 if file is not None:
                     file.close()

@@ -127,7 +127,9 @@ def reaches(position: Position, other: Position) -> bool:
     """
     if not (position.last or other.last):
         return position.contains(other)
-    return all(_number(position.last.get(domain, "")) >= _number(newest) for domain, newest in other.last.items())
+    return all(
+        _number(position.last.get(domain, "")) >= _number(newest) for domain, newest in other.last.items()
+    )
 
 
 def _number(gtid: str) -> int:
@@ -261,7 +263,9 @@ class Archive:
     def _follows(self, last: Segment | None, segment: Segment, chain: Chain) -> None:
         number, after = (last.number, last.until) if last is not None else (0, chain.after)
         if segment.number != number + 1:
-            raise Corrupt(f"{self._place(chain)}: the segments {number + 1} to {segment.number - 1} are missing")
+            raise Corrupt(
+                f"{self._place(chain)}: the segments {number + 1} to {segment.number - 1} are missing"
+            )
         if segment.after != after:
             raise Corrupt(
                 f"{self._place(chain)}: segment {segment.number} goes on after {segment.after}, the one before it ends at {after}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
@@ -24,7 +24,9 @@ from mooring.operators.mysql.topology import Flavor
 __all__ = ["Goal", "Refused", "Way", "Waypoint", "goal_gtid", "resolve", "transactions"]
 
 _MARIADB: Final = re.compile(r"(\d+-\d+)-(\d+)")
-_MYSQL: Final = re.compile(r"([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?::[a-zA-Z_]\w{0,31})?):(\d+)")
+_MYSQL: Final = re.compile(
+    r"([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?::[a-zA-Z_]\w{0,31})?):(\d+)"
+)
 _LARGEST_EVENT: Final = (1 << 30) + (1 << 20)
 
 
@@ -79,7 +81,9 @@ def goal_gtid(flavor: Flavor, text: str) -> Gtid:
     match = (_MARIADB if flavor == "mariadb" else _MYSQL).fullmatch(text.strip())
     if match is None:
         form = "0-1-1000 (domain-server-number)" if flavor == "mariadb" else "UUID:1000 (no range)"
-        raise Refused("TargetInvalid", f"{text[:80]!r} is no single GTID of {flavor}", f"write one such as {form}")
+        raise Refused(
+            "TargetInvalid", f"{text[:80]!r} is no single GTID of {flavor}", f"write one such as {form}"
+        )
     return Gtid(origin=match[1].lower(), number=int(match[2]))
 
 
@@ -87,7 +91,9 @@ async def resolve(archive: Archive, base: Position, goal: Goal) -> Way:
     """The way from a base to a goal; raises `Refused` and `ObjectStoreError`."""
     chains = await archive.chains()
     if not chains:
-        raise Refused("ArchiveEmpty", "there is no archive at this target", "correct the target and its prefix")
+        raise Refused(
+            "ArchiveEmpty", "there is no archive at this target", "correct the target and its prefix"
+        )
     flavor = chains[-1].flavor
     gtid = goal_gtid(flavor, goal.gtid) if goal.gtid else None
     if gtid is not None and _has(flavor, base, gtid):
@@ -228,7 +234,7 @@ def _hole(holes: list[tuple[str, str]], position: Position, chain: Chain, what: 
     holes.append(bounds)
 
 
-async def _events(archive: Archive, point: Waypoint) -> AsyncIterator[bytes]:
+async def _events(archive: Archive, point: Waypoint) -> AsyncGenerator[bytes, None]:
     """The events of a segment; what is not as the index says raises `Corrupt`, at the end at the latest."""
     segment = point.segment
     name = archive.data(point.chain, segment)
