@@ -7,7 +7,6 @@ from tests.embedded.conftest import MakeMySQL
 
 pytestmark = [
     pytest.mark.embedded,
-    pytest.mark.full,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.timeout(300),
 ]
@@ -18,6 +17,7 @@ TABLES = (
 )
 
 
+@pytest.mark.full
 async def test_a_key_that_the_new_version_does_not_know_stops_it_before_any_pod_is_touched(
     make_mysql: MakeMySQL,
 ) -> None:
@@ -42,6 +42,7 @@ async def test_a_key_that_the_new_version_does_not_know_stops_it_before_any_pod_
     assert (await mysql.value(await mysql.primary(), "version")).startswith("11.8.")
 
 
+@pytest.mark.nightly
 async def test_from_10_11_to_11_8_under_load_and_no_way_back(make_mysql: MakeMySQL) -> None:
     mysql = await make_mysql()
     old = (await mysql.query(await mysql.primary(), TABLES))[0]["layout"]
