@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Callable
 from importlib import import_module
 from inspect import signature
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mooring.operators.operator import minutes, seconds
+from mooring.operators.redis.backup.types import RedisBackup, RedisBackupSchedule
 from mooring.operators.registry import OPERATORS, choose, operator_of
 
 ALL = list(OPERATORS)
@@ -63,11 +65,13 @@ def test_the_options_of_an_operator_are_parameters_of_its_register(name: str) ->
 def test_no_two_operators_share_a_flag_an_alias_or_a_kind() -> None:
     flags = [flag for one in OPERATORS.values() for option in one.options for flag in option.flags]
     names = [name for one in OPERATORS.values() for name in (one.name, *one.aliases)]
-    kinds = [kind for one in OPERATORS.values() for kind in one.kinds]
-    for listed in (flags, names, kinds):
+    for listed in (flags, names):
         assert len(listed) == len(set(listed))
+    kinds = Counter(kind for one in OPERATORS.values() for kind in one.kinds)
+    # Each Redis operator acts on the backups of its own kind of cluster.
+    assert {kind for kind, number in kinds.items() if number > 1} == {RedisBackup, RedisBackupSchedule}
     for one in OPERATORS.values():
-        assert all(operator_of(kind) is one for kind in one.kinds)
+        assert all(operator_of(kind) is one for kind in one.kinds if kinds[kind] == 1)
 
 
 @pytest.mark.parametrize(

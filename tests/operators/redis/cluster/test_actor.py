@@ -24,7 +24,7 @@ from mooring.kube.objects.core import (
 from mooring.kube.objects.events import Event
 from mooring.kube.objects.meta import ObjectMeta, OwnerReference
 from mooring.local.api.server import ApiServer
-from mooring.operators.redis.cluster import OPERATOR, RedisCluster, register
+from mooring.operators.redis.cluster import KINDS, OPERATOR, RedisCluster, register
 from mooring.operators.redis.cluster.names import selector_of
 from mooring.operators.redis.cluster.types import RedisClusterStatus
 from mooring.operators.workload.removal import remove_clusters
@@ -39,8 +39,9 @@ NAMESPACE = "default"
 async def operating(*, scope: str = "all", clock: Clock | None = None) -> AsyncIterator[Client]:
     async with ApiServer.in_memory() as server:
         client = Client(server.transport(), field_manager="test")
-        body = msgspec.json.encode(render_crd(RedisCluster))
-        await client.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body=body)
+        for kind in KINDS:
+            body = msgspec.json.encode(render_crd(kind))
+            await client.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body=body)
         manager = Manager(Client(server.transport()), name="redis-cluster", clock=clock)
         register(manager, scope=scope)
         task = asyncio.create_task(manager.run())
