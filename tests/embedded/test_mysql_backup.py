@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.embedded.conftest import MakeMySQL
 
 from mooring.kube import MergePatch, NotFound
@@ -16,6 +17,7 @@ from mooring.operators.mysql.backup.types import MySQLBackup, MySQLBackupSchedul
 from mooring.operators.mysql.dial import Dial
 from mooring.testing.mysql_stage import MySQLStage
 
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "mysql-backup.yaml"
 pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 
@@ -257,6 +259,25 @@ async def test_a_backup_that_cannot_be_made_says_why_and_harms_nobody(mysql: MyS
     await mysql.exact()
     await backups.gone("no-secret")
     await backups.gone("no-cluster")
+
+
+async def test_the_example_is_accepted_and_its_first_backup_made(mysql: MySQLStage) -> None:
+    for document in yaml.safe_load_all(EXAMPLE.read_text()):
+        document["metadata"]["namespace"] = "default"
+        if document["kind"] == "PersistentVolumeClaim":
+            document["metadata"]["name"] = "example"
+        else:
+            template = document["spec"].get("template", document["spec"])
+            template["target"]["claim"]["name"] = "example"
+        await mysql.bed.apply(document)
+    backups = Backups(mysql)
+    await backups.over("demo-first")
+
+    async def planned() -> bool:
+        schedule = await backups.bed.get(MySQLBackupSchedule, "demo-nightly")
+        return schedule.status is not None and schedule.status.next_at is not None
+
+    await eventually(planned)
 
 
 async def _later(value: bool) -> bool:

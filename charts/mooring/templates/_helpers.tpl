@@ -81,7 +81,7 @@ by; operations: of what they are told at admission; defaulted: kinds that defaul
   group: mysql.mooring.dev
   version: v1alpha1
   main: mysqlclusters
-  plurals: [mysqlclusters]
+  plurals: [mysqlclusters, mysqlbackups, mysqlbackupschedules]
   defaulted: []
   operations: [CREATE, UPDATE, DELETE]
   scope: Namespaced

@@ -11,7 +11,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
+from tests.objectstore.servers import BUCKET, s3_server
 
 from mooring.objectstore import Target, open_store
 from mooring.objectstore.target import Directory
@@ -36,6 +38,7 @@ class Pod:
         self.draft = root / "manifest.json"
         self.draft.write_text(json.dumps(draft))
         self.processes: list[subprocess.Popen[bytes]] = []
+        self.more: list[str] = []
         self.runs = 0
 
     def begin(
@@ -58,6 +61,7 @@ class Pod:
         command += [f"--shared={self.run}", f"--prefix={PREFIX}", f"--report={self.run / 'report'}"]
         command += [f"--part={part}" for part in parts]
         command += [f"--manifest={self.draft}"] if action == "put" else []
+        command += self.more
         store = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         self.processes += [data, store]
         return data, store
@@ -69,8 +73,6 @@ class Pod:
 
     @property
     def report(self) -> agent.Result:
-        import msgspec
-
         return msgspec.json.decode((self.run / "report").read_bytes(), type=agent.Result)
 
     @property
@@ -207,6 +209,31 @@ async def test_a_deletion_takes_every_object_of_the_backup_and_no_other(tmp_path
             f"{PREFIX}-other/data",
             f"{PREFIX}-other/manifest.json",
         ]
+
+
+@pytest.mark.full
+def test_a_backup_to_s3_is_encrypted_checked_restored_and_deleted(pod: Pod, tmp_path: Path) -> None:
+    (tmp_path / "s3").mkdir()
+    with s3_server(tmp_path / "s3") as server:
+        secrets = tmp_path / "secrets"
+        for name, entries in {**server.secrets, "keys": {"k1": b"7" * 32}}.items():
+            (secrets / name).mkdir(parents=True)
+            for key, value in entries.items():
+                (secrets / name / key).write_bytes(value)
+        s3 = {"bucket": BUCKET, "endpoint": server.endpoint, "prefix": "p", "credentialsSecret": "root"}
+        pod.target.write_text(json.dumps({"s3": s3, "encryption": {"secret": "keys"}}))
+        pod.more = [f"--secrets={secrets}"]
+        assert pod.together("put", WRITE, "data") == (0, 0)
+        stored = server.data / BUCKET / "p" / PREFIX / "data"
+        assert stored.stat().st_size == pod.report.stored > 3_000_000
+        assert b"\0" * 1000 not in stored.read_bytes()
+        script = 'cat "$run/data" >"$conf/got"; whole || fail "not whole"'
+        assert pod.together("get", script) == (0, 0)
+        assert (pod.root / "got").stat().st_size == 3_000_000
+        s3["credentialsSecret"] = "other"
+        pod.target.write_text(json.dumps({"s3": s3, "encryption": {"secret": "keys"}}))
+        assert pod.together("put", WRITE, "data")[1] == 1
+        assert (pod.report.reason, pod.report.again) == ("PermissionDenied", False)
 
 
 def _until(condition: object) -> None:
