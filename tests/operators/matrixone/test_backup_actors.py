@@ -93,7 +93,7 @@ class Kubelet:
         assert job.spec is not None
         assert job.spec.template is not None
         assert job.spec.template.spec is not None
-        (container,) = job.spec.template.spec.containers or ()
+        (container,) = job.spec.template.spec.containers or []
         request = msgspec.json.decode((container.env or [])[0].value or "", type=Request)
         self.ran.append(request)
         facts = {"position": "1-1", "prefix": request.places[-1], "began": "2026-01-02T03:04:05+00:00"}
