@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from tests.objectstore.servers import BUCKET, s3_server
 
-from mooring.objectstore import Target, open_store
+from mooring.objectstore import Store, Target, Unreachable, open_store
 from mooring.objectstore.target import Directory
 from mooring.operators.backup import agent
 from mooring.operators.backup.manifest import decode_manifest
@@ -45,6 +45,18 @@ class Pod:
         self, action: str, script: str, *parts: str
     ) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
         """Start the script, then the agent; both end by themselves."""
+        data = self.script(script)
+        command = [sys.executable, "-m", "mooring", "objects", action, f"--target={self.target}"]
+        command += [f"--shared={self.run}", f"--prefix={PREFIX}", f"--report={self.run / 'report'}"]
+        command += [f"--part={part}" for part in parts]
+        command += [f"--manifest={self.draft}"] if action == "put" else []
+        command += self.more
+        store = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        self.processes.append(store)
+        return data, store
+
+    def script(self, script: str) -> subprocess.Popen[bytes]:
+        """Start the script alone, on a new shared directory."""
         self.runs += 1
         self.run = self.root / f"run-{self.runs}"
         self.run.mkdir()
@@ -57,14 +69,8 @@ class Pod:
             "TERMINATION_LOG": str(self.run / "said"),
         }
         data = subprocess.Popen(["sh", str(self.root / "run.sh")], env=env, start_new_session=True)
-        command = [sys.executable, "-m", "mooring", "objects", action, f"--target={self.target}"]
-        command += [f"--shared={self.run}", f"--prefix={PREFIX}", f"--report={self.run / 'report'}"]
-        command += [f"--part={part}" for part in parts]
-        command += [f"--manifest={self.draft}"] if action == "put" else []
-        command += self.more
-        store = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        self.processes += [data, store]
-        return data, store
+        self.processes.append(data)
+        return data
 
     def together(self, action: str, script: str, *parts: str) -> tuple[int, int]:
         """Exit status of both."""
@@ -196,6 +202,26 @@ def test_a_second_backup_never_overwrites_the_first(pod: Pod) -> None:
     assert store == 1
     assert pod.report.reason == "ObjectExists"
     assert (pod.store / PREFIX / "data").stat().st_size == 3_000_000
+
+
+async def test_a_manifest_whose_fate_is_unknown_is_withdrawn_with_its_data(
+    pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = Store.create
+
+    async def lost(store: Store, name: str, data: bytes, *, plain: bool = False) -> None:
+        await create(store, name, data, plain=plain)
+        raise Unreachable("the answer was lost")
+
+    monkeypatch.setattr(Store, "create", lost)
+    data = pod.script('echo rows >"$run/data"')
+    draft = agent.Draft(id="20260102T030405Z-0a1b2c3d", operator="test")
+    target = Target(directory=Directory(path=str(pod.store)))
+    async with open_store(target, secrets=lambda name: {}) as store:
+        with pytest.raises(Unreachable):
+            await agent.put(store, prefix=PREFIX, parts=["data"], draft=draft, run=pod.run)
+    await asyncio.to_thread(data.wait, WITHIN)
+    assert pod.objects() == []
 
 
 async def test_a_deletion_takes_every_object_of_the_backup_and_no_other(tmp_path: Path) -> None:
