@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import shutil
+import signal
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ import asyncmy
 import msgspec
 import pytest
 import pytest_asyncio
+import yaml
 from hack.build import versitygw
 from tests.embedded.test_matrixone_life import SETTINGS
 
@@ -23,7 +25,16 @@ from mooring.kube.objects.batch import Job
 from mooring.kube.objects.core import Pod, Secret, Service
 from mooring.local.node.images import Catalog, Image, Program, built_in
 from mooring.operators.matrixone import OPERATOR
-from mooring.operators.matrixone.types import Backup, BackupJob, LogSet, MatrixOneCluster, RestoreJob
+from mooring.operators.matrixone.backup.statement import Keys, backup_statement
+from mooring.operators.matrixone.types import (
+    Backup,
+    BackupJob,
+    LogSet,
+    MatrixOneCluster,
+    RestoreJob,
+    S3Provider,
+    SharedStorageProvider,
+)
 from mooring.operators.workload.credentials import secret_value
 from mooring.testing.bed import Bed
 
@@ -102,6 +113,11 @@ def s3(path: str, **more: str) -> str:
     given = {"type": "minio", "endpoint": "http://s3.default.svc:7070", "region": "us-east-1", **more}
     fields = ", ".join(f'{name}: "{value}"' for name, value in {"path": f"store/{path}", **given}.items())
     return "{" + fields + ", secretRef: {name: keys}}"
+
+
+def target(path: str) -> SharedStorageProvider:
+    given = msgspec.convert(yaml.safe_load(s3(path)), S3Provider)
+    return SharedStorageProvider(s3=given)
 
 
 def catalog() -> Catalog:
@@ -260,6 +276,32 @@ async def test_a_backup_is_restored_into_a_new_cluster(bed: Bed) -> None:
     async with asyncio.timeout(60):
         async with session(bed, "two") as cursor:
             assert (await digest(cursor))[0] == 20001
+
+
+async def test_no_key_shows_in_process_lists(bed: Bed) -> None:
+    text = backup_statement("shown", target("shown"), Keys(id=KEY, secret=SECRET))
+
+    async def back_up() -> None:
+        async with session(bed, "one") as cursor:
+            await cursor.execute(text)
+
+    # The S3 server holds its answers back until the statement was seen.
+    bed.kill("default", "s3", "s3", signal.SIGSTOP)
+    try:
+        running = asyncio.create_task(back_up())
+        seen: list[str] = []
+
+        async def listed() -> bool:
+            async with session(bed, "one") as cursor:
+                await cursor.execute("show processlist")
+                seen[:] = [str(row) for row in await cursor.fetchall() if "s3option" in str(row)]
+            return bool(seen)
+
+        await bed.until(listed, "the statement is in the process list", within=30, every=0.2)
+    finally:
+        bed.kill("default", "s3", "s3", signal.SIGCONT)
+    await running
+    assert all("******" in one and SECRET not in one and KEY not in one for one in seen), seen
 
 
 async def test_stored_data_goes_with_its_backup(bed: Bed) -> None:

@@ -189,6 +189,17 @@ async def test_a_changed_object_is_found_before_anything_is_written(pod: Pod) ->
     assert await pod.names("new") == []
 
 
+async def test_the_manifest_finds_what_was_changed_together_with_the_servers_checksum(pod: Pod) -> None:
+    await pod.run("backup", FIRST)
+    async with pod.store("backups") as store:
+        await store.upload(f"{FIRST}/hakeeper/hk_data", pieces(b"other"))
+        await store.upload(f"{FIRST}/hakeeper/hk_data.sha256", pieces(hashlib.sha256(b"other").digest()))
+    found = await pod.restore()
+    assert (found.ok, found.reason) == (False, "ObjectCorrupt")
+    assert "manifest" in found.message
+    assert await pod.names("new") == []
+
+
 async def test_only_what_has_a_manifest_is_restored_unless_it_is_from_elsewhere(pod: Pod) -> None:
     await written(pod, FIRST)
     assert (await pod.restore()).reason == "ObjectNotFound"

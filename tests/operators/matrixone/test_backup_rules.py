@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace as copy
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,7 +12,6 @@ from msgspec.structs import replace
 from tests.operators.matrixone.builders import STORAGE, typed
 
 from mooring.actor.verdict import InSync, Wait
-from mooring.kube.object import decode
 from mooring.operators.backup.agent import Result
 from mooring.operators.backup.outcome import Outcome
 from mooring.operators.backup.retention import Kept
@@ -49,19 +49,18 @@ BLOCKED = Wait("SourceNotReady", "not yet")
 
 
 def bucket(path: str = "bucket/backups", **more: Any) -> SharedStorageProvider:
-    made = decode({"spec": {"target": STORAGE, "source": {"clusterRef": "mo"}}}, _backup_job()).spec.target
+    made = target(STORAGE)
     assert made.s3 is not None
     return replace(made, s3=replace(made.s3, path=path, **more))
 
 
-def _backup_job() -> Any:
-    return type(typed("BackupJob"))
+def target(provider: Any) -> SharedStorageProvider:
+    found: SharedStorageProvider = typed("BackupJob", spec__target=provider).spec.target
+    return found
 
 
 def directory(path: str = "/shared/backups") -> SharedStorageProvider:
-    job = typed("BackupJob", spec__target={"fileSystem": {"path": path}})
-    found: SharedStorageProvider = job.spec.target
-    return found
+    return target({"fileSystem": {"path": path}})
 
 
 CASES: list[tuple[str, JobSnapshot, Any]] = [
@@ -124,14 +123,10 @@ def test_a_schedule_begins_each_run_once_and_keeps_the_newest_good_backup() -> N
 
 
 def changed(look: calendar.CalendarSnapshot, **changes: Any) -> calendar.CalendarSnapshot:
-    from dataclasses import replace as copy
-
     return copy(look, **changes)
 
 
 def replace_kept(one: Kept) -> Kept:
-    from dataclasses import replace as copy
-
     return copy(one, held=True)
 
 
@@ -185,7 +180,7 @@ def test_the_job_holds_no_credentials_and_has_no_rights() -> None:
         False,
         "Never",
     )
-    (container,) = pod.containers or ()
+    (container,) = pod.containers or []
     assert container.command is None
     assert container.args == ["matrixone-run", "--report=/dev/termination-log"]
     assert {one.secret.secret_name for one in pod.volumes or () if one.secret} == {"keys", "login"}

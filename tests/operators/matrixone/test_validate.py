@@ -197,6 +197,13 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("BackupJob", {"spec__source": {"cnSetRef": "a"}}, "spec.source.secretRef"),
     ("BackupJob", {"spec__target": {}}, "spec.target"),
     ("BackupJob", {"spec__ttl": "never"}, "spec.ttl"),
+    ("BackupJob", {"spec__schedule": {"cron": "0 0 30 2 *"}}, "spec.schedule.cron"),
+    ("BackupJob", {"spec__schedule": {"cron": "* * * *"}}, "spec.schedule.cron"),
+    (
+        "BackupJob",
+        {"spec__target__s3__certificateRef": {"name": "ca", "files": ["ca.crt"]}},
+        "spec.target.s3.certificateRef",
+    ),
     ("RestoreJob", {"spec__backupName": None}, "spec.backupName"),
     ("RestoreJob", {"spec__externalSource": {"fileSystem": {"path": "/x"}}}, "spec.externalSource"),
     ("CNPool", {"spec__template__image": None}, "spec.template.image"),

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final, cast
 
 from mooring.kube.object import Object
+from mooring.operators.backup.schedule import problem as cron_problem
 from mooring.operators.matrixone.configuration import unusable
 from mooring.operators.matrixone.faults import (
     Problem,
@@ -487,9 +489,24 @@ def _backup_job(obj: BackupJob) -> Faults:
             "spec.source.secretRef", "is missing; cnSetRef needs a Secret with username and password"
         )
     yield from _storage("spec.target", target)
-    yield from duration_faults("spec.ttl", spec.ttl if spec is not None else None)
-    if spec is not None and spec.overlay is not None:
+    if target is not None and target.s3 is not None and target.s3.certificate_ref is not None:
+        yield Problem(
+            "spec.target.s3.certificateRef",
+            "cannot be used: the server's BACKUP statement takes no authorities; trust them in the server's image",
+        )
+    if spec is None:
+        return
+    yield from duration_faults("spec.ttl", spec.ttl)
+    if spec.overlay is not None:
         yield from _overlay("spec.overlay", spec.overlay)
+    if (schedule := spec.schedule) is not None:
+        wrong = cron_problem(schedule.cron or "", schedule.time_zone or "UTC", now=_SOME_TIME)
+        if wrong:
+            yield Problem("spec.schedule.cron", wrong)
+
+
+_SOME_TIME: Final = datetime(2026, 1, 1, tzinfo=UTC)
+"""Whether an expression ever fires does not depend on when it is asked."""
 
 
 def _restore_job(obj: RestoreJob) -> Faults:

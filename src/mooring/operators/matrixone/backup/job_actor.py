@@ -199,7 +199,7 @@ class BackupJobActor(Planned[BackupJob, Inputs, Snapshot]):
             backups = list(found.items)
         read = {
             one.spec.backup_name
-            for one in ctx.client.list(RestoreJob)
+            for one in ctx.client.list(RestoreJob, namespace="" if self._wide else namespace)
             if one.spec is not None and (one.status is None or one.status.phase not in (COMPLETED, FAILED))
         }
         return calendar.CalendarSnapshot(

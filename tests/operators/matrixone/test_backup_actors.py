@@ -1,0 +1,323 @@
+"""BackupJob, RestoreJob and a cluster from a backup on an API server (in memory), the operator killed at every write."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+from tests.operators.matrixone.builders import declared
+from tests.operators.redis.sentinel.test_actor import eventually as soon
+
+from mooring.kube import Client, MergePatch, NotFound, TransportError
+from mooring.kube.object import decode, owner_reference
+from mooring.kube.objects.batch import Job
+from mooring.kube.objects.core import Pod, Secret
+from mooring.kube.transport import Response
+from mooring.local.api.server import ApiServer
+from mooring.operators.backup.agent import Result
+from mooring.operators.host import Operate, apply_crds, operate
+from mooring.operators.matrixone import OPERATOR
+from mooring.operators.matrixone.backup.request import Request
+from mooring.operators.matrixone.types import Backup, BackupJob, LogSet, MatrixOneCluster, RestoreJob
+
+WRITES = ("POST", "PUT", "PATCH", "DELETE")
+NS = "default"
+#: Each takes seconds: the others run at night.
+ALWAYS = {"backup": (2, 3), "restore": (2, 5, 7)}
+
+
+def deaths(what: str, last: int) -> list[Any]:
+    """The writes at which the operator dies."""
+    return [
+        number if number in ALWAYS[what] else pytest.param(number, marks=pytest.mark.nightly)
+        for number in range(1, last + 1)
+    ]
+
+
+async def eventually(check: Any) -> Any:
+    return await soon(check, within=60)
+
+
+class Mortal:
+    """A way to the server whose user dies at the n-th write: it is carried out, and nobody hears of it."""
+
+    def __init__(self, inner: Any, at: int) -> None:
+        self._inner, self._left = inner, at
+        self.dead, self.buried = asyncio.Event(), asyncio.Event()
+
+    async def request(self, method: str, path: str, **given: Any) -> Response:
+        if self.dead.is_set():
+            await self._end()
+        counts = method in WRITES and "/leases" not in path and "/events" not in path
+        answer: Response = await self._inner.request(method, path, **given)
+        if counts:
+            self._left -= 1
+            if self._left == 0:
+                self.dead.set()
+                await self._end()
+        return answer
+
+    async def _end(self) -> None:
+        """No answer comes; the process that waits for it is taken away."""
+        await self.buried.wait()
+        raise TransportError("killed")
+
+    def stream(self, method: str, path: str, **given: Any) -> Any:
+        return self._inner.stream(method, path, **given)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class Kubelet:
+    """Ends every Job once: what a run did is counted by what it was asked."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.ran: list[Request] = []
+        self.seen: set[str] = set()
+
+    async def live(self) -> None:
+        while True:
+            for job in (await self.client.list(Job, namespace=NS)).items:
+                if (job.metadata.uid or "") not in self.seen:
+                    self.seen.add(job.metadata.uid or "")
+                    await self.end(job)
+            await asyncio.sleep(0.01)
+
+    async def end(self, job: Job) -> None:
+        assert job.spec is not None
+        assert job.spec.template is not None
+        assert job.spec.template.spec is not None
+        (container,) = job.spec.template.spec.containers or []
+        request = msgspec.json.decode((container.env or [])[0].value or "", type=Request)
+        self.ran.append(request)
+        facts = {"position": "1-1", "prefix": request.places[-1], "began": "2026-01-02T03:04:05+00:00"}
+        said = Result(ok=True, size=10, objects=2, facts=facts).encoded().decode()
+        labels = {**(job.metadata.labels or {}), "batch.kubernetes.io/job-name": job.metadata.name or ""}
+        state = {"name": "store", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
+        ended = {"exitCode": 0, "reason": "Completed", "message": said}
+        raw = {
+            "metadata": {"name": f"{job.metadata.name}-x", "namespace": NS, "labels": labels},
+            "spec": {"containers": [{"name": "store", "image": "x"}]},
+        }
+        pod = decode(raw, Pod)
+        pod = msgspec.structs.replace(
+            pod, metadata=msgspec.structs.replace(pod.metadata, owner_references=[owner_reference(job)])
+        )
+        await self.client.create(pod)
+        status = {"phase": "Succeeded", "containerStatuses": [{**state, "state": {"terminated": ended}}]}
+        await self.client.patch(
+            Pod, pod.metadata.name or "", MergePatch({"status": status}), namespace=NS, subresource="status"
+        )
+        done = {
+            "succeeded": 1,
+            "startTime": "2026-01-02T03:04:05Z",
+            "completionTime": "2026-01-02T03:05:05Z",
+            "conditions": [
+                {"type": "SuccessCriteriaMet", "status": "True"},
+                {"type": "Complete", "status": "True", "lastTransitionTime": "2026-01-02T03:05:05Z"},
+            ],
+        }
+        await self.client.patch(
+            Job, job.metadata.name or "", MergePatch({"status": done}), namespace=NS, subresource="status"
+        )
+
+
+@asynccontextmanager
+async def plane(*, dies_at: int = 0) -> AsyncIterator[tuple[Client, Kubelet, Mortal]]:
+    """A server, a kubelet, and an operator that is killed at its n-th write; then another one."""
+    async with ApiServer.in_memory() as server:
+        client = Client(server.transport(), field_manager="test")
+        await apply_crds(client, [OPERATOR])
+        mortal = Mortal(server.transport(), dies_at)
+        kubelet = Kubelet(client)
+
+        async def run() -> None:
+            how = Operate(operators=[OPERATOR], elect=False)
+            first = asyncio.create_task(operate(Client(mortal, field_manager="test"), how))
+            try:
+                await mortal.dead.wait()
+            finally:
+                first.cancel()
+                mortal.buried.set()
+                await asyncio.gather(first, return_exceptions=True)
+            await operate(Client(server.transport(), field_manager="test"), how)
+
+        tasks = [asyncio.create_task(run()), asyncio.create_task(kubelet.live())]
+        try:
+            yield client, kubelet, mortal
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def secret(client: Client, name: str, **data: str) -> None:
+    raw = {"metadata": {"name": name, "namespace": NS}, "stringData": data}
+    await client.request("POST", Secret.resource.path(namespace=NS), body=msgspec.json.encode(raw))
+
+
+async def make(client: Client, kind: Any, name: str, **changes: Any) -> Any:
+    raw = declared(kind.resource.kind, name, **changes)
+    del raw["metadata"]["uid"]
+    return await client.create(decode(raw, kind))
+
+
+async def status_of(client: Client, kind: Any, name: str, status: Mapping[str, Any]) -> None:
+    await client.patch(kind, name, MergePatch({"status": status}), namespace=NS, subresource="status")
+
+
+async def served(client: Client) -> None:
+    """A cluster that serves: the operator leaves it alone."""
+    made = declared("MatrixOneCluster", "mo")
+    del made["metadata"]["uid"]
+    made["metadata"]["annotations"] = {"matrixorigin.io/skip-sync": "yes"}
+    cluster = await client.create(decode(made, MatrixOneCluster))
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "Test",
+        "message": "",
+        "lastTransitionTime": "2026-01-02T03:04:05Z",
+        "observedGeneration": cluster.metadata.generation,
+    }
+    said = {"host": "mo-proxy", "port": 6001, "credentialRef": {"name": "login"}, "conditions": [ready]}
+    await status_of(client, MatrixOneCluster, "mo", said)
+    await secret(client, "login", username="dump", password="x")
+
+
+async def ended(client: Client, kind: Any, name: str) -> Any:
+    found = await client.get(kind, name, namespace=NS)
+    return found if found.status is not None and found.status.phase in ("Completed", "Failed") else None
+
+
+@pytest.mark.parametrize("dies_at", deaths("backup", 6))
+async def test_a_backup_is_made_once_and_recorded_whenever_the_operator_dies(dies_at: int) -> None:
+    async with plane(dies_at=dies_at) as (client, kubelet, mortal):
+        await make(client, BackupJob, "nightly", spec__ttl="900000h")
+        await served(client)
+        done = await eventually(lambda: ended(client, BackupJob, "nightly"))
+        assert done.status.phase == "Completed", done.status
+        assert (done.status.tries, done.status.size_bytes, done.status.position) == (1, 10, "1-1")
+        (backup,) = (await client.list(Backup, namespace="")).items
+        assert backup.metadata.name == done.status.backup
+        assert backup.meta is not None
+        assert backup.meta.id == done.status.id
+        (request,) = kubelet.ran
+        assert request.places == [done.status.prefix]
+        assert mortal.dead.is_set() or dies_at > 4, "the operator was to die in this test"
+
+
+@pytest.mark.parametrize("dies_at", deaths("restore", 9))
+async def test_a_cluster_is_restored_once_before_its_log_service_is_made(dies_at: int) -> None:
+    async with plane(dies_at=dies_at) as (client, kubelet, _):
+        target = declared("BackupJob")["spec"]["target"]
+        location = {"s3": {**target["s3"], "path": "bucket/backups/mo-1/backups/20260102T030405Z-0a1b2c3d"}}
+        meta = {
+            "location": location,
+            "id": "x",
+            "size": "1",
+            "atTime": "2026-01-02T03:04:05Z",
+            "completeTime": "2026-01-02T03:04:05Z",
+            "sourceRef": "matrixonecluster/default/old",
+            "raw": "{}",
+        }
+        await client.create(decode({"metadata": {"name": "nightly"}, "meta": meta}, Backup))
+        await secret(client, "old-credential", username="dump", password="the-old-one")
+        await make(client, MatrixOneCluster, "mo", spec__restoreFrom="nightly")
+
+        async def log_set() -> Any:
+            try:
+                return await client.get(LogSet, "mo", namespace=NS)
+            except NotFound:
+                found = await client.get(MatrixOneCluster, "mo", namespace=NS)
+                assert (
+                    found.status is None
+                    or found.status.restore is None
+                    or found.status.restore.phase != "Founded"
+                )
+                return None
+
+        made = await eventually(log_set)
+        assert made.spec.initial_config.restore_from == "hk_data"
+        found = await client.get(MatrixOneCluster, "mo", namespace=NS)
+        assert found.status is not None
+        assert found.status.restore is not None
+        assert found.status.restore.phase in ("Restored", "Founded")
+        (job,) = (await client.list(RestoreJob, namespace=NS)).items
+        assert job.status is not None
+        assert job.status.phase == "Completed"
+        assert job.metadata.owner_references is not None
+        (request,) = kubelet.ran
+        assert (request.action, request.owner) == ("restore", found.metadata.uid)
+        credential = await client.get(Secret, "mo-credential", namespace=NS)
+        old = await client.get(Secret, "old-credential", namespace=NS)
+        assert credential.data == old.data
+
+        async def founded() -> bool:
+            now = await client.get(MatrixOneCluster, "mo", namespace=NS)
+            return (
+                now.status is not None
+                and now.status.restore is not None
+                and now.status.restore.phase == "Founded"
+            )
+
+        await eventually(founded)
+        await client.patch(MatrixOneCluster, "mo", MergePatch({"spec": {"restoreFrom": None}}), namespace=NS)
+
+        async def observed() -> bool:
+            now = await client.get(MatrixOneCluster, "mo", namespace=NS)
+            return now.status is not None and now.status.observed_generation == now.metadata.generation
+
+        await eventually(observed)
+        assert (await client.get(LogSet, "mo", namespace=NS)).spec == made.spec
+        assert len(kubelet.ran) == 1
+
+
+async def test_without_the_password_of_the_data_nothing_is_restored() -> None:
+    async with plane() as (client, kubelet, _):
+        location = declared("BackupJob")["spec"]["target"]
+        meta = {
+            "location": location,
+            "id": "x",
+            "atTime": "2026-01-02T03:04:05Z",
+            "completeTime": "2026-01-02T03:04:05Z",
+            "sourceRef": "matrixonecluster/elsewhere/old",
+            "raw": "{}",
+        }
+        await client.create(decode({"metadata": {"name": "nightly"}, "meta": meta}, Backup))
+        await make(client, MatrixOneCluster, "mo", spec__restoreFrom="nightly")
+
+        async def reason() -> bool:
+            found = await client.get(MatrixOneCluster, "mo", namespace=NS)
+            said = (found.status.conditions if found.status else None) or []
+            return any(one.reason == "CredentialNeeded" for one in said)
+
+        await eventually(reason)
+        assert kubelet.ran == []
+        await secret(client, "mo-credential", username="dump", password="x")
+
+        async def there() -> bool:
+            return bool((await client.list(LogSet, namespace=NS)).items)
+
+        await eventually(there)
+
+
+async def test_a_job_that_cannot_begin_says_why() -> None:
+    async with plane() as (client, kubelet, _):
+        await make(client, BackupJob, "nightly")
+        await make(client, RestoreJob, "back")
+
+        async def said() -> bool:
+            backup = await client.get(BackupJob, "nightly", namespace=NS)
+            back = await client.get(RestoreJob, "back", namespace=NS)
+            found = [one.status.reason for one in (backup, back) if one.status is not None]
+            return found == ["SourceNotFound", "BackupNotFound"]
+
+        await eventually(said)
+        assert kubelet.ran == []
