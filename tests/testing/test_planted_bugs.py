@@ -166,8 +166,8 @@ def forgotten_task() -> AbstractContextManager[object]:
     whole = actor.SentinelActor._listen
     begun: list[asyncio.Task[bool]] = []
 
-    def listen(self: Any, ctx: Any, topology: Any) -> None:
-        whole(self, ctx, topology)
+    def listen(self: Any, ctx: Any, topology: Any, tls: Any) -> None:
+        whole(self, ctx, topology, tls)
         if not begun:
             begun.append(asyncio.create_task(asyncio.Event().wait(), name="forgotten"))
 
