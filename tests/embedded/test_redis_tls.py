@@ -21,7 +21,7 @@ from mooring.runtime.webhooks_certificates import Lifetimes, renewed
 from mooring.testing.bed import Bed, KubernetesBed
 from mooring.testing.redis import RedisStage, manifest
 
-pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(420)]
 
 
 def pair() -> dict[str, str]:
@@ -74,8 +74,11 @@ async def test_a_cluster_moves_to_another_authority_while_clients_write(
     spec: dict[str, Any] = {"password": "s3cret", "tls": {"enabled": True, "secretName": "moved-tls"}}
     try:
         await bed.apply(manifest("moved", sentinel_settings=QUICK_SENTINELS, **spec))
-        await stage.exact(within=60)
+        await stage.exact(within=120)
         assert await shown(stage, "redis") == await shown(stage, "sentinel") == {leaf(old)}
+        for pod in await stage.pods():
+            statuses = (pod.status.container_statuses if pod.status else None) or ()
+            assert [one.restart_count for one in statuses] == [0]
         master = await stage.address(await stage.master())
         assert not await plain(Address(master.ip, 6379))
         before = {pod.metadata.name: pod.metadata.uid for pod in await stage.pods()}
@@ -88,7 +91,7 @@ async def test_a_cluster_moves_to_another_authority_while_clients_write(
                 secret = await bed.get(Secret, stage.names.tls, "default")
                 return (secret.data or {})["ca.crt"] == new["ca.crt"] and not await stage.flaw()
 
-            await bed.until(moved, "the old authority is trusted no more", within=90)
+            await bed.until(moved, "the old authority is trusted no more", within=240)
             await stage.writes(ledger, 50)
         assert await shown(stage, "redis") == await shown(stage, "sentinel") == {leaf(new)}
         report = await ledger.check()
@@ -105,7 +108,7 @@ async def test_a_cluster_moves_to_another_authority_while_clients_write(
             status, reason, message = await stage.condition("Stalled")
             return (status, reason) == ("True", "CertificateUnusable") and "do not belong together" in message
 
-        await bed.until(reported, "the pair is refused")
+        await bed.until(reported, "the pair is refused", within=90)
         assert await shown(stage, "redis") == {leaf(new)}
         await put(bed, "moved-tls", new)
         await stage.patch({"tls": {"enabled": False}})
@@ -114,14 +117,14 @@ async def test_a_cluster_moves_to_another_authority_while_clients_write(
             status, reason, message = await stage.condition("Stalled")
             return (status, reason) == ("True", "InvalidSpec") and "spec.tls.enabled" in message
 
-        await bed.until(refused, "another setting is refused")
+        await bed.until(refused, "another setting is refused", within=90)
         await stage.patch({"tls": {"enabled": True}})
-        await stage.exact()
+        await stage.exact(within=90)
 
         # Failover works as without TLS.
         leader = await stage.master()
         await stage.restarted({leader: stage.kill(leader)})
-        await stage.exact()
+        await stage.exact(within=90)
         assert await stage.master() != leader
     finally:
         await stage.delete(claims=True)
@@ -143,7 +146,7 @@ async def test_a_redis_cluster_serves_by_tls_alone_and_fails_over(shared_bed: Be
         made = (await bed.get(Secret, "sealed-tls", "default")).data or {}
         assert not any(name.endswith("ca.key") for name in made)
         stage = rec.Stage(bed, "sealed", password="s3cret", tls=both(made))
-        await stage.exact(6, within=90)
+        await stage.exact(6, within=180)
         addresses = await stage.addresses()
         assert not [name for name, one in addresses.items() if await plain(Address(one.ip, 6379))]
 
@@ -160,7 +163,7 @@ async def test_a_redis_cluster_serves_by_tls_alone_and_fails_over(shared_bed: Be
                 return False
             return True
 
-        await bed.until(verified, "every node's address is in its certificate", within=90)
+        await bed.until(verified, "every node's address is in its certificate", within=180)
         master = next(iter(await stage.owned()))
         async with stage.writing() as report:
             bed.kill("default", master, "redis")
@@ -169,7 +172,7 @@ async def test_a_redis_cluster_serves_by_tls_alone_and_fails_over(shared_bed: Be
                 return await rec.restarted(stage, master)
 
             await bed.until(again, "the master restarted", within=60)
-            await stage.exact(6, within=90)
+            await stage.exact(6, within=180)
         assert report.acknowledged
     finally:
         await stage.delete()

@@ -127,12 +127,15 @@ def client(argv: Sequence[str] | None = None) -> Redis:
     if arguments.password_file:
         # Passwords by address, as the program that it stands for has them.
         password = json.loads(Path(arguments.password_file).read_text()).get(address)
+    checks = os.environ.get("REDIS_EXPORTER_SKIP_TLS_VERIFICATION", "").lower() != "true"
     return Redis(
         host=parts.hostname or "localhost",
         port=parts.port or 6379,
         username=arguments.user or None,
         password=password or None,
         ssl=parts.scheme == "rediss",
+        ssl_cert_reqs="required" if checks else "none",
+        ssl_check_hostname=checks,
         decode_responses=True,
     )
 

@@ -76,6 +76,8 @@ ROWS = [
         *("updateStrategy.assignStrategies", [{"slots": 9, "fromReplicas": "a"}], DECIDES, DECIDES),
         {"updateStrategy": {**NEW, "assignStrategies": [{"slots": 1, "fromReplicas": "a"}]}},
     ),
+    Row("tls", {"enabled": True}, ANSWERED),
+    Row("tls", {"enabled": True, "secretName": "missing"}, ANSWERED, ANSWERED),
     Row("volumeClaimTemplates", [LARGER], ANSWERED, base={"volumeClaimTemplates": [CLAIM]}),
     Row("volumeClaimTemplates", [CLAIM], ANSWERED),
     Row("volumes", {"type": "hostPath"}, ROLLS),

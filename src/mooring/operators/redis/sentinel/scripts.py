@@ -107,9 +107,9 @@ umask 077
     + ENCRYPTED
     + r"""# INFO shows the name of the configuration file, and that tells which authorities this start has read.
 if [ -d "$home/tls" ]; then
-  for authority in "$home"/tls/ca-*.crt; do :; done
-  authority=${authority##*/}
-  conf=$home/run/sentinel.${authority%.crt}.conf
+  for trusted in "$home"/tls/ca-*.crt; do :; done
+  trusted=${trusted##*/}
+  conf=$home/run/sentinel.${trusted%.crt}.conf
   for one in "$home"/run/sentinel.ca-*.conf; do
     [ ! -e "$one" ] || [ "$one" = "$conf" ] || mv "$one" "$conf"
   done
@@ -138,7 +138,7 @@ if [ ! -s "$conf" ]; then
   mv "$conf.new" "$conf"
 fi
 if [ -d "$home/tls" ]; then
-  sed -i -e "s|^tls-ca-cert-file .*|tls-ca-cert-file \"$home/tls/$authority\"|" "$conf"
+  sed -i -e "s|^tls-ca-cert-file .*|tls-ca-cert-file \"$home/tls/$trusted\"|" "$conf"
 fi
 [ -z "${RENDER_ONLY:-}" ] || exit 0
 # A sentinel writes its password down without quotes and cannot read one with a space or a quote in it again.
