@@ -49,10 +49,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 #: Commands that the help does not show.
 HIDDEN = {
+    "agent": "agent",
     "check-metrics": "check_metrics",
     "complete": "complete",
-    "matrixone-run": "matrixone_run",
-    "redis-snapshot": "redis_snapshot",
 }
 
 

@@ -182,7 +182,7 @@ def test_the_job_holds_no_credentials_and_has_no_rights() -> None:
     )
     (container,) = pod.containers or []
     assert container.command is None
-    assert container.args == ["matrixone-run", "--report=/dev/termination-log"]
+    assert container.args == ["agent", "matrixone", "--report=/dev/termination-log"]
     assert {one.secret.secret_name for one in pod.volumes or () if one.secret} == {"keys", "login"}
 
 

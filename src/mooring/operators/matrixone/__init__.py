@@ -65,6 +65,7 @@ OPERATOR = Operator(
     save=deferred(f"{_HERE}.saved", "save"),
     replay=deferred(f"{_HERE}.saved", "replay"),
     plan_upgrade=deferred(f"{_HERE}.upgrade", "plan_upgrade"),
+    agent=deferred(f"{_HERE}.backup.main", "main"),
     removal=Removable(
         kind=MatrixOneCluster,
         selector="matrixorigin.io/cluster={name}",

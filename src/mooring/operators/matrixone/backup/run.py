@@ -87,7 +87,7 @@ class MatrixOneRun:
         container = core.Container(
             name=STORE,
             image=self.image,
-            args=["matrixone-run", "--report=/dev/termination-log"],
+            args=["agent", "matrixone", "--report=/dev/termination-log"],
             env=[core.EnvVar(name="REQUEST", value=msgspec.json.encode(self.request).decode())],
             resources=_RESOURCES,
             termination_message_policy="FallbackToLogsOnError",

@@ -9,7 +9,7 @@ __all__ = ["READ", "RESTORE", "VERIFY"]
 READ: Final = r"""
 set -eu
 if command -v mooring >/dev/null 2>&1; then set -- mooring; else set -- python3 -m mooring; fi
-"$@" redis-snapshot --source "$conf/source.json" --password "${MOORING_AUTH:-/mooring/auth}/password" --run "$run"
+"$@" agent redis-sentinel --source "$conf/source.json" --password "${MOORING_AUTH:-/mooring/auth}/password" --run "$run"
 """
 """Reads the snapshots; runs in Mooring's image."""
 

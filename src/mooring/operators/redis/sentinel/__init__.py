@@ -39,6 +39,7 @@ OPERATOR = Operator(
     save=deferred(f"{_HERE}.saved", "save"),
     replay=deferred(f"{_HERE}.saved", "replay"),
     plan_upgrade=deferred(f"{_HERE}.saved", "plan_upgrade"),
+    agent=deferred("mooring.operators.redis.backup.agent", "main"),
     removal=Removable(
         kind=RedisCluster, selector=MANAGED_SELECTOR, keeps=_keep_claims, annotation=SCOPE_ANNOTATION
     ),

@@ -1,10 +1,11 @@
-"""``mooring redis-snapshot``: read snapshots of Redis servers into FIFOs; what the Jobs of backups run."""
+"""``mooring agent redis-sentinel``: what the Jobs of backups run beside ``mooring objects``."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -12,29 +13,25 @@ import msgspec
 from mooring.operators.backup.manifest import facts_text
 from mooring.operators.redis.backup.reader import NotRead, Source, read_all
 
-__all__ = ["add_parser"]
+__all__ = ["main"]
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
-    parser = commands.add_parser("redis-snapshot")
+def main(arguments: Sequence[str]) -> int:
+    """Read snapshots of servers into FIFOs; status 1 with the reason in the file ``failure`` where that failed."""
+    parser = argparse.ArgumentParser(prog="mooring agent redis-sentinel")
     parser.add_argument("--source", type=Path, required=True, metavar="FILE", help="what to read, as JSON")
     parser.add_argument("--password", type=Path, required=True, metavar="FILE", help="file with the password")
     parser.add_argument(
         "--run", dest="shared", type=Path, required=True, metavar="DIR", help="where the FIFOs are"
     )
-    parser.set_defaults(run=run)
-
-
-def run(options: argparse.Namespace) -> int:
-    """Read everything; status 1 with the reason in the file ``failure`` where that failed."""
+    options = parser.parse_args(arguments)
     source = msgspec.json.decode(options.source.read_bytes(), type=Source)
     password = options.password.read_text().rstrip("\n") if options.password.exists() else ""
     try:
         facts = asyncio.run(read_all(source, password=password, run=options.shared))
     except NotRead as error:
         (options.shared / "failure").write_text(f"{error}\n")
-        print(error, file=sys.stderr)
+        print(error, file=sys.stderr)  # noqa: T201 - the log of the container
         return 1
     with (options.shared / "facts").open("a") as out:
         out.write(facts_text(facts))
