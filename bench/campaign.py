@@ -35,6 +35,7 @@ from mooring.operators import mysql
 from mooring.operators.mysql.actor import register as register_mysql
 from mooring.operators.mysql.names import SWITCH_TO
 from mooring.operators.redis import cluster as cluster_operator
+from mooring.operators.redis import sentinel as sentinel_operator
 from mooring.operators.redis.cluster import types as clusters
 from mooring.operators.redis.sentinel.actor import register
 from mooring.operators.redis.sentinel.legacy import LEGACY
@@ -259,7 +260,7 @@ def _sentinel(name: str) -> Workload:
     }[name]
     return Workload(
         name=f"sentinel-{name}",
-        kinds=(RedisCluster,),
+        kinds=sentinel_operator.KINDS,
         operator=register,
         given=given,
         steps=steps,
@@ -318,7 +319,7 @@ def _cluster(name: str, *, nodes: int = 6) -> Workload:
     pair = nodes == 2
     return Workload(
         name=f"{'pair' if pair else 'cluster'}-{name}",
-        kinds=(clusters.RedisCluster,),
+        kinds=cluster_operator.KINDS,
         operator=cluster_operator.register,
         given=given,
         steps=steps,

@@ -100,7 +100,11 @@ async def test_an_operator_whose_definition_is_missing_waits_and_holds_up_no_oth
         client = plane.client()
         apply = ("crds", "apply", "--kubeconfig", plane.kubeconfig)
         applied = await program.run(*apply, "--operators", "redis-sentinel")
-        assert applied.fine() == "applied and served: redisclusters.redis.kun v1beta1\n"
+        assert applied.fine().splitlines() == [
+            "applied and served: redisclusters.redis.kun v1beta1",
+            "applied and served: redisbackups.redis.mooring.dev v1alpha1",
+            "applied and served: redisbackupschedules.redis.mooring.dev v1alpha1",
+        ]
         log = home / "manager.log"
         with pytest.raises(NotFound):
             await client.request("GET", CRD)
