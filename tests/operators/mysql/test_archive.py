@@ -35,9 +35,7 @@ FLAVORS = pytest.mark.parametrize(
         pytest.param("mysql:9.7", marks=[pytest.mark.embedded, pytest.mark.full]),
     ],
 )
-REPLICATION = Login(
-    user="mooring_replication", passwords=tuple(CREDENTIALS.of("mooring_replication"))
-)
+REPLICATION = Login(user="mooring_replication", passwords=tuple(CREDENTIALS.of("mooring_replication")))
 
 
 @dataclass
@@ -231,7 +229,9 @@ async def round_trip(stage: Stage, seed: int, *, gtids: int, times: int, rows: i
         goal = chosen.choice(writer.rows[based if from_base else 0 :])
         newest = goal.executed - writer.rows[goal.id - 2].executed if goal.id > 1 else goal.executed
         way = await resolve(
-            stage.archive, base_position if from_base else Position(), Goal(gtid=newest.newest().split(",")[-1])
+            stage.archive,
+            base_position if from_base else Position(),
+            Goal(gtid=newest.newest().split(",")[-1]),
         )
         server, found = await stage.restored(base if from_base else None, way)
         assert found == list(range(1, goal.id + 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -110,7 +111,7 @@ def test_a_whole_transaction_that_is_left_out_is_noticed(flavor: Flavor) -> None
     events = recorded(flavor)
     kinds = {Kind.MARIADB_GTID, Kind.GTID}
     starts = [at for at, event in enumerate(events) if header_of(event).kind in kinds]
-    for one, following in zip(starts[2:5], starts[3:6], strict=True):
+    for one, following in pairwise(starts[2:6]):
         with pytest.raises(Hole, match="are missing"):
             fed(line(flavor), events[:one] + events[following:])
 
@@ -150,7 +151,8 @@ def test_numbers_that_the_source_never_gave_are_no_hole() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", f"{UUID}:1-5", f"{UUID}:1-5:7,2f47877a-e879-11f1-b25d-02fc00000001:3", f"{UUID}:1-19:audit:1-2"]
+    "text",
+    ["", f"{UUID}:1-5", f"{UUID}:1-5:7,2f47877a-e879-11f1-b25d-02fc00000001:3", f"{UUID}:1-19:audit:1-2"],
 )
 def test_a_position_is_what_a_log_file_says_came_before_it(text: str) -> None:
     """The second file of the recording says so itself; a position that was made says the same."""

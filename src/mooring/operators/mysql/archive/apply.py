@@ -53,7 +53,7 @@ apply_archive() {{
     set -- "$@" --skip-slave-start --gtid-strict-mode=OFF --read-only=ON --slave-net-timeout=60
   else
     set -- "$@" --skip-replica-start --gtid-mode=ON --enforce-gtid-consistency=ON --super-read-only=ON --relay-log-recovery=OFF \
-      --mysqlx=OFF --secure-file-priv=NULL --replica-preserve-commit-order=ON
+      --mysqlx=OFF --secure-file-priv=NULL --replica-parallel-workers=1
   fi
   case " $* " in *' --user=mysql '*) chown -R mysql "$apply_run" "$apply_data"/relay.* ;; esac
   "$apply_server" --no-defaults --datadir="$apply_data" --socket="$apply_run/sock" --pid-file="$apply_run/pid" --skip-networking \
@@ -97,7 +97,7 @@ apply_wait() {{
     apply_query="SELECT WAIT_FOR_EXECUTED_GTID_SET('$apply_stop', 5) = 0"
   fi
   until [ "$(apply_ask "$apply_query")" = 1 ]; do
-    apply_status=$(apply_ask 'SHOW REPLICA STATUS\G')
+    apply_status=$("$apply_client" --defaults-file="$apply_run/client.cnf" --connect-timeout=5 -E -e 'SHOW REPLICA STATUS' 2>&1)
     case $apply_status in
       *_SQL_Running:\ Yes*) ;;
       *)
@@ -112,4 +112,4 @@ apply_wait() {{
     return 1
   }}
 }}
-"""  # noqa: S608 - the names are constants
+"""

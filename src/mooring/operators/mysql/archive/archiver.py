@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -219,7 +219,9 @@ class Archiver:
         except DialError as error:
             if is_purged(error):
                 self._purged.add(source.address)
-                raise _Failed("SourcePurged", str(error), "another server is tried; else a new chain begins") from error
+                raise _Failed(
+                    "SourcePurged", str(error), "another server is tried; else a new chain begins"
+                ) from error
             raise
 
     async def _archive(self, tail: Tail, run: _Run) -> None:
@@ -299,7 +301,7 @@ class Archiver:
 
     async def _events(
         self, run: _Run, layout: Description, piece: _Piece, history: History
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """The events of whole transactions, until the segment is to be closed."""
         began = self.clock.monotonic()
         pending: list[bytes] = []
@@ -355,7 +357,9 @@ class Archiver:
         until = tail.position.newest()
         if why.reason == "Diverged":
             primary = primary_of(candidates)
-            known = [one for one in reversed(tail.entries) if primary and primary.executed.contains(_at(tail, one))]
+            known = [
+                one for one in reversed(tail.entries) if primary and primary.executed.contains(_at(tail, one))
+            ]
             after = _at(tail, known[0]) if known else await self._first_of(primary or usable[0])
             reason, gap = "Diverged", None
         else:
@@ -374,7 +378,11 @@ class Archiver:
 
     async def _first_of(self, source: Candidate) -> Position:
         return await begins_after(
-            self.sources.dial, source.address, self.sources.login(), flavor=self.flavor, server_id=self.server_id
+            self.sources.dial,
+            source.address,
+            self.sources.login(),
+            flavor=self.flavor,
+            server_id=self.server_id,
         )
 
     # --- what is complete, and whether the source is still the best

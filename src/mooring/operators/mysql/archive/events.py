@@ -103,9 +103,7 @@ def header_of(event: bytes) -> Header:
     timestamp, kind, server_id, size, end, flags = _HEADER.unpack_from(event)
     if size != len(event):
         raise Malformed(f"an event of {len(event)} bytes says it has {size}")
-    return Header(
-        timestamp=timestamp, kind=kind, server_id=server_id, size=size, end=end, flags=flags
-    )
+    return Header(timestamp=timestamp, kind=kind, server_id=server_id, size=size, end=end, flags=flags)
 
 
 def checksummed(event: bytes) -> bool:

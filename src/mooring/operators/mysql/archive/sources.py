@@ -48,7 +48,9 @@ class Candidate:
 class NoSource(Exception):
     """No server can be read from; ``reason`` is Unreachable, Behind, NoneSafe or Diverged."""
 
-    def __init__(self, reason: Literal["Unreachable", "Behind", "NoneSafe", "Diverged"], message: str) -> None:
+    def __init__(
+        self, reason: Literal["Unreachable", "Behind", "NoneSafe", "Diverged"], message: str
+    ) -> None:
         super().__init__(message)
         self.reason: str = reason
 
@@ -57,7 +59,13 @@ class Sources:
     """The servers behind a name, or at given addresses."""
 
     def __init__(
-        self, dial: Dial, login: Callable[[], Login], *, flavor: Flavor, host: str = "", addresses: Sequence[str] = ()
+        self,
+        dial: Dial,
+        login: Callable[[], Login],
+        *,
+        flavor: Flavor,
+        host: str = "",
+        addresses: Sequence[str] = (),
     ) -> None:
         """``login`` is asked at every connection: passwords change."""
         self.dial = dial
@@ -75,7 +83,9 @@ class Sources:
     async def _resolved(self) -> list[str]:
         try:
             async with asyncio.timeout(_RESOLVE_WITHIN):
-                infos = await asyncio.get_running_loop().getaddrinfo(self._host, PORT, type=socket.SOCK_STREAM)
+                infos = await asyncio.get_running_loop().getaddrinfo(
+                    self._host, PORT, type=socket.SOCK_STREAM
+                )
         except (OSError, TimeoutError):
             return []
         return sorted({str(info[4][0]) for info in infos})
@@ -105,7 +115,9 @@ def primary_of(candidates: Sequence[Candidate]) -> Candidate | None:
     return writing[0] if len(writing) == 1 else None
 
 
-def choose(candidates: Sequence[Candidate], position: Position, *, avoid: frozenset[str] = frozenset()) -> Candidate:
+def choose(
+    candidates: Sequence[Candidate], position: Position, *, avoid: frozenset[str] = frozenset()
+) -> Candidate:
     """The one to read from that has all of the archive's position; raises `NoSource`.
 
     Replicas first, then the one that has most. ``avoid``: addresses that were tried and cannot send what follows.
@@ -114,7 +126,9 @@ def choose(candidates: Sequence[Candidate], position: Position, *, avoid: frozen
         raise NoSource("Unreachable", "no server of the cluster answers")
     safe = [one for one in candidates if one.safe]
     if not safe:
-        raise NoSource("NoneSafe", "no replica acknowledges writes: what the primary's log has may still be lost")
+        raise NoSource(
+            "NoneSafe", "no replica acknowledges writes: what the primary's log has may still be lost"
+        )
     having = [one for one in safe if one.executed.contains(position)]
     usable = [one for one in having if one.address not in avoid]
     if usable:

@@ -28,7 +28,17 @@ from mooring.operators.mysql.dialects import dialect_of
 from mooring.operators.mysql.gtid import Intervals, Position, parse_mariadb
 from mooring.operators.mysql.topology import Flavor
 
-__all__ = ["BUFFERED", "HEARTBEAT", "PURGED", "SILENCE", "Stream", "begins_after", "encoded", "follow", "is_purged"]
+__all__ = [
+    "BUFFERED",
+    "HEARTBEAT",
+    "PURGED",
+    "SILENCE",
+    "Stream",
+    "begins_after",
+    "encoded",
+    "follow",
+    "is_purged",
+]
 
 HEARTBEAT: Final = 1.0
 """Seconds after which a server that has nothing to send says so."""
@@ -60,12 +70,16 @@ class Stream:
                 packet = await self._connection.read_packet()
         except TimeoutError as error:
             self._link.close()
-            raise Unreachable(f"{self._link.name}: nothing for {SILENCE:g} s, not even a heartbeat", "Timeout") from error
+            raise Unreachable(
+                f"{self._link.name}: nothing for {SILENCE:g} s, not even a heartbeat", "Timeout"
+            ) from error
         except (MySQLError, OSError, RuntimeError) as error:
             # It ends the connection after this one: what it said counts more.
             if error.args and error.args[0] == PURGED:
                 text = str(error.args[1]) if len(error.args) > 1 else ""
-                raise SqlError(f"{self._link.name}: it cannot send what follows: {text}", PURGED, text) from None
+                raise SqlError(
+                    f"{self._link.name}: it cannot send what follows: {text}", PURGED, text
+                ) from None
             raise self._link._failure(error, "the binary log", secret=False) from None
         data: bytes = packet.get_all_data()
         if data[:1] != b"\0":
@@ -92,7 +106,14 @@ class Stream:
 
 @asynccontextmanager
 async def follow(
-    dial: Dial, host: str, login: Login, *, flavor: Flavor, after: Position | None, server_id: int, name: str = ""
+    dial: Dial,
+    host: str,
+    login: Login,
+    *,
+    flavor: Flavor,
+    after: Position | None,
+    server_id: int,
+    name: str = "",
 ) -> AsyncIterator[Stream]:
     """The events after a position; ``None``: the first ones that the server still has.
 
@@ -125,7 +146,9 @@ async def follow(
         yield Stream(link)
 
 
-async def begins_after(dial: Dial, host: str, login: Login, *, flavor: Flavor, server_id: int, name: str = "") -> Position:
+async def begins_after(
+    dial: Dial, host: str, login: Login, *, flavor: Flavor, server_id: int, name: str = ""
+) -> Position:
     """The position before the first transaction that a server still has; raises `DialError` and `Malformed`."""
     if flavor == "mysql":
         dialect = dialect_of(flavor)
@@ -155,7 +178,12 @@ def encoded(position: Position) -> bytes:
     parts = [struct.pack("<Q", 1 << 56 | len(origins) << 8 | 1)]
     for origin in origins:
         text, _, tag = origin.partition(":")
-        parts += [uuid.UUID(text).bytes, bytes([len(tag) << 1]), tag.encode(), _intervals(position.origins[origin])]
+        parts += [
+            uuid.UUID(text).bytes,
+            bytes([len(tag) << 1]),
+            tag.encode(),
+            _intervals(position.origins[origin]),
+        ]
     return b"".join(parts)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
@@ -24,7 +24,9 @@ from mooring.operators.mysql.topology import Flavor
 __all__ = ["Goal", "Refused", "Way", "Waypoint", "goal_gtid", "resolve", "transactions"]
 
 _MARIADB: Final = re.compile(r"(\d+-\d+)-(\d+)")
-_MYSQL: Final = re.compile(r"([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?::[a-zA-Z_]\w{0,31})?):(\d+)")
+_MYSQL: Final = re.compile(
+    r"([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?::[a-zA-Z_]\w{0,31})?):(\d+)"
+)
 _LARGEST_EVENT: Final = (1 << 30) + (1 << 20)
 
 
@@ -79,7 +81,9 @@ def goal_gtid(flavor: Flavor, text: str) -> Gtid:
     match = (_MARIADB if flavor == "mariadb" else _MYSQL).fullmatch(text.strip())
     if match is None:
         form = "0-1-1000 (domain-server-number)" if flavor == "mariadb" else "UUID:1000 (no range)"
-        raise Refused("TargetInvalid", f"{text[:80]!r} is no single GTID of {flavor}", f"write one such as {form}")
+        raise Refused(
+            "TargetInvalid", f"{text[:80]!r} is no single GTID of {flavor}", f"write one such as {form}"
+        )
     return Gtid(origin=match[1].lower(), number=int(match[2]))
 
 
@@ -87,7 +91,9 @@ async def resolve(archive: Archive, base: Position, goal: Goal) -> Way:
     """The way from a base to a goal; raises `Refused` and `ObjectStoreError`."""
     chains = await archive.chains()
     if not chains:
-        raise Refused("ArchiveEmpty", "there is no archive at this target", "correct the target and its prefix")
+        raise Refused(
+            "ArchiveEmpty", "there is no archive at this target", "correct the target and its prefix"
+        )
     flavor = chains[-1].flavor
     gtid = goal_gtid(flavor, goal.gtid) if goal.gtid else None
     if gtid is not None and _has(flavor, base, gtid):
@@ -96,23 +102,25 @@ async def resolve(archive: Archive, base: Position, goal: Goal) -> Way:
     found: Way | None = None
     end = Way(base=base, stop="", committed=0, position=base, last=None, allow_gap=goal.allow_gap)
     latest, over = 0, False
-    async for point in _path(archive, chains, base, allow_gap=goal.allow_gap, holes=holes):
-        segment = point.segment
-        until = parse(flavor, segment.until)
-        inside = gtid is not None and _has(flavor, until, gtid)
-        if goal.time and segment.first_commit > goal.time and not _within(base, segment, flavor):
-            over = True
-            break
-        if inside or (goal.time and segment.last_commit > goal.time):
-            found = await _in_segment(archive, point, base, end, goal, gtid, latest)
-            over = found is not None
-            break
-        latest = max(latest, segment.last_commit)
-        if not reaches(base, until):
-            end = Way(
-                base=base, stop=segment.last, committed=segment.last_commit, position=until,
-                last=(point.chain.number, segment.number), allow_gap=goal.allow_gap,
-            )  # fmt: skip
+    walk = _path(archive, chains, base, allow_gap=goal.allow_gap, holes=holes)
+    async with aclosing(walk) as path:
+        async for point in path:
+            segment = point.segment
+            until = parse(flavor, segment.until)
+            inside = gtid is not None and _has(flavor, until, gtid)
+            if goal.time and segment.first_commit > goal.time and not _within(base, segment, flavor):
+                over = True
+                break
+            if inside or (goal.time and segment.last_commit > goal.time):
+                found = await _in_segment(archive, point, base, end, goal, gtid, latest)
+                over = found is not None
+                break
+            latest = max(latest, segment.last_commit)
+            if not reaches(base, until):
+                end = Way(
+                    base=base, stop=segment.last, committed=segment.last_commit, position=until,
+                    last=(point.chain.number, segment.number), allow_gap=goal.allow_gap,
+                )  # fmt: skip
     way = found or end
     if gtid is not None and found is None:
         raise Refused(
@@ -135,23 +143,25 @@ async def resolve(archive: Archive, base: Position, goal: Goal) -> Way:
     )  # fmt: skip
 
 
-async def transactions(archive: Archive, way: Way) -> AsyncIterator[tuple[Segment, Kept]]:
+async def transactions(archive: Archive, way: Way) -> AsyncGenerator[tuple[Segment, Kept], None]:
     """The events from the base to the stop, whole transactions in order; raises `Refused` and `ObjectStoreError`."""
     if way.last is None:
         return
     chains = await archive.chains()
     history = History(chains[-1].flavor, way.base)
-    async for point in _path(archive, chains, way.base, allow_gap=way.allow_gap, holes=[]):
-        line = Line(history=history, description=point.segment.layout(), proven=True)
-        async with aclosing(_events(archive, point)) as events:
-            async for event in events:
-                kept = line.feed(event)
-                if kept is not None:
-                    yield point.segment, kept
-                    if kept.ends is not None and kept.ends.text == way.stop:
-                        return
-        if (point.chain.number, point.segment.number) == way.last:
-            break
+    walk = _path(archive, chains, way.base, allow_gap=way.allow_gap, holes=[])
+    async with aclosing(walk) as path:
+        async for point in path:
+            line = Line(history=history, description=point.segment.layout(), proven=True)
+            async with aclosing(_events(archive, point)) as events:
+                async for event in events:
+                    kept = line.feed(event)
+                    if kept is not None:
+                        yield point.segment, kept
+                        if kept.ends is not None and kept.ends.text == way.stop:
+                            return
+            if (point.chain.number, point.segment.number) == way.last:
+                break
     raise Corrupt(f"the archive no longer holds {way.stop}")
 
 
@@ -191,7 +201,7 @@ async def _in_segment(
 
 async def _path(
     archive: Archive, chains: list[Chain], base: Position, *, allow_gap: bool, holes: list[tuple[str, str]]
-) -> AsyncIterator[Waypoint]:
+) -> AsyncGenerator[Waypoint, None]:
     """The segments from the newest chain that the base can be continued by, to the archive's end.
 
     Those that the base has as a whole come too: they tell whether it is later than a time.
@@ -206,14 +216,15 @@ async def _path(
         follower = chains[at + 1] if at + 1 < len(chains) else None
         if at > first and not reaches(position, chain.start):
             _hole(holes, position, chain, f"chain {chains[at - 1].number}", allow_gap)
-        async for segment in archive.segments(chain):
-            until = parse(chain.flavor, segment.until)
-            forked = follower is not None and follower.reason == "Diverged"
-            if forked and follower is not None and not reaches(follower.start, until):
-                break
-            if not reaches(position, until):
-                position = until
-            yield Waypoint(chain=chain, segment=segment)
+        async with aclosing(archive.segments(chain)) as segments:
+            async for segment in segments:
+                until = parse(chain.flavor, segment.until)
+                forked = follower is not None and follower.reason == "Diverged"
+                if forked and follower is not None and not reaches(follower.start, until):
+                    break
+                if not reaches(position, until):
+                    position = until
+                yield Waypoint(chain=chain, segment=segment)
 
 
 def _hole(holes: list[tuple[str, str]], position: Position, chain: Chain, what: str, allow_gap: bool) -> None:
@@ -228,7 +239,7 @@ def _hole(holes: list[tuple[str, str]], position: Position, chain: Chain, what: 
     holes.append(bounds)
 
 
-async def _events(archive: Archive, point: Waypoint) -> AsyncIterator[bytes]:
+async def _events(archive: Archive, point: Waypoint) -> AsyncGenerator[bytes, None]:
     """The events of a segment; what is not as the index says raises `Corrupt`, at the end at the latest."""
     segment = point.segment
     name = archive.data(point.chain, segment)
