@@ -81,7 +81,7 @@ by; operations: of what they are told at admission; defaulted: kinds that defaul
   group: mysql.mooring.dev
   version: v1alpha1
   main: mysqlclusters
-  plurals: [mysqlclusters]
+  plurals: [mysqlclusters, mysqlbackups, mysqlbackupschedules]
   defaulted: []
   operations: [CREATE, UPDATE, DELETE]
   scope: Namespaced
@@ -125,6 +125,31 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
   resources: [{{ .main }}/finalizers]
   verbs: [update]
 {{- end }}
+{{- end }}
+{{- if has "mysql" $names }}
+# A schedule makes backups and deletes what its retention lets go; each run is a Job, and a restore fills a claim first.
+- apiGroups: [mysql.mooring.dev]
+  resources: [mysqlbackups]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [mysql.mooring.dev]
+  resources: [mysqlbackupschedules]
+  verbs: [get, list, watch]
+- apiGroups: [mysql.mooring.dev]
+  resources: [mysqlbackups/status, mysqlbackupschedules/status]
+  verbs: [patch]
+- apiGroups: [mysql.mooring.dev]
+  resources: [mysqlbackups/finalizers, mysqlbackupschedules/finalizers]
+  verbs: [update]
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get, list, watch, create, delete]
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [create]
+# Stored data goes with its backup, unless the namespace ends: nothing runs there any more.
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [get]
 {{- end }}
 {{- if has "matrixone" $names }}
 # A cluster is made of sets, and each is done with before its object goes.

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from tests.local.controllers.builders import NOW, ago, make
 
+from mooring.kube.cron import parse_schedule
 from mooring.kube.object import owner_reference
 from mooring.kube.objects.batch import CronJob, Job
 from mooring.local.controllers.cronjob.plan import Plan, plan
-from mooring.kube.cron import parse_schedule
 
 TIMES: list[tuple[str, str, str, str]] = [
     ("*/15 * * * *", "", "2030-01-01T00:07:30", "2030-01-01T00:15:00"),

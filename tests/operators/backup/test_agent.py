@@ -11,9 +11,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
+from tests.objectstore.servers import BUCKET, s3_server
 
-from mooring.objectstore import Target, open_store
+from mooring.objectstore import Store, Target, Unreachable, open_store
 from mooring.objectstore.target import Directory
 from mooring.operators.backup import agent
 from mooring.operators.backup.manifest import decode_manifest
@@ -36,12 +38,25 @@ class Pod:
         self.draft = root / "manifest.json"
         self.draft.write_text(json.dumps(draft))
         self.processes: list[subprocess.Popen[bytes]] = []
+        self.more: list[str] = []
         self.runs = 0
 
     def begin(
         self, action: str, script: str, *parts: str
     ) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
         """Start the script, then the agent; both end by themselves."""
+        data = self.script(script)
+        command = [sys.executable, "-m", "mooring", "objects", action, f"--target={self.target}"]
+        command += [f"--shared={self.run}", f"--prefix={PREFIX}", f"--report={self.run / 'report'}"]
+        command += [f"--part={part}" for part in parts]
+        command += [f"--manifest={self.draft}"] if action == "put" else []
+        command += self.more
+        store = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        self.processes.append(store)
+        return data, store
+
+    def script(self, script: str) -> subprocess.Popen[bytes]:
+        """Start the script alone, on a new shared directory."""
         self.runs += 1
         self.run = self.root / f"run-{self.runs}"
         self.run.mkdir()
@@ -54,13 +69,8 @@ class Pod:
             "TERMINATION_LOG": str(self.run / "said"),
         }
         data = subprocess.Popen(["sh", str(self.root / "run.sh")], env=env, start_new_session=True)
-        command = [sys.executable, "-m", "mooring", "objects", action, f"--target={self.target}"]
-        command += [f"--shared={self.run}", f"--prefix={PREFIX}", f"--report={self.run / 'report'}"]
-        command += [f"--part={part}" for part in parts]
-        command += [f"--manifest={self.draft}"] if action == "put" else []
-        store = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        self.processes += [data, store]
-        return data, store
+        self.processes.append(data)
+        return data
 
     def together(self, action: str, script: str, *parts: str) -> tuple[int, int]:
         """Exit status of both."""
@@ -69,8 +79,6 @@ class Pod:
 
     @property
     def report(self) -> agent.Result:
-        import msgspec
-
         return msgspec.json.decode((self.run / "report").read_bytes(), type=agent.Result)
 
     @property
@@ -196,6 +204,26 @@ def test_a_second_backup_never_overwrites_the_first(pod: Pod) -> None:
     assert (pod.store / PREFIX / "data").stat().st_size == 3_000_000
 
 
+async def test_a_manifest_whose_fate_is_unknown_is_withdrawn_with_its_data(
+    pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = Store.create
+
+    async def lost(store: Store, name: str, data: bytes, *, plain: bool = False) -> None:
+        await create(store, name, data, plain=plain)
+        raise Unreachable("the answer was lost")
+
+    monkeypatch.setattr(Store, "create", lost)
+    data = pod.script('echo rows >"$run/data"')
+    draft = agent.Draft(id="20260102T030405Z-0a1b2c3d", operator="test")
+    target = Target(directory=Directory(path=str(pod.store)))
+    async with open_store(target, secrets=lambda name: {}) as store:
+        with pytest.raises(Unreachable):
+            await agent.put(store, prefix=PREFIX, parts=["data"], draft=draft, run=pod.run)
+    await asyncio.to_thread(data.wait, WITHIN)
+    assert pod.objects() == []
+
+
 async def test_a_deletion_takes_every_object_of_the_backup_and_no_other(tmp_path: Path) -> None:
     async with open_store(Target(directory=Directory(path=str(tmp_path))), secrets=lambda name: {}) as store:
         for name in ("manifest.json", "data"):
@@ -207,6 +235,31 @@ async def test_a_deletion_takes_every_object_of_the_backup_and_no_other(tmp_path
             f"{PREFIX}-other/data",
             f"{PREFIX}-other/manifest.json",
         ]
+
+
+@pytest.mark.full
+def test_a_backup_to_s3_is_encrypted_checked_restored_and_deleted(pod: Pod, tmp_path: Path) -> None:
+    (tmp_path / "s3").mkdir()
+    with s3_server(tmp_path / "s3") as server:
+        secrets = tmp_path / "secrets"
+        for name, entries in {**server.secrets, "keys": {"k1": b"7" * 32}}.items():
+            (secrets / name).mkdir(parents=True)
+            for key, value in entries.items():
+                (secrets / name / key).write_bytes(value)
+        s3 = {"bucket": BUCKET, "endpoint": server.endpoint, "prefix": "p", "credentialsSecret": "root"}
+        pod.target.write_text(json.dumps({"s3": s3, "encryption": {"secret": "keys"}}))
+        pod.more = [f"--secrets={secrets}"]
+        assert pod.together("put", WRITE, "data") == (0, 0)
+        stored = server.data / BUCKET / "p" / PREFIX / "data"
+        assert stored.stat().st_size == pod.report.stored > 3_000_000
+        assert b"\0" * 1000 not in stored.read_bytes()
+        script = 'cat "$run/data" >"$conf/got"; whole || fail "not whole"'
+        assert pod.together("get", script) == (0, 0)
+        assert (pod.root / "got").stat().st_size == 3_000_000
+        s3["credentialsSecret"] = "other"
+        pod.target.write_text(json.dumps({"s3": s3, "encryption": {"secret": "keys"}}))
+        assert pod.together("put", WRITE, "data")[1] == 1
+        assert (pod.report.reason, pod.report.again) == ("PermissionDenied", False)
 
 
 def _until(condition: object) -> None:

@@ -24,12 +24,12 @@ from mooring.actor import (
     Wait,
 )
 from mooring.actor.planned import Note
-from mooring.kube.errors import NotFound
-from mooring.kube.objects import core
+from mooring.cache import rfc3339
+from mooring.kube.objects import core, meta
 from mooring.objectstore import location, validate
 from mooring.operators.backup import rules
 from mooring.operators.backup.layout import backup_id, backup_prefix
-from mooring.operators.backup.rules import Begin, Drop, Erase, Seen, Settle
+from mooring.operators.backup.rules import Begin, Drop, Erase, Seen, Settle, SettleVerify, Verify
 from mooring.operators.backup.run import Run, job_name, secrets_of
 from mooring.operators.backup.runs import Runs
 from mooring.operators.backup.types import (
@@ -42,6 +42,7 @@ from mooring.operators.backup.types import (
     BackupFields,
     BackupObject,
     BackupStatus,
+    Verified,
 )
 from mooring.runtime import Manager
 
@@ -49,6 +50,9 @@ __all__ = ["BackupActor", "Inputs", "Prepared", "missing_secret"]
 
 BACKUP: Final = "backup"
 ERASE: Final = "delete"
+VERIFY: Final = "verify"
+VERIFIED: Final = "BackupVerified"
+"""Condition: the newest test restore passed."""
 B = TypeVar("B", bound=BackupObject)
 
 
@@ -72,6 +76,8 @@ class Inputs:
     status: BackupStatus
     prepared: Prepared | None
     blocked: Wait | None
+    check: Run | None = None
+    """The test restore that is due."""
 
 
 class BackupActor(Planned[B, Inputs, Seen], Generic[B]):
@@ -88,6 +94,14 @@ class BackupActor(Planned[B, Inputs, Seen], Generic[B]):
     @abstractmethod
     async def prepare(self, ctx: Context[B]) -> Prepared | Wait | Terminal:
         """The run that would back it up now: source, script, image; or why there is none, with field and remedy."""
+
+    async def verification(self, ctx: Context[B]) -> Run | Wait | None:
+        """The run that restores the backup and checks it; ``None`` where the operator has none."""
+        return None
+
+    def security(self, obj: B) -> core.PodSecurityContext | None:
+        """As whom stored data is deleted: of a claim, the user that its backups were written by. Default: 65532."""
+        return None
 
     def finalizes(self, obj: B) -> bool:
         """Only where stored data is to go with the object."""
@@ -112,12 +126,30 @@ class BackupActor(Planned[B, Inputs, Seen], Generic[B]):
         over = status.phase in (SUCCEEDED, FAILED) and not deleted
         if not over and (missing := await missing_secret(ctx, secrets_of(spec.target))):
             blocked = blocked or missing
+        check = await self._due_check(ctx, spec, status)
+        if isinstance(check, Wait):
+            blocked, check = check, None
         return Inputs(
             spec=spec,
             status=status,
+            check=check,
             prepared=prepared if isinstance(prepared, Prepared) else None,
             blocked=blocked,
         )
+
+    async def _due_check(
+        self, ctx: Context[B], spec: BackupFields, status: BackupStatus
+    ) -> Run | Wait | None:
+        known = status.verified
+        over = known is not None and known.at is not None
+        if (
+            status.phase != SUCCEEDED
+            or over
+            or not (spec.verify or known)
+            or ctx.obj.metadata.deletion_timestamp
+        ):
+            return None
+        return await self.verification(ctx)
 
     async def snapshot(self, ctx: Context[B], inputs: Inputs) -> Seen:
         """Its runs."""
@@ -125,6 +157,10 @@ class BackupActor(Planned[B, Inputs, Seen], Generic[B]):
         deleted = ctx.obj.metadata.deletion_timestamp is not None
         running = status.phase == RUNNING or deleted
         run = await self.runs.find(ctx, status.job or "", now=now, purpose=BACKUP) if running else None
+        known, check = status.verified, None
+        if not deleted and known is not None and known.at is None:
+            name = job_name(ctx.obj, VERIFY, known.tries or 1)
+            check = await self.runs.find(ctx, name, now=now, purpose=VERIFY)
         erasure = None
         if deleted:
             erasure = await self.runs.find(ctx, job_name(ctx.obj, ERASE, 1), now=now, purpose=ERASE)
@@ -132,6 +168,7 @@ class BackupActor(Planned[B, Inputs, Seen], Generic[B]):
             spec=inputs.spec,
             status=status,
             run=run,
+            check=check,
             erasure=erasure,
             blocked=inputs.blocked,
             now=now,
@@ -151,6 +188,10 @@ class BackupActor(Planned[B, Inputs, Seen], Generic[B]):
             status = self._begun(ctx, inputs, inputs.prepared, verdict.attempt)
         elif isinstance(verdict, Settle):
             status = rules.settled(snapshot, verdict.outcome)
+        elif isinstance(verdict, Verify):
+            status = replace(status, verified=status.verified or Verified(tries=verdict.attempt))
+        elif isinstance(verdict, SettleVerify):
+            status = with_verified(rules.verified(snapshot, verdict.outcome), now=snapshot.now)
         elif isinstance(verdict, Wait) and status.phase in (None, "", PENDING):
             status = replace(status, phase=PENDING, reason=verdict.reason, message=verdict.message)
         if snapshot.deleted:
@@ -162,7 +203,15 @@ class BackupActor(Planned[B, Inputs, Seen], Generic[B]):
             notes.append(Note(reason="BackupSucceeded", message=_text(status)))
         elif isinstance(verdict, Settle):
             notes.append(Note(reason=status.reason or "BackupFailed", message=_text(status), warning=True))
-        return Report(status=status, ready=ready, notes=notes, record=isinstance(verdict, Begin | Settle))
+        if (
+            isinstance(verdict, SettleVerify)
+            and (known := status.verified) is not None
+            and known.at is not None
+        ):
+            reason = "BackupVerified" if known.passed else "VerificationFailed"
+            notes.append(Note(reason=reason, message=known.message, warning=not known.passed))
+        record = isinstance(verdict, Begin | Settle | Verify | SettleVerify)
+        return Report(status=status, ready=ready, notes=notes, record=record)
 
     def _begun(self, ctx: Context[B], inputs: Inputs, prepared: Prepared, attempt: int) -> BackupStatus:
         status = inputs.status
@@ -196,6 +245,11 @@ class BackupActor(Planned[B, Inputs, Seen], Generic[B]):
                 if inputs.prepared is None:
                     raise StepFailed(inputs.blocked.message if inputs.blocked else "nothing to run")
                 await self.runs.begin(ctx, self._run(ctx, inputs, inputs.prepared, move.attempt))
+            case Verify():
+                if inputs.check is None:
+                    raise StepFailed("this operator cannot verify backups")
+                run = changed(inputs.check, purpose=VERIFY, attempt=move.attempt)
+                await self.runs.begin(ctx, run)
             case Erase():
                 await self.runs.begin(ctx, self._erasure(ctx, inputs))
             case Drop():
@@ -224,6 +278,7 @@ class BackupActor(Planned[B, Inputs, Seen], Generic[B]):
             target=inputs.spec.target,
             prefixes=_prefixes(ctx.obj, inputs.status),
             agent_image=self.agent_image,
+            security=self.security(ctx.obj),
             timeout=3600,
         )
 
@@ -232,12 +287,29 @@ class BackupActor(Planned[B, Inputs, Seen], Generic[B]):
         return await self.observe(ctx)
 
 
+def with_verified(status: BackupStatus, *, now: datetime) -> BackupStatus:
+    """The status with the condition BackupVerified as the newest test restore has it."""
+    known = status.verified
+    if known is None or known.at is None:
+        return status
+    before = next((one for one in status.conditions or () if one.type == VERIFIED), None)
+    state = "True" if known.passed else "False"
+    since = before.last_transition_time if before is not None and before.status == state else rfc3339(now)
+    condition = meta.Condition(
+        type=VERIFIED,
+        status=state,
+        reason="Restored" if known.passed else "VerificationFailed",
+        message=known.message,
+        last_transition_time=since,
+    )
+    others = [one for one in status.conditions or () if one.type != VERIFIED]
+    return replace(status, conditions=[*others, condition])
+
+
 async def missing_secret(ctx: Context[B], names: Sequence[str]) -> Wait | None:
     """A wait for the first of these Secrets that does not exist: a pod that mounts it would hang."""
     for name in names:
-        try:
-            await ctx.client.live.get(core.Secret, name, namespace=ctx.key.namespace)
-        except NotFound:
+        if await ctx.client.refresh(core.Secret, name, namespace=ctx.key.namespace) is None:
             text = f"spec.target: the Secret {name} does not exist; create it, or correct the name"
             return Wait("SecretNotFound", text, after=10.0, stalled=True)
     return None
@@ -245,8 +317,8 @@ async def missing_secret(ctx: Context[B], names: Sequence[str]) -> Wait | None:
 
 async def _ends(ctx: Context[B]) -> bool:
     """The namespace is being deleted: nothing can be made in it any more."""
-    found = await ctx.client.live.get(core.Namespace, ctx.key.namespace)
-    return found.metadata.deletion_timestamp is not None
+    found = await ctx.client.refresh(core.Namespace, ctx.key.namespace)
+    return found is None or found.metadata.deletion_timestamp is not None
 
 
 def _identity(obj: BackupObject, attempt: int) -> str:

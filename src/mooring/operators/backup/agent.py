@@ -240,7 +240,9 @@ async def put(
             manifest = _manifest(draft, made, beside.facts(), began=began, finished=clock.now())
             await store.create(f"{prefix}/{MANIFEST}", encode_manifest(manifest))
         except BaseException as error:
-            await _withdraw(store, [f"{prefix}/{part}" for part in parts])
+            if not isinstance(error, AlreadyExists):  # then another run has completed a backup here
+                # The manifest first: whether it was written may be unknown, and without its data it must not be there.
+                await _withdraw(store, [f"{prefix}/{name}" for name in (MANIFEST, *parts)])
             raise _first(error) from None
         done = True
         return _result(manifest)

@@ -74,7 +74,8 @@ def outcome_of(job: batch.Job, pods: Sequence[core.Pod], *, now: datetime) -> Ou
         return _unfinished(run, pod, now)
     ended = _time(status.completion_time or end.last_transition_time) or now
     result, data = _result(pod), _ended(pod, DATA)
-    if result is None and (now - ended).total_seconds() < LATE:
+    lost = end.type == "Failed" and pod is None
+    if result is None and not (lost or _over(pod)) and (now - ended).total_seconds() < LATE:
         return run  # the pod's status is on its way
     if end.type == "Complete" and result is not None and result.ok:
         facts = facts_of((data.message or "").splitlines()) if data is not None else {}
@@ -83,6 +84,12 @@ def outcome_of(job: batch.Job, pods: Sequence[core.Pod], *, now: datetime) -> Ou
     return replace(
         run, state="Failed", ended=ended, result=result, reason=reason, message=message, again=again
     )
+
+
+def _over(pod: core.Pod | None) -> bool:
+    """Every container has ended: nothing more is to come."""
+    statuses = (pod.status.container_statuses if pod is not None and pod.status is not None else None) or ()
+    return bool(statuses) and all(one.state is not None and one.state.terminated for one in statuses)
 
 
 def _unfinished(run: Outcome, pod: core.Pod | None, now: datetime) -> Outcome:

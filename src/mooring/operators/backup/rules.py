@@ -17,12 +17,26 @@ from mooring.operators.backup.types import (
     SUCCEEDED,
     BackupFields,
     BackupStatus,
+    Verified,
 )
 
-__all__ = ["Begin", "Drop", "Erase", "Seen", "Settle", "decide", "leave", "settled"]
+__all__ = [
+    "Begin",
+    "Drop",
+    "Erase",
+    "Seen",
+    "Settle",
+    "SettleVerify",
+    "Verify",
+    "decide",
+    "leave",
+    "settled",
+    "verified",
+]
 
 STARTING: Final = 30.0
 """Seconds after which a Job that was recorded and is nowhere counts as lost."""
+VERIFY_TRIES: Final = 3
 AGAIN: Final = 10.0
 """Seconds until the second try; doubled with each further one."""
 
@@ -35,6 +49,8 @@ class Seen:
     status: BackupStatus
     run: Outcome | None
     """The newest run, ``None`` where no Job of the recorded name is there."""
+    check: Outcome | None = None
+    """The newest test restore."""
     erasure: Outcome | None = None
     """The run that deletes the data."""
     blocked: Wait | None = None
@@ -63,6 +79,20 @@ class Settle(Move):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Verify(Move):
+    """Record a test restore, then make its Job."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettleVerify(Move):
+    """Record what became of it; see `verified`."""
+
+    outcome: Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
 class Erase(Move):
     """Make the Job that deletes the data."""
 
@@ -80,7 +110,7 @@ def decide(seen: Seen) -> Verdict:
     """The next step of an object that is not being deleted."""
     status = seen.status
     if status.phase == SUCCEEDED:
-        return InSync("the backup is complete")
+        return _verify(seen) or InSync("the backup is complete")
     if status.phase == FAILED:
         return InSync("the backup failed; its Job is kept for its log")
     tries = status.tries or 0
@@ -108,6 +138,37 @@ def _begin(seen: Seen, attempt: int) -> Verdict:
             text = f"try {attempt - 1} failed: {seen.status.message}; it is tried again"
             return Wait("RetryLater", text, after=left)
     return Begin(attempt=attempt, why=f"try {attempt}")
+
+
+def _verify(seen: Seen) -> Verdict | None:
+    """The next step of a test restore; ``None`` where none is wanted, or it is over."""
+    known = seen.status.verified
+    if known is not None and known.at is not None:
+        return None
+    if known is None and not seen.spec.verify:
+        return None
+    attempt = known.tries if known is not None and known.tries else 1
+    if known is None or seen.check is None:
+        return seen.blocked or Verify(attempt=attempt, why="the backup is restored into a throw-away server")
+    if seen.check.over:
+        return SettleVerify(outcome=seen.check, why=f"the test restore {seen.check.state.lower()}")
+    if seen.check.reason:
+        return Wait(seen.check.reason, f"{seen.check.job}: {seen.check.message}", after=10.0, stalled=True)
+    return Wait("Verifying", f"Job {seen.check.job} restores the backup to check it", after=30.0)
+
+
+def verified(seen: Seen, outcome: Outcome) -> BackupStatus:
+    """The status after a test restore; one that failed for a reason that may pass is done once more."""
+    known = seen.status.verified or Verified(tries=1)
+    if outcome.state == "Failed" and outcome.again and known.tries < VERIFY_TRIES:
+        return replace(seen.status, verified=replace(known, tries=known.tries + 1, message=outcome.message))
+    passed = outcome.state == "Succeeded"
+    facts = ", ".join(f"{name} {outcome.facts[name]}" for name in sorted(outcome.facts) if name != "position")
+    ended = outcome.ended or seen.now
+    seconds = (ended - outcome.began).total_seconds() if outcome.began is not None else 0.0
+    message = f"restored and checked: {facts}" if passed else outcome.message
+    done = replace(known, at=ended, passed=passed, message=message, seconds=seconds)
+    return replace(seen.status, verified=done)
 
 
 def settled(seen: Seen, outcome: Outcome | None) -> BackupStatus:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -17,7 +18,19 @@ from mooring.operators.backup.agent import Draft
 from mooring.operators.backup.shell import PRELUDE
 from mooring.operators.workload.containers import READ_ONLY, config_volume
 
-__all__ = ["BY", "DATA", "FOR", "OF", "PURPOSE", "STORE", "Action", "Run", "job_name", "secrets_of"]
+__all__ = [
+    "BY",
+    "DATA",
+    "FOR",
+    "OF",
+    "PURPOSE",
+    "STORE",
+    "Action",
+    "Run",
+    "agent_image",
+    "job_name",
+    "secrets_of",
+]
 
 BY: Final = "mooring.dev/run-by"
 """Label of Jobs and pods: the actor whose run it is; informers select by it."""
@@ -207,6 +220,14 @@ class Run:
 _AGENT: Final = core.ResourceRequirements(
     requests={"cpu": "50m", "memory": "96Mi"}, limits={"memory": "384Mi"}
 )
+
+
+def agent_image() -> str:
+    """Mooring's own image, from the environment variable MOORING_IMAGE that the chart sets; ``mooring`` without it.
+
+    The embedded control plane's catalog resolves that name to this very installation.
+    """
+    return os.environ.get("MOORING_IMAGE") or "mooring:latest"
 
 
 def job_name(owner: Object, purpose: str, attempt: int) -> str:

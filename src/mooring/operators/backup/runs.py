@@ -75,9 +75,8 @@ class Runs:
         for one in self.of(ctx.obj, now=now, purpose=purpose):
             if one.job == name:
                 return one
-        try:
-            job = await ctx.client.live.get(batch.Job, name, namespace=ctx.key.namespace)
-        except NotFound:
+        job = await ctx.client.refresh(batch.Job, name, namespace=ctx.key.namespace)
+        if job is None:
             return None
         if (job.metadata.labels or {}).get(OF) != ctx.obj.metadata.uid or job.metadata.deletion_timestamp:
             return None

@@ -80,6 +80,10 @@ class BackupFields(Part, frozen=True, kw_only=True):
     resources: Annotated[core.ResourceRequirements | None, F("Of the container that reads the database.")] = (
         None
     )
+    verify: Annotated[
+        bool | None,
+        F("Once it is complete, restore it into a throw-away server and check it: condition BackupVerified."),
+    ] = None
 
 
 class Verified(Part, frozen=True, kw_only=True):

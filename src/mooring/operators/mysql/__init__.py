@@ -10,15 +10,21 @@ from typing import Any
 
 from mooring.kube.object import Object
 from mooring.operators.mysql import compatible
+from mooring.operators.mysql.backup.types import MySQLBackup, MySQLBackupSchedule
 from mooring.operators.mysql.names import CLUSTER, MANAGED_SELECTOR
 from mooring.operators.mysql.types import MySQLCluster
 from mooring.operators.operator import Operator, deferred
 from mooring.operators.workload.removal import Removable
 
-__all__ = ["KINDS", "OPERATOR", "MySQLCluster", "register", "webhooks"]
+__all__ = ["KINDS", "OPERATOR", "MySQLBackup", "MySQLBackupSchedule", "MySQLCluster", "register", "webhooks"]
 
 _HERE = __name__
-KINDS: tuple[type[Object], ...] = (MySQLCluster, compatible.MySQLCluster)
+KINDS: tuple[type[Object], ...] = (
+    MySQLCluster,
+    compatible.MySQLCluster,
+    MySQLBackup,
+    MySQLBackupSchedule,
+)
 register = deferred(f"{_HERE}.actor", "register")
 webhooks = deferred(f"{_HERE}.webhook", "webhooks")
 

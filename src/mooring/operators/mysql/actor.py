@@ -17,6 +17,8 @@ from mooring.kube.object import Key, key_of
 from mooring.kube.objects import apps, core, policy
 from mooring.operators.mysql import compatible, effects
 from mooring.operators.mysql.access import turned
+from mooring.operators.mysql.backup.actor import register_backups
+from mooring.operators.mysql.backup.restore import Restores
 from mooring.operators.mysql.inputs import DEPENDENCIES, Inputs, read_inputs, references, secret_names
 from mooring.operators.mysql.metrics import Metrics
 from mooring.operators.mysql.moves import DatabaseMove, Follow, Record
@@ -68,6 +70,8 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
             Related(kind, partial(keys_of, cluster_of=cluster_of), label_selector=MANAGED_SELECTOR)
             for kind in (core.Pod, core.PersistentVolumeClaim)
         ]
+        self._restores = Restores(manager, self.name, namespaces=namespaces)
+        self.related += self._restores.related
         if self._nodes is not None and not namespaces:
             clusters = partial(manager.client.list, self.kind)
             on_node = Related(
@@ -91,6 +95,7 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
         """The declaration and the objects around it, from the caches; the Secrets it names are read."""
         for name in secret_names(ctx.obj):
             await ctx.children.read(core.Secret, name)
+        await self._restores.read(ctx)
         found = [ctx.children.find(kind, name) for kind, name in references(ctx.obj)]
         pods = self._pods.of(ctx.key)
         around = [*found, *pods, *self._claims.of(ctx.key), *self._nodes_of(pods)]
@@ -102,7 +107,9 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
 
     def children(self, ctx: Context[MySQLCluster], inputs: Inputs) -> Outcome | None:
         """The step that brings the child objects in line, unless the cluster is paused."""
-        return None if inputs.wanted.paused else effects.correct_children(ctx, inputs)
+        if inputs.wanted.paused:
+            return None
+        return self._restores.observe(ctx, inputs) or effects.correct_children(ctx, inputs)
 
     async def snapshot(self, ctx: Context[MySQLCluster], inputs: Inputs) -> Snapshot:
         """Ask every server."""
@@ -180,6 +187,7 @@ def register(
     for kind in (MySQLActor, CompatibleActor):
         actor = kind(manager, scope=scope, namespaces=namespaces, databases=databases)
         _register(actor, manager, namespaces, workers, scope)
+    register_backups(manager, scope=scope, namespaces=namespaces, workers=workers)
 
 
 def _register(

@@ -7,17 +7,21 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mooring.kube.client import Client
+from mooring.kube.object import Object
 from mooring.operators.mysql import saved
 from mooring.operators.mysql.topology import Topology
 from mooring.operators.mysql.types import MySQLCluster
 from mooring.operators.operator import Replayed, SavedDecision
 from mooring.operators.workload.explain import configuration, rolls
+from mooring.operators.workload.saved import NotDecided
 
 __all__ = ["explain", "lines", "replay", "save", "seen"]
 
 
 async def explain(client: Client, raw: Mapping[str, Any]) -> Sequence[str]:
-    """See `lines`; everything is in the status."""
+    """See `lines`; everything is in the status. Of backups the conditions say all there is."""
+    if raw.get("kind") != MySQLCluster.resource.kind:
+        return ()
     return tuple(lines(raw.get("status") or {}))
 
 
@@ -52,8 +56,10 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-async def save(client: Client, cluster: MySQLCluster) -> SavedDecision:
+async def save(client: Client, cluster: Object) -> SavedDecision:
     """Ask the API server and the cluster's own servers, as the operator does."""
+    if not isinstance(cluster, MySQLCluster):
+        raise NotDecided("only what is decided about a MySQLCluster can be saved")
     snapshot = await saved.gather(client, cluster, now=datetime.now(UTC))
     silent = [one.name for one in snapshot.topology.members if one.server is None]
     return SavedDecision(content=saved.dump(snapshot), silent=silent)

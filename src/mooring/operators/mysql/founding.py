@@ -29,13 +29,19 @@ def found(snapshot: Snapshot) -> Verdict:
     if _may_hold_data(snapshot, members):
         return _by_data(snapshot, members)
     first = next((one for one in members if not hopeless(one.pod, snapshot.now)), members[0])
+    if snapshot.status.restore is not None:  # its volume has the restored data
+        restored = next((one for one in members if one.pod.ordinal == 0), None)
+        if restored is None:
+            return Wait("PodsMissing", "the pod with the restored data does not exist yet", after=0.5)
+        first = restored
     if not snapshot.at_gate(first):
         trouble = first.pod.trouble_message or "it is starting"
         stalled = hopeless(first.pod, snapshot.now)
         return Wait(
             first.pod.trouble or "PodsStarting", f"{first.name}: {trouble}", after=0.5, stalled=stalled
         )
-    status = _founded(snapshot, first.name, position="")
+    restore = snapshot.status.restore
+    status = _founded(snapshot, first.name, position=(restore.position if restore else None) or "")
     roles: dict[str, gate.Role] = {one.name: "replica" for one in members if snapshot.at_gate(one)}
     roles[first.name] = "primary"
     snapshot = seen(snapshot, status=status)

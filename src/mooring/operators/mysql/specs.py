@@ -49,11 +49,12 @@ from mooring.operators.mysql.types import (
     Storage,
 )
 from mooring.operators.workload.certificates import AUTHORITY, CERTIFICATE, KEY
+from mooring.operators.workload.claims import claim_name
 from mooring.operators.workload.containers import READ_ONLY, apart, config_volume, encoded, field_value
 from mooring.operators.workload.moves import Orders
 from mooring.operators.workload.statefulset import keeping_template, made_from, selector_of
 
-__all__ = ["DATA", "Found", "Specs"]
+__all__ = ["DATA", "Found", "Specs", "pod_security"]
 
 DATA = "data"
 """The volume; its claims are ``data-NAME-0`` ..."""
@@ -321,6 +322,13 @@ class Specs:
         metadata = meta.ObjectMeta(name=DATA, labels={**self.labels, **self.selector})
         return [core.PersistentVolumeClaim(metadata=metadata, spec=spec)]
 
+    def first_claim(self) -> core.PersistentVolumeClaim:
+        """The claim of the first pod, as the StatefulSet would make it: a restore fills it before there is a pod."""
+        template = (self._claims() or [core.PersistentVolumeClaim()])[0]
+        name = claim_name(DATA, self.names.pod(0))
+        labels = template.metadata.labels
+        return replace(template, metadata=replace(self._meta(name), labels=labels))
+
     # --- the pods ------------------------------------------------------------------------------------------
 
     @property
@@ -364,7 +372,7 @@ class Specs:
                 tolerations=pod.tolerations,
                 priority_class_name=pod.priority_class_name,
                 service_account_name=pod.service_account_name,
-                security_context=pod.security_context or _security(),
+                security_context=pod.security_context or pod_security(),
                 image_pull_secrets=self._spec.image_pull_secrets,
                 automount_service_account_token=False,
             ),
@@ -462,7 +470,7 @@ def _probe(script: str, *, period: int, failures: int) -> core.Probe:
     )
 
 
-def _security() -> core.PodSecurityContext:
+def pod_security() -> core.PodSecurityContext:
     """What the restricted pod security standard wants, with the account of the stock images."""
     return core.PodSecurityContext(
         run_as_non_root=True,

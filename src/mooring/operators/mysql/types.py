@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar, Final
 from mooring.kube.object import Object, Resource
 from mooring.kube.objects import core, meta
 from mooring.kube.part import Part
+from mooring.operators.backup.types import RestoreFrom, RestoreStatus
 from mooring.operators.mysql.names import MONITOR, NAME_LIMIT, OPERATOR_USER, REPLICATION
 from mooring.operators.workload.configuration import ConfigResult
 from mooring.operators.workload.retries import Failure
@@ -192,6 +193,22 @@ class Exporter(Part, frozen=True, kw_only=True):
     )
 
 
+@rules(
+    Rule(
+        "has(self.backup) != (has(self.target) && has(self.prefix))",
+        "name either a backup, or a target and the prefix in it",
+    )
+)
+class RestoreFromSpec(RestoreFrom, frozen=True, kw_only=True):
+    """The backup that a new cluster begins with; see docs/mysql.md."""
+
+
+@rules(
+    Rule(
+        "!has(self.restoreFrom) || has(oldSelf.restoreFrom)",
+        "spec.restoreFrom is for new clusters; create another one with it",
+    )
+)
 class MySQLClusterSpec(Part, frozen=True, kw_only=True):
     """The declared cluster."""
 
@@ -233,6 +250,10 @@ class MySQLClusterSpec(Part, frozen=True, kw_only=True):
             enum=("Off", "Static"),
             default="Static",
         ),
+    ] = None
+    restore_from: Annotated[
+        RestoreFromSpec | None,
+        F("The backup that a new cluster begins with. Of no effect once it did."),
     ] = None
     credentials_secret: Annotated[
         str | None,
@@ -373,6 +394,7 @@ class MySQLClusterStatus(Part, frozen=True, kw_only=True):
     databases: Annotated[dict[str, AccountResult] | None, F("What became of spec.databases.")] = None
     rolls: Annotated[dict[str, Roll] | None, F("Roll-outs under way or stopped, by component.")] = None
     retry: Annotated[Failure | None, F("A step that failed.")] = None
+    restore: Annotated[RestoreStatus | None, F("How the cluster got its first data.")] = None
 
 
 COLUMNS: Final = (

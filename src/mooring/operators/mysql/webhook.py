@@ -16,6 +16,7 @@ from mooring.kube import Client, DecodeError
 from mooring.kube.object import decode
 from mooring.kube.quantity import parse_quantity
 from mooring.operators.mysql import compatible
+from mooring.operators.mysql.backup.webhook import backup_webhooks
 from mooring.operators.mysql.config import FOUNDING, canonical, same_value
 from mooring.operators.mysql.flavors import flavor_of, version_of
 from mooring.operators.mysql.types import DEFAULT_IMAGE, MySQLCluster, MySQLClusterSpec
@@ -160,11 +161,14 @@ def _on_delete(old: Mapping[str, Any]) -> list[str]:
 
 def webhooks(
     client: Client, *, clock: Clock, scope: str = "all", namespaces: Sequence[str] = ()
-) -> list[Webhook[MySQLCluster]]:
+) -> list[Webhook[Any]]:
     """The webhooks of the operator; none in namespaced mode."""
     if scope == "namespaced":
         return []
     review = MySQLClusterReview(scope=scope, namespaces=namespaces, served=served_by(client, clock, NAME))
     operations: tuple[Operation, ...] = ("CREATE", "UPDATE", "DELETE")
     kinds: tuple[type[MySQLCluster], ...] = (MySQLCluster, compatible.MySQLCluster)
-    return [Webhook(kind, review.review, operations=operations, failure_policy="Ignore") for kind in kinds]
+    clusters = [
+        Webhook(kind, review.review, operations=operations, failure_policy="Ignore") for kind in kinds
+    ]
+    return [*clusters, *backup_webhooks(clock)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mooring.kube.cron import parse_schedule
 from mooring.kube.errors import AlreadyExists, ApiError
 from mooring.kube.object import Key
 from mooring.kube.objects.batch import CronJob, Job
@@ -9,7 +10,6 @@ from mooring.local.controllers.context import Context
 from mooring.local.controllers.cronjob.plan import plan
 from mooring.local.controllers.patching import status_patch
 from mooring.local.controllers.refusals import namespace_is_going
-from mooring.kube.cron import parse_schedule
 from mooring.runtime.controller import After, Controller, Done, Result
 
 __all__ = ["CronJobController"]

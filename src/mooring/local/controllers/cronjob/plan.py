@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 import msgspec
 
 from mooring.cache.clock import rfc3339
+from mooring.kube.cron import Schedule
 from mooring.kube.object import owner_reference
 from mooring.kube.objects.batch import CronJob, CronJobStatus, Job, JobTemplateSpec
 from mooring.kube.objects.core import ObjectReference
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.local.controllers.job.plan import finished
 from mooring.local.controllers.moments import moment
-from mooring.kube.cron import Schedule
 
 __all__ = ["Plan", "job_for", "plan"]
 

@@ -1,0 +1,164 @@
+"""The Jobs of backups and restores of MySQLClusters. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from mooring.kube.objects import core
+from mooring.objectstore import Target
+from mooring.operators.backup.agent import Draft
+from mooring.operators.backup.manifest import Origin
+from mooring.operators.backup.run import Run
+from mooring.operators.mysql.backup import scripts
+from mooring.operators.mysql.backup.types import LOGICAL, MySQLBackupSpec
+from mooring.operators.mysql.credentials import ACCOUNTS
+from mooring.operators.mysql.names import OPERATOR_USER, Names
+from mooring.operators.mysql.specs import DATA, pod_security
+from mooring.operators.mysql.topology import Flavor
+from mooring.operators.mysql.types import DEFAULT_IMAGE, MySQLCluster, MySQLClusterSpec, PodSettings
+from mooring.operators.workload.certificates import AUTHORITY
+from mooring.operators.workload.claims import claim_name
+from mooring.operators.workload.containers import READ_ONLY
+
+__all__ = ["Choice", "backup_run", "choose", "restore_run", "verify_run"]
+
+OPERATOR: Final = "mysql"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The pod that a backup reads; or ``why`` there is none."""
+
+    pod: str = ""
+    why: str = ""
+
+
+def choose(cluster: MySQLCluster, policy: str) -> Choice:
+    """A replica that follows and is not behind, the last one first; the primary only where the policy allows it."""
+    status = cluster.status
+    instances = (status.instances if status is not None else None) or ()
+    online = [one for one in instances if one.state == "Online"]
+    replicas = [one.name for one in online if one.role == "replica"]
+    primary = [one.name for one in online if one.role == "primary"]
+    if policy != "Primary" and replicas:
+        return Choice(pod=replicas[-1])
+    if policy != "Replica" and primary:
+        return Choice(pod=primary[-1])
+    what = {"Replica": "replica", "Primary": "primary"}.get(policy, "server")
+    return Choice(
+        why=f"no {what} of the cluster is online; see kubectl get mysqlcluster {cluster.metadata.name}"
+    )
+
+
+def backup_run(
+    cluster: MySQLCluster, spec: MySQLBackupSpec, *, pod: str, flavor: Flavor, tls: bool, agent_image: str
+) -> Run:
+    """A logical backup from that pod."""
+    assert spec.target is not None
+    meta = cluster.metadata
+    names, declared = Names(meta.name or ""), cluster.spec or MySQLClusterSpec()
+    draft = Draft(
+        id="",
+        operator=OPERATOR,
+        flavor=flavor,
+        method=spec.method or LOGICAL,
+        cluster=Origin(
+            namespace=meta.namespace or "",
+            name=meta.name or "",
+            uid=meta.uid or "",
+            kind=f"{cluster.resource.plural}.{cluster.resource.group}",
+        ),
+    )
+    volumes, mounts = _common(names, (OPERATOR_USER,), tls=tls)
+    return _run(
+        declared,
+        purpose="backup",
+        action="put",
+        target=spec.target,
+        prefixes=(),
+        agent_image=agent_image,
+        draft=draft,
+        script=scripts.LOGICAL,
+        env={"HOST": names.host(pod, meta.namespace or ""), "FLAVOR": flavor},
+        volumes=volumes,
+        mounts=mounts,
+        resources=spec.resources,
+    )
+
+
+def restore_run(
+    cluster: MySQLCluster, *, target: Target, prefix: str, flavor: Flavor, attempt: int, agent_image: str
+) -> Run:
+    """A restore into the claim of the first pod."""
+    names, declared = Names(cluster.metadata.name or ""), cluster.spec or MySQLClusterSpec()
+    volumes, mounts = _common(names, tuple(ACCOUNTS), tls=False)
+    claim = core.PersistentVolumeClaimVolumeSource(claim_name=claim_name(DATA, names.pod(0)))
+    volumes.append(core.Volume(name=DATA, persistent_volume_claim=claim))
+    mounts.append(core.VolumeMount(name=DATA, mount_path="/var/lib/mysql"))
+    return _run(
+        declared,
+        purpose="restore",
+        action="get",
+        target=target,
+        prefixes=(prefix,),
+        attempt=attempt,
+        agent_image=agent_image,
+        script=scripts.RESTORE,
+        env={"FLAVOR": flavor},
+        volumes=volumes,
+        mounts=mounts,
+        resources=declared.resources,
+    )
+
+
+def verify_run(
+    cluster: MySQLCluster, *, target: Target, prefix: str, flavor: Flavor, agent_image: str
+) -> Run:
+    """The same into a volume that goes with the pod; every table is checked, and nobody reaches the server."""
+    run = restore_run(
+        cluster, target=target, prefix=prefix, flavor=flavor, attempt=1, agent_image=agent_image
+    )
+    volumes = [
+        core.Volume(name=DATA, empty_dir=core.EmptyDirVolumeSource()) if one.name == DATA else one
+        for one in run.volumes
+    ]
+    return replace(run, purpose="verify", volumes=volumes, env={**run.env, "VERIFY": "yes"})
+
+
+def _common(
+    names: Names, accounts: tuple[str, ...], *, tls: bool
+) -> tuple[list[core.Volume], list[core.VolumeMount]]:
+    """Passwords of these accounts, the authority of the certificates, and room in memory for client files."""
+    items = [core.KeyToPath(key=ACCOUNTS[one], path=ACCOUNTS[one]) for one in accounts]
+    secret = core.SecretVolumeSource(secret_name=names.credentials_copy, items=items, default_mode=READ_ONLY)
+    scratch = core.EmptyDirVolumeSource(medium="Memory", size_limit="16Mi")
+    volumes = [core.Volume(name="auth", secret=secret), core.Volume(name="scratch", empty_dir=scratch)]
+    mounts = [
+        core.VolumeMount(name="auth", mount_path="/mooring/auth", read_only=True),
+        core.VolumeMount(name="scratch", mount_path="/mooring/scratch"),
+    ]
+    if tls:
+        authority = core.SecretVolumeSource(
+            secret_name=names.tls,
+            items=[core.KeyToPath(key=AUTHORITY, path=AUTHORITY)],
+            default_mode=READ_ONLY,
+            optional=True,
+        )
+        volumes.append(core.Volume(name="tls", secret=authority))
+        mounts.append(core.VolumeMount(name="tls", mount_path="/mooring/tls", read_only=True))
+    return volumes, mounts
+
+
+def _run(declared: MySQLClusterSpec, **how: Any) -> Run:
+    pod = declared.pod or PodSettings()
+    return Run(
+        image=declared.image or DEFAULT_IMAGE,
+        pull_policy=declared.image_pull_policy,
+        pull_secrets=declared.image_pull_secrets,
+        security=pod.security_context or pod_security(),
+        node_selector=pod.node_selector,
+        tolerations=pod.tolerations,
+        priority_class=pod.priority_class_name,
+        **how,
+    )

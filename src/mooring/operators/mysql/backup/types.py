@@ -1,0 +1,104 @@
+"""The kinds ``mysql.mooring.dev/v1alpha1`` MySQLBackup and MySQLBackupSchedule."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Final
+
+from mooring.kube.object import Resource
+from mooring.kube.part import Part
+from mooring.operators.backup.types import (
+    BACKUP_COLUMNS,
+    SCHEDULE_COLUMNS,
+    BackupFields,
+    BackupObject,
+    BackupStatus,
+    ScheduleFields,
+    ScheduleObject,
+    ScheduleStatus,
+)
+from mooring.runtime.crd import F, PrinterColumn, Rule, crd
+
+__all__ = [
+    "LOGICAL",
+    "ClusterRef",
+    "MySQLBackup",
+    "MySQLBackupSchedule",
+    "MySQLBackupScheduleSpec",
+    "MySQLBackupSpec",
+]
+
+LOGICAL: Final = "Logical"
+GROUPS: Final = ("mysql.mooring.dev", "example.com")
+
+
+class ClusterRef(Part, frozen=True, kw_only=True):
+    """A MySQLCluster of the same namespace."""
+
+    name: Annotated[str, F("Its name.", required=True, min_length=1, max_length=63)] = ""
+    group: Annotated[str | None, F("Its API group.", enum=GROUPS, default=GROUPS[0])] = None
+
+
+class MySQLBackupSpec(BackupFields, frozen=True, kw_only=True):
+    """The declared backup."""
+
+    cluster: Annotated[ClusterRef | None, F("The cluster that is backed up.", required=True)] = None
+    method: Annotated[
+        str | None,
+        F("Logical: all rows of one moment as SQL statements.", enum=(LOGICAL,), default=LOGICAL),
+    ] = None
+    source: Annotated[
+        str | None,
+        F(
+            "The pod that is read: a replica that is not behind, or else the primary; or always one of the two.",
+            enum=("PreferReplica", "Replica", "Primary"),
+            default="PreferReplica",
+        ),
+    ] = None
+
+
+@crd(
+    short_names=("mbk",),
+    columns=(PrinterColumn("Cluster", ".spec.cluster.name"), *BACKUP_COLUMNS),
+    rules=(
+        Rule(
+            "!has(oldSelf.spec) || (self.spec.cluster == oldSelf.spec.cluster && self.spec.target == oldSelf.spec.target)",
+            "spec.cluster and spec.target of a backup never change; make another one",
+        ),
+    ),
+)
+class MySQLBackup(BackupObject, frozen=True, kw_only=True):
+    """One backup of a MySQLCluster."""
+
+    resource: ClassVar[Resource] = Resource(
+        "mysql.mooring.dev", "v1alpha1", "MySQLBackup", "mysqlbackups", True
+    )
+
+    spec: Annotated[MySQLBackupSpec | None, F(required=True)] = None
+    status: BackupStatus | None = None
+
+
+class MySQLBackupScheduleSpec(ScheduleFields, frozen=True, kw_only=True):
+    """The declared schedule."""
+
+    template: Annotated[
+        MySQLBackupSpec | None,
+        F(
+            "What each backup is. Its deletionPolicy is Delete unless it says otherwise: retention removes data.",
+            required=True,
+        ),
+    ] = None
+
+
+@crd(
+    short_names=("mbs",),
+    columns=(PrinterColumn("Cluster", ".spec.template.cluster.name"), *SCHEDULE_COLUMNS),
+)
+class MySQLBackupSchedule(ScheduleObject, frozen=True, kw_only=True):
+    """Backups of a MySQLCluster by the clock."""
+
+    resource: ClassVar[Resource] = Resource(
+        "mysql.mooring.dev", "v1alpha1", "MySQLBackupSchedule", "mysqlbackupschedules", True
+    )
+
+    spec: Annotated[MySQLBackupScheduleSpec | None, F(required=True)] = None
+    status: ScheduleStatus | None = None

@@ -1,0 +1,39 @@
+"""Backup and restore of real MySQL 9.7 servers."""
+
+from __future__ import annotations
+
+import pytest
+from tests.embedded.conftest import MakeMySQL
+from tests.embedded.test_mysql_backup import Backups
+
+from mooring.operators.mysql.dial import Dial
+from mooring.testing.mysql_stage import MySQLStage
+
+IMAGE = "mysql:9.7"
+pytestmark = [
+    pytest.mark.embedded,
+    pytest.mark.full,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(300),
+]
+
+
+async def test_a_new_cluster_begins_with_the_rows_and_accounts_of_the_backup(
+    mysql: MySQLStage, make_mysql: MakeMySQL
+) -> None:
+    backups = Backups(mysql)
+    target = await backups.claim()
+    async with Dial().open(await mysql.entry(), await mysql.login("root")) as link:
+        await link.query("CREATE DATABASE shop")
+        await link.query("CREATE TABLE shop.orders (id INT PRIMARY KEY, what VARCHAR(20))")
+        await link.query("INSERT INTO shop.orders VALUES (1, 'tea'), (2, 'it''s')")
+        await link.query("CREATE USER 'shop'@'%' IDENTIFIED BY 'secret-of-the-shop'")
+    await mysql.exact()
+    await backups.make("first", target)
+    status = await backups.over("first")
+    copy = await make_mysql(restoreFrom={"backup": "first"}, size=2)
+    async with Dial().open(await copy.entry(), await copy.login("root")) as link:
+        assert await link.one("SELECT COUNT(*) AS n FROM shop.orders") == {"n": 2}
+        assert (await link.one("SELECT COUNT(*) AS n FROM mysql.user WHERE User = 'shop'"))["n"] == 1
+        executed = (await link.one("SELECT @@GLOBAL.gtid_executed AS g"))["g"]
+        assert (await link.one(f"SELECT GTID_SUBSET('{status.position}', '{executed}') AS s"))["s"] == 1
