@@ -286,6 +286,13 @@ async def test_an_index_without_an_entry_and_data_that_changed_are_found(flavor:
             pytest.raises(Exception, match=r"checksum|not what was written"),
         ):
             await write_relay(one.archive, way, Path(at))
+
+        async def swapped() -> AsyncGenerator[bytes, None]:
+            yield b"".join(one.given[at].data for at in (5, 4, 6, 7))
+
+        await one.archive.store.upload(name, swapped())
+        with tempfile.TemporaryDirectory() as at, pytest.raises(Corrupt, match="not what was written"):
+            await write_relay(one.archive, way, Path(at))
         await one.archive.store.delete(name)
         with tempfile.TemporaryDirectory() as at, pytest.raises(Corrupt, match="does not exist"):
             await write_relay(one.archive, way, Path(at))
