@@ -105,6 +105,7 @@ PARTS = {
     *(("core.matrixorigin.io", kind) for kind in ("CNPool", "CNClaim", "CNClaimSet")),
     ("example.com", "MySQLCluster"),
     *(("mysql.mooring.dev", kind) for kind in ("MySQLBackup", "MySQLBackupSchedule")),
+    *(("redis.mooring.dev", kind) for kind in ("RedisBackup", "RedisBackupSchedule")),
 }
 
 

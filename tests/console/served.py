@@ -189,7 +189,7 @@ async def cluster(directory: Path) -> AsyncIterator[Cluster]:
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(ApiServer.in_memory(tokens=tokens))
         admin = Client(server.transport())
-        for kind in (kind for operator in OPERATORS.values() for kind in operator.kinds):
+        for kind in dict.fromkeys(kind for operator in OPERATORS.values() for kind in operator.kinds):
             await admin.request("POST", CRDS, body=json.dumps(render_crd(kind)).encode())
         for name in ("team-a", "team-b", "team-c"):
             await admin.create(Namespace(metadata=ObjectMeta(name=name)))

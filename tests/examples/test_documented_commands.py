@@ -17,6 +17,7 @@ BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 #: Programs that are not of this tree.
 OTHERS = frozenset(
     {"kubectl", "helm", "docker", "tar", "touch", "ls", "kill", "export", "make", "curl", "go", "cd"}
+    | {"sha256sum", "ssh-keygen"}
 )
 
 

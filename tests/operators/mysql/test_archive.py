@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.operators.mysql.test_archive_target import no_secrets
 from tests.operators.mysql.test_steps import Bench
 
 from mooring.objectstore import Store, Target, open_store
@@ -115,7 +116,7 @@ def apply(server: TestServer) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 async def stage(image: str, tmp_path: Path) -> AsyncIterator[Stage]:
     target = Target(directory=Directory(path=str(tmp_path)))
-    async with Servers(image) as servers, open_store(target, secrets=lambda _: {}) as store:
+    async with Servers(image) as servers, open_store(target, secrets=no_secrets) as store:
         made = Stage(Bench(servers), store, tmp_path)
         try:
             yield made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,10 @@ class Transaction:
     gtid: Gtid
     data: bytes
     committed: int
+
+
+def no_secrets(name: str) -> Mapping[str, bytes]:
+    raise LookupError(name)
 
 
 def all_of(flavor: Flavor) -> tuple[list[Transaction], Description]:
@@ -88,7 +92,7 @@ class Kept:
         data = b"".join(one.data for one in held)
         name = self.archive.new_data(self.tail.chain, self.tail.next)
 
-        async def body() -> AsyncIterator[bytes]:
+        async def body() -> AsyncGenerator[bytes, None]:
             yield data
 
         await self.archive.store.upload(f"demo/archive/{self.tail.chain.number:08d}/{name}", body())
@@ -119,7 +123,7 @@ class Kept:
 @asynccontextmanager
 async def kept(flavor: Flavor) -> AsyncIterator[Kept]:
     with tempfile.TemporaryDirectory() as root:
-        async with open_store(Target(directory=Directory(path=root)), secrets=lambda _: {}) as store:
+        async with open_store(Target(directory=Directory(path=root)), secrets=no_secrets) as store:
             yield Kept(store, flavor)
 
 
@@ -140,12 +144,17 @@ async def test_exactly_what_lies_between_base_and_target_is_written(
         assert way.position.newest() == one.base(goal).newest()
         with tempfile.TemporaryDirectory() as at:
             written = await write_relay(one.archive, way, Path(at))
-            held = (Path(at) / FIRST).read_bytes()
-            assert (Path(at) / INDEX).read_text() == "./relay.000001\n"
-        head = MAGIC + one.layout.event
-        if flavor == "mysql":
-            head += previous_gtids(encoded(one.base(base)), one.layout, at=len(head))
-        assert held == head + b"".join(t.data for t in one.given[base:goal])
+            files = (Path(at) / INDEX).read_text().split()
+            assert files[0] == f"./{FIRST}"
+            held = [(Path(at) / name).read_bytes() for name in files]
+        # The recording is of two files of the source; in each of ours, places only grow.
+        assert len(files) == written.files == (2 if base < 13 < goal else 1)
+        rest = [base, 13] if len(files) == 2 else [base]
+        for count, begun, ended in zip(rest, rest, [*rest[1:], goal], strict=True):
+            head = MAGIC + one.layout.event
+            if flavor == "mysql":
+                head += previous_gtids(encoded(one.base(count)), one.layout, at=len(head))
+            assert held.pop(0) == head + b"".join(t.data for t in one.given[begun:ended])
         assert written.transactions == goal - base
 
 
@@ -268,7 +277,7 @@ async def test_an_index_without_an_entry_and_data_that_changed_are_found(flavor:
         name = one.archive.data(tail.chain, tail.entries[1])
         data = await one.archive.store.read(name)
 
-        async def changed() -> AsyncIterator[bytes]:
+        async def changed() -> AsyncGenerator[bytes, None]:
             yield data[:-1] + bytes([data[-1] ^ 1])
 
         await one.archive.store.upload(name, changed())
@@ -276,6 +285,13 @@ async def test_an_index_without_an_entry_and_data_that_changed_are_found(flavor:
             tempfile.TemporaryDirectory() as at,
             pytest.raises(Exception, match=r"checksum|not what was written"),
         ):
+            await write_relay(one.archive, way, Path(at))
+
+        async def swapped() -> AsyncGenerator[bytes, None]:
+            yield b"".join(one.given[at].data for at in (5, 4, 6, 7))
+
+        await one.archive.store.upload(name, swapped())
+        with tempfile.TemporaryDirectory() as at, pytest.raises(Corrupt, match="not what was written"):
             await write_relay(one.archive, way, Path(at))
         await one.archive.store.delete(name)
         with tempfile.TemporaryDirectory() as at, pytest.raises(Corrupt, match="does not exist"):

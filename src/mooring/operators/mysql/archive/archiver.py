@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -301,7 +301,7 @@ class Archiver:
 
     async def _events(
         self, run: _Run, layout: Description, piece: _Piece, history: History
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """The events of whole transactions, until the segment is to be closed."""
         began = self.clock.monotonic()
         pending: list[bytes] = []

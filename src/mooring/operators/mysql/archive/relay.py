@@ -6,11 +6,12 @@ The files stand in the server's data directory. Nothing but the applier is start
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from mooring.operators.mysql.archive.events import MAGIC, Description, previous_gtids
+from mooring.operators.mysql.archive.events import MAGIC, Description, header_of, previous_gtids
 from mooring.operators.mysql.archive.store import Archive
 from mooring.operators.mysql.archive.stream import encoded
 from mooring.operators.mysql.archive.target import Way, transactions
@@ -46,29 +47,35 @@ async def write_relay(
     layout: Description | None = None
     file: BinaryIO | None = None
     history: History | None = None
+    end = 0
     try:
-        async for segment, kept in transactions(archive, way):
-            if kept.begins is not None and (
-                file is None
-                or layout is None
-                or layout.event != segment.description
-                or file.tell() > _LARGEST
-            ):
-                if file is not None:
-                    file.close()
-                layout = segment.layout()
-                history = history or History(layout.flavor, way.base)
-                written.files += 1
-                file = (directory / f"relay.{written.files:06d}").open("wb")
-                file.write(_head(layout, history.position))
-            assert file is not None
-            file.write(kept.event)
-            written.bytes += len(kept.event)
-            if kept.ends is not None:
-                written.transactions += 1
-                assert history is not None
-                history.add(kept.ends)
-                progress(written.bytes)
+        async with aclosing(transactions(archive, way)) as steps:
+            async for segment, kept in steps:
+                head = header_of(kept.event)
+                if kept.begins is not None and (
+                    file is None
+                    or layout is None
+                    or layout.event != segment.description
+                    or file.tell() > _LARGEST
+                    # MySQL cuts off at its start what stands in a relay log after bytes of an earlier place.
+                    or head.end - head.size < end
+                ):
+                    if file is not None:
+                        file.close()
+                    layout = segment.layout()
+                    history = history or History(layout.flavor, way.base)
+                    written.files += 1
+                    file = (directory / f"relay.{written.files:06d}").open("wb")
+                    file.write(_head(layout, history.position))
+                assert file is not None
+                file.write(kept.event)
+                end = head.end
+                written.bytes += len(kept.event)
+                if kept.ends is not None:
+                    written.transactions += 1
+                    assert history is not None
+                    history.add(kept.ends)
+                    progress(written.bytes)
     finally:
         if file is not None:
             file.close()

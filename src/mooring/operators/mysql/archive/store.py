@@ -15,7 +15,8 @@ hole, or a fork. An entry is written after its segment is whole, and created, no
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -167,7 +168,7 @@ class Archive:
                 tail.entries.append(segment)
         return tail
 
-    async def segments(self, chain: Chain) -> AsyncIterator[Segment]:
+    async def segments(self, chain: Chain) -> AsyncGenerator[Segment, None]:
         """The entries of a chain in order, each proven to continue the one before; raises `ObjectStoreError`."""
         place = self._place(chain)
         last: Segment | None = None
@@ -177,11 +178,12 @@ class Archive:
                 self._follows(last, segment, chain)
                 last = segment
                 yield segment
-        async for segment in self._entries(place, last.number + 1 if last is not None else 1):
-            if last is None or segment.number > last.number:
-                self._follows(last, segment, chain)
-                last = segment
-                yield segment
+        async with aclosing(self._entries(place, last.number + 1 if last is not None else 1)) as entries:
+            async for segment in entries:
+                if last is None or segment.number > last.number:
+                    self._follows(last, segment, chain)
+                    last = segment
+                    yield segment
 
     async def seen(self) -> Seen | None:
         """Up to when it is complete."""
@@ -229,7 +231,7 @@ class Archive:
     async def write_seen(self, seen: Seen) -> None:
         """Replace it."""
 
-        async def body() -> AsyncIterator[bytes]:
+        async def body() -> AsyncGenerator[bytes, None]:
             yield msgspec.json.encode(seen)
 
         await self.store.upload(f"{self.root}/seen.json", body())
@@ -239,13 +241,15 @@ class Archive:
     def _place(self, chain: Chain) -> str:
         return f"{self.root}/{chain.number:08d}"
 
-    async def _entries(self, place: str, first: int) -> AsyncIterator[Segment]:
+    async def _entries(self, place: str, first: int) -> AsyncGenerator[Segment, None]:
         after = f"{place}/entries/{first - 1:012d}.json"
-        async for one in self.store.list(f"{place}/entries", after=after):
-            try:
-                yield await self._read(one.name, Segment)
-            except NotFound:
-                continue  # it went into a page meanwhile
+        async with aclosing(self.store.list(f"{place}/entries", after=after)) as entries:
+            async for one in entries:
+                try:
+                    segment = await self._read(one.name, Segment)
+                except NotFound:
+                    continue  # it went into a page meanwhile
+                yield segment
 
     async def _read(self, name: str, form: type[T]) -> T:
         body = await self.store.read(name)

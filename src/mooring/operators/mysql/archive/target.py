@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
@@ -102,23 +102,25 @@ async def resolve(archive: Archive, base: Position, goal: Goal) -> Way:
     found: Way | None = None
     end = Way(base=base, stop="", committed=0, position=base, last=None, allow_gap=goal.allow_gap)
     latest, over = 0, False
-    async for point in _path(archive, chains, base, allow_gap=goal.allow_gap, holes=holes):
-        segment = point.segment
-        until = parse(flavor, segment.until)
-        inside = gtid is not None and _has(flavor, until, gtid)
-        if goal.time and segment.first_commit > goal.time and not _within(base, segment, flavor):
-            over = True
-            break
-        if inside or (goal.time and segment.last_commit > goal.time):
-            found = await _in_segment(archive, point, base, end, goal, gtid, latest)
-            over = found is not None
-            break
-        latest = max(latest, segment.last_commit)
-        if not reaches(base, until):
-            end = Way(
-                base=base, stop=segment.last, committed=segment.last_commit, position=until,
-                last=(point.chain.number, segment.number), allow_gap=goal.allow_gap,
-            )  # fmt: skip
+    walk = _path(archive, chains, base, allow_gap=goal.allow_gap, holes=holes)
+    async with aclosing(walk) as path:
+        async for point in path:
+            segment = point.segment
+            until = parse(flavor, segment.until)
+            inside = gtid is not None and _has(flavor, until, gtid)
+            if goal.time and segment.first_commit > goal.time and not _within(base, segment, flavor):
+                over = True
+                break
+            if inside or (goal.time and segment.last_commit > goal.time):
+                found = await _in_segment(archive, point, base, end, goal, gtid, latest)
+                over = found is not None
+                break
+            latest = max(latest, segment.last_commit)
+            if not reaches(base, until):
+                end = Way(
+                    base=base, stop=segment.last, committed=segment.last_commit, position=until,
+                    last=(point.chain.number, segment.number), allow_gap=goal.allow_gap,
+                )  # fmt: skip
     way = found or end
     if gtid is not None and found is None:
         raise Refused(
@@ -141,23 +143,25 @@ async def resolve(archive: Archive, base: Position, goal: Goal) -> Way:
     )  # fmt: skip
 
 
-async def transactions(archive: Archive, way: Way) -> AsyncIterator[tuple[Segment, Kept]]:
+async def transactions(archive: Archive, way: Way) -> AsyncGenerator[tuple[Segment, Kept], None]:
     """The events from the base to the stop, whole transactions in order; raises `Refused` and `ObjectStoreError`."""
     if way.last is None:
         return
     chains = await archive.chains()
     history = History(chains[-1].flavor, way.base)
-    async for point in _path(archive, chains, way.base, allow_gap=way.allow_gap, holes=[]):
-        line = Line(history=history, description=point.segment.layout(), proven=True)
-        async with aclosing(_events(archive, point)) as events:
-            async for event in events:
-                kept = line.feed(event)
-                if kept is not None:
-                    yield point.segment, kept
-                    if kept.ends is not None and kept.ends.text == way.stop:
-                        return
-        if (point.chain.number, point.segment.number) == way.last:
-            break
+    walk = _path(archive, chains, way.base, allow_gap=way.allow_gap, holes=[])
+    async with aclosing(walk) as path:
+        async for point in path:
+            line = Line(history=history, description=point.segment.layout(), proven=True)
+            async with aclosing(_events(archive, point)) as events:
+                async for event in events:
+                    kept = line.feed(event)
+                    if kept is not None:
+                        yield point.segment, kept
+                        if kept.ends is not None and kept.ends.text == way.stop:
+                            return
+            if (point.chain.number, point.segment.number) == way.last:
+                break
     raise Corrupt(f"the archive no longer holds {way.stop}")
 
 
@@ -197,7 +201,7 @@ async def _in_segment(
 
 async def _path(
     archive: Archive, chains: list[Chain], base: Position, *, allow_gap: bool, holes: list[tuple[str, str]]
-) -> AsyncIterator[Waypoint]:
+) -> AsyncGenerator[Waypoint, None]:
     """The segments from the newest chain that the base can be continued by, to the archive's end.
 
     Those that the base has as a whole come too: they tell whether it is later than a time.
@@ -212,14 +216,15 @@ async def _path(
         follower = chains[at + 1] if at + 1 < len(chains) else None
         if at > first and not reaches(position, chain.start):
             _hole(holes, position, chain, f"chain {chains[at - 1].number}", allow_gap)
-        async for segment in archive.segments(chain):
-            until = parse(chain.flavor, segment.until)
-            forked = follower is not None and follower.reason == "Diverged"
-            if forked and follower is not None and not reaches(follower.start, until):
-                break
-            if not reaches(position, until):
-                position = until
-            yield Waypoint(chain=chain, segment=segment)
+        async with aclosing(archive.segments(chain)) as segments:
+            async for segment in segments:
+                until = parse(chain.flavor, segment.until)
+                forked = follower is not None and follower.reason == "Diverged"
+                if forked and follower is not None and not reaches(follower.start, until):
+                    break
+                if not reaches(position, until):
+                    position = until
+                yield Waypoint(chain=chain, segment=segment)
 
 
 def _hole(holes: list[tuple[str, str]], position: Position, chain: Chain, what: str, allow_gap: bool) -> None:
