@@ -82,9 +82,8 @@ async def bed() -> AsyncIterator[Bed]:
     }
     async with ApiServer.in_memory(tokens=tokens) as server:
         admin = Client(server.transport())
-        for operator in OPERATORS.values():
-            for kind in operator.kinds:
-                await admin.request("POST", CRDS, body=json.dumps(render_crd(kind)).encode())
+        for kind in dict.fromkeys(kind for operator in OPERATORS.values() for kind in operator.kinds):
+            await admin.request("POST", CRDS, body=json.dumps(render_crd(kind)).encode())
         for name in ("team-a", "team-b"):
             await admin.create(Namespace(metadata=ObjectMeta(name=name)))
         api = bound()

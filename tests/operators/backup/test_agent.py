@@ -267,7 +267,7 @@ def test_a_backup_to_s3_is_encrypted_checked_restored_and_deleted(pod: Pod, tmp_
         pod.target.write_text(json.dumps({"s3": s3, "encryption": {"secret": "keys"}}))
         pod.more = [f"--secrets={secrets}"]
         assert pod.together("put", WRITE, "data") == (0, 0)
-        stored = server.data / BUCKET / "p" / PREFIX / "data"
+        (stored,) = (server.data / BUCKET / "p" / PREFIX).glob("data.*")
         assert stored.stat().st_size == pod.report.stored > 3_000_000
         assert b"\0" * 1000 not in stored.read_bytes()
         script = 'cat "$run/data" >"$conf/got"; whole || fail "not whole"'
