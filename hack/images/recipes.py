@@ -251,7 +251,8 @@ IMAGES: dict[str, Recipe] = {
     ),
     "mooring": Recipe(
         config=_mooring_config,
-        packages=("python3-minimal", "libpython3.11-stdlib"),
+        # The shell is for what backups run beside the servers.
+        packages=("python3-minimal", "libpython3.11-stdlib", *_SHELL),
         fill=_fill_mooring,
         inputs=_mooring_inputs,
     ),

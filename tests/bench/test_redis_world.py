@@ -522,4 +522,5 @@ def test_every_command_that_the_operator_sends_is_compared() -> None:
     said += [*LOOK["redis"], *LOOK["sentinel"]]
 
     assert len(sent) > 15
+    sent.remove("SHUTDOWN")  # it has no answer
     assert sent <= {_head(command.split(" ")) for command in said if command}

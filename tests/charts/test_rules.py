@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Any
 
 import pytest
 from hack.kubernetes.controlplane import ControlPlane
 from hack.released import LEASE, NAMESPACE
 from tests.charts.audit import asked, granted, granted_in
 from tests.charts.helm import Provided
+from tests.embedded.test_redis_backup import Backups
 from tests.operators.redis.cluster import stage as rec
 
 from mooring.kube import MergePatch, NotFound
@@ -18,6 +20,7 @@ from mooring.kube.objects.core import ConfigMap, Secret, Service
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.kube.objects.policy import PodDisruptionBudget
 from mooring.kube.objects.rbac import ClusterRole, Role
+from mooring.operators.redis.backup.types import RedisBackup, RedisBackupSchedule
 from mooring.testing.bed import Bed, ClusterBed
 from mooring.testing.redis import RedisStage, manifest
 
@@ -26,11 +29,15 @@ pytestmark = [pytest.mark.real_node, pytest.mark.asyncio(loop_scope="module"), p
 LEASES = (LEASE, "mooring-redis-cluster-all")
 #: Rights of each release's account that no request shows: to own objects, asked of whoever sets owner references where
 #: that admission plugin is on (OpenShift), and to label pods that HarmonyCloud's operator made.
+BACKUPS = {
+    ("redis.mooring.dev", f"{kind}/finalizers", "update") for kind in ("redisbackups", "redisbackupschedules")
+}
 UNSEEN = {
-    "mooring": {("redis.kun", "redisclusters/finalizers", "update")},
+    "mooring": {("redis.kun", "redisclusters/finalizers", "update"), *BACKUPS},
     "rec-mooring": {
         ("redis.middleware.hc.cn", "redisclusters/finalizers", "update"),
         ("", "pods", "patch"),
+        *BACKUPS,
     },
 }
 
@@ -115,6 +122,85 @@ async def has_its_slots_moved(bed: Bed | ClusterBed) -> None:
         await stage.delete()
 
 
+async def is_backed_up(bed: Bed | ClusterBed) -> None:
+    """Backups by the clock, of which one stays; one that is deleted while it is made; a cluster from another."""
+    stage = RedisStage(bed, "saved")
+    await bed.apply(manifest("saved"))
+    await stage.exact(180)
+    await stage.fill(2000)
+    backups = Backups(bed, "saved")
+    target = await have_backups(backups)
+    await backups.make("saved-once", target)
+    await backups.over("saved-once")
+    await bed.apply(manifest("copy", restoreFrom={"backup": "saved-once"}))
+    await RedisStage(bed, "copy").exact(180)
+    await lose_backups(backups)
+
+
+async def has_its_shards_backed_up(bed: Bed | ClusterBed) -> None:
+    """The same of a Redis Cluster, but for the cluster from a backup."""
+    stage = rec.Stage(bed, "shards")
+    try:
+        await bed.apply(rec.manifest("shards"))
+        await stage.exact(6, within=180)
+        await stage.fill(2000)
+        backups = Backups(bed, "shards", "redis.middleware.hc.cn")
+        await have_backups(backups)
+        await lose_backups(backups)
+    finally:
+        await stage.delete()
+
+
+async def have_backups(backups: Backups) -> dict[str, Any]:
+    """Begin a schedule, and delete a backup while it is made; returns where they go."""
+    target, name = await backups.claim(), backups.cluster
+    cluster = {"group": backups.group, "name": name}
+    spec = {
+        "schedule": "* * * * *",
+        "retention": {"keepLast": 1},
+        "template": {"cluster": cluster, "target": target},
+    }
+    metadata = {"name": f"{name}-minutely", "namespace": "default"}
+    kind = {"apiVersion": "redis.mooring.dev/v1alpha1", "kind": "RedisBackupSchedule"}
+    await backups.bed.apply({**kind, "metadata": metadata, "spec": spec})
+    slow = f"{name}-slow"
+    await backups.make(slow, target, bandwidth="1Ki", deletionPolicy="Delete")
+
+    async def runs() -> bool:
+        return (await backups.status(slow)).phase == "Running"
+
+    await backups.bed.until(runs, f"{slow} is made", within=60)
+    await backups.bed.client.delete(RedisBackup, slow, namespace="default")
+    return target
+
+
+async def lose_backups(backups: Backups) -> None:
+    """Wait until retention takes the first scheduled backup away, then delete all of them."""
+    bed, ours = backups.bed, f"{backups.cluster}-"
+
+    async def names() -> list[str]:
+        listed = (await bed.client.list(RedisBackup, namespace="default")).items
+        return [one.metadata.name or "" for one in listed if (one.metadata.name or "").startswith(ours)]
+
+    first: set[str] = set()
+
+    async def one_went() -> bool:
+        now = {name for name in await names() if name.startswith(f"{ours}minutely")}
+        first.update(now)
+        return bool(first - now)
+
+    await bed.until(one_went, "the first of two backups is deleted", within=240)
+    await bed.client.delete(RedisBackupSchedule, f"{ours}minutely", namespace="default")
+    for name in await names():
+        with contextlib.suppress(NotFound):
+            await bed.client.delete(RedisBackup, name, namespace="default")
+
+    async def gone() -> bool:
+        return not await names()
+
+    await bed.until(gone, "no backup is left", within=120)
+
+
 async def is_undefined(bed: Bed | ClusterBed) -> None:
     """The kind is not known yet, as before the first release."""
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/redisclusters.redis.kun"
@@ -145,7 +231,13 @@ async def test_every_rule_is_needed_and_none_is_missing(
     await helm.install("rec", "--set", "operators=redis-cluster")
     # Everything that clusters can go through and that needs a right of its own.
     async with asyncio.TaskGroup() as lives:
-        for life in (is_changed, is_broken_and_resized, has_its_slots_moved):
+        for life in (
+            is_changed,
+            is_broken_and_resized,
+            has_its_slots_moved,
+            is_backed_up,
+            has_its_shards_backed_up,
+        ):
             lives.create_task(life(bed))
 
     for account, unseen in UNSEEN.items():

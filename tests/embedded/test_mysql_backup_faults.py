@@ -59,5 +59,7 @@ async def test_a_backup_survives_a_fault_or_is_made_again(
     manifests = list(directory.rglob("manifest.json"))
     assert [str(path.parent.relative_to(directory)) for path in manifests] == [status.prefix]
     manifest = decode_manifest(manifests[0].read_bytes())
-    assert (directory / (status.prefix or "") / "data").stat().st_size == manifest.size == status.size_bytes
+    (part,) = manifest.parts
+    stored = directory / (status.prefix or "") / part.place
+    assert stored.stat().st_size == manifest.size == status.size_bytes
     await mysql.exact()

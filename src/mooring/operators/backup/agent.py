@@ -58,6 +58,8 @@ POLL: Final = 0.1
 """Seconds between two looks at the container beside."""
 CLEAN_UP: Final = 20.0
 """Seconds that a failed backup may take to delete what it wrote."""
+BEGINS: Final = 900.0
+"""Seconds that the script beside may take to begin: its image may have to be fetched."""
 CHUNK: Final = 1 << 20
 _SHOWN: Final = 1500
 """Characters of a fact that the result repeats: a termination message has 4096 bytes."""
@@ -110,7 +112,9 @@ class Beside:
     """The container beside, seen through the directory that both share."""
 
     run: Path
+    clock: Clock = field(default_factory=SystemClock)
     _alive: int = field(default=-1, init=False)
+    _since: float = field(default=0.0, init=False)
     _held: int = field(default=-1, init=False)
     _started: bool = field(default=False, init=False)
     _ended: bool = field(default=False, init=False)
@@ -125,6 +129,7 @@ class Beside:
 
     def begin(self) -> None:
         """Let the script begin."""
+        self._since = self.clock.monotonic()
         (self.run / "ready").touch()
 
     def end(self, status: int) -> None:
@@ -144,6 +149,8 @@ class Beside:
                 read = os.read(self._alive, 64)
                 self._ended = self._started and not read
                 self._started = self._started or bool(read)
+            if not self._started and self.clock.monotonic() - self._since > BEGINS:
+                self._ended = True  # its container never came up
         return self._ended
 
     async def finish(self) -> None:
@@ -153,7 +160,7 @@ class Beside:
         try:
             code = (self.run / "data.status").read_text().strip()
         except OSError:
-            text = "the container data was ended from outside; see its state and the node's events"
+            text = "the container data did not begin, or was ended from outside; see its state and the node's events"
             raise DataFailed(text, reason="DataLost") from None
         if code != "0":
             with contextlib.suppress(OSError):
@@ -216,7 +223,7 @@ async def put(
     Raises `ObjectStoreError` or `DataFailed`.
     """
     clock = clock or SystemClock()
-    beside = Beside(run=run)
+    beside = Beside(run=run, clock=clock)
     beside.open(parts)
     done = False
     try:
@@ -262,7 +269,7 @@ async def get(
     Size and SHA-256 are compared with the manifest's; the script learns by ``whole`` whether they are right.
     """
     clock = clock or SystemClock()
-    beside = Beside(run=run)
+    beside = Beside(run=run, clock=clock)
     done = False
     try:
         manifest = await read_manifest(store, prefix)

@@ -29,6 +29,9 @@ _REMEDIES: Final = {
 }
 
 
+_UNSTARTED: Final = frozenset({"StartError", "ContainerCannotRun"})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     """One run: ``state`` is Starting, Running, Succeeded or Failed."""
@@ -96,6 +99,10 @@ def _unfinished(run: Outcome, pod: core.Pod | None, now: datetime) -> Outcome:
     if pod is None or pod.status is None:
         return replace(run, state="Starting")
     containers = pod.status.container_statuses or ()
+    # A container that could not be started is not started again, and the one beside it waits for it.
+    if (data := _ended(pod, DATA)) is not None and data.reason in _UNSTARTED:
+        text = f"the container data could not be started: {_last(data.message or data.reason)}; correct the image"
+        return replace(run, state="Failed", ended=now, reason=data.reason, message=text)
     if containers and all(one.state and (one.state.running or one.state.terminated) for one in containers):
         return run
     waiting = next(

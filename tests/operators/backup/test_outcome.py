@@ -1,0 +1,53 @@
+"""What became of a run, from its Job and pod."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from mooring.cache.clock import SystemClock
+from mooring.kube.objects import batch, core
+from mooring.kube.objects.meta import ObjectMeta
+from mooring.operators.backup import agent
+from mooring.operators.backup.outcome import outcome_of
+from mooring.operators.backup.run import DATA, STORE
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def test_a_container_that_cannot_be_started_ends_the_run() -> None:
+    """The store's container would wait for it."""
+    job = batch.Job(
+        metadata=ObjectMeta(name="one"), status=batch.JobStatus(start_time="2026-01-02T03:04:00Z", active=1)
+    )
+    ended = core.ContainerStateTerminated(exit_code=128, reason="StartError", message='exec: "sh": not found')
+    pod = core.Pod(
+        status=core.PodStatus(
+            phase="Running",
+            container_statuses=[
+                core.ContainerStatus(name=DATA, state=core.ContainerState(terminated=ended)),
+                core.ContainerStatus(
+                    name=STORE, state=core.ContainerState(running=core.ContainerStateRunning())
+                ),
+            ],
+        )
+    )
+    found = outcome_of(job, [pod], now=NOW)
+    assert (found.state, found.reason) == ("Failed", "StartError")
+    assert 'exec: "sh": not found; correct the image' in found.message
+
+
+async def test_a_script_that_never_begins_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent, "BEGINS", 0.3)
+    beside = agent.Beside(run=tmp_path, clock=SystemClock())
+    beside.open(["data"])
+    beside.begin()
+    with pytest.raises(agent.DataFailed, match="did not begin") as failed:
+        async for _ in beside.reading("data"):
+            pass
+    assert failed.value.reason == "DataLost"
+    beside.end(1)
