@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.embedded.conftest import QUICK_SENTINELS
+from tests.embedded.test_redis_backup import Backups
 from tests.operators.redis.cluster import stage as rec
 
 from mooring.kube.objects.core import Secret
@@ -65,6 +66,13 @@ async def plain(address: Address) -> bool:
         return False
 
 
+async def backed_up(bed: Bed | KubernetesBed, cluster: str, group: str) -> None:
+    """A backup reads servers that take TLS alone."""
+    backups = Backups(bed, cluster, group)
+    await backups.make(f"{cluster}-once", await backups.claim())
+    await backups.over(f"{cluster}-once")
+
+
 async def test_a_cluster_moves_to_another_authority_while_clients_write(
     shared_bed: Bed | KubernetesBed,
 ) -> None:
@@ -79,6 +87,7 @@ async def test_a_cluster_moves_to_another_authority_while_clients_write(
         for pod in await stage.pods():
             statuses = (pod.status.container_statuses if pod.status else None) or ()
             assert [one.restart_count for one in statuses] == [0]
+        await backed_up(bed, "moved", "redis.kun")
         master = await stage.address(await stage.master())
         assert not await plain(Address(master.ip, 6379))
         before = {pod.metadata.name: pod.metadata.uid for pod in await stage.pods()}
@@ -164,6 +173,7 @@ async def test_a_redis_cluster_serves_by_tls_alone_and_fails_over(shared_bed: Be
             return True
 
         await bed.until(verified, "every node's address is in its certificate", within=180)
+        await backed_up(bed, "sealed", "redis.middleware.hc.cn")
         master = next(iter(await stage.owned()))
         async with stage.writing() as report:
             bed.kill("default", master, "redis")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import msgspec
 
 from mooring.operators.backup.manifest import facts_text
 from mooring.operators.redis.backup.reader import NotRead, Source, read_all
+from mooring.operators.workload.certificates import AUTHORITY, trust
 
 __all__ = ["main"]
 
@@ -22,13 +24,22 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--source", type=Path, required=True, metavar="FILE", help="what to read, as JSON")
     parser.add_argument("--password", type=Path, required=True, metavar="FILE", help="file with the password")
     parser.add_argument(
+        "--authority",
+        type=Path,
+        metavar="FILE",
+        help="what servers' certificates are checked by; absent: no TLS",
+    )
+    parser.add_argument(
         "--run", dest="shared", type=Path, required=True, metavar="DIR", help="where the FIFOs are"
     )
     options = parser.parse_args(arguments)
     source = msgspec.json.decode(options.source.read_bytes(), type=Source)
     password = options.password.read_text().rstrip("\n") if options.password.exists() else ""
+    tls = None
+    if options.authority is not None and options.authority.exists():
+        tls = trust({AUTHORITY: base64.b64encode(options.authority.read_bytes()).decode()})
     try:
-        facts = asyncio.run(read_all(source, password=password, run=options.shared))
+        facts = asyncio.run(read_all(source, password=password, run=options.shared, tls=tls))
     except NotRead as error:
         (options.shared / "failure").write_text(f"{error}\n")
         print(error, file=sys.stderr)  # noqa: T201 - the log of the container

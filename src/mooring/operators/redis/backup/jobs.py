@@ -17,6 +17,8 @@ from mooring.operators.redis.backup import scripts
 from mooring.operators.redis.backup.reader import Source
 from mooring.operators.redis.backup.types import RedisBackupSpec
 from mooring.operators.redis.pods import auth_volume
+from mooring.operators.workload.certificates import AUTHORITY
+from mooring.operators.workload.containers import READ_ONLY
 
 __all__ = ["Choice", "Servers", "backup_run", "verify_run"]
 
@@ -31,6 +33,8 @@ class Choice:
     version: str = ""
     secret: str = ""
     """Has the password."""
+    authority: str = ""
+    """The Secret with ca.crt, where the servers take TLS."""
     why: str = ""
 
 
@@ -72,10 +76,25 @@ def backup_run(cluster: Object, spec: RedisBackupSpec, choice: Choice, *, agent_
         image=agent_image,
         script=scripts.READ,
         files={"source.json": msgspec.json.encode(choice.source).decode()},
-        volumes=[auth_volume(choice.secret, "password")],
-        mounts=[core.VolumeMount(name="auth", mount_path="/mooring/auth", read_only=True)],
+        volumes=[auth_volume(choice.secret, "password"), *_authority(choice)],
+        mounts=[
+            core.VolumeMount(name=one, mount_path=f"/mooring/{one}", read_only=True)
+            for one in ("auth", *(("tls",) if choice.authority else ()))
+        ],
         resources=spec.resources,
     )
+
+
+def _authority(choice: Choice) -> list[core.Volume]:
+    """What the reader trusts, and nothing of the servers' keys."""
+    if not choice.authority:
+        return []
+    source = core.SecretVolumeSource(
+        secret_name=choice.authority,
+        items=[core.KeyToPath(key=AUTHORITY, path=AUTHORITY)],
+        default_mode=READ_ONLY,
+    )
+    return [core.Volume(name="tls", secret=source)]
 
 
 def verify_run(servers: Servers, *, target: Target, prefix: str, agent_image: str) -> Run:

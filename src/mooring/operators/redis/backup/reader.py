@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import ssl
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -56,9 +57,11 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True):
     slots: str = ""
 
 
-async def read_all(source: Source, *, password: str, run: Path) -> dict[str, str]:
+async def read_all(
+    source: Source, *, password: str, run: Path, tls: ssl.SSLContext | None = None
+) -> dict[str, str]:
     """Write every part; returns the facts of the manifest. Raises `NotRead`."""
-    dial = Dial(connect_timeout=5.0, reply_timeout=10.0)
+    dial = Dial(connect_timeout=5.0, reply_timeout=10.0, tls=tls)
     shards = [Shard(candidates=source.pods)]
     if source.sharded:
         shards = await _shards(dial, source.pods, password)
@@ -69,7 +72,7 @@ async def read_all(source: Source, *, password: str, run: Path) -> dict[str, str
             )
     facts: dict[str, str] = {}
     for part, shard in zip(source.parts, shards, strict=True):
-        found = await _read(dial, shard, password, run / part, replicas_only=not source.sharded)
+        found = await _read(dial, shard, password, run / part, replicas_only=not source.sharded, tls=tls)
         facts |= found if not source.sharded else {f"{name}.{part}": text for name, text in found.items()}
         if shard.slots:
             facts[f"slots.{part}"] = shard.slots
@@ -133,13 +136,15 @@ def _count(slots: str) -> int:
     return total
 
 
-async def _read(dial: Dial, shard: Shard, password: str, out: Path, *, replicas_only: bool) -> dict[str, str]:
+async def _read(
+    dial: Dial, shard: Shard, password: str, out: Path, *, replicas_only: bool, tls: ssl.SSLContext | None
+) -> dict[str, str]:
     """One shard from the first server that gives a snapshot; once a byte was written there is no other try."""
     refusals = []
     for one in shard.candidates:
         try:
             info = await _usable(dial, one, password, replicas_only=replicas_only)
-            async with open_snapshot(one.address, password=password) as snapshot:
+            async with open_snapshot(one.address, password=password, tls=tls) as snapshot:
                 head = bytearray()
                 size = 0
                 fd = -1

@@ -66,7 +66,9 @@ def choose(cluster: RedisCluster) -> Choice:
             masters += bool(one.slots) and one.node_id == one.master_node_id
     if not masters:
         return Choice(why=f"no master with slots is known; {see}")
+    tls = (cluster.spec or RedisClusterSpec()).tls
     return Choice(
+        authority=Names(name).tls if tls is not None and tls.enabled else "",
         source=Source(pods=pods, parts=[f"shard-{at}" for at in range(masters)], sharded=True),
         flavor="cluster",
         secret=Names(name).password,

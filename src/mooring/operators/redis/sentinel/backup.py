@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from mooring.actor import Context
 from mooring.kube.object import Object
+from mooring.operators.redis.address import TLS_PORT
 from mooring.operators.redis.backup.actor import RedisBackupActor, RedisBackupScheduleActor
 from mooring.operators.redis.backup.jobs import Choice, Servers
 from mooring.operators.redis.backup.reader import Candidate, Source
 from mooring.operators.redis.backup.types import SENTINEL, RedisBackup
 from mooring.operators.redis.sentinel.names import Names
+from mooring.operators.redis.sentinel.topology import REDIS_PORT
 from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterStatus, spec_of
 
 __all__ = ["SentinelBackupActor", "SentinelScheduleActor", "choose"]
@@ -55,8 +57,12 @@ def choose(cluster: RedisCluster) -> Choice:
     usable = [one for one in reversed(nodes) if one.name in synced]
     if not usable:
         return Choice(why=f"no replica is in sync; see kubectl get rediscluster {name} -o yaml")
+    tls = spec_of(cluster).tls
+    encrypted = tls is not None and bool(tls.enabled)
+    port = TLS_PORT if encrypted else REDIS_PORT
     return Choice(
-        source=Source(pods=[Candidate(pod=one.name, ip=one.ip) for one in usable], parts=["data"]),
+        source=Source(pods=[Candidate(pod=one.name, ip=one.ip, port=port) for one in usable], parts=["data"]),
+        authority=Names(name).tls if encrypted else "",
         version=usable[0].version,
         flavor="sentinel",
         secret=Names(name).password,
