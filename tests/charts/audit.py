@@ -31,7 +31,9 @@ def asked(
     for line in plane.audit_log.read_bytes()[since:].decode().splitlines():
         event = json.loads(line)
         reference = event.get("objectRef")
-        if event["user"]["username"] == ACCOUNT.format(account) and reference and "resource" in reference:
+        # Whoever could not say who it is has no name.
+        user = event["user"].get("username")
+        if user == ACCOUNT.format(account) and reference and "resource" in reference:
             if namespace not in ("", reference.get("namespace")):
                 continue
             resource = "/".join(filter(None, (reference["resource"], reference.get("subresource"))))

@@ -142,10 +142,10 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
 # A schedule makes backups and deletes what its retention lets go; each run is a Job, and a restore fills a claim first.
 - apiGroups: [{{ $group }}.mooring.dev]
   resources: [{{ $kind }}s]
-  verbs: [list, watch, create, patch, delete]
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [{{ $group }}.mooring.dev]
   resources: [{{ $kind }}schedules]
-  verbs: [list, watch]
+  verbs: [get, list, watch]
 - apiGroups: [{{ $group }}.mooring.dev]
   resources: [{{ $kind }}s/status, {{ $kind }}schedules/status]
   verbs: [patch]

@@ -60,6 +60,8 @@ CLEAN_UP: Final = 20.0
 """Seconds that a failed backup may take to delete what it wrote."""
 BEGINS: Final = 900.0
 """Seconds that the script beside may take to begin: its image may have to be fetched."""
+SILENCE: Final = 900.0
+"""Seconds for which the script beside may write nothing: the server that it reads may have vanished without a word."""
 CHUNK: Final = 1 << 20
 _SHOWN: Final = 1500
 """Characters of a fact that the result repeats: a termination message has 4096 bytes."""
@@ -183,7 +185,11 @@ class Beside:
                 try:
                     piece = os.read(fd, CHUNK)
                 except BlockingIOError:
-                    await _readable(fd)
+                    try:
+                        await asyncio.wait_for(_readable(fd), SILENCE)
+                    except TimeoutError:
+                        text = f"the server that is read has sent nothing for {SILENCE:.0f} s; see whether it is still there"
+                        raise DataFailed(text, reason="SourceSilent") from None
                     continue
                 if piece:
                     some = True

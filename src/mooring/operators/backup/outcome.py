@@ -19,6 +19,8 @@ __all__ = ["Outcome", "outcome_of"]
 
 LATE: Final = 30.0
 """Seconds that a pod's status may arrive after its Job's."""
+SLOW: Final = 120.0
+"""Seconds after which a pod that has not started is reported."""
 _REMEDIES: Final = {
     "ImagePullBackOff": "correct the image, or the pull secrets of the cluster",
     "ErrImagePull": "correct the image, or the pull secrets of the cluster",
@@ -109,8 +111,15 @@ def _unfinished(run: Outcome, pod: core.Pod | None, now: datetime) -> Outcome:
         (one.state for one in containers if one.state and one.state.waiting), core.ContainerState()
     )
     reason, message = trouble_of(pod.status, waiting, _REMEDIES)
-    if not hopeless(reason, age=(now - run.began).total_seconds() if run.began else 0.0):
+    age = (now - run.began).total_seconds() if run.began else 0.0
+    if not hopeless(reason, age=age):
         reason = message = ""
+        if age > SLOW:
+            reason = "PodNotStarting"
+            message = (
+                "the pod has not started for two minutes: a volume, a directory, a Secret or an image may be missing; see "
+                f"kubectl describe pod {pod.metadata.name}"
+            )
     return replace(run, state="Starting", reason=reason, message=message)
 
 

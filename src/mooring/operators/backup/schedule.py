@@ -30,6 +30,8 @@ def problem(expression: str, zone: str, *, now: datetime) -> str:
     try:
         schedule = parse_schedule(expression, zone)
     except ScheduleError as error:
+        if "time zone" in str(error):
+            return f"{zone} is not a time zone; write a name of the tz database, such as Europe/Berlin"
         return f'{error}; write five fields such as "30 3 * * *", or @daily'
     if schedule.after(now) is None:
         return "names a moment that never comes, such as February 30; correct the day or the month"

@@ -206,10 +206,10 @@ class ScheduleActor(Planned[S, Seen, Seen], Generic[S, B]):
                 last_verified_at=verified[-1].status.verified.at,
             )
         self._show(ctx, inputs.spec, status)
-        failing = _newest_failed(_of(ctx, self.backups))
-        ready = ConditionState(
-            not failing, "LastBackupFailed" if failing else "Scheduled", failing or _text(verdict)
-        )
+        made = _of(ctx, self.backups)
+        failing, stuck = _newest_failed(made), _newest_stuck(made)
+        reason = "BackupStalled" if stuck else "LastBackupFailed" if failing else "Scheduled"
+        ready = ConditionState(not (failing or stuck), reason, stuck or failing or _text(verdict))
         return Report(status=status, ready=ready)
 
     async def step(self, ctx: Context[S], inputs: Seen, snapshot: Seen, move: Move) -> ScheduleStatus | None:
@@ -302,6 +302,17 @@ def _newest_failed(made: list[BackupObject]) -> str:
         return ""
     said = over[-1].status.message if over[-1].status is not None else ""
     return f"{over[-1].metadata.name} failed: {said}"
+
+
+def _newest_stuck(made: list[BackupObject]) -> str:
+    """What keeps the newest backup from being made, where a person has to help."""
+    status = made[-1].status if made else None
+    if status is None or _over(made[-1]):
+        return ""
+    stalled = next((one for one in status.conditions or () if one.type == "Stalled"), None)
+    if stalled is None or stalled.status != "True":
+        return ""
+    return f"{made[-1].metadata.name} waits: {stalled.message}"
 
 
 def _text(verdict: Verdict) -> str:

@@ -56,7 +56,7 @@ whole() {
 : >"$run/facts"
 ( . "$conf/data.sh" ) &
 main=$!
-( whole || kill -USR1 "$$" ) 8>&- &
+( whole || kill -USR1 "$$" 2>/dev/null ) 8>&- &
 wait "$main"
 code=$?
 if [ "$code" = 0 ]; then

@@ -156,7 +156,7 @@ class Restores:
         if claim is not None and is_older(claim, born):
             text = (
                 f"spec.restoreFrom: the claim {name} is of an earlier cluster and may hold data; a restore never runs on "
-                "it. Choose another name, or delete the claims of that cluster"
+                "it. To go on with the data that is there, remove spec.restoreFrom; to restore, choose another name"
             )
             return ctx.wait("ClaimInUse", text, after=30.0, stalled=True)
         drift = ctx.children.diff(
