@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 if not __package__:  # run as a program: its siblings are found from the root of the tree
     sys.path.insert(0, str(ROOT))
 
-from hack.images.archive import Config, add_directory, add_file, add_tree, write  # noqa: E402
+from hack.images.archive import Config, add_directory, add_file, add_link, add_tree, write  # noqa: E402
 from hack.images.debian import DebianError, fetch, resolve, unpack  # noqa: E402
 from hack.kubernetes.binaries import BuildError, build_module, cache_root  # noqa: E402
 
@@ -41,6 +41,8 @@ _INSTALLERS = (
     *("libtirpc-common", "libkrb5-3", "libkrb5support0", "libk5crypto3", "libgssapi-krb5-2", "libkeyutils1"),
 )
 _SHELL = ("dash", "coreutils", "sed", "grep", "mawk", "util-linux", "procps")
+#: What the scripts of backups need beside Python.
+_TOOLS = ("sh", "cat", "grep", "head", "mv", "sed", "sleep", "tail")
 #: The embedded control plane does not run in a pod.
 _LEFT_OUT = ROOT / "src" / "mooring" / "local"
 #: Uid and gid of the operator; no name is needed for it.
@@ -168,6 +170,8 @@ def _fill_mooring(layer: tarfile.TarFile) -> None:
             subprocess.run(compiling, env=beside, check=False)
         add_directory(layer, "opt")
         add_tree(layer, tree, "opt/mooring")
+    for name in _TOOLS:
+        add_link(layer, f"usr/bin/{name}", "busybox")
 
 
 def _locked() -> str:
@@ -251,8 +255,7 @@ IMAGES: dict[str, Recipe] = {
     ),
     "mooring": Recipe(
         config=_mooring_config,
-        # The shell is for what backups run beside the servers.
-        packages=("python3-minimal", "libpython3.11-stdlib", *_SHELL),
+        packages=("python3-minimal", "libpython3.11-stdlib", "busybox"),
         fill=_fill_mooring,
         inputs=_mooring_inputs,
     ),

@@ -457,7 +457,10 @@ until "$client" --no-defaults --user=root --socket="$run/trial.sock" -e 'SELECT 
 done
 unknown=$(sed -n -e "s/.*unknown variable '\([^'=]*\).*/\1/p" -e "s/.*unknown option '--\([^'=]*\).*/\1/p" \
   -e "s/.*\[Warning\] '\([^']*\)' was removed\. It does nothing.*/\1/p" "$run/trial.log" | sed -n 1p | tr - _)
-[ -z "$unknown" ] || fail "spec.config: this version does not know $unknown; remove it"
+if [ -n "$unknown" ]; then
+  kill -KILL "$trying" 2>/dev/null || true
+  fail "spec.config: this version does not know $unknown; remove it"
+fi
 if ! kill -0 "$trying" 2>/dev/null; then
   error=$(sed -n -e 's/.*\[ERROR\] *//' -e 't found' -e d -e ':found' -e 's/^\(\[[^]]*\] *\)*//' -e p "$run/trial.log" | sed -n 1p)
   fail "spec.config: it does not start with this configuration: ${{error:-the log says why}}"
