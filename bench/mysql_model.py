@@ -1,7 +1,7 @@
 """MariaDB servers in memory, for campaigns of the MySQL operator in virtual time: what they hold, not how they say it.
 
-`World` is told of pods by the simulated nodes and obeys their start gates; `InMemory` is what the operator's actor sees of
-it. A client writes whenever somebody looks: each write is acknowledged when enough replicas have received it. A process
+The simulated nodes tell `World` of pods, and its servers wait at their start gates. `InMemory` shows it to the operator's
+actor. A client writes whenever somebody looks: each write is acknowledged when enough replicas have received it. A process
 that ends takes its relay log with it; what nobody acknowledged is rolled back when a server starts as a replica.
 """
 

@@ -31,7 +31,7 @@ def asked(
     for line in plane.audit_log.read_bytes()[since:].decode().splitlines():
         event = json.loads(line)
         reference = event.get("objectRef")
-        # Whoever could not say who it is has no name.
+        # A request that was not authenticated has no user name.
         user = event["user"].get("username")
         if user == ACCOUNT.format(account) and reference and "resource" in reference:
             if namespace not in ("", reference.get("namespace")):

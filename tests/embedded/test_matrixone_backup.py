@@ -1,4 +1,4 @@
-"""A cluster of the real server on a real S3 server: backed up, deleted, and begun anew from its backup."""
+"""A real MatrixOne cluster on a real S3 server: backed up, deleted, and created again from its backup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of an HTTP server: with its connections, whoever is at their other ends."""
+"""Stops an HTTP server and closes its connections, without waiting for the clients."""
 
 from __future__ import annotations
 

@@ -72,8 +72,8 @@ class Ledger:
 
     Give ``address`` for one server, or ``sentinels`` to be led to the master and follow it. ``rate`` is in
     writes per second, 0 means as fast as they are answered; every ``wait_every``-th write is confirmed by WAIT. A gap counts from ``gap_from``
-    seconds; one that lasts to the end of the writing counts too. Without a reply for ``patience`` seconds the master
-    is asked for anew: the gap of a server that hangs is measured in steps of that size. With ``tls`` every connection
+    seconds; one that lasts to the end of the writing counts too. Without a reply for ``patience`` seconds the
+    ledger looks up the master again, so the gap of a server that hangs is measured in steps of that size. With ``tls`` every connection
     is encrypted.
     """
 

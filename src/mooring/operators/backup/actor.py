@@ -101,7 +101,7 @@ class BackupActor(Planned[B, Inputs, Seen], Generic[B]):
         return None
 
     def security(self, obj: B) -> core.PodSecurityContext | None:
-        """As whom stored data is deleted: of a claim, the user that its backups were written by. Default: 65532."""
+        """The user that deletes stored data. On a claim it must be the user that wrote the backups. Default: 65532."""
         return None
 
     def finalizes(self, obj: B) -> bool:

@@ -21,7 +21,7 @@ def problems(target: Target, field: str) -> list[Problem]:
     found = validate(target, field)
     if target.directory is not None and os.environ.get(DIRECTORIES) == "forbid":
         text = (
-            "this operator mounts no directories of nodes; use a claim or a bucket, or let whoever installed it set the "
+            "this operator does not mount directories of nodes; use a claim or a bucket, or ask an administrator to set the "
             "chart's value backups.directories to true"
         )
         found.append(Problem(field=f"{field}.directory", message=text))

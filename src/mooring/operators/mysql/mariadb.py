@@ -3,7 +3,8 @@
 Facts of 10.11.19 that the forms rest on: the commands take the word REPLICA, columns and options are still called Master and
 Slave; a semi-synchronous source waits for one acknowledgement, there is no variable for more; the position of an
 ex-primary is in its binary log alone, and what would put it where replication begins (``MASTER_DEMOTE_TO_SLAVE``,
-``gtid_current_pos``) counts only what bears the present server_id, which every start has anew: it is set by hand.
+``gtid_current_pos``) counts only transactions of the present server_id. Every start has a new one, so the operator sets the
+position itself.
 """
 
 from __future__ import annotations

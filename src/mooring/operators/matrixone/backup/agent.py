@@ -306,7 +306,7 @@ async def _take(
             raise _in_use(target) from None
     elif _whose(held) != mark:
         raise _in_use(target)
-    # Whoever came between, and what a server wrote there meanwhile, shows now.
+    # This finds another writer, and what a server wrote there meanwhile.
     async with aclosing(into.list()) as objects:
         async for one in objects:
             if one.name != MARK and one.name not in wanted:

@@ -55,7 +55,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     gap: tuple[str, str] | None = None
     """The positions between which transactions are missing."""
     writer: str = ""
-    """Whoever created it."""
+    """The archiver that created it."""
 
     @property
     def start(self) -> Position:

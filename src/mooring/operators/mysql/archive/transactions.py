@@ -52,7 +52,7 @@ class History:
         return Position(origins=origins, last=dict(self._last))
 
     def has(self, gtid: Gtid) -> bool:
-        """Whether a transaction is in it; MariaDB: or in its past, whoever wrote it.
+        """Whether it contains a transaction. On MariaDB an earlier one counts too, from any server.
 
         Raises `Hole` where another one bears the number of the newest.
         """

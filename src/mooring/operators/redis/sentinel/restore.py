@@ -300,4 +300,4 @@ def _security(declared: core.PodSecurityContext | None) -> core.PodSecurityConte
 
 
 _READER: Final = 65532
-"""The user of Mooring's image, whom backups on claims belong to."""
+"""The user of Mooring's image; it owns the backups on claims."""
