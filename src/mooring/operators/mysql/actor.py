@@ -19,7 +19,7 @@ from mooring.kube.objects import apps, batch, core, policy
 from mooring.operators.mysql import compatible, effects
 from mooring.operators.mysql.access import turned
 from mooring.operators.mysql.backup.actor import register_backups
-from mooring.operators.mysql.backup.restore import Restores
+from mooring.operators.mysql.backup.restore import MySQLRestores
 from mooring.operators.mysql.inputs import DEPENDENCIES, Inputs, read_inputs, references, secret_names
 from mooring.operators.mysql.metrics import Metrics
 from mooring.operators.mysql.moves import DatabaseMove, Follow, Record
@@ -73,7 +73,7 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
             Related(kind, partial(keys_of, cluster_of=cluster_of), label_selector=MANAGED_SELECTOR)
             for kind in (core.Pod, core.PersistentVolumeClaim, batch.Job)
         ]
-        self._restores = Restores(manager, self.name, namespaces=namespaces)
+        self._restores = MySQLRestores(manager, self.name, namespaces=namespaces)
         self.related += self._restores.related
         if self._nodes is not None and not namespaces:
             clusters = partial(manager.client.list, self.kind)
