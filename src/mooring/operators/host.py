@@ -154,7 +154,10 @@ def _hooks(client: Client, operator: Operator, how: Operate) -> Sequence[Webhook
 @asynccontextmanager
 async def _webhooks(client: Client, how: Operate) -> AsyncIterator[WebhookServer | None]:
     """The server of all operators' webhooks, on every replica; ``None`` when there is none to serve."""
-    hooks = [hook for operator in how.operators for hook in _hooks(client, operator, how)]
+    # Both Redis operators have the kinds of Redis' backups, and review them alike.
+    hooks = list(
+        {hook.path: hook for operator in how.operators for hook in _hooks(client, operator, how)}.values()
+    )
     if how.webhooks is None or not hooks:
         yield None
         return
