@@ -21,6 +21,7 @@ from mooring.objectstore import Target
 from mooring.operators.backup import outcome as runs_
 from mooring.operators.backup.run import agent_image, job_name, secrets_of
 from mooring.operators.backup.runs import Runs
+from mooring.operators.backup.source import backup_named
 from mooring.operators.backup.targets import problems
 from mooring.operators.backup.types import FAILED, PENDING, RUNNING, SUCCEEDED, RestoreStatus
 from mooring.operators.mysql.backup.jobs import restore_run
@@ -234,10 +235,9 @@ def _source(ctx: Context[MySQLCluster]) -> tuple[Target, str, str] | Wait | Term
         if wrong := problems(declared.target, "spec.restoreFrom.target"):
             return Terminal("TargetInvalid", "; ".join(map(str, wrong)))
         return declared.target, declared.prefix, ""
-    backup = ctx.client.find(MySQLBackup, declared.backup, namespace=ctx.key.namespace)
-    if backup is None:
-        text = f"spec.restoreFrom.backup: there is no MySQLBackup {declared.backup}; correct the name"
-        return Wait("BackupNotFound", text, after=30.0, stalled=True)
+    backup = backup_named(ctx, MySQLBackup, declared.backup)
+    if isinstance(backup, Wait):
+        return backup
     status = backup.status
     phase = (status.phase if status is not None else None) or PENDING
     if phase != SUCCEEDED or backup.spec is None or backup.spec.target is None or status is None:
