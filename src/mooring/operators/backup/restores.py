@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from msgspec.structs import replace
 
 from mooring.actor import Context, Outcome, Related, Terminal, Wait
+from mooring.cache import NotCached
 from mooring.kube.errors import AlreadyExists
 from mooring.kube.object import Key, Object
 from mooring.kube.objects import core
@@ -104,8 +105,7 @@ class Restores(Generic[C, I]):
             return None
         job = (self.recorded(ctx.obj) or RestoreStatus()).job or ""
         run = await self.runs.find(ctx, job, now=ctx.now(), purpose=PURPOSE)
-        named = ctx.client.find(self.backups, declared.backup or "", namespace=ctx.key.namespace)
-        source = source_of(declared, named, kind=self.backups.resource.kind)
+        source = self._source(ctx, declared)
         for name in secrets_of(source.target) if isinstance(source, Source) else ():
             if await ctx.client.refresh(core.Secret, name, namespace=ctx.key.namespace) is None:
                 return Look(source=source, run=run, missing=name)
@@ -167,6 +167,20 @@ class Restores(Generic[C, I]):
             ctx.events.normal(ctx.obj, "Restored", text)
         else:
             ctx.events.warning(ctx.obj, restore_rules.FAILURE, settled.status.message or "")
+
+    def _source(self, ctx: Context[C], declared: RestoreFrom) -> Source | Wait | Terminal:
+        resource = self.backups.resource
+        try:
+            named = ctx.client.find(self.backups, declared.backup or "", namespace=ctx.key.namespace)
+        except NotCached:  # the operator began without its backups
+            if declared.backup:
+                text = (
+                    f"spec.restoreFrom.backup: {resource.plural}.{resource.group} is not defined, or may not be listed; "
+                    "define it by `mooring crds apply`, or name a target and a prefix"
+                )
+                return Wait("BackupNotFound", text, after=30.0, stalled=True)
+            named = None
+        return source_of(declared, named, kind=resource.kind)
 
     def _begin(self, ctx: Context[C], inputs: I, look: Look, move: Restore) -> Outcome:
         assert isinstance(look.source, Source)

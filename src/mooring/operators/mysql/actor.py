@@ -197,13 +197,18 @@ def register(
     scope: str = "all",
     namespaces: Sequence[str] = (),
     workers: int = 8,
+    backups: bool = True,
     databases: Databases | None = None,
 ) -> None:
-    """Put the operator onto a manager: a controller for each of its kinds; ``databases``: a model of the servers."""
+    """Put the operator onto a manager: a controller for each of its kinds, but for ``backups=False`` those of backups.
+
+    ``databases``: a model of the servers.
+    """
     for kind in (MySQLActor, CompatibleActor):
         actor = kind(manager, scope=scope, namespaces=namespaces, databases=databases)
         _register(actor, manager, namespaces, workers, scope)
-    register_backups(manager, scope=scope, namespaces=namespaces, workers=workers)
+    if backups:
+        register_backups(manager, scope=scope, namespaces=namespaces, workers=workers)
 
 
 def _register(

@@ -188,15 +188,22 @@ def _status(ctx: Context[RedisCluster]) -> RedisClusterStatus:
 
 
 def register(
-    manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = (), workers: int = 8
+    manager: Manager,
+    *,
+    scope: str = "all",
+    namespaces: Sequence[str] = (),
+    workers: int = 8,
+    backups: bool = True,
 ) -> None:
-    """Put the operator onto a manager."""
+    """Put the operator onto a manager, for ``backups=False`` without the kinds of backups."""
     actor = SentinelActor(manager, scope=scope, namespaces=namespaces)
     run_actor(actor, manager, namespaces=namespaces, workers=workers)
     controller: Any = next(one for one in manager.controllers if one.name == NAME)
     actor.wake = controller.enqueue
     manager.serve(f"{NAME} listener", actor.listener.run)
     actor.scoped.serve()
+    if not backups:
+        return
     register_backups(
         manager,
         SentinelBackupActor(manager, scope=scope, namespaces=namespaces),

@@ -306,8 +306,18 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
         PrinterColumn(
             "Size", ".spec.size", type="integer", description="The number of Redis node in the ensemble"
         ),
-        PrinterColumn("Status", ".status.conditions[].type", description="The status of Redis Cluster"),
+        # UCloud prints the first condition; before the first pass, that may be one which is False.
+        PrinterColumn(
+            "Status",
+            '.status.conditions[?(@.status=="True")].type',
+            description="The newest condition that is True",
+        ),
         PrinterColumn("Age", ".metadata.creationTimestamp", type="date"),
+        PrinterColumn(
+            "Ready",
+            '.status.conditions[?(@.type=="Ready")].status',
+            description="Whether the master takes writes and the sentinels name it",
+        ),
         PrinterColumn(
             "Reason",
             '.status.conditions[?(@.type=="Progressing")].reason',
