@@ -18,8 +18,8 @@ from mooring.kube.objects.coordination import Lease
 from mooring.kube.objects.meta import ObjectMeta
 from mooring.kube.transport import Response, StreamResponse, Transport
 from mooring.local.api.server import ApiServer
+from mooring.operators.backup.types import RestoreFrom
 from mooring.operators.host import Operate, apply_crds, operate
-from mooring.operators.redis.backup.types import RestoreFromSpec
 from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterSpec, RedisStorage
 from mooring.operators.registry import OPERATORS, Operator
 from mooring.operators.workload.scope import yields
@@ -185,7 +185,7 @@ async def test_an_operator_manages_clusters_while_the_kinds_of_backups_are_not_d
             spec=core.PersistentVolumeClaimSpec(access_modes=["ReadWriteOnce"], resources=wanted),
         )
         spec = RedisClusterSpec(
-            storage=RedisStorage(persistent_volume_claim=claim), restore_from=RestoreFromSpec(backup="monday")
+            storage=RedisStorage(persistent_volume_claim=claim), restore_from=RestoreFrom(backup="monday")
         )
 
         async def reported() -> bool:
