@@ -19,6 +19,7 @@ from mooring.kube.object import Key
 from mooring.kube.objects import apps, core
 from mooring.objectstore import Target
 from mooring.operators.backup import outcome as runs_
+from mooring.operators.backup.rules import reach
 from mooring.operators.backup.run import Run, agent_image, job_name, secrets_of
 from mooring.operators.backup.runs import Runs
 from mooring.operators.backup.source import backup_named
@@ -193,7 +194,7 @@ class Restores:
             case Settle():
                 _show(ctx, verdict.status)
                 if verdict.status.phase == SUCCEEDED:
-                    ctx.events.normal(ctx.obj, "Restored", f"{prefix}, up to {verdict.status.position}")
+                    ctx.events.normal(ctx.obj, "Restored", f"{prefix}, {reach(verdict.status.position)}")
                 else:
                     ctx.events.warning(ctx.obj, "RestoreFailed", verdict.status.message or "")
                 return ctx.act("RecordRestore", ctx.record, message=verdict.why)
