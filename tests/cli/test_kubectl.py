@@ -118,6 +118,41 @@ async def test_what_is_applied_can_be_compared_changed_and_edited(demo: Running,
     assert json.loads(live.fine()) == {"maxmemory": "96mb", "maxmemory-policy": "allkeys-lru"}
 
 
+BACKUP = """
+apiVersion: redis.mooring.dev/v1alpha1
+kind: RedisBackup
+metadata: {name: NAME}
+spec: {cluster: {name: demo}, target: TARGET}
+"""
+STUCK = {
+    "directory": ("{directory: {path: /nowhere}}", "needs /nowhere on the node"),
+    "volume": ("{claim: {name: redis-data-redis-cluster-demo-0}}", "is still in use by another pod"),
+}
+
+
+@needs_kubectl
+@pytest.mark.parametrize("name", STUCK)
+async def test_why_names_what_keeps_the_pod_of_a_backup_from_starting(demo: Running, name: str) -> None:
+    target, cause = STUCK[name]
+    manifest = BACKUP.replace("NAME", name).replace("TARGET", target)
+    said = ""
+
+    async def named() -> bool:
+        nonlocal said
+        said = (await demo.program.run("why", f"rbk/{name}", "--kubeconfig", demo.kubeconfig)).text
+        return cause in said
+
+    (await demo.kubectl("apply", "-f", "-", text=manifest)).fine()
+    try:
+        await until(named, "the cause is named", within=30, every=0.5)
+    finally:
+        (await demo.kubectl("delete", "rbk", name)).fine()
+    lines = said.splitlines()
+    assert lines[1].startswith("  Cause: ")
+    assert lines[2].startswith("  Next: ")
+    assert "SERVE" not in said
+
+
 @needs_kubectl
 async def test_files_go_into_a_pod_and_back(demo: Running, tmp_path: Path) -> None:
     (await demo.kubectl("cp", EXAMPLE, "redis-cluster-demo-0:/tmp/there.yaml")).fine()

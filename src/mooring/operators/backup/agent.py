@@ -332,8 +332,9 @@ async def listed(store: Store, *, prefix: str, show: Callable[[str], object]) ->
     async for one in store.list(prefix):
         if one.name.rpartition("/")[2] == MANIFEST:
             manifest = await read_manifest(store, one.name.rpartition("/")[0])
+            position = manifest.position or "(before the first write)"
             show(
-                f"{one.name.rpartition('/')[0]} {manifest.finished:%Y-%m-%dT%H:%M:%SZ} {manifest.size} {manifest.position}"
+                f"{one.name.rpartition('/')[0]} {manifest.finished:%Y-%m-%dT%H:%M:%SZ} {manifest.size} {position}"
             )
             count += 1
     return Result(ok=True, objects=count)

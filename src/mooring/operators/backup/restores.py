@@ -20,6 +20,7 @@ from mooring.kube.object import Key, Object
 from mooring.kube.objects import core
 from mooring.operators.backup import outcome, restore_rules
 from mooring.operators.backup.restore_rules import PURPOSE, Restore, Seen, Settle, Source, source_of
+from mooring.operators.backup.rules import reach
 from mooring.operators.backup.run import Run, job_name, secrets_of
 from mooring.operators.backup.runs import Runs
 from mooring.operators.backup.types import (
@@ -163,7 +164,7 @@ class Restores(Generic[C, I]):
         """Show what became of a try, and record an Event of it."""
         self.show(ctx, settled.status)
         if settled.status.phase == SUCCEEDED:
-            text = f"{settled.status.prefix}, up to {settled.status.position}"
+            text = f"{settled.status.prefix}, {reach(settled.status.position)}"
             ctx.events.normal(ctx.obj, "Restored", text)
         else:
             ctx.events.warning(ctx.obj, restore_rules.FAILURE, settled.status.message or "")

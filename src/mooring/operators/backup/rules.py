@@ -13,6 +13,7 @@ from mooring.operators.backup.outcome import Outcome
 from mooring.operators.backup.types import (
     DELETE,
     FAILED,
+    PENDING,
     RUNNING,
     SUCCEEDED,
     BackupFields,
@@ -30,13 +31,17 @@ __all__ = [
     "Verify",
     "decide",
     "leave",
+    "reach",
     "settled",
+    "summary",
     "verified",
 ]
 
 STARTING: Final = 30.0
 """Seconds after which a Job that was recorded and is nowhere counts as lost."""
 VERIFY_TRIES: Final = 3
+_UNSAID: Final = frozenset({"position", "checked"})
+"""What a test restore finds out beside how much was restored; ``checked`` counts the system's tables too."""
 AGAIN: Final = 10.0
 """Seconds until the second try; doubled with each further one."""
 
@@ -163,12 +168,19 @@ def verified(seen: Seen, outcome: Outcome) -> BackupStatus:
     if outcome.state == "Failed" and outcome.again and known.tries < VERIFY_TRIES:
         return replace(seen.status, verified=replace(known, tries=known.tries + 1, message=outcome.message))
     passed = outcome.state == "Succeeded"
-    facts = ", ".join(f"{name} {outcome.facts[name]}" for name in sorted(outcome.facts) if name != "position")
+    counts = ", ".join(
+        f"{count} {name}" for name, count in sorted(outcome.facts.items()) if name not in _UNSAID
+    )
     ended = outcome.ended or seen.now
     seconds = (ended - outcome.began).total_seconds() if outcome.began is not None else 0.0
-    message = f"restored and checked: {facts}" if passed else outcome.message
+    message = f"restored and checked: {counts}" if passed else outcome.message
     done = replace(known, at=ended, passed=passed, message=message, seconds=seconds)
     return replace(seen.status, verified=done)
+
+
+def reach(position: str | None) -> str:
+    """How far a backup reaches, in words; a cluster that took no write yet has no position."""
+    return f"up to {position}" if position else "taken before the first write"
 
 
 def settled(seen: Seen, outcome: Outcome | None) -> BackupStatus:
@@ -198,7 +210,7 @@ def settled(seen: Seen, outcome: Outcome | None) -> BackupStatus:
     again = (outcome is None or outcome.again) and (status.tries or 1) < limit
     return replace(
         status,
-        phase="Pending" if again else FAILED,
+        phase=PENDING if again else FAILED,
         reason=reason,
         message=message,
         finished_at=(outcome.ended if outcome is not None else None) or seen.now,
@@ -229,3 +241,11 @@ def leave(seen: Seen) -> Verdict:
         text = f"{seen.erasure.job}: {seen.erasure.message}; or set deletionPolicy: Retain to keep the data"
         return Wait(seen.erasure.reason, text, after=10.0, stalled=True)
     return Wait("Deleting", f"Job {seen.erasure.job} deletes the stored data", after=10.0)
+
+
+def summary(status: BackupStatus) -> str:
+    """What its status says of a backup, in one sentence."""
+    if status.phase == SUCCEEDED:
+        early = "" if status.position else f", {reach(None)}"
+        return f"{status.size_bytes or 0} bytes at {status.location}{early}"
+    return status.message or f"the backup is {(status.phase or PENDING).lower()}"

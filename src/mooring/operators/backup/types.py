@@ -129,7 +129,7 @@ class BackupStatus(Part, frozen=True, kw_only=True):
     source: Annotated[str | None, F("The pod it is read from.")] = None
     method: Annotated[str | None, F("How it is made.")] = None
     version: Annotated[str | None, F("Version of the server it is of.")] = None
-    position: Annotated[str | None, F("It has all writes up to here.")] = None
+    position: Annotated[str | None, F("It has all writes up to here; empty before the first write.")] = None
     size_bytes: Annotated[int | None, F("Bytes that the database gave, compressed.")] = None
     stored_bytes: Annotated[int | None, F("Bytes in the store.")] = None
     started_at: Annotated[datetime | None, F("When the newest run began.", schema=TIME)] = None
