@@ -48,8 +48,9 @@ async def demo(plane: Running) -> Running:
 async def test_a_cluster_shows_size_status_age_and_reason(demo: Running) -> None:
     shown = (await demo.kubectl("get", "rediscluster")).fine().splitlines()
 
-    assert shown[0].split() == ["NAME", "SIZE", "STATUS", "AGE", "REASON"]
-    assert shown[1].split()[:3] == ["demo", "3", "Healthy"]
+    assert shown[0].split() == ["NAME", "SIZE", "STATUS", "AGE", "READY", "REASON"]
+    row = shown[1].split()
+    assert [*row[:3], row[4]] == ["demo", "3", "Healthy", "True"]
 
 
 @needs_kubectl

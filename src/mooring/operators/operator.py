@@ -91,6 +91,9 @@ class Operator:
     options: tuple[Option, ...] = field(repr=False, default=())
     aliases: tuple[str, ...] = ()
     """Other names that ``--operators`` takes."""
+    backups: tuple[type[Object], ...] = ()
+    """Those of its kinds that are about backups and serve no clients. While they are not defined, it registers with
+    ``backups=False`` and manages its clusters."""
     explain: Callable[[Client, Mapping[str, Any]], Awaitable[Sequence[str]]] | None = field(
         repr=False, default=None
     )

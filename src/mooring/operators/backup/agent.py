@@ -345,7 +345,7 @@ async def read_manifest(store: Store, prefix: str) -> Manifest:
         return decode_manifest(await store.read(f"{prefix}/{MANIFEST}"))
     except NotFound:
         missing = NotFound(
-            f"there is no complete backup at {prefix} in {store!r}",
+            f"there is no complete backup at {prefix} in {store.where}",
             remedy="correct the target or the prefix, or use another backup",
         )
     raise missing

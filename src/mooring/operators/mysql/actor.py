@@ -25,7 +25,7 @@ from mooring.operators.mysql.archive.poll import Archivers
 from mooring.operators.mysql.archive.shown import shown, with_condition
 from mooring.operators.mysql.archive.workload import is_archiver, root_of
 from mooring.operators.mysql.backup.actor import register_backups
-from mooring.operators.mysql.backup.restore import Restores
+from mooring.operators.mysql.backup.restore import MySQLRestores
 from mooring.operators.mysql.inputs import DEPENDENCIES, Inputs, read_inputs, references, secret_names
 from mooring.operators.mysql.metrics import Metrics
 from mooring.operators.mysql.moves import DatabaseMove, Follow, Record
@@ -80,7 +80,7 @@ class MySQLActor(Planned[MySQLCluster, Inputs, Snapshot]):
             Related(kind, partial(keys_of, cluster_of=cluster_of), label_selector=MANAGED_SELECTOR)
             for kind in (core.Pod, core.PersistentVolumeClaim, batch.Job)
         ]
-        self._restores = Restores(manager, self.name, namespaces=namespaces)
+        self._restores = MySQLRestores(manager, self.name, namespaces=namespaces)
         self.related += self._restores.related
         if self._nodes is not None and not namespaces:
             clusters = partial(manager.client.list, self.kind)
@@ -227,13 +227,18 @@ def register(
     scope: str = "all",
     namespaces: Sequence[str] = (),
     workers: int = 8,
+    backups: bool = True,
     databases: Databases | None = None,
 ) -> None:
-    """Put the operator onto a manager: a controller for each of its kinds; ``databases``: a model of the servers."""
+    """Put the operator onto a manager: a controller for each of its kinds, but for ``backups=False`` those of backups.
+
+    ``databases``: a model of the servers.
+    """
     for kind in (MySQLActor, CompatibleActor):
         actor = kind(manager, scope=scope, namespaces=namespaces, databases=databases)
         _register(actor, manager, namespaces, workers, scope)
-    register_backups(manager, scope=scope, namespaces=namespaces, workers=workers)
+    if backups:
+        register_backups(manager, scope=scope, namespaces=namespaces, workers=workers)
 
 
 def _register(

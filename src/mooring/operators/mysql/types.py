@@ -424,7 +424,10 @@ class MySQLClusterStatus(Part, frozen=True, kw_only=True):
     observed_generation: Annotated[int | None, F("The generation this speaks of.")] = None
     phase: Annotated[
         str | None,
-        F("Creating, Running, Degraded, Blocked, SwitchingOver, FailingOver, Lost, ReadOnly or Paused."),
+        F(
+            "Restoring, RestoreFailed, Creating, Running, Degraded, Blocked, SwitchingOver, FailingOver, Lost, ReadOnly or "
+            "Paused."
+        ),
     ] = None
     available_replicas: Annotated[
         int | None, F("Servers that serve: the primary and replicas that follow it.")

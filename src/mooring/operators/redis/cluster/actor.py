@@ -200,12 +200,23 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
 
 
 def register(
-    manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = (), workers: int = 8, **how: float
+    manager: Manager,
+    *,
+    scope: str = "all",
+    namespaces: Sequence[str] = (),
+    workers: int = 8,
+    backups: bool = True,
+    **how: float,
 ) -> None:
-    """Put the operator onto a manager; a namespaced one does not read nodes, and so knows no zones."""
+    """Put the operator onto a manager, for ``backups=False`` without the kinds of backups.
+
+    A namespaced one does not read nodes, and so knows no zones.
+    """
     actor = ClusterActor(manager, namespaces=namespaces, scope=scope, **how)
     run_actor(actor, manager, namespaces=namespaces, workers=workers)
     actor.scoped.serve()
+    if not backups:
+        return
     register_backups(
         manager,
         ClusterBackupActor(manager, scope=scope, namespaces=namespaces),

@@ -33,7 +33,7 @@ from mooring.operators.redis.sentinel.metrics import Metrics
 from mooring.operators.redis.sentinel.moves import DatabaseMove, PublishPassword, Record
 from mooring.operators.redis.sentinel.names import MANAGED_SELECTOR, cluster_of
 from mooring.operators.redis.sentinel.plan import decide
-from mooring.operators.redis.sentinel.restore import Restores
+from mooring.operators.redis.sentinel.restore import SentinelRestores
 from mooring.operators.redis.sentinel.snapshot import Snapshot
 from mooring.operators.redis.sentinel.status import after_step, report
 from mooring.operators.redis.sentinel.steps import Steps
@@ -78,7 +78,7 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
             Related(kind, partial(keys_of, cluster_of=cluster_of), label_selector=MANAGED_SELECTOR)
             for kind in (core.Pod, core.PersistentVolumeClaim)
         ]
-        self._restores = Restores(manager, self.name, namespaces=namespaces)
+        self._restores = SentinelRestores(manager, self.name, namespaces=namespaces)
         self.related += self._restores.related
 
     def manages(self, obj: RedisCluster) -> bool:
@@ -118,6 +118,8 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
         if inputs.wanted.paused:
             return None
         if (step := self._restores.observe(ctx, inputs)) is not None:
+            if isinstance(step, Terminal) or (isinstance(step, Wait) and step.stalled):
+                return self._refuse(ctx, step)
             return step
         step = effects.correct_children(ctx, inputs)
         return self._refuse(ctx, step) if isinstance(step, Wait) else step
@@ -186,15 +188,22 @@ def _status(ctx: Context[RedisCluster]) -> RedisClusterStatus:
 
 
 def register(
-    manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = (), workers: int = 8
+    manager: Manager,
+    *,
+    scope: str = "all",
+    namespaces: Sequence[str] = (),
+    workers: int = 8,
+    backups: bool = True,
 ) -> None:
-    """Put the operator onto a manager."""
+    """Put the operator onto a manager, for ``backups=False`` without the kinds of backups."""
     actor = SentinelActor(manager, scope=scope, namespaces=namespaces)
     run_actor(actor, manager, namespaces=namespaces, workers=workers)
     controller: Any = next(one for one in manager.controllers if one.name == NAME)
     actor.wake = controller.enqueue
     manager.serve(f"{NAME} listener", actor.listener.run)
     actor.scoped.serve()
+    if not backups:
+        return
     register_backups(
         manager,
         SentinelBackupActor(manager, scope=scope, namespaces=namespaces),

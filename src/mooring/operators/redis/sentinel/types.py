@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from mooring.kube.object import Object, Resource
 from mooring.kube.objects import core
 from mooring.kube.part import Part
-from mooring.operators.backup.types import RestoreStatus
-from mooring.operators.redis.backup.types import RestoreFromSpec
+from mooring.operators.backup.types import RestoreFrom, RestoreStatus
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.tls import TlsSpec
 from mooring.operators.workload.configuration import ConfigResult
@@ -197,7 +196,7 @@ class RedisClusterSpec(Part, frozen=True, kw_only=True):
     disable_persistence: Annotated[bool | None, F("No append-only file and no snapshots.")] = None
     sentinel: Annotated[SentinelSettings | None, F("The sentinels.")] = None
     restore_from: Annotated[
-        RestoreFromSpec | None,
+        RestoreFrom | None,
         F("The backup that a new cluster begins with. Of no effect once it did."),
     ] = None
 
@@ -307,8 +306,18 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
         PrinterColumn(
             "Size", ".spec.size", type="integer", description="The number of Redis node in the ensemble"
         ),
-        PrinterColumn("Status", ".status.conditions[].type", description="The status of Redis Cluster"),
+        # UCloud prints the first condition; before the first pass, that may be one which is False.
+        PrinterColumn(
+            "Status",
+            '.status.conditions[?(@.status=="True")].type',
+            description="The newest condition that is True",
+        ),
         PrinterColumn("Age", ".metadata.creationTimestamp", type="date"),
+        PrinterColumn(
+            "Ready",
+            '.status.conditions[?(@.type=="Ready")].status',
+            description="Whether the master takes writes and the sentinels name it",
+        ),
         PrinterColumn(
             "Reason",
             '.status.conditions[?(@.type=="Progressing")].reason',
