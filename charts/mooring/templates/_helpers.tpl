@@ -249,6 +249,10 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
   resources: [configmaps]
   verbs: [list, watch, create, patch, delete]
 {{- if has "mysql" $names }}
+# What archives the binary log of a cluster, and goes when that is no longer declared.
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [list, watch, create, patch, delete]
 # A new image is started once beside the cluster before any pod is touched.
 - apiGroups: [batch]
   resources: [jobs]

@@ -109,7 +109,7 @@ class Operator:
     removal: Removable | None = field(repr=False, default=None)
     """How ``mooring remove-clusters`` deletes its objects."""
     agent: Callable[[Sequence[str]], int] | None = field(repr=False, default=None)
-    """``mooring agent NAME ARGUMENTS``, which its Jobs run in Mooring's image; gives the exit status."""
+    """``mooring agent NAME ARGUMENTS``, which its pods run in Mooring's image; gives the exit status."""
 
 
 def deferred(module: str, name: str) -> Callable[..., Any]:

@@ -52,4 +52,5 @@ OPERATOR = Operator(
         label=CLUSTER,
         also=(compatible.MySQLCluster,),
     ),
+    agent=deferred(f"{_HERE}.archive.agent", "main"),
 )
