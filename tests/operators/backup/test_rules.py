@@ -97,6 +97,23 @@ def test_a_complete_backup_is_verified_once() -> None:
     assert isinstance(decide(seen(status=after, spec=asked)), InSync)
 
 
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"checked": "7 rows in 2 tables", "tables": "2", "position": "0-1-7"}, "7 rows in 2 tables"),
+        ({"keys": "2000", "position": "17"}, "2000 keys"),
+    ],
+)
+def test_a_verified_backup_says_what_was_checked_its_size_and_how_long_it_took(
+    facts: dict[str, str], said: str
+) -> None:
+    status = BackupStatus(phase="Succeeded", size_bytes=4711, verified=Verified(tries=1))
+    good = run("Succeeded", facts=facts, ended=NOW + timedelta(seconds=12.3))
+    known = rules.verified(seen(status=status), good).verified
+    assert known is not None
+    assert known.message == f"restored and checked: {said}; 4711 bytes in 12 s"
+
+
 def test_data_goes_only_where_that_was_asked_for() -> None:
     gone = BackupFields(deletion_policy="Delete")
     assert isinstance(leave(seen("Succeeded", deleted=True)), InSync)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -163,12 +164,20 @@ def verified(seen: Seen, outcome: Outcome) -> BackupStatus:
     if outcome.state == "Failed" and outcome.again and known.tries < VERIFY_TRIES:
         return replace(seen.status, verified=replace(known, tries=known.tries + 1, message=outcome.message))
     passed = outcome.state == "Succeeded"
-    facts = ", ".join(f"{name} {outcome.facts[name]}" for name in sorted(outcome.facts) if name != "position")
     ended = outcome.ended or seen.now
     seconds = (ended - outcome.began).total_seconds() if outcome.began is not None else 0.0
-    message = f"restored and checked: {facts}" if passed else outcome.message
+    message = outcome.message
+    if passed:
+        size = f"{seen.status.size_bytes or 0} bytes in {seconds:.0f} s"
+        message = f"restored and checked: {_checked(outcome.facts)}; {size}"
     done = replace(known, at=ended, passed=passed, message=message, seconds=seconds)
     return replace(seen.status, verified=done)
+
+
+def _checked(facts: Mapping[str, str]) -> str:
+    """What a test restore checked: its own words, or what it counted."""
+    counts = (f"{facts[name]} {name}" for name in sorted(facts) if name != "position")
+    return facts.get("checked") or ", ".join(counts)
 
 
 def settled(seen: Seen, outcome: Outcome | None) -> BackupStatus:
