@@ -44,4 +44,5 @@ async def test_every_shard_is_read_from_a_replica_and_the_manifest_has_its_slots
     await stage.bed.until(verified, "the backup was verified", within=90)
     known = (await backups.status("shards")).verified
     assert known is not None
-    assert (known.passed, known.message) == (True, "restored and checked: 2000 keys")
+    assert known.passed
+    assert known.message.startswith("restored and checked: 2000 keys; "), known.message

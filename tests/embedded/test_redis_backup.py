@@ -105,7 +105,8 @@ async def test_a_new_cluster_has_exactly_the_data_of_the_backup_and_its_own_pass
     await until(stage.bed, verified, "the backup was verified")
     known = (await backups.status("first")).verified
     assert known is not None
-    assert (known.passed, known.message) == (True, f"restored and checked: {KEYS + 2} keys")
+    assert known.passed
+    assert known.message.startswith(f"restored and checked: {KEYS + 2} keys; "), known.message
 
     copy = await cluster(password="another", restoreFrom={"backup": "first"})
     assert await checksum(copy) == before

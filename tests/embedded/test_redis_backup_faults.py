@@ -72,4 +72,5 @@ async def test_a_backup_that_is_cut_off_is_made_again_and_is_whole(cluster: Make
     await stage.bed.until(verified, "the backup was verified", within=90)
     known = (await backups.status(f"cut-{fault}")).verified
     assert known is not None
-    assert (known.passed, known.message) == (True, f"restored and checked: {KEYS} keys")
+    assert known.passed
+    assert known.message.startswith(f"restored and checked: {KEYS} keys; "), known.message

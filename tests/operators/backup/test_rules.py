@@ -97,20 +97,29 @@ def test_a_complete_backup_is_verified_once() -> None:
     assert isinstance(decide(seen(status=after, spec=asked)), InSync)
 
 
-def test_a_test_restore_says_what_was_restored() -> None:
-    facts = {"tables": "3", "checked": "40", "position": "0-1-2"}
-    good = run("Succeeded", ended=NOW, facts=facts)
-    after = rules.verified(seen("Succeeded"), good)
-    assert after.verified is not None
-    assert after.verified.message == "restored and checked: 3 tables"
-
-
 def test_a_backup_from_before_the_first_write_says_so() -> None:
     empty = BackupStatus(phase="Succeeded", size_bytes=7, location="claim b: x", position="")
     assert rules.summary(empty) == "7 bytes at claim b: x, taken before the first write"
     later = BackupStatus(phase="Succeeded", size_bytes=7, location="claim b: x", position="0-1-2")
     assert rules.summary(later) == "7 bytes at claim b: x"
     assert rules.reach("0-1-2") == "up to 0-1-2"
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"checked": "7 rows in 2 tables", "tables": "2", "position": "0-1-7"}, "7 rows in 2 tables"),
+        ({"keys": "2000", "position": "17"}, "2000 keys"),
+    ],
+)
+def test_a_verified_backup_says_what_was_checked_its_size_and_how_long_it_took(
+    facts: dict[str, str], said: str
+) -> None:
+    status = BackupStatus(phase="Succeeded", size_bytes=4711, verified=Verified(tries=1))
+    good = run("Succeeded", facts=facts, ended=NOW + timedelta(seconds=12.3))
+    known = rules.verified(seen(status=status), good).verified
+    assert known is not None
+    assert known.message == f"restored and checked: {said}; 4711 bytes in 12 s"
 
 
 def test_data_goes_only_where_that_was_asked_for() -> None:

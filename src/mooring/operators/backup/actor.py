@@ -251,7 +251,12 @@ class BackupActor(Planned[B, Inputs, Seen], Generic[B]):
             case Verify():
                 if inputs.check is None:
                     raise StepFailed("this operator cannot verify backups")
-                run = changed(inputs.check, purpose=VERIFY, attempt=move.attempt)
+                run = changed(
+                    inputs.check,
+                    purpose=VERIFY,
+                    attempt=move.attempt,
+                    bandwidth=inputs.spec.bandwidth or "",
+                )
                 await self.runs.begin(ctx, run)
             case Erase():
                 await self.runs.begin(ctx, self._erasure(ctx, inputs))

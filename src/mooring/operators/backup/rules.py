@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -40,8 +41,6 @@ __all__ = [
 STARTING: Final = 30.0
 """Seconds after which a Job that was recorded and is nowhere counts as lost."""
 VERIFY_TRIES: Final = 3
-_UNSAID: Final = frozenset({"position", "checked"})
-"""What a test restore finds out beside how much was restored; ``checked`` counts the system's tables too."""
 AGAIN: Final = 10.0
 """Seconds until the second try; doubled with each further one."""
 
@@ -168,12 +167,12 @@ def verified(seen: Seen, outcome: Outcome) -> BackupStatus:
     if outcome.state == "Failed" and outcome.again and known.tries < VERIFY_TRIES:
         return replace(seen.status, verified=replace(known, tries=known.tries + 1, message=outcome.message))
     passed = outcome.state == "Succeeded"
-    counts = ", ".join(
-        f"{count} {name}" for name, count in sorted(outcome.facts.items()) if name not in _UNSAID
-    )
     ended = outcome.ended or seen.now
     seconds = (ended - outcome.began).total_seconds() if outcome.began is not None else 0.0
-    message = f"restored and checked: {counts}" if passed else outcome.message
+    message = outcome.message
+    if passed:
+        size = f"{seen.status.size_bytes or 0} bytes in {seconds:.0f} s"
+        message = f"restored and checked: {_checked(outcome.facts)}; {size}"
     done = replace(known, at=ended, passed=passed, message=message, seconds=seconds)
     return replace(seen.status, verified=done)
 
@@ -181,6 +180,12 @@ def verified(seen: Seen, outcome: Outcome) -> BackupStatus:
 def reach(position: str | None) -> str:
     """How far a backup reaches, in words; a cluster that took no write yet has no position."""
     return f"up to {position}" if position else "taken before the first write"
+
+
+def _checked(facts: Mapping[str, str]) -> str:
+    """What a test restore checked: its own words, or what it counted."""
+    counts = (f"{facts[name]} {name}" for name in sorted(facts) if name != "position")
+    return facts.get("checked") or ", ".join(counts)
 
 
 def settled(seen: Seen, outcome: Outcome | None) -> BackupStatus:

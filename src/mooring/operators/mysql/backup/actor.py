@@ -7,15 +7,17 @@ from datetime import datetime
 from typing import Final
 
 from mooring.actor import Context, Terminal, Wait, run_actor
+from mooring.kube.object import Key
 from mooring.kube.objects import core
 from mooring.operators.backup.actor import BackupActor, Prepared
 from mooring.operators.backup.layout import cluster_prefix
 from mooring.operators.backup.run import Run, agent_image
 from mooring.operators.backup.schedules import ScheduleActor
 from mooring.operators.mysql import compatible
-from mooring.operators.mysql.backup.jobs import backup_run, choose, verify_run
+from mooring.operators.mysql.backup.jobs import backup_run, choose, impossible, verify_run
 from mooring.operators.mysql.backup.types import (
     LOGICAL,
+    PHYSICAL,
     ClusterRef,
     MySQLBackup,
     MySQLBackupSchedule,
@@ -23,9 +25,11 @@ from mooring.operators.mysql.backup.types import (
     MySQLBackupSpec,
 )
 from mooring.operators.mysql.flavors import flavor_of
+from mooring.operators.mysql.names import MANAGED_SELECTOR, cluster_of
 from mooring.operators.mysql.specs import pod_security
 from mooring.operators.mysql.topology import Flavor
 from mooring.operators.mysql.types import DEFAULT_IMAGE, MySQLCluster, MySQLClusterSpec, MySQLClusterStatus
+from mooring.operators.workload.index import ClusterIndex
 from mooring.operators.workload.scope import Scoped
 from mooring.runtime import Manager
 
@@ -51,6 +55,9 @@ class MySQLBackupActor(BackupActor[MySQLBackup]):
     def __init__(self, manager: Manager, *, scope: str = "all", namespaces: Sequence[str] = ()) -> None:
         super().__init__(manager, agent_image=agent_image(), namespaces=namespaces)
         self.scoped = Scoped(manager, self.kind, operator=NAME, scope=scope)
+        self._pods: ClusterIndex[core.Pod] = ClusterIndex(
+            manager, core.Pod, selector=MANAGED_SELECTOR, cluster_of=cluster_of, namespaces=namespaces
+        )
 
     def manages(self, obj: MySQLBackup) -> bool:
         """By scope."""
@@ -77,22 +84,29 @@ class MySQLBackupActor(BackupActor[MySQLBackup]):
         )
 
     async def prepare(self, ctx: Context[MySQLBackup]) -> Prepared | Wait | Terminal:
-        """A dump of the best server there is."""
+        """A dump of the best server there is, or its files."""
         spec = ctx.obj.spec or MySQLBackupSpec()
         wanted = spec.cluster or ClusterRef()
         cluster = ctx.client.find(kind_of(wanted), wanted.name, namespace=ctx.key.namespace)
         if cluster is None:
             text = f"spec.cluster: there is no MySQLCluster {wanted.name}; create it, or correct the name"
             return Wait("ClusterNotFound", text, after=30.0, stalled=True)
+        flavor = _flavor(cluster)
+        if text := impossible(cluster, spec, flavor):
+            return Terminal("InvalidSpec", text)
         choice = choose(cluster, spec.source or "")
         if not choice.pod:
             return Wait("NoSource", choice.why, after=10.0)
+        node = self._node_of(cluster, choice.pod)
+        if spec.method == PHYSICAL and not node:
+            return Wait("NoSource", f"the pod {choice.pod} runs on no node yet", after=10.0)
         status, declared = cluster.status or MySQLClusterStatus(), cluster.spec or MySQLClusterSpec()
         run = backup_run(
             cluster,
             spec,
             pod=choice.pod,
-            flavor=_flavor(cluster),
+            node=node,
+            flavor=flavor,
             tls=declared.tls is not None,
             agent_image=self.agent_image,
         )
@@ -103,6 +117,11 @@ class MySQLBackupActor(BackupActor[MySQLBackup]):
             method=spec.method or LOGICAL,
             version=status.version or "",
         )
+
+    def _node_of(self, cluster: MySQLCluster, pod: str) -> str:
+        key = Key(cluster.metadata.namespace or "", cluster.metadata.name or "")
+        found = next((one for one in self._pods.of(key) if one.metadata.name == pod), None)
+        return (found.spec.node_name if found is not None and found.spec is not None else None) or ""
 
 
 def _flavor(cluster: MySQLCluster) -> Flavor:

@@ -11,7 +11,7 @@ from mooring.operators.backup.agent import Draft
 from mooring.operators.backup.manifest import Origin
 from mooring.operators.backup.run import Run
 from mooring.operators.mysql.backup import scripts
-from mooring.operators.mysql.backup.types import LOGICAL, MySQLBackupSpec
+from mooring.operators.mysql.backup.types import CHECKSUMS, LOGICAL, PHYSICAL, MySQLBackupSpec
 from mooring.operators.mysql.credentials import ACCOUNTS
 from mooring.operators.mysql.names import OPERATOR_USER, Names
 from mooring.operators.mysql.specs import DATA, pod_security
@@ -21,7 +21,7 @@ from mooring.operators.workload.certificates import AUTHORITY
 from mooring.operators.workload.claims import claim_name
 from mooring.operators.workload.containers import READ_ONLY
 
-__all__ = ["Choice", "backup_run", "choose", "restore_run", "verify_run"]
+__all__ = ["Choice", "backup_run", "choose", "impossible", "restore_run", "verify_run"]
 
 OPERATOR: Final = "mysql"
 
@@ -51,18 +51,44 @@ def choose(cluster: MySQLCluster, policy: str) -> Choice:
     )
 
 
+def impossible(cluster: MySQLCluster, spec: MySQLBackupSpec, flavor: Flavor) -> str:
+    """Why this backup can never be made of this cluster; "" where it can."""
+    if spec.method != PHYSICAL or flavor != "mariadb":
+        return ""
+    if spec.verification == CHECKSUMS:
+        return (
+            "spec.verification: Checksums needs method Logical on MariaDB, as no server runs on the copied files; "
+            "set method: Logical or verification: Tables"
+        )
+    storage = (cluster.spec or MySQLClusterSpec()).storage
+    if storage is not None and storage.empty_dir is not None:
+        return (
+            "spec.method: a physical backup of MariaDB reads the claim of a server, and this cluster has an emptyDir; "
+            "set method: Logical"
+        )
+    return ""
+
+
 def backup_run(
-    cluster: MySQLCluster, spec: MySQLBackupSpec, *, pod: str, flavor: Flavor, tls: bool, agent_image: str
+    cluster: MySQLCluster,
+    spec: MySQLBackupSpec,
+    *,
+    pod: str,
+    node: str = "",
+    flavor: Flavor,
+    tls: bool,
+    agent_image: str,
 ) -> Run:
-    """A logical backup from that pod."""
+    """A backup from that pod, which runs on ``node``: a physical one of MariaDB reads its claim there."""
     assert spec.target is not None
     meta = cluster.metadata
     names, declared = Names(meta.name or ""), cluster.spec or MySQLClusterSpec()
+    method = spec.method or LOGICAL
     draft = Draft(
         id="",
         operator=OPERATOR,
         flavor=flavor,
-        method=spec.method or LOGICAL,
+        method=method,
         cluster=Origin(
             namespace=meta.namespace or "",
             name=meta.name or "",
@@ -71,6 +97,16 @@ def backup_run(
         ),
     )
     volumes, mounts = _common(names, (OPERATOR_USER,), tls=tls)
+    files = method == PHYSICAL
+    beside = files and flavor == "mariadb"
+    if files:
+        volumes.append(
+            _data_of(pod) if beside else core.Volume(name=DATA, empty_dir=core.EmptyDirVolumeSource())
+        )
+        mounts.append(core.VolumeMount(name=DATA, mount_path="/var/lib/mysql", read_only=beside or None))
+    env = {"HOST": names.host(pod, meta.namespace or ""), "FLAVOR": flavor}
+    if spec.verification == CHECKSUMS:
+        env["VERIFICATION"] = CHECKSUMS
     return _run(
         declared,
         purpose="backup",
@@ -79,12 +115,19 @@ def backup_run(
         prefixes=(),
         agent_image=agent_image,
         draft=draft,
-        script=scripts.LOGICAL,
-        env={"HOST": names.host(pod, meta.namespace or ""), "FLAVOR": flavor},
+        script=scripts.PHYSICAL if files else scripts.LOGICAL,
+        env=env,
         volumes=volumes,
         mounts=mounts,
+        node=node if beside else "",
         resources=spec.resources,
     )
+
+
+def _data_of(pod: str) -> core.Volume:
+    """The claim of a pod that runs, to read only: then the node leaves its owner and its labels as they are."""
+    source = core.PersistentVolumeClaimVolumeSource(claim_name=claim_name(DATA, pod), read_only=True)
+    return core.Volume(name=DATA, persistent_volume_claim=source)
 
 
 def restore_run(

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from mooring.operators.mysql.backup.physical import FILL, TAKE
 from mooring.operators.mysql.names import MONITOR, OPERATOR_USER, REPLICATION
 
-__all__ = ["LOGICAL", "RESTORE"]
+__all__ = ["LOGICAL", "PHYSICAL", "RESTORE"]
 
 _COMMON: Final = rf"""
 set -eu
@@ -32,6 +33,19 @@ cnf=$scratch/client.cnf
   fi
 }} >"$cnf"
 ask() {{ "$client" --defaults-file="$cnf" "$@"; }}
+_theirs="TABLE_TYPE = 'BASE TABLE' AND TABLE_SCHEMA NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')"
+COUNTED="SELECT COUNT(*) FROM information_schema.TABLES WHERE $_theirs"
+SUMS="SELECT CONCAT('SELECT COUNT(*) FROM ', n, '; CHECKSUM TABLE ', n, ';') FROM (SELECT CONCAT('\`', \
+  REPLACE(TABLE_SCHEMA, '\`', '\`\`'), '\`.\`', REPLACE(TABLE_NAME, '\`', '\`\`'), '\`') AS n FROM information_schema.TABLES \
+  WHERE ENGINE = 'InnoDB' AND $_theirs) AS t"
+# The answers to what SUMS says, two lines a table, as facts: table.NAME=ROWS:CHECKSUM.
+sums() {{
+  tab=$(printf '\t')
+  while IFS= read -r rows && IFS= read -r sum; do
+    name=${{sum%"$tab"*}}
+    [ "${{#name}}" -gt 150 ] || printf '%s\t%s:%s\n' "$name" "$rows" "${{sum##*"$tab"}}"
+  done | sed -e 's/%/%25/g' -e 's/=/%3D/g' -e "s/^\(.*\)$tab\(.*\)\$/table.\1=\2/"
+}}
 """
 
 LOGICAL: Final = (
@@ -55,9 +69,38 @@ else
   set -- "$@" --set-gtid-purged=COMMENTED --source-data=2 --ignore-table=mysql.gtid_executed \
     --ignore-table=mysql.slave_master_info --ignore-table=mysql.slave_relay_log_info --ignore-table=mysql.slave_worker_info
 fi
+# A session of its own reads the rows of the same moment: nothing is committed from its lock to the dump's first table.
+if [ "${VERIFICATION:-}" = Checksums ]; then
+  mkfifo "$scratch/orders"
+  ask --host="$HOST" --connect-timeout=10 -N -B --unbuffered <"$scratch/orders" >"$scratch/answers" 2>"$scratch/errors" &
+  summing=$!
+  exec 5<>"$scratch/orders"
+  cat >&5 <<SQL
+SET SESSION lock_wait_timeout = 60;
+FLUSH TABLES WITH READ LOCK;
+SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ;
+START TRANSACTION WITH CONSISTENT SNAPSHOT;
+SELECT 'held';
+SQL
+  until grep -q '^held$' "$scratch/answers"; do
+    kill -0 "$summing" 2>/dev/null || fail "no moment of $HOST could be held for its checksums: $(tail -n 1 "$scratch/errors")"
+    sleep 0.1
+  done
+  ask --host="$HOST" --connect-timeout=10 -N -B --raw -e "$SUMS" >"$scratch/sums.sql" || fail "the tables of $HOST could not be listed"
+  {
+    tries=0
+    until grep -q '^-- Current Database' "$scratch/said" 2>/dev/null || [ "$tries" -gt 600 ]; do
+      tries=$((tries + 1))
+      sleep 0.1
+    done
+    # The end of what it is told ends the session, and with it what it holds.
+    [ "$tries" -gt 600 ] || { echo 'UNLOCK TABLES;' && echo "SELECT 'free';" && cat "$scratch/sums.sql" && echo "SELECT 'summed';"; }
+  } >&5 &
+  exec 5>&-
+fi
 # The dump says its position: MariaDB at its end, MySQL in its head.
 mkfifo "$scratch/copy"
-LC_ALL=C sed -n -e '/^-- *SET GLOBAL gtid_slave_pos=/p' -e '/SET @@GLOBAL.GTID_PURGED=/,/;/p' -e '/^-- Dump completed/p' \
+LC_ALL=C sed -u -n -e '/^-- *SET GLOBAL gtid_slave_pos=/p' -e '/SET @@GLOBAL.GTID_PURGED=/,/;/p' -e '/^-- Dump completed/p' \
   -e '/^-- Current Database: /p' -e '/^-- Table structure for table /p' \
   <"$scratch/copy" >"$scratch/said" &
 listener=$!
@@ -92,11 +135,19 @@ while IFS= read -r line; do
   esac
 done <"$scratch/said"
 fact tables "$tables"
+if [ "${VERIFICATION:-}" = Checksums ]; then
+  wait "$summing" && grep -q '^summed$' "$scratch/answers" ||
+    fail "the rows of $HOST could not be summed, a table may have changed meanwhile: $(tail -n 1 "$scratch/errors")"
+  sed -e '1,/^free$/d' -e '/^summed$/,$d' "$scratch/answers" | sums >>"$run/facts"
+fi
 """
 )
 
+PHYSICAL: Final = _COMMON + TAKE
+
 RESTORE: Final = (
     _COMMON
+    + FILL
     + rf"""
 # Fills a data directory that gets its name last, with the accounts of the new cluster.
 volume=${{DATA_DIR:-/var/lib/mysql}}
@@ -116,21 +167,32 @@ exec 9>"$volume/.mooring-lock"
 rm -rf "$new"
 mkdir -p "$new"
 log=$scratch/server.log socket=$scratch/restore.sock
+case $(was compression) in gzip) unpack=gzip ;; *) unpack=zstd ;; esac
+command -v "$unpack" >/dev/null 2>&1 || fail "the image has no $unpack; use the image that the backup was made with"
 give_up() {{ tail -n 30 "$log" >&2; [ ! -s "$scratch/errors" ] || tail -n 5 "$scratch/errors" >&2; fail "$*"; }}
-if [ "$FLAVOR" = mariadb ]; then
+open= physical=
+[ "$(was method)" != Physical ] || physical=yes
+if [ -n "$physical" ]; then
+  fill
+  open=--skip-grant-tables
+  set -- --innodb-page-size="$(was innodb_page_size)" --innodb-data-file-path="$(was innodb_data_file_path)"
+elif [ "$FLAVOR" = mariadb ]; then
   mariadb-install-db --no-defaults --datadir="$new" --auth-root-authentication-method=normal --skip-test-db \
     --skip-name-resolve >"$log" 2>&1 || give_up "the data directory could not be initialised"
-  set -- --skip-grant-tables --skip-slave-start
 else
   "$server" --no-defaults --datadir="$new" --initialize-insecure --secure-file-priv=NULL >"$log" 2>&1 ||
     give_up "the data directory could not be initialised"
-  set -- --skip-replica-start --mysqlx=OFF --secure-file-priv=NULL --gtid-mode=ON --enforce-gtid-consistency=ON
+fi
+if [ "$FLAVOR" = mariadb ]; then
+  set -- "$@" --skip-grant-tables --skip-slave-start
+else
+  set -- "$@" --skip-replica-start --mysqlx=OFF --secure-file-priv=NULL --gtid-mode=ON --enforce-gtid-consistency=ON
 fi
 names=$(was lower_case_table_names)
 begin() {{
   "$server" --no-defaults --datadir="$new" --socket="$socket" --pid-file="$scratch/restore.pid" --skip-networking \
     --log-bin=binlog --innodb-flush-log-at-trx-commit=0 --sync-binlog=0 --innodb-buffer-pool-size=64M \
-    --performance-schema=OFF --max-allowed-packet=1G --lower-case-table-names="${{names:-0}}" "$@" >>"$log" 2>&1 9>&- &
+    --performance-schema=OFF --event-scheduler=OFF --max-allowed-packet=1G --lower-case-table-names="${{names:-0}}" "$@" >>"$log" 2>&1 9>&- &
   pid=$!
   tries=0
   until "$client" --no-defaults --user=root --socket="$socket" -e 'SELECT 1' >/dev/null 2>&1 || answers; do
@@ -144,16 +206,18 @@ end() {{
   wait "$pid" || give_up "the restored server did not shut down cleanly"
 }}
 answers() {{ "$client" --defaults-file="$cnf" --socket="$socket" -N -B -e 'SELECT 1' >/dev/null 2>&1; }}
-begin "$@"
+begin "$@" $open
 local_ask() {{ "$client" --no-defaults --user=root --socket="$socket" --max-allowed-packet=1G "$@"; }}
-case $(was compression) in gzip) unpack=gzip ;; *) unpack=zstd ;; esac
-command -v "$unpack" >/dev/null 2>&1 || fail "the image has no $unpack; use the image that the backup was made with"
-{{
-  echo 'SET SESSION foreign_key_checks = 0, unique_checks = 0, sql_log_bin = 0;'
-  "$unpack" -d -c <"$run/data" && echo 0 >"$scratch/unpacked"
-}} | local_ask >>"$log" 2>"$scratch/errors" && echo 0 >"$scratch/loaded"
-whole || give_up "the backup could not be read to its end"
-[ -e "$scratch/unpacked" ] && [ -e "$scratch/loaded" ] || give_up "the rows could not be loaded: $(tail -n 2 "$scratch/errors")"
+load() {{
+  {{
+    echo 'SET SESSION foreign_key_checks = 0, unique_checks = 0, sql_log_bin = 0;'
+    "$unpack" -d -c <"$run/data" && echo 0 >"$scratch/unpacked"
+  }} | local_ask >>"$log" 2>"$scratch/errors" && echo 0 >"$scratch/loaded"
+  whole || give_up "the backup could not be read to its end"
+  [ -e "$scratch/unpacked" ] && [ -e "$scratch/loaded" ] ||
+    give_up "the rows could not be loaded: $(tail -n 2 "$scratch/errors")"
+}}
+[ -n "$physical" ] || load
 position=$(was position)
 secret() {{ sed -e "s/['\\\\]/\\\\&/g" "$auth/$1" | tr -d '\n'; }}
 root=$(secret root-password) operator=$(secret operator-password)
@@ -187,6 +251,7 @@ SQL
 history() {{
   if [ "$FLAVOR" = mariadb ]; then
     echo "RESET MASTER;"
+    echo "SET GLOBAL gtid_slave_pos = '';"
     [ -z "$position" ] || echo "SET GLOBAL gtid_binlog_state = '$position';"
   else
     echo "RESET BINARY LOGS AND GTIDS;"
@@ -202,23 +267,41 @@ if [ "$FLAVOR" = mysql ]; then
   begin "$@" --init-file="$scratch/accounts.sql"
   rm -f "$scratch/accounts.sql"
 fi
-rows=$("$client" --defaults-file="$cnf" --socket="$socket" -N -B -e "SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_TYPE = 'BASE TABLE' AND TABLE_SCHEMA NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')") ||
-  give_up "the restored server does not let the operator in"
+inside() {{ "$client" --defaults-file="$cnf" --socket="$socket" -N -B "$@"; }}
+tables=$(inside -e "$COUNTED") || give_up "the restored server does not let the operator in"
+# Of files the number of tables is known only where a server ran on their copy.
+made=$(was tables)
+[ "$tables" = "${{made:-$tables}}" ] || give_up "the backup has $made tables, $tables were restored"
 if [ -n "${{VERIFY:-}}" ]; then
   check=$(command -v mariadb-check || command -v mysqlcheck) || fail "the image has no mariadb-check and no mysqlcheck"
   "$check" --defaults-file="$cnf" --socket="$socket" --all-databases --check >"$scratch/checked" 2>>"$scratch/errors" ||
     give_up "the restored tables could not be checked: $(tail -n 1 "$scratch/errors")"
   wrong=$(grep -i -e '^error' -e 'corrupt' "$scratch/checked" | head -n 3 | tr '\n' ' ') || true
   [ -z "$wrong" ] || give_up "the restored tables are damaged: $wrong"
-  fact checked "$(grep -c 'OK *$' "$scratch/checked" || true)"
+  inside --raw -e "$SUMS" >"$scratch/sums.sql" || give_up "the restored tables could not be listed"
+  {{ inside <"$scratch/sums.sql" && echo 0 >"$scratch/summed"; }} 2>>"$scratch/errors" | sums | LC_ALL=C sort >"$scratch/restored"
+  [ -e "$scratch/summed" ] || give_up "the restored rows could not be summed: $(tail -n 1 "$scratch/errors")"
+  grep '^table\.' "$run/manifest.facts" | LC_ALL=C sort >"$scratch/wanted" || true
+  rows=0
+  while IFS= read -r line; do
+    line=${{line##*=}}
+    rows=$((rows + ${{line%%:*}}))
+  done <"$scratch/restored"
+  what="$rows rows in $tables tables, every table passes CHECK TABLE"
+  if [ -s "$scratch/wanted" ]; then
+    differ=$(LC_ALL=C comm -3 "$scratch/wanted" "$scratch/restored" | sed -e 's/^.*table\.//' -e 's/=.*//' | LC_ALL=C sort -u)
+    [ -z "$differ" ] ||
+      give_up "rows differ from those of the source in $(printf '%s\n' "$differ" | head -n 3 | tr '\n' ' '); make another backup"
+    what="$what, rows and checksums of $(grep -c . "$scratch/wanted") are those of the source"
+  fi
+  fact checked "$what"
 fi
-[ "$rows" = "$(was tables)" ] || give_up "the backup has $(was tables) tables, $rows were restored"
 end
 rm -f "$new/auto.cnf"
 was id >"$new/.mooring-restored"
 sync -f "$volume" 2>/dev/null || sync
 mv "$new" "$data"
 fact position "$position"
-fact tables "$rows"
+fact tables "$tables"
 """
 )

@@ -22,7 +22,9 @@ from mooring.operators.backup.types import (
 from mooring.runtime.crd import F, crd
 
 __all__ = [
+    "CHECKSUMS",
     "LOGICAL",
+    "PHYSICAL",
     "ClusterRef",
     "MySQLBackup",
     "MySQLBackupSchedule",
@@ -31,6 +33,9 @@ __all__ = [
 ]
 
 LOGICAL: Final = "Logical"
+PHYSICAL: Final = "Physical"
+TABLES: Final = "Tables"
+CHECKSUMS: Final = "Checksums"
 GROUPS: Final = ("mysql.mooring.dev", "example.com")
 
 
@@ -47,7 +52,20 @@ class MySQLBackupSpec(BackupFields, frozen=True, kw_only=True):
     cluster: Annotated[ClusterRef | None, BACKED_UP] = None
     method: Annotated[
         str | None,
-        F("Logical: all rows of one moment as SQL statements.", enum=(LOGICAL,), default=LOGICAL),
+        F(
+            "Logical: all rows of one moment as SQL statements. Physical: the server's files, by mariadb-backup or CLONE.",
+            enum=(LOGICAL, PHYSICAL),
+            default=LOGICAL,
+        ),
+    ] = None
+    verification: Annotated[
+        str | None,
+        F(
+            "What a test restore compares. Tables: each is there and passes CHECK TABLE. Checksums: also the rows of every "
+            "InnoDB table, which the backup reads a second time for it.",
+            enum=(TABLES, CHECKSUMS),
+            default=TABLES,
+        ),
     ] = None
     source: Annotated[
         str | None,
