@@ -25,6 +25,7 @@ __all__ = [
     "belongs",
     "collection_of",
     "collections_of",
+    "instance_of",
     "manifest_of",
     "origin_of",
     "restored",
