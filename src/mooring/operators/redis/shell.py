@@ -8,12 +8,27 @@ __all__ = ["ASK", "BEGIN", "ENCRYPTED", "LOCK", "REDIS_LIVE", "REDIS_READY", "WR
 
 ASK: Final = r"""
 home=${MOORING_HOME:-/mooring}
-# The password goes through standard input: every version takes it, and no process list shows it.
+# The password goes through standard input: every version takes it, and no process list shows it. The operator's account
+# is tried first where there is one; a server that does not know it yet is asked as before.
 ask() {
+  if [ -s "$home/auth/mooring-operator" ]; then
+    answered=$(printf 'AUTH mooring-operator %s\n%s\n' "$(cat "$home/auth/mooring-operator")" "$1" | asked)
+    case $answered in OK*) printf '%s\n' "$answered" && return ;; esac
+  fi
   {
     [ ! -s "$home/auth/password" ] || printf 'AUTH "%s"\n' "$(sed -e 's/[\\"]/\\&/g' "$home/auth/password")"
     printf '%s\n' "$1"
-  } | cli -h "${REDIS_HOST:-127.0.0.1}" 2>/dev/null
+  } | asked
+}
+asked() { cli -h "${REDIS_HOST:-127.0.0.1}" 2>/dev/null; }
+# The users of a start: after these lines nobody comes in but by them. Rules about channels are of 6.2.
+users() {
+  [ -s "$home/auth/users.conf" ] || return 0
+  case $(redis-server --version) in
+    *v=[2-5].*) ;;
+    *v=6.0.*) sed -e 's/ &[^ ]*//g' "$home/auth/users.conf" ;;
+    *) cat "$home/auth/users.conf" ;;
+  esac
 }
 # Where only TLS is taken a pod asks its own server so; an expired certificate is no reason to kill a server that serves.
 cli() {

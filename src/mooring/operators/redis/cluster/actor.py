@@ -41,6 +41,7 @@ from mooring.operators.redis.cluster.types import (
 from mooring.operators.redis.cluster.validate import FOREGROUND
 from mooring.operators.redis.cluster.writes import carry_out, mounted, record_notes
 from mooring.operators.redis.dial import Dial
+from mooring.operators.redis.passwords import logins
 from mooring.operators.workload.claims import own_claims, owned
 from mooring.operators.workload.index import ClusterIndex, keys_of
 from mooring.operators.workload.scope import Scoped
@@ -187,7 +188,7 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
         )
 
     def _dial(self, inputs: Inputs) -> Dial:
-        return Dial(fence=self._manager.fence.check, keys=inputs.found.kept.keys, tls=inputs.tls)
+        return Dial(fence=self._manager.fence.check, keys=logins(inputs.found.kept), tls=inputs.tls)
 
     def _users_of(self, one: core.ConfigMap) -> list[Key]:
         namespace = one.metadata.namespace or ""

@@ -45,9 +45,11 @@ START: Final = (
     + r"""version=$(redis-server --version | sed -n 's/.*v=\([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
 major=${version%% *}
 secrets() {
-  [ -s "$home/auth/password" ] || return 0
-  secret=$(sed -e 's/[\\"]/\\&/g' "$home/auth/password")
-  printf 'requirepass "%s"\nmasterauth "%s"\n' "$secret" "$secret"
+  if [ -s "$home/auth/password" ]; then
+    secret=$(sed -e 's/[\\"]/\\&/g' "$home/auth/password")
+    printf 'requirepass "%s"\nmasterauth "%s"\n' "$secret" "$secret"
+  fi
+  users
 }
 {
   cat "$home/conf/defaults.conf"

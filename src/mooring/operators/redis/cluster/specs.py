@@ -35,10 +35,13 @@ from mooring.operators.redis.cluster.types import (
     volumes_of,
 )
 from mooring.operators.redis.parameters import canonical, classify
-from mooring.operators.redis.pods import DATA, auth_volume, exporter, password_entries, server
+from mooring.operators.redis.pods import AUTH_FILES, DATA, auth_volume, exporter, password_entries, server
 from mooring.operators.redis.shell import REDIS_LIVE
 from mooring.operators.redis.tls import MARK, MOUNT, Held
 from mooring.operators.redis.tls import volume as tls_volume
+from mooring.operators.redis.users.held import Access
+from mooring.operators.redis.users.inputs import closes
+from mooring.operators.redis.users.template import inputs_of
 from mooring.operators.workload.containers import apart, config_volume, field_value, memory_volume
 from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.statefulset import is_current, kept_or_written, on_delete
@@ -83,6 +86,8 @@ class Found:
     """The user's redis.conf."""
     kept: Kept = field(default_factory=Kept)
     """The passwords: the one in force, and those that are being exchanged."""
+    access: Access = field(default_factory=Access, repr=False)
+    """The users of servers."""
     tls: Held | None = field(default=None, repr=False)
     """The certificates, where servers take TLS."""
     published: str = ""
@@ -207,7 +212,7 @@ class Specs:
         return core.Secret(
             metadata=self._meta(self.names.password),
             type="Opaque",
-            data=password_entries(kept, tls=self._encrypted, published=published),
+            data=password_entries(kept, self._found.access, tls=self._encrypted, published=published),
         )
 
     def tls_secrets(self) -> list[core.Secret]:
@@ -243,7 +248,13 @@ class Specs:
             *(["tls"] if self._encrypted else []),
             *(["host network"] if pod.host_network else []),  # a further part would be a change for everybody
         )
-        return digest([msgspec.to_builtins(one) for one in parts])
+        account = ["exporter account"] if pod.monitor_image and self._found.access.managed else []
+        return inputs_of(
+            [msgspec.to_builtins(one) for one in (*parts, *account)],
+            self._found.live,
+            INPUTS,
+            closes=closes(self._spec.default_user),
+        )
 
     def current(self) -> bool:
         """The template in place was made from the user's present inputs."""
@@ -305,7 +316,8 @@ class Specs:
         containers = [self._redis()]
         if pod.monitor_image:
             image, policy = self._prefixed(pod.monitor_image), pod.image_pull_policy or "IfNotPresent"
-            containers.append(exporter(image, pull_policy=policy, tls=self._encrypted))
+            account = self._found.access.managed
+            containers.append(exporter(image, pull_policy=policy, tls=self._encrypted, account=account))
         return core.PodTemplateSpec(
             metadata=meta.ObjectMeta(
                 labels={**(pod.labels or {}), **self._selector, **selector_of(self._name)},
@@ -369,7 +381,7 @@ class Specs:
     def _volumes(self) -> list[core.Volume]:
         made = [
             config_volume("conf", self.config().metadata.name or ""),
-            auth_volume(self.names.password),
+            auth_volume(self.names.password, *AUTH_FILES),
             memory_volume(),
             *([tls_volume(self.names.tls)] if self._encrypted else []),
         ]

@@ -30,12 +30,12 @@ from mooring.operators.redis.sentinel.inputs import (
 )
 from mooring.operators.redis.sentinel.listen import Listener
 from mooring.operators.redis.sentinel.metrics import Metrics
-from mooring.operators.redis.sentinel.moves import DatabaseMove, PublishPassword, Record
+from mooring.operators.redis.sentinel.moves import DatabaseMove, Done, PublishPassword, Record, UsersMove
 from mooring.operators.redis.sentinel.names import MANAGED_SELECTOR, cluster_of
 from mooring.operators.redis.sentinel.plan import decide
 from mooring.operators.redis.sentinel.restore import SentinelRestores
 from mooring.operators.redis.sentinel.snapshot import Snapshot
-from mooring.operators.redis.sentinel.status import after_step, report
+from mooring.operators.redis.sentinel.status import after_step, after_users, report
 from mooring.operators.redis.sentinel.steps import Steps
 from mooring.operators.redis.sentinel.takeover import Predecessor, left_to
 from mooring.operators.redis.sentinel.topology import Topology
@@ -154,14 +154,16 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
             if loses_all(move):
                 self._metrics.count_loss(ctx.key)
             return status
-        if isinstance(move, DatabaseMove):
-            done = await Steps(self._dial(inputs.tls), kept=inputs.found.kept, sleep=ctx.clock.sleep).run(
-                move
-            )
+        found, done = inputs.found, Done()
+        if isinstance(move, DatabaseMove | UsersMove):
+            steps = Steps(self._dial(inputs.tls), kept=found.kept, access=found.access, sleep=ctx.clock.sleep)
+            done = await steps.run(move)
             status = after_step(status, move, done, now=ctx.now())
-            if not isinstance(move, PublishPassword):
+            if isinstance(move, UsersMove):
+                status = after_users(status, snapshot, move, done, now=ctx.now())
+            elif not isinstance(move, PublishPassword):
                 return status
-        return await effects.carry_out(ctx, inputs, move, status)
+        return await effects.carry_out(ctx, inputs, move, status, done=done.users)
 
     def refused(self, ctx: Context[RedisCluster], why: Wait | Terminal) -> None:
         """UCloud's newest condition names what is refused, here or by the API server."""

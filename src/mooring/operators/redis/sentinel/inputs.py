@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 
 import msgspec
 
@@ -30,6 +30,11 @@ from mooring.operators.redis.sentinel.topology import read_topology
 from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterSpec, RedisClusterStatus, spec_of
 from mooring.operators.redis.sentinel.validate import validate
 from mooring.operators.redis.tls import CHANGED, Held, TlsSpec, TlsState, encrypted, hold
+from mooring.operators.redis.users.accounts import SENTINEL as ACCOUNTS
+from mooring.operators.redis.users.held import Held as HeldUsers
+from mooring.operators.redis.users.inputs import accounts_in, declares, read_access, secrets_of
+from mooring.operators.redis.users.plan import state_of as users_state
+from mooring.operators.redis.users.template import ready
 from mooring.operators.workload.claims import claim_name, is_older
 from mooring.operators.workload.configuration import parse_keys
 from mooring.operators.workload.credentials import Kept, PasswordState, secret_value
@@ -86,17 +91,22 @@ class Inputs:
         """The child objects as they are to be."""
         return Specs(self.cluster, self.found)
 
+    def holding(self, held: HeldUsers) -> Specs:
+        """The child objects with what servers accepted of the users."""
+        return Specs(self.cluster, replace(self.found, access=replace(self.found.access, held=held)))
+
     def ordered(self, orders: Orders) -> Specs:
         """The child objects with what a move changes about them."""
         return Specs(self.cluster, self.found, orders)
 
 
 def _given_secrets(cluster: RedisCluster) -> list[Key]:
-    """The user's Secrets with the password and the certificate, where they are named."""
+    """The user's Secrets with passwords and the certificate, where they are named."""
     spec = spec_of(cluster)
     given = [
         spec.password_secret.name if spec.password_secret else None,
         spec.tls.secret_name if spec.tls else None,
+        *secrets_of(spec.users),
     ]
     return [key for name in given for key in _keys(cluster, name)]
 
@@ -146,7 +156,8 @@ def read_inputs(
     names = Names(cluster.metadata.name or "")
     redis, sentinel = (around.find(apps.StatefulSet, name) for name in (names.redis, names.sentinel))
     declared, no_password = _declared_password(spec, around)
-    kept, password = _passwords(spec, around.find(core.Secret, names.password), declared)
+    secret = around.find(core.Secret, names.password)
+    kept, password = _passwords(spec, secret, declared)
     shutdown, no_shutdown = _shutdown(spec, around)
     problems = "; ".join(str(problem) for problem in validate(cluster))
     tls, no_tls = _certificates(cluster, around, redis, now or datetime.now(UTC))
@@ -155,8 +166,8 @@ def read_inputs(
     )
     if blocked is not None and redis is None:
         return blocked
-    for secret in (*kept.keys, kept.sentinel):
-        secrets.add(secret)
+    for text in (*kept.keys, kept.sentinel, *kept.accounts.values()):
+        secrets.add(text)
     live = around.find(core.ConfigMap, names.live)
     memory = _memory(spec, around.pods)
     found = Found(
@@ -168,6 +179,15 @@ def read_inputs(
         kept=kept,
         shutdown=shutdown,
         tls=tls,
+        access=read_access(
+            spec.users,
+            spec.default_user,
+            secret=secret,
+            find=partial(around.find, core.Secret),
+            accounts=kept.accounts,
+            fresh=redis is None,
+            sound=not problems,
+        ),
         lineage=status.lineage,
         lineage_kept=around.find(core.ConfigMap, names.lineage) is not None,
     )
@@ -243,11 +263,12 @@ def _passwords(
 ) -> tuple[Kept, PasswordState]:
     """Those of the cluster's Secret; for a new or an adopted cluster the declared one."""
     sentinel = _text(secret, "sentinel") or os.urandom(16).hex()
+    accounts = accounts_in(secret, ACCOUNTS, declared=declares(spec.users, spec.default_user))
     grace = float(60 if spec.password_grace_seconds is None else spec.password_grace_seconds)
     if secret is None:
-        return Kept(password=declared or "", sentinel=sentinel), PasswordState(grace=grace)
+        return Kept(password=declared or "", sentinel=sentinel, accounts=accounts), PasswordState(grace=grace)
     texts = {name: _text(secret, name) for name in ("next", "previous") if name in (secret.data or {})}
-    kept = Kept(password=_text(secret, "password"), sentinel=sentinel, **texts)
+    kept = Kept(password=_text(secret, "password"), sentinel=sentinel, accounts=accounts, **texts)
     target = kept.next if kept.next is not None else declared
     state = PasswordState(
         staged=kept.next is not None,
@@ -321,6 +342,7 @@ async def read_snapshot(inputs: Inputs, dial: Dial, *, now: Callable[[], datetim
         redis=of("redis", found.redis),
         sentinels=of("sentinel", found.sentinel),
         kept=found.kept,
+        access=found.access,
         keys=[key for key in keys if canonical(key) not in SECRET_KEYS],
         silent=silent.keys(),
         tls=found.tls is not None,
@@ -332,6 +354,11 @@ async def read_snapshot(inputs: Inputs, dial: Dial, *, now: Callable[[], datetim
         sentinel_set=_set_state(found.sentinel, specs, "sentinel"),
         published=parse_keys(found.live or ""),
         password=inputs.password,
+        users=users_state(
+            found.access,
+            ready=ready(found.redis, [one.pod for one in topology.members]),
+            grace=inputs.password.grace,
+        ),
         tls=found.tls.state if found.tls is not None else TlsState(),
         volumes=volumes,
         old_claims=old,

@@ -13,6 +13,14 @@ from mooring.operators.redis.address import Address
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.topology import Member, Watcher
 from mooring.operators.redis.sentinel.types import LastFailover, Operation, PasswordChange
+from mooring.operators.redis.users.moves import (
+    PresentAccount,
+    RemoveUsers,
+    SetUsers,
+    TellSentinels,
+    UsersDone,
+    UsersMove,
+)
 from mooring.operators.workload.configuration import ConfigResult, PublishConfig
 from mooring.operators.workload.moves import DeletePod, LabelRoles, Resize, RestoreTemplate, WriteTemplate
 from mooring.operators.workload.rollout import Roll
@@ -31,6 +39,7 @@ __all__ = [
     "LabelRoles",
     "Monitor",
     "Move",
+    "PresentAccount",
     "PresentPassword",
     "Promote",
     "PublishConfig",
@@ -38,17 +47,21 @@ __all__ = [
     "Quarantine",
     "ReadCertificates",
     "Record",
+    "RemoveUsers",
     "Resize",
     "RestartSentinel",
     "RestoreTemplate",
     "SetPassword",
     "SetPriority",
+    "SetUsers",
     "StagePassword",
     "Switch",
     "SwitchPassword",
     "Target",
+    "TellSentinels",
     "TuneSentinel",
     "TurnCertificates",
+    "UsersMove",
     "Verdict",
     "Wait",
     "WriteTemplate",
@@ -92,6 +105,8 @@ class Done:
     """A key that was refused or clamped: a snapshot alone would have it set again for ever."""
     lost_bytes: int | None = None
     """What a second master had that is gone now."""
+    users: UsersDone | None = None
+    """What became of users."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from mooring.operators.redis.sentinel import changes, passwords, quorum, roll, switchover
+from mooring.operators.redis.sentinel import changes, passwords, quorum, roll, switchover, users
 from mooring.operators.redis.sentinel.failover import find_master, gap_of, loss_of
 from mooring.operators.redis.sentinel.lineage import Standing
 from mooring.operators.redis.sentinel.moves import (
@@ -278,6 +278,7 @@ _RULES: tuple[Rule, ...] = (
     _note_members,
     _release,
     passwords.keep,
+    users.keep,
     quorum.repair,
     _change,
 )

@@ -55,6 +55,7 @@ fi
     case $(redis-server --version) in *v=[23].*) shown=$(printf '"%s"\n' "$secret" | sed -e 's/[\\"]/\\&/g') ;; esac
     printf 'requirepass "%s"\nmasterauth "%s"\n' "$secret" "$shown"
   fi
+  users
   [ ! -d "$home/tls" ] || encrypted 6380
   printf 'dir "%s"\n' "$data"
   [ -z "${POD_IP:-}" ] || printf 'slave-announce-ip %s\n' "$POD_IP"

@@ -21,6 +21,8 @@ from mooring.operators.redis.sentinel.types import (
     SentinelStatus,
 )
 from mooring.operators.redis.tls import TlsState
+from mooring.operators.redis.users.plan import UsersState
+from mooring.operators.redis.users.status import refused_by
 from mooring.operators.workload.configuration import ConfigResult
 from mooring.operators.workload.credentials import PasswordState
 from mooring.operators.workload.rollout import Roll, SetState
@@ -86,6 +88,8 @@ class Recorded:
     """Roll-outs under way or stopped, by component."""
     password: PasswordChange | None = None
     """Where a change of the password stands."""
+    refused_users: Mapping[str, str] = field(default_factory=dict)
+    """What servers refused of users, by name."""
     quarantined: frozenset[str] = frozenset()
     """Volumes whose foreign data is kept."""
 
@@ -102,6 +106,7 @@ class Recorded:
             config=status.config or {},
             rolls=status.rolls or {},
             password=status.password,
+            refused_users=refused_by(status.users),
             quarantined=frozenset(status.quarantined or ()),
         )
 
@@ -124,6 +129,8 @@ class Observed:
     """Live keys as a restarting server would read them."""
     password: PasswordState = field(default_factory=PasswordState)
     """What is in the cluster's Secret, and whether it is what is declared."""
+    users: UsersState = field(default_factory=UsersState)
+    """The users that servers are to have, and had when that was last written down."""
     tls: TlsState = field(default_factory=TlsState)
     """The certificates that servers are to show and to trust."""
     volumes: Mapping[str, str] = field(default_factory=dict)

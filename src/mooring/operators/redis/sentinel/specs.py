@@ -18,7 +18,15 @@ from mooring.actor import differs, digest
 from mooring.kube.object import Object
 from mooring.kube.objects import apps, core, meta, policy
 from mooring.operators.redis.address import SENTINEL_TLS_PORT, TLS_PORT
-from mooring.operators.redis.pods import DATA, MOUNTS, auth_volume, exporter, password_entries, server
+from mooring.operators.redis.pods import (
+    AUTH_FILES,
+    DATA,
+    MOUNTS,
+    auth_volume,
+    exporter,
+    password_entries,
+    server,
+)
 from mooring.operators.redis.sentinel import scripts
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.names import INPUTS, ROLE, Component, Names, labels_of, selector_of
@@ -34,6 +42,9 @@ from mooring.operators.redis.sentinel.types import (
 )
 from mooring.operators.redis.tls import MARK, MOUNT, Held
 from mooring.operators.redis.tls import volume as tls_volume
+from mooring.operators.redis.users.held import Access
+from mooring.operators.redis.users.inputs import closes
+from mooring.operators.redis.users.template import inputs_of
 from mooring.operators.workload.claims import claim_name
 from mooring.operators.workload.containers import (
     apart,
@@ -68,6 +79,8 @@ class Found:
     memory: int = 0
     """Bytes that every redis container may use; 0 without a limit."""
     lineage: Lineage | None = None
+    access: Access = field(default_factory=Access, repr=False)
+    """The users of servers."""
     tls: Held | None = field(default=None, repr=False)
     """The certificates, where servers take TLS."""
     lineage_kept: bool = False
@@ -225,7 +238,7 @@ class Specs:
         return core.Secret(
             metadata=self._meta(self.names.password, "redis"),
             type="Opaque",
-            data=password_entries(kept, tls=self._encrypted, sentinel=kept.sentinel),
+            data=password_entries(kept, self._found.access, tls=self._encrypted, sentinel=kept.sentinel),
         )
 
     def tls_secrets(self) -> list[core.Secret]:
@@ -288,7 +301,12 @@ class Specs:
         keys = restart_keys(self._spec, self._found.read_at_start)
         if redis and keys and self._spec.config_policy == "roll":
             plain.append(keys)
-        return digest(plain)
+        if not redis:
+            return digest(plain)
+        if self._exporter is not None and self._found.access.managed:
+            plain.append("exporter account")
+        closed = closes(self._spec.default_user)
+        return inputs_of(plain, self._found.redis, INPUTS, closes=closed)
 
     def _tolerations(self, component: Component) -> list[core.Toleration] | None:
         """UCloud spells those of the servers in its own way."""
@@ -427,7 +445,7 @@ class Specs:
         volumes = [
             config_volume("conf", self.redis_config().metadata.name or ""),
             config_volume("live", self.names.live),
-            auth_volume(self.names.password, "password", "exporter.json"),
+            auth_volume(self.names.password, *AUTH_FILES),
             memory_volume(),
         ]
         if self._encrypted:
@@ -499,6 +517,7 @@ class Specs:
             ),
             security_context=_unprivileged(self._spec.security_context),
             tls=self._encrypted,
+            account=self._found.access.managed,
         )
 
     def _sentinel_pod(self) -> core.PodTemplateSpec:

@@ -14,8 +14,12 @@ from typing import Any
 from mooring.operators.redis.address import SENTINEL_TLS_PORT, TLS_PORT, Address
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused
 from mooring.operators.redis.info import keys_of, pairs, parse_info, rewriting
-from mooring.operators.redis.passwords import ASKED, SENTINEL_USER, Auth, told_auth
+from mooring.operators.redis.passwords import ASKED, SENTINEL_USER, Auth, logins, told_auth
 from mooring.operators.redis.tls import shown_issuer, shown_leaf
+from mooring.operators.redis.users import seen
+from mooring.operators.redis.users.accounts import REPLICA
+from mooring.operators.redis.users.held import Access
+from mooring.operators.redis.users.seen import SeenUsers
 from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.pods import Pod
 
@@ -81,6 +85,8 @@ class Server:
     config: Mapping[str, str] = field(default_factory=dict)
     auth: Auth | None = None
     """Which passwords it takes and presents; None where it was not asked."""
+    users: SeenUsers | None = None
+    """Its users; None where they were not asked for, or of a server before 6.0."""
     leaf: str = ""
     """Digest of the certificate that it shows; "" without TLS."""
 
@@ -221,6 +227,7 @@ async def read_topology(
     redis: Sequence[Pod],
     sentinels: Sequence[Pod],
     kept: Kept | None = None,
+    access: Access | None = None,
     keys: Sequence[str] = (),
     silent: Collection[str] = (),
     master_name: str = MASTER_NAME,
@@ -237,7 +244,14 @@ async def read_topology(
     members, watchers = await asyncio.gather(
         asyncio.gather(
             *(
-                _member(dial, Member(pod=pod, port=data), kept=known, keys=keys, timeout=waits.get(pod.name))
+                _member(
+                    dial,
+                    Member(pod=pod, port=data),
+                    kept=known,
+                    access=access or Access(),
+                    keys=keys,
+                    timeout=waits.get(pod.name),
+                )
                 for pod in redis
             )
         ),
@@ -261,13 +275,13 @@ async def read_topology(
 
 
 async def _member(
-    dial: Dial, member: Member, *, kept: Kept, keys: Sequence[str], timeout: float | None
+    dial: Dial, member: Member, *, kept: Kept, access: Access, keys: Sequence[str], timeout: float | None
 ) -> Member:
     if not member.ip or not member.pod.running:
         return replace(member, error=member.pod.trouble or "the container is not running")
     try:
-        async with dial.link(member.address, password=kept.keys, reply_timeout=timeout) as link:
-            server = await read_server(link, keys=keys, kept=kept)
+        async with dial.link(member.address, password=logins(kept), reply_timeout=timeout) as link:
+            server = await read_server(link, keys=keys, kept=kept, access=access)
             return replace(member, server=replace(server, leaf=shown_leaf(link.certificate)))
     except DialError as error:
         return replace(member, error=str(error))
@@ -293,13 +307,17 @@ def sentinel_user(kept: Kept) -> tuple[str, str] | None:
     return (SENTINEL_USER, kept.sentinel) if kept.sentinel else None
 
 
-async def read_server(link: Link, *, keys: Sequence[str] = (), kept: Kept | None = None) -> Server:
-    """One round trip to a data server."""
+async def read_server(
+    link: Link, *, keys: Sequence[str] = (), kept: Kept | None = None, access: Access | None = None
+) -> Server:
+    """One round trip to a data server; with ``access`` also its users, where any are declared."""
     wanted = list(dict.fromkeys(["slave-priority", *keys]))
     sections = ("server", "replication", "persistence", "keyspace")
     questions = [*(("INFO", section) for section in sections), *(("CONFIG", "GET", key) for key in wanted)]
-    answers = await link.pipeline([*questions, *(ASKED if kept is not None else ())])
-    secret = answers[len(questions) :]
+    auths = ASKED if kept is not None else ()
+    users = seen.ASKED if access is not None and access.managed else ()
+    answers = await link.pipeline([*questions, *auths, *users])
+    secret, listed = answers[len(questions) :][: len(auths)], answers[len(questions) + len(auths) :]
     del answers[len(questions) :]
     info: dict[str, str] = {}
     config: dict[str, str] = {}
@@ -311,7 +329,13 @@ async def read_server(link: Link, *, keys: Sequence[str] = (), kept: Kept | None
         elif not isinstance(answer, Refused):
             config.update(pairs(answer))
     auth = told_auth(kept, *secret) if kept is not None else None
-    return replace(server_of(info, config), auth=auth)
+    server = replace(server_of(info, config), auth=auth)
+    if access is None or kept is None or not listed:
+        return server
+    return replace(
+        server,
+        users=seen.read_users(access, server.version, kept.accounts.get(REPLICA, ""), listed),
+    )
 
 
 def server_of(info: Mapping[str, str], config: Mapping[str, str]) -> Server:

@@ -18,6 +18,7 @@ from mooring.kube.part import Part
 from mooring.operators.backup.types import RestoreFrom, RestoreStatus
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.tls import TlsSpec
+from mooring.operators.redis.users.types import DefaultUserSpec, UserResult, UserSpec
 from mooring.operators.workload.configuration import ConfigResult
 from mooring.operators.workload.rollout import TIME, Roll
 from mooring.runtime.crd import F, PrinterColumn, Rule, Scale, at_most_one_of, crd, rules
@@ -176,6 +177,10 @@ class RedisClusterSpec(Part, frozen=True, kw_only=True):
             default=60,
         ),
     ] = None
+    users: Annotated[
+        list[UserSpec] | None, F("ACL users, on every server as they are declared.", max_items=100)
+    ] = None
+    default_user: Annotated[DefaultUserSpec | None, F("The user of clients that name none.")] = None
     exporter: Annotated[RedisExporter | None, F("Metrics of every server.")] = None
     affinity: Annotated[core.Affinity | None, F("Default: apart from each other where possible.")] = None
     security_context: Annotated[core.PodSecurityContext | None, F("Of the pods.")] = None
@@ -292,6 +297,10 @@ class RedisClusterStatus(Part, frozen=True, kw_only=True):
     last_failover: Annotated[LastFailover | None, F("The last change of master.")] = None
     config: Annotated[dict[str, ConfigResult] | None, F("What became of each key of spec.config.")] = None
     password: Annotated[PasswordChange | None, F("A change of the password under way.")] = None
+    users: Annotated[dict[str, UserResult] | None, F("What became of each declared user.")] = None
+    other_users: Annotated[
+        list[str] | None, F("Users of servers that nobody declared; they are left alone.")
+    ] = None
     rolls: Annotated[dict[str, Roll] | None, F("Roll-outs under way or stopped, by component.")] = None
     size: Annotated[int | None, F("Redis pods there are.")] = None
     selector: Annotated[str | None, F("Label selector of the redis pods.")] = None
