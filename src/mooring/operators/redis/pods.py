@@ -99,8 +99,11 @@ def _local(tls: bool) -> str:
 
 def password_entries(kept: Kept, *, tls: bool = False, **further: str) -> dict[str, str]:
     """The data of the cluster's Secret: the passwords, what the exporter reads, and what is not empty of ``further``."""
+    places = (
+        [_local(False), _local(True)] if tls else [_local(False)]
+    )  # both are asked while one port follows the other
     entries = {
-        "exporter.json": msgspec.json.encode({_local(tls): kept.password}).decode(),
+        "exporter.json": msgspec.json.encode(dict.fromkeys(places, kept.password)).decode(),
         **{str(label): text for label, text in kept.named().items()},
         **{name: text for name, text in further.items() if text},
     }

@@ -57,8 +57,11 @@ def choose(cluster: RedisCluster) -> Choice:
     usable = [one for one in reversed(nodes) if one.name in synced]
     if not usable:
         return Choice(why=f"no replica is in sync; see kubectl get rediscluster {name} -o yaml")
-    tls = spec_of(cluster).tls
-    encrypted = tls is not None and bool(tls.enabled)
+    declared = spec_of(cluster).tls
+    if status.tls is not None:
+        encrypted = status.tls.transport == "tls"
+    else:
+        encrypted = declared is not None and declared.ports != "plain"
     port = TLS_PORT if encrypted else REDIS_PORT
     return Choice(
         source=Source(pods=[Candidate(pod=one.name, ip=one.ip, port=port) for one in usable], parts=["data"]),

@@ -32,7 +32,7 @@ from mooring.operators.redis.sentinel.types import (
     SentinelSettings,
     spec_of,
 )
-from mooring.operators.redis.tls import MARK, MOUNT, Held
+from mooring.operators.redis.tls import MARK, MARKS, MOUNT, Held, Ports, Transport
 from mooring.operators.redis.tls import volume as tls_volume
 from mooring.operators.workload.claims import claim_name
 from mooring.operators.workload.containers import (
@@ -69,7 +69,13 @@ class Found:
     """Bytes that every redis container may use; 0 without a limit."""
     lineage: Lineage | None = None
     tls: Held | None = field(default=None, repr=False)
-    """The certificates, where servers take TLS."""
+    """The certificates, where servers take TLS or are to."""
+    transport: Transport = "plain"
+    """What servers and sentinels use among themselves."""
+    ports: Ports = "plain"
+    """Which ports the next template opens."""
+    open: Ports = "plain"
+    """Which ports any pod has open."""
     lineage_kept: bool = False
     """The record beside the claims is there already."""
 
@@ -126,45 +132,40 @@ class Specs:
 
     @property
     def _encrypted(self) -> bool:
-        return self._found.tls is not None
-
-    @property
-    def _redis_port(self) -> int:
-        return TLS_PORT if self._encrypted else REDIS_PORT
-
-    @property
-    def _sentinel_port(self) -> int:
-        return SENTINEL_TLS_PORT if self._encrypted else SENTINEL_PORT
+        """The next pods take TLS."""
+        return self._found.ports != "plain"
 
     def redis_service(self) -> core.Service:
         """The data pods, headless."""
-        return self._service(self.names.redis, "redis", port=self._redis_port, headless=True)
+        return self._service(self.names.redis, "redis", headless=True)
 
     def sentinel_service(self) -> core.Service:
         """The clients' entry."""
-        return self._service(self.names.sentinel, "sentinel", port=self._sentinel_port, headless=False)
+        return self._service(self.names.sentinel, "sentinel", headless=False)
 
     def sentinel_headless_service(self) -> core.Service:
         """Gives the sentinel pods their names."""
-        return self._service(
-            self.names.sentinel_headless, "sentinel", port=self._sentinel_port, headless=True
-        )
+        return self._service(self.names.sentinel_headless, "sentinel", headless=True)
 
     def role_service(self, role: Literal["master", "replica"]) -> core.Service:
         """For clients that do not ask sentinels: the master, or all replicas."""
         name = self.names.master if role == "master" else self.names.replica
-        made = self._service(name, "redis", port=self._redis_port, headless=False)
+        made = self._service(name, "redis", headless=False)
         assert made.spec is not None
         return replace(made, spec=replace(made.spec, selector={**self._selector("redis"), ROLE: role}))
 
-    def _service(self, name: str, component: Component, *, port: int, headless: bool) -> core.Service:
+    def _service(self, name: str, component: Component, *, headless: bool) -> core.Service:
+        ports = _ports(component, self._found.open)
         return core.Service(
             metadata=self._meta(name, component),
             spec=core.ServiceSpec(
                 type="ClusterIP",
                 cluster_ip="None" if headless else None,
                 selector=self._selector(component),
-                ports=[core.ServicePort(name=component, port=port, target_port=port, protocol="TCP")],
+                ports=[
+                    core.ServicePort(name=name, port=port, target_port=port, protocol="TCP")
+                    for name, port in ports.items()
+                ],
             ),
         )
 
@@ -225,7 +226,7 @@ class Specs:
         return core.Secret(
             metadata=self._meta(self.names.password, "redis"),
             type="Opaque",
-            data=password_entries(kept, tls=self._encrypted, sentinel=kept.sentinel),
+            data=password_entries(kept, tls=self._found.tls is not None, sentinel=kept.sentinel),
         )
 
     def tls_secrets(self) -> list[core.Secret]:
@@ -284,7 +285,7 @@ class Specs:
             decided += [self._exporter, self._found.shutdown]
         plain = [msgspec.to_builtins(one) for one in decided]
         if self._encrypted:
-            plain.append("tls")
+            plain.append("tls" if self._found.ports == "tls" else "tls and plain")
         keys = restart_keys(self._spec, self._found.read_at_start)
         if redis and keys and self._spec.config_policy == "roll":
             plain.append(keys)
@@ -448,7 +449,7 @@ class Specs:
         return core.PodTemplateSpec(
             metadata=meta.ObjectMeta(
                 labels=self._labels(component),
-                annotations={**(of.annotations or {}), MARK: "required"}
+                annotations={**(of.annotations or {}), MARK: MARKS[self._found.ports]}
                 if self._encrypted
                 else of.annotations,
             ),
@@ -469,8 +470,12 @@ class Specs:
         made = server(
             image=spec.image,
             pull_policy=spec.image_pull_policy,
-            env=[*self._identity(), core.EnvVar(name="SENTINEL_HOST", value=self.names.sentinel)],
-            ports={"redis": self._redis_port},
+            env=[
+                *self._identity(),
+                core.EnvVar(name="SENTINEL_HOST", value=self.names.sentinel),
+                *self._keep_plain,
+            ],
+            ports=_ports("redis", self._found.ports),
             data=data,
             stop="shutdown.sh",
             ready_period=5,
@@ -490,6 +495,13 @@ class Specs:
     def _tls_mounts(self) -> list[core.VolumeMount]:
         return [MOUNT] if self._encrypted else []
 
+    @property
+    def _keep_plain(self) -> list[core.EnvVar]:
+        """With both ports open, which one servers use among themselves at first."""
+        if self._found.ports != "both":
+            return []
+        return [core.EnvVar(name="KEEP_PLAIN", value=self._found.transport)]
+
     def _exporter_container(self, declared: RedisExporter) -> core.Container:
         return exporter(
             declared.image,
@@ -508,8 +520,11 @@ class Specs:
             image=sentinel.image,
             image_pull_policy=sentinel.image_pull_policy,
             command=sentinel.command or ["sh", "/mooring/conf/start.sh"],
-            env=self._identity(),
-            ports=[core.ContainerPort(name="sentinel", container_port=self._sentinel_port, protocol="TCP")],
+            env=[*self._identity(), *self._keep_plain],
+            ports=[
+                core.ContainerPort(name=name, container_port=port, protocol="TCP")
+                for name, port in _ports("sentinel", self._found.ports).items()
+            ],
             resources=sentinel.resources
             or core.ResourceRequirements(
                 requests={"cpu": "20m", "memory": "16Mi"}, limits={"cpu": "100m", "memory": "60Mi"}
@@ -561,6 +576,14 @@ class Specs:
 
     def _selector(self, component: Component) -> dict[str, str]:
         return selector_of(self._namespace, self._name, component)
+
+
+def _ports(component: Component, opened: Ports) -> dict[str, int]:
+    """Ports by name, for pods and Services."""
+    plain, encrypted = (REDIS_PORT, TLS_PORT) if component == "redis" else (SENTINEL_PORT, SENTINEL_TLS_PORT)
+    if opened == "both":
+        return {component: plain, f"{component}-tls": encrypted}
+    return {component: encrypted if opened == "tls" else plain}
 
 
 def _unprivileged(pod: core.PodSecurityContext | None) -> core.SecurityContext | None:
