@@ -11,10 +11,11 @@ from mooring.operators.redis.address import TLS_PORT
 from mooring.operators.workload.containers import READ_ONLY, encoded, field_value, probe
 from mooring.operators.workload.credentials import Kept
 
-__all__ = ["DATA", "MOUNTS", "auth_volume", "exporter", "password_entries", "server"]
+__all__ = ["DATA", "EXPORTER_PORT", "MOUNTS", "auth_volume", "exporter", "password_entries", "server"]
 
 DATA: Final = "redis-data"
 """The volume with the data, where the user names none."""
+EXPORTER_PORT: Final = 9121
 _AUTH: Final = core.VolumeMount(name="auth", mount_path="/mooring/auth", read_only=True)
 MOUNTS: Final = (
     core.VolumeMount(name="conf", mount_path="/mooring/conf", read_only=True),
@@ -75,7 +76,7 @@ def exporter(
             core.EnvVar(name="REDIS_PASSWORD_FILE", value="/mooring/auth/exporter.json"),
             *unchecked,
         ],
-        ports=[core.ContainerPort(name="http-metrics", container_port=9121, protocol="TCP")],
+        ports=[core.ContainerPort(name="http-metrics", container_port=EXPORTER_PORT, protocol="TCP")],
         resources=resources,
         volume_mounts=[_AUTH],
         security_context=security_context,

@@ -38,6 +38,7 @@ from mooring.operators.redis.dial import Dial
 from mooring.operators.redis.tls import CHANGED, Held, TlsSpec, TlsState, encrypted, hold
 from mooring.operators.redis.versions import file_format, image_format
 from mooring.operators.workload.credentials import Kept, PasswordState, kept_in, secret_value
+from mooring.operators.workload.network import operator_namespace
 from mooring.operators.workload.pods import Pod, ordinal_of, pods_of
 from mooring.operators.workload.statefulset import image_in, pending
 from mooring.operators.workload.surroundings import Reference, Surroundings
@@ -227,6 +228,7 @@ def read_inputs(
             kept=kept,
             tls=tls,
             published=secret_value(secret, "published"),
+            operator=operator_namespace(),
         ),
         orders=orders,
         pods=pods,

@@ -16,6 +16,7 @@ from mooring.kube.objects import apps, core, meta
 from mooring.kube.part import Part
 from mooring.kube.quantity import parse_quantity
 from mooring.operators.redis.tls import TlsSpec
+from mooring.operators.workload.network import NetworkAccess
 from mooring.runtime.crd import F, PrinterColumn, Scale, crd
 
 __all__ = [
@@ -150,6 +151,7 @@ class RedisClusterSpec(Part, frozen=True, kw_only=True):
     update_strategy: Annotated[UpdateStrategy | None, F("Slots of new masters.")] = None
     pod: Annotated[list[RedisClusterPod] | None, F("One entry: the redis instances.", max_items=10)] = None
     tls: Annotated[TlsSpec | None, F("Encrypted connections; absent: none.")] = None
+    network_policy: Annotated[NetworkAccess | None, F("Who may connect; absent: everybody.")] = None
     volume_claim_templates: Annotated[
         list[core.PersistentVolumeClaim] | None, F("Claims of each pod; the first holds the data.")
     ] = None

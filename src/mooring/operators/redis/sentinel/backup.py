@@ -10,6 +10,7 @@ from mooring.operators.redis.backup.jobs import Choice, Servers
 from mooring.operators.redis.backup.reader import Candidate, Source
 from mooring.operators.redis.backup.types import SENTINEL, RedisBackup
 from mooring.operators.redis.sentinel.names import Names
+from mooring.operators.redis.sentinel.specs import BACKUP
 from mooring.operators.redis.sentinel.topology import REDIS_PORT
 from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterStatus, spec_of
 
@@ -19,7 +20,7 @@ __all__ = ["SentinelBackupActor", "SentinelScheduleActor", "choose"]
 class SentinelBackupActor(RedisBackupActor):
     """Observes one RedisBackup of a cluster with sentinels."""
 
-    name = "redis-sentinel-backup"
+    name = BACKUP
     group = SENTINEL
 
     def choose(self, ctx: Context[RedisBackup], name: str) -> tuple[Object | None, Choice]:

@@ -51,6 +51,7 @@ from mooring.operators.workload.claims import claim_name, is_older
 from mooring.operators.workload.configuration import parse_keys
 from mooring.operators.workload.credentials import Kept, PasswordState, secret_value
 from mooring.operators.workload.moves import Orders
+from mooring.operators.workload.network import operator_namespace
 from mooring.operators.workload.pods import Pod, pods_of
 from mooring.operators.workload.rollout import SetState
 from mooring.operators.workload.statefulset import image_in, state_of
@@ -189,6 +190,7 @@ def read_inputs(
         transport=_transport(spec, status, redis),
         ports=_next_ports(spec, status, redis) if tls is not None else "plain",
         open=_open_ports(around, sets) if sets else _declared_ports(spec),
+        operator=operator_namespace(),
         lineage=status.lineage,
         lineage_kept=around.find(core.ConfigMap, names.lineage) is not None,
     )

@@ -16,9 +16,18 @@ from msgspec.structs import replace
 
 from mooring.actor import differs, digest
 from mooring.kube.object import Object
-from mooring.kube.objects import apps, core, meta, policy
+from mooring.kube.objects import apps, core, meta, networking, policy
+from mooring.operators.backup.run import BY
 from mooring.operators.redis.address import SENTINEL_TLS_PORT, TLS_PORT
-from mooring.operators.redis.pods import DATA, MOUNTS, auth_volume, exporter, password_entries, server
+from mooring.operators.redis.pods import (
+    DATA,
+    EXPORTER_PORT,
+    MOUNTS,
+    auth_volume,
+    exporter,
+    password_entries,
+    server,
+)
 from mooring.operators.redis.sentinel import scripts
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.names import INPUTS, ROLE, Component, Names, labels_of, selector_of
@@ -44,11 +53,15 @@ from mooring.operators.workload.containers import (
 )
 from mooring.operators.workload.credentials import Kept
 from mooring.operators.workload.moves import Orders
+from mooring.operators.workload.network import allow, of_labels, of_namespace
+from mooring.operators.workload.network import policy as policy_of
 from mooring.operators.workload.statefulset import is_current, on_delete
 
 __all__ = ["Found", "Specs", "gate_arguments"]
 
 _GRACE_SECONDS = 40
+BACKUP = "redis-sentinel-backup"
+"""The actor whose Jobs read servers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +89,8 @@ class Found:
     """Which ports the next template opens."""
     open: Ports = "plain"
     """Which ports any pod has open."""
+    operator: str = ""
+    """The operator's namespace."""
     lineage_kept: bool = False
     """The record beside the claims is there already."""
 
@@ -113,6 +128,7 @@ class Specs:
             self.sentinel_set(),
             self.budget("redis"),
             self.budget("sentinel"),
+            *self.network_policies(),
         ]
         if self._found.lineage is not None and (self.keeps_claims or self._found.lineage_kept):
             made.append(self.lineage_record(self._found.lineage))
@@ -179,6 +195,27 @@ class Specs:
                 selector=meta.LabelSelector(match_labels=self._selector(component)),
             ),
         )
+
+    def network_policies(self) -> list[networking.NetworkPolicy]:
+        """Who may connect: clients to servers and to the sentinels, which name the master to them."""
+        access = self._spec.network_policy
+        if access is None or not access.enabled:
+            return []
+        members = {
+            name: text for name, text in self._selector("redis").items() if not name.endswith("/component")
+        }
+        known = [*access.client_peers(), of_labels(members), of_namespace(self._found.operator)]
+        servers = allow([*known, of_labels({BY: BACKUP})], [REDIS_PORT, TLS_PORT])
+        if self._exporter is not None:
+            servers += access.scraping(EXPORTER_PORT)
+        return [
+            policy_of(self._meta(self.names.redis, "redis"), pods=self._selector("redis"), rules=servers),
+            policy_of(
+                self._meta(self.names.sentinel, "sentinel"),
+                pods=self._selector("sentinel"),
+                rules=allow(known, [SENTINEL_PORT, SENTINEL_TLS_PORT]),
+            ),
+        ]
 
     # --- configuration -------------------------------------------------------------------------------------
 

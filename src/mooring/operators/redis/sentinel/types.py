@@ -20,6 +20,7 @@ from mooring.operators.redis.backup.types import RestoreFromSpec
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.tls import Ports, TlsProgress, TlsSpec
 from mooring.operators.workload.configuration import ConfigResult
+from mooring.operators.workload.network import NetworkAccess
 from mooring.operators.workload.rollout import TIME, Roll
 from mooring.runtime.crd import F, PrinterColumn, Rule, Scale, at_most_one_of, crd, rules
 
@@ -184,6 +185,7 @@ class RedisClusterSpec(Part, frozen=True, kw_only=True):
     storage: Annotated[RedisStorage | None, F("Where the data is stored.")] = None
     password: Annotated[str | None, F("In clear text; passwordSecret is better.", max_length=48)] = None
     tls: Annotated[SentinelTls | None, F("Encrypted connections; absent: none.")] = None
+    network_policy: Annotated[NetworkAccess | None, F("Who may connect; absent: everybody.")] = None
     password_secret: Annotated[SecretKey | None, F("The password, from a Secret; it is copied.")] = None
     password_grace_seconds: Annotated[
         int | None,
