@@ -17,7 +17,7 @@ from tests.operators.redis.cluster import stage as rec
 
 from mooring.kube.objects.core import Secret, Service
 from mooring.operators.redis.address import Address
-from mooring.operators.redis.dial import Dial, DialError
+from mooring.operators.redis.dial import Dial, DialError, Refused
 from mooring.operators.redis.tls import TlsProgress, shown_leaf
 from mooring.operators.workload.certificates import trust
 from mooring.runtime.webhooks_certificates import Lifetimes, renewed
@@ -61,12 +61,15 @@ async def shown(stage: RedisStage, component: str) -> set[str]:
 
 
 async def plain(address: Address) -> bool:
-    """Whether a server serves anybody without TLS."""
+    """Whether a server answers without TLS, if only that it wants a password."""
     try:
         async with Dial(connect_timeout=5, reply_timeout=5).link(address) as link:
-            return bool(await link.call("PING"))
+            await link.call("PING")
+    except Refused:
+        return True
     except DialError:
         return False
+    return True
 
 
 async def backed_up(bed: Bed | KubernetesBed, cluster: str, group: str) -> None:

@@ -164,6 +164,14 @@ def test_plain_ports_stay_open_where_that_is_declared() -> None:
     assert phase(moved.decide()) == TlsProgress(transport="tls", phase="")
 
 
+def test_ports_alone_are_opened_and_closed_by_a_roll() -> None:
+    opening = healthy().opened("tls").over("tls").want(ports="both")
+    assert phase(opening.decide()) == TlsProgress(transport="tls", phase="Opening")
+    assert isinstance(opening.over("tls", "Opening").want(ports="both").decide(), InSync)
+    closing = healthy().opened("both").over("tls").want(ports="tls")
+    assert phase(closing.decide()) == TlsProgress(transport="tls", phase="Closing")
+
+
 # --- turned round, and turned off --------------------------------------------------------------------------
 
 

@@ -24,6 +24,12 @@ from mooring.operators.redis.tls import TlsProgress
 
 __all__ = ["advance", "agree", "move_replicas", "move_sentinels"]
 
+_WHY = {
+    "": "every pod has the declared ports open",
+    "Opening": "every pod is to open its plain port too",
+    "Closing": "every pod is to have the declared port alone",
+}
+
 
 def agree(snapshot: Snapshot, member: Member, server: Server) -> Verdict | None:
     """Servers that follow nobody yet present themselves at the recorded port before they are made to."""
@@ -88,16 +94,13 @@ def advance(snapshot: Snapshot, member: Member, server: Server) -> Verdict | Non
     wanted, seen, known = snapshot.wanted, snapshot.observed, snapshot.recorded.tls or TlsProgress()
     if not wanted.roll:
         return None
-    rest = _rest(snapshot)
     if wanted.transport == seen.transport:
         if known.phase == "Moving" and not _whole(snapshot):
             return None
-        if known.phase in ("Moving", "Opening") or (seen.ports != "plain" and not known.transport):
-            phase = "" if rest else "Closing"
-            return _record(seen.transport, phase, f"servers and sentinels talk {_by(snapshot)}")
-        if known.phase == "Closing" and rest:
-            return _record(seen.transport, "", "every pod has the declared ports open")
-        return None
+        phase = _rolling(snapshot)
+        if phase == known.phase and (known.transport or seen.ports == "plain"):
+            return None
+        return _record(seen.transport, phase, _WHY[phase])
     if _whole(snapshot) and not snapshot.recorded.rolls:
         return _record(wanted.transport, "Moving", "every pod has both ports open")
     if known.phase != "Opening":
@@ -120,12 +123,14 @@ def _whole(snapshot: Snapshot) -> bool:
     )
 
 
-def _rest(snapshot: Snapshot) -> bool:
-    """Templates and pods have the declared ports and no others."""
+def _rolling(snapshot: Snapshot) -> str:
+    """The phase where only ports are opened or closed; empty where templates and pods have the declared ones."""
     opened = {snapshot.observed.ports}
     opened |= {one.ports for one in snapshot.topology.members}
     opened |= {one.ports for one in snapshot.topology.watchers}
-    return opened == {snapshot.wanted.ports} and not snapshot.recorded.rolls
+    if opened == {snapshot.wanted.ports}:
+        return ""
+    return "Opening" if snapshot.wanted.ports == "both" else "Closing"
 
 
 def _otherwise(snapshot: Snapshot, member: Member, server: Server) -> bool:
