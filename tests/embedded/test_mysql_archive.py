@@ -41,7 +41,7 @@ async def archive_of(stage: MySQLStage) -> ArchiveStatus:
 
 async def archived(stage: MySQLStage) -> str:
     status = await stage.status()
-    return next((one.status for one in status.conditions or () if one.type == "Archived"), "")
+    return next((one.status or "" for one in status.conditions or () if one.type == "Archived"), "")
 
 
 async def test_the_log_is_archived_over_a_failover_and_new_clusters_begin_at_a_moment_of_it(

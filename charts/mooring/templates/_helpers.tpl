@@ -282,6 +282,11 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [list, watch, create, patch]
+{{- if or (has "redis-sentinel" $names) (has "redis-cluster" $names) }}
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [list, watch, create, patch, delete]
+{{- end }}
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch, patch, delete]

@@ -14,12 +14,22 @@ from mooring.operators.redis.users.template import FILE
 from mooring.operators.workload.containers import READ_ONLY, encoded, field_value, probe
 from mooring.operators.workload.credentials import Kept
 
-__all__ = ["AUTH_FILES", "DATA", "MOUNTS", "auth_volume", "exporter", "password_entries", "server"]
+__all__ = [
+    "AUTH_FILES",
+    "DATA",
+    "EXPORTER_PORT",
+    "MOUNTS",
+    "auth_volume",
+    "exporter",
+    "password_entries",
+    "server",
+]
 
 DATA: Final = "redis-data"
 """The volume with the data, where the user names none."""
 AUTH_FILES: Final = ("password", "exporter.json", FILE, OPERATOR)
 """Entries of the cluster's Secret that pods with servers mount."""
+EXPORTER_PORT: Final = 9121
 _AUTH: Final = core.VolumeMount(name="auth", mount_path="/mooring/auth", read_only=True)
 MOUNTS: Final = (
     core.VolumeMount(name="conf", mount_path="/mooring/conf", read_only=True),
@@ -86,7 +96,7 @@ def exporter(
             *user,
             *unchecked,
         ],
-        ports=[core.ContainerPort(name="http-metrics", container_port=9121, protocol="TCP")],
+        ports=[core.ContainerPort(name="http-metrics", container_port=EXPORTER_PORT, protocol="TCP")],
         resources=resources,
         volume_mounts=[_AUTH],
         security_context=security_context,
@@ -114,11 +124,15 @@ def password_entries(kept: Kept, access: Access, *, tls: bool = False, **further
     The passwords, the operator's accounts and what servers accepted of the users, what the exporter reads, and what is
     not empty of ``further``.
     """
-    local, account = _local(tls), kept.accounts.get(EXPORTER)
-    users = {local.replace("://", f"://{EXPORTER}@"): account} if account else {}
+    places = [
+        _local(False),
+        *([_local(True)] if tls else []),
+    ]  # both are asked while one port follows the other
+    account = kept.accounts.get(EXPORTER)
+    users = {one.replace("://", f"://{EXPORTER}@"): account for one in places} if account else {}
     lines = start_lines(access, kept)
     entries = {
-        "exporter.json": msgspec.json.encode({local: kept.password, **users}).decode(),
+        "exporter.json": msgspec.json.encode({**dict.fromkeys(places, kept.password), **users}).decode(),
         **kept.accounts,
         **({FILE: lines, ENTRY: msgspec.json.encode(access.held).decode()} if lines else {}),
         **{str(label): text for label, text in kept.named().items()},

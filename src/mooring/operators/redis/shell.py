@@ -48,10 +48,13 @@ if command -v flock >/dev/null 2>&1; then
 fi
 """
 
-ENCRYPTED: Final = r"""# The lines of a server or sentinel that takes TLS only; the name of the file says which authorities it has read.
+ENCRYPTED: Final = r"""# The lines of a server or sentinel that takes TLS; the name of the file says which authorities it has read.
+# KEEP_PLAIN: the plain port stays open too; "plain" says that servers use that one among themselves at first.
 encrypted() {
   for authority in "$home"/tls/ca-*.crt; do :; done
-  printf 'port 0\ntls-port %s\ntls-replication yes\ntls-auth-clients no\n' "$1"
+  replication=yes
+  case ${KEEP_PLAIN:-no} in no) echo 'port 0' ;; plain) replication=no ;; esac
+  printf 'tls-port %s\ntls-replication %s\ntls-auth-clients no\n' "$1" "$replication"
   printf 'tls-cert-file "%s"\ntls-key-file "%s"\n' "$home/tls/tls.crt" "$home/tls/tls.key"
   printf 'tls-ca-cert-file "%s"\n' "$authority"
 }

@@ -83,8 +83,10 @@ class PasswordState:
 def kept_in(secret: core.Secret) -> Kept:
     """The passwords that a cluster's Secret has."""
     have = secret.data or {}
-    texts = {name: secret_value(secret, name) for name in ("next", "previous") if name in have}
-    return Kept(password=secret_value(secret, "password"), **texts)
+    following, previous = (
+        secret_value(secret, name) if name in have else None for name in ("next", "previous")
+    )
+    return Kept(password=secret_value(secret, "password"), next=following, previous=previous)
 
 
 def secret_value(secret: core.Secret | None, key: str) -> str:

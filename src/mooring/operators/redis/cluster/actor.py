@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from mooring.actor import Context, Move, Outcome, Planned, Related, Report, Verdict, Wait, run_actor
 from mooring.kube.object import Key
-from mooring.kube.objects import apps, core, policy
+from mooring.kube.objects import apps, core, networking, policy
 from mooring.operators.redis import SCOPE_ANNOTATION
 from mooring.operators.redis.backup.actor import register_backups
 from mooring.operators.redis.cluster import events, passwords
@@ -66,7 +66,13 @@ class ClusterActor(Planned[RedisCluster, Inputs, Snapshot]):
 
     kind = RedisCluster
     name: ClassVar[str] = NAME
-    owns = (core.Service, core.ConfigMap, apps.StatefulSet, policy.PodDisruptionBudget)
+    owns = (
+        core.Service,
+        core.ConfigMap,
+        apps.StatefulSet,
+        policy.PodDisruptionBudget,
+        networking.NetworkPolicy,
+    )
     owns_by_metadata = (core.Secret,)
     dependencies = DEPENDENCIES
     conditions_path: ClassVar[str] = "standardConditions"

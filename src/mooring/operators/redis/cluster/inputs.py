@@ -45,6 +45,7 @@ from mooring.operators.redis.users.status import refused_by
 from mooring.operators.redis.users.template import ready
 from mooring.operators.redis.versions import file_format, image_format
 from mooring.operators.workload.credentials import Kept, PasswordState, kept_in, secret_value
+from mooring.operators.workload.network import operator_namespace
 from mooring.operators.workload.pods import Pod, ordinal_of, pods_of
 from mooring.operators.workload.statefulset import image_in, pending
 from mooring.operators.workload.surroundings import Reference, Surroundings
@@ -246,6 +247,7 @@ def read_inputs(
                 sound=blocked is None,
             ),
             published=secret_value(secret, "published"),
+            operator=operator_namespace(),
         ),
         orders=orders,
         pods=pods,

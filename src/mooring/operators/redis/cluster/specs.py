@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from mooring.actor import differs, digest
 from mooring.kube.object import Object
-from mooring.kube.objects import apps, core, meta, policy
+from mooring.kube.objects import apps, core, meta, networking, policy
+from mooring.operators.backup.run import BY
 from mooring.operators.redis.address import TLS_PORT
 from mooring.operators.redis.cluster import scripts
 from mooring.operators.redis.cluster.names import (
@@ -35,7 +36,15 @@ from mooring.operators.redis.cluster.types import (
     volumes_of,
 )
 from mooring.operators.redis.parameters import canonical, classify
-from mooring.operators.redis.pods import AUTH_FILES, DATA, auth_volume, exporter, password_entries, server
+from mooring.operators.redis.pods import (
+    AUTH_FILES,
+    DATA,
+    EXPORTER_PORT,
+    auth_volume,
+    exporter,
+    password_entries,
+    server,
+)
 from mooring.operators.redis.shell import REDIS_LIVE
 from mooring.operators.redis.tls import MARK, MOUNT, Held
 from mooring.operators.redis.tls import volume as tls_volume
@@ -44,6 +53,8 @@ from mooring.operators.redis.users.inputs import closes
 from mooring.operators.redis.users.template import inputs_of
 from mooring.operators.workload.containers import apart, config_volume, field_value, memory_volume
 from mooring.operators.workload.credentials import Kept
+from mooring.operators.workload.network import allow, of_labels, of_namespace
+from mooring.operators.workload.network import policy as policy_of
 from mooring.operators.workload.statefulset import is_current, kept_or_written, on_delete
 
 __all__ = ["DEFAULTS", "FORCED", "OURS", "Found", "Orders", "Specs", "template_lines"]
@@ -69,6 +80,8 @@ daemonize no
 _USERS: Final = frozenset(
     {"cluster-node-timeout", "cluster-require-full-coverage", "cluster-replica-validity-factor"}
 )
+BACKUP: Final = "redis-cluster-backup"
+"""The actor whose Jobs read servers."""
 OURS: Final = frozenset(
     {"POD_NAME", "POD_IP", "PODIP", "NAMESPACE", "REDIS_CLUSTER_NAME", "DOMAINNAME", "MODE"}
 )
@@ -92,6 +105,8 @@ class Found:
     """The certificates, where servers take TLS."""
     published: str = ""
     """When the one in force came into force, as RFC 3339, while the one before is valid too."""
+    operator: str = ""
+    """The operator's namespace."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +172,7 @@ class Specs:
             *self.tls_secrets(),
             self.stateful_set(),
             self._budget(),
+            *self.network_policies(),
         ]
 
     # --- services, configuration, budget -------------------------------------------------------------------
@@ -236,6 +252,21 @@ class Specs:
                 max_unavailable=1, selector=meta.LabelSelector(match_labels=selector_of(self._name))
             ),
         )
+
+    def network_policies(self) -> list[networking.NetworkPolicy]:
+        """Who may connect: clients to the servers, and to the bus the nodes alone."""
+        access = self._spec.network_policy
+        if access is None or not access.enabled:
+            return []
+        members = of_labels(selector_of(self._name))
+        known = [*access.client_peers(), members, of_namespace(self._found.operator)]
+        rules = [
+            *allow([*known, of_labels({BY: BACKUP})], [REDIS_PORT, TLS_PORT]),
+            *allow([members], [BUS_PORT, TLS_PORT + BUS_PORT - REDIS_PORT]),
+        ]
+        if self._pod.monitor_image:
+            rules += access.scraping(EXPORTER_PORT)
+        return [policy_of(self._meta(self._name), pods=selector_of(self._name), rules=rules)]
 
     # --- the StatefulSet -----------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from mooring.kube.part import Part
 from mooring.kube.quantity import parse_quantity
 from mooring.operators.redis.tls import TlsSpec
 from mooring.operators.redis.users.types import DefaultUserSpec, UserResult, UserSpec
+from mooring.operators.workload.network import NetworkAccess
 from mooring.runtime.crd import F, PrinterColumn, Scale, crd
 
 __all__ = [
@@ -155,6 +156,7 @@ class RedisClusterSpec(Part, frozen=True, kw_only=True):
         list[UserSpec] | None, F("ACL users, on every server as they are declared.", max_items=100)
     ] = None
     default_user: Annotated[DefaultUserSpec | None, F("The user of clients that name none.")] = None
+    network_policy: Annotated[NetworkAccess | None, F("Who may connect; absent: everybody.")] = None
     volume_claim_templates: Annotated[
         list[core.PersistentVolumeClaim] | None, F("Claims of each pod; the first holds the data.")
     ] = None

@@ -13,7 +13,7 @@ from typing import Any
 
 from mooring.actor import Context, Move, Outcome, Planned, Related, Report, Terminal, Verdict, Wait, run_actor
 from mooring.kube.object import Key
-from mooring.kube.objects import apps, core, policy
+from mooring.kube.objects import apps, core, networking, policy
 from mooring.operators.redis import SCOPE_ANNOTATION
 from mooring.operators.redis.backup.actor import register_backups
 from mooring.operators.redis.dial import Dial
@@ -56,7 +56,13 @@ class SentinelActor(Planned[RedisCluster, Inputs, Snapshot]):
 
     kind = RedisCluster
     name = NAME
-    owns = (core.Service, core.ConfigMap, apps.StatefulSet, policy.PodDisruptionBudget)
+    owns = (
+        core.Service,
+        core.ConfigMap,
+        apps.StatefulSet,
+        policy.PodDisruptionBudget,
+        networking.NetworkPolicy,
+    )
     owns_by_metadata = (core.Secret,)
     dependencies = DEPENDENCIES
 

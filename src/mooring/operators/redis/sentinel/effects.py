@@ -66,6 +66,8 @@ async def _stop_rolling(ctx: Context[RedisCluster], found: list[apps.StatefulSet
 def mounted(ctx: Context[RedisCluster], inputs: Inputs) -> list[Named]:
     """Content-named ConfigMaps that a pod, or a template in place or to be put back, refers to."""
     kept = set(mounted_config_maps((inputs.found.redis, inputs.found.sentinel), inputs.around.pods))
+    # Certificates stay when TLS is turned off: clients that trust them need no others when it is turned on again.
+    kept |= {(core.Secret, name) for name in (inputs.specs.names.tls, inputs.specs.names.tls_authority)}
     if inputs.status.rolls:  # the template that may be put back names one that no pod mounts any more
         immutable = [one for one in ctx.children.of(core.ConfigMap) if one.immutable]
         kept |= {(core.ConfigMap, one.metadata.name or "") for one in immutable}

@@ -27,9 +27,26 @@ from mooring.operators.redis.sentinel.settings import wanted_of
 from mooring.operators.redis.sentinel.snapshot import Observed, Recorded, Snapshot, Wanted
 from mooring.operators.redis.sentinel.specs import Found, Specs
 from mooring.operators.redis.sentinel.topology import read_topology
-from mooring.operators.redis.sentinel.types import RedisCluster, RedisClusterSpec, RedisClusterStatus, spec_of
+from mooring.operators.redis.sentinel.types import (
+    RedisCluster,
+    RedisClusterSpec,
+    RedisClusterStatus,
+    SentinelTls,
+    spec_of,
+)
 from mooring.operators.redis.sentinel.validate import validate
-from mooring.operators.redis.tls import CHANGED, Held, TlsSpec, TlsState, encrypted, hold
+from mooring.operators.redis.tls import (
+    Held,
+    Ports,
+    TlsProgress,
+    TlsState,
+    Transport,
+    hold,
+    next_ports,
+    open_ports,
+    ports_of,
+    remaining,
+)
 from mooring.operators.redis.users.accounts import SENTINEL as ACCOUNTS
 from mooring.operators.redis.users.held import Held as HeldUsers
 from mooring.operators.redis.users.inputs import accounts_in, declares, read_access, secrets_of
@@ -39,6 +56,7 @@ from mooring.operators.workload.claims import claim_name, is_older
 from mooring.operators.workload.configuration import parse_keys
 from mooring.operators.workload.credentials import Kept, PasswordState, secret_value
 from mooring.operators.workload.moves import Orders
+from mooring.operators.workload.network import operator_namespace
 from mooring.operators.workload.pods import Pod, pods_of
 from mooring.operators.workload.rollout import SetState
 from mooring.operators.workload.statefulset import image_in, state_of
@@ -160,7 +178,8 @@ def read_inputs(
     kept, password = _passwords(spec, secret, declared)
     shutdown, no_shutdown = _shutdown(spec, around)
     problems = "; ".join(str(problem) for problem in validate(cluster))
-    tls, no_tls = _certificates(cluster, around, redis, now or datetime.now(UTC))
+    sets = [one for one in (redis, sentinel) if one is not None]
+    tls, no_tls = _certificates(cluster, around, sets, now or datetime.now(UTC))
     blocked = (
         (Terminal("InvalidSpec", problems) if problems else None) or no_password or no_shutdown or no_tls
     )
@@ -188,6 +207,10 @@ def read_inputs(
             fresh=redis is None,
             sound=not problems,
         ),
+        transport=_transport(spec, status, redis),
+        ports=_next_ports(spec, status, redis) if tls is not None else "plain",
+        open=_open_ports(around, sets) if sets else _declared_ports(spec),
+        operator=operator_namespace(),
         lineage=status.lineage,
         lineage_kept=around.find(core.ConfigMap, names.lineage) is not None,
     )
@@ -212,31 +235,65 @@ def read_inputs(
 
 
 def _certificates(
-    cluster: RedisCluster, around: Surroundings, redis: apps.StatefulSet | None, now: datetime
-) -> tuple[Held | None, Wait | Terminal | None]:
-    """The certificates of a cluster that takes TLS, and what keeps TLS from being as it is declared."""
-    spec, names = spec_of(cluster).tls or TlsSpec(), Names(cluster.metadata.name or "")
-    wanted, there = bool(spec.enabled), _takes_tls(redis) if redis is not None else bool(spec.enabled)
-    changed = Terminal("InvalidSpec", CHANGED) if wanted is not there else None
-    if not there:
-        return None, changed
-    named = (spec.secret_name if wanted else None) or ""
+    cluster: RedisCluster, around: Surroundings, sets: Sequence[apps.StatefulSet], now: datetime
+) -> tuple[Held | None, Wait | None]:
+    """The certificates of a cluster that takes TLS or is to, and what keeps TLS from being as it is declared."""
+    spec, names = spec_of(cluster).tls or SentinelTls(), Names(cluster.metadata.name or "")
+    there, made = around.find(core.Secret, names.tls), around.find(core.Secret, names.tls_authority)
+    if not spec.enabled:
+        if _open_ports(around, sets) == "plain":
+            return None, None
+        if (held := remaining(there, made)) is not None:
+            return held, None
+    named = (spec.secret_name if spec.enabled else None) or ""
     held, why = hold(
         mine=around.find(core.Secret, named) if named else None,
         named=named,
-        there=around.find(core.Secret, names.tls),
-        made=around.find(core.Secret, names.tls_authority),
+        there=there,
+        made=made,
         hosts=[*names.hosts(cluster.metadata.namespace or ""), *_addresses(around.pods)],
         now=now,
     )
     if not why:
-        return held, changed
-    text = f"spec.tls.secretName: {why}"
-    return held, changed or Wait("CertificateUnusable", text, after=30.0, stalled=True)
+        return held, None
+    return held, Wait("CertificateUnusable", f"spec.tls.secretName: {why}", after=30.0, stalled=True)
 
 
-def _takes_tls(one: apps.StatefulSet) -> bool:
-    return encrypted(one.spec.template if one.spec else None)
+def _declared_ports(spec: RedisClusterSpec) -> Ports:
+    return spec.tls.ports if spec.tls is not None else "plain"
+
+
+def _ports_in(one: apps.StatefulSet | None) -> Ports:
+    """Which ports the template in place opens."""
+    template = one.spec.template if one is not None and one.spec is not None else None
+    metadata = template.metadata if template is not None else None
+    return ports_of(metadata.annotations if metadata is not None else None)
+
+
+def _open_ports(around: Surroundings, sets: Sequence[apps.StatefulSet]) -> Ports:
+    """Which ports any pod has open, or will have."""
+    pods = [ports_of(one.metadata.annotations) for one in around.pods]
+    return open_ports([*pods, *map(_ports_in, sets)])
+
+
+def _transport(
+    spec: RedisClusterSpec, status: RedisClusterStatus, redis: apps.StatefulSet | None
+) -> Transport:
+    """What servers and sentinels use among themselves: where a template leaves the choice, what is recorded."""
+    recorded, declared = status.tls or TlsProgress(), _declared_ports(spec)
+    if redis is not None and (there := _ports_in(redis)) != "both":
+        return there
+    if redis is not None and recorded.transport:
+        return "tls" if recorded.transport == "tls" else "plain"
+    return "plain" if declared == "plain" else "tls"
+
+
+def _next_ports(spec: RedisClusterSpec, status: RedisClusterStatus, redis: apps.StatefulSet | None) -> Ports:
+    """Which ports the next template opens."""
+    moving = redis is not None and status.tls is not None and status.tls.phase == "Moving"
+    return next_ports(
+        declared=_declared_ports(spec), transport=_transport(spec, status, redis), moving=moving
+    )
 
 
 def _addresses(pods: Sequence[core.Pod]) -> list[str]:
@@ -333,7 +390,7 @@ async def read_snapshot(inputs: Inputs, dial: Dial, *, now: Callable[[], datetim
     silent = Recorded.of(status).unreachable_since
     keys = (
         *_READS_FIRST,
-        *(["tls-ca-cert-file"] if found.tls is not None else []),
+        *(["tls-ca-cert-file", "tls-replication"] if found.tls is not None else []),
         *inputs.wanted.config,
         *(status.config or {}),
     )
@@ -345,7 +402,8 @@ async def read_snapshot(inputs: Inputs, dial: Dial, *, now: Callable[[], datetim
         access=found.access,
         keys=[key for key in keys if canonical(key) not in SECRET_KEYS],
         silent=silent.keys(),
-        tls=found.tls is not None,
+        tls=found.transport == "tls",
+        ports={one.metadata.name or "": ports_of(one.metadata.annotations) for one in inputs.around.pods},
     )
     volumes, old = _volumes(inputs, born)
     observed = Observed(
@@ -360,6 +418,8 @@ async def read_snapshot(inputs: Inputs, dial: Dial, *, now: Callable[[], datetim
             grace=inputs.password.grace,
         ),
         tls=found.tls.state if found.tls is not None else TlsState(),
+        transport=found.transport,
+        ports=_ports_in(found.redis),
         volumes=volumes,
         old_claims=old,
     )

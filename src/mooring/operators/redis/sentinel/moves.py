@@ -13,6 +13,7 @@ from mooring.operators.redis.address import Address
 from mooring.operators.redis.sentinel.lineage import Lineage
 from mooring.operators.redis.sentinel.topology import Member, Watcher
 from mooring.operators.redis.sentinel.types import LastFailover, Operation, PasswordChange
+from mooring.operators.redis.tls import TlsProgress
 from mooring.operators.redis.users.moves import (
     PresentAccount,
     RemoveUsers,
@@ -39,6 +40,7 @@ __all__ = [
     "LabelRoles",
     "Monitor",
     "Move",
+    "MoveSentinels",
     "PresentAccount",
     "PresentPassword",
     "Promote",
@@ -48,11 +50,13 @@ __all__ = [
     "ReadCertificates",
     "Record",
     "RemoveUsers",
+    "Repoint",
     "Resize",
     "RestartSentinel",
     "RestoreTemplate",
     "SetPassword",
     "SetPriority",
+    "SetTransport",
     "SetUsers",
     "StagePassword",
     "Switch",
@@ -123,6 +127,7 @@ class Record(Move):
     """Roll-outs by component."""
     password: PasswordChange | None = None
     """One without a phase: the change is over."""
+    tls: TlsProgress | None = None
     quarantined: frozenset[str] | None = None
     """Volumes whose foreign data is kept from being overwritten."""
 
@@ -284,6 +289,31 @@ class RestartSentinel(DatabaseMove):
 @dataclass(frozen=True, kw_only=True)
 class TurnCertificates(Move):
     """Write the next certificates into the cluster's Secrets."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetTransport(DatabaseMove):
+    """Make servers present themselves by TLS, or without, from their next replication on."""
+
+    targets: tuple[Target, ...]
+    tls: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repoint(DatabaseMove):
+    """Make a replica follow the same master at its other port."""
+
+    target: Target
+    master: Target
+    tls: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoveSentinels(DatabaseMove):
+    """Let sentinels restart in place and watch the same servers at their other port."""
+
+    sentinels: tuple[Target, ...]
+    tls: bool
 
 
 @dataclass(frozen=True, kw_only=True)

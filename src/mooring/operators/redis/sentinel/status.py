@@ -119,6 +119,7 @@ def recorded(status: RedisClusterStatus, move: Record) -> RedisClusterStatus:
         password=status.password
         if move.password is None
         else (move.password if move.password.phase else None),
+        tls=move.tls or status.tls,
         rolls=status.rolls if move.rolls is None else dict(move.rolls) or None,
         quarantined=status.quarantined if move.quarantined is None else sorted(move.quarantined),
     )

@@ -14,6 +14,7 @@ from time import monotonic
 from typing import Any
 
 from mooring.actor import StepFailed
+from mooring.operators.redis.address import SENTINEL_PORTS
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused, Unreachable
 from mooring.operators.redis.info import pairs, parse_info
 from mooring.operators.redis.passwords import logins, quoted, take_only
@@ -27,14 +28,17 @@ from mooring.operators.redis.sentinel.moves import (
     Follow,
     Hasten,
     Monitor,
+    MoveSentinels,
     PresentPassword,
     Promote,
     PublishPassword,
     Quarantine,
     ReadCertificates,
+    Repoint,
     RestartSentinel,
     SetPassword,
     SetPriority,
+    SetTransport,
     Switch,
     SwitchPassword,
     Target,
@@ -440,8 +444,45 @@ class Steps:
     async def restart_sentinel(self, move: RestartSentinel) -> Done:
         """SHUTDOWN; its configuration outlives the container."""
         async with self._sentinel(move.sentinel) as link:
-            with contextlib.suppress(Unreachable):
-                await link.call("SHUTDOWN")
+            await self._stop(link)
+        return Done()
+
+    async def _stop(self, link: Link) -> None:
+        with contextlib.suppress(Unreachable):
+            await link.call("SHUTDOWN")
+
+    # --- from one port to the other ----------------------------------------------------------------------
+
+    async def set_transport(self, move: SetTransport) -> Done:
+        """CONFIG SET; connections that are open stay as they are."""
+        await self._call_all(move.targets, "CONFIG", "SET", "tls-replication", _yes(move.tls))
+        return Done()
+
+    async def repoint(self, move: Repoint) -> Done:
+        """REPLICAOF at the other port: a partial synchronisation, since its history is the master's."""
+        await self._confirm(move.master)
+        async with self._data(move.target) as link:
+            ip, port = move.master.address
+            answers = await link.pipeline(
+                [("CONFIG", "SET", "tls-replication", _yes(move.tls)), ("SLAVEOF", ip, port)]
+            )
+        for answer in answers:
+            if isinstance(answer, Refused):
+                raise answer
+        return Done()
+
+    async def move_sentinels(self, move: MoveSentinels) -> Done:
+        """The port that a sentinel announces stands in its file, and its next start uses what that says."""
+        plain, encrypted = SENTINEL_PORTS
+
+        async def one(target: Target) -> None:
+            async with self._sentinel(target) as link:
+                await link.call(
+                    "SENTINEL", "CONFIG", "SET", "announce-port", encrypted if move.tls else plain
+                )
+                await self._stop(link)
+
+        await self._each(move.sentinels, one)
         return Done()
 
     # --- configuration -----------------------------------------------------------------------------------
@@ -538,6 +579,9 @@ _HANDLERS: dict[type[DatabaseMove], Callable[[Steps, Any], Awaitable[Done]]] = {
     Hasten: Steps.hasten,
     Configure: Steps.configure,
     ReadCertificates: Steps.read_certificates,
+    SetTransport: Steps.set_transport,
+    Repoint: Steps.repoint,
+    MoveSentinels: Steps.move_sentinels,
     RestartSentinel: Steps.restart_sentinel,
 }
 
@@ -548,6 +592,10 @@ async def _same_process(link: Link, target: Target) -> None:
         raise AnotherProcess(
             f"{target.name}: the process that was seen no longer answers at {target.address}"
         )
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
 
 
 def _was_open(server: Server, kept: Kept) -> bool:

@@ -15,7 +15,7 @@ from mooring.operators.redis.address import SENTINEL_TLS_PORT, TLS_PORT, Address
 from mooring.operators.redis.dial import Dial, DialError, Link, Refused
 from mooring.operators.redis.info import keys_of, pairs, parse_info, rewriting
 from mooring.operators.redis.passwords import ASKED, SENTINEL_USER, Auth, logins, told_auth
-from mooring.operators.redis.tls import shown_issuer, shown_leaf
+from mooring.operators.redis.tls import Ports, shown_issuer, shown_leaf
 from mooring.operators.redis.users import seen
 from mooring.operators.redis.users.accounts import REPLICA
 from mooring.operators.redis.users.held import Access
@@ -153,6 +153,8 @@ class Sentinel:
     """When that ends."""
     authority: str = ""
     """Name of the file with the authorities that it read at its start; "" without TLS."""
+    encrypts: bool = False
+    """It reaches servers and the other sentinels by TLS."""
     other_masters: tuple[str, ...] = ()
     """Names of further masters it monitors; not ours, left alone."""
 
@@ -173,6 +175,9 @@ class Member:
     server: Server | None = None
     error: str = ""
     port: int = REDIS_PORT
+    """The one that the operator and the other servers use."""
+    ports: Ports = "plain"
+    """Those that are open."""
 
     @property
     def name(self) -> str:
@@ -195,6 +200,8 @@ class Watcher:
     sentinel: Sentinel | None = None
     error: str = ""
     port: int = SENTINEL_PORT
+    ports: Ports = "plain"
+    """Those that are open."""
 
     @property
     def name(self) -> str:
@@ -232,21 +239,35 @@ async def read_topology(
     silent: Collection[str] = (),
     master_name: str = MASTER_NAME,
     tls: bool = False,
+    ports: Mapping[str, Ports] | None = None,
 ) -> Topology:
     """Ask every pod that has an address, all at once; ``keys`` are the configuration keys to read.
 
     ``silent`` names pods that did not answer the last time: they get `SILENT_TIMEOUT`, so that a server that hangs
-    delays what the others have to say as little as possible.
+    delays what the others have to say as little as possible. ``tls`` is what is used where a pod leaves the choice;
+    ``ports`` are those that pods have open, where they do not all take what ``tls`` says.
     """
     known = kept or Kept()
     waits = dict.fromkeys(silent, SILENT_TIMEOUT)
-    data, watching = (TLS_PORT, SENTINEL_TLS_PORT) if tls else (REDIS_PORT, SENTINEL_PORT)
+
+    def of(pod: Pod) -> Ports:
+        return (ports or {}).get(pod.name, "tls" if tls else "plain")
+
+    def takes_tls(pod: Pod) -> bool:
+        return of(pod) == "tls" or (tls and of(pod) == "both")
+
+    def data(pod: Pod) -> Member:
+        return Member(pod=pod, port=TLS_PORT if takes_tls(pod) else REDIS_PORT, ports=of(pod))
+
+    def watching(pod: Pod) -> Watcher:
+        return Watcher(pod=pod, port=SENTINEL_TLS_PORT if takes_tls(pod) else SENTINEL_PORT, ports=of(pod))
+
     members, watchers = await asyncio.gather(
         asyncio.gather(
             *(
                 _member(
                     dial,
-                    Member(pod=pod, port=data),
+                    data(pod),
                     kept=known,
                     access=access or Access(),
                     keys=keys,
@@ -259,7 +280,7 @@ async def read_topology(
             *(
                 _watcher(
                     dial,
-                    Watcher(pod=pod, port=watching),
+                    watching(pod),
                     kept=known,
                     master_name=master_name,
                     timeout=waits.get(pod.name),
@@ -414,6 +435,7 @@ async def read_sentinel(link: Link, *, master_name: str = MASTER_NAME) -> Sentin
         else {name.lower(): _int(value) for name, value in pairs(timers).items()},
         other_masters=tuple(str(master.get("name")) for master in known if master is not ours),
         authority=_authority(process.get("config_file", "")),
+        encrypts=_encrypts(process.get("config_file", "")),
         locked=isinstance(timers, Refused) and timers.reply.startswith("NOPERM"),
     )
     if ours is None:
@@ -432,8 +454,15 @@ async def read_sentinel(link: Link, *, master_name: str = MASTER_NAME) -> Sentin
 
 def _authority(config_file: str) -> str:
     """A sentinel cannot be asked what it trusts; its start names the configuration file by that."""
-    name = config_file.rpartition("/")[2].removeprefix("sentinel.").removesuffix(".conf")
+    name = (
+        config_file.rpartition("/")[2].removeprefix("sentinel.").removeprefix("plain.").removesuffix(".conf")
+    )
     return f"{name}.crt" if name.startswith("ca-") else ""
+
+
+def _encrypts(config_file: str) -> bool:
+    """Nor which port it uses, where both are open; that is in the name too."""
+    return config_file.rpartition("/")[2].startswith("sentinel.ca-")
 
 
 def _peers(answer: Any) -> tuple[Peer, ...]:
