@@ -25,9 +25,9 @@ from mooring.operators.redis.parameters import canonical
 from mooring.operators.redis.sentinel.names import ROLE, cluster_of
 from mooring.operators.redis.sentinel.topology import GATE
 from mooring.operators.workload.configuration import parse_keys
-from mooring.testing.monitors import kept, owned
+from mooring.testing.changes import Change
+from mooring.testing.monitors import Monitor, kept, owned
 from mooring.testing.plane import ControlPlane
-from mooring.testing.workload import Change, Monitor
 
 __all__ = ["Connection", "Model", "in_memory", "monitors", "of_servers"]
 
