@@ -45,7 +45,7 @@ def test_the_archiver_has_one_pod_without_rights_and_what_its_target_needs() -> 
     assert pod.automount_service_account_token is False
     assert pod.security_context is not None
     assert pod.security_context.run_as_non_root
-    (one,) = pod.containers or ()
+    (one,) = pod.containers or []
     assert {"--interval=7", "--prune", "--root=demo-u1/archive", "--flavor=mariadb"} <= set(one.args or ())
     mounted = {each.mount_path for each in one.volume_mounts or ()}
     assert {"/mooring/secrets/minio", "/mooring/secrets/keys", "/mooring/auth"} <= mounted
