@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
-from pathlib import Path
 
 import aiohttp
 import msgspec
@@ -20,6 +19,7 @@ from mooring.kube.objects.meta import Condition
 from mooring.operators.mysql.archive.agent import STATUS
 from mooring.operators.mysql.archive.archiver import Report
 from mooring.operators.mysql.dial import Dial, Link
+from mooring.operators.mysql.gtid import Position, parse
 from mooring.operators.mysql.names import ARCHIVE, ARCHIVE_PORT, CLUSTER
 from mooring.operators.mysql.types import MySQLCluster
 from mooring.testing.mysql_stage import MySQLStage
@@ -28,11 +28,11 @@ pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), py
 
 
 class Rows:
-    """One client that writes a row for each transaction; what the primary had after each, and when."""
+    """One client that writes a row in each transaction; what the primary had after each, and when."""
 
     def __init__(self, stage: MySQLStage) -> None:
         self.stage = stage
-        self.positions: list[str] = []
+        self.positions: list[Position] = []
         self.times: list[datetime] = []
 
     async def write(self, count: int) -> None:
@@ -41,9 +41,17 @@ class Rows:
             await link.query("CREATE TABLE IF NOT EXISTS shop.log (id INT PRIMARY KEY)")
             for _ in range(count):
                 await link.query(f"INSERT INTO shop.log VALUES ({len(self.positions) + 1})")
-                row = await link.one("SELECT @@GLOBAL.gtid_binlog_pos AS p")
-                self.positions.append(str(row["p"]))
+                variable = "gtid_binlog_pos" if self.stage.flavor == "mariadb" else "gtid_executed"
+                row = await link.one(f"SELECT @@GLOBAL.{variable} AS p")
+                self.positions.append(parse(self.stage.flavor, str(row["p"])))
                 self.times.append(datetime.now(UTC))
+
+    def transaction(self, number: int) -> str:
+        """The GTID of the transaction that wrote a row."""
+        position = self.positions[number - 1]
+        if self.stage.flavor == "mariadb":
+            return position.newest()
+        return (position - self.positions[number - 2]).text()
 
 
 @asynccontextmanager
@@ -79,11 +87,16 @@ async def rows_of(stage: MySQLStage) -> list[int]:
         return [row["id"] for row in await link.query("SELECT id FROM shop.log ORDER BY id")]
 
 
-async def test_the_log_is_archived_over_a_failover_and_new_clusters_begin_at_a_moment_of_it(
-    mysql: MySQLStage, make_mysql: MakeMySQL, tmp_path: Path
-) -> None:
+async def archived_over_a_failover(mysql: MySQLStage) -> Rows:
+    """Thirty rows: ten before the backup ``base``, ten after it, ten after a failover; all of them are archived."""
     backups, rows = Backups(mysql), Rows(mysql)
-    target, _ = await backups.directory(tmp_path)
+    # The archiver holds it while Jobs on other nodes use it.
+    target = {"claim": {"name": "archive"}}
+    spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    metadata = {"name": "archive", "namespace": "default"}
+    await mysql.bed.apply(
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+    )
     patch = MergePatch({"spec": {"archive": {"target": target, "intervalSeconds": 1}}})
     await mysql.bed.client.patch(MySQLCluster, mysql.name, patch, namespace="default")
     await rows.write(10)
@@ -101,11 +114,11 @@ async def test_the_log_is_archived_over_a_failover_and_new_clusters_begin_at_a_m
     await mysql.led_by_another(old)
     await mysql.exact()
     await rows.write(10)
-    goal = rows.positions[24]
+    last = rows.positions[-1].newest()
 
     async def complete() -> Report | None:
         said = await page(mysql)
-        if said is None or said.position != rows.positions[-1] or not said.complete:
+        if said is None or said.position != last or not said.complete:
             return None
         return said if datetime.fromisoformat(said.complete) > rows.times[-1] else None
 
@@ -114,18 +127,26 @@ async def test_the_log_is_archived_over_a_failover_and_new_clusters_begin_at_a_m
     archive = (await mysql.status()).archive
     assert archive is not None
     assert (archive.state, archive.gap) == ("Archiving", None)
+    return rows
 
-    exact, timely, late = await asyncio.gather(
+
+async def test_new_clusters_begin_at_a_gtid_and_a_time_of_an_archive_over_a_failover(
+    mysql: MySQLStage, make_mysql: MakeMySQL
+) -> None:
+    rows = await archived_over_a_failover(mysql)
+    goal = rows.transaction(25)
+    position = (await Backups(mysql).status("base")).position
+    exact, timely, early = await asyncio.gather(
         make_mysql(size=1, restoreFrom={"backup": "base", "pointInTime": {"gtid": goal}}),
         make_mysql(size=1, restoreFrom={"backup": "base", "pointInTime": {"time": text(rows.times[14])}}),
         make_mysql(
-            exact=False, size=1, restoreFrom={"backup": "base", "pointInTime": {"gtid": "0-1-999999"}}
+            exact=False, size=1, restoreFrom={"backup": "base", "pointInTime": {"gtid": rows.transaction(5)}}
         ),
     )
     assert await rows_of(exact) == list(range(1, 26))
     restore = (await exact.status()).restore
     assert restore is not None
-    assert (restore.position, restore.transaction) == (goal, goal)
+    assert (restore.position, restore.transaction) == (rows.positions[24].newest(), goal)
     # MariaDB writes whole seconds: what was begun within the second of the target may be in.
     most = sum(1 for at in rows.times if at.replace(microsecond=0) <= rows.times[14])
     found = await rows_of(timely)
@@ -133,15 +154,15 @@ async def test_the_log_is_archived_over_a_failover_and_new_clusters_begin_at_a_m
     assert 15 <= len(found) <= most
     restore = (await timely.status()).restore
     assert restore is not None
-    assert restore.transaction == rows.positions[len(found) - 1]
+    assert restore.transaction == rows.transaction(len(found))
     assert restore.committed_at is not None
     assert restore.committed_at <= rows.times[14]
 
     async def refused() -> str:
-        now = (await late.status()).restore
+        now = (await early.status()).restore
         return (now.message or "") if now is not None and now.phase == "Failed" else ""
 
-    assert f"ends at {rows.positions[-1]}" in await eventually(refused)
+    assert f"with all up to {position}, is later than" in await eventually(refused)
 
 
 def text(at: datetime) -> str:

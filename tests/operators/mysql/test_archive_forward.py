@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from tests.operators.mysql.declared import cluster
 from tests.operators.mysql.test_archive_target import kept
 
+from mooring.cache.clock import SystemClock
 from mooring.objectstore import Target
 from mooring.objectstore.target import Claim
 from mooring.operators.backup.run import Run
@@ -107,3 +109,25 @@ async def test_what_is_fetched_says_where_it_leads(tmp_path: Path) -> None:
         assert f"position={one.base(21).newest()}\n" in (into / WAY).read_text()
         with pytest.raises(Refused, match="with all up to"):
             await fetch(one.archive, one.base(12), Goal(gtid=goal.gtid.text), into)
+
+
+class Later(SystemClock):
+    """The archive grows while the restore waits."""
+
+    def __init__(self, grow: Callable[[], Awaitable[None]]) -> None:
+        super().__init__()
+        self._grow = grow
+
+    async def sleep(self, seconds: float) -> None:
+        await self._grow()
+
+
+async def test_a_point_that_is_not_archived_yet_is_waited_for(tmp_path: Path) -> None:
+    async with kept("mysql") as one:
+        await one.chain(0, [7])
+        goal, into = Goal(gtid=one.given[9].gtid.text), tmp_path / "archive"
+        clock = Later(lambda: one.segment(7, 21))
+        with pytest.raises(Refused, match="is not in the archive, which ends at"):
+            await fetch(one.archive, one.base(5), goal, into, clock=clock)
+        result = await fetch(one.archive, one.base(5), goal, into, patience=60, clock=clock)
+        assert result.facts["transaction"] == goal.gtid

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,9 +16,9 @@ from tests.operators.mysql.test_archive_target import Kept, kept
 from mooring.objectstore import NotFound
 from mooring.operators.backup.layout import backup_prefix
 from mooring.operators.backup.manifest import Manifest, ManifestError, encode_manifest
-from mooring.operators.mysql.archive import store
+from mooring.operators.mysql.archive import agent, store
 from mooring.operators.mysql.archive.prune import prune
-from mooring.operators.mysql.archive.store import Segment
+from mooring.operators.mysql.archive.store import Chain, Segment
 from mooring.operators.mysql.archive.target import Goal, Refused, resolve, transactions
 from mooring.operators.mysql.topology import Flavor
 
@@ -178,3 +181,21 @@ def replaced(segment: Segment, *, number: int, after: str) -> Segment:
         **{name: getattr(segment, name) for name in Segment.__struct_fields__ if name not in ("number", "after")},
         number=number, after=after,
     )  # fmt: skip
+
+
+async def test_the_archiver_prunes_and_reports_where_its_chain_begins_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(agent, "_PRUNE_EVERY", 0.01)
+    told: asyncio.Queue[Chain] = asyncio.Queue()
+    async with kept("mariadb") as one:
+        await one.chain(0, [5, 10, 15, 21])
+        await back_up(one, 12)
+        archiver: Any = SimpleNamespace(archive=one.archive, pruned=told.put_nowait)
+        pruning = asyncio.create_task(agent._prune_on(archiver, "demo/archive"))
+        try:
+            assert (await asyncio.wait_for(told.get(), 30)).pruned == 2
+        finally:
+            pruning.cancel()
+            await asyncio.gather(pruning, return_exceptions=True)
+        assert await numbers(one) == [3, 4]

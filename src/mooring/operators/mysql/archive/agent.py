@@ -21,6 +21,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
+from mooring.cache.clock import Clock, SystemClock
 from mooring.objectstore import ObjectStoreError, Target, mounted_secrets, open_store
 from mooring.operators.backup.agent import Result, failure, read_manifest
 from mooring.operators.backup.layout import backups_prefix
@@ -45,6 +46,9 @@ __all__ = ["HEALTH", "STATUS", "fetch", "main", "serving"]
 STATUS: Final = "/status"
 """The `Report` as JSON."""
 HEALTH: Final = "/healthz"
+_PATIENCE: Final = 60.0
+"""Seconds that a restore waits for its goal to be archived."""
+_LOOK_AGAIN: Final = 3.0
 _PRUNE_EVERY: Final = 600.0
 """Seconds between two looks for segments that no backup needs."""
 
@@ -153,7 +157,7 @@ async def _fetch(options: argparse.Namespace) -> Result:
         ) as store:
             manifest = await read_manifest(store, options.backup)
             base = parse("mysql" if manifest.flavor == "mysql" else "mariadb", manifest.position)
-            return await fetch(Archive(store, options.root), base, goal, options.into)
+            return await fetch(Archive(store, options.root), base, goal, options.into, patience=_PATIENCE)
     except Refused as refused:
         return Result(ok=False, reason=refused.reason, message=refused.message, remedy=refused.remedy)
     except (ObjectStoreError, ManifestError) as error:
@@ -165,9 +169,29 @@ async def _fetch(options: argparse.Namespace) -> Result:
         )
 
 
-async def fetch(archive: Archive, base: Position, goal: Goal, into: Path) -> Result:
-    """Write the relay logs from a base to a goal, and the file `WAY`; raises `Refused` and `ObjectStoreError`."""
-    way = await resolve(archive, base, goal)
+async def fetch(
+    archive: Archive,
+    base: Position,
+    goal: Goal,
+    into: Path,
+    *,
+    patience: float = 0.0,
+    clock: Clock | None = None,
+) -> Result:
+    """Write the relay logs from a base to a goal, and the file `WAY`; raises `Refused` and `ObjectStoreError`.
+
+    A goal that is later than the archive may be on its way there: for ``patience`` seconds it is looked for again.
+    """
+    clock = clock or SystemClock()
+    deadline = clock.monotonic() + patience
+    while True:
+        try:
+            way = await resolve(archive, base, goal)
+            break
+        except Refused as refused:
+            if refused.reason not in ("NotArchived", "AfterArchive") or clock.monotonic() >= deadline:
+                raise
+        await clock.sleep(_LOOK_AGAIN)
     await asyncio.to_thread(_emptied, into)
     written = await write_relay(archive, way, into)
     lines = (f"stop={way.stop}", f"position={way.position.newest()}", f"committed={moment(way.committed)}")
