@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.embedded.conftest import MakeMySQL
-from tests.embedded.test_mysql_archive import archived_over_a_failover, rows_of, text
+from tests.embedded.test_mysql_archive import archived_over_a_failover, begun, rows_of, text
 
 from mooring.testing.mysql_stage import MySQLStage
 
@@ -22,7 +22,7 @@ async def test_a_new_cluster_begins_at_exactly_a_time_of_an_archive_over_a_failo
 ) -> None:
     rows = await archived_over_a_failover(mysql)
     at = {"time": text(rows.times[24])}
-    copy = await make_mysql(size=1, restoreFrom={"backup": "base", "pointInTime": at})
+    copy = await begun(make_mysql, at)
     assert await rows_of(copy) == list(range(1, 26))
     restore = (await copy.status()).restore
     assert restore is not None
