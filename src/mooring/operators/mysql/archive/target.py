@@ -97,7 +97,7 @@ async def resolve(archive: Archive, base: Position, goal: Goal) -> Way:
     flavor = chains[-1].flavor
     gtid = goal_gtid(flavor, goal.gtid) if goal.gtid else None
     if gtid is not None and _has(flavor, base, gtid):
-        raise _before_base(goal.gtid)
+        raise _before_base(base, goal.gtid)
     holes: list[tuple[str, str]] = []
     found: Way | None = None
     end = Way(base=base, stop="", committed=0, position=base, last=None, allow_gap=goal.allow_gap)
@@ -181,7 +181,7 @@ async def _in_segment(
             latest = max(latest, kept.committed)
             if goal.time and latest > goal.time:
                 if _has(flavor, base, kept.ends):
-                    raise _before_base(moment(goal.time))
+                    raise _before_base(base, moment(goal.time))
                 return way
             if not _has(flavor, base, kept.ends):
                 way = Way(
@@ -285,5 +285,6 @@ def _within(base: Position, segment: Segment, flavor: Flavor) -> bool:
     return not reaches(parse(flavor, segment.after), base)
 
 
-def _before_base(what: str) -> Refused:
-    return Refused("BeforeBase", f"the base backup is later than {what}", "restore from an older backup")
+def _before_base(base: Position, what: str) -> Refused:
+    text = f"the base backup, with all up to {base.newest()}, is later than {what}"
+    return Refused("BeforeBase", text, "restore from an older backup")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace as changed
 from datetime import datetime
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from mooring.actor import Context, Outcome
 from mooring.kube.objects import apps
-from mooring.operators.backup.restore_rules import Source
+from mooring.operators.backup.restore_rules import Settle, Source
 from mooring.operators.backup.restores import Restores, made
 from mooring.operators.backup.run import Run, agent_image
 from mooring.operators.backup.types import FAILED, RestoreFrom, RestoreStatus
@@ -16,10 +19,16 @@ from mooring.operators.mysql.backup.jobs import restore_run
 from mooring.operators.mysql.backup.types import MySQLBackup
 from mooring.operators.mysql.inputs import Inputs
 from mooring.operators.mysql.specs import DATA
-from mooring.operators.mysql.types import MySQLCluster, MySQLClusterSpec, MySQLClusterStatus, Storage
+from mooring.operators.mysql.types import (
+    MySQLCluster,
+    MySQLClusterSpec,
+    MySQLClusterStatus,
+    MySQLRestoreStatus,
+    Storage,
+)
 from mooring.operators.workload.claims import claim_name, is_older
 
-__all__ = ["MySQLRestores"]
+__all__ = ["MySQLRestores", "reached"]
 
 
 class MySQLRestores(Restores[MySQLCluster, Inputs]):
@@ -34,6 +43,12 @@ class MySQLRestores(Restores[MySQLCluster, Inputs]):
     def recorded(self, cluster: MySQLCluster) -> RestoreStatus | None:
         """``status.restore``."""
         return (cluster.status or MySQLClusterStatus()).restore
+
+    def settle(self, ctx: Context[MySQLCluster], settled: Settle) -> None:
+        """With the transaction at which a point in time ends."""
+        look = self._looks.get(ctx.key)
+        facts = look.run.facts if look is not None and look.run is not None else {}
+        super().settle(ctx, changed(settled, status=reached(settled.status, facts)))
 
     def lives(self, ctx: Context[MySQLCluster]) -> bool:
         """It has a StatefulSet."""
@@ -71,6 +86,7 @@ class MySQLRestores(Restores[MySQLCluster, Inputs]):
 
     def run(self, ctx: Context[MySQLCluster], inputs: Inputs, source: Source, attempt: int) -> Run:
         """See `restore_run`."""
+        declared = (ctx.obj.spec or MySQLClusterSpec()).restore_from
         return restore_run(
             ctx.obj,
             target=source.target,
@@ -78,9 +94,20 @@ class MySQLRestores(Restores[MySQLCluster, Inputs]):
             flavor=inputs.found.flavor,
             attempt=attempt,
             agent_image=agent_image(),
+            point=declared.point_in_time if declared is not None else None,
         )
 
     def show(self, ctx: Context[MySQLCluster], restore: RestoreStatus) -> None:
         """The phase says it too."""
         phase = "RestoreFailed" if restore.phase == FAILED else "Restoring"
-        ctx.show(replace(ctx.obj.status or MySQLClusterStatus(), restore=restore, phase=phase))
+        ctx.show(replace(ctx.obj.status or MySQLClusterStatus(), restore=reached(restore, {}), phase=phase))
+
+
+def reached(restore: RestoreStatus, facts: Mapping[str, str]) -> MySQLRestoreStatus:
+    """The status with what the restore found out about its end."""
+    status = MySQLRestoreStatus(**asdict(restore))
+    if not facts.get("transaction"):
+        return status
+    with suppress(ValueError):
+        status = replace(status, committed_at=datetime.fromisoformat(facts.get("committed", "")))
+    return replace(status, transaction=facts["transaction"])
