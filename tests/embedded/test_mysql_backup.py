@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ import yaml
 from tests.embedded.conftest import MakeMySQL
 
 from mooring.kube import MergePatch, NotFound
+from mooring.operators.backup import rules
 from mooring.operators.backup.types import BackupStatus, ScheduleStatus
 from mooring.operators.mysql.backup.types import MySQLBackup, MySQLBackupSchedule
 from mooring.operators.mysql.dial import Dial
@@ -116,15 +118,17 @@ async def test_a_backup_is_taken_from_a_replica_and_says_what_it_has(mysql: MySQ
     assert status.tries == 1
 
 
+@pytest.mark.parametrize("method", ["Logical", "Physical"])
 async def test_a_new_cluster_has_exactly_the_rows_up_to_the_position_of_the_backup(
-    mysql: MySQLStage, make_mysql: MakeMySQL
+    mysql: MySQLStage, make_mysql: MakeMySQL, method: str
 ) -> None:
+    name = f"under-load-{method.lower()}"
     backups = Backups(mysql)
     target = await backups.claim()
     await fill(mysql)
     root = await mysql.login("root")
     async with Dial().open(await mysql.entry(), root) as link:
-        await link.query("CREATE TABLE shop.log (id INT PRIMARY KEY) ENGINE=InnoDB")
+        await link.query("CREATE OR REPLACE TABLE shop.log (id INT PRIMARY KEY) ENGINE=InnoDB")
         begin = (await link.one("SELECT @@GLOBAL.gtid_binlog_pos AS p"))["p"]
         # One transaction a row: the position says how many there are.
         written, stop = 0, asyncio.Event()
@@ -137,8 +141,8 @@ async def test_a_new_cluster_has_exactly_the_rows_up_to_the_position_of_the_back
 
         writer = asyncio.create_task(write())
         await eventually(lambda: _later(written > 50))
-        await backups.make("under-load", target)
-        status = await backups.over("under-load")
+        await backups.make(name, target, method=method)
+        status = await backups.over(name)
         at = written
         await eventually(lambda: _later(written > at + 20))
         stop.set()
@@ -146,7 +150,7 @@ async def test_a_new_cluster_has_exactly_the_rows_up_to_the_position_of_the_back
     rows = _number(status.position or "") - _number(begin)
     assert 0 < rows < written
 
-    copy = await make_mysql(restoreFrom={"backup": "under-load"})
+    copy = await make_mysql(restoreFrom={"backup": name})
     async with Dial().open(await copy.entry(), await copy.login("root")) as link:
         found = await link.one("SELECT COUNT(*) AS n, MIN(id) AS first, MAX(id) AS last FROM shop.log")
         assert found == {"n": rows, "first": 1, "last": rows}
@@ -157,6 +161,7 @@ async def test_a_new_cluster_has_exactly_the_rows_up_to_the_position_of_the_back
     restore = (await copy.status()).restore
     assert restore is not None
     assert (restore.phase, restore.position, restore.tries) == ("Succeeded", status.position, 1)
+    assert status.method == method
     mine, theirs = await copy.login("root"), await mysql.login("root")
     assert mine.passwords != theirs.passwords
 
@@ -166,7 +171,7 @@ async def test_a_backup_is_verified_by_a_restore_and_one_that_was_changed_is_not
 ) -> None:
     backups = Backups(mysql)
     target, directory = await backups.directory(tmp_path)
-    await backups.make("good", target, verify=True)
+    await backups.make("good", target, verify=True, verification="Checksums")
     await backups.make("spoilt", target)
     spoilt = await backups.over("spoilt")
     (data,) = (directory / (spoilt.prefix or "")).glob("data.*")
@@ -186,7 +191,33 @@ async def test_a_backup_is_verified_by_a_restore_and_one_that_was_changed_is_not
 
     await eventually(verified("good", "True"))
     await eventually(verified("spoilt", "False"))
+    known = (await backups.status("good")).verified
+    assert known is not None
+    assert re.fullmatch(
+        r"restored and checked: \d+ rows in \d+ tables, every table passes CHECK TABLE, rows and checksums of \d+ are those "
+        r"of the source; \d+ bytes in \d+ s",
+        known.message,
+    ), known.message
     assert (await backups.status("spoilt")).phase == "Succeeded"
+
+
+async def test_a_slow_backup_says_how_far_it_is(
+    mysql: MySQLStage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules, "PROGRESS", 0.5)
+    monkeypatch.setattr(rules, "LOOK", 0.5)
+    backups = Backups(mysql)
+    target, _ = await backups.directory(tmp_path)
+    await backups.make("slow", target, bandwidth="150k")
+
+    async def moved() -> int:
+        progress = (await backups.status("slow")).progress
+        return progress.bytes if progress is not None else 0
+
+    so_far = await eventually(moved)
+    status = await backups.over("slow")
+    assert so_far <= (status.size_bytes or 0)
+    assert status.progress is None
 
 
 async def test_the_data_goes_with_its_backup_where_that_was_asked_for(

@@ -18,20 +18,22 @@ pytestmark = [
 ]
 
 
+@pytest.mark.parametrize("method", ["Logical", "Physical"])
 async def test_a_new_cluster_begins_with_the_rows_and_accounts_of_the_backup(
-    mysql: MySQLStage, make_mysql: MakeMySQL
+    mysql: MySQLStage, make_mysql: MakeMySQL, method: str
 ) -> None:
+    name = f"first-{method.lower()}"
     backups = Backups(mysql)
     target = await backups.claim()
     async with Dial().open(await mysql.entry(), await mysql.login("root")) as link:
-        await link.query("CREATE DATABASE shop")
-        await link.query("CREATE TABLE shop.orders (id INT PRIMARY KEY, what VARCHAR(20))")
-        await link.query("INSERT INTO shop.orders VALUES (1, 'tea'), (2, 'it''s')")
-        await link.query("CREATE USER 'shop'@'%' IDENTIFIED BY 'secret-of-the-shop'")
+        await link.query("CREATE DATABASE IF NOT EXISTS shop")
+        await link.query("CREATE TABLE IF NOT EXISTS shop.orders (id INT PRIMARY KEY, what VARCHAR(20))")
+        await link.query("REPLACE INTO shop.orders VALUES (1, 'tea'), (2, 'it''s')")
+        await link.query("CREATE USER IF NOT EXISTS 'shop'@'%' IDENTIFIED BY 'secret-of-the-shop'")
     await mysql.exact()
-    await backups.make("first", target)
-    status = await backups.over("first")
-    copy = await make_mysql(restoreFrom={"backup": "first"}, size=2)
+    await backups.make(name, target, method=method)
+    status = await backups.over(name)
+    copy = await make_mysql(restoreFrom={"backup": name}, size=2)
     async with Dial().open(await copy.entry(), await copy.login("root")) as link:
         assert await link.one("SELECT COUNT(*) AS n FROM shop.orders") == {"n": 2}
         assert (await link.one("SELECT COUNT(*) AS n FROM mysql.user WHERE User = 'shop'"))["n"] == 1

@@ -162,6 +162,10 @@ An apply that makes its object takes create beside patch; finalizers: to own obj
   resources: [persistentvolumeclaims]
   verbs: [create]
 {{- end }}
+# How far a backup is, from the log of its pod.
+- apiGroups: [""]
+  resources: [pods/log]
+  verbs: [get]
 # Stored data goes with its backup, unless the namespace ends: nothing runs there any more.
 - apiGroups: [""]
   resources: [namespaces]

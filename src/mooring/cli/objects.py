@@ -80,7 +80,13 @@ async def _act(options: argparse.Namespace) -> agent.Result:
             raise ValueError("put needs --manifest and --part")
         draft = msgspec.json.decode(options.manifest.read_bytes(), type=agent.Draft)
         return await agent.put(
-            store, prefix=prefix, parts=options.part, draft=draft, run=options.shared, bandwidth=bandwidth
+            store,
+            prefix=prefix,
+            parts=options.part,
+            draft=draft,
+            run=options.shared,
+            bandwidth=bandwidth,
+            show=lambda text: print(text, file=sys.stderr, flush=True),
         )
 
 

@@ -376,6 +376,24 @@ async def test_a_successor_on_the_same_volume_waits_for_the_last_process(tmp_pat
         assert first.ended.is_set() or not first.main[0].running
 
 
+async def test_a_reader_of_a_claim_runs_beside_its_pod_and_writes_nothing(tmp_path: Path) -> None:
+    async with Bed(tmp_path) as bed:
+        data = tmp_path / "data"
+        data.mkdir()
+        (data / "rows").write_text("7")
+        bed.sources.add_claim("data", data)
+        mounts = [{"name": "d", "mountPath": "/data"}]
+        for name, source in (("a", {"claimName": "data"}), ("b", {"claimName": "data", "readOnly": True})):
+            volumes = [{"name": "d", "persistentVolumeClaim": source}]
+            last = bed.run(
+                pod(name, containers=[{"command": FOREVER, "volumeMounts": mounts}], volumes=volumes)
+            )
+            await bed.phase("Running", name)
+        assert await bed.sh(last, "cat /data/rows") == (0, "7")
+        assert (await bed.sh(last, "echo 8 >/data/rows 2>/dev/null"))[0] != 0
+        assert (data / "rows").read_text() == "7"
+
+
 async def test_a_container_cannot_write_the_machines_files_nor_see_them(tmp_path: Path) -> None:
     async with Bed(tmp_path) as bed:
         worker = bed.run(pod(containers=[{"command": FOREVER}]))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 
 import msgspec
@@ -20,6 +21,7 @@ from mooring.objectstore.target import Directory
 from mooring.operators.backup import agent
 from mooring.operators.backup.manifest import decode_manifest
 from mooring.operators.backup.shell import PRELUDE
+from mooring.testing.clock import VirtualClock
 
 PREFIX = "shop-1234/backups/20260102T030405Z-0a1b2c3d"
 WITHIN = 60.0
@@ -42,7 +44,7 @@ class Pod:
         self.runs = 0
 
     def begin(
-        self, action: str, script: str, *parts: str
+        self, action: str, script: str, *parts: str, log: bool = False
     ) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
         """Start the script, then the agent; both end by themselves."""
         data = self.script(script)
@@ -51,7 +53,8 @@ class Pod:
         command += [f"--part={part}" for part in parts]
         command += [f"--manifest={self.draft}"] if action == "put" else []
         command += self.more
-        store = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        with (self.run / "log").open("wb") if log else contextlib.nullcontext() as said:
+            store = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
         self.processes.append(store)
         return data, store
 
@@ -116,6 +119,34 @@ def test_what_the_script_writes_is_stored_with_a_manifest_last(pod: Pod) -> None
     assert pod.report.ok
     assert pod.report.size == 3_000_000
     assert pod.report.facts == {"source": "shop-1", "position": "0-1-7"}
+
+
+def test_its_log_says_how_far_a_backup_is(pod: Pod) -> None:
+    data, store = pod.begin("put", 'head -c 100000 /dev/zero >"$run/data"', "data", log=True)
+    assert (data.wait(WITHIN), store.wait(WITHIN)) == (0, 0)
+    moved = agent.moved_in((pod.run / "log").read_text())
+    assert moved is not None
+    assert 0 < moved <= 100_000
+
+
+def test_a_log_that_says_nothing_of_it_is_no_progress() -> None:
+    assert agent.moved_in("") is None
+    assert agent.moved_in("bytes so far: 5\nbytes so far: 12\nsomething else\n") == 12
+    assert agent.moved_in('bytes so far: many\n{"ok": true}\n') is None
+
+
+async def test_progress_is_said_now_and_then_and_counts_all_parts(tmp_path: Path) -> None:
+    clock, said = VirtualClock(), list[str]()
+    moved = agent._Moved(show=said.append, clock=clock)
+
+    async def pieces() -> AsyncGenerator[bytes, None]:
+        for _ in range(4):
+            yield b"12345"
+
+    for _ in range(2):
+        async for _ in moved.counted(pieces()):
+            await clock.advance(agent.SHOWS / 2)
+    assert [agent.moved_in(one) for one in said] == [5, 15, 25, 35]
 
 
 def test_several_parts_are_written_one_after_the_other(pod: Pod) -> None:

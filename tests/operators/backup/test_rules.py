@@ -25,7 +25,7 @@ from mooring.operators.backup.schedule import Due
 from mooring.operators.backup.schedules import Make, Prune, Skip
 from mooring.operators.backup.schedules import Seen as Scheduled
 from mooring.operators.backup.schedules import decide as decide_schedule
-from mooring.operators.backup.types import BackupFields, BackupStatus, ScheduleFields, Verified
+from mooring.operators.backup.types import BackupFields, BackupStatus, Progress, ScheduleFields, Verified
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -103,6 +103,25 @@ def test_a_backup_from_before_the_first_write_says_so() -> None:
     later = BackupStatus(phase="Succeeded", size_bytes=7, location="claim b: x", position="0-1-2")
     assert rules.summary(later) == "7 bytes at claim b: x"
     assert rules.reach("0-1-2") == "up to 0-1-2"
+
+
+def test_a_run_is_looked_at_once_a_minute_at_most() -> None:
+    begun = run("Running")
+    status = BackupStatus(phase="Running", tries=1)
+    assert not rules.progress_due(status, begun, NOW + timedelta(seconds=59))
+    assert rules.progress_due(status, begun, NOW + timedelta(seconds=60))
+    known = BackupStatus(phase="Running", tries=1, progress=Progress(at=NOW + timedelta(seconds=60), bytes=7))
+    assert not rules.progress_due(known, begun, NOW + timedelta(seconds=119))
+    assert rules.progress_due(known, begun, NOW + timedelta(seconds=120))
+    assert not rules.progress_due(status, run("Starting"), NOW + timedelta(hours=1))
+    assert not rules.progress_due(status, None, NOW + timedelta(hours=1))
+
+
+@pytest.mark.parametrize("end", ["Succeeded", "Failed"])
+def test_a_run_that_is_over_is_on_its_way_no_longer(end: str) -> None:
+    status = BackupStatus(phase="Running", tries=1, progress=Progress(at=NOW, bytes=7))
+    over = run(end, result=Result(ok=end == "Succeeded", size=9), again=True, ended=NOW)
+    assert rules.settled(seen(status=status), over).progress is None
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ one symbolic link ``..data`` that is moved in one step, so that a reader sees th
 never a mixture. A mount with ``subPath`` keeps the file it was started with.
 
 A claimed volume has one lock (see :class:`VolumeLock`): a second pod waits until no process of the first is
-left, even when that first one belonged to a plane that was killed.
+left, even when that first one belonged to a plane that was killed. One that mounts the claim read-only does not wait.
 """
 
 from __future__ import annotations
@@ -106,6 +106,8 @@ class PodVolumes:
     _paths: dict[str, Path] = field(init=False, default_factory=dict)
     #: Volumes whose files are written here. What their ``..data`` leads to is ours; in others a pod may have made one.
     _written: set[str] = field(init=False, default_factory=set)
+    #: Claims that the pod declares read-only: whoever writes there keeps the lock, and its files stay as they are.
+    _read_only: set[str] = field(init=False, default_factory=set)
     _locks: dict[str, VolumeLock] = field(init=False, default_factory=dict)
     _memory: list[Path] = field(init=False, default_factory=list)
     #: Held while files are written or removed: a refresh in another thread may be under way when the pod ends.
@@ -211,7 +213,9 @@ class PodVolumes:
         if volume.host_path is not None:
             return host_path(volume.name or "", volume.host_path)
         if (claim := volume.persistent_volume_claim) is not None:
-            return self._claimed(volume.name or "", facts, claim.claim_name or "")
+            return self._claimed(
+                volume.name or "", facts, claim.claim_name or "", read_only=bool(claim.read_only)
+            )
         if volume.ephemeral is not None:
             return self._claimed(volume.name or "", facts, f"{facts.pod.metadata.name}-{volume.name}")
         raise VolumeError(
@@ -230,7 +234,7 @@ class PodVolumes:
             give_to_group(path, self.group)
         return path
 
-    def _claimed(self, name: str, facts: PodFacts, claim_name: str) -> Path:
+    def _claimed(self, name: str, facts: PodFacts, claim_name: str, *, read_only: bool = False) -> Path:
         namespace = facts.pod.metadata.namespace or ""
         claim = self.sources.claim(namespace, claim_name)
         if claim is None:
@@ -240,6 +244,9 @@ class PodVolumes:
         if volume is None or (claim.status is None or claim.status.phase != "Bound"):
             raise VolumeError(f'persistentvolumeclaim "{claim_name}" is not bound to a volume yet')
         path = _volume_path(volume)
+        if read_only:
+            self._read_only.add(name)
+            return path
         self._lock(name, volume)
         if self.group is not None:
             give_to_group(path, self.group)
@@ -266,7 +273,7 @@ class PodVolumes:
         written = mount.name in self._written
         if below and (below.startswith("/") or ".." in PurePosixPath(below).parts):
             raise VolumeError(f"subPath {below!r} must be relative and without '..'")
-        read_only = bool(mount.read_only) or written
+        read_only = bool(mount.read_only) or written or mount.name in self._read_only
         return Mount(path, mount.mount_path or "", read_only, below or "", made=not written)
 
 

@@ -43,6 +43,7 @@ from mooring.operators.backup.types import (
     BackupFields,
     BackupObject,
     BackupStatus,
+    Progress,
     Verified,
 )
 from mooring.runtime import Manager
@@ -158,6 +159,10 @@ class BackupActor(Planned[B, Inputs, Seen], Generic[B]):
         deleted = ctx.obj.metadata.deletion_timestamp is not None
         running = status.phase == RUNNING or deleted
         run = await self.runs.find(ctx, status.job or "", now=now, purpose=BACKUP) if running else None
+        progress = None
+        if not deleted and rules.progress_due(status, run, now):
+            size = await self.runs.moved(ctx, status.job or "")
+            progress = Progress(at=now, bytes=size) if size is not None else None
         known, check = status.verified, None
         if not deleted and known is not None and known.at is None:
             name = job_name(ctx.obj, VERIFY, known.tries or 1)
@@ -169,6 +174,7 @@ class BackupActor(Planned[B, Inputs, Seen], Generic[B]):
             spec=inputs.spec,
             status=status,
             run=run,
+            progress=progress,
             check=check,
             erasure=erasure,
             blocked=inputs.blocked,
@@ -195,6 +201,8 @@ class BackupActor(Planned[B, Inputs, Seen], Generic[B]):
             status = with_verified(rules.verified(snapshot, verdict.outcome), now=snapshot.now)
         elif isinstance(verdict, Wait) and status.phase in (None, "", PENDING):
             status = replace(status, phase=PENDING, reason=verdict.reason, message=verdict.message)
+        elif snapshot.progress is not None:
+            status = replace(status, progress=snapshot.progress)
         if snapshot.deleted:
             text = getattr(verdict, "message", "") or getattr(verdict, "why", "")
             status = replace(status, phase=DELETING, message=text)
@@ -234,6 +242,7 @@ class BackupActor(Planned[B, Inputs, Seen], Generic[B]):
             location=f"{location(inputs.spec.target)}: {prefix}",
             job=job_name(ctx.obj, BACKUP, attempt),
             tries=attempt,
+            progress=None,
             source=prepared.source,
             method=prepared.method,
             version=prepared.version,

@@ -50,6 +50,7 @@ __all__ = [
     "get",
     "give_up",
     "listed",
+    "moved_in",
     "put",
     "read_manifest",
 ]
@@ -62,6 +63,9 @@ BEGINS: Final = 900.0
 """Seconds that the script beside may take to begin: its image may have to be fetched."""
 SILENCE: Final = 900.0
 """Seconds for which the script beside may write nothing: the server that it reads may have vanished without a word."""
+SHOWS: Final = 15.0
+"""Seconds between two lines that say how far a backup is."""
+_SO_FAR: Final = "bytes so far: "
 CHUNK: Final = 1 << 20
 _SHOWN: Final = 1500
 """Characters of a fact that the result repeats: a termination message has 4096 bytes."""
@@ -222,9 +226,12 @@ async def put(
     draft: Draft,
     run: Path,
     bandwidth: float = 0.0,
+    show: Callable[[str], object] = lambda text: None,
     clock: Clock | None = None,
 ) -> Result:
     """Store what the script beside writes to each part, then the manifest; on failure nothing is left of it.
+
+    ``show`` is given a line now and then that says how far it is: see `moved_in`.
 
     Raises `ObjectStoreError` or `DataFailed`.
     """
@@ -237,6 +244,7 @@ async def put(
         await _unused(store, prefix)
         beside.begin()
         throttle = Throttle(bandwidth, clock=clock) if bandwidth else None
+        moved = _Moved(show=show, clock=clock)
         # Names that no other run uses: one that was given up, and still runs, takes back nothing but its own.
         token = secrets.token_hex(4)
         places = {part: f"{part}.{token}" for part in parts}
@@ -244,7 +252,9 @@ async def put(
             async with asyncio.TaskGroup() as group:
                 uploads = [
                     group.create_task(
-                        _upload(store, prefix, part, places[part], beside.reading(part), throttle)
+                        _upload(
+                            store, prefix, part, places[part], moved.counted(beside.reading(part)), throttle
+                        )
                     )
                     for part in parts
                 ]
@@ -381,6 +391,31 @@ def give_up(run: Path) -> None:
     if not status.exists():
         with contextlib.suppress(OSError):
             status.write_text("1\n")
+
+
+def moved_in(log: str) -> int | None:
+    """Bytes that a backup had stored by the last line of its log that says so; ``None`` where none does."""
+    said = [line.removeprefix(_SO_FAR) for line in log.splitlines() if line.startswith(_SO_FAR)]
+    return int(said[-1]) if said and said[-1].isdecimal() else None
+
+
+@dataclass(kw_only=True)
+class _Moved:
+    """Counts what passes, and shows the number now and then."""
+
+    show: Callable[[str], object]
+    clock: Clock
+    _size: int = field(default=0, init=False)
+    _due: float = field(default=0.0, init=False)
+
+    async def counted(self, pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        async with aclosing(pieces):
+            async for piece in pieces:
+                self._size += len(piece)
+                if (now := self.clock.monotonic()) >= self._due:
+                    self._due = now + SHOWS
+                    self.show(f"{_SO_FAR}{self._size}")
+                yield piece
 
 
 async def _unused(store: Store, prefix: str) -> None:

@@ -19,6 +19,7 @@ from mooring.operators.backup.types import (
     SUCCEEDED,
     BackupFields,
     BackupStatus,
+    Progress,
     Verified,
 )
 
@@ -32,6 +33,7 @@ __all__ = [
     "Verify",
     "decide",
     "leave",
+    "progress_due",
     "reach",
     "settled",
     "summary",
@@ -41,6 +43,10 @@ __all__ = [
 STARTING: Final = 30.0
 """Seconds after which a Job that was recorded and is nowhere counts as lost."""
 VERIFY_TRIES: Final = 3
+PROGRESS: Final = 60.0
+"""Seconds between two looks at how far a run is: each is a write of the status."""
+LOOK: Final = 30.0
+"""Seconds until the next pass over a run that is under way, if nothing happens before."""
 AGAIN: Final = 10.0
 """Seconds until the second try; doubled with each further one."""
 
@@ -55,6 +61,8 @@ class Seen:
     """The newest run, ``None`` where no Job of the recorded name is there."""
     check: Outcome | None = None
     """The newest test restore."""
+    progress: Progress | None = None
+    """How far the run is, where that was looked at in this pass."""
     erasure: Outcome | None = None
     """The run that deletes the data."""
     blocked: Wait | None = None
@@ -130,7 +138,15 @@ def decide(seen: Seen) -> Verdict:
     if seen.run.state == "Starting" and seen.run.reason:
         text = f"{seen.run.job}: {seen.run.message}"
         return Wait(seen.run.reason, text, after=10.0, stalled=True)
-    return Wait("BackupRunning", f"Job {seen.run.job} runs", after=30.0)
+    return Wait("BackupRunning", f"Job {seen.run.job} runs", after=LOOK)
+
+
+def progress_due(status: BackupStatus, run: Outcome | None, now: datetime) -> bool:
+    """Whether it is time to see how far the run is."""
+    if run is None or run.state != "Running":
+        return False
+    since = status.progress.at if status.progress is not None else run.began
+    return since is not None and (now - since).total_seconds() >= PROGRESS
 
 
 def _begin(seen: Seen, attempt: int) -> Verdict:
@@ -199,6 +215,7 @@ def settled(seen: Seen, outcome: Outcome | None) -> BackupStatus:
             phase=SUCCEEDED,
             reason="",
             message="",
+            progress=None,
             size_bytes=outcome.result.size,
             stored_bytes=outcome.result.stored,
             position=facts.get("position", ""),
@@ -218,6 +235,7 @@ def settled(seen: Seen, outcome: Outcome | None) -> BackupStatus:
         phase=PENDING if again else FAILED,
         reason=reason,
         message=message,
+        progress=None,
         finished_at=(outcome.ended if outcome is not None else None) or seen.now,
     )
 

@@ -91,7 +91,7 @@ class Run:
     """Seconds."""
     node_selector: Mapping[str, str] | None = None
     node: str = ""
-    """The node it must run on, where it mounts a claim that a pod there holds."""
+    """The node it must run on, where it mounts a claim that a pod there holds; ``affinity`` does not count then."""
     tolerations: Sequence[core.Toleration] | None = None
     affinity: core.Affinity | None = None
     priority_class: str | None = None
@@ -154,9 +154,8 @@ class Run:
             volumes=[*self._volumes(settings), *self.volumes],
             security_context=self.security or _security(),
             node_selector=selector or None,
-            node_name=self.node or None,
             tolerations=list(self.tolerations) if self.tolerations else None,
-            affinity=self.affinity,
+            affinity=_on_node(self.node) if self.node else self.affinity,
             priority_class_name=self.priority_class,
             image_pull_secrets=list(self.pull_secrets) if self.pull_secrets else None,
         )
@@ -282,6 +281,15 @@ def _shared() -> list[core.VolumeMount]:
         core.VolumeMount(name="conf", mount_path="/mooring/conf", read_only=True),
         core.VolumeMount(name="shared", mount_path="/mooring/run"),
     ]
+
+
+def _on_node(name: str) -> core.Affinity:
+    """Through the scheduler: a claim of the target that waits for its first consumer is bound by it alone."""
+    field = core.NodeSelectorRequirement(key="metadata.name", operator="In", values=[name])
+    nodes = core.NodeSelector(node_selector_terms=[core.NodeSelectorTerm(match_fields=[field])])
+    return core.Affinity(
+        node_affinity=core.NodeAffinity(required_during_scheduling_ignored_during_execution=nodes)
+    )
 
 
 def _security() -> core.PodSecurityContext:

@@ -7,11 +7,12 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from mooring.actor import Context, Related
-from mooring.kube.errors import AlreadyExists, NotFound
+from mooring.kube.errors import AlreadyExists, KubeError, NotFound
 from mooring.kube.object import Key, Object
 from mooring.kube.objects import batch, core
+from mooring.operators.backup.agent import moved_in
 from mooring.operators.backup.outcome import Outcome, outcome_of
-from mooring.operators.backup.run import BY, FOR, OF
+from mooring.operators.backup.run import BY, FOR, OF, STORE
 from mooring.runtime import Manager
 
 __all__ = ["Begun", "Runs"]
@@ -34,6 +35,7 @@ class Runs:
 
     def __init__(self, manager: Manager, by: str, *, namespaces: Sequence[str] = ()) -> None:
         self.by = by
+        self._client = manager.client
         self._selector = f"{BY}={by}"
         self._index = f"runs of {by}"
         self._jobs = [
@@ -93,6 +95,21 @@ class Runs:
         if (job.metadata.labels or {}).get(OF) != ctx.obj.metadata.uid or job.metadata.deletion_timestamp:
             return None
         return outcome_of(job, self._pods_of(job), now=now)
+
+    async def moved(self, ctx: Context[Any], job: str) -> int | None:
+        """Bytes that a backup has stored so far, as the log of its pod says; ``None`` where that cannot be told."""
+        pods = [one for informer in self._pods for one in informer.by_index(self._index, job)]
+        pods = [one for one in pods if one.metadata.namespace == ctx.key.namespace]
+        if not pods:
+            return None
+        name = max(pods, key=lambda one: one.metadata.creation_timestamp or "").metadata.name
+        path = f"/api/v1/namespaces/{ctx.key.namespace}/pods/{name}/log"
+        query = {"container": STORE, "tailLines": "1"}
+        try:
+            answer = await self._client.live.request("GET", path, query=query, accept="*/*", timeout=5.0)
+        except KubeError:
+            return None
+        return moved_in(answer.body.decode(errors="replace"))
 
     async def begin(self, ctx: Context[Any], run: Begun) -> None:
         """Make the Job and what it mounts; one that is there already stays as it is."""

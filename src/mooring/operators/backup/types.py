@@ -28,6 +28,7 @@ __all__ = [
     "BackupFields",
     "BackupObject",
     "BackupStatus",
+    "Progress",
     "RestoreFrom",
     "RestoreStatus",
     "Retention",
@@ -101,6 +102,13 @@ class BackupFields(Part, frozen=True, kw_only=True):
     ] = None
 
 
+class Progress(Part, frozen=True, kw_only=True):
+    """How far the run is that is under way."""
+
+    at: Annotated[datetime | None, F("When it was that far.", schema=TIME)] = None
+    bytes: Annotated[int, F("Stored so far.")] = 0
+
+
 class Verified(Part, frozen=True, kw_only=True):
     """The newest test restore."""
 
@@ -134,6 +142,9 @@ class BackupStatus(Part, frozen=True, kw_only=True):
     stored_bytes: Annotated[int | None, F("Bytes in the store.")] = None
     started_at: Annotated[datetime | None, F("When the newest run began.", schema=TIME)] = None
     finished_at: Annotated[datetime | None, F("When it ended.", schema=TIME)] = None
+    progress: Annotated[
+        Progress | None, F("Of a run that takes longer: how far it is, once a minute at most.")
+    ] = None
     verified: Annotated[Verified | None, F("The newest test restore.")] = None
 
 
