@@ -18,6 +18,7 @@ from mooring.operators.mysql.names import MONITOR, NAME_LIMIT, OPERATOR_USER, RE
 from mooring.operators.workload.configuration import ConfigResult
 from mooring.operators.workload.retries import Failure
 from mooring.operators.workload.rollout import TIME, Roll
+from mooring.operators.workload.services import ServiceSpec
 from mooring.runtime.crd import F, PrinterColumn, Rule, Scale, crd, rules
 
 __all__ = [
@@ -148,15 +149,6 @@ class Database(Part, frozen=True, kw_only=True):
     name: Annotated[str, F("Its name.", required=True, min_length=1, max_length=64)] = ""
     character_set: Annotated[str | None, F("Default utf8mb4.", max_length=32)] = None
     collation: Annotated[str | None, F("Default: that of the character set.", max_length=64)] = None
-
-
-class ServiceSpec(Part, frozen=True, kw_only=True):
-    """A Service."""
-
-    type: Annotated[
-        str | None, F("Its type.", enum=("ClusterIP", "NodePort", "LoadBalancer"), default="ClusterIP")
-    ] = None
-    annotations: Annotated[dict[str, str] | None, F("Of the Service.")] = None
 
 
 class Services(Part, frozen=True, kw_only=True):
