@@ -83,8 +83,8 @@ class PasswordState:
 def kept_in(secret: core.Secret) -> Kept:
     """The passwords that a cluster's Secret has."""
     have = secret.data or {}
-    texts = {name: secret_value(secret, name) for name in ("next", "previous") if name in have}
-    return Kept(password=secret_value(secret, "password"), **texts)
+    following, former = (secret_value(secret, one) if one in have else None for one in ("next", "previous"))
+    return Kept(password=secret_value(secret, "password"), next=following, previous=former)
 
 
 def secret_value(secret: core.Secret | None, key: str) -> str:
