@@ -24,6 +24,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--source", type=Path, required=True, metavar="FILE", help="what to read, as JSON")
     parser.add_argument("--password", type=Path, required=True, metavar="FILE", help="file with the password")
     parser.add_argument(
+        "--account",
+        type=Path,
+        metavar="FILE",
+        help="file with the password of mooring-backup, if there is one",
+    )
+    parser.add_argument(
         "--authority",
         type=Path,
         metavar="FILE",
@@ -34,12 +40,12 @@ def main(arguments: Sequence[str]) -> int:
     )
     options = parser.parse_args(arguments)
     source = msgspec.json.decode(options.source.read_bytes(), type=Source)
-    password = options.password.read_text().rstrip("\n") if options.password.exists() else ""
+    password, account = _text(options.password), _text(options.account)
     tls = None
     if options.authority is not None and options.authority.exists():
         tls = trust({AUTHORITY: base64.b64encode(options.authority.read_bytes()).decode()})
     try:
-        facts = asyncio.run(read_all(source, password=password, run=options.shared, tls=tls))
+        facts = asyncio.run(read_all(source, password=password, account=account, run=options.shared, tls=tls))
     except NotRead as error:
         (options.shared / "failure").write_text(f"{error}\n")
         print(error, file=sys.stderr)  # noqa: T201 - the log of the container
@@ -47,3 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     with (options.shared / "facts").open("a") as out:
         out.write(facts_text(facts))
     return 0
+
+
+def _text(file: Path | None) -> str:
+    return file.read_text().rstrip("\n") if file is not None and file.exists() else ""

@@ -17,6 +17,7 @@ from mooring.operators.redis.backup import scripts
 from mooring.operators.redis.backup.reader import Source
 from mooring.operators.redis.backup.types import RedisBackupSpec
 from mooring.operators.redis.pods import auth_volume
+from mooring.operators.redis.users.accounts import BACKUP
 from mooring.operators.workload.certificates import AUTHORITY
 from mooring.operators.workload.containers import READ_ONLY
 
@@ -76,7 +77,7 @@ def backup_run(cluster: Object, spec: RedisBackupSpec, choice: Choice, *, agent_
         image=agent_image,
         script=scripts.READ,
         files={"source.json": msgspec.json.encode(choice.source).decode()},
-        volumes=[auth_volume(choice.secret, "password"), *_authority(choice)],
+        volumes=[auth_volume(choice.secret, "password", BACKUP), *_authority(choice)],
         mounts=[
             core.VolumeMount(name=one, mount_path=f"/mooring/{one}", read_only=True)
             for one in ("auth", *(("tls",) if choice.authority else ()))

@@ -17,8 +17,9 @@ import msgspec
 from mooring.operators.redis.address import Address
 from mooring.operators.redis.backup.rdb import HEAD, head_of
 from mooring.operators.redis.backup.sync import Denied, SyncFailed, open_snapshot
-from mooring.operators.redis.dial import Dial, DialError
+from mooring.operators.redis.dial import Dial, DialError, Login
 from mooring.operators.redis.info import parse_info
+from mooring.operators.redis.users.accounts import BACKUP
 
 __all__ = ["Candidate", "NotRead", "Shard", "Source", "read_all", "shards_of"]
 
@@ -58,10 +59,14 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_all(
-    source: Source, *, password: str, run: Path, tls: ssl.SSLContext | None = None
+    source: Source, *, password: str, run: Path, account: str = "", tls: ssl.SSLContext | None = None
 ) -> dict[str, str]:
-    """Write every part; returns the facts of the manifest. Raises `NotRead`."""
-    dial = Dial(connect_timeout=5.0, reply_timeout=10.0, tls=tls)
+    """Write every part; returns the facts of the manifest. Raises `NotRead`.
+
+    ``account`` is the password of the account `BACKUP`, where servers have one; ``password`` is the default user's.
+    """
+    keys = [(BACKUP, account)] if account else []
+    dial = Dial(connect_timeout=5.0, reply_timeout=10.0, tls=tls, keys=keys)
     shards = [Shard(candidates=source.pods)]
     if source.sharded:
         shards = await _shards(dial, source.pods, password)
@@ -143,8 +148,9 @@ async def _read(
     refusals = []
     for one in shard.candidates:
         try:
-            info = await _usable(dial, one, password, replicas_only=replicas_only)
-            async with open_snapshot(one.address, password=password, tls=tls) as snapshot:
+            info, login = await _usable(dial, one, password, replicas_only=replicas_only)
+            user, text = ("", login) if isinstance(login, str) else login
+            async with open_snapshot(one.address, user=user, password=text, tls=tls) as snapshot:
                 head = bytearray()
                 size = 0
                 fd = -1
@@ -185,9 +191,12 @@ async def _read(
     raise NotRead("; ".join(refusals)[:1000] or "no server can be read; see the status of the cluster")
 
 
-async def _usable(dial: Dial, one: Candidate, password: str, *, replicas_only: bool) -> dict[str, str]:
-    """INFO of a server that can be read now; raises `Denied` for another."""
+async def _usable(
+    dial: Dial, one: Candidate, password: str, *, replicas_only: bool
+) -> tuple[dict[str, str], Login]:
+    """INFO of a server that can be read now, and what it took from us; raises `Denied` for another."""
     async with dial.link(one.address, password=password) as link:
+        login = link.login
         info: dict[str, str] = {}
         for section in ("server", "replication", "persistence", "memory", "keyspace"):
             info |= parse_info(str(await link.call("INFO", section)))
@@ -198,7 +207,7 @@ async def _usable(dial: Dial, one: Candidate, password: str, *, replicas_only: b
             raise Denied("it is the master; backups are read from a replica")
     elif info.get("master_link_status") != "up" or info.get("master_sync_in_progress") == "1":
         raise Denied("it is not in sync with its master")
-    return info
+    return info, login
 
 
 def _write(fd: int, piece: bytes) -> None:

@@ -10,6 +10,7 @@ READ: Final = r"""
 set -eu
 if command -v mooring >/dev/null 2>&1; then set -- mooring; else set -- python3 -m mooring; fi
 "$@" agent redis-sentinel --source "$conf/source.json" --password "${MOORING_AUTH:-/mooring/auth}/password" --run "$run" \
+  --account "${MOORING_AUTH:-/mooring/auth}/mooring-backup" \
   --authority "${MOORING_TLS:-/mooring/tls}/ca.crt"
 """
 """Reads the snapshots; runs in Mooring's image."""

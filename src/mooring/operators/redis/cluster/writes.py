@@ -53,8 +53,8 @@ async def carry_out(
     before = status_of(ctx.status)
     try:
         if isinstance(move, UsersMove):
-            return await _change_users(ctx, inputs, snapshot, move, dial)
-        if is_database_move(move):
+            before = await _change_users(ctx, inputs, snapshot, move, dial)
+        elif is_database_move(move):
             await _is_no_pod(inputs, move, client)
             await Steps(dial, kept=inputs.found.kept, access=inputs.found.access).run(move)
         else:
@@ -89,7 +89,7 @@ async def _change_users(
     if held != found.access.held:
         new = replace(found, access=replace(found.access, held=held))
         await effects.apply(ctx, Specs(inputs.cluster, new, inputs.orders).objects(), keep=mounted(inputs))
-    status = after_success(status_of(ctx.status), move)
+    status = status_of(ctx.status)
     said = refusals(status.users, move, done, servers=servers_of(snapshot.seen.nodes), now=ctx.now())
     return structs.replace(status, users=said)
 
