@@ -12,7 +12,8 @@ from tests.operators.redis.cluster.servers import servers
 from mooring.operators.redis.address import Address
 from mooring.operators.redis.backup.rdb import head_of
 from mooring.operators.redis.backup.reader import Candidate, NotRead, Source, read_all
-from mooring.operators.redis.backup.sync import Cut, Denied, Snapshot, open_snapshot
+from mooring.operators.redis.backup.sync import Snapshot, open_snapshot
+from mooring.operators.redis.backup.wire import Cut, Denied
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(60)]
 

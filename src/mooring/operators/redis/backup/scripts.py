@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["READ", "RESTORE", "VERIFY"]
+__all__ = ["LOAD", "READ", "RESTORE", "VERIFY"]
 
 READ: Final = r"""
 set -eu
@@ -13,6 +13,15 @@ if command -v mooring >/dev/null 2>&1; then set -- mooring; else set -- python3 
   --authority "${MOORING_TLS:-/mooring/tls}/ca.crt"
 """
 """Reads the snapshots; runs in Mooring's image."""
+
+LOAD: Final = r"""
+set -eu
+if command -v mooring >/dev/null 2>&1; then set -- mooring; else set -- python3 -m mooring; fi
+"$@" agent redis-cluster --into "$conf/into.json" --password "${MOORING_AUTH:-/mooring/auth}/password" --run "$run" \
+  --authority "${MOORING_TLS:-/mooring/tls}/ca.crt"
+whole || fail "the backup could not be read to its end"
+"""
+"""Sends every key to its owner; runs in Mooring's image."""
 
 RESTORE: Final = r"""
 # Puts the file onto the volume of the first server; it gets its name last. Runs in the servers' image.
