@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from mooring.actor import Context, Outcome
 from mooring.kube.objects import apps
 from mooring.operators.backup.restore_rules import Source
-from mooring.operators.backup.restores import Restores, made
+from mooring.operators.backup.restores import VolumeRestores, made
 from mooring.operators.backup.run import Run, agent_image
 from mooring.operators.backup.types import FAILED, RestoreFrom, RestoreStatus
 from mooring.operators.mysql.backup.jobs import restore_run
@@ -22,7 +22,7 @@ from mooring.operators.workload.claims import claim_name, is_older
 __all__ = ["MySQLRestores"]
 
 
-class MySQLRestores(Restores[MySQLCluster, Inputs]):
+class MySQLRestores(VolumeRestores[MySQLCluster, Inputs]):
     """The restores of MySQLClusters."""
 
     backups = MySQLBackup

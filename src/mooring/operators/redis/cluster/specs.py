@@ -87,6 +87,8 @@ class Found:
     """The certificates, where servers take TLS."""
     published: str = ""
     """When the one in force came into force, as RFC 3339, while the one before is valid too."""
+    restoring: bool = False
+    """The cluster begins with a backup and does not have its keys yet: there are no Services that clients could use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,9 +146,12 @@ class Specs:
 
     def objects(self) -> list[Object]:
         """Everything the cluster consists of, in the order in which it is made."""
-        return [
+        services = [
             self._service(self.names.service, headless=not self._found.shown_at),
             self._service(self.names.entry, headless=False),
+        ]
+        return [
+            *([] if self._found.restoring else services),
             self.config(),
             self.secret(),
             *self.tls_secrets(),
