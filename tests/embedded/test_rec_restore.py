@@ -6,9 +6,10 @@ import pytest
 import pytest_asyncio
 from tests.embedded.conftest import Make, MakeCluster
 from tests.embedded.test_redis_backup import Backups, filled
+from tests.embedded.test_redis_tls import both
 from tests.operators.redis.cluster.stage import Stage
 
-from mooring.kube.objects.core import Service
+from mooring.kube.objects.core import Secret, Service
 from mooring.testing.bed import Bed, KubernetesBed
 
 pytestmark = [pytest.mark.embedded, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
@@ -61,6 +62,13 @@ async def test_a_backup_with_sentinels_is_served_by_a_cluster_that_takes_tls_and
 
     copy = await make(password="another", tls={"enabled": True}, restoreFrom={"backup": "one"}, exact=False)
     wrong = await make(restoreFrom={"backup": "two"}, exact=False)
+
+    async def serves() -> bool:
+        return (await copy.status()).phase == "Running"
+
+    await source.bed.until(serves, "the copy serves", within=120)
+    secret = await source.bed.get(Secret, f"{copy.name}-tls", "default")
+    copy = Stage(source.bed, copy.name, password="another", tls=both(secret.data or {}))
     await copy.exact(6)
     sizes = [await copy.call(pod, "DBSIZE") for pod in await copy.owned()]
     assert sum(sizes) == 1002

@@ -258,11 +258,13 @@ async def test_what_a_cluster_cannot_take_is_refused_before_or_while_it_is_read(
             (HEAD + b"\x00\x01a\xc3\x05\x05garba", {}, "ends in the middle|cannot read a value"),
         ]
         for at, (content, facts, why) in enumerate(cases):
-            with pytest.raises(NotLoaded, match=why):
+            with pytest.raises(NotLoaded, match=why) as refused:
                 await loaded(nodes, tmp_path / f"run-{at}", [content], facts=facts)
+            assert not refused.value.again
         await nodes.call(0, "CONFIG", "SET", "maxmemory", 1)
-        with pytest.raises(NotLoaded, match="no more memory"):
+        with pytest.raises(NotLoaded, match="no more memory") as full:
             await loaded(nodes, tmp_path / "full", [await _of_keys(source, 3000)])
+        assert full.value.again
 
 
 async def _of_keys(source: Servers, count: int) -> bytes:

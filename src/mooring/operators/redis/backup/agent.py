@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from mooring.operators.backup.manifest import facts_text
+from mooring.operators.backup.shell import REFUSED
 from mooring.operators.redis.backup.load import Into, NotLoaded, load
 from mooring.operators.redis.backup.reader import NotRead, Source, read_all
 from mooring.operators.workload.certificates import AUTHORITY, trust
@@ -20,7 +21,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Read snapshots of servers into FIFOs, or load them; status 1 with the reason in the file ``failure`` where that failed."""
+    """Read snapshots of servers into FIFOs, or load them; status 1 or 3 with the reason in the file ``failure`` where that failed."""
     parser = argparse.ArgumentParser(prog="mooring agent redis-sentinel")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--source", type=Path, metavar="FILE", help="what to read, as JSON")
@@ -50,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
     except (NotRead, NotLoaded) as error:
         (options.shared / "failure").write_text(f"{error}\n")
         print(error, file=sys.stderr)  # noqa: T201 - the log of the container
-        return 1
+        return REFUSED if isinstance(error, NotLoaded) and not error.again else 1
     with (options.shared / "facts").open("a") as out:
         out.write(facts_text(facts))
     return 0

@@ -57,7 +57,11 @@ class Into(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotLoaded(Exception):
-    """Nothing, or not everything, was loaded; the message says why and what to do."""
+    """Nothing, or not everything, was loaded; the message says why and what to do. ``again``: another try may succeed."""
+
+    def __init__(self, message: str, *, again: bool = True) -> None:
+        super().__init__(message)
+        self.again = again
 
 
 class Master(Wire):
@@ -148,12 +152,14 @@ class _Load:
         if one.database:
             raise NotLoaded(
                 f"the backup has keys in database {one.database}, and a Redis Cluster has database 0 alone; restore it into "
-                "a cluster with sentinels (redis.kun)"
+                "a cluster with sentinels (redis.kun)",
+                again=False,
             )
         if len(one.value) > LARGEST:
             raise NotLoaded(
                 f"a key has a value of {len(one.value) >> 20} MB, and servers take 512 MB at once; restore the backup into a "
-                "cluster with sentinels (redis.kun)"
+                "cluster with sentinels (redis.kun)",
+                again=False,
             )
         master = self.owners[key_slot(one.key)]
         expires, how = one.expires, [b"REPLACE"]
@@ -196,7 +202,7 @@ async def load(into: Into, *, password: str, run: Path, tls: ssl.SSLContext | No
             for one in work.masters:
                 await _verify(one)
     except NotUnderstood as error:
-        raise NotLoaded(f"the backup cannot be read: {error}") from error
+        raise NotLoaded(f"the backup cannot be read: {error}", again=False) from error
     except WireFailed as error:
         raise NotLoaded(str(error)) from error
     return {"keys": str(sum(one.sent for one in work.masters)), "position": manifest.position}
@@ -215,7 +221,8 @@ def _of_one_database(manifest: Manifest) -> None:
     if others:
         raise NotLoaded(
             f"the backup has keys in the databases {', '.join(sorted(others))}, and a Redis Cluster has database 0 alone; "
-            "restore it into a cluster with sentinels (redis.kun)"
+            "restore it into a cluster with sentinels (redis.kun)",
+            again=False,
         )
 
 
@@ -227,7 +234,8 @@ def _readable(manifest: Manifest, masters: Sequence[Master]) -> None:
         if newest > file_format(one.version):
             raise NotLoaded(
                 f"the servers are of version {one.version} and cannot read a backup of version "
-                f"{manifest.facts.get('version') or 'later'}: use that version in spec.pod[0].middlewareImage, or a later one"
+                f"{manifest.facts.get('version') or 'later'}: use that version in spec.pod[0].middlewareImage, or a later one",
+                again=False,
             )
 
 
