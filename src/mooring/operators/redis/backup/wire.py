@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
-from mooring.operators.redis.address import Address
+from mooring.operators.redis.address import CLEAR_PORTS, Address
 
 __all__ = ["CONNECT", "Cut", "Denied", "Wire", "WireFailed", "encoded", "open_wire"]
 
@@ -125,10 +125,14 @@ async def open_wire(
     tls: ssl.SSLContext | None = None,
     silence: float,
 ) -> AsyncIterator[W]:
-    """A connection for the length of the block, logged in; raises `Cut` and `Denied`."""
+    """A connection for the length of the block, logged in; raises `Cut` and `Denied`.
+
+    With ``tls`` it is encrypted, but to a plain port.
+    """
+    how = None if address.port in CLEAR_PORTS else tls
     try:
         async with asyncio.timeout(CONNECT):
-            reader, writer = await asyncio.open_connection(address.ip, address.port, ssl=tls)
+            reader, writer = await asyncio.open_connection(address.ip, address.port, ssl=how)
     except (OSError, TimeoutError) as error:
         raise Cut(f"{address}: cannot connect: {error or 'no answer'}") from error
     wire = kind(address, reader, writer, silence)

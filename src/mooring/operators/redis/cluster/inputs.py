@@ -8,7 +8,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Protocol
 
 from mooring.actor import Dependency, Terminal, Wait
@@ -199,12 +199,11 @@ def read_inputs(
     zones: Mapping[str, str] | None = None,
     unknown: tuple[str, ...] = (),
     restore: Look | None = None,
-    now: datetime | None = None,
+    now: datetime,
 ) -> Inputs:
     """All of it from the objects `references` names; a wrong declaration is in ``blocked``.
 
-    ``zones`` are those of the nodes, by name, where nodes may be read. ``now`` is what certificates are renewed by, by
-    default the present moment.
+    ``zones`` are those of the nodes, by name, where nodes may be read. ``now`` is what certificates are renewed by.
     """
     spec, names = cluster.spec or RedisClusterSpec(), Names(cluster.metadata.name or "")
     live = around.find(apps.StatefulSet, names.cluster)
@@ -221,7 +220,7 @@ def read_inputs(
         # A StatefulSet that was deleted comes back whole: slots are taken out before pods, never by a deletion.
         orders = Orders(replicas=max(spec.replicas or 0, len(status.conditions or ())))
     pods = tuple(around.pods)
-    tls, no_tls = _certificates(cluster, around, live, now or datetime.now(UTC))
+    tls, no_tls = _certificates(cluster, around, live, now)
     return Inputs(
         cluster=cluster,
         status=status,

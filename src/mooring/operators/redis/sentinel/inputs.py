@@ -9,7 +9,7 @@ import os
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 
 import msgspec
@@ -135,10 +135,8 @@ def references(cluster: RedisCluster) -> list[Reference]:
     ]
 
 
-def read_inputs(
-    cluster: RedisCluster, around: Surroundings, *, now: datetime | None = None
-) -> Inputs | Wait | Terminal:
-    """Resolve the declaration; ``now`` is what certificates are renewed by, by default the present moment.
+def read_inputs(cluster: RedisCluster, around: Surroundings, *, now: datetime) -> Inputs | Wait | Terminal:
+    """Resolve the declaration; ``now`` is what certificates are renewed by.
 
     A faulty one leaves a running cluster as it runs (`Inputs.blocked`); where nothing runs yet it is the answer.
     """
@@ -149,7 +147,7 @@ def read_inputs(
     kept, password = _passwords(spec, around.find(core.Secret, names.password), declared)
     shutdown, no_shutdown = _shutdown(spec, around)
     problems = "; ".join(str(problem) for problem in validate(cluster))
-    tls, no_tls = _certificates(cluster, around, redis, now or datetime.now(UTC))
+    tls, no_tls = _certificates(cluster, around, redis, now)
     blocked = (
         (Terminal("InvalidSpec", problems) if problems else None) or no_password or no_shutdown or no_tls
     )
