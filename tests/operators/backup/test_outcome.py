@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -92,4 +93,36 @@ async def test_a_script_that_never_begins_is_given_up(
         async for _ in beside.reading("data"):
             pass
     assert failed.value.reason == "DataLost"
+    beside.end(1)
+
+
+@pytest.mark.parametrize(("status", "again"), [(1, True), (3, False)])
+async def test_what_a_script_refuses_is_not_tried_again(tmp_path: Path, status: int, again: bool) -> None:
+    ended = core.ContainerStateTerminated(exit_code=status, message="the backup has keys in database 3")
+    pod = core.Pod(
+        metadata=ObjectMeta(name="one", creation_timestamp="2026-01-02T03:04:00Z"),
+        status=core.PodStatus(
+            container_statuses=[
+                core.ContainerStatus(name=DATA, state=core.ContainerState(terminated=ended)),
+                core.ContainerStatus(name=STORE, state=core.ContainerState(terminated=ended)),
+            ]
+        ),
+    )
+    failed = batch.JobCondition(type="Failed", status="True", last_transition_time="2026-01-02T03:04:05Z")
+    job = batch.Job(metadata=ObjectMeta(name="one"), status=batch.JobStatus(conditions=[failed]))
+    found = outcome_of(job, [pod], now=NOW)
+    assert (found.message, found.again) == ("the backup has keys in database 3", again)
+    # Where the container beside it noticed first, its result says the same.
+    (tmp_path / "data.status").write_text(f"{status}\n")
+    (tmp_path / "failure").write_text("the backup has keys in database 3\n")
+    beside = agent.Beside(run=tmp_path)
+    beside.open([])
+    beside.begin()
+    script = os.open(tmp_path / "alive", os.O_WRONLY)
+    os.write(script, b"started")
+    assert not beside.ended
+    os.close(script)
+    with pytest.raises(agent.DataFailed) as raised:
+        await beside.finish()
+    assert agent.failure(raised.value).again is again
     beside.end(1)

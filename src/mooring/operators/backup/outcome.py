@@ -13,6 +13,7 @@ from mooring.kube.objects import batch, core
 from mooring.operators.backup.agent import Result
 from mooring.operators.backup.manifest import facts_of
 from mooring.operators.backup.run import DATA, PURPOSE, STORE
+from mooring.operators.backup.shell import REFUSED
 from mooring.operators.workload.trouble import hopeless, trouble_of
 
 __all__ = ["Outcome", "outcome_of"]
@@ -137,7 +138,8 @@ def _why(end: batch.JobCondition, result: Result | None, pod: core.Pod | None) -
         return result.reason, text, result.again
     if (data := _ended(pod, DATA)) is not None and data.exit_code:
         said = (data.message or "").strip() or f"it ended with status {data.exit_code}"
-        return data.reason if data.reason == "OOMKilled" else "DataFailed", _last(said), True
+        again = data.exit_code != REFUSED
+        return data.reason if data.reason == "OOMKilled" else "DataFailed", _last(said), again
     if (store := _ended(pod, STORE)) is not None and store.exit_code:
         said = (store.message or "").strip() or f"it ended with status {store.exit_code}"
         return store.reason if store.reason == "OOMKilled" else "StoreFailed", _last(said), True

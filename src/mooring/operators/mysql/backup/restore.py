@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 from mooring.actor import Context, Outcome
 from mooring.kube.objects import apps
 from mooring.operators.backup.restore_rules import Settle, Source
-from mooring.operators.backup.restores import Restores, made
+from mooring.operators.backup.restores import VolumeRestores, made
 from mooring.operators.backup.run import Run, agent_image
 from mooring.operators.backup.types import FAILED, RestoreFrom, RestoreStatus
 from mooring.operators.mysql.backup.jobs import restore_run
@@ -31,7 +31,7 @@ from mooring.operators.workload.claims import claim_name, is_older
 __all__ = ["MySQLRestores", "reached"]
 
 
-class MySQLRestores(Restores[MySQLCluster, Inputs]):
+class MySQLRestores(VolumeRestores[MySQLCluster, Inputs]):
     """The restores of MySQLClusters."""
 
     backups = MySQLBackup
@@ -44,11 +44,11 @@ class MySQLRestores(Restores[MySQLCluster, Inputs]):
         """``status.restore``."""
         return (cluster.status or MySQLClusterStatus()).restore
 
-    def settle(self, ctx: Context[MySQLCluster], settled: Settle) -> None:
+    def settled(self, ctx: Context[MySQLCluster], settled: Settle) -> Settle:
         """With the transaction at which a point in time ends."""
         look = self._looks.get(ctx.key)
         facts = look.run.facts if look is not None and look.run is not None else {}
-        super().settle(ctx, changed(settled, status=reached(settled.status, facts)))
+        return changed(settled, status=reached(settled.status, facts))
 
     def lives(self, ctx: Context[MySQLCluster]) -> bool:
         """It has a StatefulSet."""

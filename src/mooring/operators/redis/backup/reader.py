@@ -10,18 +10,20 @@ import os
 import re
 import ssl
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from mooring.operators.redis.address import Address
 from mooring.operators.redis.backup.rdb import HEAD, head_of
-from mooring.operators.redis.backup.sync import Denied, SyncFailed, open_snapshot
+from mooring.operators.redis.backup.sync import open_snapshot
+from mooring.operators.redis.backup.wire import Denied, WireFailed
 from mooring.operators.redis.dial import Dial, DialError, Login
 from mooring.operators.redis.info import parse_info
 from mooring.operators.redis.users.accounts import BACKUP
 
-__all__ = ["Candidate", "NotRead", "Shard", "Source", "read_all", "shards_of"]
+__all__ = ["Candidate", "Member", "NotRead", "Shard", "Source", "nodes_of", "read_all", "shards_of"]
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,8 +104,19 @@ async def _shards(dial: Dial, pods: Sequence[Candidate], password: str) -> list[
     raise NotRead(f"no node answers: {'; '.join(refusals)[:500]}")
 
 
-def shards_of(text: str, pods: Sequence[Candidate]) -> list[Shard]:
-    """The shards that CLUSTER NODES tells of, in the order of their slots; raises `NotRead` for what is not whole."""
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """A line of CLUSTER NODES; ``pod`` is the one at its address."""
+
+    id: str
+    pod: Candidate | None
+    flags: str
+    master: str
+    slots: list[str]
+
+
+def nodes_of(text: str, pods: Sequence[Candidate]) -> list[Member]:
+    """What CLUSTER NODES tells, without nodes that have no address."""
     by_ip = {(one.ip, one.port): one for one in pods}
     nodes = []
     for line in text.splitlines():
@@ -112,21 +125,25 @@ def shards_of(text: str, pods: Sequence[Candidate]) -> list[Shard]:
             continue
         ip, _, port = words[1].partition("@")[0].rpartition(":")
         pod = by_ip.get((ip.strip("[]"), int(port or 0)))
-        nodes.append((words[0], pod, words[2], words[3], words[8:]))
+        nodes.append(Member(id=words[0], pod=pod, flags=words[2], master=words[3], slots=words[8:]))
+    return nodes
+
+
+def shards_of(text: str, pods: Sequence[Candidate]) -> list[Shard]:
+    """The shards that CLUSTER NODES tells of, in the order of their slots; raises `NotRead` for what is not whole."""
+    nodes = nodes_of(text, pods)
     shards: list[Shard] = []
-    for identity, pod, flags, _, slots in nodes:
-        if "master" not in flags or not slots:
+    for node in nodes:
+        if "master" not in node.flags or not node.slots:
             continue
-        if any("->-" in one or "-<-" in one for one in slots):
+        if any("->-" in one or "-<-" in one for one in node.slots):
             raise NotRead("slots are moving; back the cluster up once that is over")
-        replicas = [
-            one for _, one, its, master, _ in nodes if master == identity and one and "fail" not in its
-        ]
+        replicas = [one.pod for one in nodes if one.master == node.id and one.pod and "fail" not in one.flags]
         candidates = [
             *sorted(replicas, key=lambda one: one.pod),
-            *([pod] if pod and "fail" not in flags else []),
+            *([node.pod] if node.pod and "fail" not in node.flags else []),
         ]
-        shards.append(Shard(candidates=candidates, slots=",".join(slots)))
+        shards.append(Shard(candidates=candidates, slots=",".join(node.slots)))
     found = sorted(shards, key=lambda one: int(re.split("[-,]", one.slots)[0]))
     if sum(_count(one.slots) for one in found) != 16384:
         raise NotRead("not every slot has an owner; bring the cluster back to Ready first")
@@ -162,14 +179,14 @@ async def _read(
                             head += piece[:HEAD]
                         _write(fd, piece)
                         size += len(piece)
-                except SyncFailed as error:
+                except WireFailed as error:
                     if fd >= 0:
                         raise NotRead(f"{one.pod}: {error}") from error
                     raise
                 finally:
                     if fd >= 0:
                         os.close(fd)
-        except (DialError, SyncFailed) as error:
+        except (DialError, WireFailed) as error:
             refusals.append(f"{one.pod}: {error}")
             continue
         said = head_of(bytes(head))

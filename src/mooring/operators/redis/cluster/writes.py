@@ -13,6 +13,7 @@ from mooring.cache import rfc3339
 from mooring.kube.client import Client
 from mooring.kube.errors import BadRequest, Forbidden, Invalid
 from mooring.kube.object import Object
+from mooring.operators.backup.restore_rules import Settle
 from mooring.operators.redis.cluster import certificates, moves, passwords
 from mooring.operators.redis.cluster.inputs import Inputs
 from mooring.operators.redis.cluster.report import step_failed
@@ -48,7 +49,7 @@ async def carry_out(
 
     ``client`` reads from the API server itself.
     """
-    if isinstance(move, moves.Record):
+    if isinstance(move, moves.Record | Settle):
         return None  # the status has it already
     before = status_of(ctx.status)
     try:

@@ -9,7 +9,7 @@ import os
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property, partial
 
 import msgspec
@@ -163,10 +163,8 @@ def references(cluster: RedisCluster) -> list[Reference]:
     ]
 
 
-def read_inputs(
-    cluster: RedisCluster, around: Surroundings, *, now: datetime | None = None
-) -> Inputs | Wait | Terminal:
-    """Resolve the declaration; ``now`` is what certificates are renewed by, by default the present moment.
+def read_inputs(cluster: RedisCluster, around: Surroundings, *, now: datetime) -> Inputs | Wait | Terminal:
+    """Resolve the declaration; ``now`` is what certificates are renewed by.
 
     A faulty one leaves a running cluster as it runs (`Inputs.blocked`); where nothing runs yet it is the answer.
     """
@@ -179,7 +177,7 @@ def read_inputs(
     shutdown, no_shutdown = _shutdown(spec, around)
     problems = "; ".join(str(problem) for problem in validate(cluster))
     sets = [one for one in (redis, sentinel) if one is not None]
-    tls, no_tls = _certificates(cluster, around, sets, now or datetime.now(UTC))
+    tls, no_tls = _certificates(cluster, around, sets, now)
     blocked = (
         (Terminal("InvalidSpec", problems) if problems else None) or no_password or no_shutdown or no_tls
     )
