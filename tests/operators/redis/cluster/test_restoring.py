@@ -15,10 +15,12 @@ from mooring.operators.backup.restore_rules import Restore, Seen, Settle
 from mooring.operators.backup.types import RestoreStatus
 from mooring.operators.redis.cluster.moves import Promote, Resize
 from mooring.operators.redis.cluster.plan import next_step
+from mooring.operators.redis.cluster.restore import unfit
 from mooring.operators.redis.cluster.restoring import recorded
 from mooring.operators.redis.cluster.snapshot import Snapshot
 from mooring.operators.redis.cluster.status import phase_of
-from mooring.operators.redis.cluster.types import RedisClusterStatus
+from mooring.operators.redis.cluster.types import RedisClusterSpec, RedisClusterStatus
+from mooring.operators.redis.users.types import DefaultUserSpec
 
 
 def restoring(
@@ -53,6 +55,15 @@ def test_nothing_is_restored_onto_keys_but_those_of_an_earlier_try() -> None:
     again = next_step(restoring(whole(), tries=1, finished_at=NOW - timedelta(minutes=1)))
     assert isinstance(again, Restore)
     assert again.attempt == 2
+
+
+def test_a_pair_and_a_default_user_that_is_closed_cannot_begin_with_a_backup() -> None:
+    assert "6 replicas or more" in unfit(RedisClusterSpec(replicas=2))
+    closed = unfit(RedisClusterSpec(replicas=6, default_user=DefaultUserSpec(mode="Off")))
+    assert closed.startswith("spec.defaultUser: ")
+    assert "set Off again" in closed
+    for mode in (None, "Unchanged"):
+        assert unfit(RedisClusterSpec(replicas=6, default_user=DefaultUserSpec(mode=mode))) == ""
 
 
 def test_a_backup_that_is_not_there_holds_back_a_try_and_not_the_judgement_of_one() -> None:

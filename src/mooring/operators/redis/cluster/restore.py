@@ -30,7 +30,25 @@ from mooring.operators.redis.cluster.types import (
 )
 from mooring.operators.workload.claims import is_older
 
-__all__ = ["ClusterRestores"]
+__all__ = ["ClusterRestores", "unfit"]
+
+
+def unfit(spec: RedisClusterSpec) -> str:
+    """Why a cluster so declared cannot begin with a backup, with field and remedy; "" where it can.
+
+    A pair has no slots, and keys are sent as the default user.
+    """
+    if spec.replicas == 2:
+        return (
+            "spec.restoreFrom: a pair of two nodes cannot begin with a backup; give 6 replicas or more, or make a cluster "
+            "with sentinels (redis.kun)"
+        )
+    if spec.default_user is not None and spec.default_user.mode not in (None, "Unchanged"):
+        return (
+            "spec.defaultUser: a restore sends every key as the default user, who may do so with mode Unchanged alone; "
+            f"remove it, and set {spec.default_user.mode} again once the cluster is restored"
+        )
+    return ""
 
 
 class ClusterRestores(Restores[RedisCluster]):
@@ -53,19 +71,8 @@ class ClusterRestores(Restores[RedisCluster]):
         return status.restore is None and bool(there)
 
     def unfit(self, cluster: RedisCluster) -> str:
-        """A pair has no slots, and keys are sent as the default user."""
-        spec = cluster.spec or RedisClusterSpec()
-        if spec.replicas == 2:
-            return (
-                "spec.restoreFrom: a pair of two nodes cannot begin with a backup; give 6 replicas or more, or make a cluster "
-                "with sentinels (redis.kun)"
-            )
-        if spec.default_user is not None and spec.default_user.mode not in (None, "Unchanged"):
-            return (
-                f"spec.defaultUser: a restore sends every key as the default user, who may do so with mode Unchanged alone; "
-                f"remove it, and set {spec.default_user.mode} again once the cluster is restored"
-            )
-        return ""
+        """See `unfit`."""
+        return unfit(cluster.spec or RedisClusterSpec())
 
     def intend(self, ctx: Context[RedisCluster], inputs: Inputs) -> Act | Wait | None:
         """Record that a restore is to come, or say what has to happen first; ``None`` once it is recorded."""
