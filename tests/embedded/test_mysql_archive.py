@@ -130,9 +130,10 @@ async def archived_over_a_failover(mysql: MySQLStage) -> Rows:
     return rows
 
 
-async def begun(make_mysql: MakeMySQL, point: dict[str, str]) -> MySQLStage:
+async def begun(make_mysql: MakeMySQL, point: dict[str, str], **source: str) -> MySQLStage:
     """A cluster of one server that begins there."""
-    made = await make_mysql(exact=False, size=1, restoreFrom={"backup": "base", "pointInTime": point})
+    source = source or {"backup": "base"}
+    made = await make_mysql(exact=False, size=1, restoreFrom={**source, "pointInTime": point})
     await made.exact(within=200)
     return made
 
@@ -145,7 +146,7 @@ async def test_new_clusters_begin_at_a_gtid_and_a_time_of_an_archive_over_a_fail
     position = (await Backups(mysql).status("base")).position
     exact, timely, early = await asyncio.gather(
         begun(make_mysql, {"gtid": goal}),
-        begun(make_mysql, {"time": text(rows.times[14])}),
+        begun(make_mysql, {"time": text(rows.times[14])}, cluster=mysql.name),
         make_mysql(
             exact=False, size=1, restoreFrom={"backup": "base", "pointInTime": {"gtid": rows.transaction(5)}}
         ),

@@ -11,17 +11,21 @@ import pytest
 from tests.operators.mysql.declared import cluster
 from tests.operators.mysql.test_archive_target import kept
 
+from mooring.actor import Wait
 from mooring.cache.clock import SystemClock
+from mooring.kube.objects import meta
 from mooring.objectstore import Target
 from mooring.objectstore.target import Claim
 from mooring.operators.backup.run import Run
-from mooring.operators.backup.types import RestoreStatus
+from mooring.operators.backup.types import BackupStatus, RestoreStatus
 from mooring.operators.mysql.archive.agent import fetch
 from mooring.operators.mysql.archive.apply import WAY
 from mooring.operators.mysql.archive.relay import FIRST
 from mooring.operators.mysql.archive.target import Goal, Refused
 from mooring.operators.mysql.backup.jobs import restore_run
+from mooring.operators.mysql.backup.nearest import nearest
 from mooring.operators.mysql.backup.restore import reached
+from mooring.operators.mysql.backup.types import ClusterRef, MySQLBackup, MySQLBackupSpec
 from mooring.operators.mysql.types import PointInTime
 from mooring.operators.mysql.validate import validate
 
@@ -131,3 +135,60 @@ async def test_a_point_that_is_not_archived_yet_is_waited_for(tmp_path: Path) ->
             await fetch(one.archive, one.base(5), goal, into, clock=clock)
         result = await fetch(one.archive, one.base(5), goal, into, patience=60, clock=clock)
         assert result.facts["transaction"] == goal.gtid
+
+
+def backup(
+    name: str, hour: int, position: str, *, cluster: str = "demo", phase: str = "Succeeded"
+) -> MySQLBackup:
+    return MySQLBackup(
+        metadata=meta.ObjectMeta(name=name),
+        spec=MySQLBackupSpec(cluster=ClusterRef(name=cluster), target=TARGET),
+        status=BackupStatus(
+            phase=phase, position=position, prefix=PREFIX, finished_at=datetime(2026, 1, 2, hour, tzinfo=UTC)
+        ),
+    )
+
+
+MADE = [
+    backup("third", 3, "0-1-300"),
+    backup("first", 1, "0-1-100"),
+    backup("second", 2, "0-2-200"),
+    backup("other", 2, "0-1-240", cluster="other"),
+    backup("failed", 2, "0-1-230", phase="Failed"),
+]
+
+
+@pytest.mark.parametrize(
+    ("point", "expected"),
+    [
+        (PointInTime(gtid="0-1-101"), "first"),
+        (PointInTime(gtid="0-1-200"), "first"),
+        (PointInTime(gtid="0-1-299"), "second"),
+        (PointInTime(gtid="0-1-9999"), "third"),
+        (PointInTime(time=datetime(2026, 1, 2, 2, tzinfo=UTC)), "second"),
+        (PointInTime(time=datetime(2026, 1, 2, 2, 59, tzinfo=UTC)), "second"),
+    ],
+)
+def test_of_a_cluster_the_newest_backup_before_the_point_is_restored(
+    point: PointInTime, expected: str
+) -> None:
+    found = nearest(MADE, "demo", point, flavor="mariadb")
+    assert isinstance(found, MySQLBackup)
+    assert found.metadata.name == expected
+
+
+@pytest.mark.parametrize(
+    ("cluster", "point", "reason", "said"),
+    [
+        ("nobody", PointInTime(gtid="0-1-5"), "BackupNotFound", "no backup of nobody"),
+        ("demo", PointInTime(gtid="0-1-100"), "BeforeBackups", "first, ended at 2026-01-02T01:00:00Z"),
+        ("demo", PointInTime(time=datetime(2026, 1, 2, 0, 59, tzinfo=UTC)), "BeforeBackups", "up to 0-1-100"),
+    ],
+)
+def test_a_point_before_every_backup_is_refused_with_the_bound(
+    cluster: str, point: PointInTime, reason: str, said: str
+) -> None:
+    found = nearest(MADE, cluster, point, flavor="mariadb")
+    assert isinstance(found, Wait)
+    assert found.reason == reason
+    assert said in found.message

@@ -215,13 +215,22 @@ class PointInTime(Part, frozen=True, kw_only=True):
 
 @rules(
     Rule(
-        "has(self.backup) != (has(self.target) && has(self.prefix))",
-        "name either a backup, or a target and the prefix in it",
-    )
+        "(has(self.backup) ? 1 : 0) + (has(self.target) && has(self.prefix) ? 1 : 0) + (has(self.cluster) ? 1 : 0) == 1",
+        "name either a backup, or a target and the prefix in it, or a cluster",
+    ),
+    Rule("!has(self.cluster) || has(self.pointInTime)", "with cluster, say in pointInTime where to end"),
 )
 class RestoreFromSpec(RestoreFrom, frozen=True, kw_only=True):
     """The backup that a new cluster begins with; see docs/mysql.md."""
 
+    cluster: Annotated[
+        str | None,
+        F(
+            "A MySQLCluster of the namespace, or one that was there: its newest backup before pointInTime is used.",
+            min_length=1,
+            max_length=63,
+        ),
+    ] = None
     point_in_time: Annotated[
         PointInTime | None,
         F(

@@ -230,6 +230,8 @@ def _archive(archive: ArchiveSpec) -> Iterator[Problem]:
 def _restore(spec: MySQLClusterSpec) -> Iterator[Problem]:
     declared = spec.restore_from
     point = declared.point_in_time if declared is not None else None
+    if declared is not None and declared.cluster and point is None:
+        yield Problem("spec.restoreFrom.pointInTime", "is required with cluster; say where to end")
     if declared is None or point is None:
         return
     where = "spec.restoreFrom.pointInTime"

@@ -9,21 +9,26 @@ from datetime import datetime
 
 from msgspec.structs import asdict, replace
 
-from mooring.actor import Context, Outcome
+from mooring.actor import Context, Outcome, Terminal, Wait
+from mooring.cache import NotCached
 from mooring.kube.objects import apps
-from mooring.operators.backup.restore_rules import Settle, Source
+from mooring.operators.backup.restore_rules import Settle, Source, source_of
 from mooring.operators.backup.restores import VolumeRestores, made
 from mooring.operators.backup.run import Run, agent_image
 from mooring.operators.backup.types import FAILED, RestoreFrom, RestoreStatus
 from mooring.operators.mysql.backup.jobs import restore_run
+from mooring.operators.mysql.backup.nearest import nearest
 from mooring.operators.mysql.backup.types import MySQLBackup
+from mooring.operators.mysql.flavors import flavor_of
 from mooring.operators.mysql.inputs import Inputs
 from mooring.operators.mysql.specs import DATA
 from mooring.operators.mysql.types import (
+    DEFAULT_IMAGE,
     MySQLCluster,
     MySQLClusterSpec,
     MySQLClusterStatus,
     MySQLRestoreStatus,
+    RestoreFromSpec,
     Storage,
 )
 from mooring.operators.workload.claims import claim_name, is_older
@@ -43,6 +48,23 @@ class MySQLRestores(VolumeRestores[MySQLCluster, Inputs]):
     def recorded(self, cluster: MySQLCluster) -> RestoreStatus | None:
         """``status.restore``."""
         return (cluster.status or MySQLClusterStatus()).restore
+
+    def _source(self, ctx: Context[MySQLCluster], declared: RestoreFrom) -> Source | Wait | Terminal:
+        """Of a cluster that is named the newest backup before the point in time."""
+        cluster = declared.cluster if isinstance(declared, RestoreFromSpec) else None
+        point = declared.point_in_time if isinstance(declared, RestoreFromSpec) else None
+        if not cluster or point is None:
+            return super()._source(ctx, declared)
+        spec = ctx.obj.spec or MySQLClusterSpec()
+        try:
+            backups = ctx.client.list(MySQLBackup, namespace=ctx.key.namespace)
+        except NotCached:  # the operator began without its backups
+            backups = []
+        flavor = flavor_of(spec.image or DEFAULT_IMAGE, spec.flavor) or "mariadb"
+        found = nearest(backups, cluster, point, flavor=flavor)
+        if isinstance(found, Wait):
+            return found
+        return source_of(RestoreFrom(backup=found.metadata.name), found, kind=MySQLBackup.resource.kind)
 
     def settled(self, ctx: Context[MySQLCluster], settled: Settle) -> Settle:
         """With the transaction at which a point in time ends."""
